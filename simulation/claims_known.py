@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gcushare.claims_controller.node_order import plan_levels
-from gcushare.claims_controller.template_plan import OWN_LABELS
 from gcushare.claims_driver.claim_checks import CHECK_S, UNSEEN_S, ClaimChecks
+from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
 from simulation.claims_node import ClaimsNode
 from simulation.claims_schedule import STORM_S
@@ -58,12 +57,14 @@ def check_views(world: ClaimsWorld) -> None:
                 difference = sorted(view.objects.keys() ^ there)
                 world.fail("views are the server's", f"{plural} of {name} differ: {difference}")
     for replica in world.replicas:
-        if replica.is_leader and replica.fill is not None and (levels := plan_levels(replica.fill.read())):
+        if replica.order is None:
+            continue
+        if replica.is_leader and (levels := replica.order.plan()):
             world.fail("views are the server's", f"{replica.name} has not written the levels {levels}")
-        for name, each in replica.fill.read().items() if replica.fill is not None else ():
-            found = world.store.get("nodes", ("", name)).doc["metadata"].get("labels", {})
-            if each.level != int(found.get(CLAIMS_ORDER_LABEL, "0")):
-                world.fail("views are the server's", f"{replica.name} has level {each.level} for {name}: {found}")
+        for node in world.nodes:
+            found = world.store.get("nodes", ("", node.name)).doc["metadata"].get("labels", {})
+            if (level := replica.order.levels.by_name.get(node.name, 0)) != int(found.get(CLAIMS_ORDER_LABEL, "0")):
+                world.fail("views are the server's", f"{replica.name} has level {level} for {node.name}: {found}")
 
 
 def _is_watched(world: ClaimsWorld, name: str, doc: Doc) -> bool:

@@ -1,4 +1,4 @@
-"""One replica of the real claims controller: its election, its watches and the templates that it keeps."""
+"""One replica of what the extender does for claims: its election, its watches, the templates and labels it writes."""
 
 from __future__ import annotations
 
@@ -6,30 +6,23 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
-from gcushare.claims_controller.app import NAMESPACE
-from gcushare.claims_controller.node_order import ClusterFill, OrderWriter
-from gcushare.claims_controller.template_keeper import TemplateKeeper
-from gcushare.claims_controller.template_plan import OWN_LABELS, TemplatePlan
 from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.client import KubeClient
 from gcushare.kube.collections import Kept
 from gcushare.kube.election import ApiLease, LeaderElector
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector
-from gcushare.kube.resources import (
-    NAMESPACES,
-    NODES,
-    PODS,
-    RESOURCE_CLAIM_TEMPLATES,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-    Selector,
-)
+from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIMS
+from gcushare.scheduler_extender.claims.claims_settings import ClaimsSettings
+from gcushare.scheduler_extender.claims.node_order import OrderWriter
+from gcushare.scheduler_extender.claims.service import ExtenderClaims
+from gcushare.scheduler_extender.state.scheduling_request import Policies
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.watches import ClaimHandler, NodeHandler, PodHandler
 from gcushare.vendors import ENFLAME
-from gcushare.wire.dra.claims import CLAIMING_POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
-from gcushare.wire.dra.slices import RESOURCE_SLICE
-from gcushare.wire.objects import NODE
-from simulation.claims_node import UNIT
+from gcushare.wire.contracts import EXTENDER
+from gcushare.wire.dra.claims import RESOURCE_CLAIM
+from gcushare.wire.objects import NODE, POD
 from simulation.claims_views import watch_views
 from simulation.process import Process
 from simulation.program import CONFIG, ProcessClock
@@ -49,7 +42,7 @@ class ClaimsReplica:
 
     def __init__(self, world: ClaimsWorld, number: int) -> None:
         self.world = world
-        self.name = f"claims-controller-{number}"
+        self.name = f"extender-{number}"
         self.rng = random.Random(f"claims/{world.seed}/{self.name}")
         self.weather = Weather(self.rng, world.faults)
         self.process = Process(self.name)
@@ -57,7 +50,7 @@ class ClaimsReplica:
         self._elector: LeaderElector | None = None
         self.views: dict[str, Kept[Any]] = {}
         """What it knows of the API server, by kind."""
-        self.fill: ClusterFill | None = None
+        self.order: OrderWriter | None = None
         self._starts = 0
 
     @property
@@ -94,50 +87,40 @@ class ClaimsReplica:
         clock = ProcessClock(self.world.loop, process)
         rng = random.Random(self.rng.getrandbits(64))
         transport = SimulatedTransport(self.world.gateway, process, self.weather)
-        client = KubeClient(CONFIG, program="claims-controller", transport=transport)
-        changed = asyncio.Event()
+        client = KubeClient(CONFIG, program=EXTENDER, transport=transport)
         unused_s = 1e9 if self.world.schedule.planted == "keeps templates" else UNUSED_S
-        plan = TemplatePlan([(ENFLAME, UNIT)], unused_s, changed.set)
-        order_changed = asyncio.Event()
-        fill = self.fill = ClusterFill([ENFLAME.claims.driver], order_changed.set)
-        order = OrderWriter(client, fill, order_changed, lambda: self.is_leader, clock=clock, rng=rng, rate_per_s=10.0)
-        self.views = {
-            "resourceclaimtemplates": plan.templates, "nodes": fill.nodes, "resourceslices": fill.slices,
-            "resourceclaims": fill.claims,
-        }  # fmt: skip
+        settings = ClaimsSettings(claims=True)
+        state = VendorState(ENFLAME, Policies("binpack", "binpack", "close"), monotonic=clock.monotonic)
+        recorder = EventRecorder(client, EXTENDER, clock=clock)
+        claims = ExtenderClaims(
+            settings,
+            [ENFLAME],
+            [state.ledger],
+            client,
+            recorder,
+            lambda: self.is_leader,
+            clock=clock,
+            rng=rng,
+            unused_s=unused_s,
+        )
+        order = self.order = claims.order
+        assert order is not None
+        self.views = {"resourceclaimtemplates": claims.plan.templates}
         watch_views(self.world, self.name, *self.views.values())
-
-        def on_leadership(_leads: bool) -> None:
-            changed.set()
-            order_changed.set()
-
-        lease = ApiLease(client, "kube-system", "gcushare-claims-controller")
+        lease = ApiLease(client, "kube-system", EXTENDER)
         self._elector = elector = LeaderElector(
             lease,
             f"{self.name}.{self._starts}",
             times=LeaseTimes(duration_s=15.0, renew_deadline_s=10.0, retry_s=2.0),
-            listener=on_leadership,
+            listener=lambda _leads: claims.wake(),
             clock=clock,
             rng=rng,
         )
-        recorder = EventRecorder(client, "gcushare-claims-controller", clock=clock)
-        keeper = TemplateKeeper(client, plan, recorder, changed, lambda: self.is_leader, clock, rng)
-        own = Selector(labels=",".join(f"{key}={value}" for key, value in OWN_LABELS.items()))
-        pending = Selector(fields="status.phase=Pending")
-        watches = (
-            Reflector(client, PODS, plan.pods, decode=CLAIMING_POD.read, selector=pending, rng=rng),
-            Reflector(client, NAMESPACES, plan.namespaces, decode=NAMESPACE.read, rng=rng),
-            Reflector(client, NODES, fill.nodes, decode=NODE.read, rng=rng),
-            Reflector(client, RESOURCE_SLICES, fill.slices, decode=RESOURCE_SLICE.read, rng=rng),
-            Reflector(client, RESOURCE_CLAIMS, fill.claims, decode=RESOURCE_CLAIM.read, rng=rng),
-            Reflector(
-                client,
-                RESOURCE_CLAIM_TEMPLATES,
-                plan.templates,
-                decode=RESOURCE_CLAIM_TEMPLATE.read,
-                selector=own,
-                rng=rng,
-            ),
+        watches: tuple[Reflector[Any], ...] = (
+            Reflector(client, PODS, PodHandler([state, claims.plan]), decode=POD.read, rng=rng),
+            Reflector(client, NODES, NodeHandler([state, order.levels]), decode=NODE.read, rng=rng),
+            Reflector(client, RESOURCE_CLAIMS, ClaimHandler([state]), decode=RESOURCE_CLAIM.read, rng=rng),
+            *claims.watches.values(),
         )
         async with asyncio.TaskGroup() as tasks:
             for watch in watches:
@@ -145,6 +128,6 @@ class ClaimsReplica:
             tasks.create_task(recorder.run())
             for watch in watches:
                 await watch.synced.wait()
-            tasks.create_task(keeper.run())
+            tasks.create_task(claims.keeper.run())
             tasks.create_task(order.run())
             tasks.create_task(elector.run())

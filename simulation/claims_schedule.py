@@ -16,12 +16,12 @@ CLAIM_BUGS = (
     "keeps orphans", "trusts late answers", "mixes up names",
 )  # fmt: skip
 """What may be put in on purpose: room is not checked, the checkpoint is not written, CDI files are not removed, unused
-templates stay, every replica of the claims controller leads, claims that no pod uses stay prepared, an answer brings a
+templates stay, every replica of the extender leads, claims that no pod uses stay prepared, an answer brings a
 deleted object back, and an object that is gone takes the one along that has its name now."""
 KINDS = {
     "create": 10.0, "delete": 5.0, "force": 2.0, "kill": 3.0, "calls": 2.0, "weather": 2.0, "late slices": 1.0,
     "sick card": 1.0, "cordon": 1.0, "lose checkpoint": 0.4, "foreign slice": 0.4, "pass on": 1.5,
-    "restart kubelet": 1.0, "kill controller": 1.5, "controller weather": 1.0, "delete template": 0.5,
+    "restart kubelet": 1.0, "kill extender": 1.5, "extender weather": 1.0, "delete template": 0.5,
     "foreign template": 0.5, "forget use": 0.7, "delete slices": 1.0, "recreate": 1.0,
 }  # fmt: skip
 _SIZES = (1, 2, 4, 6, 8, 12, 16)
@@ -67,9 +67,9 @@ def _arguments(rng: random.Random, kind: str) -> dict[str, Any]:
         case "create":
             whole = rng.random() < 0.15
             return {"units": 0 if whole else rng.choice(_SIZES)}
-        case "kill controller":
+        case "kill extender":
             return {"replica": rng.randrange(2), "steps": rng.choice([1, 2, 5, 20])}
-        case "controller weather":
+        case "extender weather":
             return {"replica": rng.randrange(2), **_arguments(rng, "weather")}
         case "delete template" | "foreign template":
             return {"units": rng.choice(_SIZES), "for_s": round(rng.uniform(5.0, 60.0), 3)}

@@ -247,14 +247,14 @@ class ClaimsWorld(RoundsWorld):
                 self._disturb(action, node)
 
     def _disturb(self, action: Action, node: ClaimsNode) -> None:
-        """Do what programs, machines and other users do to a node and to the controller."""
+        """Do what programs, machines and other users do to a node and to the extender."""
         args = action.args
         match action.kind:
             case "restart kubelet":
                 self._restart_kubelet(node)
-            case "kill controller":
+            case "kill extender":
                 self.replicas[args["replica"]].process.steps_to_live = args["steps"]
-            case "controller weather":
+            case "extender weather":
                 weather = self.replicas[args["replica"]].weather
                 weather.begin(self.loop.steps, Odds(**args["odds"]))
                 self.loop.call_world(args["for_s"], weather.clear)
@@ -361,7 +361,7 @@ class ClaimsWorld(RoundsWorld):
             elif pod.phase == "waits" and (found := self._scheduler.first_fit(pod, slices, held)):
                 self.fail("everything settles", f"{pod.name} waits and fits {found}")
         if not any(each.is_leader for each in self.replicas):
-            self.fail("everything settles", "no replica of the claims controller leads")
+            self.fail("everything settles", "no replica of the extender leads")
         for node in self.nodes:
             publisher = node.publisher
             if publisher is None or not publisher.is_current or publisher.published != 1:

@@ -149,14 +149,18 @@ def rendered(chart: Path, *pairs: str, version: str = NEWEST) -> tuple[Object, .
     return tuple(render(chart, Rendering(sets=sets, version=version)))
 
 
-CLAIMS = ("claims.enabled=true", "gcushare-claims.networkPolicy.enabled=true", "gcushare-claims.driver.podUse=true")
+CLAIMS = (
+    "global.claims.enabled=true",
+    "gcushare-claims.networkPolicy.enabled=true",
+    "gcushare-claims.driver.podUse=true",
+)
 _PLUGIN, _EXTENDER, _DRIVER = (
     "gcushare-device-plugin-chart",
     "gcushare-scheduler-extender-chart",
     "gcushare-claims.driver",
 )
 EVERYTHING = {
-    "as it comes": ("claims.enabled=true",),
+    "as it comes": ("global.claims.enabled=true",),
     "all that can be on": (
         *CLAIMS,
         "global.vendor=both",

@@ -5,7 +5,8 @@
 # one in flags and admission policies, where it is part of a text.
 #
 #   VENDOR/gcushare.yaml       everything, for: kubectl apply -f
-#   VENDOR/claims.yaml         cards as claims, from Kubernetes 1.36, for the nodes and namespaces that are labelled for it
+#   VENDOR/claims.yaml         cards as claims, from Kubernetes 1.36, for the nodes and namespaces that are labelled for it:
+#                              apply it after gcushare.yaml, whose extender it gives that task and the rights
 #   VENDOR/admission.yaml      the admission policies, from Kubernetes 1.30
 #   VENDOR/before-delete.yaml  the Job that puts every kube-scheduler back: apply it, and wait for it, before deleting
 #   VENDOR/after-delete.yaml   the Job that cleans the Nodes: apply it after deleting
@@ -51,8 +52,9 @@ for vendor in "${VENDORS[@]}"; do
     device=charts/gcushare-device-plugin-chart/templates
     extender=charts/gcushare-scheduler-extender-chart/templates
     render "$vendor" v1.29.0 --no-hooks >"$target/$vendor/gcushare.yaml"
-    template gcushare "$here/../gcushare/charts/gcushare-claims" --kube-version v1.36.0 --set "vendor=$vendor" \
-        >"$target/$vendor/claims.yaml"
+    render "$vendor" v1.36.0 --set global.claims.enabled=true --show-only 'charts/gcushare-claims/templates/*' \
+        --show-only "$extender/claims-*" --show-only $extender/clusterrole.yaml --show-only $extender/deployment.yaml \
+        --show-only $extender/validatingadmissionpolicy.yaml >"$target/$vendor/claims.yaml"
     render "$vendor" v1.30.0 --show-only $extender/validatingadmissionpolicy.yaml >"$target/$vendor/admission.yaml"
     render "$vendor" v1.29.0 --show-only $extender/uninstall.yaml >"$target/$vendor/before-delete.yaml"
     render "$vendor" v1.29.0 --show-only $device/cleanup.yaml >"$target/$vendor/after-delete.yaml"

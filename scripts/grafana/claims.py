@@ -1,4 +1,4 @@
-"""Nodes that serve claims: how the driver of one gets along with its kubelet, and what the claims controller writes."""
+"""Nodes that serve claims: how the driver of one gets along with its kubelet, and what the extender writes for them."""
 
 from __future__ import annotations
 
@@ -98,13 +98,13 @@ CLAIMS = Row(
         Panel(
             kind=Kind.LINES,
             title="Templates of claims",
-            about="ResourceClaimTemplates of the controller: one for each size and namespace in use.",
+            about="ResourceClaimTemplates of gcushare: one for each size and namespace in use.",
             queries=(Query("max(gcushare_claims_templates)", "templates"),),
             width=5,
         ),
         Panel(
             kind=Kind.LINES,
-            title="Writes of the claims controller",
+            title="Writes for claims",
             about="Templates made and deleted, labels for the order of nodes, and writes that failed.",
             queries=(
                 Query("sum by (what) (increase(gcushare_claims_writes_total[$__rate_interval]))", "{{what}}"),

@@ -1,9 +1,10 @@
-"""The claims chart on a control plane with kube-controller-manager, and nodes whose slices a test writes."""
+"""What claims need on a control plane: policies, kube-controller-manager, the extender, and nodes with slices."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections import Counter as Counter_
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NAMESPACES, Resource
 from gcushare.vendors import ENFLAME, Vendor
-from gcushare.wire.contracts import CLAIMS_CONTROLLER
+from gcushare.wire.contracts import EXTENDER
 from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.dra.slices import (
     MEMORY,
@@ -35,9 +36,10 @@ from gcushare.wire.dra.slices import (
 )
 from gcushare.wire.nodes import decode_inventory, encode_inventory
 from gcushare.wire.objects import ObjectMeta
-from tests.charts import CLAIMS_CHART, Rendering, of_kind, render
+from tests.charts import CLAIMS_CHART, EXTENDER_CHART, Rendering, of_kind, render
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ADMIN, ControlPlane
+from tests.e2e.installing import account_kubeconfig
 from tests.e2e.objects import JsonObject, node, pod
 from tests.e2e.waiting import until
 
@@ -47,6 +49,7 @@ CLAIMS: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "resourceclai
 SLICES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "resourceslices", dict, namespaced=False)
 OPTED_IN = {"gcushare.io/claims": "enabled"}
 GIB = 2**30
+_ACCOUNT = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 _POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 _PLURALS = {
     "DeviceClass": ("apis/resource.k8s.io/v1", "deviceclasses"),
@@ -64,11 +67,12 @@ def _resource(kind: str) -> Resource[JsonObject]:
 
 
 async def install(control_plane: ControlPlane, *sets: str, vendor: Vendor = ENFLAME) -> None:
-    """Create the chart's DeviceClasses and admission policies, and wait until the policies hold in ``default``."""
-    values = dict(pair.split("=", 1) for pair in (f"vendor={vendor.name}", *sets))
+    """Create the charts' DeviceClasses and policies of claims, and wait until the policies hold in ``default``."""
     client = control_plane.client
-    for each in of_kind(render(CLAIMS_CHART, Rendering(sets=values)), *_PLURALS):
-        await client.create(_resource(each["kind"]), each)
+    driver = render(CLAIMS_CHART, Rendering(sets={"vendor": vendor.name}))
+    for each in of_kind([*driver, *_extender_objects(f"vendor={vendor.name}", *sets)], *_PLURALS):
+        if each["kind"] == "DeviceClass" or each["metadata"]["name"].startswith("gcushare-claims"):
+            await client.create(_resource(each["kind"]), each)
     await opt_in(client, "default")
     body = pod("probe", 1, vendor=vendor)
     refused = pod("probe", 1, vendor=vendor, nodeName="nowhere")
@@ -87,8 +91,7 @@ async def install(control_plane: ControlPlane, *sets: str, vendor: Vendor = ENFL
 
 async def call_extender(control_plane: ControlPlane, *, called: bool) -> None:
     """Have the policy mark the pods of claims for the extender, or no longer; returns once it does."""
-    sets = {"admission.callExtender": str(called).lower()}
-    for each in of_kind(render(CLAIMS_CHART, Rendering(sets=sets)), "MutatingAdmissionPolicy"):
+    for each in of_kind(_extender_objects(f"claims.callExtender={str(called).lower()}"), "MutatingAdmissionPolicy"):
         change = Patch(PatchKind.MERGE, {"spec": each["spec"]})
         await control_plane.client.patch(_resource(each["kind"]), each["metadata"]["name"], change)
 
@@ -101,17 +104,44 @@ async def call_extender(control_plane: ControlPlane, *, called: bool) -> None:
     await until(missing, "the policy holds", deadline_s=60)
 
 
-async def install_controller(control_plane: ControlPlane, *sets: str) -> None:
-    """Create the controller's account, rights and policy; nothing of it runs."""
-    values = dict(pair.split("=", 1) for pair in sets)
-    objects = render(CLAIMS_CHART, Rendering(sets=values))
-    own = [each for each in objects if each["metadata"]["name"] == CLAIMS_CONTROLLER and each["kind"] != "Deployment"]
-    for each in own:
-        prefix = "api/v1" if each["apiVersion"] == "v1" else f"apis/{each['apiVersion']}"
-        resource: Resource[JsonObject] = Resource(
-            prefix, f"{each['kind'].lower()}s", dict, namespaced="namespace" in each["metadata"]
+def _extender_objects(*sets: str) -> list[JsonObject]:
+    values = ("claims.enabled=true", "scheduler.mode=none", "scheduler.verbs=off", *sets)
+    return render(EXTENDER_CHART, Rendering(sets=dict(pair.split("=", 1) for pair in values)))
+
+
+async def install_extender(control_plane: ControlPlane) -> None:
+    """Create the extender's account, its rights with claims, and the policies that bound them; nothing of it runs."""
+    policies = {f"{EXTENDER}-{name}" for name in ("own-templates", "node-order")}
+    for each in _extender_objects():
+        name, kind = each["metadata"]["name"], each["kind"]
+        if name in policies:
+            await control_plane.client.create(_resource(kind), each)
+        elif name == EXTENDER and kind in (
+            "ServiceAccount",
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "Role",
+            "RoleBinding",
+        ):
+            prefix = "api/v1" if each["apiVersion"] == "v1" else f"apis/{each['apiVersion']}"
+            resource: Resource[JsonObject] = Resource(
+                prefix, f"{kind.lower()}s", dict, namespaced="namespace" in each["metadata"]
+            )
+            await control_plane.client.create(resource, each, namespace=each["metadata"].get("namespace"))
+
+
+async def start_extender(control_plane: ControlPlane, *flags: str) -> str:
+    """Start the extender with its own account, for what it does for claims alone; returns its URL."""
+    kubeconfig = await account_kubeconfig(control_plane, EXTENDER)
+    return await control_plane.start(
+        control_plane.command(
+            EXTENDER,
+            *(sys.executable, "-m", "gcushare.scheduler_extender", "--kubeconfig", str(kubeconfig)),
+            *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", ""),
+            *("--lease-namespace", "kube-system", "--claims", "--verbs", "off", *flags),
+            ready=re.compile(r"(http://127\.0\.0\.1:\d+)"),
         )
-        await control_plane.client.create(resource, each, namespace=each["metadata"].get("namespace"))
+    )
 
 
 async def opt_in(client: KubeClient, namespace: str, *, opted: bool = True) -> None:
@@ -206,7 +236,7 @@ def slices_of(node: str, cards: int, gib: int, vendor: Vendor = ENFLAME) -> list
 
 
 def claim_template(size: ClaimSize, vendor: Vendor = ENFLAME) -> JsonObject:
-    """Write the template for a size with units of 1 GiB, as the controller makes it."""
+    """Write the template for a size with units of 1 GiB, as the extender makes it."""
     exactly = {
         "deviceClassName": vendor.claims.memory_class,
         "count": size.cards,

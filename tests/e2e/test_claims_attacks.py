@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +11,7 @@ import pytest_asyncio
 
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CLAIMED_RESOURCE, CLAIMED_UNITS
-from gcushare.wire.contracts import CLAIMS_CONTROLLER
+from gcushare.wire.contracts import EXTENDER
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from tests.charts import needs_helm
 from tests.e2e.assets import need_binaries
@@ -24,13 +22,13 @@ from tests.e2e.claims import (
     count_used,
     create_each,
     install,
-    install_controller,
+    install_extender,
     slices_of,
     start_controller_manager,
+    start_extender,
 )
 from tests.e2e.claims import SLICES as SLICE_OBJECTS
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.installing import account_kubeconfig
 from tests.e2e.objects import JsonObject, pod
 from tests.e2e.waiting import until
 
@@ -71,7 +69,7 @@ async def author(control_plane: ControlPlane) -> AsyncIterator[Author]:
     """A node of two cards, everything of the charts, and someone who may edit the namespace ``default``."""
     need_binaries("kube-scheduler")
     await install(control_plane)
-    await install_controller(control_plane)
+    await install_extender(control_plane)
     await start_controller_manager(control_plane)
     await create_each(control_plane.client, NODE_OBJECTS, [claim_node("n1")])
     await create_each(control_plane.client, SLICE_OBJECTS, slices_of("n1", 2, 16))
@@ -81,16 +79,7 @@ async def author(control_plane: ControlPlane) -> AsyncIterator[Author]:
     async with control_plane.http.post(control_plane.url + BINDINGS, json=body) as answer:
         assert answer.status == 201, await answer.text()
     await control_plane.start_scheduler(None)
-    kubeconfig = await account_kubeconfig(control_plane, CLAIMS_CONTROLLER)
-    await control_plane.start(
-        control_plane.command(
-            CLAIMS_CONTROLLER,
-            *(sys.executable, "-m", "gcushare.claims_controller", "--kubeconfig", str(kubeconfig)),
-            *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", ""),
-            *("--lease-namespace", "kube-system"),
-            ready=re.compile(r"(http://127\.0\.0\.1:\d+)"),
-        )
-    )
+    await start_extender(control_plane)
     yield Author(control_plane)
 
 
@@ -253,7 +242,7 @@ async def written(author: Author, name: str) -> str:
 
 async def test_a_template_that_somebody_replaced_is_ours_again_and_a_held_one_costs_no_storm(author: Author) -> None:
     client, url = author.cluster.client, f"{IN_DEFAULT}/resourceclaimtemplates"
-    labels = {"app.kubernetes.io/managed-by": CLAIMS_CONTROLLER}
+    labels = {"app.kubernetes.io/managed-by": EXTENDER}
     big = {"spec": {"spec": a_claim("x", **amount("16Gi"))["spec"]}}
     metadata = {"name": TEMPLATE, "labels": labels, "finalizers": ["example.com/held"]}
     await author.make(url, {"metadata": metadata, **big})
@@ -280,7 +269,7 @@ async def test_a_template_that_somebody_replaced_is_ours_again_and_a_held_one_co
         names = [each["metadata"]["name"] for each in found]
         return "" if names == [TEMPLATE] and "6Gi" in await written(author, TEMPLATE) else str(found)
 
-    await until(ours, "the template is the controller's", deadline_s=90)
+    await until(ours, "the template is the extender's", deadline_s=90)
 
 
 async def requests_to_templates(author: Author) -> int:

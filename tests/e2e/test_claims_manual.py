@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import re
-import sys
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
@@ -16,14 +14,13 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES
 from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
-from gcushare.wire.contracts import CLAIMS_CONTROLLER, SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare_playground.picture import node_of
 from gcushare_playground.plans import NodePlan
 from tests.charts import needs_helm
-from tests.e2e.claims import install, install_controller
+from tests.e2e.claims import install, install_extender, start_extender
 from tests.e2e.claims_side import ClaimsSide, need_cdi, start_controllers
 from tests.e2e.control_plane import NODE
-from tests.e2e.installing import account_kubeconfig
 from tests.e2e.machine import Machine
 from tests.e2e.node_side import real_pod
 from tests.e2e.scheduling import Scheduling
@@ -37,28 +34,19 @@ VARIABLES = ENFLAME.environment
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def side(machine: Machine) -> AsyncIterator[ClaimsSide]:
-    """A node of eight cards with everything that the claims chart installs; the scheduler has its defaults."""
+    """A node of eight cards with everything that claims need; the scheduler has its defaults."""
     need_cdi()
     control_plane = machine.control_plane
     async with Scheduling(control_plane) as scheduling:
         await install(control_plane)
-        await install_controller(control_plane)
+        await install_extender(control_plane)
         await start_controllers(control_plane)
         labels = {"metadata": {"labels": {SERVE_LABEL: SERVE_CLAIMS}}}
         await control_plane.client.patch(NODES, NODE, Patch(PatchKind.MERGE, labels))
         side = ClaimsSide(machine, scheduling, EIGHT)
         side.set_health()
         await side.start_driver()
-        kubeconfig = await account_kubeconfig(control_plane, CLAIMS_CONTROLLER)
-        await control_plane.start(
-            control_plane.command(
-                CLAIMS_CONTROLLER,
-                *(sys.executable, "-m", "gcushare.claims_controller", "--kubeconfig", str(kubeconfig)),
-                *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", ""),
-                *("--lease-namespace", "kube-system"),
-                ready=re.compile(r"(http://127\.0\.0\.1:\d+)"),
-            )
-        )
+        await start_extender(control_plane)
         await control_plane.start_scheduler(None)
         yield side
 

@@ -6,8 +6,6 @@ import asyncio
 import enum
 import os
 import random
-import re
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Mapping
@@ -19,7 +17,7 @@ import pytest_asyncio
 from gcushare.core.claim_names import ClaimSize
 from gcushare.core.errors import RetryableError
 from gcushare.kube.resources import NAMESPACES, PODS
-from gcushare.wire.contracts import CLAIMS_CONTROLLER, CLAIMS_ORDER_LABEL
+from gcushare.wire.contracts import CLAIMS_ORDER_LABEL, EXTENDER
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS, node_of
 from tests.charts import needs_helm
 from tests.e2e.assets import need_binaries
@@ -36,9 +34,11 @@ from tests.e2e.claims import (
     create_each,
     delete_each,
     install,
+    install_extender,
     opt_in,
     slices_of,
     start_controller_manager,
+    start_extender,
 )
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.figures import Figures
@@ -58,14 +58,14 @@ class Way(enum.Enum):
     """What chooses among the nodes on which a claim fits."""
 
     ALONE = "kube-scheduler"
-    LABELS = "the order of nodes that the claims controller keeps"
+    LABELS = "the order of nodes that the extender keeps"
     EXTENDER = "the scheduler extender"
 
 
 PROGRAMS: dict[Way, tuple[str, ...]] = {
     Way.ALONE: (),
-    Way.LABELS: (CLAIMS_CONTROLLER,),
-    Way.EXTENDER: ("gcushare-scheduler-extender",),
+    Way.LABELS: (EXTENDER,),
+    Way.EXTENDER: (EXTENDER,),
 }
 
 
@@ -89,6 +89,7 @@ async def cluster(control_plane: ControlPlane) -> AsyncIterator[ControlPlane]:
     """The policies and the templates of every size; the test brings nodes."""
     need_binaries("kube-scheduler", CONTROLLER_MANAGER)
     await install(control_plane)
+    await install_extender(control_plane)
     await create_each(control_plane.client, TEMPLATES, [claim_template(ClaimSize(size)) for size in range(1, 17)])
     yield control_plane
 
@@ -110,7 +111,7 @@ async def measure(cluster: ControlPlane, pods: list[JsonObject], way: Way, *, li
     await call_extender(cluster, called=way is Way.EXTENDER)
     await start_controller_manager(cluster, ("resourceclaim-controller",), *LIMITS[limit])
     if way is Way.LABELS:
-        await start_controller(cluster)
+        await keep_order(cluster)
     extended = Scheduling(cluster, claims=True)
     if way is Way.EXTENDER:
         await extended.start_extender()
@@ -160,15 +161,8 @@ async def measure_resources(cluster: ControlPlane, pods: list[JsonObject]) -> Ro
     return Round.of(count_recorded(found), len(pods) / taken_s)
 
 
-async def start_controller(cluster: ControlPlane) -> None:
-    await cluster.start(
-        cluster.command(
-            CLAIMS_CONTROLLER,
-            *(sys.executable, "-m", "gcushare.claims_controller", "--kubeconfig", str(cluster.kubeconfig)),
-            *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", "", "--no-leader-elect"),
-            ready=re.compile(r"(http://127\.0\.0\.1:\d+)"),
-        )
-    )
+async def keep_order(cluster: ControlPlane) -> None:
+    await start_extender(cluster, "--no-leader-elect")
 
     async def missing() -> str:
         nodes = await cluster.client.list_all(NODE_OBJECTS)

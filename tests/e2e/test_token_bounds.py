@@ -8,7 +8,6 @@ import pytest
 import pytest_asyncio
 
 from gcushare.wire.contracts import (
-    CLAIMS_CONTROLLER,
     CLAIMS_DRIVER,
     CONFIG_MANAGER,
     EXTENDER,
@@ -38,16 +37,13 @@ TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def bounded(control_plane: ControlPlane) -> ControlPlane:
     """Only the charts' roles and policies; nothing of them runs."""
-    for each in of_kind(rendered(UMBRELLA_CHART, "claims.enabled=true"), *PATHS):
+    for each in of_kind(rendered(UMBRELLA_CHART, "global.claims.enabled=true"), *PATHS):
         async with control_plane.http.post(control_plane.url + PATHS[each["kind"]], json=each) as made:
             assert made.status == 201, await made.text()
 
     async def is_refused() -> str:
-        for account in (EXTENDER, CLAIMS_CONTROLLER):
-            status, problem = await send(control_plane, account, "POST", f"{LEASES}?dryRun=All", lease("other"))
-            if status != 422:
-                return f"{account}: {status} {problem}"
-        return ""
+        status, problem = await send(control_plane, EXTENDER, "POST", f"{LEASES}?dryRun=All", lease("other"))
+        return "" if status == 422 else f"{status} {problem}"
 
     await until(is_refused, "the policies are in force")
     return control_plane
@@ -100,23 +96,9 @@ def a_slice(name: str, driver: str, node: str = "node-1") -> dict[str, Any]:
         pytest.param(
             CONFIG_MANAGER, LEASES, lease(CONFIG_MANAGER), [lease("kube-scheduler"), lease("a")], id="manager"
         ),
-        pytest.param(
-            CLAIMS_CONTROLLER,
-            LEASES,
-            lease(CLAIMS_CONTROLLER),
-            [lease("kube-controller-manager"), lease(EXTENDER)],
-            id="controller",
-        ),
         pytest.param(EXTENDER, EVENTS, event(EXTENDER), [event("kubelet"), event(EXTENDER, "Node")], id="events"),
         pytest.param(
-            CLAIMS_CONTROLLER,
-            EVENTS,
-            event(CLAIMS_CONTROLLER),
-            [event("default-scheduler"), event(CLAIMS_CONTROLLER, "Node")],
-            id="controller-events",
-        ),
-        pytest.param(
-            CLAIMS_CONTROLLER,
+            EXTENDER,
             TEMPLATES,
             template("gcu-memory-4-cards-2"),
             [
@@ -143,7 +125,7 @@ async def test_a_token_makes_what_is_its_own_and_nothing_else(
 @pytest.mark.parametrize(
     ("account", "path", "own", "other"),
     [
-        pytest.param(CLAIMS_CONTROLLER, TEMPLATES, template("gcu-memory-7"), template("theirs"), id="templates"),
+        pytest.param(EXTENDER, TEMPLATES, template("gcu-memory-7"), template("theirs"), id="templates"),
         pytest.param(
             CLAIMS_DRIVER,
             SLICES,

@@ -360,9 +360,7 @@ _CERTIFICATES = (
 )
 
 _DRIVER = 'namespace="kube-system",job="gcushare-claims-driver-metrics",instance="10.0.1.1:32763",node="node-1"'
-_CONTROLLER = 'namespace="kube-system",job="gcushare-claims-controller-metrics",instance="10.0.0.1:32762"'
 _OF_DRIVER = {"namespace": "kube-system", "job": "gcushare-claims-driver-metrics"}
-_OF_CONTROLLER = {"namespace": "kube-system", "job": "gcushare-claims-controller-metrics"}
 _CALLS = f'gcushare_claims_driver_failed_calls_total{{{_DRIVER},vendor="enflame",call="NodePrepareResources"}}'
 
 
@@ -390,16 +388,10 @@ _CLAIMS = (
         | {"instance": "10.0.1.1:32763", "vendor": "enflame", "node": "node-1", "call": "NodePrepareResources"},
     ),
     Case(
-        alert="GcushareClaimsControllerDown",
-        fires={f"up{{{_CONTROLLER}}}": f"0{_ALWAYS}"},
-        quiet={f"up{{{_CONTROLLER}}}": f"1{_ALWAYS}"},
-        labels=_OF_CONTROLLER,
-    ),
-    Case(
         alert="GcushareClaimsWritesFail",
-        fires={f'gcushare_claims_write_failures_total{{{_CONTROLLER},what="template"}}': "0+1x90"},
-        quiet={f'gcushare_claims_write_failures_total{{{_CONTROLLER},what="template"}}': "0x30 2x60"},
-        labels=_OF_CONTROLLER | {"instance": "10.0.0.1:32762", "what": "template"},
+        fires={f'gcushare_claims_write_failures_total{{{_EXTENDER},what="template"}}': "0+1x90"},
+        quiet={f'gcushare_claims_write_failures_total{{{_EXTENDER},what="template"}}': "0x30 2x60"},
+        labels=_OF_JOB | {"instance": "10.0.0.1:32766", "what": "template"},
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The doctor's healthy cluster, made to serve claims: driver, controller, slices, DeviceClasses, policy."""
+"""The doctor's healthy cluster, made to serve claims: driver, slices, DeviceClasses, policy; no scheduler calls us."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from gcushare.claims_driver.slice_plan import SlicePlan
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ENFLAME
-from gcushare.wire.contracts import CLAIMS_CONTROLLER, CLAIMS_DRIVER, SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.contracts import CLAIMS_DRIVER, SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.slices import new_slice
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import ObjectMeta
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import cards
-from tests.protocol.doctor_rig import EXTENDER, NODE, PLUGIN, SERVICE, SYSTEM, DoctorRig, lease, program_pod, status
+from tests.protocol.doctor_rig import EXTENDER, NODE, PLUGIN, SERVICE, SYSTEM, DoctorRig, program_pod, status
 
 NAMES = ENFLAME.claims
-DRIVER, CONTROLLER, SLICE, POLICY = "claims-driver-x", "claims-controller-x", "slice-0", "gcushare-claims-enflame"
+DRIVER, SLICE, POLICY = "claims-driver-x", "slice-0", "gcushare-claims-enflame"
 INVENTORY = Inventory(unit=parse_memory_unit("1"), cards=(*cards(16, 16),), modes=(SERVES_CLAIMS,))
 
 
@@ -43,11 +43,9 @@ def serve_claims(rig: DoctorRig) -> None:
     rig.change_node(change)
     rig.delete("pods", PLUGIN, SYSTEM)
     rig.delete("pods", EXTENDER, SYSTEM)
-    rig.delete("services", SERVICE, SYSTEM)
+    rig.put_pod(program_pod(EXTENDER, SERVICE, rig.extender.port, "--claims", "--verbs=off", node="master"))
     rig.plugin.pages["/status"] = status(modes=[SERVES_CLAIMS], isRegistered=True)
     rig.put_pod(program_pod(DRIVER, CLAIMS_DRIVER, rig.plugin.port, "--vendor=enflame", node=NODE))
-    rig.put_pod(program_pod(CONTROLLER, CLAIMS_CONTROLLER, 32762, "--leader-elect", node="master"))
-    rig.put(lease(SYSTEM, CLAIMS_CONTROLLER, CONTROLLER))
     (spec,) = SlicePlan(ENFLAME, NODE).build(INVENTORY, (0, 1))
     rig.put(msgspec.to_builtins(new_slice(ObjectMeta(name=SLICE), spec)))
     rig.put(device_class(NAMES.memory_class))

@@ -10,11 +10,11 @@ import pytest
 from gcushare.cluster.diagnosis.checks.claims import FIRST_WITH_SHARES
 from gcushare.cluster.rights import CLAIMS_RIGHTS
 from gcushare.vendors import ENFLAME
-from gcushare.wire.contracts import CLAIMS_CONTROLLER, CLAIMS_DRIVER, CLAIMS_ENABLED, CLAIMS_LABEL, DEVICE_PLUGIN
+from gcushare.wire.contracts import CLAIMS_DRIVER, CLAIMS_ENABLED, CLAIMS_LABEL, DEVICE_PLUGIN
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.extender_objects import pod_document
-from tests.protocol.doctor_claims import CONTROLLER, DRIVER, NAMES, POLICY, SLICE, serve_claims
-from tests.protocol.doctor_rig import NODE, SYSTEM, DoctorRig, program_pod, status
+from tests.protocol.doctor_claims import DRIVER, NAMES, POLICY, SLICE, serve_claims
+from tests.protocol.doctor_rig import EXTENDER, NODE, SERVICE, SYSTEM, DoctorRig, program_pod, status
 from tests.protocol.test_doctor_rights import ALL_RIGHTS, examine_with
 
 ERROR, WARNING = "error", "warning"
@@ -32,7 +32,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
         yield running
 
 
-async def test_a_cluster_that_serves_claims_is_in_order_without_plugin_and_extender(rig: DoctorRig) -> None:
+async def test_a_cluster_that_serves_claims_is_in_order_without_plugin(rig: DoctorRig) -> None:
     assert (await rig.examine()).kinds == set()
 
 
@@ -93,15 +93,14 @@ def policy_without_a_binding(rig: DoctorRig) -> None:
     rig.delete("mutatingadmissionpolicybindings.admissionregistration.k8s.io", POLICY)
 
 
-def controller_gone(rig: DoctorRig) -> None:
-    rig.delete("pods", CONTROLLER, SYSTEM)
+def extender_without_claims(rig: DoctorRig) -> None:
+    rig.delete("pods", EXTENDER, SYSTEM)
+    rig.put_pod(program_pod(EXTENDER, SERVICE, rig.extender.port, "--verbs=off", node="master"))
 
 
-def lease_of_an_hour_ago(rig: DoctorRig) -> None:
-    def change(found: JsonObject) -> None:
-        found["spec"]["renewTime"] = "2020-01-01T00:00:00.000000Z"
-
-    rig.change("leases.coordination.k8s.io", CLAIMS_CONTROLLER, change, SYSTEM)
+def extender_gone(rig: DoctorRig) -> None:
+    rig.delete("pods", EXTENDER, SYSTEM)
+    rig.delete("services", SERVICE, SYSTEM)
 
 
 def old_kubelet(rig: DoctorRig) -> None:
@@ -131,8 +130,8 @@ def pod_older_than_the_label(rig: DoctorRig) -> None:
         (class_gone, ERROR, "device-class-missing", "there is no such DeviceClass"),
         (class_of_another_resource, ERROR, "device-class-missing", f"x/y, not for {ENFLAME.whole_card_resource}"),
         (policy_without_a_binding, WARNING, "claims-policy-missing", f"policy {POLICY} has no binding"),
-        (controller_gone, ERROR, "claims-controller-missing", "no pod runs"),
-        (lease_of_an_hour_ago, ERROR, "claims-controller-no-leader", f"{CONTROLLER} renewed its Lease"),
+        (extender_without_claims, ERROR, "extender-without-claims", "with --claims"),
+        (extender_gone, ERROR, "extender-without-claims", "with --claims"),
         (old_kubelet, ERROR, "claims-kubernetes-too-old", "its kubelet is v1.35.4"),
         (claiming_pod, ERROR, "claim-template-missing", TEMPLATE),
         (namespace_without_label, ERROR, "namespace-without-claims", f"it lacks {CLAIMS_LABEL}"),

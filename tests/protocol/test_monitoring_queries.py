@@ -38,7 +38,7 @@ from tests.protocol.claims_rig import ClaimsRig
 from tests.protocol.extender_rig import ExtenderRig, extender_settings
 from tests.protocol.plugin_rig import PluginRig
 from tests.protocol.runtime_certificates import Authority, trusting
-from tests.protocol.test_claims_controller import replica
+from tests.protocol.test_extender_claims import replica
 
 pytestmark = pytest.mark.xdist_group("monitoring queries")
 
@@ -118,16 +118,17 @@ async def scrape_closed_card() -> str:
 
 
 async def scrape_claims() -> str:
-    """The metrics of a claims driver that has refused a claim, and of a claims controller."""
+    """The metrics of a claims driver that has refused a claim, and of an extender that serves claims."""
     async with ClaimsRig() as rig:
         await rig.start()
         await rig.kubelet.prepare(ClaimRef("no-such-uid", "gone"))
         driver = (await rig.get("/metrics"))[1]
-        async with replica(rig.api) as controller, asyncio.timeout(10), aiohttp.ClientSession() as http:
-            while controller.server is None:  # noqa: ASYNC110 - it sets no event of ours
-                await asyncio.sleep(0.01)
-            async with http.get(f"{controller.server.url}/metrics") as answer:
-                return driver + await answer.text()
+        async with (
+            replica(rig.api) as extender,
+            aiohttp.ClientSession() as http,
+            http.get(f"{extender.url}/metrics") as answer,
+        ):
+            return driver + await answer.text()
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ BITES = {
     "leaves files": (0, "no card is given beyond its size"),
     "keeps templates": (0, "everything settles"),
     "leads without a lease": (0, "one replica leads"),
-    "keeps orphans": (1, "no share without a claim"),
+    "keeps orphans": (4, "no share without a claim"),
     "trusts late answers": (0, "the deleted stay deleted"),
     "mixes up names": (1, "no process ends by any input"),
 }

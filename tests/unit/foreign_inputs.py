@@ -14,7 +14,6 @@ import msgspec
 from gcushare.cards.process_owners import find_pod_uid
 from gcushare.cards.simulated.file import parse_simulated_cards
 from gcushare.cards.worker.messages import ANSWER, REQUEST, Described, decode_answer
-from gcushare.claims_controller.app import NAMESPACE
 from gcushare.cli.support_bundle.collect import OBJECT
 from gcushare.cli.support_bundle.kept_fields import PLAIN_INVENTORY, PLAIN_OVER_USE
 from gcushare.cli.support_bundle.log_filter import LOG_LINE
@@ -33,6 +32,7 @@ from gcushare.kube.connection.watch_lines import EVENT
 from gcushare.kube.errors import Attempt as KubeAttempt
 from gcushare.kube.errors import HttpFailure, error_of_answer, parse_status
 from gcushare.node.mps.state import MPS_STATE
+from gcushare.scheduler_extender.claims.service import NAMESPACE
 from gcushare.scheduler_extender.dashboard.token_reviews import AccessReview, TokenReview
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import OVER_USE_NOTE, decode_over_use, decode_record
@@ -42,7 +42,7 @@ from gcushare.wire.documents.inspect import INSPECT, decode_document
 from gcushare.wire.documents.node_report import NODE_REPORT
 from gcushare.wire.documents.plugin_status import DRIVER_STATUS, PLUGIN_STATUS
 from gcushare.wire.dra.checkpoint import CHECKPOINT as CLAIMS_CHECKPOINT
-from gcushare.wire.dra.claims import CLAIMING_POD, POD_WITH_CLAIMS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
+from gcushare.wire.dra.claims import POD_WITH_CLAIMS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.extender_api import FilterDecoder, decode_asked_nodes, decode_bind_arguments
 from gcushare.wire.extender_preempt import decode_preempt_arguments
@@ -243,10 +243,6 @@ A_POD_WITH_CLAIMS = {
         "extendedResourceClaimStatus": {"resourceClaimName": "p-extended-resources-8h2kx"},
     },
 }
-A_CLAIMING_POD = {
-    "metadata": {"name": "p", "namespace": "d", "uid": "u"},
-    "spec": {"resourceClaims": [{"name": "c", "resourceClaimTemplateName": "gcu-memory-4"}]},
-}
 A_PREPARED_DEVICE = {"request": "card", "device": "card-0", "index": 0, "memoryBytes": 1}
 A_CLAIMS_CHECKPOINT = {
     "version": 1,
@@ -266,7 +262,6 @@ JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     RESOURCE_CLAIM: encoded(A_CLAIM),
     RESOURCE_SLICE: encoded(A_SLICE),
     RESOURCE_CLAIM_TEMPLATE: encoded(A_TEMPLATE),
-    CLAIMING_POD: encoded(A_CLAIMING_POD),
     POD_WITH_CLAIMS: encoded(A_POD_WITH_CLAIMS),
     NAMESPACE: encoded({"metadata": {"name": "d", "uid": "u", "labels": {"gcushare.io/claims": "enabled"}}}),
     NODE: encoded(A_NODE),

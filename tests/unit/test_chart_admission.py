@@ -84,7 +84,7 @@ def test_only_our_accounts_write_and_they_are_the_charts_own(name: str, accounts
     validation = policy(name)["spec"]["validations"][0]
     users = {word for word in quoted(validation["expression"]) if word.startswith("system:")}
     assert users == {ACCOUNT + account for account in accounts}
-    installed = rendered(UMBRELLA_CHART, "claims.enabled=true")
+    installed = rendered(UMBRELLA_CHART, "global.claims.enabled=true")
     there = {each["metadata"]["name"] for each in of_kind(installed, "ServiceAccount")}
     assert accounts <= there
 

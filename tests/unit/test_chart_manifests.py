@@ -56,7 +56,6 @@ PLACES = {
         "Pod/gcushare-scheduler-extender-test",
     ),
     f"{EXTENDER}configManager.": ("DaemonSet/gcushare-config-manager",),
-    f"{CLAIMS}controller.": ("Deployment/gcushare-claims-controller",),
     f"{CLAIMS}driver.": ("DaemonSet/gcushare-claims-driver", "DaemonSet/gcushare-claims-driver-aliyun"),
 }
 TAINTS_OF_OTHERS = (
@@ -136,7 +135,7 @@ NAMES = (
     *(f"{EXTENDER}{key}" for key in ("deployName", "nameOverride", "fullnameOverride", "serviceAccount.name")),
     *(f"{EXTENDER}{key}" for key in ("configManager.name", "secondScheduler.name", "priorityClassName")),
     *(f"{EXTENDER}{key}" for key in ("verbsTls.secretName", "prometheusRule.devicePlugin")),
-    *(f"{CLAIMS}{key}" for key in ("deployName", "controller.name", "driver.name", "extender.serviceAccount")),
+    *(f"{CLAIMS}{key}" for key in ("deployName", "driver.name")),
     *(f"{PLUGIN}{key}" for key in ("priorityClassName", "runtimeClassName")),
 )
 
@@ -182,7 +181,6 @@ RESERVED = {
     CLAIMS_CHART: {
         f"driver.podLabels.{OWN_LABEL}": "driver.podLabels",
         "driver.nodeSelector.gcushare\\.io/serve": "driver.nodeSelector",
-        f"controller.podLabels.{OWN_LABEL}": "controller.podLabels",
     },
 }
 
@@ -199,7 +197,7 @@ def test_a_label_that_the_chart_needs_is_refused_by_name(chart: Any, pair: str, 
 
 
 def test_labels_and_variables_of_the_users_stand_beside_the_charts() -> None:
-    labels = [f"{path}podLabels.team=a" for path in (PLUGIN, EXTENDER, f"{CLAIMS}driver.", f"{CLAIMS}controller.")]
+    labels = [f"{path}podLabels.team=a" for path in (PLUGIN, EXTENDER, f"{CLAIMS}driver.")]
     variables = [
         f"{path}extraEnv[0].{field}"
         for path in (PLUGIN, f"{CLAIMS}driver.")
@@ -228,7 +226,7 @@ def test_labels_and_variables_of_the_users_stand_beside_the_charts() -> None:
 )
 def test_one_registry_for_all_images(repository: str, registry: str, image: str) -> None:
     pairs = (f"{PLUGIN}image.repository={repository}", f"{EXTENDER}image.repository={repository}")
-    ours = f"{CLAIMS}driver.image.repository={repository}", f"{CLAIMS}controller.image.repository={repository}"
+    ours = (f"{CLAIMS}driver.image.repository={repository}",)
     secrets = (
         "global.imagePullSecrets[0]=a",
         "global.imagePullSecrets[1].name=b",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gcushare.wire.contracts import CLAIMS_CONTROLLER, CLAIMS_DRIVER
+from gcushare.wire.contracts import CLAIMS_DRIVER
 from tests.charts import (
     CLAIMS_CHART,
     EXTENDER_CHART,
@@ -72,7 +72,7 @@ def test_the_jobs_have_the_names_that_the_alerts_look_for() -> None:
 def test_the_claims_programs_have_the_names_that_the_alerts_look_for() -> None:
     found = rendered(CLAIMS_CHART, "serviceMonitor.enabled=true")
     monitors = {each["metadata"]["name"]: each["spec"] for each in of_kind(found, "ServiceMonitor")}
-    assert monitors.keys() == {CLAIMS_DRIVER, CLAIMS_CONTROLLER}
+    assert monitors.keys() == {CLAIMS_DRIVER}
     for name, spec in monitors.items():
         wanted = spec["selector"]["matchLabels"].items()
         (service,) = [s for s in of_kind(found, "Service") if wanted <= s["metadata"]["labels"].items()]
@@ -89,17 +89,6 @@ def test_the_claims_programs_have_the_names_that_the_alerts_look_for() -> None:
 def pod_labels(workload: Object) -> dict[str, str]:
     labels: dict[str, str] = workload["spec"]["template"]["metadata"]["labels"]
     return labels
-
-
-def test_a_drain_takes_one_replica_of_the_controller_at_a_time() -> None:
-    assert of_kind(rendered(CLAIMS_CHART), "PodDisruptionBudget") == []
-    several = rendered(CLAIMS_CHART, "controller.replicaCount=2")
-    (budget,) = of_kind(several, "PodDisruptionBudget")
-    assert budget["spec"]["maxUnavailable"] == 1
-    labels = budget["spec"]["selector"]["matchLabels"].items()
-    assert labels <= pod_labels(one(several, "Deployment", CLAIMS_CONTROLLER)).items()
-    off = ("controller.replicaCount=2", "controller.podDisruptionBudget.enabled=false")
-    assert of_kind(rendered(CLAIMS_CHART, *off), "PodDisruptionBudget") == []
 
 
 def test_the_plugins_series_are_distinguished_by_node_also_when_the_plugin_is_down() -> None:

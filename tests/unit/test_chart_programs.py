@@ -230,7 +230,7 @@ def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, w
     pairs = (
         f"vendor={name}",
         "scheduler.weight=3",
-        *(f"{key}={str(whole).lower()}" for key in ("wholeCards", "claims")),
+        *(f"{key}={str(whole).lower()}" for key in ("wholeCards", "claims.enabled", "claims.callExtender")),
     )
     (entry,) = second_scheduler_config(*pairs, "scheduler.verbs=plain", version="v1.36.2")["extenders"]
     url = "http://gcushare-scheduler-extender.kube-system.svc:32766"
@@ -239,10 +239,10 @@ def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, w
     assert entry == json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
 
 
-@pytest.mark.parametrize(("value", "setting"), [("wholeCards", "whole_cards"), ("claims", "claims")])
+@pytest.mark.parametrize(("value", "setting"), [("wholeCards", "whole_cards"), ("claims.callExtender", "claims")])
 def test_the_config_manager_is_given_what_else_the_extender_is_called_for(value: str, setting: str) -> None:
     for wanted in (False, True):
-        objects = rendered(EXTENDER_CHART, f"{value}={str(wanted).lower()}")
+        objects = rendered(EXTENDER_CHART, "claims.enabled=true", f"{value}={str(wanted).lower()}")
         (container,) = pod_specs(objects)["DaemonSet/gcushare-config-manager"]["containers"]
         assert getattr(settings_of(container).extender, setting) is wanted
 

@@ -110,6 +110,7 @@ SHARED = frozenset(
 CERT_MANAGER = "tls: {mode: cert-manager, issuer: {name: authority}}"
 VERBS_CERT_MANAGER = "verbsTls: {mode: cert-manager, issuer: {name: authority}}"
 SECOND = "scheduler: {mode: second-scheduler}"
+CLAIMS_ON = "claims: {enabled: true}"
 EXTENDER_VALUES: dict[str, tuple[str, str]] = {
     **{path: PLUGIN_VALUES[path] for path in PLUGIN_VALUES if path.split(".")[0] in SHARED},
     "replicaCount": ("3", ""),
@@ -124,7 +125,11 @@ EXTENDER_VALUES: dict[str, tuple[str, str]] = {
     "placement.filterAnswer": ("all", ""),
     "dashboard.access": ("open", ""),
     "wholeCards": ("true", ""),
-    "claims": ("true", ""),
+    "claims.enabled": ("true", ""),
+    "claims.memoryUnit": ("MiB", CLAIMS_ON),
+    "claims.convertPods": ("false", CLAIMS_ON),
+    "claims.packNodes": ("false", CLAIMS_ON),
+    "claims.callExtender": ("true", CLAIMS_ON),
     "service.type": ("NodePort", ""),
     "service.port": ("80", ""),
     "service.nodePort": ("30001", "service: {type: NodePort}"),

@@ -1,56 +1,65 @@
-"""The order in which nodes are filled, and what it is computed from."""
+"""The order in which nodes that serve claims are filled, and what it is computed from."""
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.claims_controller.node_order import MAX_LEVEL, NEXT_NODES, Card, ClusterFill, Node, plan_levels
-from gcushare.vendors import ENFLAME
-from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
-from gcushare.wire.dra.claims import (
-    Allocation,
-    AllocationResult,
-    ClaimStatus,
-    DeviceAllocation,
-    ResourceClaim,
+from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY
+from gcushare.core.ledger import Ledger
+from gcushare.core.units import GIB
+from gcushare.scheduler_extender.claims.node_order import (
+    MAX_LEVEL,
+    NEXT_NODES,
+    NodeFill,
+    NodeLevels,
+    plan_levels,
+    read_fill,
 )
-from gcushare.wire.dra.slices import MEMORY, Capacity, Device, ResourcePool, ResourceSlice, SliceSpec
-from gcushare.wire.objects import Node as NodeObject
-from gcushare.wire.objects import ObjectMeta
-
-GIB = 2**30
-DRIVER = ENFLAME.claims.driver
-
-
-def node(*used: int, level: int = 0, size: int = 16) -> Node:
-    return Node({f"card-{number}": Card(size, amount) for number, amount in enumerate(used)}, level)
+from gcushare.scheduler_extender.watches import ClaimHandler, NodeHandler
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
+from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.objects import Node
+from tests.builders import cards
+from tests.extender_objects import a_node, state_of
+from tests.unit.claims_driver_values import a_claim, a_result, whole_result
 
 
-def applied(nodes: dict[str, Node]) -> dict[str, int]:
+def node(used: int = 0, level: int = 0, size: int = 32) -> NodeFill:
+    return NodeFill(size, used, level)
+
+
+def applied(nodes: dict[str, NodeFill]) -> dict[str, int]:
     """Write what is planned, and the levels that nodes have then."""
     for name, level in plan_levels(nodes).items():
-        nodes[name].level = level
+        nodes[name] = replace(nodes[name], level=level)
     return {name: each.level for name, each in nodes.items()}
 
 
 def test_the_fuller_node_has_the_higher_level_and_nodes_in_use_come_before_unused_ones() -> None:
-    levels = applied({"idle": node(0, 0), "little": node(4, 0), "half": node(16, 0), "most": node(16, 12)})
+    levels = applied({"idle": node(), "little": node(4), "half": node(16), "most": node(28)})
     assert levels["most"] > levels["half"] > levels["little"] > levels["idle"] > 0
     assert levels["most"] == MAX_LEVEL
 
 
 def test_a_few_unused_nodes_are_opened_one_after_the_other_and_the_others_later() -> None:
-    levels = applied({f"n{number}": node(0, 0) for number in range(7)})
+    levels = applied({f"n{number}": node() for number in range(7)})
     assert sorted(levels.values(), reverse=True) == [*range(NEXT_NODES, 0, -1), 0, 0, 0]
 
 
 def test_when_a_node_is_opened_only_its_level_and_its_successors_change() -> None:
-    nodes = {f"n{number}": node(0, 0) for number in range(7)}
+    nodes = {f"n{number}": node() for number in range(7)}
     before = applied(nodes)
     opened = max(before, key=lambda name: before[name])
-    nodes[opened].cards["card-0"].used = 4
+    nodes[opened] = replace(nodes[opened], used=4)
     changes = plan_levels(nodes)
     assert changes[opened] == NEXT_NODES + 1
     assert list(changes.values()) == [NEXT_NODES + 1, NEXT_NODES]
@@ -58,120 +67,130 @@ def test_when_a_node_is_opened_only_its_level_and_its_successors_change() -> Non
 
 
 def test_a_full_node_is_not_written() -> None:
-    assert plan_levels({"full": node(16, 16, level=5)}) == {}
+    assert plan_levels({"full": node(32, level=5)}) == {}
 
 
 def test_a_node_that_is_empty_again_goes_to_the_end() -> None:
-    nodes = {"a": node(0, level=9), **{f"n{level}": node(0, level=level) for level in range(1, NEXT_NODES + 1)}}
+    nodes = {"a": node(level=9), **{f"n{level}": node(level=level) for level in range(1, NEXT_NODES + 1)}}
     assert applied(nodes)["a"] == 0
 
 
 def test_a_node_without_cards_has_no_level() -> None:
-    assert plan_levels({"bare": Node({}, 4)}) == {"bare": 0}
+    assert plan_levels({"bare": node(level=4, size=0)}) == {"bare": 0}
 
 
-@given(st.lists(st.tuples(st.lists(st.integers(0, 16), max_size=4), st.integers(0, MAX_LEVEL)), max_size=12))
-def test_writing_what_is_planned_leaves_nothing_to_write(drawn: list[tuple[list[int], int]]) -> None:
-    nodes = {f"n{number}": node(*used, level=level) for number, (used, level) in enumerate(drawn)}
+@given(st.lists(st.tuples(st.integers(0, 64), st.integers(0, MAX_LEVEL)), max_size=12))
+def test_writing_what_is_planned_leaves_nothing_to_write(drawn: list[tuple[int, int]]) -> None:
+    nodes = {f"n{number}": node(used, level, size=64) for number, (used, level) in enumerate(drawn)}
     levels = applied(nodes)
     assert plan_levels(nodes) == {}
     assert all(0 <= level <= MAX_LEVEL for level in levels.values())
-    below = [levels[name] for name, each in nodes.items() if not each.is_used and levels[name]]
+    below = [levels[name] for name, each in nodes.items() if not each.used and levels[name]]
     assert len(below) == len(set(below))
 
 
-def slice_of(name: str, cards: int = 2, generation: int = 1, uid: str = "") -> ResourceSlice:
-    devices = tuple(
-        Device(name=f"card-{number}", capacity={MEMORY: Capacity(value="16Gi")}, allow_multiple_allocations=True)
-        for number in range(cards)
-    )
-    pool = ResourcePool(name=name, generation=generation, resource_slice_count=1)
-    meta = ObjectMeta(name=f"{name}-cards-{generation}", uid=uid or f"slice-{name}-{generation}")
-    return ResourceSlice(metadata=meta, spec=SliceSpec(driver=DRIVER, pool=pool, node_name=name, devices=devices))
-
-
-def claim_on(uid: str, pool: str, device: str, amount: str | None, driver: str = DRIVER) -> ResourceClaim:
-    consumed = {MEMORY: amount} if amount else {}
-    result = AllocationResult(request="card", driver=driver, pool=pool, device=device, consumed_capacity=consumed)
-    allocation = Allocation(devices=DeviceAllocation(results=(result,)))
-    return ResourceClaim(metadata=ObjectMeta(name=uid, uid=uid), status=ClaimStatus(allocation=allocation))
-
-
-def node_object(name: str, level: str = "") -> NodeObject:
+def labelled(found: Node, level: str = "", version: int = 1) -> Node:
     labels = {CLAIMS_ORDER_LABEL: level} if level else {}
-    return NodeObject(metadata=ObjectMeta(name=name, uid=f"uid-{name}", labels=labels))
+    metadata = msgspec.structs.replace(found.metadata, labels=labels, resource_version=str(version))
+    return msgspec.structs.replace(found, metadata=metadata)
 
 
-def make_fill() -> tuple[ClusterFill, list[None]]:
-    calls: list[None] = []
-    fill = ClusterFill([DRIVER], lambda: calls.append(None))
-    fill.nodes.applied(node_object("a", "7"))
-    fill.slices.applied(slice_of("a"))
-    return fill, calls
+def claims_node(name: str, *sizes: int) -> Node:
+    return a_node(name, *sizes, modes=(SERVES_CLAIMS,))
 
 
-def used(fill: ClusterFill, name: str = "a") -> dict[str, int]:
-    return {key: card.used // GIB for key, card in fill.read()[name].cards.items()}
+@pytest.mark.parametrize("text", ["x", "77", "-1", "²"])
+def test_a_label_that_somebody_spoiled_counts_as_none(text: str) -> None:
+    levels = NodeLevels(lambda: None)
+    levels.on_node_update(labelled(claims_node("a", 16), "7", 1))
+    levels.on_node_update(labelled(claims_node("a", 16), text, 2))
+    assert levels.by_name["a"] == 0
 
 
-def test_claims_are_added_up_per_card_and_taken_off_again() -> None:
-    fill, _ = make_fill()
-    fill.claims.applied(claim_on("c1", "a", "card-0", "4Gi"))
-    fill.claims.applied(claim_on("c2", "a", "card-0", "2Gi"))
-    fill.claims.applied(claim_on("c1", "a", "card-0", "4Gi"))
-    assert used(fill) == {"card-0": 6, "card-1": 0}
-    assert fill.read()["a"].level == 7
-    fill.claims.deleted(claim_on("c1", "a", "card-0", "4Gi"))
-    fill.claims.retained(frozenset(), "9")
-    assert used(fill) == {"card-0": 0, "card-1": 0}
+def test_an_answer_holds_until_the_watch_reaches_it_and_an_older_one_counts_for_nothing() -> None:
+    levels, found = NodeLevels(lambda: None), claims_node("a", 16)
+    levels.on_node_update(labelled(found, "3", 3))
+    levels.on_written(labelled(found, "6", 6))
+    levels.on_node_update(labelled(found, "4", 4))
+    assert levels.by_name["a"] == 6
+    levels.on_node_update(labelled(found, "8", 8))
+    levels.on_written(labelled(found, "7", 7))
+    assert levels.by_name["a"] == 8
 
 
-def test_claims_of_other_drivers_and_waiting_ones_count_for_nothing() -> None:
-    fill, calls = make_fill()
-    fill.read()
-    calls.clear()
-    fill.claims.applied(claim_on("c1", "a", "card-0", "4Gi", driver="gpu.nvidia.com"))
-    fill.claims.applied(ResourceClaim(metadata=ObjectMeta(name="c2", uid="c2")))
-    assert calls == []
-    assert used(fill) == {"card-0": 0, "card-1": 0}
+def test_nodes_of_resources_and_nodes_that_are_gone_have_no_part_in_the_order() -> None:
+    state = state_of(claims_node("a", 16), a_node("b", 16), claims_node("c", 16))
+    state.on_node_update(a_node("c", 16, modes=(SERVES_MEMORY,)))
+    assert set(read_fill([state.ledger], {})) == {"a"}
+    state.on_node_delete("a")
+    assert read_fill([state.ledger], {}) == {}
 
 
-def test_slices_of_an_older_generation_count_for_nothing() -> None:
-    fill, _ = make_fill()
-    fill.slices.applied(slice_of("a", cards=3, generation=2))
-    assert list(used(fill)) == ["card-0", "card-1", "card-2"]
-    fill.slices.deleted(slice_of("a", cards=3, generation=2))
-    assert list(used(fill)) == ["card-0", "card-1"]
+def test_a_node_counts_with_the_cards_of_every_vendor_in_bytes() -> None:
+    enflame, aliyun = state_of(claims_node("a", 16)), state_of(vendor=ALIYUN)
+    aliyun.on_node_update(a_node("a", vendor=ALIYUN, offered=cards(24, 24), modes=(SERVES_CLAIMS,)))
+    enflame.on_claim_update(a_claim("one", a_result("card-0", 4, pool="a")))
+    ledgers: list[Ledger] = [enflame.ledger, aliyun.ledger]
+    assert read_fill(ledgers, {"a": 2}) == {"a": NodeFill(64 * GIB, 4 * GIB, 2)}
 
 
-def test_claims_may_be_read_before_slices_and_nodes() -> None:
-    fill = ClusterFill([DRIVER], lambda: None)
-    fill.claims.applied(claim_on("c1", "a", "card-0", "4Gi"))
-    assert fill.read() == {}
-    fill.slices.applied(slice_of("a"))
-    fill.nodes.applied(node_object("a"))
-    assert used(fill)["card-0"] == 4
+SIZES = {"a": (16, 16), "b": (32,), "c": (8, 24, 16)}
 
 
-def test_a_node_that_no_longer_serves_claims_is_forgotten() -> None:
-    fill, _ = make_fill()
-    fill.read()
-    fill.nodes.deleted(node_object("a"))
-    assert fill.read() == {}
+def summed_cards(claims: Iterable[ResourceClaim]) -> Counter[tuple[str, int]]:
+    """The GiB that claims hold of each card, straight from the claims."""
+    held = Counter[tuple[str, int]]()
+    for claim in claims:
+        for each in claim.results_of(ENFLAME.claims.driver):
+            held[each.pool, int(each.device[-1])] += int((each.consumed_memory() or "")[:-2])
+    return held
 
 
-def test_a_label_that_somebody_spoiled_counts_as_none() -> None:
-    fill, _ = make_fill()
-    for text in ("x", "77", "-1", "²"):
-        fill.nodes.applied(node_object("a", text))
-        assert fill.read()["a"].level == 0
+def summed(nodes: dict[str, Node], claims: dict[str, ResourceClaim]) -> dict[str, NodeFill]:
+    """What the order is computed from, straight from the objects that there are."""
+    used = Counter[str]()
+    for (name, _), gib in summed_cards(claims.values()).items():
+        used[name] += gib * GIB
+    return {
+        name: NodeFill(sum(SIZES[name]) * GIB, used[name], int(found.metadata.labels.get(CLAIMS_ORDER_LABEL, "0")))
+        for name, found in nodes.items()
+    }
 
 
-def test_a_claim_that_moves_leaves_its_node() -> None:
-    fill, _ = make_fill()
-    fill.nodes.applied(node_object("b"))
-    fill.slices.applied(slice_of("b"))
-    moved = claim_on("c1", "a", "card-0", "4Gi")
-    fill.claims.applied(moved)
-    fill.claims.applied(msgspec.structs.replace(claim_on("c1", "b", "card-1", "4Gi"), metadata=moved.metadata))
-    assert (used(fill, "a")["card-0"], used(fill, "b")["card-1"]) == (0, 4)
+@pytest.mark.parametrize("seed", range(40))
+def test_a_random_stream_of_objects_leads_to_the_order_of_what_there_is(seed: int) -> None:
+    draw = random.Random(seed)
+    state, levels = state_of(), NodeLevels(lambda: None)
+    on_node, on_claim = NodeHandler([state, levels]), ClaimHandler([state])
+    nodes: dict[str, Node] = {}
+    claims: dict[str, ResourceClaim] = {}
+    for version in range(1, 120):
+        name, uid = draw.choice(list(SIZES)), f"claim-{draw.randrange(8)}"
+        match draw.choice(["node", "node gone", "claim", "claim", "claim", "claim gone", "relist"]):
+            case "node":
+                level = draw.choice(["", *map(str, range(MAX_LEVEL + 1))])
+                nodes[name] = labelled(claims_node(name, *SIZES[name]), level, version)
+                on_node.applied(nodes[name])
+            case "node gone" if name in nodes:
+                on_node.deleted(nodes.pop(name))
+            case "claim":
+                others = summed_cards(each for key, each in claims.items() if key != uid)
+                card = draw.randrange(len(SIZES[name]))
+                free = SIZES[name][card] - others[name, card]
+                if free == SIZES[name][card] and draw.random() < 0.2:
+                    result = msgspec.structs.replace(whole_result(f"card-{card}", free), pool=name)
+                elif free:
+                    result = a_result(f"card-{card}", draw.randint(1, min(free, 6)), pool=name)
+                else:
+                    continue
+                claims[uid] = a_claim(uid, result)
+                on_claim.applied(claims[uid])
+            case "claim gone" if uid in claims:
+                on_claim.deleted(claims.pop(uid))
+            case "relist":
+                claims.pop(uid, None)
+                on_claim.retained(frozenset(claims), str(version))
+                on_node.retained(frozenset(each.metadata.uid for each in nodes.values()), str(version))
+        found, wanted = read_fill([state.ledger], levels.by_name), summed(nodes, claims)
+        assert found == wanted
+        assert plan_levels(found) == plan_levels(wanted)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.claims_controller.template_plan import (
+from gcushare.core.claim_names import ClaimSize
+from gcushare.core.units import parse_memory_unit
+from gcushare.scheduler_extender.claims.template_plan import (
     MAX_TEMPLATES,
     OWN_LABELS,
     Plan,
@@ -12,18 +14,14 @@ from gcushare.claims_controller.template_plan import (
     TemplateKey,
     TemplatePlan,
 )
-from gcushare.core.claim_names import ClaimSize
-from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.dra.claims import (
     RESOURCE_CLAIM_TEMPLATE,
-    ClaimingPod,
-    ClaimingPodSpec,
     ResourceClaimTemplate,
     new_template,
     template_spec,
 )
-from gcushare.wire.objects import ObjectHead, ObjectMeta, PodResourceClaim
+from gcushare.wire.objects import ObjectHead, ObjectMeta, Pod, PodResourceClaim, PodSpec, PodStatus
 
 FIVE = TemplateKey("team", "gcu-memory-5")
 
@@ -36,10 +34,10 @@ def make_plan(*, opted_in: bool = True) -> TemplatePlan:
     return plan
 
 
-def waiting(uid: str, *names: str, namespace: str = "team") -> ClaimingPod:
+def waiting(uid: str, *names: str, namespace: str = "team", phase: str = "Pending") -> Pod:
     claims = tuple(PodResourceClaim(name="c", resource_claim_template_name=name) for name in names)
     meta = ObjectMeta(name=f"pod-{uid}", namespace=namespace, uid=uid)
-    return ClaimingPod(metadata=meta, spec=ClaimingPodSpec(resource_claims=claims))
+    return Pod(metadata=meta, spec=PodSpec(resource_claims=claims), status=PodStatus(phase=phase))
 
 
 def template(plan: TemplatePlan, key: TemplateKey, uid: str = "t") -> ResourceClaimTemplate:
@@ -52,7 +50,7 @@ def template(plan: TemplatePlan, key: TemplateKey, uid: str = "t") -> ResourceCl
 def test_a_template_is_made_when_a_pod_waits_for_it() -> None:
     plan = make_plan()
     assert plan.next_step(FIVE, 0) is None
-    plan.pods.applied(waiting("p", FIVE.name))
+    plan.on_pod_update(waiting("p", FIVE.name))
     assert plan.changed >= {FIVE}
     assert plan.next_step(FIVE, 0) == Plan(Step.CREATE)
     plan.templates.applied(template(plan, FIVE))
@@ -62,14 +60,14 @@ def test_a_template_is_made_when_a_pod_waits_for_it() -> None:
 @pytest.mark.parametrize("name", ["gcu-memory-0", "gcu-memory-05", "gcu-memory", "other-5", "gcu-memory-5-cards-1", ""])
 def test_names_that_are_not_ours_are_left_to_others(name: str) -> None:
     plan = make_plan()
-    plan.pods.applied(waiting("p", name))
+    plan.on_pod_update(waiting("p", name))
     assert plan.changed == set()
     assert plan.next_step(TemplateKey("team", name), 0) is None
 
 
 def test_a_namespace_that_did_not_opt_in_gets_nothing_until_it_does() -> None:
     plan = make_plan(opted_in=False)
-    plan.pods.applied(waiting("p", FIVE.name))
+    plan.on_pod_update(waiting("p", FIVE.name))
     assert plan.next_step(FIVE, 0) is None
     plan.changed.clear()
     plan.namespaces.applied(ObjectHead(metadata=ObjectMeta(name="team", uid="team")))
@@ -81,15 +79,15 @@ def test_an_unused_template_goes_after_its_time_counted_from_the_last_pod() -> N
     plan = make_plan()
     plan.templates.applied(template(plan, FIVE))
     assert plan.next_step(FIVE, 100) == Plan(Step.DELETE, 160)
-    plan.pods.applied(waiting("p", FIVE.name))
+    plan.on_pod_update(waiting("p", FIVE.name))
     assert plan.next_step(FIVE, 150) is None
-    plan.pods.deleted(waiting("p", FIVE.name))
+    plan.on_pod_delete("p")
     assert plan.next_step(FIVE, 200) == Plan(Step.DELETE, 260)
 
 
 def test_a_template_with_another_spec_is_deleted_at_once_and_made_again() -> None:
     plan = make_plan()
-    plan.pods.applied(waiting("p", FIVE.name))
+    plan.on_pod_update(waiting("p", FIVE.name))
     other = template(plan, TemplateKey("team", "gcu-memory-6"))
     stale = ResourceClaimTemplate(metadata=ObjectMeta(name=FIVE.name, namespace="team", uid="t"), spec=other.spec)
     plan.templates.applied(stale)
@@ -103,7 +101,7 @@ def test_a_namespace_has_a_bound_on_its_templates() -> None:
     for number in range(1, MAX_TEMPLATES + 1):
         key = TemplateKey("team", f"gcu-memory-{number}")
         plan.templates.applied(template(plan, key, uid=str(number)))
-    plan.pods.applied(waiting("p", "gcu-memory-999"))
+    plan.on_pod_update(waiting("p", "gcu-memory-999"))
     assert plan.next_step(TemplateKey("team", "gcu-memory-999"), 0) == Plan(Step.REFUSE)
     plan.templates.retained(frozenset({"1"}), "9")
     assert plan.next_step(TemplateKey("team", "gcu-memory-999"), 0) == Plan(Step.CREATE)
@@ -112,13 +110,21 @@ def test_a_namespace_has_a_bound_on_its_templates() -> None:
 def test_two_pods_share_a_template_and_the_last_one_counts() -> None:
     plan = make_plan()
     for uid in ("p", "q"):
-        plan.pods.applied(waiting(uid, FIVE.name, FIVE.name))
+        plan.on_pod_update(waiting(uid, FIVE.name, FIVE.name))
     plan.templates.applied(template(plan, FIVE))
     assert {pod.name for pod in plan.users(FIVE)} == {"pod-p", "pod-q"}
-    plan.pods.retained(frozenset({"q"}), "9")
+    plan.on_pod_resync(frozenset({"q"}), "9")
     assert plan.next_step(FIVE, 0) is None
-    plan.pods.retained(frozenset(), "10")
+    plan.on_pod_resync(frozenset(), "10")
     assert plan.next_step(FIVE, 0) == Plan(Step.DELETE, 60)
+
+
+def test_a_pod_that_runs_waits_for_no_template() -> None:
+    plan = make_plan()
+    plan.on_pod_update(waiting("p", FIVE.name))
+    plan.on_pod_update(waiting("p", FIVE.name, phase="Running"))
+    assert plan.next_step(FIVE, 0) is None
+    assert plan.users(FIVE) == ()
 
 
 @pytest.mark.parametrize(

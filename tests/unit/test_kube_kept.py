@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.claims_controller.node_order import ClusterFill
-from gcushare.claims_controller.template_plan import OWN_LABELS, TemplateKey, TemplatePlan
 from gcushare.claims_driver.publishers import SlicePublisher
 from gcushare.cluster.follow import _Handler
 from gcushare.core.units import parse_memory_unit
 from gcushare.kube.client import KubeClient
 from gcushare.kube.collections import Gone, Kept, WatchHandler
 from gcushare.kube.connection.config import KubeConfig
+from gcushare.scheduler_extender.claims.node_order import NodeLevels
+from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS, TemplateKey, TemplatePlan
 from gcushare.scheduler_extender.watches import NodeHandler
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
@@ -160,12 +160,11 @@ def test_templates_are_those_of_the_server(steps: list[tuple[str, int]]) -> None
 
 
 @given(STEPS)
-def test_the_order_of_nodes_is_of_the_servers_nodes(steps: list[tuple[str, int]]) -> None:
-    fill = ClusterFill([ENFLAME.claims.driver], lambda: None)
-    server = Server(lambda meta: Node(metadata=meta))
-    live(server, fill.nodes, steps, fill.nodes.answered)
-    levels = {name: int(node.metadata.labels[CLAIMS_ORDER_LABEL]) for name, node in server.objects.items()}
-    assert {name: node.level for name, node in fill.read().items()} == levels
+def test_the_levels_of_nodes_are_those_of_the_server(steps: list[tuple[str, int]]) -> None:
+    levels, server = NodeLevels(lambda: None), Server(lambda meta: Node(metadata=meta))
+    live(server, NodeHandler([levels]), steps, levels.on_written)
+    found = {name: levels.by_name.get(name, 0) for name in server.objects}
+    assert found == {name: int(node.metadata.labels[CLAIMS_ORDER_LABEL]) for name, node in server.objects.items()}
 
 
 class NamedNodes:

@@ -32,7 +32,6 @@ print(code, *sorted({{name.partition(".")[0] for name in sys.modules}}), file=sy
         ("config_manager", ["--help"]),
         ("config_manager", ["run", "--help"]),
         ("config_manager", ["apply", "--help"]),
-        ("claims_controller", ["--help"]),
     ],
 )
 def test_help_loads_settings_alone(package: str, arguments: list[str]) -> None:

@@ -31,7 +31,6 @@ from gcushare.kube.resources import NAMESPACES, RESOURCE_SLICES, Resource
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, SERVE_CLAIMS, SERVE_LABEL
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from gcushare_playground.commands import (
-    claims_controller_command,
     claims_driver_command,
     extender_command,
     plugin_command,
@@ -87,7 +86,7 @@ class Cluster:
         self.plugins: dict[str, Child] = {}
         self.plugin_urls: dict[str, str] = {}
         self.claims_programs: list[Child] = []
-        """The drivers and the controller, in a cluster whose nodes serve claims."""
+        """The drivers, in a cluster whose nodes serve claims."""
         self.place: Place
         self.client: KubeClient
         self.pods: Picture
@@ -163,7 +162,7 @@ class Cluster:
         self.plugin_urls[node.name] = await child.start()
 
     async def start_claims(self, namespace: str) -> None:
-        """Start the claims programs as their chart does; pods of ``namespace`` get claims from then on.
+        """Start the drivers as their chart does; pods of ``namespace`` get claims from then on.
 
         Raises:
             NotInTime: the nodes' slices are not there in time; the message carries every program's last lines.
@@ -174,7 +173,7 @@ class Cluster:
             await self.client.create(_CLASSES, {"metadata": {"name": name}, "spec": {"selectors": selectors}})
         labels = {"metadata": {"labels": {CLAIMS_LABEL: CLAIMS_ENABLED}}}
         await self.client.patch(NAMESPACES, namespace, Patch(PatchKind.MERGE, labels))
-        commands = [claims_controller_command(self.plan, self.place)]
+        commands = []
         for node in self.plan.nodes:
             labels = {"metadata": {"labels": {SERVE_LABEL: SERVE_CLAIMS}}}
             await self.client.patch(NODE_OBJECTS, node.name, Patch(PatchKind.MERGE, labels))

@@ -56,17 +56,6 @@ def claims_driver_command(plan: ClusterPlan, place: Place, node: NodePlan) -> Co
     )
 
 
-def claims_controller_command(plan: ClusterPlan, place: Place) -> Command:
-    """``gcushare-claims-controller`` against the cluster's API server."""
-    return _command(
-        place,
-        "gcushare-claims-controller",
-        "gcushare.claims_controller",
-        *("--vendor", plan.vendor.name, "--kubeconfig", str(place.kubeconfig), "--memory-unit", plan.unit.name),
-        *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", "", "--no-leader-elect"),
-    )
-
-
 def inspect_words(plan: ClusterPlan, place: Place, extender_url: str) -> tuple[str, ...]:
     """``kubectl-inspect-gcushare`` (or ``-gpushare``), asking the cluster's extender."""
     return (*inspect_program(plan), "--kubeconfig", str(place.kubeconfig), "--extender-url", extender_url)

@@ -141,14 +141,12 @@ class Program(enum.Enum):
     EXTENDER = contracts.EXTENDER
     CONFIG_MANAGER = contracts.CONFIG_MANAGER
     CLAIMS_DRIVER = contracts.CLAIMS_DRIVER
-    CLAIMS_CONTROLLER = contracts.CLAIMS_CONTROLLER
     SCHEDULER = "kube-scheduler"
 
 
 _PORTS = {
     Program.EXTENDER: contracts.EXTENDER_PORT,
     Program.CLAIMS_DRIVER: contracts.CLAIMS_DRIVER_PORT,
-    Program.CLAIMS_CONTROLLER: contracts.CLAIMS_CONTROLLER_PORT,
 }
 _ONE_SHOTS = frozenset({"uninstall", "--remove-from-node", "--status"})
 """Words that make a program do one thing and end."""

@@ -127,7 +127,7 @@ class ExtenderOptions:
     claims: bool = setting(
         parsers.boolean(),
         default=False,
-        help="Call the extender for pods with claims too, if the claims chart marks them (admission.callExtender): it "
+        help="Call the extender for pods with claims too, if the admission policy marks them (claims.callExtender): it "
         "then chooses among the nodes that serve claims. Kubernetes 1.36 and later.",
     )
     weight: int = setting(

@@ -1,6 +1,6 @@
 """Names in claims: of the templates that a memory request is turned into, and of the devices that cards are.
 
-The admission policy writes such a name into the pod and the claims controller makes the template that it names: the
+The admission policy writes such a name into the pod and the extender makes the template that it names: the
 name alone says what is asked for. ``gcu-memory-5`` is five units of one card, ``gcu-memory-5-cards-2`` five units of
 each of two cards.
 """

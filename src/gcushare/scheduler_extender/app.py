@@ -7,6 +7,7 @@ import gc
 import random
 import socket
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiohttp import web
 
@@ -17,6 +18,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.election import ApiLease, make_identity
 from gcushare.kube.events import EventRecorder
+from gcushare.kube.reflector import Reflector
 from gcushare.runtime.health import Health, Heartbeat
 from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
 from gcushare.runtime.metrics import (
@@ -29,6 +31,7 @@ from gcushare.runtime.metrics import (
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
 from gcushare.scheduler_extender import maintenance
+from gcushare.scheduler_extender.claims.service import ExtenderClaims
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare.scheduler_extender.dashboard.feed import Feed
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
@@ -120,10 +123,11 @@ class Extender:
         ]
         self._feed = None if settings.dashboard.dashboard is Access.OFF else Feed(self.states)
         self.verbs = VerbsPort(settings.verbs, settings.serve, client)
+        self.recorder = EventRecorder(client, NAME, host=socket.gethostname(), clock=self._clock)
+        self.claims = self._make_claims(client) if settings.claims.claims else None
         self.watches = self._make_watches(client, serves_claims)
         self.leadership = self._make_leadership(client)
         self.serving = Serving(self.leadership)
-        self.recorder = EventRecorder(client, NAME, host=socket.gethostname(), clock=self._clock)
         self._api = client
         self.services = [self._make_services(state) for state in self.states]
         self._registry = make_registry(NAME, __version__)
@@ -145,17 +149,36 @@ class Extender:
         self._certificates: list[HasCertificates] = []
         self.server: RunningServer | None = None
 
+    def _make_claims(self, client: KubeClient) -> ExtenderClaims:
+        return ExtenderClaims(
+            self._settings.claims,
+            self._settings.placement.vendor,
+            [state.ledger for state in self.states],
+            client,
+            self.recorder,
+            lambda: self.leadership.is_leader,
+            clock=self._clock,
+            rng=self._rng,
+        )
+
     def _make_watches(self, client: KubeClient, serves_claims: asyncio.Event) -> Watches:
         observers: list[VendorState | MetadataCache | SpareObserver] = [
             SpareObserver(self._spare),
             *self.states,
             *([] if self._feed is None else [self._feed.metadata]),  # after the states, whose results it shows
         ]
+        order = None if self.claims is None else self.claims.order
         return Watches(
             client,
             self._settings.follow,
-            NodeHandler(observers),
-            PodHandler([*observers, PodChangeLog([state.vendor for state in self.states])]),
+            NodeHandler([*observers, *([] if order is None else [order.levels])]),
+            PodHandler(
+                [
+                    *observers,
+                    PodChangeLog([state.vendor for state in self.states]),
+                    *([] if self.claims is None else [self.claims.plan]),
+                ]
+            ),
             ClaimHandler(self.states),
             serves_claims,
             clock=self._clock,
@@ -198,8 +221,12 @@ class Extender:
             settings, age_s = self._settings.dashboard, self.watches.age_s
             app.add_routes(Dashboard(settings, self._api, self._feed, self.serving, age_s, explains).routes())
         self._registry.register(VendorCollector(self.services))
+        shown: dict[str, Reflector[Any]] = dict(self.watches.caches)
+        if self.claims is not None:
+            shown |= {"claims": self.watches.claims, **self.claims.watches}
+            self._registry.register(self.claims)
         self._registry.register(
-            ReplicaCollector(self._answers_scheduler, self._settings.verbs.verbs, self.watches, self.recorder.counters)
+            ReplicaCollector(self._answers_scheduler, self._settings.verbs.verbs, shown, self.recorder.counters)
         )
         app.add_routes([metrics_route(self._registry)])
         app.on_shutdown.append(self._stop_watchers)
@@ -235,6 +262,8 @@ class Extender:
             "confirm reservations",
             maintenance.confirm_periodically([each.binds for each in self.services], follow.confirm_after),
         )
+        if self.claims is not None:
+            self.claims.start(tasks, self.watches.pods, self.watches.claims)
         if isinstance(self.leadership, ReplicaLeadership):
             tasks.start("elect a leader", self._elect_when_synced(self.leadership))
 
@@ -291,6 +320,7 @@ class Extender:
             self.watches.caches,
             times=election.times(),
             stale_s=STALE_SHARE * self._settings.follow.watch_stall,
+            on_lead=(lambda: None) if self.claims is None else self.claims.wake,
             clock=self._clock,
             rng=self._rng,
         )

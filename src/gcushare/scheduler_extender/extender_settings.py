@@ -15,6 +15,7 @@ from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.parsers import Parser
 from gcushare.runtime.settings.serving import ServeSettings
+from gcushare.scheduler_extender.claims.claims_settings import ClaimsSettings
 from gcushare.scheduler_extender.dashboard.dashboard_settings import DashboardSettings
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import VerbsSettings
 from gcushare.vendors import DEFAULT_VENDOR, Vendor
@@ -115,6 +116,7 @@ class ExtenderSettings:
     election: ElectionSettings = group(ElectionSettings, lease_name=NAME)
     follow: FollowSettings = group(FollowSettings)
     dashboard: DashboardSettings = group(DashboardSettings)
+    claims: ClaimsSettings = group(ClaimsSettings)
     kube: KubeSettings = group(KubeSettings)
     log: LogSettings = group(LogSettings)
 
@@ -141,7 +143,8 @@ PROGRAM = Program(
     name=NAME,
     summary="Serve kube-scheduler as its extender: which nodes have a card that can hold a pod, which are best, and "
     "which card the pod gets. It watches Nodes and Pods. It writes Bindings, Events, its Lease, one annotation on a "
-    "waiting pod when room for it becomes free, and a Secret if it makes the scheduler's certificates.",
+    "waiting pod when room for it becomes free, and a Secret if it makes the scheduler's certificates. With --claims "
+    "it watches Namespaces, ResourceClaims and ResourceClaimTemplates too, and writes the last and a label of Nodes.",
     version=__version__,
     settings=ExtenderSettings,
     examples=(
@@ -152,6 +155,7 @@ PROGRAM = Program(
             f"{NAME} --verbs tls --verbs-secret kube-system/gcushare-scheduler-extender-verbs",
             "answer the scheduler over mutual TLS alone, with certificates that it makes and renews",
         ),
+        (f"{NAME} --claims --verbs off", "serve a cluster whose nodes all give their cards as claims"),
     ),
     notes="Its endpoints are listed at / of the port it listens on.",
 )

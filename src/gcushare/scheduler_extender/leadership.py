@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Protocol
 
 from gcushare.core.errors import GcushareError, RetryableError
@@ -150,7 +150,7 @@ class WatchCache(Protocol):
 class ReplicaLeadership:
     """The `Leadership` of one of several replicas; ``run`` it in a task of its own once the watch caches are complete.
 
-    ``stale_s``: a replica with a cache older than this stands aside.
+    ``stale_s``: a replica with a cache older than this stands aside. ``on_lead`` is called when it begins to lead.
     """
 
     def __init__(
@@ -161,9 +161,11 @@ class ReplicaLeadership:
         *,
         times: LeaseTimes,
         stale_s: float,
+        on_lead: Callable[[], None] = lambda: None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
+        self._on_lead = on_lead
         self._clock = clock or SystemClock()
         self._elector = LeaderElector(
             lease,
@@ -231,6 +233,7 @@ class ReplicaLeadership:
             await self._clock.sleep(_RETRY_S)
             return
         self._current_term = term
+        self._on_lead()
         logger.info("watch caches are current %s", fields(ms=round((self._clock.monotonic() - started) * 1000)))
 
     def _may_stand(self) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily as Counter
 from prometheus_client.core import GaugeMetricFamily as Gauge
@@ -15,10 +16,10 @@ from gcushare.core.cards import BOTH_MODES
 from gcushare.core.nodes import CardMode
 from gcushare.core.totals import ClusterTotals
 from gcushare.kube.events import RecorderCounters
+from gcushare.kube.reflector import Reflector
 from gcushare.scheduler_extender.explain.pending_reasons import count_pending
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs
 from gcushare.scheduler_extender.verbs.dispatch import Services
-from gcushare.scheduler_extender.watches import Watches
 
 
 class VendorCollector(Collector):
@@ -138,7 +139,13 @@ def _units(vendor: str, cluster: ClusterTotals) -> Iterator[Metric]:
 class ReplicaCollector(Collector):
     """The figures of this replica: whether it answers the scheduler and on which port, its watches and Events."""
 
-    def __init__(self, answers: Callable[[], bool], verbs: Verbs, watches: Watches, recorded: RecorderCounters) -> None:
+    def __init__(
+        self,
+        answers: Callable[[], bool],
+        verbs: Verbs,
+        watches: Mapping[str, Reflector[Any]],
+        recorded: RecorderCounters,
+    ) -> None:
         self._answers = answers
         self._verbs = verbs
         self._watches = watches
@@ -156,8 +163,7 @@ class ReplicaCollector(Collector):
             "Time since the API server last proved the watch cache current; NaN before the first list.",
             labels=("resource",),
         )
-        watches = self._watches.caches
-        for resource, watch in watches.items():
+        for resource, watch in self._watches.items():
             age.add_metric((resource,), math.nan if watch.age_s is None else watch.age_s)
         yield age
         for name, counter, text in (
@@ -168,7 +174,7 @@ class ReplicaCollector(Collector):
             ("undecodable", "undecodable", "Objects left out because they could not be read."),
         ):
             family = Counter(f"gcushare_watch_{name}", text, labels=("resource",))
-            for resource, watch in watches.items():
+            for resource, watch in self._watches.items():
                 family.add_metric((resource,), getattr(watch.counters, counter))
             yield family
         events = Counter("gcushare_events", "Events by outcome.", labels=("outcome",))

@@ -122,7 +122,7 @@ class Watches:
         how = ReflectorSettings(page_size=follow.page_size, watch_s=follow.watch_timeout, stall_s=follow.watch_stall)
         self.nodes = Reflector(client, NODES, nodes, decode=NODE.read, settings=how, clock=clock, rng=rng)
         self.pods = Reflector(client, PODS, pods, decode=POD.read, settings=how, clock=clock, rng=rng)
-        self._claims = Reflector(
+        self.claims = Reflector(
             client, RESOURCE_CLAIMS, claims, decode=RESOURCE_CLAIM.read, settings=how, clock=clock, rng=rng
         )
         self._serves_claims = serves_claims
@@ -137,7 +137,7 @@ class Watches:
     async def watch_claims(self) -> None:
         """Watch the claims as soon as a node serves claims."""
         await self._serves_claims.wait()
-        await self._claims.run()
+        await self.claims.run()
 
     async def wait_synced(self) -> None:
         """Wait until the watch caches of nodes and pods are complete."""

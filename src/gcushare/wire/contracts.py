@@ -15,8 +15,6 @@ CONFIG_MANAGER = "gcushare-config-manager"
 may change its node's scheduler."""
 CLAIMS_DRIVER = "gcushare-claims-driver"
 """The program of a node that serves claims, and what the names of its DaemonSets and pods begin with."""
-CLAIMS_CONTROLLER = "gcushare-claims-controller"
-"""The program, its Deployment, its Lease, and the value of ``app.kubernetes.io/managed-by`` on what it makes."""
 NAMESPACE = "kube-system"
 """The default namespace of all programs."""
 
@@ -26,8 +24,6 @@ EXTENDER_PORT = 32766
 """The extender's first port: the scheduler's calls as in the manual, inspect, the page, metrics, health."""
 VERBS_PORT = 32764
 """The extender's second port: the scheduler's four verbs over mutual TLS (the config manager's own port is 32765)."""
-CLAIMS_CONTROLLER_PORT = 32762
-"""The claims controller's: metrics, health."""
 VERBS_PORT_NAME = "verbs"
 """Name of that port in the extender's Service."""
 CLAIMS_DRIVER_PORT = 32763
@@ -49,7 +45,7 @@ CLAIMS_LABEL, CLAIMS_ENABLED = "gcushare.io/claims", "enabled"
 SERVE_LABEL, SERVE_CLAIMS = "gcushare.io/serve", "claims"
 """On a node, by its admin: its cards are given as claims and not as resources."""
 CLAIMS_ORDER_LABEL = "gcushare.io/claims-order"
-"""On a node, by the claims controller: 1 to 9, nodes with a higher number are filled first."""
+"""On a node, by the extender: 1 to 9, nodes with a higher number are filled first."""
 
 PODS_PER_THOUSAND = 1000
 """The count per card on a Node if pods that request the count may share cards: ``8k`` means eight cards."""

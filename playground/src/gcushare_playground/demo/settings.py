@@ -197,7 +197,10 @@ class DemoSettings:
             # The cards begin to tell their use at the end: that is seen within a moment.
             plugin_flags=("--poll-interval", "0.5"),
             driver_flags=("--poll-interval", "0.5"),
-            extender_flags=("--no-leader-elect", *(("--verbs", "off") if is_claims else ())),
+            extender_flags=(
+                "--no-leader-elect",
+                *(("--verbs", "off", "--claims", "--claims-memory-unit", self.unit().name) if is_claims else ()),
+            ),
             unschedulable_s=1.0 if is_claims else UNSCHEDULABLE_S,
         )
 

@@ -117,11 +117,6 @@ class Collector:
         for pod in facts.running(Program.CLAIMS_DRIVER):
             plugins += self._node_pages(pod, "claims-drivers", sanitize.cut_document(DRIVER_STATUS.read))
         await self._add_sources("asking device plugins and claims drivers", plugins, AT_ONCE)
-        controllers = []
-        for pod in facts.running(Program.CLAIMS_CONTROLLER):
-            file = f"claims-controller/{pod.metadata.name}/metrics.txt"
-            controllers.append(self._page(proxied_pod(self.reader.client, pod), "/metrics", file, sanitize.cut_figures))
-        await self._add_sources("asking the claims controller", controllers, AT_ONCE)
         extenders = [page for name, endpoint in self._extenders() for page in self._extender_pages(name, endpoint)]
         await self._add_sources("asking the scheduler extender", extenders, AT_ONCE)
         await self._add_sources("reading logs", list(self._logs()), _LOGS_AT_ONCE)

@@ -25,7 +25,6 @@ from gcushare.cluster.rights import CLAIMS_RIGHTS, Area
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.resources import (
     CONFIG_MAPS,
-    LEASES,
     NAMESPACES,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_SLICES,
@@ -62,20 +61,16 @@ async def read_drivers(reader: Reader) -> dict[str, frozenset[str]]:
 
 
 async def read_claims(
-    reader: Reader, nodes: Iterable[Node], drivers: Sequence[PluginFacts], controllers: Sequence[SeenPod]
+    reader: Reader, nodes: Iterable[Node], drivers: Sequence[PluginFacts], extenders: Sequence[SeenPod]
 ) -> ClaimsFacts | None:
     """Read what nodes that serve claims need; None without such nodes, because the rights may be missing then."""
     labelled = any(node.metadata.labels.get(contracts.SERVE_LABEL) == contracts.SERVE_CLAIMS for node in nodes)
-    if not (labelled or drivers or controllers):
+    are_kept = any(flag(pod, "claims") == "true" for pod in extenders)
+    if not (labelled or drivers or are_kept):
         return None
     await reader.find_missing(CLAIMS_RIGHTS)
     read = partial(reader.list_if_allowed, Area.CLAIMS)
-    lease_namespace, lease_name = "kube-system", contracts.CLAIMS_CONTROLLER
-    if controllers:
-        lease_namespace = flag(controllers[0], "lease-namespace") or lease_namespace
-        lease_name = flag(controllers[0], "lease-name") or lease_name
-    read_lease = reader.get_if_allowed(Area.LEASES, LEASES, lease_namespace, lease_name)
-    objects, slices, templates, lease = await asyncio.gather(
+    objects, slices, templates = await asyncio.gather(
         asyncio.gather(
             read(_CLASSES),
             read(_admission("mutatingadmissionpolicies")),
@@ -84,12 +79,11 @@ async def read_claims(
         ),
         reader.list_if_allowed(Area.CLAIMS, RESOURCE_SLICES),
         reader.list_if_allowed(Area.CLAIMS, RESOURCE_CLAIM_TEMPLATES),
-        read_lease,
     )
     classes, policies, bindings, namespaces = objects
     return ClaimsFacts(
         drivers=tuple(drivers),
-        controllers=tuple(controllers),
+        are_kept=are_kept,
         slices=tuple(slices),
         classes={_name(each): str(_spec(each).get("extendedResourceName", "")) for each in classes},
         policies=_policies(policies, bindings),
@@ -100,7 +94,6 @@ async def read_claims(
             if _mapping(_mapping(each.get("metadata")).get("labels")).get(contracts.CLAIMS_LABEL)
             == contracts.CLAIMS_ENABLED
         ),
-        lease=lease,
     )
 
 

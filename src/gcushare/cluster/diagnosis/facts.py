@@ -91,17 +91,16 @@ class ClaimsFacts:
     """What nodes that serve claims need. Of ``policies``, which change pods, ``denies`` says that a binding is there.
 
     ``classes`` are the DeviceClasses with the extended resource that each stands for, ``templates`` have namespace and
-    name, ``namespaces`` are those whose pods get claims.
+    name, ``namespaces`` are those whose pods get claims. ``are_kept``: an extender makes the templates.
     """
 
     drivers: tuple[PluginFacts, ...] = ()
-    controllers: tuple[SeenPod, ...] = ()
+    are_kept: bool = True
     slices: tuple[ResourceSlice, ...] = ()
     classes: Mapping[str, str] = field(default_factory=dict)
     policies: tuple[PolicyFacts, ...] = ()
     templates: frozenset[tuple[str, str]] = frozenset()
     namespaces: frozenset[str] = frozenset()
-    lease: Lease | None = None
 
     def driver_of(self, node: str, vendor: Vendor) -> PluginFacts | None:
         """The claims driver of a node; the one that answers, of two during an update."""

@@ -81,7 +81,7 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
         cluster_objects.read_reports(reader, tuple(namespaces)),
         cluster_objects.read_certificates(reader, ours),
     )
-    claims = await cluster_objects.read_claims(reader, nodes, claims_drivers, programs[Program.CLAIMS_CONTROLLER])
+    claims = await cluster_objects.read_claims(reader, nodes, claims_drivers, programs[Program.EXTENDER])
     return Facts(
         now=reader.now(),
         server_version=server_version,

@@ -81,7 +81,7 @@ def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, 
     counted = [vendor.memory_resource for vendor in vendors]
     if options.whole_cards:
         counted += [vendor.whole_card_resource for vendor in vendors]
-    # The claims chart marks pods with claims with a resource that no node lists.
+    # The admission policy marks pods with claims with a resource that no node lists.
     marks = [vendor.claims.extender_resource for vendor in vendors] if options.claims else []
     entry["managedResources"] = [{"name": name, "ignoredByScheduler": name in marks} for name in (*counted, *marks)]
     entry["ignorable"] = options.ignorable

@@ -165,17 +165,6 @@ class ResourceClaimTemplate(KubeObject, frozen=True):
     kind: str = ""
 
 
-class ClaimingPodSpec(KubeObject, frozen=True):
-    resource_claims: tuple[PodResourceClaim, ...] = ()
-
-
-class ClaimingPod(KubeObject, frozen=True):
-    """A pod, reduced to its claims."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: ClaimingPodSpec = ClaimingPodSpec()
-
-
 class _ClaimingSpec(PodSpec, frozen=True):
     containers: tuple[ContainerWithVariables, ...] = ()
     init_containers: tuple[ContainerWithVariables, ...] = ()
@@ -202,7 +191,6 @@ RESOURCE_CLAIM = BoundedJsonDecoder(ResourceClaim, "a ResourceClaim", limit_byte
 RESOURCE_CLAIM_TEMPLATE = BoundedJsonDecoder(
     ResourceClaimTemplate, "a ResourceClaimTemplate", limit_bytes=OBJECT_BYTES, max_depth=None
 )
-CLAIMING_POD = BoundedJsonDecoder(ClaimingPod, "a pod", limit_bytes=OBJECT_BYTES, max_depth=None)
 POD_WITH_CLAIMS = BoundedJsonDecoder(PodWithClaims, "a pod", limit_bytes=OBJECT_BYTES, max_depth=None)
 
 

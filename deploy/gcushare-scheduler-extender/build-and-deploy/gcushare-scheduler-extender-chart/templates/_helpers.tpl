@@ -249,7 +249,7 @@ extenders:
       - name: {{ . | quote }}
         ignoredByScheduler: false
       {{- end }}
-      {{- if $values.claims }}
+      {{- if include "gcushare-scheduler-extender.claimsCalled" .root }}
       {{- range include "gcushare-scheduler-extender.ofVendors" (dict "root" .root "key" "extenderResource") | splitList "," }}
       - name: {{ . | quote }}
         ignoredByScheduler: true

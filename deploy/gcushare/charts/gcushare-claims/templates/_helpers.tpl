@@ -43,21 +43,3 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end -}}
-
-{{/* A container that needs nothing but the network. */}}
-{{- define "gcushare-claims.restricted" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
-seccompProfile:
-  type: RuntimeDefault
-{{- end -}}
-
-{{/* Whether nodes are filled by the order that the controller keeps: "true" or "". The extender needs no such order. */}}
-{{- define "gcushare-claims.packs" -}}
-{{- if and .Values.admission.packNodes (not .Values.admission.callExtender) }}true{{ end -}}
-{{- end -}}

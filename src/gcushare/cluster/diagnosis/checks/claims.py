@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gcushare.cluster.diagnosis.checks.plugins import find_silence
-from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, span, vendor_nodes
+from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, vendor_nodes
 from gcushare.cluster.diagnosis.facts import ClaimsFacts, Facts, PluginFacts
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.claim_names import device_name, unit_bytes
-from gcushare.core.wording import counted, some_names
+from gcushare.core.wording import some_names
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL
 from gcushare.wire.dra.slices import MEMORY, Device, quantity
@@ -21,8 +21,6 @@ FIRST_WITH_SHARES = (1, 36)
 """The scheduler shares a device among claims by default from here on (the gate DRAConsumableCapacity)."""
 WAITED_S = 60.0
 """A template is made within a second, and pods of a moment ago are no finding."""
-STALE_LEASES = 3
-"""A lease that was not renewed for so many of its durations has no holder any more."""
 _NAMESPACE_LABEL = f"{CLAIMS_LABEL}={CLAIMS_ENABLED}"
 
 
@@ -54,7 +52,7 @@ def check_claims_drivers(facts: Facts) -> Iterator[Finding]:
                 each.subject,
                 f"it is labelled for claims and carries {each.vendor.node_label}, and no gcushare-claims-driver of "
                 f"{each.vendor.name} runs on it",
-                "install with claims.enabled=true, or see the events of the driver's DaemonSet",
+                "install with global.claims.enabled=true, or see the events of the driver's DaemonSet",
             )
 
 
@@ -116,7 +114,7 @@ def _devices(claims: ClaimsFacts, node: VendorNode) -> dict[str, Device]:
 
 
 def check_claims_cluster(facts: Facts) -> Iterator[Finding]:
-    """What the cluster needs once: a release with shared devices, DeviceClasses, the policy, a leading controller."""
+    """What the cluster needs once: a release with shared devices, DeviceClasses, the policy, the extender."""
     claims = facts.claims
     if claims is None:
         return
@@ -126,19 +124,13 @@ def check_claims_cluster(facts: Facts) -> Iterator[Finding]:
     if facts.knows(Area.CLAIMS):
         for vendor in facts.vendors():
             yield from _check_vendor(claims, vendor)
-    if not claims.controllers and facts.knows(Area.PODS):
+    if not claims.are_kept and facts.knows(Area.PODS):
         yield error(
-            "claims-controller-missing",
+            "extender-without-claims",
             "cluster",
-            "no pod runs gcushare-claims-controller: the templates that pods name are not made, and they stay Pending",
-            "install with claims.enabled=true, or see the events of its Deployment",
-        )
-    elif facts.knows(Area.LEASES) and (why := _why_leaderless(facts, claims)):
-        yield error(
-            "claims-controller-no-leader",
-            "claims controller",
-            f"{counted(len(claims.controllers), 'replica')}, and none works: {why}",
-            "see in their logs why the Lease cannot be renewed: rights, another namespace, no API server",
+            "no pod runs gcushare-scheduler-extender with --claims: the templates that pods name are not made, and "
+            "they stay Pending",
+            "install with global.claims.enabled=true, or see the events of its Deployment",
         )
 
 
@@ -152,7 +144,12 @@ def _check_vendor(claims: ClaimsFacts, vendor: Vendor) -> Iterator[Finding]:
             problem = f"it stands for {claims.classes[name] or 'no resource'}, not for {resource}"
         else:
             continue
-        yield error("device-class-missing", f"DeviceClass {name}", problem, "install or upgrade the claims chart")
+        yield error(
+            "device-class-missing",
+            f"DeviceClass {name}",
+            problem,
+            "install with global.claims.enabled=true, or upgrade",
+        )
     entry = f"gcushare-{names.template_prefix}"
     naming = [policy for policy in claims.policies if entry in policy.text]
     if not any(policy.denies for policy in naming):
@@ -161,18 +158,8 @@ def _check_vendor(claims: ClaimsFacts, vendor: Vendor) -> Iterator[Finding]:
             "claims-policy-missing",
             f"vendor {vendor.name}",
             f"no MutatingAdmissionPolicy turns {vendor.memory_resource} of pods into claims: {what}",
-            "install the claims chart with admission.enabled=true, or write the claims into the pods",
+            "install with claims.convertPods=true, or write the claims into the pods",
         )
-
-
-def _why_leaderless(facts: Facts, claims: ClaimsFacts) -> str:
-    lease = claims.lease
-    if lease is None or not lease.spec.holder_identity:
-        return "its Lease has no holder"
-    age_s, duration_s = facts.age_s(lease.spec.renew_time), lease.spec.lease_duration_seconds or 15
-    if age_s is None or age_s <= STALE_LEASES * duration_s:
-        return ""
-    return f"{lease.spec.holder_identity} renewed its Lease {span(age_s)} ago"
 
 
 def check_claiming_pods(facts: Facts) -> Iterator[Finding]:
@@ -195,7 +182,7 @@ def check_claiming_pods(facts: Facts) -> Iterator[Finding]:
                         "claim-template-missing",
                         f"pod {pod.key}",
                         f"it waits for the ResourceClaimTemplate {name}, which its namespace does not have",
-                        "see the pod's Events and the claims controller's log for why the template is not made",
+                        "see the pod's Events and the extender's log for why the template is not made",
                     )
         labelled = [each for each in vendor_nodes(facts, (vendor,)) if each.is_labelled]
         if not labelled or not facts.has_every_node or not all(each.serves_claims for each in labelled):

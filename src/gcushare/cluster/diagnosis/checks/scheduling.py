@@ -169,8 +169,8 @@ def check_claims(facts: Facts) -> Iterator[Finding]:
                 "kube-scheduler",
                 f"no scheduler manages {mark}, which is a resource of no node; {counted(len(waiting), 'pod', 'wait')} "
                 f"with claims that name it: {some_names(waiting)}",
-                "have the scheduler call the extender for claims: chart value claims: true, or gcushare-config-manager "
-                "--claims; or turn admission.callExtender off, and create the pods again",
+                "have the scheduler call the extender for claims: chart value claims.callExtender, or "
+                "gcushare-config-manager --claims; or turn claims.callExtender off, and create the pods again",
             )
 
 

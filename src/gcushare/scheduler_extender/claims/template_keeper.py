@@ -8,7 +8,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gcushare.claims_controller.template_plan import MAX_TEMPLATES, OWN_LABELS, Step, TemplateKey, TemplatePlan
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
 from gcushare.core.log_fields import fields
@@ -18,6 +17,7 @@ from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.patches import Precondition
 from gcushare.kube.resources import RESOURCE_CLAIM_TEMPLATES
+from gcushare.scheduler_extender.claims.template_plan import MAX_TEMPLATES, OWN_LABELS, Step, TemplateKey, TemplatePlan
 from gcushare.wire.dra.claims import new_template
 from gcushare.wire.objects import ObjectReference
 

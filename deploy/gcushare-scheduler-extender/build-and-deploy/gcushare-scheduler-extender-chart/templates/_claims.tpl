@@ -1,8 +1,28 @@
+{{/* Whether claims are on: "true" or "". The umbrella chart's value beats this chart's own. */}}
+{{- define "gcushare-scheduler-extender.claims" -}}
+{{- if or .Values.claims.enabled ((.Values.global | default dict).claims | default dict).enabled -}}
+{{- if semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version -}}
+{{- fail (printf "claims.enabled is true, but Kubernetes %s cannot share a card among claims; 1.36 or later can: set it to false" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* Whether kube-scheduler is to call the extender for pods with claims: "true" or "". */}}
+{{- define "gcushare-scheduler-extender.claimsCalled" -}}
+{{- if and (include "gcushare-scheduler-extender.claims" .) .Values.claims.callExtender }}true{{ end -}}
+{{- end -}}
+
+{{/* Whether nodes are filled by labels that the extender keeps: "true" or "". If it is called it needs no such order. */}}
+{{- define "gcushare-scheduler-extender.claimsPacked" -}}
+{{- if and (include "gcushare-scheduler-extender.claims" .) .Values.claims.packNodes (not .Values.claims.callExtender) }}true{{ end -}}
+{{- end -}}
+
 {{/*
 What both admission policies compute about a pod: dict root, vendor (its words). The mutating policy changes a pod whose
 problem is empty; the validating one refuses a pod in which the resource was left, and says the problem.
 */}}
-{{- define "gcushare-claims.variables" -}}
+{{- define "gcushare-scheduler-extender.claimsVariables" -}}
 {{- $memory := .vendor.memoryResource -}}
 - name: options
   expression: "has(object.metadata.annotations) ? object.metadata.annotations : {}"
@@ -23,7 +43,7 @@ problem is empty; the validating one refuses a pod in which the resource was lef
 - name: odd
   expression: >-
     variables.containers.filter(c, !quantity(variables.asked[c.name]).isInteger() ||
-    variables.units[c.name] < 0 || variables.units[c.name] > {{ include "gcushare-claims.maxUnits" . }}).map(c, c.name)
+    variables.units[c.name] < 0 || variables.units[c.name] > {{ include "gcushare-scheduler-extender.claimsMaxUnits" . }}).map(c, c.name)
 # Kubernetes refuses these pods, if the resource is left in them.
 - name: unequal
   expression: >-
@@ -64,13 +84,13 @@ problem is empty; the validating one refuses a pod in which the resource was lef
   expression: >-
     variables.odd.size() > 0 ?
     'container "' + variables.odd[0] + '" asks for {{ $memory }}: ' + variables.asked[variables.odd[0]] +
-    '; a whole number from 0 to {{ include "gcushare-claims.maxUnits" . }} is accepted: correct limits and requests' :
+    '; a whole number from 0 to {{ include "gcushare-scheduler-extender.claimsMaxUnits" . }} is accepted: correct limits and requests' :
     variables.unequal.size() > 0 ?
     'container "' + variables.unequal[0] + '" has other requests than limits of {{ $memory }}: ' +
     'set the limit and leave the request out' :
-    variables.total > {{ include "gcushare-claims.maxUnits" . }} ?
+    variables.total > {{ include "gcushare-scheduler-extender.claimsMaxUnits" . }} ?
     'the containers ask for {{ $memory }}: ' + string(variables.total) +
-    ' together; at most {{ include "gcushare-claims.maxUnits" . }} is accepted: ask for less' :
+    ' together; at most {{ include "gcushare-scheduler-extender.claimsMaxUnits" . }} is accepted: ask for less' :
     variables.containers.exists(c, has(c.resources) && has(c.resources.limits) &&
     '{{ .vendor.wholeCardResource }}' in c.resources.limits) ?
     'the pod asks for {{ $memory }} and for {{ .vendor.wholeCardResource }}; one of both is accepted: ' +
@@ -98,13 +118,13 @@ problem is empty; the validating one refuses a pod in which the resource was lef
 {{- end -}}
 
 {{/* core.claims.MAX_UNITS */}}
-{{- define "gcushare-claims.maxUnits" -}}
+{{- define "gcushare-scheduler-extender.claimsMaxUnits" -}}
 1000000000
 {{- end -}}
 
 {{/* What the variables need, as JSON: dict root, name (the vendor's). */}}
-{{- define "gcushare-claims.about" -}}
-{{- $words := include "gcushare-claims.words" .root | fromJson -}}
+{{- define "gcushare-scheduler-extender.claimsAbout" -}}
+{{- $words := include "gcushare-scheduler-extender.words" .root | fromJson -}}
 {{- $vendor := get $words.vendors .name -}}
 {{- $keys := dict "cards" "gcushare.io/cards" "useCards" "gcushare.io/use-cards" "avoidCards" "gcushare.io/avoid-cards" "memoryLimit" "gcushare.io/memory-limit" "resource" "gcushare.io/claimed-resource" "units" "gcushare.io/claimed-units" -}}
 {{- $kept := "{'gcushare.io/node-policy': ['binpack', 'spread'], 'gcushare.io/card-policy': ['binpack']}" -}}
@@ -112,7 +132,7 @@ problem is empty; the validating one refuses a pod in which the resource was lef
 {{- end -}}
 
 {{/* A policy's matching: pods that ask for the vendor's memory, in namespaces that opted in. */}}
-{{- define "gcushare-claims.match" -}}
+{{- define "gcushare-scheduler-extender.claimsMatch" -}}
 matchConstraints:
   namespaceSelector:
     matchLabels:
@@ -131,7 +151,7 @@ matchConditions:
 {{- end -}}
 
 {{/* The patches that have the pod keep what it asked for, for people and for the commands. */}}
-{{- define "gcushare-claims.annotated" -}}
+{{- define "gcushare-scheduler-extender.claimsAnnotated" -}}
 (has(object.metadata.annotations) ? [] : [JSONPatch{op: 'add', path: '/metadata/annotations', value: {}}]) +
 [JSONPatch{
   op: 'add', path: '/metadata/annotations/{{ .keys.resource | replace "/" "~1" }}', value: '{{ .vendor.memoryResource }}'
@@ -147,7 +167,7 @@ JSONPatch{
 The patches that have kube-scheduler call the extender: a resource that no node lists, in the first container that asks
 for memory, as many as the pod's units so that quotas can count them. Kubernetes wants limits and requests to be equal.
 */}}
-{{- define "gcushare-claims.marked" -}}
+{{- define "gcushare-scheduler-extender.claimsMarked" -}}
 {{- range $list := list "containers" "initContainers" }}
 {{- $containers := eq $list "containers" | ternary "object.spec.containers" "variables.inits" }}
 {{- range $part := list "limits" "requests" }} +
@@ -162,9 +182,9 @@ variables.containers.filter(other, variables.units[other.name] > 0)[0].name == c
 
 {{/*
 The patches that add preferred node affinity terms: kube-scheduler adds up the weights of the terms that match a node, so
-that a node of a higher level is filled first. Nodes without the label get nothing. The levels are the controller's.
+that a node of a higher level is filled first. Nodes without the label get nothing. The levels are the extender's.
 */}}
-{{- define "gcushare-claims.packed" -}}
+{{- define "gcushare-scheduler-extender.claimsPreferred" -}}
 {{- $list := "preferredDuringSchedulingIgnoredDuringExecution" -}}
 {{- $at := "/spec/affinity/nodeAffinity" -}}
 ('gcushare.io/node-policy' in variables.options && variables.options['gcushare.io/node-policy'] == 'spread' ? [] :

@@ -12,13 +12,15 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.units import MemoryUnit
 from gcushare.kube.collections import Kept
 from gcushare.vendors import Vendor
-from gcushare.wire.contracts import CLAIMS_CONTROLLER
-from gcushare.wire.dra.claims import ClaimingPod, ResourceClaimTemplate, TemplateSpec, template_spec
-from gcushare.wire.objects import ObjectHead
+from gcushare.wire.contracts import EXTENDER
+from gcushare.wire.dra.claims import ResourceClaimTemplate, TemplateSpec, template_spec
+from gcushare.wire.objects import ObjectHead, Pod
+from gcushare.wire.pods import pod_ref
 
-OWN_LABELS = {"app.kubernetes.io/managed-by": CLAIMS_CONTROLLER}
+OWN_LABELS = {"app.kubernetes.io/managed-by": EXTENDER}
 MAX_TEMPLATES = 256
 """Of one namespace: pods of more different sizes are a mistake or an attack on the API server's storage."""
+_PENDING = "Pending"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,7 +73,8 @@ class TemplatePlan:
         self._unused_since: dict[TemplateKey, float] = {}
         self.changed: set[TemplateKey] = set()
         """Keys whose plan may differ from before; the caller that carries plans out empties it."""
-        self.pods: Kept[ClaimingPod] = Kept(self._change_pod)
+        self._named_by: dict[str, frozenset[TemplateKey]] = {}
+        """By uid of a waiting pod, the templates that it names."""
         self.namespaces: Kept[ObjectHead] = Kept(self._change_namespace)
         self.templates: Kept[ResourceClaimTemplate] = Kept(self._change_template)
 
@@ -111,25 +114,39 @@ class TemplatePlan:
             return None
         return Plan(Step.DELETE, self._unused_since.setdefault(key, now_s) + self._unused_s)
 
+    def on_pod_update(self, pod: Pod) -> None:
+        """Update a pod that was added or changed. It waits until its containers have started."""
+        named: frozenset[TemplateKey] = frozenset()
+        if pod.spec.resource_claims and pod.status.phase == _PENDING:
+            found = (each.resource_claim_template_name for each in pod.spec.resource_claims)
+            keys = (TemplateKey(pod.metadata.namespace, name) for name in found)
+            named = frozenset(key for key in keys if self.spec_of(key) is not None)
+        self._set_named(pod.metadata.uid, named)
+        for key in named:
+            self._users[key][pod.metadata.uid] = pod_ref(pod)
+
+    def on_pod_delete(self, uid: str) -> None:
+        """Remove a pod that is gone; repeatable."""
+        self._set_named(uid, frozenset())
+
+    def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
+        """Remove every pod but ``uids``, which are all that existed at ``version``."""
+        for uid in self._named_by.keys() - uids:
+            self._set_named(uid, frozenset())
+
+    def _set_named(self, uid: str, named: frozenset[TemplateKey]) -> None:
+        before = self._named_by.pop(uid, frozenset())
+        if named:
+            self._named_by[uid] = named
+        for key in before - named:
+            del self._users[key][uid]
+            if not self._users[key]:
+                del self._users[key]
+        for key in before ^ named:
+            self._mark(key)
+
     def _is_wanted(self, key: TemplateKey) -> bool:
         return key.namespace in self._opted_in and bool(self._users.get(key))
-
-    def _change_pod(self, before: ClaimingPod | None, after: ClaimingPod | None) -> None:
-        for each in (before, after):
-            if each is None:
-                continue
-            ref = PodRef(each.metadata.uid, each.metadata.namespace, each.metadata.name)
-            for claim in each.spec.resource_claims:
-                key = TemplateKey(each.metadata.namespace, claim.resource_claim_template_name)
-                if each is after and self.spec_of(key) is not None:
-                    self._users[key][ref.uid] = ref
-                elif each is before and key in self._users:
-                    self._users[key].pop(ref.uid, None)
-                    if not self._users[key]:
-                        del self._users[key]
-                else:
-                    continue
-                self._mark(key)
 
     def _change_namespace(self, before: ObjectHead | None, after: ObjectHead | None) -> None:
         if before is None or after is None:

@@ -1,9 +1,7 @@
-"""The claims controller with the real control plane, and with the rights that the chart gives it."""
+"""What the extender does for claims, with the real control plane and with the rights that the chart gives it."""
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -15,7 +13,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NAMESPACES, Resource
-from gcushare.wire.contracts import CLAIMS_CONTROLLER, CLAIMS_ORDER_LABEL
+from gcushare.wire.contracts import CLAIMS_ORDER_LABEL, EXTENDER
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from tests.charts import needs_helm
 from tests.e2e.assets import need_binaries
@@ -28,9 +26,10 @@ from tests.e2e.claims import (
     count_used,
     create_each,
     install,
-    install_controller,
+    install_extender,
     slices_of,
     start_controller_manager,
+    start_extender,
 )
 from tests.e2e.control_plane import PATIENT, ControlPlane
 from tests.e2e.installing import account_kubeconfig
@@ -45,10 +44,10 @@ GIB = 2**30
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(control_plane: ControlPlane) -> AsyncIterator[ControlPlane]:
-    """Two nodes of two cards, and everything but the controller."""
+    """Two nodes of two cards, and everything but the extender."""
     need_binaries("kube-scheduler")
     await install(control_plane)
-    await install_controller(control_plane)
+    await install_extender(control_plane)
     await start_controller_manager(control_plane)
     await create_each(control_plane.client, NODE_OBJECTS, [claim_node("n1"), claim_node("n2")])
     await create_each(control_plane.client, SLICES, [*slices_of("n1", 2, 16), *slices_of("n2", 2, 16)])
@@ -56,25 +55,11 @@ async def cluster(control_plane: ControlPlane) -> AsyncIterator[ControlPlane]:
     yield control_plane
 
 
-async def start(cluster: ControlPlane, *flags: str) -> str:
-    """Start the controller with its own account, or again; returns its URL."""
-    kubeconfig = await account_kubeconfig(cluster, CLAIMS_CONTROLLER)
-    return await cluster.start(
-        cluster.command(
-            CLAIMS_CONTROLLER,
-            *(sys.executable, "-m", "gcushare.claims_controller", "--kubeconfig", str(kubeconfig)),
-            *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", ""),
-            *("--lease-namespace", "kube-system", *flags),
-            ready=re.compile(r"(http://127\.0\.0\.1:\d+)"),
-        )
-    )
-
-
 @pytest_asyncio.fixture(loop_scope="module")
-async def controller(cluster: ControlPlane) -> AsyncIterator[str]:
-    """A controller that runs; its URL. Templates and pods of the test are gone at its end."""
-    yield await start(cluster)
-    await cluster.end(CLAIMS_CONTROLLER)
+async def extender(cluster: ControlPlane) -> AsyncIterator[str]:
+    """An extender that runs; its URL. Templates and pods of the test are gone at its end."""
+    yield await start_extender(cluster)
+    await cluster.end(EXTENDER)
     for resource in (POD_OBJECTS, CLAIMS, TEMPLATES):
         for each in await cluster.client.list_all(resource):
             meta = each["metadata"]
@@ -102,7 +87,7 @@ async def until_templates(cluster: ControlPlane, *names: str) -> None:
     await until(missing, f"the templates are {names}", deadline_s=60)
 
 
-async def test_a_pod_as_the_manual_has_it_is_bound_and_holds_one_card(cluster: ControlPlane, controller: str) -> None:
+async def test_a_pod_as_the_manual_has_it_is_bound_and_holds_one_card(cluster: ControlPlane, extender: str) -> None:
     await cluster.client.create(POD_OBJECTS, pod("four", 4), namespace="default")
     await bound(cluster, "four")
     used = count_used(await cluster.client.list_all(CLAIMS))
@@ -110,7 +95,7 @@ async def test_a_pod_as_the_manual_has_it_is_bound_and_holds_one_card(cluster: C
     assert await templates(cluster) == {"default/gcu-memory-4"}
 
 
-async def test_several_cards_are_different_cards(cluster: ControlPlane, controller: str) -> None:
+async def test_several_cards_are_different_cards(cluster: ControlPlane, extender: str) -> None:
     body = pod("wide", 24)
     body["metadata"]["annotations"] = {"gcushare.io/cards": "2"}
     await cluster.client.create(POD_OBJECTS, body, namespace="default")
@@ -120,7 +105,7 @@ async def test_several_cards_are_different_cards(cluster: ControlPlane, controll
     assert len({node for node, _ in used}) == 1
 
 
-async def test_a_whole_card_is_never_given_together_with_shares_of_it(cluster: ControlPlane, controller: str) -> None:
+async def test_a_whole_card_is_never_given_together_with_shares_of_it(cluster: ControlPlane, extender: str) -> None:
     for name, body in (("w", pod("w", 0, whole=1)), *((f"s{n}", pod(f"s{n}", 10)) for n in range(3))):
         await cluster.client.create(POD_OBJECTS, body, namespace="default")
         await bound(cluster, name)
@@ -137,7 +122,7 @@ async def test_a_whole_card_is_never_given_together_with_shares_of_it(cluster: C
 
 
 async def test_a_template_of_somebody_else_is_left_alone_and_the_pod_says_so(
-    cluster: ControlPlane, controller: str
+    cluster: ControlPlane, extender: str
 ) -> None:
     foreign = claim_template(ClaimSize(9))
     foreign["metadata"]["name"] = "gcu-memory-7"
@@ -153,7 +138,7 @@ async def test_a_template_of_somebody_else_is_left_alone_and_the_pod_says_so(
     assert kept["spec"]["spec"]["devices"]["requests"][0]["exactly"]["capacity"] == {"requests": {"memory": "9Gi"}}
 
 
-async def test_a_namespace_that_did_not_opt_in_gets_no_templates(cluster: ControlPlane, controller: str) -> None:
+async def test_a_namespace_that_did_not_opt_in_gets_no_templates(cluster: ControlPlane, extender: str) -> None:
     claims = [{"name": "x", "resourceClaimTemplateName": "gcu-memory-2"}]
     await cluster.client.create(NAMESPACES, {"metadata": {"name": "closed"}})
     await cluster.client.create(POD_OBJECTS, pod("outside", 0, resourceClaims=claims), namespace="closed")
@@ -165,11 +150,11 @@ async def test_a_namespace_that_did_not_opt_in_gets_no_templates(cluster: Contro
     await until_templates(cluster, "default/gcu-memory-2", "closed/gcu-memory-2")
 
 
-async def test_templates_of_another_unit_are_replaced(cluster: ControlPlane, controller: str) -> None:
+async def test_templates_of_another_unit_are_replaced(cluster: ControlPlane, extender: str) -> None:
     await cluster.client.create(POD_OBJECTS, pod("big", 16 + 1), namespace="default")
     await until_templates(cluster, "default/gcu-memory-17")
-    await cluster.end(CLAIMS_CONTROLLER)
-    await start(cluster, "--memory-unit", "0.1")
+    await cluster.end(EXTENDER)
+    await start_extender(cluster, "--claims-memory-unit", "0.1")
 
     async def missing() -> str:
         try:
@@ -182,15 +167,15 @@ async def test_templates_of_another_unit_are_replaced(cluster: ControlPlane, con
     await until(missing, "the template has the new unit", deadline_s=60)
 
 
-async def test_a_killed_controller_goes_on_where_it_stopped(cluster: ControlPlane, controller: str) -> None:
-    await cluster.children[CLAIMS_CONTROLLER].kill()
+async def test_a_killed_extender_goes_on_where_it_stopped(cluster: ControlPlane, extender: str) -> None:
+    await cluster.children[EXTENDER].kill()
     await cluster.client.create(POD_OBJECTS, pod("waits", 5), namespace="default")
-    await start(cluster)
+    await start_extender(cluster)
     await bound(cluster, "waits")
 
 
-async def test_its_account_writes_one_label_of_nodes_and_no_claims(cluster: ControlPlane, controller: str) -> None:
-    config = load_config(ConfigSources(kubeconfig=await account_kubeconfig(cluster, CLAIMS_CONTROLLER)))
+async def test_its_account_writes_one_label_of_nodes_and_no_claims(cluster: ControlPlane, extender: str) -> None:
+    config = load_config(ConfigSources(kubeconfig=await account_kubeconfig(cluster, EXTENDER)))
     async with KubeClient(config, limits=PATIENT) as client:
 
         def labels(**values: str) -> Patch:
@@ -213,7 +198,7 @@ async def test_its_account_writes_one_label_of_nodes_and_no_claims(cluster: Cont
 
 
 async def test_the_node_in_use_has_the_highest_label_and_the_next_pod_goes_there(
-    cluster: ControlPlane, controller: str
+    cluster: ControlPlane, extender: str
 ) -> None:
     async def missing() -> str:
         nodes = await cluster.client.list_all(NODE_OBJECTS)
@@ -228,13 +213,13 @@ async def test_the_node_in_use_has_the_highest_label_and_the_next_pod_goes_there
     assert len({node for node, _ in used}) == 1
 
 
-async def test_metrics_and_health_answer(cluster: ControlPlane, controller: str) -> None:
+async def test_metrics_and_health_answer(cluster: ControlPlane, extender: str) -> None:
     async def missing() -> str:
-        async with cluster.http.get(f"{controller}/readyz") as answer:
+        async with cluster.http.get(f"{extender}/readyz") as answer:
             return "" if answer.status == 200 else await answer.text()
 
     await until(missing, "it is ready", deadline_s=60)
-    async with cluster.http.get(f"{controller}/metrics") as answer:
+    async with cluster.http.get(f"{extender}/metrics") as answer:
         text = await answer.text()
     assert "gcushare_claims_templates" in text
     assert 'gcushare_watch_age_seconds{resource="pods"}' in text

@@ -1,0 +1,39 @@
+"""The settings of the extender for nodes that serve claims."""
+
+from __future__ import annotations
+
+from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import setting, settings
+from gcushare.vendors import Vendor
+
+_OWN_UNIT = "default"
+
+
+@settings
+class ClaimsSettings:
+    """Claims."""
+
+    claims: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Make the ResourceClaimTemplates that pods name, and keep the order in which nodes that serve claims are "
+        "filled. The chart sets it with claims.enabled, together with the rights.",
+    )
+    claims_memory_unit: str = setting(
+        parsers.one_of(_OWN_UNIT, *MEMORY_UNIT_NAMES, metavar="UNIT"),
+        default=_OWN_UNIT,
+        help="What 1 of the memory resource stands for in every claim; default is the vendor's own unit. It must be "
+        "the unit of the nodes that serve claims. Templates of another unit are replaced.",
+    )
+    claims_node_order: bool = setting(
+        parsers.boolean(),
+        default=True,
+        help="Keep the label gcushare.io/claims-order on nodes that serve claims, by which kube-scheduler fills one "
+        "node after the other.",
+    )
+
+    def unit_of(self, vendor: Vendor) -> MemoryUnit:
+        """The unit of a vendor's memory resource."""
+        name = self.claims_memory_unit
+        return parse_memory_unit(vendor.default_unit if name == _OWN_UNIT else name)

@@ -27,7 +27,6 @@ BOTH = "both"
 _CHARTS = {
     "gcushare-device-plugin": "gcushare-device-plugin/build-and-deploy/gcushare-device-plugin-chart",
     "gcushare-scheduler-extender": "gcushare-scheduler-extender/build-and-deploy/gcushare-scheduler-extender-chart",
-    "gcushare-claims": "gcushare/charts/gcushare-claims",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gcushare.claims_driver.claim_checks import CHECK_S, UNSEEN_S, ClaimChecks
+from gcushare.device_plugin.claims.claim_checks import CHECK_S, UNSEEN_S, ClaimChecks
 from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
 from simulation.claims_node import ClaimsNode

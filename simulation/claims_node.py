@@ -12,17 +12,17 @@ import grpc
 import msgspec
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.claims_driver.claim_checks import ClaimChecks
-from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
-from gcushare.claims_driver.claim_pods import ClaimPods
-from gcushare.claims_driver.node_agent import NodeAgent, Offer
-from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims, list_claims
-from gcushare.claims_driver.publishers import InventoryWriter, SlicePublisher
-from gcushare.claims_driver.service import ClaimsService, HealthStream
-from gcushare.claims_driver.slice_plan import SlicePlan
 from gcushare.core.cards import Health, InventoryCard
 from gcushare.core.errors import DeviceError, RemoteContractError
 from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.device_plugin.claims.claim_checks import ClaimChecks
+from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
+from gcushare.device_plugin.claims.claim_pods import ClaimPods
+from gcushare.device_plugin.claims.node_agent import NodeAgent, Offer
+from gcushare.device_plugin.claims.prepared_claims import GrantForm, PreparedClaims, list_claims
+from gcushare.device_plugin.claims.publishers import InventoryWriter, SlicePublisher
+from gcushare.device_plugin.claims.service import ClaimsService, HealthStream
+from gcushare.device_plugin.claims.slice_plan import SlicePlan
 from gcushare.kube.client import KubeClient
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NODES, RESOURCE_SLICES, Selector
@@ -202,7 +202,6 @@ class ClaimsNode:
             tasks.create_task(watch.run())
             await self._load(prepared, client)
             self.agent.on_cards(self._cards())
-            self.agent.on_plugin_pods(())
             self.prepared = prepared
             self.checks = ClaimChecks(
                 prepared,

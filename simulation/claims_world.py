@@ -15,6 +15,7 @@ from gcushare.core.claim_names import ClaimSize
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB
 from gcushare.vendors import ENFLAME
+from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.claims import template_spec
 from gcushare.wire.protos import services
 from gcushare.wire.protos.dra_pb2 import Claim, NodePrepareResourcesRequest, NodePrepareResourcesResponse
@@ -67,7 +68,7 @@ class ClaimsWorld(RoundsWorld):
 
     def _start(self) -> None:
         for node in self.nodes:
-            metadata = {"name": node.name, "annotations": {}}
+            metadata = {"name": node.name, "annotations": {}, "labels": {SERVE_LABEL: SERVE_CLAIMS}}
             self.store.create("nodes", {"metadata": metadata, "spec": {}, "status": {}}, "the world")
             node.start()
         self.store.create("namespaces", {"metadata": {"name": SPACE}}, "the world")

@@ -14,6 +14,7 @@ from gcushare.core.errors import GcushareError, RetryableError
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings, PluginSettings
+from gcushare.device_plugin.program import NodeProgram
 from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathHandler
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.election import ElectionSettings
@@ -171,11 +172,13 @@ class PluginReplica(Program):
             record=KubeletRecord(self.kubelet),
             cards=SimulatedSource(self.machine),
         )
-        self.app = PluginApp(settings, self._client("plugin"), adapters=adapters)
+        client = self._client("plugin")
+        self.app = PluginApp(settings, client, adapters=adapters)
+        self._program = NodeProgram(settings, client, adapters, way=self.app)
         self.world.bugs.plant_in_plugin(self.app)
 
     async def _run(self, shutdown: Shutdown) -> None:
-        await self.app.run(shutdown)
+        await self._program.run(shutdown)
 
     async def _serve(self, _app: web.Application, _settings: ServeSettings) -> RunningServer:
         return SilentServer()

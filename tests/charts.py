@@ -23,8 +23,7 @@ EXTENDER_PACKAGE = DEPLOY / "gcushare-scheduler-extender/build-and-deploy"
 PLUGIN_CHART = PLUGIN_PACKAGE / "gcushare-device-plugin-chart"
 EXTENDER_CHART = EXTENDER_PACKAGE / "gcushare-scheduler-extender-chart"
 UMBRELLA_CHART = DEPLOY / "gcushare"
-CLAIMS_CHART = UMBRELLA_CHART / "charts/gcushare-claims"
-CHARTS = (PLUGIN_CHART, EXTENDER_CHART, CLAIMS_CHART, UMBRELLA_CHART)
+CHARTS = (PLUGIN_CHART, EXTENDER_CHART, UMBRELLA_CHART)
 
 NAMESPACE = "kube-system"
 NEWEST = "v1.36.2"
@@ -149,30 +148,21 @@ def rendered(chart: Path, *pairs: str, version: str = NEWEST) -> tuple[Object, .
     return tuple(render(chart, Rendering(sets=sets, version=version)))
 
 
-CLAIMS = (
-    "global.claims.enabled=true",
-    "gcushare-claims.networkPolicy.enabled=true",
-    "gcushare-claims.driver.podUse=true",
-)
-_PLUGIN, _EXTENDER, _DRIVER = (
-    "gcushare-device-plugin-chart",
-    "gcushare-scheduler-extender-chart",
-    "gcushare-claims.driver",
-)
+CLAIMS = ("global.claims.enabled=true",)
+_PLUGIN, _EXTENDER = "gcushare-device-plugin-chart", "gcushare-scheduler-extender-chart"
 EVERYTHING = {
     "as it comes": ("global.claims.enabled=true",),
     "all that can be on": (
         *CLAIMS,
         "global.vendor=both",
-        *(f"{chart}.{value}" for chart in (_PLUGIN, _DRIVER) for value in ("podUse=true", "overUse.action=evict")),
-        *(f"{chart}.{value}" for chart in (_PLUGIN, _DRIVER) for value in ("memoryLimit=mps", "privileged=true")),
+        *(f"{_PLUGIN}.{value}" for value in ("podUse=true", "overUse.action=evict")),
+        *(f"{_PLUGIN}.{value}" for value in ("memoryLimit=mps", "privileged=true")),
         f"{_PLUGIN}.deviceListStrategy={{env,devices,cdi}}",
         *(
             f"{chart}.{each}.enabled=true"
             for chart in (_PLUGIN, _EXTENDER)
             for each in ("networkPolicy", "serviceMonitor")
         ),
-        "gcushare-claims.serviceMonitor.enabled=true",
         *(f"{_EXTENDER}.{value}" for value in ("replicaCount=2", "tls.mode=own", "prometheusRule.enabled=true")),
         f"{_EXTENDER}.configManager.readOnlyPaths={{/srv/scheduler}}",
         f"{_EXTENDER}.admission.namespaces.exclude={{default}}",
@@ -181,7 +171,7 @@ EVERYTHING = {
     "a scheduler of our own": (*CLAIMS, f"{_EXTENDER}.scheduler.mode=second-scheduler", f"{_EXTENDER}.tls.mode=own"),
     "simulated cards": (
         *CLAIMS,
-        *(f"{chart}.cards.source=simulated" for chart in (_PLUGIN, _DRIVER)),
+        f"{_PLUGIN}.cards.source=simulated",
         f"{_PLUGIN}.cards.simulated[0].memory=16GiB",
         f"{_EXTENDER}.scheduler.mode=none",
         f"{_EXTENDER}.scheduler.verbs=off",

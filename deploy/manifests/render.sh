@@ -6,7 +6,7 @@
 #
 #   VENDOR/gcushare.yaml       everything, for: kubectl apply -f
 #   VENDOR/claims.yaml         cards as claims, from Kubernetes 1.36, for the nodes and namespaces that are labelled for it:
-#                              apply it after gcushare.yaml, whose extender it gives that task and the rights
+#                              apply it after gcushare.yaml, whose plugin and extender get that task and the rights by it
 #   VENDOR/admission.yaml      the admission policies, from Kubernetes 1.30
 #   VENDOR/before-delete.yaml  the Job that puts every kube-scheduler back: apply it, and wait for it, before deleting
 #   VENDOR/after-delete.yaml   the Job that cleans the Nodes: apply it after deleting
@@ -52,8 +52,9 @@ for vendor in "${VENDORS[@]}"; do
     device=charts/gcushare-device-plugin-chart/templates
     extender=charts/gcushare-scheduler-extender-chart/templates
     render "$vendor" v1.29.0 --no-hooks >"$target/$vendor/gcushare.yaml"
-    render "$vendor" v1.36.0 --set global.claims.enabled=true --show-only 'charts/gcushare-claims/templates/*' \
-        --show-only "$extender/claims-*" --show-only $extender/clusterrole.yaml --show-only $extender/deployment.yaml \
+    render "$vendor" v1.36.0 --set global.claims.enabled=true --show-only "$extender/claims-*" \
+        --show-only $device/clusterrole.yaml --show-only $device/daemonset.yaml --show-only $device/own-slices.yaml \
+        --show-only $extender/clusterrole.yaml --show-only $extender/deployment.yaml \
         --show-only $extender/validatingadmissionpolicy.yaml >"$target/$vendor/claims.yaml"
     render "$vendor" v1.30.0 --show-only $extender/validatingadmissionpolicy.yaml >"$target/$vendor/admission.yaml"
     render "$vendor" v1.29.0 --show-only $extender/uninstall.yaml >"$target/$vendor/before-delete.yaml"

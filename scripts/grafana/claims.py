@@ -6,7 +6,7 @@ from scripts.grafana.model import NONE_IS_GOOD, SOME_IS_GOOD, Kind, Panel, Query
 from scripts.grafana.node_queries import HERE, in_all, increase
 from scripts.grafana.queries import OURS, per_node
 
-THIS_DRIVER = f"on (job, instance) gcushare_claims_driver_registered{{{HERE}}}"
+THIS_DRIVER = f"on (job, instance) gcushare_claims_registered{{{HERE}}}"
 """Joins figures that know no node to the driver that serves them."""
 
 CLAIMS_ON_NODE = Row(
@@ -16,7 +16,7 @@ CLAIMS_ON_NODE = Row(
             kind=Kind.STAT,
             title="Registered as claims driver",
             about="1 while the kubelet has the driver; empty on a node that serves resources.",
-            queries=(Query(in_all("gcushare_claims_driver_registered"), "{{vendor}}"),),
+            queries=(Query(in_all("gcushare_claims_registered"), "{{vendor}}"),),
             width=4,
             steps=SOME_IS_GOOD,
         ),
@@ -25,9 +25,9 @@ CLAIMS_ON_NODE = Row(
             title="Claims and slices",
             about="Claims that are prepared, ResourceSlices of the node, and 1 while the slices say what they should.",
             queries=(
-                Query(in_all("gcushare_claims_driver_prepared_claims"), "claims {{vendor}}"),
-                Query(in_all("gcushare_claims_driver_slices"), "slices {{vendor}}"),
-                Query(in_all("gcushare_claims_driver_slices_current"), "slices are current {{vendor}}"),
+                Query(in_all("gcushare_claims_prepared_claims"), "claims {{vendor}}"),
+                Query(in_all("gcushare_claims_slices"), "slices {{vendor}}"),
+                Query(in_all("gcushare_claims_slices_current"), "slices are current {{vendor}}"),
             ),
             width=6,
         ),
@@ -38,7 +38,7 @@ CLAIMS_ON_NODE = Row(
             queries=(
                 Query(
                     "histogram_quantile(0.99, sum by (call, le) ("
-                    f"rate(gcushare_claims_driver_call_seconds_bucket[$__rate_interval]) and {THIS_DRIVER}))",
+                    f"rate(gcushare_claims_call_seconds_bucket[$__rate_interval]) and {THIS_DRIVER}))",
                     "{{call}}",
                 ),
             ),
@@ -50,15 +50,15 @@ CLAIMS_ON_NODE = Row(
             title="Calls and writes of the driver",
             about="Rounds of writes of slices, the kubelet's calls by outcome, and requests to the API server by code.",
             queries=(
-                Query(increase("gcushare_claims_driver_slice_rounds_total"), "slices {{vendor}}"),
+                Query(increase("gcushare_claims_slice_rounds_total"), "slices {{vendor}}"),
                 Query(
                     "sum by (call, outcome) ("
-                    f"increase(gcushare_claims_driver_call_seconds_count[$__rate_interval]) and {THIS_DRIVER})",
+                    f"increase(gcushare_claims_call_seconds_count[$__rate_interval]) and {THIS_DRIVER})",
                     "{{call}} {{outcome}}",
                 ),
                 Query(
                     "sum by (verb, code) ("
-                    f"increase(gcushare_claims_driver_api_requests_total[$__rate_interval]) and {THIS_DRIVER})",
+                    f"increase(gcushare_claims_api_requests_total[$__rate_interval]) and {THIS_DRIVER})",
                     "{{verb}} {{code}}",
                 ),
             ),
@@ -67,7 +67,7 @@ CLAIMS_ON_NODE = Row(
     ),
 )
 
-_STALE = per_node("max", "gcushare_claims_driver_slices_current", " == 0")
+_STALE = per_node("max", "gcushare_claims_slices_current", " == 0")
 _FAILURES = "gcushare_claims_write_failures_total"
 
 CLAIMS = Row(
@@ -77,7 +77,7 @@ CLAIMS = Row(
             kind=Kind.STAT,
             title="Nodes that serve claims",
             about="Nodes whose claims driver the kubelet has registered.",
-            queries=(Query(f"sum by (vendor) (gcushare_claims_driver_registered{{{OURS}}})", "{{vendor}}"),),
+            queries=(Query(f"sum by (vendor) (gcushare_claims_registered{{{OURS}}})", "{{vendor}}"),),
             width=4,
         ),
         Panel(
@@ -92,7 +92,7 @@ CLAIMS = Row(
             kind=Kind.LINES,
             title="Prepared claims",
             about="Of all nodes that serve claims.",
-            queries=(Query(f"sum by (vendor) (gcushare_claims_driver_prepared_claims{{{OURS}}})", "{{vendor}}"),),
+            queries=(Query(f"sum by (vendor) (gcushare_claims_prepared_claims{{{OURS}}})", "{{vendor}}"),),
             width=5,
         ),
         Panel(

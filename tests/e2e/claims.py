@@ -36,7 +36,7 @@ from gcushare.wire.dra.slices import (
 )
 from gcushare.wire.nodes import decode_inventory, encode_inventory
 from gcushare.wire.objects import ObjectMeta
-from tests.charts import CLAIMS_CHART, EXTENDER_CHART, Rendering, of_kind, render
+from tests.charts import EXTENDER_CHART, Rendering, of_kind, render
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ADMIN, ControlPlane
 from tests.e2e.installing import account_kubeconfig
@@ -67,10 +67,9 @@ def _resource(kind: str) -> Resource[JsonObject]:
 
 
 async def install(control_plane: ControlPlane, *sets: str, vendor: Vendor = ENFLAME) -> None:
-    """Create the charts' DeviceClasses and policies of claims, and wait until the policies hold in ``default``."""
+    """Create the chart's DeviceClasses and policies of claims, and wait until the policies hold in ``default``."""
     client = control_plane.client
-    driver = render(CLAIMS_CHART, Rendering(sets={"vendor": vendor.name}))
-    for each in of_kind([*driver, *_extender_objects(f"vendor={vendor.name}", *sets)], *_PLURALS):
+    for each in of_kind(_extender_objects(f"vendor={vendor.name}", *sets), *_PLURALS):
         if each["kind"] == "DeviceClass" or each["metadata"]["name"].startswith("gcushare-claims"):
             await client.create(_resource(each["kind"]), each)
     await opt_in(client, "default")

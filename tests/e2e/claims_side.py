@@ -14,11 +14,13 @@ import msgspec
 import pytest
 
 from gcushare.core.units import GIB
-from gcushare.kube.resources import RESOURCE_CLAIMS, RESOURCE_SLICES, Resource, Selector
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource, Selector
 from gcushare.vendors import ENFLAME
+from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.dra.slices import ResourceSlice
-from gcushare_playground.commands import claims_driver_command
+from gcushare_playground.commands import plugin_command
 from gcushare_playground.picture import phase_of
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from gcushare_playground.processes import Child
@@ -100,9 +102,9 @@ class ClaimsSide:
         self.machine = machine
         self.scheduling = scheduling
         self.node = plan
-        self._plan = ClusterPlan(nodes=(plan,), vendor=ENFLAME, driver_flags=("--poll-interval", "500ms"))
-        self._name = f"gcushare-claims-driver-{plan.name}"
-        self._url = ""
+        self._plan = ClusterPlan(nodes=(plan,), vendor=ENFLAME, plugin_flags=("--poll-interval", "500ms"))
+        self._name = f"gcushare-device-plugin-{plan.name}"
+        self.url = ""
 
     @property
     def driver(self) -> Child:
@@ -115,8 +117,10 @@ class ClaimsSide:
 
     async def start_driver(self, *, is_free: bool = True) -> None:
         """Start the driver, or start it again; if the node's cards are free, wait until it is ready."""
-        command = claims_driver_command(self._plan, self.scheduling.place, self.node)
-        self._url = await self.scheduling.control_plane.start(command)
+        labels = {"metadata": {"labels": {SERVE_LABEL: SERVE_CLAIMS}}}
+        await self.scheduling.client.patch(NODES, NODE, Patch(PatchKind.MERGE, labels))
+        command = plugin_command(self._plan, self.scheduling.place, self.node)
+        self.url = await self.scheduling.control_plane.start(command)
         if is_free:
             await self.until_ready()
 
@@ -130,7 +134,7 @@ class ClaimsSide:
 
     async def readiness(self) -> str:
         """Why the driver is not ready; empty if it is."""
-        async with aiohttp.ClientSession() as session, session.get(f"{self._url}/readyz") as answer:
+        async with aiohttp.ClientSession() as session, session.get(f"{self.url}/readyz") as answer:
             return "" if answer.status == 200 else await answer.text()
 
     def set_health(self, sick: Mapping[int, str] | None = None) -> None:

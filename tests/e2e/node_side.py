@@ -65,12 +65,12 @@ class NodeSide:
         """What the whole node offers."""
         return sum(self._plan.units_per_card(self.node))
 
-    async def start_plugin(self) -> None:
-        """Start the plugin, or start it again."""
+    async def start_plugin(self) -> str:
+        """Start the plugin, or start it again; returns the URL of its port."""
         command = plugin_command(self._plan, self.scheduling.place, self.node)
         if self._kubeconfig is not None:
             command = with_kubeconfig(command, self._kubeconfig)
-        await self.scheduling.control_plane.start(command)
+        return await self.scheduling.control_plane.start(command)
 
     async def restart_kubelet(self) -> None:
         """Kill the kubelet and start it; returns when a plugin that runs has registered with the new one.

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from gcushare.wire.contracts import (
-    CLAIMS_DRIVER,
     CONFIG_MANAGER,
+    DEVICE_PLUGIN,
     EXTENDER,
 )
 from tests.charts import NAMESPACE, UMBRELLA_CHART, needs_helm, of_kind, rendered
@@ -127,14 +127,14 @@ async def test_a_token_makes_what_is_its_own_and_nothing_else(
     [
         pytest.param(EXTENDER, TEMPLATES, template("gcu-memory-7"), template("theirs"), id="templates"),
         pytest.param(
-            CLAIMS_DRIVER,
+            DEVICE_PLUGIN,
             SLICES,
             a_slice("node-1-enflame.gcushare.io-00", "enflame.gcushare.io"),
             a_slice("node-1-gpu.nvidia.com-x", "gpu.nvidia.com"),
             id="slices of its node by another driver",
         ),
         pytest.param(
-            CLAIMS_DRIVER,
+            DEVICE_PLUGIN,
             SLICES,
             a_slice("node-1-enflame.gcushare.io-01", "enflame.gcushare.io"),
             a_slice("node-2-enflame.gcushare.io-00", "enflame.gcushare.io", "node-2"),

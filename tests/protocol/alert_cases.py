@@ -359,9 +359,9 @@ _CERTIFICATES = (
     _certificate("GcushareCertificateNearlyOut", 1, 3),
 )
 
-_DRIVER = 'namespace="kube-system",job="gcushare-claims-driver-metrics",instance="10.0.1.1:32763",node="node-1"'
-_OF_DRIVER = {"namespace": "kube-system", "job": "gcushare-claims-driver-metrics"}
-_CALLS = f'gcushare_claims_driver_failed_calls_total{{{_DRIVER},vendor="enflame",call="NodePrepareResources"}}'
+_DRIVER = 'namespace="kube-system",job="gcushare-device-plugin-metrics",instance="10.0.1.1:32767",node="node-1"'
+_OF_DRIVER = {"namespace": "kube-system", "job": "gcushare-device-plugin-metrics"}
+_CALLS = f'gcushare_claims_failed_calls_total{{{_DRIVER},vendor="enflame",call="NodePrepareResources"}}'
 
 
 def _driver_gauge(alert: str, name: str) -> Case:
@@ -371,21 +371,15 @@ def _driver_gauge(alert: str, name: str) -> Case:
 
 
 _CLAIMS = (
-    Case(
-        alert="GcushareClaimsDriverDown",
-        fires={f"up{{{_DRIVER}}}": f"0{_ALWAYS}"},
-        quiet={f"up{{{_DRIVER}}}": f"1{_ALWAYS}"},
-        labels=_OF_DRIVER | {"instance": "10.0.1.1:32763", "node": "node-1"},
-    ),
-    _driver_gauge("GcushareClaimsDriverNotRegistered", "gcushare_claims_driver_registered"),
-    _driver_gauge("GcushareClaimsSlicesStale", "gcushare_claims_driver_slices_current"),
+    _driver_gauge("GcushareClaimsDriverNotRegistered", "gcushare_claims_registered"),
+    _driver_gauge("GcushareClaimsSlicesStale", "gcushare_claims_slices_current"),
     # Refused at each of the kubelet's attempts; and some once, on a busy day.
     Case(
         alert="GcushareClaimsNotPrepared",
         fires={_CALLS: "0+1x90"},
         quiet={_CALLS: "0x30 3x60"},
         labels=_OF_DRIVER
-        | {"instance": "10.0.1.1:32763", "vendor": "enflame", "node": "node-1", "call": "NodePrepareResources"},
+        | {"instance": "10.0.1.1:32767", "vendor": "enflame", "node": "node-1", "call": "NodePrepareResources"},
     ),
     Case(
         alert="GcushareClaimsWritesFail",

@@ -15,18 +15,20 @@ import aiohttp
 import grpc
 import grpc.aio
 
-from gcushare.claims_driver.app import ClaimsDriverApp
-from gcushare.claims_driver.claims_driver_settings import ClaimCardSettings, ClaimsDriverSettings
-from gcushare.claims_driver.reporting import DriverMetrics
+from gcushare.device_plugin.claims.app import ClaimsApp
+from gcushare.device_plugin.claims.reporting import ClaimsMetrics
+from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings, PluginSettings
+from gcushare.device_plugin.program import NodeProgram
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
-from gcushare.node.node_settings import MpsSettings, NodeSettings, OtherSystems
+from gcushare.node.node_settings import MpsSettings, OtherSystems
 from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import ENFLAME, Vendor
+from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.protos import podresources_pb2, services
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.patches import merge
@@ -36,6 +38,7 @@ from gcushare_playground.kubelet.dra import ClaimRef, DraKubelet
 
 NODE = "node-1"
 NAMES = ENFLAME.claims
+LABELS = {SERVE_LABEL: SERVE_CLAIMS}
 SLICES = "resourceslices.resource.k8s.io"
 DEADLINE_S = 20.0
 
@@ -65,21 +68,20 @@ class ClaimsRig:
         self._stack = AsyncExitStack()
         self._shutdown: Shutdown | None = None
         self._running: asyncio.Task[int] | None = None
-        self.plugin_pods: list[str] = []
-        """Pods that hold units of the device plugin, by podresources."""
         self.claims_of: dict[str, list[str]] = {}
         """The claims of each pod's one container, by podresources."""
         self.root = Path()
         self.api: ApiServer
         self.kubelet: DraKubelet
-        self.app: ClaimsDriverApp
+        self.app: ClaimsApp
+        self.program: NodeProgram
 
     async def __aenter__(self) -> Self:
         self.root = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="drv-")))
         self.write_cards()
         self.api = await self._stack.enter_async_context(ApiServer(ApiServerConfig(runs_controllers=False)))
         self.api.kubeconfig(self.root / "kubeconfig")
-        self.api.registry.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+        self.api.registry.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": LABELS}})
         self.kubelet = await self._stack.enter_async_context(DraKubelet(self.root))
         await self._serve_pod_resources()
         self._stack.push_async_callback(self.stop)
@@ -94,9 +96,9 @@ class ClaimsRig:
     def directory(self) -> Path:
         return self.root / "plugins" / self.vendor.claims.driver
 
-    def settings(self) -> ClaimsDriverSettings:
-        return ClaimsDriverSettings(
-            cards=ClaimCardSettings(
+    def settings(self) -> PluginSettings:
+        return PluginSettings(
+            cards=CardSettings(
                 vendor=self.vendor,
                 cards=f"simulated:{self.root / 'cards.json'}",
                 poll_interval=0.2,
@@ -105,7 +107,9 @@ class ClaimsRig:
             ),
             over_use=self._over_use_settings,
             limits=self._limit_settings,
-            node=NodeSettings(node_name=NODE, kubelet_dir=self.root, cdi_dir=self.root / "cdi", **self._node_settings),
+            kubelet=KubeletSettings(
+                node_name=NODE, kubelet_dir=self.root, cdi_dir=self.root / "cdi", **self._node_settings
+            ),
             kube=KubeSettings(kubeconfig=str(self.root / "kubeconfig")),
             serve=ServeSettings(listen_address="127.0.0.1", listen_port=0),
             log=LogSettings(log_dir=None),
@@ -113,16 +117,17 @@ class ClaimsRig:
 
     async def start(self, *, until_published: bool = True) -> None:
         """Start the driver; until its slices stand there and the kubelet has registered it."""
-        metrics = DriverMetrics()
+        metrics = ClaimsMetrics()
         config = load_config(ConfigSources(kubeconfig=self.root / "kubeconfig"))
         client = KubeClient(config, observer=metrics.observe_request)
-        self.app = ClaimsDriverApp(self.settings(), client, metrics)
+        self.app = ClaimsApp(self.settings(), client, metrics)
+        self.program = NodeProgram(self.settings(), client, way=self.app)
         self.app.observed.agent.others_poll_s = 0.05
         self._shutdown = Shutdown()
 
         async def run(shutdown: Shutdown) -> int:
             async with client:
-                return await self.app.run(shutdown)
+                return await self.program.run(shutdown)
 
         self._running = asyncio.create_task(run(self._shutdown), name="claims driver")
         if until_published:
@@ -232,20 +237,18 @@ class ClaimsRig:
 
     async def get(self, path: str) -> tuple[int, str]:
         """Ask the driver's own port."""
-        assert self.app.server is not None
-        async with aiohttp.ClientSession() as session, session.get(f"{self.app.server.url}{path}") as answer:
+        assert self.program.server is not None
+        async with aiohttp.ClientSession() as session, session.get(f"{self.program.server.url}{path}") as answer:
             return answer.status, await answer.text()
 
     async def _serve_pod_resources(self) -> None:
         async def answer(_request: bytes, _context: object) -> bytes:
             response = podresources_pb2.ListPodResourcesResponse()
-            for name in self.plugin_pods:
-                container = response.pod_resources.add(name=name, namespace="default").containers.add(name="main")
-                container.devices.add(resource_name=ENFLAME.memory_resource, device_ids=["0"])
             for name, claims in self.claims_of.items():
                 container = response.pod_resources.add(name=name, namespace="default").containers.add(name="main")
                 for claim in claims:
-                    container.dynamic_resources.add(claim_name=claim, claim_namespace="default")
+                    found = container.dynamic_resources.add(claim_name=claim, claim_namespace="default")
+                    found.claim_resources.add(driver_name=self.vendor.claims.driver)
             return response.SerializeToString()
 
         server = grpc.aio.server()

@@ -1,14 +1,14 @@
-"""The doctor's healthy cluster, made to serve claims: driver, slices, DeviceClasses, policy; no scheduler calls us."""
+"""The doctor's healthy cluster, made to serve claims: plugin, slices, DeviceClasses, policy; no scheduler calls us."""
 
 from __future__ import annotations
 
 import msgspec
 
-from gcushare.claims_driver.slice_plan import SlicePlan
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.units import parse_memory_unit
+from gcushare.device_plugin.claims.slice_plan import SlicePlan
 from gcushare.vendors import ENFLAME
-from gcushare.wire.contracts import CLAIMS_DRIVER, SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.contracts import DEVICE_PLUGIN, SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.slices import new_slice
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import ObjectMeta
@@ -17,7 +17,7 @@ from tests.builders import cards
 from tests.protocol.doctor_rig import EXTENDER, NODE, PLUGIN, SERVICE, SYSTEM, DoctorRig, program_pod, status
 
 NAMES = ENFLAME.claims
-DRIVER, SLICE, POLICY = "claims-driver-x", "slice-0", "gcushare-claims-enflame"
+DRIVER, SLICE, POLICY = "plugin-x", "slice-0", "gcushare-claims-enflame"
 INVENTORY = Inventory(unit=parse_memory_unit("1"), cards=(*cards(16, 16),), modes=(SERVES_CLAIMS,))
 
 
@@ -44,8 +44,8 @@ def serve_claims(rig: DoctorRig) -> None:
     rig.delete("pods", PLUGIN, SYSTEM)
     rig.delete("pods", EXTENDER, SYSTEM)
     rig.put_pod(program_pod(EXTENDER, SERVICE, rig.extender.port, "--claims", "--verbs=off", node="master"))
-    rig.plugin.pages["/status"] = status(modes=[SERVES_CLAIMS], isRegistered=True)
-    rig.put_pod(program_pod(DRIVER, CLAIMS_DRIVER, rig.plugin.port, "--vendor=enflame", node=NODE))
+    rig.plugin.pages["/status"] = status(modes=[SERVES_CLAIMS])
+    rig.put_pod(program_pod(DRIVER, DEVICE_PLUGIN, rig.plugin.port, "--vendor=enflame", node=NODE))
     (spec,) = SlicePlan(ENFLAME, NODE).build(INVENTORY, (0, 1))
     rig.put(msgspec.to_builtins(new_slice(ObjectMeta(name=SLICE), spec)))
     rig.put(device_class(NAMES.memory_class))

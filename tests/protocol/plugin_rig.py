@@ -21,6 +21,7 @@ from gcushare.core.cards import Inventory
 from gcushare.core.units import GIB
 from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings, PluginSettings
+from gcushare.device_plugin.program import NodeProgram
 from gcushare.device_plugin.reporting.metrics import PluginMetrics
 from gcushare.device_plugin.reporting.status import problems
 from gcushare.kube.client import KubeClient
@@ -79,6 +80,7 @@ class PluginRig:
         self.api: ApiServer
         self.kubelet: Kubelet
         self.app: PluginApp
+        self.program: NodeProgram
 
     async def __aenter__(self) -> Self:
         self.root = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="plug-")))
@@ -140,19 +142,21 @@ class PluginRig:
         temporary.write_text(json.dumps({"cards": cards}))
         temporary.replace(self.root / "cards.json")
 
-    async def start_plugin(self, *, memory_unit: str | None = None) -> None:
-        """Start the plugin; it is up when this returns, not yet registered."""
+    async def start_plugin(self, *, memory_unit: str | None = None, chooses: bool = False) -> None:
+        """Start the plugin; it is up when this returns, not yet registered. Resources, unless it ``chooses``."""
         self._unit = memory_unit or self._unit
         config = load_config(ConfigSources(kubeconfig=self.root / "kubeconfig", environ={}))
         metrics = PluginMetrics()
         client = KubeClient(config, observer=metrics.observe_request)
         self.app = PluginApp(self.settings(), client, metrics)
+        self.program = NodeProgram(self.settings(), client, way=None if chooses else self.app)
+        self.program.check_s = 0.1
         self._shutdown = Shutdown()
         self._running = asyncio.create_task(self._run(client, self._shutdown), name="plugin")
 
     async def _run(self, client: KubeClient, shutdown: Shutdown) -> int:
         async with client:
-            return await self.app.run(shutdown)
+            return await self.program.run(shutdown)
 
     async def stop_plugin(self) -> None:
         """Ask the plugin to end, and wait for that and for the kubelet's noticing it.
@@ -315,7 +319,7 @@ class PluginRig:
 
     async def get(self, path: str, *, tls: ssl.SSLContext | None = None) -> tuple[int, str]:
         """What the plugin answers on its own port; ``tls`` is the client's, where it serves HTTPS."""
-        server = self.app.server
+        server = self.program.server
         assert server is not None, "the plugin does not serve yet"
         async with (
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls or True)) as session,

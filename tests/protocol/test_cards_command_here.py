@@ -28,8 +28,8 @@ USE |= {"fan": 30, "performance_state": 2, "compute_mode": "exclusive-process", 
 
 
 def address(rig: PluginRig) -> str:
-    assert rig.app.server is not None
-    return rig.app.server.url
+    assert rig.program.server is not None
+    return rig.program.server.url
 
 
 def silent_url() -> str:

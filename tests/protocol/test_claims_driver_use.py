@@ -19,7 +19,7 @@ from gcushare.node.node_settings import MemoryLimit, MpsSettings
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.vendors import ALIYUN
 from gcushare.wire.annotations import OVER_USE
-from gcushare.wire.contracts import CLAIMS_DRIVER, CLAIMS_DRIVER_PORT
+from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.resources import BY_NAME
@@ -191,10 +191,10 @@ async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Pat
         rig.use(greedy=5)
         await rig.polls(3)
         pod = in_namespace(pod_document("x7", None, node=NODE, phase="Running"), "kube-system")
-        pod["spec"]["containers"][0]["command"] = [CLAIMS_DRIVER]
+        pod["spec"]["containers"][0]["command"] = [DEVICE_PLUGIN]
         found.put(node_document(NODE, 16, modes=(SERVES_CLAIMS,)), pod)
-        assert rig.app.server is not None
-        found.front.backends[f"pods/http:x7:{CLAIMS_DRIVER_PORT}"] = rig.app.server.url
+        assert rig.program.server is not None
+        found.front.backends[f"pods/http:x7:{PLUGIN_PORT}"] = rig.program.server.url
 
         ran = await Caller(found.environ()).call(NODE)
         assert (ran.code, ran.err) == (0, "")
@@ -207,8 +207,8 @@ async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Pat
         assert row.split()[2:8] == ["default/greedy", "4.0", "-", "5.0", "10%", "over"]
         assert "not reported" not in top.err
 
-        here = await ask_addresses((silent_url(),), others=(rig.app.server.url,))
-        assert [view.origin for view in here.nodes] == [rig.app.server.url]
+        here = await ask_addresses((silent_url(),), others=(rig.program.server.url,))
+        assert [view.origin for view in here.nodes] == [rig.program.server.url]
 
 
 def mps_rig(folders: MpsFolders) -> ClaimsRig:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gcushare.claims_driver.claim_checks import CHECK_S, UNSEEN_S, ClaimChecks
-from gcushare.claims_driver.service import ClaimsOfContainers
 from gcushare.core.errors import RetryableError
+from gcushare.device_plugin.claims.claim_checks import CHECK_S, UNSEEN_S, ClaimChecks
+from gcushare.device_plugin.claims.service import ClaimsOfContainers
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare_playground.apiserver.faults import FailBefore, Fault

@@ -10,7 +10,7 @@ import pytest
 from gcushare.cluster.diagnosis.checks.claims import FIRST_WITH_SHARES
 from gcushare.cluster.rights import CLAIMS_RIGHTS
 from gcushare.vendors import ENFLAME
-from gcushare.wire.contracts import CLAIMS_DRIVER, CLAIMS_ENABLED, CLAIMS_LABEL, DEVICE_PLUGIN
+from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, DEVICE_PLUGIN
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.extender_objects import pod_document
 from tests.protocol.doctor_claims import DRIVER, NAMES, POLICY, SLICE, serve_claims
@@ -32,7 +32,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
         yield running
 
 
-async def test_a_cluster_that_serves_claims_is_in_order_without_plugin(rig: DoctorRig) -> None:
+async def test_a_cluster_that_serves_claims_is_in_order(rig: DoctorRig) -> None:
     assert (await rig.examine()).kinds == set()
 
 
@@ -50,7 +50,7 @@ def driver_gone(rig: DoctorRig) -> None:
 
 def driver_that_does_not_start(rig: DoctorRig) -> None:
     driver_gone(rig)
-    rig.put_pod(program_pod(DRIVER, CLAIMS_DRIVER, 1, node=NODE), phase="Pending", conditions=[])
+    rig.put_pod(program_pod(DRIVER, DEVICE_PLUGIN, 1, node=NODE), phase="Pending", conditions=[])
 
 
 def driver_that_answers_nothing(rig: DoctorRig) -> None:
@@ -59,11 +59,6 @@ def driver_that_answers_nothing(rig: DoctorRig) -> None:
 
 def driver_without_registration(rig: DoctorRig) -> None:
     rig.plugin.pages["/status"] = status(problems={"registration": "the kubelet did not ask for the driver yet"})
-
-
-def plugin_beside_it(rig: DoctorRig) -> None:
-    rig.put_pod(program_pod("plugin-x", DEVICE_PLUGIN, rig.plugin.port, "--vendor=enflame", node=NODE))
-    rig.set_units("2", resource=ENFLAME.count_resource)
 
 
 def slice_with_less_memory(rig: DoctorRig) -> None:
@@ -119,11 +114,10 @@ def pod_older_than_the_label(rig: DoctorRig) -> None:
 @pytest.mark.parametrize(
     ("scenario", "severity", "kind", "words"),
     [
-        (driver_gone, ERROR, "node-without-claims-driver", "enflame.com/gcushare=true"),
-        (driver_that_does_not_start, ERROR, "claims-driver-not-running", "is Pending"),
-        (driver_that_answers_nothing, ERROR, "claims-driver-unreachable", "404"),
-        (driver_without_registration, ERROR, "claims-driver-problem", "of its registration: the kubelet did not ask"),
-        (plugin_beside_it, ERROR, "plugin-beside-claims-driver", f"{SYSTEM}/plugin-x"),
+        (driver_gone, ERROR, "node-without-plugin", "enflame.com/gcushare=true"),
+        (driver_that_does_not_start, ERROR, "plugin-not-running", "is Pending"),
+        (driver_that_answers_nothing, ERROR, "plugin-unreachable", "404"),
+        (driver_without_registration, ERROR, "plugin-not-registered", "of its registration: the kubelet did not ask"),
         (slice_with_less_memory, ERROR, "claims-slices-differ", "card-1 has 8Gi there and 16Gi here"),
         (slice_of_an_older_generation, ERROR, "claims-slices-differ", "card-0 has no slice there"),
         (slice_without_sharing, ERROR, "claims-gate-off", "allowMultipleAllocations of card-0"),

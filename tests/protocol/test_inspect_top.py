@@ -132,8 +132,8 @@ async def test_pods_stand_below_the_cards_if_a_plugin_reports_what_each_uses(tmp
         await rig.until(lambda: watch.over, "it is reported")
         found.put(a_node("node-1", 16), bound_pod("a", "node-1", 0, 4), bound_pod("b", "node-1", 0, 4))
         found.put(plugin_pod("gcushare-device-plugin-x", "node-1"))
-        assert rig.app.server is not None
-        found.front.backends["pods/http:gcushare-device-plugin-x:32767"] = rig.app.server.url
+        assert rig.program.server is not None
+        found.front.backends["pods/http:gcushare-device-plugin-x:32767"] = rig.program.server.url
         ran = await found.call("top")
         assert (ran.code, ran.err) == (0, "")
         assert [line.split() for line in ran.lines[-4:-1]] == [

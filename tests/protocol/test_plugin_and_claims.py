@@ -1,189 +1,188 @@
-"""A device plugin on a node whose cards claims still hold."""
+"""One program of a node: which way of giving out cards it starts with, and how it changes to the other."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+import json
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
+from typing import Any
 
-import grpc
-import grpc.aio
-import msgspec
 import pytest
 
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY
-from gcushare.core.errors import ForbiddenError
-from gcushare.device_plugin.kubelet.conflicts import QUIET_S, UNKNOWN_S, AllocatedClaims, ClaimsConflict
-from gcushare.device_plugin.reporting.status import problems
+from gcushare.core.errors import DeviceError
+from gcushare.device_plugin.app import PluginApp
+from gcushare.device_plugin.claims.app import ClaimsApp
+from gcushare.device_plugin.program import NodeProgram
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.vendors import ENFLAME
-from gcushare.wire.dra.claims import POD_WITH_CLAIMS, ResourceClaim
-from gcushare.wire.protos import podresources_pb2, services
-from tests.manual_clock import ManualClock
-from tests.protocol.claims_rig import NODE, ClaimsRig, share
-from tests.protocol.plugin_rig import PluginRig
-from tests.unit.claims_driver_values import a_claim, a_result
+from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.dra.checkpoint import CHECKPOINT_NAME
+from tests.protocol.claims_rig import SLICES, ClaimsRig, share
+from tests.protocol.plugin_rig import NODE, RESOURCE, PluginRig
 
-DRIVER = ENFLAME.claims.driver
-INVENTORY = ENFLAME.inventory_annotation
+CLAIMS_DIR = f"plugins/{ENFLAME.claims.driver}"
+
+
+async def label(rig: PluginRig, value: str | None) -> None:
+    await rig.request("PATCH", f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {SERVE_LABEL: value}}})
+
+
+def slices(rig: PluginRig) -> list[dict[str, Any]]:
+    return list(rig.api.store.list(SLICES))
+
+
+async def status(rig: PluginRig) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((await rig.get("/status"))[1])
+    return found
+
+
+def claims_of(rig: PluginRig) -> ClaimsRig:
+    """The rig of claims on the same node, for its claims and pods."""
+    found = ClaimsRig()
+    found.root, found.api = rig.root, rig.api
+    return found
+
+
+async def until_serving(rig: PluginRig, way: type) -> None:
+    await rig.until(lambda: isinstance(rig.program.way, way), f"the node is served by {way.__name__}")
 
 
 @asynccontextmanager
-async def pod_resources(answer: Callable[[], bytes]) -> AsyncIterator[Path]:
-    """Serve podresources with this answer."""
+async def watched(rig: PluginRig) -> AsyncIterator[None]:
+    """Check that the node offers its cards in one way at each moment."""
+    twice: list[str] = []
 
-    async def handle(_request: bytes, _context: object) -> bytes:
-        return answer()
+    async def look() -> None:
+        while True:
+            count = rig.kubelet.counts().get(RESOURCE)
+            if count is not None and count.allocatable and slices(rig):
+                twice.append(f"{count} and {len(slices(rig))} slices")
+            await asyncio.sleep(0.005)
 
-    server = grpc.aio.server()
-    handler = grpc.unary_unary_rpc_method_handler(handle)
-    name = services.short_name(services.POD_RESOURCES_LIST)
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(services.POD_RESOURCES_SERVICE, {name: handler}),)
-    )
-    with tempfile.TemporaryDirectory(prefix="pods-") as folder:
-        socket = Path(folder) / "kubelet.sock"
-        server.add_insecure_port(f"unix:{socket}")
-        await server.start()
-        try:
-            yield socket
-        finally:
-            await server.stop(None)
+    looking = asyncio.create_task(look(), name="offers")
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.wait([looking])
+    assert twice == []
 
 
-def a_pod_with_a_claim_of(driver: str) -> bytes:
-    response = podresources_pb2.ListPodResourcesResponse()
-    container = response.pod_resources.add(name="trainer", namespace="ml").containers.add(name="main")
-    container.dynamic_resources.add(claim_name="c", claim_namespace="ml").claim_resources.add(driver_name=driver)
-    return response.SerializeToString()
+async def test_a_node_changes_to_claims_and_back_only_when_nothing_holds_cards() -> None:
+    async with PluginRig(cards=(16, 16)) as rig, watched(rig):
+        server = rig.program.server
+        rig.bind("old", 4, card=0)
+        await rig.until_recorded("old")
+        await label(rig, SERVE_CLAIMS)
+        await rig.until(lambda: "default/old" in rig.problem("leaving"), "it names the pod that holds a card")
+        await rig.until_units(32, allocatable=4)
+        assert (await status(rig))["modes"] == [SERVES_MEMORY]
+        assert rig.published().modes == (SERVES_MEMORY,), "the pod is counted in its unit"
+        await rig.until(lambda: all(card.cordoned for card in rig.published().cards), "the extender learns it")
+        assert slices(rig) == []
+
+        await rig.finish("old")
+        await until_serving(rig, ClaimsApp)
+        await rig.until(lambda: len(slices(rig)) == 1, "the cards stand in a slice")
+        await rig.until(lambda: rig.published().modes == (SERVES_CLAIMS,), "every reader learns it")
+        assert rig.program.server is server, "the HTTP port stays as it is"
+        assert (await status(rig))["modes"] == [SERVES_CLAIMS]
+        assert not any(card.cordoned for card in rig.published().cards)
+
+        claims = claims_of(rig)
+        claims.allocate("held", share("card-0", 4))
+        await label(rig, None)
+        await rig.until(lambda: slices(rig) == [], "nothing is offered to claims any more")
+        assert isinstance(rig.program.way, ClaimsApp)
+        async with asyncio.timeout(20):
+            # A claim that was allocated before, and is not prepared yet.
+            while await rig.program.way.find_holders() != "default/held":  # noqa: ASYNC110 - nothing sets an event
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
+        assert isinstance(rig.program.way, ClaimsApp)
+        await rig.request("DELETE", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/held")
+        await until_serving(rig, PluginApp)
+        await rig.until_units(32)
+        await rig.until(lambda: rig.published().modes == (SERVES_MEMORY,), "every reader learns it")
+        rig.bind("new", 4, card=1)
+        await rig.until_recorded("new")
 
 
-async def other_plugin() -> str:
-    return "another plugin"
+async def test_a_label_that_is_taken_back_leaves_the_node_as_it_was() -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        rig.bind("old", 4, card=0)
+        await rig.until_recorded("old")
+        await label(rig, SERVE_CLAIMS)
+        await rig.until_units(32, allocatable=4)
+        await label(rig, None)
+        await rig.until_units(32)
+        assert rig.problem("leaving") == ""
+        assert isinstance(rig.program.way, PluginApp)
 
 
-def conflict_on(socket: Path, clock: ManualClock, then: Callable[[], Awaitable[str]] | None = None) -> ClaimsConflict:
-    return ClaimsConflict(socket, DRIVER, ENFLAME.memory_resource, clock=clock, then=then)
+async def test_a_labelled_node_starts_with_claims() -> None:
+    async with PluginRig(cards=(16, 16), plugin_first=False) as rig:
+        await label(rig, SERVE_CLAIMS)
+        await rig.start_plugin(chooses=True)
+        await rig.until(lambda: len(slices(rig)) == 1, "the cards stand in a slice")
+        assert RESOURCE not in rig.kubelet.counts()
 
 
-async def test_nothing_is_registered_until_a_minute_after_the_last_claim_was_seen() -> None:
-    answers, clock = [a_pod_with_a_claim_of(DRIVER)], ManualClock()
-    async with pod_resources(lambda: answers[0]) as socket:
-        conflict = conflict_on(socket, clock)
-        assert (await conflict.find()).startswith(f"pods hold claims of {DRIVER} on this node's cards (ml/trainer)")
-        answers[0] = b""
-        assert "ml/trainer" in await conflict.find(), "a kubelet that starts lists no pods"
-        clock.advance(QUIET_S)
-        assert await conflict.find() == ""
+async def test_units_that_pods_hold_decide_before_the_label() -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        rig.bind("old", 4, card=0)
+        await rig.until_recorded("old")
+        await rig.stop_plugin()
+        await label(rig, SERVE_CLAIMS)
+        await rig.start_plugin(chooses=True)
+        await rig.until_units(32, allocatable=4)
+        assert slices(rig) == []
+        await rig.finish("old")
+        await rig.until(lambda: len(slices(rig)) == 1, "the cards stand in a slice")
 
 
-@pytest.mark.parametrize("then", [pytest.param(None, id="no more"), pytest.param(other_plugin, id="asked on")])
-async def test_claims_of_another_driver_are_no_reason(then: Callable[[], Awaitable[str]] | None) -> None:
-    async with pod_resources(lambda: a_pod_with_a_claim_of("gpu.nvidia.com")) as socket:
-        assert await conflict_on(socket, ManualClock(), then).find() == ("another plugin" if then else "")
+@pytest.mark.parametrize("is_readable", [True, False], ids=["prepared claims", "a checkpoint that cannot be read"])
+async def test_prepared_claims_decide_before_the_label(is_readable: bool) -> None:
+    async with PluginRig(cards=(16, 16), plugin_first=False) as rig:
+        claim = {"uid": "u", "namespace": "default", "name": "c", "isComplete": True, "devices": []}
+        folder = rig.root / CLAIMS_DIR
+        folder.mkdir(parents=True)
+        text = json.dumps({"version": 1, "claims": {"u": claim}}) if is_readable else "{"
+        (folder / CHECKPOINT_NAME).write_text(text)
+        (folder / CHECKPOINT_NAME).chmod(0o600)
+        await rig.start_plugin(chooses=True)
+        await until_serving(rig, ClaimsApp)
+        assert RESOURCE not in rig.kubelet.counts()
 
 
-async def test_a_kubelet_that_stops_answering_keeps_the_plugin_waiting_only_if_there_were_claims() -> None:
-    answers = [a_pod_with_a_claim_of(DRIVER)]
-    async with pod_resources(lambda: answers[0]) as socket:
-        seen, unseen = conflict_on(socket, ManualClock()), conflict_on(socket, ManualClock())
-        await seen.find()
-        answers.clear()
-        assert "ml/trainer" in await seen.find()
-        assert await unseen.find() == ""
+async def test_a_node_whose_inventory_is_of_claims_withdraws_its_slices_first() -> None:
+    """They may stand still, and claims may be allocated: the program was ended before the label was taken away."""
+    async with PluginRig(cards=(16, 16), plugin_first=False) as rig, watched(rig):
+        await label(rig, SERVE_CLAIMS)
+        await rig.start_plugin(chooses=True)
+        await rig.until(lambda: len(slices(rig)) == 1, "the cards stand in a slice")
+        await rig.end_plugin()
+        claims = claims_of(rig)
+        claims.allocate("held", share("card-0", 4))
+        await label(rig, None)
+        await rig.start_plugin(chooses=True)
+        await rig.until(lambda: slices(rig) == [], "it withdraws them")
+        assert RESOURCE not in rig.kubelet.counts()
+        await rig.request("DELETE", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/held")
+        await rig.until_units(32)
 
 
-async def test_a_kubelet_without_podresources_has_no_claims(tmp_path: Path) -> None:
-    assert await conflict_on(tmp_path / "none.sock", ManualClock()).find() == ""
-
-
-async def test_a_node_that_served_claims_waits_a_minute_even_if_the_kubelet_lists_no_claim() -> None:
-    clock = ManualClock()
-    async with pod_resources(lambda: b"") as socket:
-        conflict = ClaimsConflict(socket, DRIVER, ENFLAME.memory_resource, clock=clock, served_claims=lambda: True)
-        assert "none is listed, but the node served claims until now" in await conflict.find()
-        clock.advance(QUIET_S)
-        assert await conflict.find() == ""
-
-
-async def test_it_waits_a_moment_for_the_node_and_serves_without_the_api_server() -> None:
-    clock = ManualClock()
-    async with pod_resources(lambda: b"") as socket:
-        conflict = ClaimsConflict(socket, DRIVER, ENFLAME.memory_resource, clock=clock, served_claims=lambda: None)
-        assert (await conflict.find()).startswith("the Node was not read yet")
-        clock.advance(UNKNOWN_S)
-        assert await conflict.find() == ""
-
-
-async def test_a_node_moves_to_claims_only_once_the_plugin_and_its_pods_are_gone() -> None:
-    """Both programs on one node: at no moment do both offer its cards."""
-    async with PluginRig(cards=(16, 16)) as plugin:
-        plugin.bind("old", 4, card=0)
-        await plugin.until_recorded("old")
-        claims = ClaimsRig()
-        claims.root, claims.api = plugin.root, plugin.api
-        try:
-            await claims.start(until_published=False)
-            waits = claims.app.observed.problems
-            await claims.until(lambda: "still offers" in waits().get("cards", ""), "it waits for the plugin")
-            assert claims.slices() == []
-            await plugin.end_plugin()
-            await claims.until(lambda: "default/old" in waits().get("cards", ""), "it waits for the plugin's pod")
-            assert claims.slices() == []
-            assert plugin.published().modes == (SERVES_MEMORY,), "the plugin's pods are counted in its unit"
-            await plugin.finish("old")
-            await claims.until(lambda: bool(claims.slices()), "its cards are offered to claims")
-            await claims.until(lambda: plugin.published().modes == (SERVES_CLAIMS,), "every reader learns it")
-        finally:
-            await claims.stop()
-
-
-async def test_a_plugin_that_follows_a_claims_driver_registers_nothing_at_first() -> None:
-    async with PluginRig(cards=(16, 16), plugin_first=False) as plugin:
-        claims = ClaimsRig()
-        claims.root, claims.api = plugin.root, plugin.api
-        try:
-            await claims.start(until_published=False)
-            await claims.until(lambda: bool(claims.slices()), "its cards are offered to claims")
-            await claims.until(lambda: INVENTORY in plugin.node()["metadata"].get("annotations", {}), "published")
-        finally:
-            await claims.stop()
-        await plugin.start_plugin()
-        waits = "the node served claims until now"
-        await plugin.until(lambda: waits in str(problems(plugin.app.observed)), "it waits")
-        assert plugin.kubelet.counts().get(ENFLAME.memory_resource) is None
-
-
-async def test_claims_that_are_allocated_and_not_prepared_keep_the_plugin_from_registering() -> None:
-    async with PluginRig(cards=(16, 16), plugin_first=False) as plugin:
-        claims = ClaimsRig()
-        claims.root, claims.api = plugin.root, plugin.api
-        claims.allocate("elsewhere", share("card-0", 4, pool="node-2"))
-        claims.run_pod("other", "elsewhere")
-        claims.allocate("ours", share("card-0", 4))
-        claims.run_pod("waiting", "ours")
-        await plugin.start_plugin()
-        waits = f"pods hold claims of {DRIVER} on this node's cards (default/waiting)"
-        await plugin.until(lambda: waits in str(problems(plugin.app.observed)), "it waits")
-        assert plugin.kubelet.counts().get(ENFLAME.memory_resource) is None
-
-
-async def test_each_claim_is_read_once_and_one_that_cannot_be_read_again_and_again() -> None:
-    reads: list[str] = []
-
-    async def get_claim(_namespace: str, name: str) -> ResourceClaim:
-        reads.append(name)
-        if name == "forbidden":
-            raise ForbiddenError("resourceclaims is forbidden")
-        return a_claim(name, a_result("card-0", 4, pool=NODE if name == "here" else "node-2"))
-
-    found = AllocatedClaims(get_claim, DRIVER, NODE)
-    for name in ("here", "away", "forbidden"):
-        status = {"phase": "Pending", "resourceClaimStatuses": [{"name": "c", "resourceClaimName": name}]}
-        meta = {"name": f"pod-{name}", "namespace": "d", "uid": name}
-        found.on_pod_update(POD_WITH_CLAIMS.read(msgspec.json.encode({"metadata": meta, "status": status})))
-    for _ in range(2):
-        assert await found.find_pods() == ["d/pod-here"]
-    assert sorted(reads) == ["away", "forbidden", "forbidden", "here"]
-    found.on_pod_resync({"away"})
-    assert await found.find_pods() == []
+async def test_without_the_folders_for_drivers_resources_are_served_unless_pods_hold_claims() -> None:
+    async with ClaimsRig() as claims:
+        claims.kubelet.registry.rmdir()
+        claims.claims_of["trainer"] = ["c"]
+        config = load_config(ConfigSources(kubeconfig=claims.root / "kubeconfig"))
+        async with KubeClient(config) as client:
+            program = NodeProgram(claims.settings(), client)
+            with pytest.raises(DeviceError, match=r"pods hold claims on this node's cards \(default/trainer\)"):
+                await program._choose()
+            claims.claims_of.clear()
+            assert await program._choose() is False

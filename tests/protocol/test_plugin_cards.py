@@ -104,8 +104,8 @@ async def test_cards_that_are_all_left_out_are_named_with_the_reason_wherever_th
         assert [(card["index"], card["reason"]) for card in status["leftOut"]] == [
             (0, mig["left_out"]), (1, unified["left_out"]), (2, mig["left_out"])
         ]  # fmt: skip
-        assert rig.app.server is not None
-        lines = view_lines(await ask_addresses([rig.app.server.url]), None, is_wide=False)
+        assert rig.program.server is not None
+        lines = view_lines(await ask_addresses([rig.program.server.url]), None, is_wide=False)
         shown = "".join(f"{line.plain}\n" for line in lines)
         assert [f"card {index} GCU-{index} is not shared" in shown for index in range(3)] == [True] * 3
         rig.write_cards({1: mig})

@@ -20,7 +20,7 @@ from tests.protocol.plugin_rig import NODE, PluginRig
 
 async def run_command(rig: PluginRig, *words: str, port: int | None = None, node: str = NODE) -> tuple[int, str, str]:
     """Run the real command in a thread, as a shell next to the plugin would."""
-    server = rig.app.server
+    server = rig.program.server
     assert server is not None
     argv = [*words, "--listen-address", "127.0.0.1", "--listen-port", str(port or server.port)]
     argv += ["--node-name", node, "--kubeconfig", str(rig.root / "kubeconfig")]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.contracts import CLAIMS_DRIVER
+from gcushare.wire.contracts import DEVICE_PLUGIN
 from gcushare_playground.apiserver import RbacAuthorizer, User
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.extender_objects import pod_document
@@ -105,14 +105,14 @@ async def test_a_bundle_holds_what_a_driver_of_claims_answers_and_none_of_its_se
     claim = {"claim": "default/c", "uid": "u", "isComplete": True, "devices": []}
     rig.plugin.pages |= {"/status": status(claims=[claim], order=[0]), "/metrics": "gcushare_card_units 1\n"}
     flags = ("--vendor=enflame", "--proxy-password=hunter2")
-    rig.put_pod(program_pod("driver-x", CLAIMS_DRIVER, rig.plugin.port, *flags, node=NODE))
+    rig.put_pod(program_pod("driver-x", DEVICE_PLUGIN, rig.plugin.port, *flags, node=NODE))
     path = tmp_path / "bundle.tar.gz"
     assert (await rig.bundle(str(path))).code == 0
     files = files_of(path)
-    folder = f"claims-drivers/{NODE}/driver-x"
+    folder = f"plugins/{NODE}/driver-x"
     assert json.loads(files[f"{folder}/status.json"])["claims"][0]["isComplete"] is True
     assert b"gcushare_card_units 1" in files[f"{folder}/metrics.txt"]
-    assert f"logs/{SYSTEM}/driver-x/{CLAIMS_DRIVER}.log" in files
+    assert f"logs/{SYSTEM}/driver-x/{DEVICE_PLUGIN}.log" in files
     assert b"--vendor=enflame" in files["cluster/pods.json"]
     assert not any(b"hunter2" in content for content in files.values())
 

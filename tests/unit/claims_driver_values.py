@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
-from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
+from gcushare.device_plugin.claims.prepared_claims import GrantForm, PreparedClaims
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claims import (

@@ -40,7 +40,7 @@ from gcushare.wire.certificates import first_end
 from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.inspect import INSPECT, decode_document
 from gcushare.wire.documents.node_report import NODE_REPORT
-from gcushare.wire.documents.plugin_status import DRIVER_STATUS, PLUGIN_STATUS
+from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 from gcushare.wire.dra.checkpoint import CHECKPOINT as CLAIMS_CHECKPOINT
 from gcushare.wire.dra.claims import POD_WITH_CLAIMS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from gcushare.wire.dra.slices import RESOURCE_SLICE
@@ -81,7 +81,7 @@ A_NODE = {
     "metadata": {"name": "n", "uid": "u", "annotations": {ENFLAME.inventory_annotation: json.dumps(CARDS)}},
     "status": {"capacity": {"enflame.com/gcu-memory": "32", "enflame.com/gcu-count": "2"}},
 }
-A_DRIVERS_PART = {
+A_CLAIMS_PART = {
     "order": [1, 0],
     "claims": [
         {
@@ -92,7 +92,6 @@ A_DRIVERS_PART = {
         }
     ],
     "slices": {"published": 1, "isCurrent": True},
-    "isRegistered": True,
 }
 A_STATUS = FIRST | {
     "cards": [FIRST["cards"][0] | {"numaNode": 0}],
@@ -256,8 +255,7 @@ def _refused_by_api_server(body: bytes) -> object:
 
 JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     INVENTORY: encoded(CARDS),
-    PLUGIN_STATUS: encoded(A_STATUS),
-    DRIVER_STATUS: encoded(A_STATUS | A_DRIVERS_PART),
+    PLUGIN_STATUS: encoded(A_STATUS | A_CLAIMS_PART),
     CLAIMS_CHECKPOINT: encoded(A_CLAIMS_CHECKPOINT),
     RESOURCE_CLAIM: encoded(A_CLAIM),
     RESOURCE_SLICE: encoded(A_SLICE),

@@ -71,11 +71,11 @@ def test_an_admins_cordon_is_reserved_for_no_one() -> None:
 @pytest.mark.parametrize(
     ("name", "accounts"),
     [
-        pytest.param("pod-records", {"gcushare-device-plugin", "gcushare-claims-driver"}, id="pod-records"),
+        pytest.param("pod-records", {"gcushare-device-plugin"}, id="pod-records"),
         pytest.param("bindings", {"gcushare-scheduler-extender"}, id="bindings"),
         pytest.param(
             "inventories",
-            {"gcushare-device-plugin", "gcushare-device-plugin-cleanup", "gcushare-claims-driver"},
+            {"gcushare-device-plugin", "gcushare-device-plugin-cleanup"},
             id="inventories",
         ),
     ],

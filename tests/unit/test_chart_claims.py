@@ -14,15 +14,15 @@ from gcushare.scheduler_extender.extender_settings import PROGRAM
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
 from gcushare.wire import annotations as keys
 from gcushare.wire.contracts import (
-    CLAIMS_DRIVER,
     CLAIMS_ENABLED,
     CLAIMS_LABEL,
     CLAIMS_ORDER_LABEL,
+    DEVICE_PLUGIN,
     EXTENDER,
 )
 from tests.charts import (
-    CLAIMS_CHART,
     EXTENDER_CHART,
+    PLUGIN_CHART,
     UMBRELLA_CHART,
     Object,
     Rendering,
@@ -45,17 +45,17 @@ def test_nothing_of_it_is_installed_by_default() -> None:
 
 def test_the_umbrella_renders_it_with_the_others() -> None:
     names = {each["metadata"]["name"] for each in rendered(UMBRELLA_CHART, "global.claims.enabled=true")}
-    assert {CLAIMS_DRIVER, EXTENDER, ENFLAME.claims.memory_class} <= names
+    assert {DEVICE_PLUGIN, EXTENDER, ENFLAME.claims.memory_class} <= names
 
 
 @pytest.mark.parametrize(
     ("chart", "sets"),
     [
-        (CLAIMS_CHART, {}),
+        (PLUGIN_CHART, {"claims.enabled": "true"}),
         (EXTENDER_CHART, {"claims.enabled": "true"}),
         (UMBRELLA_CHART, {"global.claims.enabled": "true"}),
     ],
-    ids=["driver", "extender", "all"],
+    ids=["plugin", "extender", "all"],
 )
 def test_a_cluster_whose_claims_cannot_share_a_card_is_refused(chart: Path, sets: dict[str, str]) -> None:
     refused = attempt(chart, Rendering(sets=sets, version="v1.35.4"))

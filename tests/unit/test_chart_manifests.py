@@ -10,7 +10,6 @@ import pytest
 
 from tests.charts import (
     CHARTS,
-    CLAIMS_CHART,
     DEPLOY,
     EVERYTHING,
     EXTENDER_CHART,
@@ -33,7 +32,7 @@ from tests.charts import (
 
 pytestmark = [needs_helm, in_one_worker]
 
-PLUGIN, EXTENDER, CLAIMS = "gcushare-device-plugin-chart.", "gcushare-scheduler-extender-chart.", "gcushare-claims."
+PLUGIN, EXTENDER = "gcushare-device-plugin-chart.", "gcushare-scheduler-extender-chart."
 ALL = sorted(EVERYTHING)
 MANIFESTS = sorted(
     path
@@ -56,7 +55,6 @@ PLACES = {
         "Pod/gcushare-scheduler-extender-test",
     ),
     f"{EXTENDER}configManager.": ("DaemonSet/gcushare-config-manager",),
-    f"{CLAIMS}driver.": ("DaemonSet/gcushare-claims-driver", "DaemonSet/gcushare-claims-driver-aliyun"),
 }
 TAINTS_OF_OTHERS = (
     {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"},
@@ -135,7 +133,6 @@ NAMES = (
     *(f"{EXTENDER}{key}" for key in ("deployName", "nameOverride", "fullnameOverride", "serviceAccount.name")),
     *(f"{EXTENDER}{key}" for key in ("configManager.name", "secondScheduler.name", "priorityClassName")),
     *(f"{EXTENDER}{key}" for key in ("verbsTls.secretName", "prometheusRule.devicePlugin")),
-    *(f"{CLAIMS}{key}" for key in ("deployName", "driver.name")),
     *(f"{PLUGIN}{key}" for key in ("priorityClassName", "runtimeClassName")),
 )
 
@@ -178,10 +175,6 @@ RESERVED = {
         f"prometheusRule.enabled=true,prometheusRule.labels.{OWN_LABEL}": "prometheusRule.labels",
         f"dashboards.enabled=true,dashboards.labels.{OWN_LABEL}": "dashboards.labels",
     },
-    CLAIMS_CHART: {
-        f"driver.podLabels.{OWN_LABEL}": "driver.podLabels",
-        "driver.nodeSelector.gcushare\\.io/serve": "driver.nodeSelector",
-    },
 }
 
 
@@ -197,11 +190,9 @@ def test_a_label_that_the_chart_needs_is_refused_by_name(chart: Any, pair: str, 
 
 
 def test_labels_and_variables_of_the_users_stand_beside_the_charts() -> None:
-    labels = [f"{path}podLabels.team=a" for path in (PLUGIN, EXTENDER, f"{CLAIMS}driver.")]
+    labels = [f"{path}podLabels.team=a" for path in (PLUGIN, EXTENDER)]
     variables = [
-        f"{path}extraEnv[0].{field}"
-        for path in (PLUGIN, f"{CLAIMS}driver.")
-        for field in ("name=NVIDIA_DRIVER_CAPABILITIES", "value=all")
+        f"{path}extraEnv[0].{field}" for path in (PLUGIN,) for field in ("name=NVIDIA_DRIVER_CAPABILITIES", "value=all")
     ]
     for objects in render_everything(*labels, *variables).values():
         templates = [each["spec"]["template"] for each in objects if each["kind"] in ("Deployment", "DaemonSet")]
@@ -226,13 +217,12 @@ def test_labels_and_variables_of_the_users_stand_beside_the_charts() -> None:
 )
 def test_one_registry_for_all_images(repository: str, registry: str, image: str) -> None:
     pairs = (f"{PLUGIN}image.repository={repository}", f"{EXTENDER}image.repository={repository}")
-    ours = (f"{CLAIMS}driver.image.repository={repository}",)
     secrets = (
         "global.imagePullSecrets[0]=a",
         "global.imagePullSecrets[1].name=b",
         f"{PLUGIN}imagePullSecrets[0].name=a",
     )
-    for objects in render_everything(*pairs, *ours, f"global.imageRegistry={registry}", *secrets).values():
+    for objects in render_everything(*pairs, f"global.imageRegistry={registry}", *secrets).values():
         for name, spec in pod_specs(objects).items():
             assert spec["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}], name
             for container in containers(spec):
@@ -248,7 +238,6 @@ def test_an_image_that_no_runtime_can_pull_is_refused_by_name(wrong: str) -> Non
         (PLUGIN_CHART, "image.repository"),
         (EXTENDER_CHART, "image.repository"),
         (EXTENDER_CHART, "secondScheduler.image.repository"),
-        (CLAIMS_CHART, "driver.image.repository"),
     ):
         assert f"- {path}: " in attempt(chart, Rendering(sets={path: wrong})).stderr
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 
-from gcushare.wire.contracts import CLAIMS_DRIVER
 from tests.charts import (
-    CLAIMS_CHART,
     EXTENDER_CHART,
     PLUGIN_CHART,
-    Object,
-    containers,
     in_one_worker,
     needs_helm,
     of_kind,
@@ -67,28 +63,6 @@ def test_the_jobs_have_the_names_that_the_alerts_look_for() -> None:
         wanted = monitor["spec"]["selector"]["matchLabels"].items()
         services = [s for s in of_kind(found, "Service") if wanted <= s["metadata"]["labels"].items()]
         assert [service["metadata"]["name"] for service in services] == [f"{name}-metrics"]
-
-
-def test_the_claims_programs_have_the_names_that_the_alerts_look_for() -> None:
-    found = rendered(CLAIMS_CHART, "serviceMonitor.enabled=true")
-    monitors = {each["metadata"]["name"]: each["spec"] for each in of_kind(found, "ServiceMonitor")}
-    assert monitors.keys() == {CLAIMS_DRIVER}
-    for name, spec in monitors.items():
-        wanted = spec["selector"]["matchLabels"].items()
-        (service,) = [s for s in of_kind(found, "Service") if wanted <= s["metadata"]["labels"].items()]
-        assert service["metadata"]["name"] == f"{name}-metrics"
-        (port,) = service["spec"]["ports"]
-        labels = service["spec"]["selector"].items()
-        pods = [each for each in of_kind(found, "DaemonSet", "Deployment") if labels <= pod_labels(each).items()]
-        (container,) = containers(one(pods, pods[0]["kind"], name)["spec"]["template"]["spec"])
-        assert container["ports"] == [{"name": port["name"], "containerPort": port["port"]}]
-    (endpoint,) = monitors[CLAIMS_DRIVER]["endpoints"]
-    assert endpoint["relabelings"] == [{"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}]
-
-
-def pod_labels(workload: Object) -> dict[str, str]:
-    labels: dict[str, str] = workload["spec"]["template"]["metadata"]["labels"]
-    return labels
 
 
 def test_the_plugins_series_are_distinguished_by_node_also_when_the_plugin_is_down() -> None:

@@ -16,7 +16,6 @@ from gcushare._version import __version__
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
 from tests.charts import (
     CHARTS,
-    CLAIMS_CHART,
     DEPLOY,
     EXTENDER_CHART,
     HELM,
@@ -94,7 +93,7 @@ def test_no_list_of_accepted_values_has_a_number_and_its_text(chart: Path) -> No
 def test_the_umbrella_holds_the_charts_themselves() -> None:
     about = load_yaml((UMBRELLA_CHART / "Chart.yaml").read_text())
     linked = {path.name: path.resolve() for path in (UMBRELLA_CHART / "charts").iterdir()}
-    assert linked == {chart.name: chart for chart in (PLUGIN_CHART, EXTENDER_CHART, CLAIMS_CHART)}
+    assert linked == {chart.name: chart for chart in (PLUGIN_CHART, EXTENDER_CHART)}
     for dependency in about["dependencies"]:
         where = UMBRELLA_CHART / dependency["repository"].removeprefix("file://")
         assert where.resolve() == linked[dependency["name"]]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, VERBS_PORT
+from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, DEVICE_PLUGIN, EXTENDER, VERBS_PORT
 from tests.charts import (
     EVERYTHING,
     EXTENDER_CHART,
@@ -87,7 +87,7 @@ def test_every_right_to_write_is_bounded_by_a_name_or_a_policy_or_says_why_not()
         writes = {OPERATIONS[verb] for verb in verbs & OPERATIONS.keys()}
         assert bool(policy or is_unbound) == bool(writes and not named), row
         account = accounts[re.split("[ /]", role)[-1]]
-        names = (f"gcushare-scheduler-extender-{policy}", f"gcushare-claims-{policy}")
+        names = {f"{chart}-{policy}" for chart in (EXTENDER, DEVICE_PLUGIN, "gcushare-claims")}
         found = [spec for name, spec in policies if name in names and account in str(spec)]
         held = {
             operation
@@ -200,7 +200,7 @@ def test_every_pod_runs_under_an_account_that_is_rendered_or_under_none() -> Non
 @pytest.mark.parametrize("name", sorted(set(EVERYTHING) - {"all that can be on"}))
 def test_no_container_can_gain_rights_or_write_to_its_root(name: str) -> None:
     for pod, spec in pod_specs(render_everything()[name]).items():
-        assert bool(spec.get("hostPID")) == ("claims-driver" in pod and "podUse" in str(EVERYTHING[name])), pod
+        assert not spec.get("hostPID"), pod
         for container in containers(spec):
             context = container["securityContext"]
             where = f"{pod}/{container['name']}"
@@ -221,7 +221,7 @@ def test_only_those_run_as_root_whose_files_belong_to_root() -> None:
         for container in containers(spec)
         if container["securityContext"]["runAsUser"] == 0
     }
-    plugins = {"gcushare-device-plugin", "gcushare-claims-driver", "mps-control-daemon"}
+    plugins = {"gcushare-device-plugin", "mps-control-daemon"}
     assert roots == {*plugins, "gcushare-config-manager", "log-directory"}
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gcushare.claims_driver.claim_files import CheckpointFile
 from gcushare.core.errors import DeviceError, GcushareError, Refused
+from gcushare.device_plugin.claims.claim_files import CheckpointFile
 from gcushare.scheduler_extender.claims.template_plan import Plan, Step, TemplateKey
 from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim, PreparedDevice
 from gcushare.wire.dra.claims import RESOURCE_CLAIM_TEMPLATE, ResourceClaimTemplate

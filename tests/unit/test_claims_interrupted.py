@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
-from gcushare.claims_driver.prepared_claims import PreparedClaims
 from gcushare.core.errors import RemoteContractError
+from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
+from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
 from gcushare.wire.dra.checkpoint import PreparedClaim
 from tests.unit.claims_driver_values import DRIVER, a_claim, a_result, an_inventory, prepared_claims
 from tests.unit.cut_off import CutOff, Ended, every_cut_off

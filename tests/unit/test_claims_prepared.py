@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.claims_driver.claim_files import CheckpointFile
 from gcushare.core.errors import DeviceError, Refused, RemoteContractError
 from gcushare.core.units import GIB
+from gcushare.device_plugin.claims.claim_files import CheckpointFile
 from gcushare.node.node_settings import Strategy
 from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
 from tests.unit.claims_driver_values import DRIVER, NODE, a_claim, a_result, an_inventory, prepared_claims, whole_result

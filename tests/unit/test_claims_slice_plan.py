@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.claims_driver.slice_plan import SlicePlan, order_cards
 from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.claim_names import device_name, parse_device_name
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.device_plugin.claims.slice_plan import SlicePlan, order_cards
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.slices import MAX_DEVICES, MEMORY, Device
 

@@ -19,7 +19,7 @@ COUNTED = re.compile(
 NO_NUMBER = re.compile(r"_?[A-Z_0-9]+|.*(?:device_word|\.name|names\.command|device|verb|url)|word|change|counted.*")
 """Constants, which are not 1, and words before a noun."""
 AT_LEAST_TWO = {
-    ("src/gcushare/claims_driver/claim_pods.py", "count"),
+    ("src/gcushare/device_plugin/claims/claim_pods.py", "count"),
     ("src/gcushare/cli/simulate/comparing.py", "low"),
     ("src/gcushare/cli/simulate/bounds.py", "sorted(sizes)"),
     ("playground/src/gcushare_playground/apiserver/claim_admission.py", "cards"),

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.claims_driver.publishers import SlicePublisher
 from gcushare.cluster.follow import _Handler
 from gcushare.core.units import parse_memory_unit
+from gcushare.device_plugin.claims.publishers import SlicePublisher
 from gcushare.kube.client import KubeClient
 from gcushare.kube.collections import Gone, Kept, WatchHandler
 from gcushare.kube.connection.config import KubeConfig

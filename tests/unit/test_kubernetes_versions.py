@@ -13,8 +13,6 @@ from gcushare.core.errors import ConfigError
 from gcushare.wire.kubernetes_versions import NEWEST_KUBERNETES, OLDEST_KUBERNETES, eviction_version, release_text
 
 ROOT = Path(__file__).parents[2]
-FIRST_WITH_CLAIMS = "1.36"
-"""Where devices are shared by amounts by default."""
 OLDEST, NEWEST = release_text(OLDEST_KUBERNETES), release_text(NEWEST_KUBERNETES)
 CHARTS = sorted((ROOT / "deploy").rglob("Chart.yaml"))
 SAYINGS = {
@@ -36,8 +34,7 @@ def test_documents_name_the_same_releases_in_both_languages(page: str) -> None:
 
 @pytest.mark.parametrize("path", CHARTS, ids=lambda path: path.parent.name)
 def test_no_chart_asks_for_another_release(path: Path) -> None:
-    oldest = FIRST_WITH_CLAIMS if path.parent.name == "gcushare-claims" else OLDEST
-    assert YAML(typ="safe").load(path).get("kubeVersion", f">={oldest}.0-0") == f">={oldest}.0-0"
+    assert YAML(typ="safe").load(path).get("kubeVersion", f">={OLDEST}.0-0") == f">={OLDEST}.0-0"
 
 
 def test_the_config_manager_accepts_the_oldest_and_nothing_older() -> None:

@@ -24,10 +24,6 @@ SUFFIXES = frozenset({"", ".c", ".css", ".h", ".html", ".js", ".json", ".md", ".
 
 ALLOWED = {
     "src/gcushare/cli/explain/explanation_text.py": frozenset({"beside"}),  # explain's own key
-    "src/gcushare/cluster/diagnosis/checks/claims.py": frozenset({"beside"}),  # the finding plugin-beside-claims-driver
-    "docs/doctor.md": frozenset({"beside"}),  # the finding plugin-beside-claims-driver, which scripts may match
-    "docs/zh/doctor.md": frozenset({"beside"}),
-    "tests/protocol/test_doctor_claims.py": frozenset({"beside"}),
     "tests/protocol/test_inspect_explain.py": frozenset({"beside"}),  # explain's own key
     "tests/unit/test_plain_words.py": frozenset(HARD_WORDS),
 }

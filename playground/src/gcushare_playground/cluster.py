@@ -31,7 +31,6 @@ from gcushare.kube.resources import NAMESPACES, RESOURCE_SLICES, Resource
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, SERVE_CLAIMS, SERVE_LABEL
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from gcushare_playground.commands import (
-    claims_driver_command,
     extender_command,
     plugin_command,
     port_of,
@@ -85,8 +84,8 @@ class Cluster:
         self.extender: Child | None = None
         self.plugins: dict[str, Child] = {}
         self.plugin_urls: dict[str, str] = {}
-        self.claims_programs: list[Child] = []
-        """The drivers, in a cluster whose nodes serve claims."""
+        self.serves_claims = False
+        """Whether nodes serve claims: then the scheduler calls no extender."""
         self.place: Place
         self.client: KubeClient
         self.pods: Picture
@@ -162,7 +161,7 @@ class Cluster:
         self.plugin_urls[node.name] = await child.start()
 
     async def start_claims(self, namespace: str) -> None:
-        """Start the drivers as their chart does; pods of ``namespace`` get claims from then on.
+        """Have the nodes' plugins serve claims, as the chart does; pods of ``namespace`` get claims from then on.
 
         Raises:
             NotInTime: the nodes' slices are not there in time; the message carries every program's last lines.
@@ -173,14 +172,11 @@ class Cluster:
             await self.client.create(_CLASSES, {"metadata": {"name": name}, "spec": {"selectors": selectors}})
         labels = {"metadata": {"labels": {CLAIMS_LABEL: CLAIMS_ENABLED}}}
         await self.client.patch(NAMESPACES, namespace, Patch(PatchKind.MERGE, labels))
-        commands = []
         for node in self.plan.nodes:
             labels = {"metadata": {"labels": {SERVE_LABEL: SERVE_CLAIMS}}}
             await self.client.patch(NODE_OBJECTS, node.name, Patch(PatchKind.MERGE, labels))
-            self.place.cards_file(node).write_bytes(node.cards_document())
-            commands.append(claims_driver_command(self.plan, self.place, node))
-        self.claims_programs = [Child(command) for command in commands]
-        await asyncio.gather(*(child.start() for child in self.claims_programs))
+        self.serves_claims = True
+        await self.start_plugins(self.plan.nodes)
 
         async def look() -> str | None:
             slices = await self.client.list_all(RESOURCE_SLICES)
@@ -200,7 +196,7 @@ class Cluster:
 
     async def start_scheduler(self) -> None:
         """Write the scheduler's configuration, as the config manager would or without the extender, and start it."""
-        if self.claims_programs:
+        if self.serves_claims:
             text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
         else:
             options = ExtenderOptions(vendor=self.plan.vendor.name, whole_cards=self.plan.whole_cards)
@@ -320,7 +316,6 @@ class Cluster:
         if self.extender is not None:
             yield self.extender
         yield from self.plugins.values()
-        yield from self.claims_programs
 
     def describe_programs(self) -> str:
         """Every process's last lines, for messages."""

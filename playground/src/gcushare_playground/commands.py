@@ -28,31 +28,17 @@ def extender_command(plan: ClusterPlan, place: Place, port: int = 0) -> Command:
 
 def plugin_command(plan: ClusterPlan, place: Place, node: NodePlan) -> Command:
     """``gcushare-device-plugin`` of one node, with its simulated cards."""
+    root = place.kubelet_dir(node)
     return _command(
         place,
         f"gcushare-device-plugin-{node.name}",
         "gcushare.device_plugin",
         *("--vendor", plan.vendor.name, "--kubeconfig", str(place.kubeconfig), "--node-name", node.name),
         *("--cards", f"simulated:{place.cards_file(node)}", "--memory-unit", plan.unit.name),
-        *("--kubelet-dir", str(place.kubelet_dir(node))),
+        *("--kubelet-dir", str(root), "--cdi-dir", str(root / "cdi")),
         *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", ""),
         *("--mode", "both" if plan.whole_cards else "memory"),
         *plan.plugin_flags,
-    )
-
-
-def claims_driver_command(plan: ClusterPlan, place: Place, node: NodePlan) -> Command:
-    """``gcushare-claims-driver`` of one node, with its simulated cards."""
-    root = place.kubelet_dir(node)
-    return _command(
-        place,
-        f"gcushare-claims-driver-{node.name}",
-        "gcushare.claims_driver",
-        *("--vendor", plan.vendor.name, "--kubeconfig", str(place.kubeconfig), "--node-name", node.name),
-        *("--cards", f"simulated:{place.cards_file(node)}", "--memory-unit", plan.unit.name),
-        *("--kubelet-dir", str(root), "--cdi-dir", str(root / "cdi")),
-        *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", ""),
-        *plan.driver_flags,
     )
 
 

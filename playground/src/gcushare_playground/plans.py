@@ -63,7 +63,6 @@ class ClusterPlan:
     dashboard: str = "open"
     """Who may see the extender's page. It listens on loopback, so every user of this machine can reach it."""
     plugin_flags: tuple[str, ...] = ()
-    driver_flags: tuple[str, ...] = ()
     status_interval_s: float = 0.5
     """How often a kubelet looks at its Node."""
     machine: Mapping[str, str] = field(

@@ -22,7 +22,7 @@ from gcushare.wire.pods import is_finished
 from gcushare.wire.untrusted_json import Int
 
 VENDOR_LABEL = "gcushare.io/vendor"
-"""On the pods of plugins and claims drivers, by their charts."""
+"""On the pods of plugins, by their chart."""
 
 _PLUGIN_NAMES = (contracts.DEVICE_PLUGIN, "gpushare-device-plugin")
 """Parts of the names of plugins' pods: ours, and upstream gpushare's."""
@@ -140,14 +140,9 @@ class Program(enum.Enum):
     PLUGIN = contracts.DEVICE_PLUGIN
     EXTENDER = contracts.EXTENDER
     CONFIG_MANAGER = contracts.CONFIG_MANAGER
-    CLAIMS_DRIVER = contracts.CLAIMS_DRIVER
     SCHEDULER = "kube-scheduler"
 
 
-_PORTS = {
-    Program.EXTENDER: contracts.EXTENDER_PORT,
-    Program.CLAIMS_DRIVER: contracts.CLAIMS_DRIVER_PORT,
-}
 _ONE_SHOTS = frozenset({"uninstall", "--remove-from-node", "--status"})
 """Words that make a program do one thing and end."""
 
@@ -161,9 +156,8 @@ def program_of(pod: SeenPod) -> Program | None:
 
 
 def is_plugin(pod: SeenPod) -> bool:
-    """Whether a pod offers its node's cards: a device plugin, by its command, image or name, or a claims driver."""
-    is_ours = program_of(pod) in (Program.PLUGIN, Program.CLAIMS_DRIVER)
-    return is_ours or any(name in pod.metadata.name for name in _PLUGIN_NAMES)
+    """Whether a pod offers its node's cards: a device plugin, by its command, image or name."""
+    return program_of(pod) is Program.PLUGIN or any(name in pod.metadata.name for name in _PLUGIN_NAMES)
 
 
 def main_container(pod: SeenPod) -> SeenContainer | None:
@@ -194,7 +188,7 @@ def flag_of(words: Sequence[str], name: str) -> str | None:
 
 
 def vendor_of_plugin(pod: SeenPod) -> Vendor:
-    """Whose cards a plugin or a claims driver offers, as far as its pod says; its own status is more exact."""
+    """Whose cards a plugin offers, as far as its pod says; its own status is more exact."""
     name = flag(pod, "vendor") or pod.metadata.labels.get(VENDOR_LABEL, "")
     return VENDORS_BY_NAME.get(name, DEFAULT_VENDOR)
 
@@ -206,8 +200,7 @@ def port_of(pod: SeenPod) -> int:
         return int(reported)
     ports = [port for container in _containers_of(pod) for port in container.ports]
     named = [port.container_port for port in ports if port.name == _PORT_NAME]
-    program = program_of(pod)
-    default = contracts.PLUGIN_PORT if program is None else _PORTS.get(program, contracts.PLUGIN_PORT)
+    default = contracts.EXTENDER_PORT if program_of(pod) is Program.EXTENDER else contracts.PLUGIN_PORT
     return next(iter([*named, *(port.container_port for port in ports)]), default)
 
 

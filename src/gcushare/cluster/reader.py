@@ -274,9 +274,9 @@ class Reader:
     # Programs
 
     async def list_plugins(self, namespace: str, *, node: str | None = None) -> list[SeenPod]:
-        """List the device plugins and claims drivers that run, on one node or on all, by name.
+        """List the device plugins that run, on one node or on all, by name.
 
-        They are known by the command or image that they run, plugins by their pods' names too.
+        They are known by the command or image that they run, or by their pods' names.
         """
         fields = f"spec.nodeName={node}" if node is not None else ""
         found = await self.client.list_all(PLUGIN_PODS, Selector(namespace, fields))

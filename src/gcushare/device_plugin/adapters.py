@@ -10,7 +10,6 @@ from typing import Protocol
 from aiohttp import web
 
 from gcushare.cards.ports import CardSource
-from gcushare.device_plugin.kubelet.conflicts import AllocatedClaims
 from gcushare.device_plugin.kubelet.sockets import KubeletSockets, UnixSockets
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.pods.reconciler import AllocationsSource
@@ -43,29 +42,29 @@ class HostAdapters:
 
 
 class PodHandler:
-    """Passes this node's pods to the agent and to the others that look at them."""
+    """Passes this node's pods to the agent, and to ``own_devices`` if these are reported."""
 
-    def __init__(self, agent: NodeAgent, *others: AllocatedClaims | OwnDevicesReport) -> None:
+    def __init__(self, agent: NodeAgent, own_devices: OwnDevicesReport | None) -> None:
         self._agent = agent
-        self._others = others
+        self._own_devices = own_devices
 
     def applied(self, obj: PodWithClaims) -> None:
         """Use a pod's newest state."""
         self._agent.on_pod_update(obj)
-        for each in self._others:
-            each.on_pod_update(obj)
+        if self._own_devices is not None:
+            self._own_devices.on_pod_update(obj)
 
     def deleted(self, obj: PodWithClaims) -> None:
         """Remove a pod that is gone."""
         self._agent.on_pod_delete(obj)
-        for each in self._others:
-            each.on_pod_delete(obj.metadata.uid)
+        if self._own_devices is not None:
+            self._own_devices.on_pod_delete(obj.metadata.uid)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         """Remove every pod that a full list lacks."""
         self._agent.on_pod_resync(uids)
-        for each in self._others:
-            each.on_pod_resync(uids)
+        if self._own_devices is not None:
+            self._own_devices.on_pod_resync(uids)
 
 
 class NodeHandler:

@@ -1,54 +1,42 @@
-"""Builds the plugin's components from the settings, and runs their tasks in one group."""
+"""Cards as resources: the kubelet's device plugin interface, built from the settings."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from functools import partial
 
-import msgspec
-from aiohttp import web
-
-from gcushare._version import __version__
 from gcushare.cards.health import CardsSnapshot
-from gcushare.cards.process_owners import ProcessOwners
-from gcushare.cluster.connection import open_cluster
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.log_fields import fields
+from gcushare.core.wording import some_names
 from gcushare.device_plugin.adapters import HostAdapters, NodeHandler, PodHandler
 from gcushare.device_plugin.allocation.allocator import CardAllocator
-from gcushare.device_plugin.kubelet.conflicts import AllocatedClaims, ClaimsConflict, ConflictSearch
+from gcushare.device_plugin.kubelet.conflicts import ConflictSearch
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_NAME, PodResourcesReader
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import DevicePluginService
 from gcushare.device_plugin.node.agent import NodeAgent
-from gcushare.device_plugin.node.inventory import Offer
+from gcushare.device_plugin.node.inventory import MAX_NAMES, Offer
 from gcushare.device_plugin.node.parts import make_parts
-from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
+from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
 from gcushare.device_plugin.reporting.status import describe_node, make_health
+from gcushare.device_plugin.way import Way
 from gcushare.kube.client import KubeClient
-from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
-from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_CLAIMS, Selector
-from gcushare.node.api_server import EventAnnouncer, SliceDrivers
-from gcushare.node.cards import open_monitor
-from gcushare.node.mps.limits import make_limiter
-from gcushare.node.mps.watch import make_mps_watch
+from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, Selector
+from gcushare.node.api_server import SliceDrivers
 from gcushare.node.node_settings import OtherSystems, Strategy
 from gcushare.node.over_use.parts import OverUseParts, make_over_use
-from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.node.status import REGISTRATION_AGE_S
 from gcushare.runtime.health import Heartbeat
-from gcushare.runtime.http.server import RunningServer
-from gcushare.runtime.metrics import CertificateCollector, metrics_route
-from gcushare.runtime.shutdown import EVENTS_DRAIN_S, REQUESTS_DRAIN_S, RootTasks, Shutdown, root_tasks
-from gcushare.wire.dra.claims import POD_WITH_CLAIMS, ResourceClaim
+from gcushare.runtime.shutdown import RootTasks, Shutdown
+from gcushare.wire.dra.claims import POD_WITH_CLAIMS
 from gcushare.wire.objects import NODE
 
 logger = logging.getLogger(__name__)
@@ -62,8 +50,8 @@ MANY_UNITS = 10_000
 """With more units, kubelet 1.36 takes seconds to look up their health at its start; see docs/performance.md."""
 
 
-class PluginApp:
-    """One node's plugin for one vendor. ``server`` is set once it listens; ``observed`` is the state that it shows.
+class PluginApp(Way):
+    """One node's cards as resources for one vendor. ``observed`` is the state that it shows.
 
     ``facts_timeout_s`` is how long the start waits for the API server. ``adapters`` default to those of the machine.
     """
@@ -77,15 +65,8 @@ class PluginApp:
         metrics: PluginMetrics | None = None,
         adapters: HostAdapters | None = None,
     ) -> None:
-        self._settings = settings
-        self._adapters = adapters or HostAdapters()
+        super().__init__(settings, client, metrics or PluginMetrics(), adapters)
         clock = self._adapters.clock
-        self._vendor = settings.cards.vendor
-        self._client = client
-        self._node_name = settings.kubelet.node_name
-        self._recorder = EventRecorder(client, COMPONENT, host=self._node_name, clock=clock)
-        self.metrics = metrics or PluginMetrics()
-        self.server: RunningServer | None = None
         self._reader = self._adapters.record or PodResourcesReader(
             self._vendor.memory_resource,
             whole=self._vendor.whole_card_resource,
@@ -94,33 +75,37 @@ class PluginApp:
             clock=clock.monotonic,
             answer_limit_bytes=ANSWER_BYTES_PER_LIST_BYTE * settings.kubelet.kubelet_message_limit,
         )
-        self._limiter = make_limiter(settings.limits)
         self._agent = self._make_agent()
         self._parts = self._agent.parts
-        self._claims = AllocatedClaims(self._get_claim, self._vendor.claims.driver, self._node_name)
         self._conflicts = ConflictSearch(settings, self._parts, SliceDrivers(client, self._node_name), clock.monotonic)
         self._endpoints = {part: self._make_endpoint(part) for part in settings.cards.mode.parts}
-        self._monitor = open_monitor(
-            settings.cards, settings.health, self._cards_changed, clock.monotonic, self._adapters.cards
-        )
         self._is_warned_of_units = False
-        self._mps = make_mps_watch(
-            self._limiter,
-            self._parts.store,
-            self._parts.announcer,
-            self._offer_again,
-            is_known=lambda: self._pods.synced.is_set() and not self._parts.reconciler.problem,
+        self._mps = self._watch_mps(
+            self._parts.store, lambda: self._pods.synced.is_set() and not self._parts.reconciler.problem
         )
-        owners = ProcessOwners(settings.cards.proc_root)
-        self._pod_use = (
-            PodMemoryMonitor(self._monitor, self._parts.store, owners, own_pid=os.getpid())
-            if settings.cards.pod_use
-            else None
-        )
+        self._pod_use = self._watch_pod_use(self._parts.store)
         self._over_use = self._make_over_use()
         self._make_watches()
         self.observed = self._observe()
         self.metrics.follow(self.observed)
+        health = make_health(
+            self.observed, card_polls=lambda: self._monitor.polls, poll_interval_s=settings.cards.poll_interval
+        )
+        self._make_pages(health, lambda: describe_node(self.observed))
+
+    @property
+    def leaving(self) -> str:
+        return self._agent.leaving
+
+    @property
+    def holders(self) -> str:
+        return some_names(self._agent.holders(), MAX_NAMES)
+
+    async def find_holders(self) -> str:
+        if not self._pods.synced.is_set():
+            return "this node's pods were not listed yet"
+        await self._parts.reconciler.check()
+        return self._parts.reconciler.problem or self.holders
 
     def _make_agent(self) -> NodeAgent:
         settings, adapters = self._settings, self._adapters
@@ -134,14 +119,11 @@ class PluginApp:
         ports = (
             self._reader,
             self._client,
-            EventAnnouncer(self._recorder, self._node_name),
+            self._announcer,
             adapters.clock,
             adapters.rng,
         )
         return NodeAgent(offer, partial(make_parts, settings, *ports, self._limiter), clock=adapters.clock.monotonic)
-
-    async def _get_claim(self, namespace: str, name: str) -> ResourceClaim:
-        return await self._client.get(RESOURCE_CLAIMS, name, namespace=namespace)
 
     def _make_endpoint(self, part: str) -> Endpoint:
         """Build the endpoint for one mode: memory or whole cards."""
@@ -159,29 +141,16 @@ class PluginApp:
             socket,
             service.handler(),
             devices,
-            find_conflict=ClaimsConflict(
-                self._settings.kubelet.pod_resources_socket,
-                vendor.claims.driver,
-                resource,
-                clock=self._adapters.clock.monotonic,
-                served_claims=parts.publisher.served_claims,
-                allocated=self._claims.find_pods,
-                then=lambda: self._conflicts.find(part),
-            ).find,
+            find_conflict=partial(self._conflicts.find, part),
             on_registered=parts.reconciler.check_soon,
             pulse=Heartbeat(f"{part} registration", REGISTRATION_AGE_S, self._adapters.clock.monotonic),
             sockets=self._adapters.sockets,
             rng=self._adapters.rng,
         )
 
-    def _cards_changed(self, cards: CardsSnapshot) -> None:
-        """Offer the cards, except those whose memory limit is required but failed."""
-        self._agent.on_cards_change(cards if self._limiter is None else self._limiter.close_cards(cards))
+    def _offer(self, cards: CardsSnapshot) -> None:
+        self._agent.on_cards_change(cards)
         self._warn_of_many_units()
-
-    def _offer_again(self) -> None:
-        if self._monitor.polls:
-            self._cards_changed(self._monitor.snapshot)
 
     def _warn_of_many_units(self) -> None:
         """Warn once about feature gates that slow down a restart of the kubelet."""
@@ -214,13 +183,13 @@ class PluginApp:
         )
 
     def _make_watches(self) -> None:
-        others: list[AllocatedClaims | OwnDevicesReport] = [self._claims]
+        own_devices = None
         if Strategy.ENV in self._settings.kubelet.device_list_strategy:
-            others.append(OwnDevicesReport(self._vendor, self._settings.cards.mode, self._parts.announcer))
+            own_devices = OwnDevicesReport(self._vendor, self._settings.cards.mode, self._parts.announcer)
         self._pods = Reflector(
             self._client,
             PODS_WITH_CLAIMS,
-            PodHandler(self._agent, *others),
+            PodHandler(self._agent, own_devices),
             decode=POD_WITH_CLAIMS.read,
             selector=Selector(fields=f"spec.nodeName={self._node_name}"),
             settings=ReflectorSettings(from_cache=True),
@@ -257,44 +226,26 @@ class PluginApp:
             mps=self._mps,
         )
 
-    async def run(self, shutdown: Shutdown) -> int:
-        """Run until the shutdown. Returns the exit code."""
-        server = self.server = await self._adapters.serve(self._web(), self._settings.serve)
-        self.metrics.registry.register(CertificateCollector([server]))
-        logger.info("serving %s", fields(url=server.url, version=__version__, node=self._node_name))
+    async def run(self, shutdown: Shutdown) -> None:
         try:
-            async with root_tasks(shutdown, drain_s=REQUESTS_DRAIN_S) as tasks:
-                self._start(tasks, shutdown)
+            await super().run(shutdown)
         finally:
-            await server.stop(REQUESTS_DRAIN_S)
             await self._reader.close()
-        return 0
 
     def _start(self, tasks: RootTasks, shutdown: Shutdown) -> None:
         tasks.start("pod watch", self._pods.run())
         tasks.start("node watch", self._node.run())
-        tasks.start("events", self._recorder.run())
-        tasks.start("last events", self._drain_events(shutdown), drains=True)
         tasks.start("cards", self._run_cards())
         self._over_use.start(tasks)
-        if self._mps is not None:
-            tasks.start("MPS daemon", self._mps.run())
         tasks.start("kubelet record", self._parts.reconciler.run_checks())
         tasks.start("pod records", self._parts.reconciler.writer.run())
         tasks.start("node publishing", self._parts.publisher.run())
         for part, endpoint in self._endpoints.items():
             tasks.start(f"{part} registration", self._register(endpoint))
 
-    async def _drain_events(self, shutdown: Shutdown) -> None:
-        """Wait until events from before the shutdown are posted, while their task still runs."""
-        await shutdown.wait()
-        await self._recorder.drain(EVENTS_DRAIN_S)
-
     async def _run_cards(self) -> None:
         await self._wait_for_facts()
-        if self._mps is not None:
-            self._mps.poll()
-        await self._monitor.poll()
+        await self._read_cards()
         self._cards_changed(self._monitor.snapshot)
         await self._monitor.run()
 
@@ -327,22 +278,3 @@ class PluginApp:
                 async with asyncio.timeout(_OFFER_WAIT_S):
                     await self._agent.offered.wait()
         await endpoint.run()
-
-    def _web(self) -> web.Application:
-        app = web.Application()
-        interval_s = self._settings.cards.poll_interval
-        health = make_health(self.observed, card_polls=lambda: self._monitor.polls, poll_interval_s=interval_s)
-        app.add_routes(health.routes())
-        app.add_routes([metrics_route(self.metrics.registry), web.get("/status", self._get_status)])
-        return app
-
-    async def _get_status(self, _request: web.Request) -> web.Response:
-        body = msgspec.json.encode(describe_node(self.observed))
-        return web.Response(body=body, content_type="application/json")
-
-
-async def run_plugin(settings: PluginSettings, shutdown: Shutdown) -> int:
-    """Run the plugin of this node until the shutdown."""
-    metrics = PluginMetrics()
-    async with open_cluster(settings.kube, program=COMPONENT, observer=metrics.observe_request) as client:
-        return await PluginApp(settings, client, metrics).run(shutdown)

@@ -19,7 +19,8 @@ from gcushare.runtime.settings.old_flags import GLOG_FLAGS, OldFlag, left_out, r
 PROGRAM = Program(
     name=COMPONENT,
     summary="Share this node's accelerator cards among pods by memory: registers the memory resource with the kubelet, "
-    "hands each container its card, watches the cards' health and keeps the pods' records true.",
+    "hands each container its card, watches the cards' health and keeps the pods' records true. On a node with the "
+    "label gcushare.io/serve=claims it gives the cards out as resource claims (Kubernetes 1.36 and later).",
     version=__version__,
     settings=PluginSettings,
     examples=(
@@ -49,7 +50,7 @@ def main(process: ProcessContext | None = None) -> int:
             return _answer(process, lambda: asyncio.run(_remove_from_node(settings, process.stdout)))
         if settings.actions.run_mps_daemon:
             return _run_mps_daemon(settings)
-        from gcushare.device_plugin.app import run_plugin
+        from gcushare.device_plugin.program import run_plugin
         from gcushare.runtime.shutdown import run
 
         return run(lambda shutdown: run_plugin(settings, shutdown))

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
-from gcushare.core.units import MEMORY_UNIT_NAMES
+from gcushare.core.placement import EXPECTED_FILL, POLICIES
+from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
 from gcushare.node import node_settings
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
@@ -61,6 +62,9 @@ class CardCount(enum.Enum):
 
 COMPONENT = DEVICE_PLUGIN
 
+CARD_POLICIES = tuple(name for name in POLICIES if name != EXPECTED_FILL)
+"""Those that a fixed order of cards can express: what a request's loss is depends on the request."""
+
 
 def _auto_units(vendor: Vendor) -> str:
     return f"{', '.join(vendor.auto_units)} for {vendor.name}"
@@ -83,7 +87,8 @@ class CardSettings(node_settings.CardSourceSettings):
         help="The amount of memory that 1 in a pod's request stands for. The default is "
         f"{', '.join(f'{vendor.default_unit} for {vendor.name}' for vendor in VENDORS)}, where 1 is a GB; auto takes "
         "the finest whose units fit into one message to the kubelet (--kubelet-message-limit), of "
-        f"{' and '.join(map(_auto_units, VENDORS))}.",
+        f"{' and '.join(map(_auto_units, VENDORS))}. Of a claim it is the step of amounts, and auto "
+        "the finest.",
     )
     card_count: CardCount = setting(
         parsers.choice(CardCount),
@@ -101,6 +106,20 @@ class CardSettings(node_settings.CardSourceSettings):
         "other pod needs the memory: allow; ignore gives the annotation no effect on this node; auto allows it unless "
         "MPS limits memory (--memory-limit mps) and nothing evicts pods that use too much (--over-use report).",
     )
+
+    card_policy: str = setting(
+        parsers.one_of(*CARD_POLICIES),
+        default="binpack",
+        help="On nodes that serve claims: the order of the node's cards in the ResourceSlice; the scheduler takes the "
+        "first one that fits: " + "; ".join(f"{name}: {POLICIES[name].cards} first" for name in CARD_POLICIES) + ".",
+    )
+
+    @property
+    def claims_unit(self) -> MemoryUnit:
+        """The step of a claim's memory: slices have no limit of units as the kubelet's messages have."""
+        if self.memory_unit == node_settings.AUTO_UNIT:
+            return max(map(parse_memory_unit, self.vendor.auto_units), key=lambda unit: unit.per_gib)
+        return parse_memory_unit(self.memory_unit or self.vendor.default_unit)
 
 
 @settings
@@ -133,8 +152,17 @@ class KubeletSettings(node_settings.NodeSettings):
 
     @property
     def pod_resources_socket(self) -> Path:
-        """The kubelet's own record of which pod holds which ids; if it is missing, the checkpoint is read."""
+        """The kubelet's podresources socket."""
         return self.kubelet_dir / "pod-resources" / "kubelet.sock"
+
+    @property
+    def plugins_registry(self) -> Path:
+        """Where the kubelet looks for drivers of claims."""
+        return self.kubelet_dir / "plugins_registry"
+
+    def driver_dir(self, driver: str) -> Path:
+        """The directory of a driver of claims: its socket and its checkpoint."""
+        return self.kubelet_dir / "plugins" / driver
 
 
 @settings

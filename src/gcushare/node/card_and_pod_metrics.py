@@ -1,7 +1,7 @@
 """What every program of a node shows of its cards and pods: metrics that read the present state at each scrape.
 
 Gauges are read from the inventory, the pods and the monitor at that moment, so no figure has a second copy. The names
-are the same for the device plugin and the claims driver, so that one alert rule or panel is right for both.
+are the same for resources and claims, so that one alert rule or panel is right for both.
 """
 
 from __future__ import annotations

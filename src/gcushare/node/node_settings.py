@@ -164,7 +164,7 @@ class NodeSettings:
         help="How a container gets its card: env (the container toolkits' variable), devices (the device nodes without "
         "the driver's files, for images that bring its libraries), cdi (names of the vendor's CDI specification, which "
         "is written here unless the toolkit writes it); several with commas. cdi needs CDI enabled in the container "
-        "runtime, as it is by default in containerd 2 and CRI-O; the claims driver needs it with every strategy, "
+        "runtime, as it is by default in containerd 2 and CRI-O; claims need it with every strategy, "
         "because variables of a claim come by CDI.",
     )
     driver_dirs: tuple[Path, ...] = setting(

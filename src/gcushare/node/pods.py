@@ -1,6 +1,6 @@
 """The pods of this node that have cards, as use per pod, over-use, limits and reports need them.
 
-The device plugin's pod store and the claims driver's pods fit; each learns of its pods in its own way.
+The pod store of resources and the pods of claims fit; each learns of its pods in its own way.
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ DEVICE_PLUGIN = "gcushare-device-plugin"
 CONFIG_MANAGER = "gcushare-config-manager"
 """The program, its DaemonSet, the ConfigMap with the desired state and every node's report, and the Lease whose holder
 may change its node's scheduler."""
-CLAIMS_DRIVER = "gcushare-claims-driver"
-"""The program of a node that serves claims, and what the names of its DaemonSets and pods begin with."""
 NAMESPACE = "kube-system"
 """The default namespace of all programs."""
 
@@ -26,8 +24,6 @@ VERBS_PORT = 32764
 """The extender's second port: the scheduler's four verbs over mutual TLS (the config manager's own port is 32765)."""
 VERBS_PORT_NAME = "verbs"
 """Name of that port in the extender's Service."""
-CLAIMS_DRIVER_PORT = 32763
-"""The claims driver's: status, metrics, health."""
 PROBED_PATH = "/healthz"
 """A path on that port without side effects, to check whether the port answers this client."""
 

@@ -1,8 +1,8 @@
-"""What the claims chart's admission policies make of a pod: its memory request becomes a claim on one card.
+"""What the admission policies of claims make of a pod: its memory request becomes a claim on one card.
 
-A double of the policies' text in ``deploy/gcushare/charts/gcushare-claims``, as no maintained library of this language
-evaluates Kubernetes' CEL. ``tests/e2e/test_claims_admission.py`` compares the two on a real API server. A namespace
-opts in by its label; the policies themselves are not objects here.
+A double of the policies' text in the extender's chart, as no maintained library of this language evaluates Kubernetes'
+CEL. ``tests/e2e/test_claims_admission.py`` compares the two on a real API server. A namespace opts in by its label; the
+policies themselves are not objects here.
 """
 
 from __future__ import annotations

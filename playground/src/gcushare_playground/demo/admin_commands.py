@@ -47,7 +47,7 @@ def admin_commands(cluster: Cluster) -> dict[str, AdminCommand]:
         "doctor": AdminCommand("gcushare doctor", (*ours, "doctor"), _WARNED),
     }
     # The others look at what device plugins report.
-    words = ("explain",) if cluster.claims_programs else tuple(found)
+    words = ("explain",) if cluster.serves_claims else tuple(found)
     return {word: found[word] for word in words if waiting or word != "explain"}
 
 

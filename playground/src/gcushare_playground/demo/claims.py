@@ -51,7 +51,7 @@ async def play_claims(player: Player) -> None:
 async def _bring_up(player: Player) -> None:
     """Start everything in the order of an installation, and check that the cards are offered as devices."""
     cluster, stage = player.cluster, player.stage
-    stage.step("The cluster: doubles of API server, kubelet and scheduler; the real claims driver and extender")
+    stage.step("The cluster: doubles of API server, kubelet and scheduler; the real plugin and extender")
     await cluster.start_api_server()
     stage.say(f"API server         {cluster.api_url}")
     await cluster.start_kubelets()

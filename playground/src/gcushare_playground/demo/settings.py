@@ -196,7 +196,6 @@ class DemoSettings:
             wait_factor=0.2,
             # The cards begin to tell their use at the end: that is seen within a moment.
             plugin_flags=("--poll-interval", "0.5"),
-            driver_flags=("--poll-interval", "0.5"),
             extender_flags=(
                 "--no-leader-elect",
                 *(("--verbs", "off", "--claims", "--claims-memory-unit", self.unit().name) if is_claims else ()),

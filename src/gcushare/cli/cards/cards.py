@@ -112,7 +112,7 @@ async def ask_node(api: KubeClient, namespace: str, node: str, proc: Path = PROC
         await api.get(NODES, node)
     raise Refused(
         f"no device plugin runs on node {node!r}: no running pod in namespace {namespace!r} runs "
-        "gcushare-device-plugin or gcushare-claims-driver, or is named after gpushare's plugin; --plugin-namespace "
+        "gcushare-device-plugin, or is named after gpushare's plugin; --plugin-namespace "
         "says where they are, and 'gcushare doctor --node' why there is none"
     )
 

@@ -12,13 +12,11 @@ from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.parsers import is_http_address
-from gcushare.wire.contracts import CLAIMS_DRIVER_PORT, PLUGIN_PORT
+from gcushare.wire.contracts import PLUGIN_PORT
 
 CARDS = "gcushare cards"
-HERE = tuple(
-    f"{scheme}://127.0.0.1:{port}" for port in (PLUGIN_PORT, CLAIMS_DRIVER_PORT) for scheme in ("http", "https")
-)
-"""Where this machine's plugin or claims driver answers."""
+HERE = tuple(f"{scheme}://127.0.0.1:{PLUGIN_PORT}" for scheme in ("http", "https"))
+"""Where this machine's plugin answers."""
 
 
 class Output(enum.Enum):
@@ -41,8 +39,8 @@ class CardsSettings:
         parsers.comma_list(parsers.text("URL", accepted="http://HOST:PORT or https://HOST:PORT")),
         default=(),
         help="Ask the plugins at these addresses. Empty asks the plugin of this machine at "
-        f"{HERE[0]} and, if none answers, the claims driver at {HERE[2]}, each over HTTPS too. At a loopback address "
-        "any certificate is accepted, elsewhere the system's authorities count.",
+        f"{HERE[0]} and, if that does not answer, over HTTPS. At a loopback address any certificate is "
+        "accepted, elsewhere the system's authorities count.",
     )
     output: Output = setting(
         parsers.choice(Output),

@@ -41,7 +41,7 @@ from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.inspect import decode_document
-from gcushare.wire.documents.plugin_status import DRIVER_STATUS, PLUGIN_STATUS
+from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 from gcushare.wire.objects import Node
 
 OBJECT = object_decoder(dict)
@@ -114,9 +114,7 @@ class Collector:
             for pod in facts.running(Program.PLUGIN)
             for page in self._node_pages(pod, "plugins", sanitize.cut_document(PLUGIN_STATUS.read))
         ]
-        for pod in facts.running(Program.CLAIMS_DRIVER):
-            plugins += self._node_pages(pod, "claims-drivers", sanitize.cut_document(DRIVER_STATUS.read))
-        await self._add_sources("asking device plugins and claims drivers", plugins, AT_ONCE)
+        await self._add_sources("asking device plugins", plugins, AT_ONCE)
         extenders = [page for name, endpoint in self._extenders() for page in self._extender_pages(name, endpoint)]
         await self._add_sources("asking the scheduler extender", extenders, AT_ONCE)
         await self._add_sources("reading logs", list(self._logs()), _LOGS_AT_ONCE)

@@ -1,4 +1,4 @@
-"""What cards and pods really use, from the metrics of device plugins and claims drivers, next to what was granted."""
+"""What cards and pods really use, from the metrics of device plugins, next to what was granted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POD_UTILIZATION = "gcushare_pod_utilization_percent"
 _POD_FIGURES = frozenset({POD_USED, POD_GRANTED, POD_LIMIT, POD_OVER, POD_UTILIZATION})
 _CARD_FIGURES = frozenset({MEMORY, TEMPERATURE, POWER, UTILIZATION, UNATTRIBUTED})
 _MARKER = "gcushare_card_units"
-"""Every device plugin and claims driver serves it; an answer without it comes from another program."""
+"""Every device plugin serves it; an answer without it comes from another program."""
 
 DRIVER_SHARE = 32
 """A driver holds some memory of every card: an excess below this part of the card counts as the driver's."""

@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from gcushare.cluster.diagnosis.facts import CertificateFacts, ClaimsFacts, PluginFacts, PolicyFacts
+from gcushare.cluster.diagnosis.facts import CertificateFacts, ClaimsFacts, PolicyFacts
 from gcushare.cluster.diagnosis.schedulers import (
     CONFIG_MAP_WORD,
     SchedulerFacts,
@@ -60,13 +60,11 @@ async def read_drivers(reader: Reader) -> dict[str, frozenset[str]]:
     return {node: frozenset(drivers) for node, drivers in found.items()}
 
 
-async def read_claims(
-    reader: Reader, nodes: Iterable[Node], drivers: Sequence[PluginFacts], extenders: Sequence[SeenPod]
-) -> ClaimsFacts | None:
+async def read_claims(reader: Reader, nodes: Iterable[Node], extenders: Sequence[SeenPod]) -> ClaimsFacts | None:
     """Read what nodes that serve claims need; None without such nodes, because the rights may be missing then."""
     labelled = any(node.metadata.labels.get(contracts.SERVE_LABEL) == contracts.SERVE_CLAIMS for node in nodes)
     are_kept = any(flag(pod, "claims") == "true" for pod in extenders)
-    if not (labelled or drivers or are_kept):
+    if not (labelled or are_kept):
         return None
     await reader.find_missing(CLAIMS_RIGHTS)
     read = partial(reader.list_if_allowed, Area.CLAIMS)
@@ -82,7 +80,6 @@ async def read_claims(
     )
     classes, policies, bindings, namespaces = objects
     return ClaimsFacts(
-        drivers=tuple(drivers),
         are_kept=are_kept,
         slices=tuple(slices),
         classes={_name(each): str(_spec(each).get("extendedResourceName", "")) for each in classes},

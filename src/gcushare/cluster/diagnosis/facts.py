@@ -94,18 +94,12 @@ class ClaimsFacts:
     name, ``namespaces`` are those whose pods get claims. ``are_kept``: an extender makes the templates.
     """
 
-    drivers: tuple[PluginFacts, ...] = ()
     are_kept: bool = True
     slices: tuple[ResourceSlice, ...] = ()
     classes: Mapping[str, str] = field(default_factory=dict)
     policies: tuple[PolicyFacts, ...] = ()
     templates: frozenset[tuple[str, str]] = frozenset()
     namespaces: frozenset[str] = frozenset()
-
-    def driver_of(self, node: str, vendor: Vendor) -> PluginFacts | None:
-        """The claims driver of a node; the one that answers, of two during an update."""
-        found = [each for each in self.drivers if each.node == node and each.vendor == vendor]
-        return max(found, key=lambda each: each.status is not None, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ NodeOrPod = TypeVar("NodeOrPod", Node, SeenPod)
 
 _RAW_NODES: Resource[msgspec.Raw] = Resource("api/v1", "nodes", msgspec.Raw, namespaced=False)
 
-_OF_NODES = (None, Program.PLUGIN, Program.CLAIMS_DRIVER)
+_OF_NODES = (None, Program.PLUGIN)
 """Pods of another node than the one asked for that are left out: other people's, and the programs of that node."""
 CONCERNED = (b"gcu", b"gpu", b"GPU_MEM", b"kube-scheduler")
 """One of these stands in the JSON of every pod that asks for cards, carries a record or runs one of the programs."""
@@ -73,15 +73,14 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
             programs[program].append(pod)
     ours = [*programs[Program.EXTENDER], *programs[Program.CONFIG_MANAGER]]
     namespaces = dict.fromkeys((namespace, *(pod.metadata.namespace for pod in programs[Program.CONFIG_MANAGER])))
-    plugins, claims_drivers, extender, schedulers, reports, certificates = await asyncio.gather(
+    plugins, extender, schedulers, reports, certificates = await asyncio.gather(
         _ask_plugins(reader, [pod for pod in programs[Program.PLUGIN] if pod.is_bound]),
-        _ask_plugins(reader, [pod for pod in programs[Program.CLAIMS_DRIVER] if pod.is_bound]),
         _read_extender(reader, where, programs[Program.EXTENDER]),
         cluster_objects.read_schedulers(reader, programs[Program.SCHEDULER], scheduler_config),
         cluster_objects.read_reports(reader, tuple(namespaces)),
         cluster_objects.read_certificates(reader, ours),
     )
-    claims = await cluster_objects.read_claims(reader, nodes, claims_drivers, programs[Program.EXTENDER])
+    claims = await cluster_objects.read_claims(reader, nodes, programs[Program.EXTENDER])
     return Facts(
         now=reader.now(),
         server_version=server_version,
@@ -131,7 +130,7 @@ async def _read_pods(reader: Reader, node: str | None, decode: Callable[[msgspec
 
 
 async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[PluginFacts, ...]:
-    """Ask every running plugin or claims driver for its status; facts of the others have the state of their pods."""
+    """Ask every running plugin for its status; facts of the others have the state of their pods."""
     asked = [pod for pod in pods if pod.status.phase == "Running"] if reader.may_read(Area.PLUGINS) else []
 
     def read(answer: Dated) -> tuple[PluginStatus, Dated]:
@@ -145,8 +144,7 @@ async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[PluginF
             facts.append(PluginFacts(pod=pod, vendor=vendor, problem=str(found or "")))
             continue
         status, answer = found
-        what = "claims driver" if program_of(pod) is Program.CLAIMS_DRIVER else "device plugin"
-        reader.record_clock(f"the {what} of node {pod.spec.node_name}", answer)
+        reader.record_clock(f"the device plugin of node {pod.spec.node_name}", answer)
         # Its pod may say nothing of the vendor: a settings file, a variable or the cards themselves may have decided.
         facts.append(PluginFacts(pod=pod, vendor=VENDORS_BY_NAME.get(status.vendor, vendor), status=status))
     return tuple(facts)

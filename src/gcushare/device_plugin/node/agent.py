@@ -36,6 +36,7 @@ from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.node.node_settings import AUTO_UNIT
 from gcushare.vendors.neighbours import explain_foreign_id
+from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import has_stopped, is_finished
@@ -86,6 +87,10 @@ class NodeAgent:
         if self.parts.publisher.cordoned != self._offer.cordoned:
             self._offer = replace(self._offer, cordoned=self.parts.publisher.cordoned)
             is_due = True
+        if (is_leaving := node.metadata.labels.get(SERVE_LABEL) == SERVE_CLAIMS) != self._offer.is_leaving:
+            self._offer = replace(self._offer, is_leaving=is_leaving)
+            is_due = True
+            logger.info("%s", self.leaving or "the node serves resources again")
         if is_due:
             self._replan()
         self._report_old_kubelet()
@@ -210,6 +215,20 @@ class NodeAgent:
         if self.parts.cdi.offer(inventory):
             self.parts.announcer.about_node("CdiSpecFailed", self.parts.cdi.problem, warning=True)
         self.offered.set()
+
+    @property
+    def leaving(self) -> str:
+        """Why no card takes new pods, and what holds cards still; "" unless the node is to serve claims."""
+        if not self._offer.is_leaving:
+            return ""
+        return (
+            f"the node has the label {SERVE_LABEL}={SERVE_CLAIMS}: its cards take no new pods, and are offered to "
+            f"claims once these pods have ended: {some_names(self.holders(), MAX_NAMES) or 'none is left'}"
+        )
+
+    def holders(self) -> list[str]:
+        """The pods that have cards, or were bound to get them, also those that another plugin gave ids."""
+        return sorted({*self.parts.store.holders(), *(pod for pod, _ in self._foreign)})
 
     @property
     def left_out(self) -> tuple[LeftOutCard, ...]:

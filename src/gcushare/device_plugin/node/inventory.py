@@ -27,12 +27,16 @@ from gcushare.wire.nodes import is_named
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """How a node offers its cards: the unit's name or ``auto``, the reserve, the admin's cordons (indexes, uuids)."""
+    """How a node offers its cards: the unit's name or ``auto``, the reserve, the admin's cordons (indexes, uuids).
+
+    ``is_leaving``: the node is to serve claims, so every card counts as cordoned.
+    """
 
     vendor: Vendor
     unit: str
     reserve: Reserve = NO_RESERVE
     cordoned: frozenset[str] = frozenset()
+    is_leaving: bool = False
     mode: Mode = Mode.MEMORY
     message_limit_bytes: int = KUBELET_MESSAGE_LIMIT_BYTES
 
@@ -54,7 +58,8 @@ def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
             why = f"none of the units {', '.join(names)} fits"
             raise Refused(_explain(memory, parse_memory_unit(names[0]), offer, why))
         unit = finest
-    cards = tuple(offer_card(each, unit, reserve=offer.reserve, cordoned=offer.cordoned) for each in found.cards)
+    cordoned = frozenset(each.uuid for each in found.cards) if offer.is_leaving else offer.cordoned
+    cards = tuple(offer_card(each, unit, reserve=offer.reserve, cordoned=cordoned) for each in found.cards)
     if SERVES_MEMORY in offer.mode.parts:
         try:
             check_fits_kubelet({card.index: card.units for card in cards}, offer.message_limit_bytes)
@@ -77,7 +82,7 @@ def keep_inventory(before: Inventory, found: CardsSnapshot, offer: Offer) -> Inv
             reason = "the card was replaced, or is not listed any more"
             cards.append(msgspec.structs.replace(each, health=Health.UNHEALTHY, reason=reason))
         else:
-            is_cordoned = is_named(each, offer.cordoned)
+            is_cordoned = offer.is_leaving or is_named(each, offer.cordoned)
             cards.append(msgspec.structs.replace(each, health=card.health, reason=card.reason, cordoned=is_cordoned))
     return replace(before, cards=tuple(cards), driver=found.driver, left_out=found.left_out)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gcushare.core.backoff import Backoff, BackoffPolicy
-from gcushare.core.cards import SERVES_CLAIMS, Inventory
+from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.core.quantities import parse_count
@@ -92,12 +92,6 @@ class Publisher:
     def published_unit(self) -> str | None:
         """The unit of the inventory on the Node, which an earlier plugin may have written; None if none is readable."""
         return self._published.unit.name if self._published is not None else None
-
-    def served_claims(self) -> bool | None:
-        """Whether the inventory that the Node had at first was that of a claims driver; None before it was read."""
-        if self._node is None:
-            return None
-        return self.former is not None and SERVES_CLAIMS in self.former.modes
 
     def counts(self, resource: str) -> ResourceCounts | None:
         """How many of a resource the Node counts; None before it was read, or if its figures are unreadable."""

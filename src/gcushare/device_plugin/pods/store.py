@@ -258,6 +258,16 @@ class PodStore:
         others = (*self.unrecorded.users_of(card_index, whole=whole), *self.gone.users_of(card_index, whole=whole))
         return sorted((*known, *others))
 
+    def holders(self) -> list[str]:
+        """The names of the pods that have cards of this node, or were bound to get them."""
+        found = {str(entry.ref) for entry in self._entries.values()} | {str(pod.pod) for pod in self.unreadable}
+        is_taken = False
+        for whole in (False, True):
+            for index in self.cards_in_use(whole=whole):
+                is_taken = True
+                found.update(self.users_of(index, whole=whole))
+        return sorted(found) or ["a pod that the kubelet does not show yet"] * is_taken
+
     def users_with_units(self, card_index: int, size: int) -> dict[str, int]:
         """The names of the pods that have a card, with their units of it; ``size`` are the card's, if held whole."""
         sizes = {card_index: size}

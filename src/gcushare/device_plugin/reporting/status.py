@@ -69,6 +69,7 @@ def problems(observed: Observed) -> dict[str, str]:
         watch = f"no answer from the API server for {age_s:.0f}s; known pods are still served"
     parts: Mapping[str, str] = {
         "cards": observed.agent.problem,
+        "leaving": observed.agent.leaving,
         **{_REGISTRATION[part]: endpoint.problem for part, endpoint in observed.endpoints.items()},
         "kubeletRecord": observed.reconciler.problem,
         "node": observed.publisher.problem,

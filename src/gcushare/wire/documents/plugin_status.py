@@ -118,33 +118,6 @@ class UnreadableStatus(_Document, frozen=True):
     reason: str
 
 
-class PluginStatus(_Document, frozen=True, kw_only=True):
-    """The document. ``problems`` names each part of the plugin that has a problem; it is empty if there is none.
-
-    ``modes`` is what the node hands out, in the words of its inventory: ``memory``, ``whole``. ``pod_use`` is why it
-    does not report what each pod uses: "" if it does, null where it was not asked for. ``over_use`` null likewise.
-    """
-
-    version: str
-    vendor: str
-    node: str
-    problems: dict[str, str]
-    unit: str | None
-    driver: str = ""
-    cards: tuple[CardStatus, ...]
-    left_out: tuple[LeftOutCard, ...]
-    pods: tuple[PodOnNode, ...]
-    unreadable_pods: tuple[UnreadableStatus, ...]
-    foreign_containers: Count = 0
-    unconfirmed_allocations: Count = 0
-    watch_age_seconds: float | None = None
-    registrations: Count
-    corrections: Count
-    modes: tuple[str, ...] = ()
-    pod_use: str | None = None
-    over_use: OverUseStatus | None = None
-
-
 class ClaimedDevice(msgspec.Struct, frozen=True, rename="camel"):
     """What a claim holds of one card."""
 
@@ -169,15 +142,37 @@ class SlicesStatus(msgspec.Struct, frozen=True, rename="camel"):
     is_current: bool
 
 
-class DriverStatus(PluginStatus, frozen=True, kw_only=True):
-    """The same of a node that serves claims, by its claims driver; ``order`` is that of the cards in the slices."""
+class PluginStatus(_Document, frozen=True, kw_only=True):
+    """The document. ``problems`` names each part of the plugin that has a problem; it is empty if there is none.
 
+    ``modes`` is what the node hands out, in the words of its inventory: ``memory``, ``whole``, ``claims``. ``pod_use``
+    is why it does not report what each pod uses: "" if it does, null where it was not asked for. ``over_use`` null
+    likewise.
+    ``order`` (of the cards in the slices), ``claims`` and ``slices`` are of a node that serves claims.
+    """
+
+    version: str
+    vendor: str
+    node: str
+    problems: dict[str, str]
+    unit: str | None
+    driver: str = ""
+    cards: tuple[CardStatus, ...]
+    left_out: tuple[LeftOutCard, ...]
+    pods: tuple[PodOnNode, ...]
+    unreadable_pods: tuple[UnreadableStatus, ...]
+    foreign_containers: Count = 0
+    unconfirmed_allocations: Count = 0
+    watch_age_seconds: float | None = None
+    registrations: Count
+    corrections: Count
+    modes: tuple[str, ...] = ()
+    pod_use: str | None = None
+    over_use: OverUseStatus | None = None
     order: tuple[Count, ...] = ()
     claims: tuple[ClaimOnNode, ...] = ()
     slices: SlicesStatus | None = None
-    is_registered: bool = False
 
 
-DRIVER_STATUS = BoundedJsonDecoder(DriverStatus, "a status of gcushare-claims-driver", limit_bytes=MAX_STATUS_BYTES)
 PLUGIN_STATUS = BoundedJsonDecoder(PluginStatus, "a status of gcushare-device-plugin", limit_bytes=MAX_STATUS_BYTES)
 """Another program may have answered: its document is refused with ``RemoteContractError``."""

@@ -1,4 +1,4 @@
-"""The checkpoint of the claims driver: a file next to its socket with the claims that it has prepared on its node."""
+"""The checkpoint of claims: a file next to the socket of their driver with those that are prepared on the node."""
 
 from __future__ import annotations
 

@@ -14,6 +14,23 @@
 {{- eq $vendor "both" | ternary (join "," (include "gcushare-device-plugin.words" . | fromJson).order) $vendor -}}
 {{- end -}}
 
+{{/* Whether nodes with the label gcushare.io/serve=claims are served too: "true" or "". */}}
+{{- define "gcushare-device-plugin.claims" -}}
+{{- if or .Values.claims.enabled ((.Values.global | default dict).claims | default dict).enabled -}}
+{{- if semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version -}}
+{{- fail (printf "claims.enabled is true, but Kubernetes %s cannot share a card among claims; 1.36 or later can: set it to false" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* The names of the vendors' drivers of claims, quoted for CEL. */}}
+{{- define "gcushare-device-plugin.drivers" -}}
+{{- range $number, $name := include "gcushare-device-plugin.vendors" . | splitList "," }}
+{{- if $number }}, {{ end }}'{{ (include "gcushare-device-plugin.ofVendor" $name | fromJson).claims.driver }}'
+{{- end -}}
+{{- end -}}
+
 {{/* Name of one vendor's DaemonSet: dict root, vendor. */}}
 {{- define "gcushare-device-plugin.daemonset" -}}
 {{- include "gcushare-device-plugin.fullname" .root }}{{ (include "gcushare-device-plugin.ofVendor" .vendor | fromJson).nameSuffix -}}

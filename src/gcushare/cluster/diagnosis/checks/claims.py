@@ -1,12 +1,11 @@
-"""Do nodes that serve claims have a driver and correct slices, and do pods of the cluster get claims?"""
+"""Do nodes that serve claims have correct slices, and do pods of the cluster get claims?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cluster.diagnosis.checks.plugins import find_silence
 from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, vendor_nodes
-from gcushare.cluster.diagnosis.facts import ClaimsFacts, Facts, PluginFacts
+from gcushare.cluster.diagnosis.facts import ClaimsFacts, Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
@@ -24,49 +23,14 @@ WAITED_S = 60.0
 _NAMESPACE_LABEL = f"{CLAIMS_LABEL}={CLAIMS_ENABLED}"
 
 
-def check_claims_drivers(facts: Facts) -> Iterator[Finding]:
-    """Nodes labelled for claims without a driver, and drivers that do not run, do not answer or report a problem."""
-    if facts.claims is None:
-        return
-    for each in vendor_nodes(facts):
-        driver = facts.claims.driver_of(each.name, each.vendor)
-        if driver is not None and each.plugin is not None:
-            yield error(
-                "plugin-beside-claims-driver",
-                each.subject,
-                f"the device plugin {each.plugin.pod.key} and the claims driver {driver.pod.key} both run here, and a "
-                "node gives its cards in one way: one of them waits for the other",
-                "label the node gcushare.io/serve=claims, or remove that label, and see the affinity of the plugin's "
-                "DaemonSet",
-            )
+def check_claims_kubelets(facts: Facts) -> Iterator[Finding]:
+    """Nodes that are labelled for claims with a kubelet that cannot share a card among claims."""
+    for each in vendor_nodes(facts) if facts.claims is not None else ():
         if not (each.serves_claims and each.is_labelled):
             continue
         version = each.node.status.node_info.kubelet_version
         if (release := find_release(version)) is not None and release < FIRST_WITH_SHARES:
             yield _too_old(each.subject, f"its kubelet is {version}", "upgrade the kubelet, or serve resources here")
-        if driver is not None:
-            yield from _check_driver(driver)
-        elif facts.knows(Area.PODS):
-            yield error(
-                "node-without-claims-driver",
-                each.subject,
-                f"it is labelled for claims and carries {each.vendor.node_label}, and no gcushare-claims-driver of "
-                f"{each.vendor.name} runs on it",
-                "install with global.claims.enabled=true, or see the events of the driver's DaemonSet",
-            )
-
-
-def _check_driver(driver: PluginFacts) -> Iterator[Finding]:
-    ids = ("claims-driver-not-running", "claims-driver-unreachable")
-    yield from find_silence(driver, "claims driver", ids)
-    namespace, name = driver.pod.metadata.namespace, driver.pod.metadata.name
-    for part, problem in sorted(driver.status.problems.items() if driver.status is not None else ()):
-        yield error(
-            "claims-driver-problem",
-            f"node {driver.node}",
-            f"the claims driver says of its {part}: {problem}",
-            f"kubectl -n {namespace} logs {name} says what it tried; until then its claims stay unprepared",
-        )
 
 
 def check_claims_slices(facts: Facts) -> Iterator[Finding]:
@@ -74,9 +38,9 @@ def check_claims_slices(facts: Facts) -> Iterator[Finding]:
     if facts.claims is None or not facts.knows(Area.CLAIMS):
         return
     for each in vendor_nodes(facts):
-        driver, inventory = facts.claims.driver_of(each.name, each.vendor), each.inventory
-        if driver is None or driver.status is None or driver.status.problems or inventory is None:
-            continue  # The driver says why.
+        inventory = each.inventory
+        if each.plugin is None or each.plugin.status is None or each.plugin_problems or inventory is None:
+            continue  # The plugin says why.
         if SERVES_CLAIMS not in inventory.modes:
             continue
         wanted = _wanted(inventory)
@@ -96,7 +60,7 @@ def check_claims_slices(facts: Facts) -> Iterator[Finding]:
                 each.subject,
                 f"its ResourceSlices and its inventory differ in {some_names(differing)}: {name} has "
                 f"{found.get(name, 'no slice')} there and {wanted.get(name, 'no card')} here",
-                "restart the driver's pod; if it stays, see its log for what the API server answered",
+                "restart the plugin's pod; if it stays, see its log for what the API server answered",
             )
 
 

@@ -8,7 +8,7 @@ from gcushare.cluster.diagnosis.checks.views import VendorNode, sharing_nodes, v
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, Fix, error, warning
 from gcushare.cluster.programs import flag
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, describe_closure
+from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, describe_closure
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import MEMORY_UNIT_NAMES, parse_memory_unit
@@ -74,8 +74,8 @@ def _message_limit_bytes(each: VendorNode) -> int:
 def check_counts(facts: Facts) -> Iterator[Finding]:
     """Capacity and allocatable must be what the inventory says, of memory, whole cards and the number of cards."""
     for each, inventory in sharing_nodes(facts):
-        if each.plugin is None or each.plugin_problems:
-            continue  # found elsewhere, with its cause
+        if each.plugin is None or each.plugin_problems or SERVES_CLAIMS in inventory.modes:
+            continue  # found elsewhere, with its cause; or the Node has no resources
         vendor, cards = each.vendor, len(inventory.cards)
         if SERVES_MEMORY in inventory.modes:
             yield from _check_units(each, inventory)

@@ -15,7 +15,7 @@ from gcushare.wire.annotations import record_keys
 from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
 from gcushare.wire.pods import is_finished
 
-_GRAVE = frozenset({"cards", "registration"})
+_GRAVE = frozenset({"cards", "checkpoint", "registration"})
 """Problems of a plugin after which a node takes no new pods; the others leave it working."""
 
 
@@ -28,7 +28,7 @@ def check_plugins(facts: Facts) -> Iterator[Finding]:
             yield from _check_pod(each.plugin)
             if each.plugin.pod.status.phase == "Running" and not each.serves_claims:
                 yield from _check_registration(each)
-        elif facts.knows(Area.PODS) and not each.serves_claims:
+        elif facts.knows(Area.PODS):
             node, vendor = each.node, each.vendor
             taints = ", ".join(f"{taint.key}:{taint.effect}" for taint in node.spec.taints)
             make = error if node.is_ready else warning
@@ -60,8 +60,7 @@ def check_kubelets(facts: Facts) -> Iterator[Finding]:
 
 
 def _check_pod(plugin: PluginFacts) -> Iterator[Finding]:
-    ids = ("plugin-not-running", "plugin-unreachable")
-    yield from find_silence(plugin, "plugin", ids, "; another system's plugin has no /status")
+    yield from _find_silence(plugin)
     for part, problem in sorted(plugin.status.problems.items() if plugin.status is not None else ()):
         make = error if part in _GRAVE else warning
         kind = "plugin-not-registered" if part == "registration" else "plugin-problem"
@@ -71,17 +70,22 @@ def _check_pod(plugin: PluginFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def find_silence(program: PluginFacts, noun: str, ids: tuple[str, str], hint: str = "") -> Iterator[Finding]:
-    """Why a plugin or claims driver (``noun``) does not run or answer; ``ids`` are those of the two findings."""
-    pod, subject = program.pod, f"node {program.node}"
+def _find_silence(plugin: PluginFacts) -> Iterator[Finding]:
+    """Why a plugin does not run or answer."""
+    pod, subject = plugin.pod, f"node {plugin.node}"
     if pod.status.phase != "Running":
         why = f", {pod.status.reason}" if pod.status.reason else ""
-        problem = f"the {noun}'s pod {pod.key} is {pod.status.phase or 'Pending'}{why}; restarts: {pod.restarts}"
-        yield error(ids[0], subject, problem, f"kubectl -n {pod.metadata.namespace} describe pod {pod.metadata.name}")
-    elif program.problem:
-        problem = f"the {noun} {pod.key} does not report its state: {program.problem}"
-        remedy = f"see its log; a network policy may keep the API server away from its port{hint}"
-        yield error(ids[1], subject, problem, remedy)
+        problem = f"the plugin's pod {pod.key} is {pod.status.phase or 'Pending'}{why}; restarts: {pod.restarts}"
+        remedy = f"kubectl -n {pod.metadata.namespace} describe pod {pod.metadata.name}"
+        yield error("plugin-not-running", subject, problem, remedy)
+    elif plugin.problem:
+        yield error(
+            "plugin-unreachable",
+            subject,
+            f"the plugin {pod.key} does not report its state: {plugin.problem}",
+            "see its log; a network policy may keep the API server away from its port; another system's plugin has no "
+            "/status",
+        )
 
 
 def _check_registration(each: VendorNode) -> Iterator[Finding]:

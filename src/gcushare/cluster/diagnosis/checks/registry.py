@@ -48,7 +48,7 @@ CHECKS: tuple[Check, ...] = (
     plugins.check_plugins,
     plugins.check_kubelets,
     plugins.check_leftovers,
-    claims.check_claims_drivers,
+    claims.check_claims_kubelets,
     claims.check_claims_slices,
     claims.check_claims_cluster,
     claims.check_claiming_pods,

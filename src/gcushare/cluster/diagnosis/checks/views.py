@@ -57,7 +57,7 @@ class VendorNode:
 
     @property
     def serves_claims(self) -> bool:
-        """Whether its admin has the claims driver run there instead of the plugin."""
+        """Whether its admin has its cards given as claims."""
         return self.node.metadata.labels.get(SERVE_LABEL) == SERVE_CLAIMS
 
     @property

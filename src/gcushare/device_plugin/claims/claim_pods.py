@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gcushare.claims_driver.allocation_results import assignment_of
-from gcushare.claims_driver.prepared_claims import PreparedClaims
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import MemoryUnit
+from gcushare.device_plugin.claims.allocation_results import assignment_of
+from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
 from gcushare.node.pods import NO_SIZES, CardCounts, PlainPod, SharedGrant, plain_pod
 from gcushare.wire.dra.checkpoint import PreparedClaim
 from gcushare.wire.dra.claims import PodWithClaims

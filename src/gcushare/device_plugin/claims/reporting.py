@@ -1,4 +1,4 @@
-"""What the driver shows of itself: metrics, ``/status``, ``/healthz`` and ``/readyz``."""
+"""What is shown of claims: metrics, ``/status``, ``/healthz`` and ``/readyz``."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from gcushare._version import __version__
-from gcushare.claims_driver.claim_checks import ClaimChecks
-from gcushare.claims_driver.claim_pods import ClaimHolder, ClaimPods
-from gcushare.claims_driver.node_agent import NodeAgent
-from gcushare.claims_driver.prepared_claims import PreparedClaims
-from gcushare.claims_driver.publishers import InventoryWriter, SlicePublisher
-from gcushare.claims_driver.registration import Registration
-from gcushare.claims_driver.service import CALLS
 from gcushare.core.cards import SERVES_CLAIMS
+from gcushare.device_plugin.claims.claim_checks import ClaimChecks
+from gcushare.device_plugin.claims.claim_pods import ClaimHolder, ClaimPods
+from gcushare.device_plugin.claims.node_agent import NodeAgent
+from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
+from gcushare.device_plugin.claims.publishers import InventoryWriter, SlicePublisher
+from gcushare.device_plugin.claims.registration import Registration
+from gcushare.device_plugin.claims.service import CALLS
 from gcushare.node.card_and_pod_metrics import NodeMetrics, ObservedCards
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodUse
 from gcushare.node.status import card_statuses, cards_progress, describe_action, describe_over_uses, problems_text
 from gcushare.runtime.health import Health
-from gcushare.wire.contracts import CLAIMS_DRIVER
-from gcushare.wire.documents.plugin_status import ClaimedDevice, ClaimOnNode, DriverStatus, PodOnNode, SlicesStatus
+from gcushare.wire.contracts import DEVICE_PLUGIN
+from gcushare.wire.documents.plugin_status import ClaimedDevice, ClaimOnNode, PluginStatus, PodOnNode, SlicesStatus
 
 _LATENCY_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
@@ -57,15 +57,15 @@ class Observed(ObservedCards):
         return {part: problem for part, problem in found.items() if problem}
 
 
-class DriverMetrics(NodeMetrics[Observed]):
-    """The driver's metrics; of calls gcushare_claims_driver_call_seconds, gcushare_claims_driver_failed_calls and
-    gcushare_claims_driver_api_requests.
+class ClaimsMetrics(NodeMetrics[Observed]):
+    """The metrics of claims; of calls gcushare_claims_call_seconds, gcushare_claims_failed_calls and
+    gcushare_claims_api_requests.
     """
 
     def __init__(self) -> None:
         super().__init__(
-            CLAIMS_DRIVER,
-            "gcushare_claims_driver",
+            DEVICE_PLUGIN,
+            "gcushare_claims",
             CALLS,
             "Time of the kubelet's calls for each claim, by call and outcome (ok, the kind of error, or defect).",
             "Claims of the kubelet's calls that were refused or failed.",
@@ -78,19 +78,19 @@ class DriverMetrics(NodeMetrics[Observed]):
         """Read the state of claims, slices and registration."""
         labels = (observed.vendor, observed.node)
         gauges = (
-            ("gcushare_claims_driver_prepared_claims", "Claims that are prepared.", len(observed.prepared.claims)),
+            ("gcushare_claims_prepared_claims", "Claims that are prepared.", len(observed.prepared.claims)),
             (
-                "gcushare_claims_driver_slices",
+                "gcushare_claims_slices",
                 "ResourceSlices that stand in the cluster.",
                 observed.publisher.published,
             ),
             (
-                "gcushare_claims_driver_slices_current",
+                "gcushare_claims_slices_current",
                 "1 if the ResourceSlices say what they should.",
                 int(observed.publisher.is_current),
             ),
             (
-                "gcushare_claims_driver_registered",
+                "gcushare_claims_registered",
                 "1 if the kubelet has registered the driver.",
                 int(not observed.registration.problem),
             ),
@@ -100,18 +100,18 @@ class DriverMetrics(NodeMetrics[Observed]):
             family.add_metric(labels, value)
             yield family
         rounds = CounterMetricFamily(
-            "gcushare_claims_driver_slice_rounds", "Rounds of writes of the slices.", labels=("vendor", "node")
+            "gcushare_claims_slice_rounds", "Rounds of writes of the slices.", labels=("vendor", "node")
         )
         rounds.add_metric(labels, observed.publisher.rounds)
         yield rounds
 
 
-def describe(seen: Observed) -> DriverStatus:
+def describe(seen: Observed) -> PluginStatus:
     """The document of ``/status``: as a device plugin's, and the claims and slices."""
     inventory = seen.agent.inventory
     used = seen.pod_use.latest if seen.pod_use is not None else None
     holders = sorted(seen.pods.entries.values(), key=lambda holder: str(holder.ref))
-    return DriverStatus(
+    return PluginStatus(
         version=__version__,
         vendor=seen.vendor,
         node=seen.node,
@@ -140,7 +140,6 @@ def describe(seen: Observed) -> DriverStatus:
             for claim in sorted(seen.prepared.claims.values(), key=lambda claim: claim.key)
         ),
         slices=SlicesStatus(seen.publisher.published, seen.publisher.is_current),
-        is_registered=not seen.registration.problem,
     )
 
 

@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 
-from gcushare.claims_driver.claim_pods import ClaimPods
-from gcushare.claims_driver.prepared_claims import PreparedClaims
-from gcushare.claims_driver.service import ClaimsOfContainers
 from gcushare.core.errors import DeviceError, GcushareError, NotFoundError, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
+from gcushare.device_plugin.claims.claim_pods import ClaimPods
+from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
+from gcushare.device_plugin.claims.service import ClaimsOfContainers
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import RESOURCE_CLAIMS
 from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S

@@ -1,29 +1,28 @@
-"""Computes slices, inventory and health reports from the cards, cordons, prepared claims and the plugin's pods."""
+"""Computes slices, inventory and health reports from the cards, cordons and prepared claims."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from pathlib import Path
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.claims_driver.prepared_claims import PreparedClaims
-from gcushare.claims_driver.publishers import InventoryWriter, SlicePublisher
-from gcushare.claims_driver.service import HealthStream
-from gcushare.claims_driver.slice_plan import SlicePlan, order_cards
 from gcushare.core.cards import SERVES_CLAIMS, Inventory, LeftOutCard
-from gcushare.core.errors import RemoteContractError, RetryableError
+from gcushare.core.errors import RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
+from gcushare.core.wording import some_names
+from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
+from gcushare.device_plugin.claims.publishers import InventoryWriter, SlicePublisher
+from gcushare.device_plugin.claims.service import HealthStream
+from gcushare.device_plugin.claims.slice_plan import SlicePlan, order_cards
 from gcushare.node.api_server import SliceDrivers
 from gcushare.node.cards import offer_card
 from gcushare.node.cdi import CdiSpecPublisher
 from gcushare.node.node_settings import OtherSystems, Reserve
-from gcushare.node.pod_resources import list_pod_resources
 from gcushare.vendors.neighbours import describe_others, find_neighbours, neighbours_of
-from gcushare.wire.kubelet.pod_resources import decode_holdings
+from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.nodes import parse_card_names
 from gcushare.wire.objects import Node
 
@@ -31,10 +30,7 @@ logger = logging.getLogger(__name__)
 
 NO_OTHERS_POLL_S = 300.0
 """Between two lists of the node's slices; every node's driver asks the API server for one."""
-PLUGIN_POLL_S = 2.0
-"""Between two polls of the pods that hold the device plugin's units."""
-FREE_PLUGIN_POLL_S = 10.0
-"""While nothing is in the way: an admin may start a plugin on this node at any time."""
+_MAX_NAMES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +74,6 @@ class NodeAgent:
         self._writer = writer
         self._cards: CardsSnapshot | None = None
         self._node: Node | None = None
-        self._plugin_pods: Sequence[str] | None = None
         self._drivers: Collection[str] = ()
         self.inventory: Inventory | None = None
         self.order: tuple[int, ...] = ()
@@ -88,36 +83,6 @@ class NodeAgent:
         """Use what the source of cards reports."""
         self._cards = cards
         self._update()
-
-    def on_plugin_pods(self, pods: Sequence[str]) -> None:
-        """Use which pods, ``namespace/name``, hold units of the device plugin."""
-        if pods != self._plugin_pods:
-            self._plugin_pods = pods
-            self._update()
-
-    async def follow_plugin_pods(self, socket: Path, announce: Callable[[str, str], None]) -> None:
-        """Poll which pods hold units that the device plugin gave: no claim may take the same cards until they end.
-
-        ``socket``: the kubelet's podresources. ``announce`` gets a reason and a message if such pods are found.
-        """
-        failure = ""
-        announced: Sequence[str] = ()
-        while True:
-            try:
-                body = await list_pod_resources(socket)
-                found = decode_holdings(body, self._plan.vendor.memory_resource, self._plan.vendor.whole_card_resource)
-            except (RetryableError, RemoteContractError) as error:
-                if str(error) != failure:
-                    logger.warning("the kubelet's record cannot be read; will retry %s", fields(reason=error))
-                failure = str(error)
-            else:
-                failure = ""
-                pods = tuple(sorted({holding.pod for holding in found}))
-                self.on_plugin_pods(pods)
-                if pods and pods != announced:
-                    announce("DevicePluginPodsRunning", self.problem)
-                announced = pods
-            await asyncio.sleep(PLUGIN_POLL_S if failure or self.problem else FREE_PLUGIN_POLL_S)
 
     def on_drivers(self, drivers: Collection[str]) -> None:
         """Use which drivers publish ResourceSlices of this node."""
@@ -141,11 +106,7 @@ class NodeAgent:
 
     def applied(self, obj: Node) -> None:
         """Use the Node's newest state: its uid, its cordons, and what a device plugin offers there."""
-        was_offered = bool(self._offered())
         self._node = obj
-        if was_offered and not self._offered():
-            # A pod may have been given units in the meantime: the kubelet's record has to be read again.
-            self._plugin_pods = None
         self._writer.on_node_update(obj.metadata.annotations.get(self._plan.vendor.inventory_annotation))
         self._update()
 
@@ -154,6 +115,17 @@ class NodeAgent:
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         """Nothing else is watched."""
+
+    @property
+    def leaving(self) -> str:
+        """Why no claim is given a card any more, and which are left; "" unless the node is to serve resources."""
+        if self._node is None or self._node.metadata.labels.get(SERVE_LABEL) == SERVE_CLAIMS:
+            return ""
+        claims = some_names(sorted(claim.key for claim in self._prepared.claims.values()), _MAX_NAMES)
+        return (
+            f"the node has no label {SERVE_LABEL}={SERVE_CLAIMS}: its cards are not offered to claims, and are offered "
+            f"as resources once the pods of these claims have ended: {claims or 'none is left'}"
+        )
 
     def _offered(self) -> tuple[str, ...]:
         """The resources of these cards that the Node still counts, because a device plugin offers them."""
@@ -178,6 +150,11 @@ class NodeAgent:
 
     @property
     def problem(self) -> str:
+        return self._obstacle or self.leaving
+
+    @property
+    def _obstacle(self) -> str:
+        """Why no claim can be prepared; "" if allocated ones can, also while the node is to serve resources."""
         if self._cards is None:
             return "the cards were not polled yet"
         if not self._cards.cards:
@@ -191,23 +168,15 @@ class NodeAgent:
             )
         if others := self.other_systems:
             return others
-        if self._plugin_pods is None:
-            return "the kubelet's record of pods that hold the device plugin's units was not read yet"
-        if self._plugin_pods:
-            return (
-                f"pods of this node hold units of {self._plan.vendor.memory_resource} or "
-                f"{self._plan.vendor.whole_card_resource}, which the device plugin gave them "
-                f"({', '.join(self._plugin_pods)}): its cards are offered to claims once these pods have ended"
-            )
         return ""
 
     def inventory_to_grant(self) -> Inventory:
         """The cards, for a claim that is to be prepared.
 
         Raises:
-            RetryableError: they are not known yet, or pods still hold them through the device plugin.
+            RetryableError: they are not known yet, or another system gives them out too.
         """
-        if problem := self.problem:
+        if problem := self._obstacle:
             raise RetryableError(problem)
         assert self.inventory is not None
         return self.inventory
@@ -219,8 +188,8 @@ class NodeAgent:
         self._health.offer(self.inventory)
         self._cdi.update_holders(len(self._prepared.claims))
         self._cdi.offer(self.inventory)
-        is_taken = bool(self._offered() or self._plugin_pods or self.other_systems)
-        if self._node is None or (self._plugin_pods is None and not is_taken):
+        is_taken = bool(self._offered() or self.other_systems or self.leaving)
+        if self._node is None:
             return
         # The scheduler counts what a deleted claim held as free: pods that it sends there would be refused.
         last = {each.index for uid in self._prepared.orphans for each in self._prepared.claims[uid].devices}

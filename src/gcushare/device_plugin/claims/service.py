@@ -14,11 +14,11 @@ from weakref import WeakValueDictionary
 
 import grpc
 
-from gcushare.claims_driver.prepared_claims import PreparedClaims
 from gcushare.core.cards import Health, Inventory
 from gcushare.core.claim_names import device_name
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
+from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import RESOURCE_CLAIMS
 from gcushare.wire.dra.checkpoint import PreparedClaim

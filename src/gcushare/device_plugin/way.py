@@ -1,0 +1,135 @@
+"""What both ways of giving out a node's cards have in common; ``resources`` and ``claims`` are the two.
+
+A node gives its cards in one way at a time. ``device_plugin.program`` starts one, and changes to the other when the
+node's label asks for it and nothing holds cards in the first.
+"""
+
+from __future__ import annotations
+
+import abc
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+from aiohttp import web
+
+from gcushare.cards.health import CardsSnapshot
+from gcushare.cards.process_owners import ProcessOwners
+from gcushare.device_plugin.adapters import HostAdapters
+from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
+from gcushare.kube.client import KubeClient
+from gcushare.kube.events import EventRecorder
+from gcushare.node.api_server import EventAnnouncer
+from gcushare.node.card_and_pod_metrics import NodeMetrics
+from gcushare.node.cards import open_monitor
+from gcushare.node.mps.limits import make_limiter
+from gcushare.node.mps.watch import MpsWatch, make_mps_watch
+from gcushare.node.pod_use import PodMemoryMonitor
+from gcushare.node.pods import NodePods
+from gcushare.runtime.health import Health
+from gcushare.runtime.metrics import metrics_route
+from gcushare.runtime.shutdown import EVENTS_DRAIN_S, REQUESTS_DRAIN_S, RootTasks, Shutdown, root_tasks
+from gcushare.wire.documents.plugin_status import PluginStatus
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Way(abc.ABC):
+    """One way for one vendor's cards of this node: cards, limits, use, events and pages.
+
+    ``leaving`` says that the node's label asks for the other way, in which case nothing new is given out; "" if not.
+    """
+
+    def __init__(
+        self,
+        settings: PluginSettings,
+        client: KubeClient,
+        metrics: NodeMetrics[Any],
+        adapters: HostAdapters | None,
+    ) -> None:
+        self._settings = settings
+        self._client = client
+        self.metrics = metrics
+        self._adapters = adapters or HostAdapters()
+        self._vendor = settings.cards.vendor
+        self._node_name = settings.kubelet.node_name
+        clock = self._adapters.clock
+        self._recorder = EventRecorder(client, COMPONENT, host=self._node_name, clock=clock)
+        self._announcer = EventAnnouncer(self._recorder, self._node_name)
+        self._limiter = make_limiter(settings.limits)
+        self._monitor = open_monitor(
+            settings.cards, settings.health, self._cards_changed, clock.monotonic, self._adapters.cards
+        )
+        self._mps: MpsWatch | None = None
+        self.pages: Mapping[str, Handler] = {}
+        """The handlers of the plugin's HTTP port, by path."""
+
+    @property
+    @abc.abstractmethod
+    def leaving(self) -> str: ...
+
+    @property
+    @abc.abstractmethod
+    def holders(self) -> str:
+        """What holds cards in this way, as far as is known now; "" if nothing does."""
+
+    @abc.abstractmethod
+    async def find_holders(self) -> str:
+        """The same, after all who know were asked; why it is not known, if one of them does not answer."""
+
+    @abc.abstractmethod
+    def _offer(self, cards: CardsSnapshot) -> None:
+        """Offer these cards from now on."""
+
+    @abc.abstractmethod
+    def _start(self, tasks: RootTasks, shutdown: Shutdown) -> None:
+        """Start the tasks that only this way has."""
+
+    async def run(self, shutdown: Shutdown) -> None:
+        """Give out cards until the shutdown."""
+        async with root_tasks(shutdown, drain_s=REQUESTS_DRAIN_S) as tasks:
+            tasks.start("events", self._recorder.run())
+            tasks.start("last events", self._drain(shutdown), drains=True)
+            if self._mps is not None:
+                tasks.start("MPS daemon", self._mps.run())
+            self._start(tasks, shutdown)
+
+    async def _drain(self, shutdown: Shutdown) -> None:
+        """Wait until events from before the shutdown are posted, while their task still runs."""
+        await shutdown.wait()
+        await self._recorder.drain(EVENTS_DRAIN_S)
+
+    def _cards_changed(self, cards: CardsSnapshot) -> None:
+        """Offer the cards, except those whose memory limit is required but failed."""
+        self._offer(cards if self._limiter is None else self._limiter.close_cards(cards))
+
+    def _offer_again(self) -> None:
+        if self._monitor.polls:
+            self._cards_changed(self._monitor.snapshot)
+
+    async def _read_cards(self) -> None:
+        """Read the cards for the first time, and the state of MPS before them."""
+        if self._mps is not None:
+            self._mps.poll()
+        await self._monitor.poll()
+
+    def _watch_mps(self, pods: NodePods, is_known: Callable[[], bool]) -> MpsWatch | None:
+        return make_mps_watch(self._limiter, pods, self._announcer, self._offer_again, is_known=is_known)
+
+    def _watch_pod_use(self, pods: NodePods) -> PodMemoryMonitor | None:
+        if not self._settings.cards.pod_use:
+            return None
+        owners = ProcessOwners(self._settings.cards.proc_root)
+        return PodMemoryMonitor(self._monitor, pods, owners, own_pid=os.getpid())
+
+    def _make_pages(self, health: Health, describe: Callable[[], PluginStatus]) -> None:
+        async def get_status(_request: web.Request) -> web.Response:
+            return web.Response(body=msgspec.json.encode(describe()), content_type="application/json")
+
+        metrics = metrics_route(self.metrics.registry)
+        self.pages = {
+            **{str(route.path): route.handler for route in health.routes()},
+            metrics.path: metrics.handler,
+            "/status": get_status,
+        }

@@ -83,7 +83,7 @@ async def test_a_node_in_the_middle_of_its_first_change_is_waited_for(
     held.go_on.set()
     await asyncio.wait_for(changing, 60)
     await loop.round()
-    assert await asyncio.wait_for(uninstall, 60) == (0, ["1 nodes recovered: cp-1"], "")
+    assert await asyncio.wait_for(uninstall, 60) == (0, ["1 node recovered: cp-1"], "")
     assert host.tree() == before
 
 
@@ -132,7 +132,7 @@ async def test_an_api_server_that_fails_for_a_while_does_not_end_an_uninstall(
     while not uninstall.done():
         await loop.round()
         await asyncio.wait((uninstall,), timeout=0.1)
-    assert uninstall.result() == (0, ["1 nodes recovered: cp-1"], "")
+    assert uninstall.result() == (0, ["1 node recovered: cp-1"], "")
 
 
 async def test_an_uninstall_over_an_api_server_that_goes_on_failing_says_so_in_the_end(

@@ -119,7 +119,7 @@ async def test_readers_beyond_the_limit_are_asked_to_come_back(http: aiohttp.Cli
         async with http.get(f"{rig.url}api/changes") as second:
             assert second.status == 503
             assert "Retry-After" in second.headers
-            assert "1 readers" in (await second.json())["error"]
+            assert "1 reader" in (await second.json())["error"]
 
 
 async def test_streams_end_when_serving_ends(http: aiohttp.ClientSession) -> None:

@@ -15,7 +15,7 @@ async def test_on_several_cards_it_mixes_ids_which_is_refused_and_reported() -> 
         assert "the kubelet is v1.18.20 and mixes the units of this node's 2 cards" in rig.events("KubeletTooOld")[0]
         rig.bind("a", 12, card=0)
         await rig.until(lambda: rig.pod("a")["status"].get("phase") == "Failed", "the kubelet fails the pod")
-        assert "the kubelet did not follow the plugin's preference" in rig.pod("a")["status"]["message"]
+        assert "the kubelet asked for no preference" in rig.pod("a")["status"]["message"]
         assert rig.app.observed.store.held_units() == {}
 
 

@@ -52,7 +52,7 @@ def planned(
     """A run of only these actions, in the order of their times; calm comes after this length."""
     drawn = make_schedule(0, rounds=1, planted=planted)
     settings = replace(
-        drawn.settings, nodes=nodes, vendor="enflame", mode=mode, old_scheduler=True, clock_drift=0.0,
+        drawn.settings, nodes=nodes, vendor="enflame", mode=mode, old_scheduler=False, clock_drift=0.0,
         replicas=len(EXTENDERS), lease=OUR_LEASE,
     )  # fmt: skip
     ordered = tuple(sorted(actions, key=lambda action: action.at_s))

@@ -129,7 +129,7 @@ def test_what_is_no_such_message_is_refused(body: bytes) -> None:
 def test_foreign_ids_are_counted_but_never_taken_for_a_card() -> None:
     ids = device_ids(["GPU-1-_-3", *device_ids_of_card(0, 2)])
     assert (len(ids), ids.count_by_card()) == (3, {0: 2})
-    with pytest.raises(RemoteContractError, match="1 device ids are not of this plugin, the first 'GPU-1-_-3'"):
+    with pytest.raises(RemoteContractError, match="1 device id is not of this plugin, the first 'GPU-1-_-3'"):
         check_no_foreign(ids)
     check_no_foreign(DeviceIds(b""))
 

@@ -85,7 +85,7 @@ def test_the_extender_is_reached_at_every_nodes_address_on_the_published_port() 
 
 def test_the_plugin_runs_on_nodes_with_the_published_label_and_counts_gib() -> None:
     spec = objects("device-plugin-ds.yaml")["DaemonSet", "gpushare-device-plugin-ds"]["spec"]["template"]["spec"]
-    assert spec["nodeSelector"] == {"gpushare": "true"}
+    assert spec["nodeSelector"] == {"gpushare": "true", "kubernetes.io/os": "linux"}
     assert {"--vendor=aliyun", "--memory-unit=GiB"} <= set(spec["containers"][0]["args"])
     assert ("ServiceAccount", spec["serviceAccountName"]) in objects("device-plugin-rbac.yaml")
 

@@ -145,7 +145,7 @@ def test_a_file_that_can_be_written_again_says_how_many_lines_are_missing(tmp_pa
         folder.mkdir()
         log.info("back")
 
-    assert "is written again, 1 lines are missing in it" in stderr.getvalue()
+    assert "is written again, 1 line is missing in it" in stderr.getvalue()
     assert "back" in (folder / "example.log").read_text()
 
 

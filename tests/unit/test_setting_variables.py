@@ -17,6 +17,8 @@ FOR_PEOPLE = (CardsSettings, DoctorSettings, TableSettings)
 SAME_IN_OTHER_WORDS = {
     "GCUSHARE_EXTENDER_SERVICE_NAME": "where the extender's Service is",
     "GCUSHARE_INTERVAL": "seconds between two rounds",
+    "GCUSHARE_CARD_POLICY": "which card comes first",
+    "GCUSHARE_CLAIMS": "whether nodes may serve claims",
     "GCUSHARE_VENDOR": "whose cards",
     "KUBECONFIG": "how to reach the API server",
     "NODE_NAME": "this node",

@@ -253,6 +253,7 @@ class CardAllocator:
                         f"other containers hold card {list(each.card_indexes)}: all containers of a pod share its "
                         "cards; delete the pod"
                     )
+                return  # The kubelet asks for a pod's containers in a row.
             elif len(counts) != wanted:
                 spread = ", ".join(f"{count} of card {index}" for index, count in sorted(counts.items()))
                 raise Refused(

@@ -196,11 +196,19 @@ class PendingAllocations:
         """Add one that was just made."""
         self._open.append(pending)
 
-    def confirm(self, counts: CardCounts, *, whole: bool, container: str, uids: Collection[str]) -> None:
+    def confirm(
+        self,
+        counts: CardCounts,
+        *,
+        whole: bool,
+        container: str,
+        uids: Collection[str],
+        has_init: Callable[[str], bool],
+    ) -> None:
         """Remove the allocation that the kubelet now shows for this container of a pod with one of these uids.
 
-        If none of these counts was made for it, the oldest of these counts was. Then the two pods were taken for each
-        other in all their calls: the kubelet admits one pod after the other.
+        If none of these counts was made for it, the oldest of these counts was. Pods with init containers
+        (``has_init``, by uid) were then taken for each other in all calls: the kubelet never shows those.
         """
         equal = [each for each in self._open if each.whole == whole and each.counts == counts]
         exact = [each for each in equal if each.container == container and each.uid in uids]
@@ -210,8 +218,9 @@ class PendingAllocations:
         self._open.remove(found)
         if found.uid and found.uid not in uids:
             owner = next(iter(uids), "")
-            exchanged = {found.uid: owner, owner: found.uid if owner else ""}
-            self._open = [replace(each, uid=exchanged.get(each.uid, each.uid)) for each in self._open]
+            other = {found.uid: owner, owner: found.uid if owner else ""}
+            if any(map(has_init, other)):
+                self._open = [replace(each, uid=other.get(each.uid, each.uid)) for each in self._open]
 
     def on_kubelet_read(self, is_past: Callable[[PendingAllocation], bool]) -> None:
         """Remove the accepted ones, and those that the kubelet will never show because they are past."""

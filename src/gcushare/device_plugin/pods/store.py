@@ -14,7 +14,7 @@ from itertools import pairwise
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
-from gcushare.core.requests import split_over_cards
+from gcushare.core.requests import ContainerKind, split_over_cards
 from gcushare.device_plugin.pods.allocations import KubeletAllocations, PendingAllocation, PendingAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite, compute_write
 from gcushare.device_plugin.pods.force_deleted import ForceDeletedPods
@@ -146,7 +146,7 @@ class PodStore:
         for pod, container, is_whole in shown.not_in(self._shown, names):
             uids = {uid for uid, entry in self._entries.items() if pod in entry.keys}
             counts = shown.counts((pod, container, is_whole))
-            self._pending.confirm(counts, whole=is_whole, container=container, uids=uids)
+            self._pending.confirm(counts, whole=is_whole, container=container, uids=uids, has_init=self._has_init)
         self._shown = shown
         self._ended &= shown.pods
         self._pending.on_kubelet_read(lambda pending: self._is_past(pending, shown))
@@ -344,6 +344,11 @@ class PodStore:
         """The records that must be written, by creation and uid of their pods (see ``compute_write``)."""
         found = (compute_write(entry, self._vendor, uuids, units, now_ns) for entry in self._entries.values())
         return sorted(filter(None, found), key=lambda write: (write.pod.created, write.pod.uid))
+
+    def _has_init(self, uid: str) -> bool:
+        """Whether an ordinary init container of a pod asks for cards."""
+        entry = self._entries.get(uid)
+        return entry is not None and any(each.kind is ContainerKind.INIT for each in entry.request.containers)
 
     def _is_for_init(self, pending: PendingAllocation) -> bool:
         """Whether an allocation is for an ordinary init container."""

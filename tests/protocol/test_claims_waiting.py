@@ -65,7 +65,7 @@ async def test_both_are_on_the_page_and_in_the_metrics_and_explained(claims_only
 
 
 async def test_inspect_follows_claims_as_it_follows_records(claims_only: Cluster) -> None:
-    async with following(claims_only, "-w") as ran:
+    async with following(claims_only, "-w", "-o", "wide") as ran:
         await ran.until(lambda it: "4/16 (25%)" in it.out)
         await ran.until(lambda it: "pending: 2 pods" in it.out)
         claims_only.put(claiming_pod("next", 8, "serves-claims"))

@@ -198,7 +198,7 @@ def put_image_tool(folder: Path, *names: str) -> None:
 def control_plane_node(name: str, **labels: str) -> JsonObject:
     """A node of kubeadm whose runtime and address a script can read."""
     made = node(name)
-    made["metadata"]["labels"] = {CONTROL_PLANE: "", **labels}
+    made["metadata"]["labels"] = {CONTROL_PLANE: "", "kubernetes.io/os": "linux", **labels}
     made["status"] = {
         **made.get("status", {}),
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gcushare.vendors import ENFLAME
 from tests.charts import DEPLOY
-from tests.playground.deploy_rig import Outcome, Site, control_plane_node, put_image_tool, started_site
+from tests.playground.deploy_rig import CONTROL_PLANE, Outcome, Site, control_plane_node, put_image_tool, started_site
 
 PLUGIN, EXTENDER = "gcushare-device-plugin", "gcushare-scheduler-extender"
 LABEL = ENFLAME.label_key
@@ -91,6 +91,6 @@ async def started_bench(folder: Path) -> AsyncIterator[Bench]:
     async with started_site(folder / "home") as site:
         site.server.registry.put(control_plane_node("n1"))
         worker = control_plane_node("n2")
-        worker["metadata"]["labels"] = {}
+        del worker["metadata"]["labels"][CONTROL_PLANE]
         site.server.registry.put(worker)
         yield Bench(site, folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -106,11 +107,27 @@ async def place_pods(cluster: Cluster, doubles: InsideDoubles) -> None:
         return all(each.get("metadata", {}).get("annotations", {}).get(assigned) == "true" for each in found)
 
     await cluster.pods.until(is_done, "both pods are assigned")
+
+
+async def make_room_that_the_scheduler_does_not_see(cluster: Cluster, doubles: InsideDoubles) -> None:
+    """A pod that fits in sum but on no card fits after a deletion; the scheduler is gone, so the extender notes it."""
+    for name, units, condition in (("filler", 14, "True"), ("refused", 5, "False")):
+        await cluster.client.create(POD_OBJECTS, memory_pod(name, units), namespace="default")
+        await cluster.pods.until(
+            partial(is_scheduled, cluster, name, condition), f"PodScheduled of {name} is {condition}", deadline_s=60.0
+        )
+    await doubles.scheduler.__aexit__(None, None, None)
+    await cluster.client.delete(POD_OBJECTS, "filler", namespace="default")
     await cluster.pods.until(
-        lambda: ROOM_FOUND in cluster.pods.objects["default/left-alone"]["metadata"].get("annotations", {}),
-        "room is noted on the pod that no scheduler asks about",
+        lambda: ROOM_FOUND in cluster.pods.objects["default/refused"]["metadata"].get("annotations", {}),
+        "room is noted on the refused pod",
         deadline_s=60.0,
     )
+
+
+def is_scheduled(cluster: Cluster, name: str, status: str) -> bool:
+    conditions = cluster.pods.objects.get(f"default/{name}", {}).get("status", {}).get("conditions", ())
+    return any(each["type"] == "PodScheduled" and each["status"] == status for each in conditions)
 
 
 async def look_at_the_page(cluster: Cluster, doubles: InsideDoubles) -> None:
@@ -148,9 +165,6 @@ async def after(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
         site = Site(api, folder, api.kubeconfig(folder / "admin.kubeconfig"))
         try:
             await cluster.start_kubelets()
-            left_alone = memory_pod("left-alone", 1)
-            left_alone["spec"]["schedulerName"] = "another"
-            await cluster.client.create(POD_OBJECTS, left_alone, namespace="default")
             claiming = memory_pod("claims-a-device", 1)
             del claiming["spec"]["containers"][0]["resources"]
             claiming["spec"] |= {"nodeName": NODE, "resourceClaims": [{"name": "it", "resourceClaimName": "a-device"}]}
@@ -163,6 +177,7 @@ async def after(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
             await cluster.start_scheduler()
             await cluster.wait_ready()
             await place_pods(cluster, doubles)
+            await make_room_that_the_scheduler_does_not_see(cluster, doubles)
             await look_at_the_page(cluster, doubles)
             for account in (EXTENDER, PLUGIN):
                 await repeat_an_event(site, account)

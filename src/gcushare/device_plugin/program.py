@@ -22,7 +22,7 @@ from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.device_plugin.way import Way
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.transport import RequestReport
-from gcushare.kube.resources import NODES
+from gcushare.kube.resources import NODES, Selector
 from gcushare.node.pod_resources import list_claiming_pods
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.metrics import CertificateCollector
@@ -199,12 +199,15 @@ class NodeProgram:
             return False
 
     async def _read_node(self) -> Node | None:
+        name = self._settings.kubelet.node_name
         try:
             async with asyncio.timeout(NODE_TIMEOUT_S):
-                return await self._client.get(NODES, self._settings.kubelet.node_name)
+                # By a list: the rights of the plugin are to list and watch, as its reflectors do.
+                found = await self._client.list_all(NODES, Selector(fields=f"metadata.name={name}"))
         except (GcushareError, TimeoutError) as error:
             logger.warning("the Node cannot be read, so its label is not known %s", fields(reason=error))
             return None
+        return found[0] if found else None
 
     def _had_served_claims(self, node: Node) -> bool:
         """Whether its inventory is of claims: slices may stand, and claims may be allocated but not prepared."""

@@ -221,10 +221,13 @@ class ClaimsApp(Way):
         self._health.hang_up()
 
     async def _serve_claims(self) -> None:
-        """Serve only what is known: the checkpoint first, then the cards, then registration and slices."""
+        """Serve only what is known: the checkpoint first, then the cards, then registration and slices.
+
+        The other drivers come before the cards: known cards are published.
+        """
         await self._load_checkpoint()
-        await self._read_cards()
         self._agent.on_drivers(await self._slice_drivers.read())
+        await self._read_cards()
         self._cards_changed(self._monitor.snapshot)
         async with asyncio.TaskGroup() as group:
             drivers = self._agent.follow_drivers(self._slice_drivers, self._announce)

@@ -176,7 +176,6 @@ GROUPS = {
             "unit/test_extender_filtering.py",
             "unit/test_extender_fitting.py",
             "unit/test_extender_following.py",
-            "unit/test_extender_journey.py",
             "unit/test_extender_nominations.py",
             "unit/test_extender_preconditions.py",
             "unit/test_extender_preempting.py",

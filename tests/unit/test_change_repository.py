@@ -50,12 +50,6 @@ def test_charts_and_manifests_name_the_repository_and_the_tag(deploy: Path) -> N
         assert f'tag: "v{__version__}"' not in text
 
 
-def test_without_a_tag_the_tags_stay(deploy: Path) -> None:
-    assert change(deploy.parent, NEW).stdout == f"images are at {NEW}\n"
-    for path in deploy.glob("*/build-and-deploy/*-chart/values.yaml"):
-        assert f'tag: "v{__version__}"' in path.read_text()
-
-
 @pytest.mark.parametrize(
     ("words", "said"), [(["a b"], "'a b' is no registry and path"), ([NEW, "a b"], "'a b' is no tag, such as v0.1.0")]
 )

@@ -6,12 +6,10 @@ import re
 
 import pytest
 
-from gcushare.device_plugin.plugin_settings import COMPONENT
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.wire.annotations import CARD_UUID, CORRECTED, OVER_USE, ROOM_FOUND, record_keys
+from gcushare.wire.annotations import CARD_UUID, CORRECTED, OVER_USE, record_keys
 from tests.charts import (
     EXTENDER_CHART,
-    PLUGIN_CHART,
     UMBRELLA_CHART,
     Object,
     in_one_worker,
@@ -62,12 +60,6 @@ def test_the_reserved_keys_of_nodes_are_those_of_the_vendors_in_use(name: str) -
     assert quoted(variable(own, "counted")) == {vendor.count_resource for vendor in vendors}
 
 
-def test_an_admins_cordon_is_reserved_for_no_one() -> None:
-    whole = str(of_kind(rendered(EXTENDER_CHART, "vendor=both"), POLICY))
-    for vendor in VENDORS:
-        assert vendor.cordon_annotation not in whole
-
-
 @pytest.mark.parametrize(
     ("name", "accounts"),
     [
@@ -97,32 +89,6 @@ def test_the_plugins_token_is_held_to_its_own_node() -> None:
         assert "variables.node" in found["spec"]["validations"][0]["expression"]
 
 
-@pytest.mark.parametrize("name", ["plugin-pods", "plugin-nodes"])
-def test_the_plugins_token_changes_no_metadata_but_annotations(name: str) -> None:
-    """Every field by default, not those that somebody thought of; tests/e2e tries them."""
-    expression = policy(name)["spec"]["validations"][1]["expression"]
-    free = re.findall(r"dyn\(object\.metadata\)\.all\(key, key in \[([^]]*)\]", expression)
-    assert free == ["'annotations', 'managedFields', 'resourceVersion', 'generation'"]
-
-
-def test_the_plugins_events_carry_the_name_that_the_program_writes() -> None:
-    spec = policy("plugin-events")["spec"]
-    assert quoted(spec["validations"][0]["expression"]) == {"", COMPONENT}
-    assert spec["matchConstraints"]["resourceRules"][0]["operations"] == ["CREATE", "UPDATE"]
-
-
-def test_the_extender_may_change_nothing_of_a_pod_but_its_note() -> None:
-    found = policy("room-notes")
-    assert found["spec"]["matchConditions"][0]["expression"].endswith(f"== '{ACCOUNT}gcushare-scheduler-extender'")
-    assert quoted(variable(found, "own")) == {ROOM_FOUND}
-    assert found["spec"]["matchConstraints"]["resourceRules"][0]["resources"] == ["pods", "pods/status"]
-
-
-def test_exempt_users_are_let_through_everywhere_but_not_the_plugins_token() -> None:
-    for name in ("pod-records", "bindings", "inventories"):
-        assert "'admin'" in policy(name, "admission.exemptUsers={admin}")["spec"]["validations"][0]["expression"]
-
-
 def test_every_policy_fails_closed_and_is_bound_once() -> None:
     objects = rendered(
         EXTENDER_CHART, "admission.namespaces.exclude={default}", "admission.pods.refuseMalformed=true", "vendor=both"
@@ -150,18 +116,7 @@ def test_policies_are_installed_if_the_cluster_has_them(version: str, enabled: s
     assert len(of_kind(objects, POLICY)) == count
 
 
-def test_a_pod_above_one_card_is_refused_with_the_number() -> None:
-    found = policy("requests", "admission.pods.maxUnits.enflame=16")
-    (validation,) = found["spec"]["validations"]
-    assert "<= 16 * variables.cards" in validation["expression"]
-    assert ENFLAME.memory_resource in validation["messageExpression"]
-
-
 def test_who_may_use_cards_is_asked_of_every_pod_that_the_extender_decides_on() -> None:
     for whole, wanted in ((False, {ENFLAME.memory_resource}), (True, {"enflame.com/gcu-memory", "enflame.com/gcu"})):
         found = policy("namespaces", f"wholeCards={str(whole).lower()}", "admission.namespaces.exclude={default}")
         assert quoted(found["spec"]["matchConditions"][0]["expression"]) == wanted
-
-
-def test_the_plugin_chart_installs_no_policy_of_its_own() -> None:
-    assert of_kind(rendered(PLUGIN_CHART), POLICY) == []

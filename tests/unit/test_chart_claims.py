@@ -7,17 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.core.claim_names import MAX_UNITS
 from gcushare.runtime.settings.declare import list_specs
-from gcushare.scheduler_extender.claims.node_order import MAX_LEVEL
 from gcushare.scheduler_extender.extender_settings import PROGRAM
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.wire import annotations as keys
 from gcushare.wire.contracts import (
-    CLAIMS_ENABLED,
-    CLAIMS_LABEL,
-    CLAIMS_ORDER_LABEL,
-    DEVICE_PLUGIN,
     EXTENDER,
 )
 from tests.charts import (
@@ -37,15 +30,6 @@ from tests.charts import (
 )
 
 pytestmark = [needs_helm, in_one_worker]
-
-
-def test_nothing_of_it_is_installed_by_default() -> None:
-    assert not [each for each in rendered(UMBRELLA_CHART) if "claims" in each["metadata"]["name"]]
-
-
-def test_the_umbrella_renders_it_with_the_others() -> None:
-    names = {each["metadata"]["name"] for each in rendered(UMBRELLA_CHART, "global.claims.enabled=true")}
-    assert {DEVICE_PLUGIN, EXTENDER, ENFLAME.claims.memory_class} <= names
 
 
 @pytest.mark.parametrize(
@@ -76,23 +60,6 @@ def test_classes_and_policies_have_the_vendors_names(name: str, vendors: tuple[V
         assert vendor.memory_resource in policy
 
 
-def test_the_policies_use_the_keys_and_limits_of_the_programs() -> None:
-    objects = claiming()
-    for kind in ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"):
-        policy = one(objects, kind, "gcushare-claims-enflame")
-        selected = policy["spec"]["matchConstraints"]["namespaceSelector"]["matchLabels"]
-        assert selected == {CLAIMS_LABEL: CLAIMS_ENABLED}
-        for word in (str(MAX_UNITS), keys.CARDS, keys.USE_CARDS, keys.AVOID_CARDS, keys.NODE_POLICY, keys.CARD_POLICY):
-            assert word in str(policy["spec"]["variables"]), word
-    patch = one(objects, "MutatingAdmissionPolicy", "gcushare-claims-enflame")["spec"]["mutations"][0]
-    expression = patch["jsonPatch"]["expression"]
-    for word in (CLAIMS_ORDER_LABEL, *(f"'{level}'" for level in range(1, MAX_LEVEL + 1))):
-        assert word in expression, word
-    assert '"Object.' not in expression, "a value in quotes is a text, and breaks every pod"
-    for key in (keys.CLAIMED_RESOURCE, keys.CLAIMED_UNITS):
-        assert key.replace("/", "~1") in expression
-
-
 @pytest.mark.parametrize("value", ["claims.packNodes=false", "claims.callExtender=true"])
 def test_a_policy_without_packing_leaves_affinity_alone_and_no_one_may_label_nodes(value: str) -> None:
     objects = claiming(value)
@@ -102,11 +69,6 @@ def test_a_policy_without_packing_leaves_affinity_alone_and_no_one_may_label_nod
     rules = one(objects, "ClusterRole", EXTENDER)["rules"]
     assert "nodes/status" not in {resource for rule in rules for resource in rule["resources"]}
     assert "--no-claims-node-order" in arguments(objects)
-
-
-def test_without_admission_there_are_no_policies_for_pods() -> None:
-    objects = claiming("claims.convertPods=false")
-    assert not of_kind(objects, "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
 
 
 def test_the_extender_is_given_flags_that_it_has() -> None:
@@ -137,11 +99,6 @@ def test_rights_grow_only_where_claims_are_on() -> None:
         ("nodes/status", "patch"),
     }
     assert "--claims" not in arguments(rendered(EXTENDER_CHART))
-
-
-def test_claims_without_the_extender_are_refused() -> None:
-    sets = {"global.claims.enabled": "true", "schedulerExtender.enabled": "false"}
-    assert "the extender makes the templates" in attempt(UMBRELLA_CHART, Rendering(sets=sets)).stderr
 
 
 def claiming(*values: str) -> tuple[Object, ...]:

@@ -9,7 +9,7 @@ from gcushare.device_plugin.plugin_settings import CARD_POLICIES, PluginSettings
 from gcushare.runtime.settings.loading import load_settings
 from gcushare.vendors import ENFLAME, VENDORS
 from gcushare.wire.contracts import DEVICE_PLUGIN
-from tests.charts import PLUGIN_CHART, UMBRELLA_CHART, Object, containers, in_one_worker, needs_helm, one, rendered
+from tests.charts import PLUGIN_CHART, Object, containers, in_one_worker, needs_helm, one, rendered
 
 pytestmark = [needs_helm, in_one_worker]
 
@@ -71,11 +71,3 @@ def test_folders_and_rights_come_with_claims_alone() -> None:
     policy = one(rendered(PLUGIN_CHART, ON), "ValidatingAdmissionPolicy", OWN_SLICES)
     (condition,) = policy["spec"]["matchConditions"]
     assert "system:serviceaccount:kube-system:gcushare-device-plugin" in condition["expression"]
-
-
-def test_one_value_of_the_umbrella_turns_both_charts_on() -> None:
-    on = {each["metadata"]["name"] for each in rendered(UMBRELLA_CHART, "global.claims.enabled=true")}
-    off = {each["metadata"]["name"] for each in rendered(UMBRELLA_CHART)}
-    names = {OWN_SLICES, f"gcushare-claims-{ENFLAME.name}", ENFLAME.claims.memory_class}
-    assert names <= on
-    assert not names & off

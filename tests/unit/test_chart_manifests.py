@@ -189,22 +189,6 @@ def test_a_label_that_the_chart_needs_is_refused_by_name(chart: Any, pair: str, 
     assert (done.returncode, f'{value} sets {key} to "mine"' in done.stderr) == (1, True), done.stderr
 
 
-def test_labels_and_variables_of_the_users_stand_beside_the_charts() -> None:
-    labels = [f"{path}podLabels.team=a" for path in (PLUGIN, EXTENDER)]
-    variables = [
-        f"{path}extraEnv[0].{field}" for path in (PLUGIN,) for field in ("name=NVIDIA_DRIVER_CAPABILITIES", "value=all")
-    ]
-    for objects in render_everything(*labels, *variables).values():
-        templates = [each["spec"]["template"] for each in objects if each["kind"] in ("Deployment", "DaemonSet")]
-        assert {each["metadata"]["labels"]["team"] for each in templates} == {"a"}
-        for each in templates:
-            for container in each["spec"]["containers"]:
-                names = [variable["name"] for variable in container.get("env", ())]
-                assert len(names) == len(set(names)), container["name"]
-    done = attempt(PLUGIN_CHART, Rendering(sets={"extraEnv[0].name": "NODE_NAME", "extraEnv[0].value": "n"}))
-    assert "extraEnv sets NODE_NAME" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("repository", "registry", "image"),
     [
@@ -230,26 +214,6 @@ def test_one_registry_for_all_images(repository: str, registry: str, image: str)
                     assert container["image"] == f"{image}{container['image'].rpartition('/')[2]}", name
                 elif registry:
                     assert container["image"].startswith(f"{registry.rstrip('/')}/kube-scheduler:v1."), name
-
-
-@pytest.mark.parametrize("wrong", ["https://reg/a", "reg/a b", "reg/a:v1", "reg//a", ""])
-def test_an_image_that_no_runtime_can_pull_is_refused_by_name(wrong: str) -> None:
-    for chart, path in (
-        (PLUGIN_CHART, "image.repository"),
-        (EXTENDER_CHART, "image.repository"),
-        (EXTENDER_CHART, "secondScheduler.image.repository"),
-    ):
-        assert f"- {path}: " in attempt(chart, Rendering(sets={path: wrong})).stderr
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_the_same_values_render_the_same(name: str) -> None:
-    """A renderer without a cluster, such as Argo CD, must not see a change where there is none."""
-    sets = [word for pair in EVERYTHING[name] for word in ("--set", pair)]
-    again = load_objects(
-        helm("template", "test", str(UMBRELLA_CHART), "-n", NAMESPACE, "--kube-version", NEWEST, *sets).stdout
-    )
-    assert tuple(again) == rendered(UMBRELLA_CHART, *EVERYTHING[name])
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)

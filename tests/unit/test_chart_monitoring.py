@@ -27,32 +27,11 @@ def test_the_dashboards_come_as_they_are_with_the_label_that_the_sidecar_looks_f
     }
 
 
-def test_the_dashboards_fit_into_a_configmap() -> None:
-    found = one(rendered(EXTENDER_CHART, "dashboards.enabled=true"), "ConfigMap", f"{NAME}-dashboards")
-    # The API server takes 1 MiB, kubectl apply 256 KiB, as it keeps the object in an annotation.
-    assert len(json.dumps(found)) < 256 * 1024
-
-
 def test_every_alert_is_in_the_rule_object_with_its_templates_untouched() -> None:
     (found,) = of_kind(rendered(EXTENDER_CHART, "prometheusRule.enabled=true"), "PrometheusRule")
     groups = found["spec"]["groups"]
     assert len({group["name"] for group in groups}) == len(groups)
     assert [rule for group in groups for rule in group["rules"]] == alerts()
-
-
-def test_the_alerts_look_for_the_programs_by_the_names_that_they_were_given() -> None:
-    names = ("prometheusRule.devicePlugin=cards", "deployName=placer")
-    (found,) = of_kind(rendered(EXTENDER_CHART, "prometheusRule.enabled=true", *names), "PrometheusRule")
-    words = json.dumps(found["spec"])
-    assert ".*cards.*" in words
-    assert ".*placer.*" in words
-    assert "gcushare-device-plugin" not in words
-
-
-def test_neither_is_there_unless_asked_for() -> None:
-    found = rendered(EXTENDER_CHART)
-    assert of_kind(found, "PrometheusRule", "ServiceMonitor") == []
-    assert [each for each in of_kind(found, "ConfigMap") if each["metadata"]["name"].endswith("dashboards")] == []
 
 
 def test_the_jobs_have_the_names_that_the_alerts_look_for() -> None:

@@ -7,31 +7,26 @@ import os
 import shutil
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from gcushare._version import __version__
-from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
+from gcushare.vendors import VENDORS, Vendor
 from tests.charts import (
     CHARTS,
     DEPLOY,
     EXTENDER_CHART,
     HELM,
     PLUGIN_CHART,
-    PLUGIN_PACKAGE,
     ROOT,
     UMBRELLA_CHART,
-    Rendering,
-    attempt,
     in_one_worker,
     load_objects,
     load_yaml,
     needs_helm,
     rendered,
 )
-from tests.documents import guide
 
 # Chapter 2.5 of the manual.
 MANUAL_FILES = {
@@ -130,22 +125,6 @@ def test_the_plain_manifests_are_what_the_charts_render(tmp_path: Path) -> None:
     assert fresh == committed, "run deploy/manifests/render.sh"
 
 
-@needs_helm
-@in_one_worker
-@pytest.mark.parametrize("kind", ["Application", "HelmRelease"])
-def test_the_documented_way_of_git_installs_what_the_chart_has(kind: str) -> None:
-    (text,) = [each for each in guide("install.md").indented() if f"kind: {kind}\n" in each]
-    assert text in guide("install.md", chinese=True).text
-    spec = load_yaml(textwrap.dedent(text))["spec"]
-    source, values = (
-        (spec["source"], spec["source"]["helm"]["valuesObject"])
-        if kind == "Application"
-        else (spec["chart"]["spec"], spec["values"])
-    )
-    assert (source["chart"], source.get("version", source.get("targetRevision"))) == (UMBRELLA_CHART.name, __version__)
-    assert attempt(UMBRELLA_CHART, Rendering(values=json.dumps(values))).returncode == 0
-
-
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl on PATH")
 @pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
 @pytest.mark.parametrize("names", [("gcushare.yaml", "admission.yaml"), ("claims.yaml",)], ids="+".join)
@@ -177,36 +156,3 @@ def test_every_script_is_clean() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
-
-
-def test_scripts_can_be_started_and_libraries_cannot() -> None:
-    for script in SCRIPTS:
-        assert os.access(script, os.X_OK) is (script.parent.name not in ("lib", "image")), script
-
-
-def test_shellcheck_finds_what_is_wrong(tmp_path: Path) -> None:
-    script = tmp_path / "wrong.sh"
-    script.write_text("#!/bin/sh\nrm $1\n")
-    assert subprocess.run([SHELLCHECK, script], stdout=subprocess.DEVNULL, check=False).returncode != 0
-
-
-@pytest.mark.parametrize(
-    "script", sorted(DEPLOY.glob("*/build-and-deploy/*.sh")), ids=lambda path: "/".join(path.parts[-3:])
-)
-def test_a_script_tells_its_options_and_refuses_others(script: Path) -> None:
-    reported = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=240, check=True)
-    assert reported.stdout.startswith(f"Usage: {script.name} [OPTION")
-    refused = subprocess.run([script, "--wrong"], capture_output=True, text=True, timeout=240, check=False)
-    assert refused.returncode == 1
-    assert "unknown option '--wrong'" in refused.stderr
-    assert "what to do: " in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "resource"),
-    [("gcushare-pod.json", ENFLAME.memory_resource), ("gpushare-pod.json", ALIYUN.memory_resource)],
-)
-def test_the_example_asks_for_four_units(name: str, resource: str) -> None:
-    pod = json.loads((PLUGIN_PACKAGE / "example" / name).read_text())
-    assert (pod["apiVersion"], pod["kind"], pod["metadata"]["namespace"]) == ("v1", "Pod", "kube-system")
-    assert [each["resources"]["limits"] for each in pod["spec"]["containers"]] == [{resource: 4}]

@@ -18,7 +18,6 @@ from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.loading import load_settings
 from gcushare.scheduler_extender.extender_settings import PROGRAM as EXTENDER
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs
-from gcushare.vendors import VENDORS
 from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, VERBS_PORT, VERBS_PORT_NAME
 from tests.charts import (
     EXTENDER_CHART,
@@ -139,19 +138,6 @@ def test_the_plugins_values_arrive() -> None:
     assert enflame.serve.listen_port == 40000
 
 
-@pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
-def test_the_label_decides_where_a_plugin_runs(vendor: Any) -> None:
-    (daemon_set,) = of_kind(rendered(PLUGIN_CHART, f"vendor={vendor.name}"), "DaemonSet")
-    key, _, value = vendor.node_label.partition("=")
-    assert daemon_set["spec"]["template"]["spec"]["nodeSelector"] == {key: value, "kubernetes.io/os": "linux"}
-
-
-@pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
-def test_helm_test_asks_for_one_unit_of_the_vendors_memory(vendor: Any) -> None:
-    pod = one(rendered(PLUGIN_CHART, "vendor=both"), "Pod", f"gcushare-device-plugin-test-{vendor.name}")
-    assert pod["spec"]["containers"][0]["resources"]["limits"] == {vendor.memory_resource: 1}
-
-
 def test_probes_ask_the_port_that_the_program_listens_on() -> None:
     unprobed = []
     for chart in (PLUGIN_CHART, EXTENDER_CHART):
@@ -167,16 +153,6 @@ def test_probes_ask_the_port_that_the_program_listens_on() -> None:
     assert set(unprobed) == {"cleanup", "uninstall"}, "only what ends by itself has no probes"
 
 
-def test_probes_and_clients_speak_https_if_the_extender_does() -> None:
-    objects = rendered(EXTENDER_CHART, "tls.mode=own", "serviceMonitor.enabled=true")
-    (container,) = pod_specs(objects)["Deployment/gcushare-scheduler-extender"]["containers"]
-    assert {container[probe]["httpGet"]["scheme"] for probe in ("livenessProbe", "readinessProbe")} == {"HTTPS"}
-    (monitor,) = of_kind(objects, "ServiceMonitor")
-    assert monitor["spec"]["endpoints"][0]["scheme"] == "https"
-    manager = settings_of(pod_specs(objects)["DaemonSet/gcushare-config-manager"]["containers"][0])
-    assert manager.extender.server_name == "gcushare-scheduler-extender.kube-system.svc"
-
-
 def test_the_service_leads_to_the_extender_and_only_to_it() -> None:
     objects = rendered(EXTENDER_CHART)
     service = one(objects, "Service", "gcushare-scheduler-extender")
@@ -187,15 +163,6 @@ def test_the_service_leads_to_the_extender_and_only_to_it() -> None:
     assert not selector <= manager["metadata"]["labels"].items()
     assert service["spec"]["ports"][0]["port"] == 32766
     assert "publishNotReadyAddresses" not in service["spec"]
-
-
-def test_a_rollout_does_not_wait_for_a_second_leader() -> None:
-    objects = rendered(EXTENDER_CHART, "replicaCount=3")
-    strategy = one(objects, "Deployment", "gcushare-scheduler-extender")["spec"]["strategy"]["rollingUpdate"]
-    assert strategy == {"maxSurge": 1, "maxUnavailable": "100%"}
-    (budget,) = of_kind(objects, "PodDisruptionBudget")
-    assert budget["spec"]["maxUnavailable"] == "100%"
-    assert of_kind(rendered(EXTENDER_CHART), "PodDisruptionBudget") == []
 
 
 @pytest.mark.parametrize(("version", "group"), [("v1.20.15", "policy/v1beta1"), ("v1.21.0", "policy/v1")])
@@ -245,16 +212,6 @@ def test_the_config_manager_is_given_what_else_the_extender_is_called_for(value:
         objects = rendered(EXTENDER_CHART, "claims.enabled=true", f"{value}={str(wanted).lower()}")
         (container,) = pod_specs(objects)["DaemonSet/gcushare-config-manager"]["containers"]
         assert getattr(settings_of(container).extender, setting) is wanted
-
-
-def test_the_second_scheduler_verifies_the_extender() -> None:
-    (entry,) = second_scheduler_config("tls.mode=own", "scheduler.verbs=plain", version="v1.36.2")["extenders"]
-    server = "gcushare-scheduler-extender.kube-system.svc"
-    tls = ExtenderTls(ca=b"ca", server_name=server)
-    settings = ExtenderEntry(url=f"https://{server}:32766", options=ExtenderOptions(vendor="enflame"), tls=tls)
-    wanted = json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
-    wanted["tlsConfig"] = {"serverName": server, "caFile": "/etc/gcushare-tls/ca.crt"}
-    assert entry == wanted
 
 
 def test_the_second_scheduler_shows_its_certificate_on_the_extenders_own_port() -> None:
@@ -321,56 +278,3 @@ def test_cert_manager_makes_one_certificate_for_each_side() -> None:
     }
     assert mounted["Deployment/gcushare-scheduler-extender"] == [server["spec"]["secretName"]]
     assert mounted["DaemonSet/gcushare-config-manager"] == [client["spec"]["secretName"]]
-
-
-def test_a_servers_certificate_has_no_common_name_which_may_be_too_short_for_its_names() -> None:
-    pairs = ("verbsTls.mode=cert-manager", "verbsTls.issuer.name=ca", "tls.mode=cert-manager", "tls.issuer.name=ca")
-    found = {
-        each["metadata"]["name"]: each["spec"] for each in of_kind(rendered(EXTENDER_CHART, *pairs), "Certificate")
-    }
-    named = [name for name, spec in found.items() if "commonName" in spec]
-    assert (len(found), named) == (3, ["gcushare-scheduler-extender-verbs-client"])
-
-
-@pytest.mark.parametrize("version", ["v1.27.3-eks-a5565ad", "v1.28.2-gke.100"])
-def test_the_second_scheduler_is_of_the_clusters_version(version: str) -> None:
-    objects = rendered(EXTENDER_CHART, "scheduler.mode=second-scheduler", version=version)
-    (container,) = pod_specs(objects)["Deployment/gcushare-scheduler"]["containers"]
-    assert container["image"] == f"registry.k8s.io/kube-scheduler:{version.split('-')[0]}"
-
-
-def is_hook(each: Object, when: str) -> bool:
-    return bool(each["metadata"].get("annotations", {}).get("helm.sh/hook") == when)
-
-
-def test_schedulers_are_put_back_before_anything_goes_and_nodes_cleaned_after() -> None:
-    before = [each for each in rendered(EXTENDER_CHART) if is_hook(each, "pre-delete")]
-    after = [each for each in rendered(PLUGIN_CHART) if is_hook(each, "post-delete")]
-    assert [each["kind"] for each in before] == ["Job"]
-    assert sorted(each["kind"] for each in after) == ["ClusterRole", "ClusterRoleBinding", "Job", "ServiceAccount"]
-
-
-@pytest.mark.parametrize("mode", ["second-scheduler", "none"])
-def test_nothing_is_put_back_if_nothing_was_changed(mode: str) -> None:
-    objects = rendered(EXTENDER_CHART, f"scheduler.mode={mode}")
-    assert not [each for each in objects if is_hook(each, "pre-delete")]
-    assert of_kind(objects, "DaemonSet") == []
-
-
-@pytest.mark.parametrize("vendor", ["enflame", "aliyun"])
-def test_the_plugins_pods_are_guaranteed(vendor: str) -> None:
-    """As upstream's: every container's requests are its limits, of CPU and memory."""
-    (daemonset,) = (each for each in rendered(PLUGIN_CHART, f"vendor={vendor}") if each["kind"] == "DaemonSet")
-    spec = daemonset["spec"]["template"]["spec"]
-    for container in (*spec["containers"], *spec.get("initContainers", ())):
-        resources = container["resources"]
-        assert resources["requests"] == resources["limits"]
-        assert resources["limits"].keys() == {"cpu", "memory"}
-
-
-@pytest.mark.parametrize("mode", ["own", "secret"])
-def test_another_name_of_the_scheduler_is_for_certificates_that_the_extender_does_not_make(mode: str) -> None:
-    given = ("verbsTls.secretName=server", "verbsTls.clientSecretName=client")
-    objects = rendered(EXTENDER_CHART, "verbsTls.clientName=other", f"verbsTls.mode={mode}", *given)
-    (container,) = pod_specs(objects)["Deployment/gcushare-scheduler-extender"]["containers"]
-    assert settings_of(container).verbs.verbs_client_name == ("other" if mode == "secret" else SCHEDULER_NAME)

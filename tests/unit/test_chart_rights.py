@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pytest
 
-from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, DEVICE_PLUGIN, EXTENDER, VERBS_PORT
+from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, DEVICE_PLUGIN, EXTENDER
 from tests.charts import (
     EVERYTHING,
     EXTENDER_CHART,
@@ -249,23 +248,6 @@ def test_the_config_manager_sees_its_own_files_and_the_static_pods(values: tuple
     assert f"--files-dir={paths['files']}" in container["args"]
 
 
-def test_the_hosts_processes_are_seen_only_by_a_plugin_that_tells_what_pods_use() -> None:
-    spec = pod_specs(rendered(PLUGIN_CHART, "podUse=true"))["DaemonSet/gcushare-device-plugin"]
-    assert spec["hostPID"] is True
-    (container,) = spec["containers"]
-    assert "--pod-use" in container["args"]
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    (container,) = pod_specs(rendered(PLUGIN_CHART))["DaemonSet/gcushare-device-plugin"]["containers"]
-    assert "--pod-use" not in container["args"]
-
-
-def test_the_extender_without_a_log_on_the_host_is_restricted() -> None:
-    spec = pod_specs(rendered(EXTENDER_CHART, "logs.hostPath="))["Deployment/gcushare-scheduler-extender"]
-    assert "initContainers" not in spec
-    assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
-    assert spec["containers"][0]["securityContext"]["runAsNonRoot"] is True
-
-
 def secret_items(spec: Object) -> set[str]:
     (secret,) = [volume["secret"] for volume in spec["volumes"] if "secret" in volume]
     return {item["key"] for item in secret["items"]}
@@ -287,12 +269,3 @@ def test_the_schedulers_side_gets_its_own_certificate_and_no_key_of_the_extender
     assert secret_items(specs[name]) == {CA, CLIENT_CERT, CLIENT_KEY}
     for other, spec in specs.items():
         assert other == name or not [volume for volume in spec.get("volumes", ()) if "secret" in volume], other
-
-
-@pytest.mark.parametrize("chart", [PLUGIN_CHART, EXTENDER_CHART], ids=lambda chart: chart.name)
-def test_the_network_policy_leaves_only_the_programs_port_and_the_api_server(chart: Path) -> None:
-    (policy,) = of_kind(rendered(chart, "networkPolicy.enabled=true"), "NetworkPolicy")
-    ports = [32767] if chart == PLUGIN_CHART else [32766, VERBS_PORT]
-    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
-    assert policy["spec"]["ingress"] == [{"ports": [{"port": port, "protocol": "TCP"} for port in ports]}]
-    assert [each["port"] for each in policy["spec"]["egress"][0]["ports"]] == [443, 6443]

@@ -39,29 +39,6 @@ def test_a_later_layer_replaces_and_removes_files_of_earlier_ones(tmp_path: Path
     assert (image.machine, contents(image)) == ("arm64", {"a": b"1", "b": b"2", "gonetoo": b"1"})
 
 
-def test_a_hard_link_is_a_file_of_its_own(tmp_path: Path) -> None:
-    write_saved_image(tmp_path / "image.tar", "amd64", [layer(("./a", b"1"), links={"./b": "./a"})])
-    assert contents(executables.read_image(tmp_path / "image.tar")) == {"a": b"1", "b": b"1"}
-
-
-def test_a_file_that_is_no_saved_image_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "image.tar").write_bytes(b"an image")
-    with pytest.raises(SystemExit, match=r"image\.tar is no saved image: docker save or build-image\.sh writes one"):
-        executables.read_image(tmp_path / "image.tar")
-
-
-def test_an_image_of_another_machine_is_refused(tmp_path: Path) -> None:
-    write_saved_image(tmp_path / "image.tar", "riscv64", [layer(("a", b"1"))])
-    with pytest.raises(SystemExit, match="an image for 'riscv64'; executables are made for amd64, arm64"):
-        executables.read_image(tmp_path / "image.tar")
-
-
-def test_an_image_without_the_commands_is_refused(tmp_path: Path) -> None:
-    write_saved_image(tmp_path / "image.tar", "amd64", [layer(("usr/local/bin/gcushare", b"1"))])
-    with pytest.raises(SystemExit, match=r"the image lacks kubectl-inspect-gcushare, .*gcushare-scheduler-extender"):
-        executables.build(executables.read_image(tmp_path / "image.tar"), tmp_path)
-
-
 @pytest.mark.parametrize(
     ("path", "is_needed"),
     [

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cli.kubectl.marks import Mark, legend_rows
 from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.settings.declare import Program, settings
 
@@ -53,13 +52,6 @@ def _every_command() -> Iterator[tuple[str, ...]]:
 EVERY = list(_every_command())
 
 
-def test_the_commands_of_every_overview_were_found() -> None:
-    """The negative control of the list above."""
-    assert {("gcushare", "demo"), ("kubectl-inspect-gpushare", "explain"), ("gcushare-config-manager", "plan")} <= {
-        *EVERY
-    }
-
-
 @pytest.mark.parametrize("words", EVERY, ids=" ".join)
 def test_a_page_fits_80_columns(words: tuple[str, ...]) -> None:
     page = help_of(*words)
@@ -68,18 +60,6 @@ def test_a_page_fits_80_columns(words: tuple[str, ...]) -> None:
     assert [sign for sign in page if not sign.isprintable() and sign != "\n"] == []
     assert "default: empty" not in page, "what holds without the flag is said"
     assert not re.search(r"\b\d+\.0s\b", page), "durations are shown as people write them"
-
-
-@pytest.mark.parametrize("name", ["kubectl-inspect-gcushare", "kubectl-inspect-gpushare"])
-def test_commands_and_marks_are_tables(name: str) -> None:
-    lines = help_of(name).splitlines()
-    for row in (*((word, "") for word in ("explain", "top", "completion")), *legend_rows(Mark)):
-        assert [line for line in lines if re.match(rf"  {re.escape(row[0])} +{re.escape(row[1][:40])}", line)], row
-
-
-@pytest.mark.parametrize("command", ["doctor", "support-bundle", "cards", "cordon-card", "uncordon-card"])
-def test_context_is_the_word_everywhere(command: str) -> None:
-    assert "  --context NAME\n" in help_of("gcushare", command)
 
 
 @settings
@@ -146,8 +126,3 @@ def test_help_of_commands_for_people_loads_nothing_that_only_their_work_needs() 
     found = loaded_by_help(HEAVY)
     assert len(found) >= 14
     assert not {command: modules for command, modules in found.items() if modules}
-
-
-def test_what_help_loads_is_seen() -> None:
-    """The negative control of the test above."""
-    assert all(found == ["textwrap"] for found in loaded_by_help(("textwrap",)).values())

@@ -75,17 +75,3 @@ def test_on_linux_both_commands_take_the_executable_of_the_machine(tmp_path: Pat
         for each in spec["platforms"]:
             archive = tmp_path / each["uri"].removeprefix(f"{BASE}/")
             assert hashlib.sha256(archive.read_bytes()).hexdigest() == each["sha256"]
-
-
-def test_its_platforms_are_those_that_single_files_are_built_for(manifest: dict[str, Any]) -> None:
-    labels = {
-        (each["selector"]["matchLabels"]["os"], each["selector"]["matchLabels"]["arch"])
-        for each in manifest["spec"]["platforms"]
-    }
-    machines = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
-    built = set()
-    for _, tag in single_files.RELEASED:
-        system = "darwin" if tag.startswith("macosx") else "linux"
-        (machine,) = [word for name, word in machines.items() if tag.endswith(f"_{name}")]
-        built.add((system, machine))
-    assert labels == built

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import json
 import re
 import stat
@@ -15,7 +13,6 @@ from typing import Any
 import pytest
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.contracts import DEVICE_PLUGIN
 from gcushare_playground.apiserver import RbacAuthorizer, User
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.extender_objects import pod_document
@@ -27,10 +24,7 @@ from tests.protocol.doctor_rig import (
     SYSTEM,
     DoctorRig,
     config_map,
-    node_object,
-    program_pod,
     record,
-    status,
     tls_secret,
 )
 from tests.protocol.test_doctor_rights import role
@@ -99,46 +93,6 @@ async def test_a_bundle_holds_findings_objects_answers_and_logs(rig: DoctorRig, 
     assert {"waits", PLUGIN, EXTENDER} <= pods
 
 
-async def test_a_bundle_holds_what_a_driver_of_claims_answers_and_none_of_its_secrets(
-    rig: DoctorRig, tmp_path: Path
-) -> None:
-    claim = {"claim": "default/c", "uid": "u", "isComplete": True, "devices": []}
-    rig.plugin.pages |= {"/status": status(claims=[claim], order=[0]), "/metrics": "gcushare_card_units 1\n"}
-    flags = ("--vendor=enflame", "--proxy-password=hunter2")
-    rig.put_pod(program_pod("driver-x", DEVICE_PLUGIN, rig.plugin.port, *flags, node=NODE))
-    path = tmp_path / "bundle.tar.gz"
-    assert (await rig.bundle(str(path))).code == 0
-    files = files_of(path)
-    folder = f"plugins/{NODE}/driver-x"
-    assert json.loads(files[f"{folder}/status.json"])["claims"][0]["isComplete"] is True
-    assert b"gcushare_card_units 1" in files[f"{folder}/metrics.txt"]
-    assert f"logs/{SYSTEM}/driver-x/{DEVICE_PLUGIN}.log" in files
-    assert b"--vendor=enflame" in files["cluster/pods.json"]
-    assert not any(b"hunter2" in content for content in files.values())
-
-
-async def test_nodes_and_pods_are_listed_once(rig: DoctorRig, tmp_path: Path) -> None:
-    rig.put_asking("waits", 4)
-    assert (await rig.bundle(str(tmp_path / "bundle.tar.gz"), user=User("looker", ("system:masters",)))).code == 0
-    asked = [each.attributes for each in rig.api.requests.of("looker")]
-    assert [sum(each.verb == "list" and each.resource == name for each in asked) for name in ("nodes", "pods")] == [
-        1,
-        1,
-    ]
-
-
-async def test_the_manifest_lists_every_file_and_what_is_missing(rig: DoctorRig, tmp_path: Path) -> None:
-    path = tmp_path / "bundle.tar.gz"
-    await rig.bundle(str(path))
-    files, manifest = files_of(path), manifest_of(path)
-    assert {each["path"] for each in manifest["files"]} == files.keys() - {"MANIFEST.json"}
-    for each in manifest["files"]:
-        content = files[each["path"]]
-        assert (each["bytes"], each["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
-    missing = {each["path"]: each["why"] for each in manifest["leftOut"]}
-    assert "404" in missing[f"plugins/{NODE}/{PLUGIN}/metrics.txt"]
-
-
 SECRETS = {
     "environment": "env-hunter2-value",
     "command line": "flag-hunter2-value",
@@ -158,18 +112,6 @@ SECRETS = {
     "extender": "extender-hunter2-value",
 }
 """Planted where secrets are found in the field."""
-
-
-async def test_a_pod_without_cards_is_not_even_decoded(rig: DoctorRig, tmp_path: Path) -> None:
-    plain = pod_document("plain", None)
-    nested: list[Any] = []
-    for _ in range(150):
-        nested = [nested]
-    plain["spec"]["containers"][0]["nested"] = nested
-    rig.put_pod(plain)
-    path = tmp_path / "bundle.tar.gz"
-    assert (await rig.bundle(str(path))).code == 0
-    assert "cluster/pods.json" not in {each["path"] for each in manifest_of(path)["leftOut"]}
 
 
 EXPLANATION = json.dumps(
@@ -284,37 +226,6 @@ async def test_no_planted_secret_is_in_a_bundle(rig: DoctorRig, tmp_path: Path) 
     assert json.loads(files["cluster/events.json"])["items"][0]["involvedObject"]["name"] == "user"
 
 
-async def test_a_pod_of_a_language_model_leaves_answers_readable(rig: DoctorRig, tmp_path: Path) -> None:
-    pod = pod_document("model", 4, node=NODE, record=record(0, 4))
-    settings = {"TOKENIZERS_PARALLELISM": "false", "MAX_TOKENS": "4096", "DB_PASSWORD": "hunter2-false"}
-    pod["spec"]["containers"][0]["env"] = [{"name": name, "value": value} for name, value in settings.items()]
-    rig.put_pod(pod)
-    held: dict[str, Any] = {"pod": "default/model", "uid": "u", "units": 4, "recordedCards": [0], "unconfirmed": []}
-    held |= {"assigned": False, "heldByCard": {"0": 4}, "containers": {"tokenizer": {"0": 4}}}
-    rig.set_status(pods=[held])
-    rig.plugin.pages["/metrics"] = 'gcushare_card_units{card="0"} 4096\ngcushare_x{y="hunter2-false"} 1\n'
-    path = tmp_path / "bundle.tar.gz"
-    await rig.bundle(str(path))
-    files = files_of(path)
-    (seen,) = json.loads(files[f"plugins/{NODE}/{PLUGIN}/status.json"])["pods"]
-    assert (seen["assigned"], seen["containers"]) == (False, {"tokenizer": {"0": 4}})
-    metrics = files[f"plugins/{NODE}/{PLUGIN}/metrics.txt"].decode()
-    assert metrics == 'gcushare_card_units{card="0"} 4096\ngcushare_x{y="********"} 1\n'
-
-
-async def test_plugins_are_asked_at_once(rig: DoctorRig, tmp_path: Path) -> None:
-    others = ("n2", "n3")
-    for node in others:
-        rig.put(node_object(node))
-        rig.put_pod(program_pod(f"gcushare-device-plugin-{node}", "gcushare-device-plugin", rig.plugin.port, node=node))
-        rig.api.register_logs(node, print_log)
-    rig.plugin.pages["/metrics"] = "gcushare_card_units 1\n"
-    rig.plugin.gates["/metrics"] = asyncio.Barrier(1 + len(others))
-    path = tmp_path / "bundle.tar.gz"
-    await rig.bundle(str(path))
-    assert sum(file.endswith("/metrics.txt") and file.startswith("plugins/") for file in files_of(path)) == 3
-
-
 async def test_the_callers_own_token_is_not_in_a_bundle(rig: DoctorRig, tmp_path: Path) -> None:
     async def print_tokens(pod: JsonObject, container: str) -> str:
         (token,) = re.findall(r"playground\.[\w-]+", kubeconfig.read_text())
@@ -358,23 +269,6 @@ async def test_missing_rights_leave_a_smaller_bundle_that_says_so(rig: DoctorRig
     assert "Forbidden" in missing[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"]
     assert "Forbidden" in missing["cluster/events.json"]
     assert "cluster/nodes.json" in files_of(path)
-
-
-async def test_a_file_that_is_there_is_not_overwritten(rig: DoctorRig, tmp_path: Path) -> None:
-    path = tmp_path / "bundle.tar.gz"
-    path.write_bytes(b"precious")
-    answer = await rig.bundle(str(path))
-    assert (answer.code, path.read_bytes()) == (2, b"precious")
-    assert "exists already" in answer.stderr
-
-
-async def test_an_api_server_that_is_away_leaves_no_half_of_a_file(rig: DoctorRig, tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    folder.mkdir()
-    await rig.api.stop()
-    answer = await rig.bundle(str(folder / "bundle.tar.gz"))
-    assert answer.code == 75
-    assert list(folder.iterdir()) == []
 
 
 async def test_only_its_owner_may_read_a_bundle(rig: DoctorRig, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.cli.support_bundle.redact import MASK, Redactor, is_secret_name
@@ -27,46 +27,15 @@ def test_what_looks_secret_is_masked(text: str, left: str) -> None:
     assert Redactor().text(text) == left
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "pod=default/train uid=1b2 node=n1 reason=fits",
-        "the kubelet's device-plugins/kubelet.sock is away; retry in 2s",
-        "http://10.96.1.37:32766/gcushare-scheduler/filter",
-        "missing right to get secrets in namespace kube-system",
-        "-----BEGIN CERTIFICATE-----",
-    ],
-)
-def test_what_people_need_stays(text: str) -> None:
-    assert Redactor().text(text) == text
-
-
 def test_known_values_go_wherever_they_stand() -> None:
     redactor = Redactor(["hunter", "hunter22", "on"])
     assert redactor.text("hunter22 hunter on") == f"{MASK} {MASK} on"
     assert redactor.document({"a": ["xhunterx"], "hunter": 1}) == {"a": [f"x{MASK}x"], MASK: 1}
 
 
-def test_a_document_is_masked_under_names_of_secrets_only() -> None:
-    redacted = Redactor().document(
-        {"token": "t", "tokens": 3, "name": "x", "deep": [{"adminPassword": "p"}], "key": None}
-    )
-    assert redacted == {"token": MASK, "tokens": 3, "name": "x", "deep": [{"adminPassword": MASK}], "key": None}
-
-
 @given(st.text(alphabet="abcdefgh0123456789", min_size=4, max_size=12), st.text(), st.text())
 def test_a_known_value_never_survives(secret: str, before: str, after: str) -> None:
     assert secret not in Redactor([secret]).text(before + secret + after)
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    st.recursive(
-        st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-    )
-)
-def test_any_document_can_be_redacted(document: object) -> None:
-    Redactor().document(document)
 
 
 def test_names_of_secrets_are_known_in_any_writing() -> None:

@@ -10,7 +10,7 @@ from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
 from gcushare_playground.apiserver.objects import JsonObject, Key, controller_of, key_of
 from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.apiserver.subresources import bind
-from tests.unit.apiserver_objects import deployment, pod
+from tests.unit.apiserver_objects import deployment
 
 DEPLOYMENTS, PODS = "deployments.apps", "pods"
 
@@ -83,31 +83,3 @@ async def test_a_deployment_creates_its_pods_and_reports_them(server: ApiServer)
     }
     reasons = {event["reason"] for event in server.store.list("events", "default")}
     assert reasons == {"ScalingReplicaSet", "SuccessfulCreate"}
-
-
-async def test_a_deleted_deployment_takes_its_sets_and_pods_along(server: ApiServer) -> None:
-    server.registry.put(deployment("web", 2))
-    await server.store.until(lambda: len(_pods(server)) == 2)
-    server.registry.delete(BY_NAME[DEPLOYMENTS], Key("default", "web"), Deletion())
-    await server.store.until(lambda: not _pods(server) and not server.store.list("replicasets.apps"))
-
-
-async def test_a_service_has_the_addresses_of_ready_pods(server: ApiServer) -> None:
-    spec = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}
-    server.registry.put({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec})
-    server.registry.put(pod("p", labels={"app": "web"}))
-    server.registry.put(pod("other", labels={"app": "db"}))
-    _run_all(server)
-
-    def subsets() -> list[JsonObject]:
-        found = server.store.get("endpoints", "web")
-        return (found or {}).get("subsets") or []
-
-    (subset,) = await server.store.until(subsets)
-    assert [address["targetRef"]["name"] for address in subset["addresses"]] == ["p"]
-    assert subset["ports"] == [{"port": 8080, "protocol": "TCP"}]
-    server.registry.delete(BY_NAME[PODS], Key("default", "p"), Deletion(grace_s=0))
-    await server.store.until(lambda: not subsets())
-    server.registry.delete(BY_NAME["services"], Key("default", "web"), Deletion())
-    await server.store.until(lambda: server.store.get("endpoints", "web") is None)
-    await server.store.until(lambda: not server.store.list("endpointslices.discovery.k8s.io"))

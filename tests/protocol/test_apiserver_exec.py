@@ -17,7 +17,7 @@ from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.kubelet.logserver import LogServer
 from gcushare_playground.kubelet.settings import KubeletSettings
 from gcushare_playground.kubelet.views import ContainerView, DeviceView
-from tests.protocol.apiserver_client import PODS, Api
+from tests.protocol.apiserver_client import PODS
 from tests.unit.apiserver_objects import node, pod
 
 KUBECTL = shutil.which("kubectl") or ""
@@ -71,13 +71,6 @@ async def execute(server: ApiServer, name: str, *command: str) -> tuple[str, dic
     return streams[STDOUT].decode(), msgspec.json.decode(streams[ERROR])
 
 
-async def test_a_containers_devices_are_the_runtimes_own_and_those_it_was_given(server: ApiServer) -> None:
-    printed, status = await execute(server, "p", "ls", "/dev")
-    assert {"gcu3", "gcuctl", "null", "zero", "shm", "tty"} < set(printed.splitlines())
-    assert [line for line in printed.splitlines() if line.startswith("gcu")] == ["gcu3", "gcuctl"]
-    assert status["status"] == "Success"
-
-
 @pytest.mark.parametrize(
     ("name", "command", "words"),
     [
@@ -90,13 +83,6 @@ async def test_what_the_kubelet_cannot_answer_fails_with_its_words(
 ) -> None:
     printed, status = await execute(server, name, *command)
     assert (printed, status["status"], words in status["message"]) == ("", "Failure", True)
-
-
-async def test_exec_without_a_websocket_says_what_is_needed(server: ApiServer) -> None:
-    async with Api(server) as api:
-        answer = await api.get(f"{PODS}/p/exec?command=ls")
-        assert (answer.code, "WebSocket" in answer.body["message"]) == (400, True)
-        assert (await api.get(f"{PODS}/missing/exec?command=ls")).code == 404
 
 
 def kubectl_opens_websockets() -> bool:

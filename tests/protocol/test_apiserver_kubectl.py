@@ -147,30 +147,3 @@ async def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl, server: 
     code, difference, _ = await kubectl.attempt("diff", "-f", "-", stdin=dry)
     assert (code, '+            aliyun.com/gpu-mem: "7"' in difference) == (1, True)
     assert "serverside-applied" in await kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=dry)
-
-
-async def test_labels_annotations_patches_and_cordons_change_what_they_say(kubectl: Kubectl, server: ApiServer) -> None:
-    server.registry.put(node("n1"))
-    await kubectl("label", "node", "n1", "gpushare=true")
-    await kubectl("annotate", "node", "n1", "example.com/note=x")
-    await kubectl("cordon", "n1")
-    await kubectl("taint", "node", "n1", "key=value:NoSchedule")
-    await kubectl("patch", "node", "n1", "-p", '{"metadata":{"labels":{"strategic":"yes"}}}')
-    await kubectl("patch", "node", "n1", "--type=merge", "-p", '{"metadata":{"labels":{"merge":"yes"}}}')
-    patch = '[{"op":"add","path":"/metadata/labels/json","value":"yes"}]'
-    await kubectl("patch", "node", "n1", "--type=json", "-p", patch)
-    capacity = '[{"op":"add","path":"/status/capacity/enflame.com~1gcu-count","value":"8"}]'
-    await kubectl("patch", "node", "n1", "--subresource=status", "--type=json", "-p", capacity)
-    found = server.store.get("nodes", "n1")
-    assert found is not None
-    assert found["metadata"]["labels"] == {"gpushare": "true", "strategic": "yes", "merge": "yes", "json": "yes"}
-    assert found["metadata"]["annotations"] == {"example.com/note": "x"}
-    assert found["spec"]["unschedulable"] is True
-    assert found["status"]["capacity"]["enflame.com/gcu-count"] == "8"
-    assert "SchedulingDisabled" in await kubectl("get", "nodes")
-    await kubectl("uncordon", "n1")
-    await kubectl("label", "node", "n1", "gpushare-")
-    found = server.store.get("nodes", "n1")
-    assert found is not None
-    assert "gpushare" not in found["metadata"]["labels"]
-    assert [taint["key"] for taint in found["spec"]["taints"]] == ["key"]

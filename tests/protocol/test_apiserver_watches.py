@@ -9,7 +9,7 @@ from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.protocol.apiserver_client import CONFIG_MAPS, Api
-from tests.unit.apiserver_objects import config_map, pod
+from tests.unit.apiserver_objects import config_map
 
 MAPS = BY_NAME["configmaps"]
 
@@ -63,16 +63,6 @@ async def test_a_version_with_a_page_size_is_that_version_exactly(api: Api, serv
         assert _names((await api.get(f"{CONFIG_MAPS}?{query}")).body) == names
 
 
-async def test_a_page_of_a_forgotten_moment_is_gone(api: Api, server: ApiServer) -> None:
-    for name in "abc":
-        server.registry.put(config_map(name))
-    token = (await api.get(f"{CONFIG_MAPS}?limit=1")).body["metadata"]["continue"]
-    for value in range(11):
-        _set(server, "a", str(value))
-    answer = await api.get(f"{CONFIG_MAPS}?limit=1&continue={token}")
-    assert (answer.code, answer.body["reason"]) == (410, "Expired")
-
-
 async def test_an_object_enters_and_leaves_a_selection_by_being_modified(api: Api, server: ApiServer) -> None:
     server.registry.put(config_map("a"))
     query = f"?watch=true&labelSelector={quote('on=yes')}&resourceVersion={server.store.version}"
@@ -87,15 +77,6 @@ async def test_an_object_enters_and_leaves_a_selection_by_being_modified(api: Ap
     assert left["metadata"]["resourceVersion"] == str(server.store.version)
 
 
-async def test_bookmarks_move_a_quiet_watch_forward(api: Api, server: ApiServer) -> None:
-    start = server.store.version
-    async with api.watch(f"{CONFIG_MAPS}?watch=true&allowWatchBookmarks=true&resourceVersion={start}") as watch:
-        server.registry.put(pod("elsewhere"))
-        while int((event := await watch.next())["object"]["metadata"]["resourceVersion"]) <= start:
-            assert event["type"] == "BOOKMARK"
-    assert event["object"]["kind"] == "ConfigMap"
-
-
 async def test_a_watch_from_before_the_history_gets_410_as_its_only_event(api: Api, server: ApiServer) -> None:
     server.registry.put(config_map("a"))
     start = server.store.version
@@ -107,19 +88,6 @@ async def test_a_watch_from_before_the_history_gets_410_as_its_only_event(api: A
         assert await watch.next() is None
     async with api.watch(f"{CONFIG_MAPS}?watch=true&resourceVersion={start + 1}") as watch:
         assert len(await watch.take(10)) == 10, "one version later nothing is lost"
-
-
-async def test_a_watch_that_falls_behind_the_history_gets_410_in_the_middle(api: Api, server: ApiServer) -> None:
-    server.registry.put(config_map("a"))
-    async with api.watch(f"{CONFIG_MAPS}?watch=true&resourceVersion={server.store.version}") as watch:
-        for value in range(10):
-            _set(server, "a", str(value))
-        assert len(await watch.take(10)) == 10, "as many as the history holds are delivered"
-        for value in range(11):
-            _set(server, "a", f"more {value}")
-        event = await watch.next()
-        assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
-        assert await watch.next() is None
 
 
 async def test_a_restart_keeps_objects_and_expires_older_watches(api: Api, server: ApiServer) -> None:

@@ -6,8 +6,8 @@ import grpc
 import pytest
 
 from gcushare_playground.kubelet import shuffled
-from tests.protocol.kubelet_rig import RESOURCE, Rig, container, pod, unit_ids
-from tests.protocol.reference_plugin import CallFailure, devices
+from tests.protocol.kubelet_rig import Rig, container, pod, unit_ids
+from tests.protocol.reference_plugin import CallFailure
 
 
 async def admitted_order(rig: Rig, count: int) -> list[int]:
@@ -78,30 +78,6 @@ async def test_an_error_of_either_call_fails_the_pod_with_its_text(method: str, 
         await rig.run(pod("b", container("main", 4)))
 
 
-async def test_too_few_free_units_fail_the_pod_without_a_call() -> None:
-    async with Rig(units=8) as rig:
-        await rig.run(pod("a", container("main", 6)))
-        calls = len(rig.plugin.calls.preferred)
-
-        assert await rig.fail(pod("b", container("main", 3))) == (
-            "UnexpectedAdmissionError",
-            f"Pod was rejected: Allocate failed due to requested number of devices unavailable for {RESOURCE}. "
-            "Requested: 3, Available: 2, which is unexpected",
-        )
-        assert len(rig.plugin.calls.preferred) == calls
-
-
-async def test_unhealthy_units_are_not_given_away() -> None:
-    async with Rig(units=8) as rig:
-        await rig.plugin.publish(devices(unit_ids(8), sick=unit_ids(8)[:6]))
-        await rig.wait_for_units(8, 2)
-
-        _, message = await rig.fail(pod("a", container("main", 3)))
-        assert "Requested: 3, Available: 2" in message
-        uid = await rig.run(pod("b", container("main", 2)))
-        assert rig.ids(uid) == set(unit_ids(8)[6:])
-
-
 async def test_later_containers_take_over_an_init_containers_units() -> None:
     async with Rig(units=16) as rig:
         uid = await rig.run(pod("a", container("main", 6), container("side", 4), init=[container("init", 4)]))
@@ -113,15 +89,6 @@ async def test_later_containers_take_over_an_init_containers_units() -> None:
         assert [call.must_include for call in rig.plugin.calls.preferred] == [frozenset(), init, frozenset()]
         assert [call.size for call in rig.plugin.calls.preferred] == [4, 6, 4]
         assert rig.plugin.calls.preferred[1].available >= init
-
-
-async def test_a_terminating_pod_keeps_its_units() -> None:
-    async with Rig(units=4, termination_s=30.0) as rig:
-        await rig.run(pod("a", container("main", 4)))
-        rig.api.request_deletion("a")
-
-        _, message = await rig.fail(pod("b", container("main", 1)))
-        assert "Requested: 1, Available: 0" in message
 
 
 async def test_a_container_restart_reuses_the_stored_answer_and_calls_nothing() -> None:

@@ -61,32 +61,6 @@ async def test_a_new_registration_replaces_the_endpoint() -> None:
             assert rig.plugin.calls.allocated == []
 
 
-async def test_the_end_of_an_older_stream_stops_the_newer_endpoint_too() -> None:
-    async with Rig(units=16) as rig:
-        other = ReferencePlugin(rig.plugin_dir, RESOURCE, devices(unit_ids(32)), socket="other.sock")
-        async with other:
-            await other.register()
-            await rig.wait_for_units(32, 32)
-            await rig.plugin.stop()
-            await rig.wait_for_units(32, 0)
-            await other.publish(devices(unit_ids(24)))
-            await rig.wait_for_units(24, 24)
-
-            reason, message = await rig.fail(pod("a", container("main", 2)))
-            assert reason == "UnexpectedAdmissionError"
-            assert "has been stopped" in message
-
-
-async def test_foreign_resources_are_copied_to_allocatable_and_kept() -> None:
-    async with Rig(units=16) as rig:
-        rig.api.patch_node_status({"capacity": {"enflame.com/gcu-count": "8"}})
-        await rig.wait_for_units(8, 8, resource="enflame.com/gcu-count")
-
-        await rig.plugin.publish(devices(unit_ids(20)))
-        await rig.wait_for_units(20, 20)
-        assert rig.node_resources("capacity")["enflame.com/gcu-count"] == "8"
-
-
 @pytest.mark.parametrize(("is_new_machine", "expected"), [(True, "0"), (False, "8")])
 async def test_a_kubelet_without_checkpoint_zeroes_extended_resources_of_an_existing_node(
     is_new_machine: bool, expected: str

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import grpc
-import grpc.aio
-import pytest
-
-from gcushare_playground.kubelet import PodResourcesMode
 from tests.protocol.kubelet_rig import Rig, container, pod, unit_ids
 from tests.protocol.reference_plugin import devices
 
@@ -29,19 +24,6 @@ async def test_running_pods_survive_a_restart_without_a_call() -> None:
         assert len(rig.plugin.calls.allocated) == 1
         second = await rig.run(pod("b", container("main", 4)))
         assert not rig.ids(second) & ids
-
-
-async def test_pods_that_end_while_the_kubelet_is_down_free_their_units() -> None:
-    async with Rig(units=4) as rig:
-        uid = await rig.run(pod("a", container("main", 4)))
-        await rig.kubelet.stop()
-        rig.api.drop_pod("a")
-        await rig.kubelet.start()
-        await rig.kubelet.wait_ready()
-        await rig.serve_again()
-        await rig.run(pod("b", container("main", 4)))
-
-        assert rig.kubelet.container_view(uid, "main") is None
 
 
 async def restart_with_sick_units(rig: Rig, *, reboot: bool) -> None:
@@ -98,26 +80,3 @@ async def test_podresources_lists_ids_of_active_pods_without_ended_init_containe
         await rig.kubelet.finish(done)
 
         assert await rig.list_podresources() == {"a": {"proxy": rig.ids(uid, "proxy"), "main": rig.ids(uid, "main")}}
-
-
-async def test_podresources_shows_a_fresh_allocation_only_after_its_delay() -> None:
-    async with Rig() as rig:
-        rig.kubelet.faults.podresources_delay_s = (0.025, 0.025)
-        uid = await rig.run(pod("a", container("main", 2)))
-        assert await rig.list_podresources() == {"a": {"main": frozenset()}}
-
-        rig.clock.now_s += 0.03
-        assert await rig.list_podresources() == {"a": {"main": rig.ids(uid)}}
-
-
-async def test_podresources_can_refuse_hang_and_be_missing() -> None:
-    async with Rig() as rig:
-        rig.kubelet.faults.podresources = PodResourcesMode.REFUSE
-        with pytest.raises(grpc.aio.AioRpcError, match="switched off"):
-            await rig.list_podresources()
-        rig.kubelet.faults.podresources = PodResourcesMode.HANG
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await rig.list_podresources(timeout_s=0.1)
-        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    async with Rig(podresources=False) as rig:
-        assert not (rig.root / "pod-resources").exists()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from gcushare.runtime.settings.declare import list_specs
-from gcushare_playground.demo.settings import DemoSettings
 from gcushare_playground.processes import Child, Command, capture
 
 READY = re.compile(r"^ready (\S+)$")
@@ -33,14 +30,6 @@ async def wait_gone(pid: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_one_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
-    code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready x'); time.sleep(60)"
-    stubborn = child(tmp_path, code)
-    await stubborn.start()
-    assert await stubborn.stop(grace_s=0.2) == -signal.SIGKILL
-    assert await stubborn.stop() == -signal.SIGKILL, "stopping again changes nothing"
-
-
 async def test_a_child_has_none_of_the_settings_of_the_person_at_the_keyboard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,10 +41,6 @@ async def test_a_child_has_none_of_the_settings_of_the_person_at_the_keyboard(
     assert await inner.start() == "\u20ac"
     await inner.wait()
     assert await capture(*inner.command.arguments) == "ready \u20ac\n"
-
-
-def test_the_demo_reads_no_variable_of_another_program() -> None:
-    assert all(spec.env.startswith("GCUSHARE_DEMO_") for spec in list_specs(DemoSettings))
 
 
 async def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:

@@ -53,35 +53,6 @@ async def test_refusals_are_counted_and_sorted_in_the_schedulers_words(rig: Sche
     assert event["source"]["component"] == "default-scheduler"
 
 
-@pytest.mark.parametrize(
-    ("node", "pod", "message"),
-    [
-        pytest.param(
-            {"taints": [{"key": "a", "effect": "NoSchedule"}]}, {}, "1 node(s) had untolerated taint(s)", id="taint"
-        ),
-        pytest.param(
-            {}, {"nodeSelector": {"disk": "ssd"}}, "1 node(s) didn't match Pod's node affinity/selector", id="selector"
-        ),
-        pytest.param({"units": 3}, {}, f"1 Insufficient {RESOURCE}", id="resource"),
-    ],
-)
-async def test_the_schedulers_own_filters_come_first(
-    rig: SchedulerRig, node: dict[str, Any], pod: dict[str, Any], message: str
-) -> None:
-    await rig.add_node("node-1", **node)
-    await rig.wait_message(await rig.add_pod("p", **pod), f"0/1 nodes are available: {message}.")
-    assert rig.extender.asked == []
-
-
-async def test_keys_of_an_answer_are_read_in_any_case_as_go_does(rig: SchedulerRig) -> None:
-    async def answer(_arguments: dict[str, Any]) -> Any:
-        return {"nodenames": ["node-1"]}
-
-    await rig.add_node("node-1")
-    rig.extender.answers["filter"] = answer
-    assert await rig.wait_bound(await rig.add_pod("p")) == "node-1"
-
-
 async def test_the_next_pod_is_filtered_while_a_bind_hangs_with_that_pod_counted(rig: SchedulerRig) -> None:
     released = asyncio.Event()
 

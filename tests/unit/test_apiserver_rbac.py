@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gcushare_playground.apiserver import Attributes, RbacAuthorizer, Registry, User, service_account
-from gcushare_playground.apiserver.identities import ANONYMOUS, impersonated
+from gcushare_playground.apiserver.identities import ANONYMOUS
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.unit.apiserver_objects import new_registry
 
@@ -76,29 +76,3 @@ def test_without_a_rule_nothing_is_granted_but_discovery_and_questions_about_one
     assert authorizer.allows(Attributes(PLUGIN, "create", resource="selfsubjectaccessreviews"))
     assert not authorizer.allows(Attributes(PLUGIN, "get", path="/metrics"))
     assert not authorizer.allows(Attributes(ANONYMOUS, "get", path="/apis"))
-
-
-def test_a_role_holds_in_its_namespace_only(registry: Registry) -> None:
-    _grant(registry, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}], namespace="default")
-
-    def may_get(namespace: str) -> bool:
-        return _asks(registry, verb="get", resource="pods", subresource="", namespace=namespace)
-
-    assert may_get("default")
-    assert not may_get("kube-system")
-    assert not may_get("")
-
-
-@pytest.mark.parametrize(
-    "subject", [{"kind": "User", "name": "jane"}, {"kind": "Group", "name": "team"}], ids=lambda s: s["kind"]
-)
-def test_users_and_groups_are_subjects_too(registry: Registry, subject: JsonObject) -> None:
-    _grant(registry, [{"nonResourceURLs": ["/metrics/*"], "verbs": ["get"]}], subject=subject)
-    authorizer = RbacAuthorizer(registry.storage)
-    assert authorizer.allows(Attributes(User("jane", ("team",)), "get", path="/metrics/cadvisor"))
-    assert not authorizer.allows(Attributes(User("joe", ("other",)), "get", path="/metrics/cadvisor"))
-
-
-def test_an_impersonated_service_account_has_the_groups_of_one() -> None:
-    user = impersonated("system:serviceaccount:kube-system:plugin", ())
-    assert "system:serviceaccounts:kube-system" in user.groups

@@ -7,7 +7,7 @@ import pytest
 from gcushare_playground.apiserver import ApiFailure, Deletion, Registry
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
-from gcushare_playground.apiserver.subresources import bind, evict
+from gcushare_playground.apiserver.subresources import bind
 from tests.unit.apiserver_objects import MEMORY, config_map, new_registry, node, pod
 
 PODS = BY_NAME["pods"]
@@ -27,15 +27,6 @@ def _stored(registry: Registry, resource: str = "pods", name: str = "p") -> Json
 
 def _bind(registry: Registry, **metadata: Any) -> None:
     bind(registry, KEY, {"metadata": metadata, "target": {"kind": "Node", "name": "n1"}}, dry_run=False)
-
-
-def test_an_update_for_a_predecessor_of_the_same_name_conflicts(registry: Registry) -> None:
-    registry.put(config_map("c"))
-    stale = config_map("c", a="2")
-    stale["metadata"]["uid"] = "another"
-    with pytest.raises(ApiFailure, match="UID in precondition: another") as caught:
-        registry.update(BY_NAME["configmaps"], Key("default", "c"), lambda _: stale)
-    assert caught.value.code == 409
 
 
 def test_the_main_resource_keeps_status_and_the_status_subresource_keeps_spec(registry: Registry) -> None:
@@ -65,16 +56,6 @@ def test_the_main_resource_keeps_status_and_the_status_subresource_keeps_spec(re
     assert found["metadata"]["annotations"] == {"seen": "again"}
 
 
-def test_a_pod_that_is_being_deleted_cannot_be_bound(registry: Registry) -> None:
-    manifest = pod()
-    manifest["metadata"]["finalizers"] = ["example.com/wait"]
-    registry.put(manifest)
-    registry.delete(PODS, KEY, Deletion())
-    with pytest.raises(ApiFailure, match="is being deleted") as caught:
-        _bind(registry)
-    assert caught.value.code == 409
-
-
 def test_an_unbound_pod_goes_at_once_and_a_bound_one_waits_for_its_kubelet(registry: Registry) -> None:
     registry.put(pod())
     registry.delete(PODS, KEY, Deletion())
@@ -99,15 +80,6 @@ def test_a_finalizer_keeps_an_object_until_it_is_taken_away(registry: Registry) 
     assert registry.storage.get("configmaps", "c") is None
 
 
-@pytest.mark.parametrize("how", [Deletion(uid="other"), Deletion(resource_version="1")], ids=["uid", "version"])
-def test_a_deletion_with_a_precondition_that_fails_deletes_nothing(registry: Registry, how: Deletion) -> None:
-    registry.put(pod())
-    with pytest.raises(ApiFailure, match="in the precondition") as caught:
-        registry.delete(PODS, KEY, how)
-    assert caught.value.code == 409
-    assert registry.storage.get("pods", "p") is not None
-
-
 def test_a_nodes_status_may_gain_whole_extended_resources_only(registry: Registry) -> None:
     registry.put(node("n1"))
 
@@ -122,17 +94,3 @@ def test_a_nodes_status_may_gain_whole_extended_resources_only(registry: Registr
     assert _stored(registry, "nodes", "n1")["status"]["capacity"] == {MEMORY: "16", "enflame.com/gcu-count": "8"}
     with pytest.raises(ApiFailure, match="must be an integer"):
         registry.update(resource, key, with_count("0.5"), status_only=True)
-
-
-def test_a_budget_without_disruptions_left_forbids_an_eviction(registry: Registry) -> None:
-    registry.put(pod(labels={"app": "a"}))
-    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}}
-    registry.put({**budget, "spec": {"selector": {"matchLabels": {"app": "a"}}}})
-    resource, key = BY_NAME["poddisruptionbudgets.policy"], Key("default", "b")
-    registry.update(resource, key, lambda obj: {**obj, "status": {"disruptionsAllowed": 0}}, status_only=True)
-    with pytest.raises(ApiFailure) as caught:
-        evict(registry, KEY, {}, dry_run=False)
-    assert caught.value.code == 429
-    registry.update(resource, key, lambda obj: {**obj, "status": {"disruptionsAllowed": 1}}, status_only=True)
-    evict(registry, KEY, {}, dry_run=False)
-    assert registry.storage.get("pods", "p") is None

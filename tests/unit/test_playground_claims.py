@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import CARDS, CLAIMED_UNITS, USE_CARDS
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL
 from gcushare_playground.apiserver.controllers.claims import CLAIMS, ClaimController
 from gcushare_playground.apiserver.controllers.cluster import Cluster
 from gcushare_playground.apiserver.controllers.ownership import Ownership, Ref
-from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.registry import Registry
 from gcushare_playground.apiserver.storage import Storage
@@ -36,29 +34,6 @@ def pod(namespace: str, units: str, **annotations: str) -> JsonObject:
     container = {"name": "main", "image": "image:1", "resources": {"limits": {MEMORY: units}}}
     metadata = {"name": "a", "namespace": namespace, "annotations": annotations}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
-
-
-def test_a_memory_request_becomes_a_claim_if_the_namespace_opted_in() -> None:
-    registry = registry_with(CLAIMS_ENABLED, "no")
-    made, left = registry.put(pod("n0", "24", **{CARDS: "2"})), registry.put(pod("n1", "24"))
-    assert made["spec"]["resourceClaims"] == [{"name": ENTRY, "resourceClaimTemplateName": "gcu-memory-12-cards-2"}]
-    assert made["spec"]["containers"][0]["resources"] == {"claims": [{"name": ENTRY}]}
-    assert made["metadata"]["annotations"][CLAIMED_UNITS] == "main=24"
-    assert "resourceClaims" not in left["spec"]
-    assert left["spec"]["containers"][0]["resources"]["limits"] == {MEMORY: "24"}
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        pytest.param(pod("n0", "4", **{USE_CARDS: "0"}), "which a claim cannot keep", id="an annotation"),
-        pytest.param(pod("n0", "5", **{CARDS: "2"}), "2 cards cannot share equally", id="uneven"),
-        pytest.param(pod("n0", "1.5"), "must be an integer", id="a fraction, which Kubernetes refuses"),
-    ],
-)
-def test_what_a_claim_cannot_hold_is_refused(body: JsonObject, said: str) -> None:
-    with pytest.raises(ApiFailure, match=said):
-        registry_with(CLAIMS_ENABLED).put(body)
 
 
 def test_the_controller_makes_the_claims_of_a_pod_and_deletes_those_of_one_that_ended() -> None:

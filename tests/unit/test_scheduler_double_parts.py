@@ -11,11 +11,9 @@ from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.document import new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import parse_version
-from gcushare.core.errors import ConfigError
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare_playground.scheduler import parse_scheduler_settings
 from gcushare_playground.scheduler.objects import effective_requests
-from tests.unit.gpushare_scheduler import PUBLISHED_CONFIG
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -34,30 +32,6 @@ def test_what_the_config_manager_writes_is_understood(version: str) -> None:
     assert [each.name for each in extender.managed_resources] == [ENFLAME.memory_resource, ALIYUN.memory_resource]
     assert (extender.weight, extender.http_timeout_s, extender.node_cache_capable) == (3, 2.5, True)
     assert (extender.filter_verb, extender.bind_verb, extender.ignorable) == ("filter", "bind", False)
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        pytest.param("- a", "at the top", id="no map"),
-        pytest.param("kind: Deployment\napiVersion: apps/v1", "'Deployment apps/v1' is not accepted", id="other kind"),
-        pytest.param(HEAD + "extender: []", "extender: '\\[\\]' is not accepted", id="unknown key"),
-        pytest.param(extender_entry(prioritizeVerb="p"), "weight: '0' is not accepted", id="no weight"),
-        pytest.param(extender_entry(urlPrefix="10.0.0.1"), "urlPrefix: '10.0.0.1'", id="no url"),
-        pytest.param(extender_entry(enableHttps=True), "enableHttps: 'True' is not accepted", id="old word"),
-        pytest.param(extender_entry(nodeCacheCapable="yes"), "nodeCacheCapable: 'yes'", id="wrong type"),
-        pytest.param(extender_entry(httpTimeout="5 seconds"), "httpTimeout: '5 seconds'", id="no duration"),
-        pytest.param(extender_entry(managedResources=[{"name": "cpu"}]), r"managedResources\[0\]", id="not extended"),
-        pytest.param(
-            PUBLISHED_CONFIG + PUBLISHED_CONFIG.split("extenders:\n")[1],
-            "at most one extender with a bindVerb",
-            id="two that bind",
-        ),
-    ],
-)
-def test_what_kube_scheduler_would_refuse_is_refused(text: str, complaint: str) -> None:
-    with pytest.raises(ConfigError, match=complaint):
-        parse_scheduler_settings(text, "config")
 
 
 def container(amount: int, **more: object) -> dict[str, Any]:

@@ -60,15 +60,6 @@ async def test_a_pod_that_fitted_nowhere_waits_for_an_event_and_for_its_backoff(
     assert take(queue).attempts == 3
 
 
-async def test_an_event_during_the_attempt_is_not_missed(queue: SchedulingQueue, clock: ManualClock) -> None:
-    queue.put(pod("a"))
-    queued = take(queue)
-    queue.cluster_changed()
-    queue.give_back(queued, is_error=False)
-    clock.now_s = 1.0
-    assert take(queue) is queued
-
-
 @pytest.mark.parametrize(
     ("metadata", "status", "is_tried"),
     [
@@ -86,12 +77,3 @@ async def test_of_what_is_written_on_a_waiting_pod_an_annotation_wakes_it(
     clock.now_s = 10.0
     queue.put(changed("a", metadata, status))
     assert (queue.take_ready() is not None) == is_tried
-
-
-async def test_a_pod_that_changed_during_its_attempt_is_tried_again(queue: SchedulingQueue, clock: ManualClock) -> None:
-    queue.put(pod("a"))
-    queued = take(queue)
-    queue.put(changed("a", {"annotations": {"gcushare.io/room-found": "2026"}}, {}))
-    queue.give_back(queued, is_error=False)
-    clock.now_s = 1.0
-    assert queue.take_ready() is not None

@@ -81,12 +81,6 @@ def test_a_wrong_subcommand_names_the_known_ones_and_the_nearest() -> None:
     assert re.search(r"'dmeo'.*known commands: .*demo.*Did you mean 'demo'", ended.stderr)
 
 
-def test_without_a_subcommand_the_page_is_shown() -> None:
-    ended = run_here("gcushare")
-    assert ended.returncode == 0
-    assert "demo" in ended.stdout
-
-
 @pytest.mark.slow
 async def test_sigterm_ends_extender_and_plugin_in_order_within_seconds() -> None:
     async with started(ClusterPlan(nodes=(NodePlan(name="n0", card_bytes=(16 * GIB,)),))) as census:
@@ -99,11 +93,3 @@ async def test_sigterm_ends_extender_and_plugin_in_order_within_seconds() -> Non
             assert code == 0, child.describe_tail()
             assert "signal SIGTERM" in child.log_file.read_text()
         assert list(census.problems()) == [], "the running pod keeps its card while the programs are away"
-
-
-def test_a_program_without_a_way_to_the_api_server_says_what_it_looked_for() -> None:
-    ended = run_here(
-        "gcushare-scheduler-extender", "--kubeconfig", "/does/not/exist", "--log-dir", "", "--listen-port", "0"
-    )
-    assert ended.returncode == 2
-    assert "/does/not/exist" in ended.stderr

@@ -8,7 +8,6 @@ import io
 import os
 import re
 import signal
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -17,14 +16,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gcushare.core.errors import ConfigError
 from gcushare.core.units import GIB
-from gcushare.runtime.settings.loading import load_settings
 from gcushare_playground.cluster import Cluster
-from gcushare_playground.demo.expecting import Impossible, Ledger
 from gcushare_playground.demo.playing import Player
 from gcushare_playground.demo.scenarios import play_manual
-from gcushare_playground.demo.settings import PROGRAM
 from gcushare_playground.demo.stage import Mismatch, Stage
 from gcushare_playground.doubles import InsideDoubles
 from gcushare_playground.plans import ClusterPlan, NodePlan
@@ -229,37 +224,6 @@ async def nodes_on_the_page(child: Child) -> list[str]:
 
 
 @pytest.mark.slow
-async def test_a_port_in_use_is_one_line_that_names_it_and_says_what_to_do(short_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        async with demo(short_path, "--port", port, ready=r"(error: )") as child:
-            assert await child.wait() == 1
-    assert child.log_file.read_text() == (
-        f"error: port {port} of 127.0.0.1 is in use: give another with --port, or leave it out and a free one is "
-        "taken\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("flags", "complaint"),
-    [
-        pytest.param(["--cards", "1"], "needs 2 cards", id="too few cards"),
-        pytest.param(["--cards", "17"], "not 1 to 16 cards", id="too many cards"),
-        pytest.param(["--cards", "8x512MiB"], "less than 1GiB", id="too small"),
-        pytest.param(["--cards", "8x64GiB", "--memory-unit", "0.001"], "coarser unit", id="too fine"),
-        pytest.param(["--memory-unit", "0.5"], "memory-unit", id="no unit"),
-        pytest.param(["--nodes", "0"], "nodes", id="no nodes"),
-        pytest.param(["--scenario", "whole-and-shared", "--nodes", "2"], "1 node of at least 3 cards", id="two nodes"),
-        pytest.param(["--scenario", "claims", "--nodes", "2"], "1 node of at least 2 cards", id="two nodes of claims"),
-        pytest.param(["--scenario", "whole-and-shared", "--cards", "2"], "at least 3 cards", id="no card left over"),
-    ],
-)
-def test_settings_that_cannot_be_played_are_refused_before_anything_starts(flags: list[str], complaint: str) -> None:
-    with pytest.raises(ConfigError, match=complaint):
-        load_settings(PROGRAM, flags, {})
-
-
-@pytest.mark.slow
 async def test_a_step_that_is_not_as_expected_ends_the_scenario() -> None:
     """The negative control: the demo's own bookkeeping is given larger cards than there are."""
     plan = ClusterPlan(nodes=(NodePlan(name="node-1", card_bytes=(16 * GIB,) * 2),), labels_nodes=False)
@@ -271,15 +235,3 @@ async def test_a_step_that_is_not_as_expected_ends_the_scenario() -> None:
         with pytest.raises(Mismatch, match="its record names card 0 of 32 units"):
             await play_manual(player)
         assert "WRONG" in shown.getvalue()
-
-
-def test_the_bookkeeping_puts_pods_next_to_others_and_knows_who_refuses() -> None:
-    ledger = Ledger({"a": (16, 16), "b": (16, 16)})
-    assert ledger.candidates(4) == {"a": 0, "b": 0}
-    ledger.take("a", 0, 12)
-    assert ledger.candidates(4) == {"a": 0}
-    assert ledger.candidates(8) == {"a": 1, "b": 0}
-    ledger.take("a", 1, 12)
-    assert ledger.refusal(20, "r", "too much") == "0/2 nodes are available: 1 Insufficient r, 1 too much."
-    with pytest.raises(Impossible):
-        ledger.candidates(17)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,8 +12,7 @@ import pytest
 from gcushare._version import __version__
 from tests.charts import NAMESPACE
 from tests.playground.deploy_bench import EXTENDER, PLUGIN, Bench, in_order, started_bench
-from tests.playground.deploy_rig import needs_tools, put_image_tool
-from tests.playground.image_tool import NO_BUILDX
+from tests.playground.deploy_rig import needs_tools
 
 pytestmark = [needs_tools, pytest.mark.slow]
 
@@ -103,40 +100,6 @@ async def test_buildkit_builds_only_if_buildx_answers(bench: Bench) -> None:
     assert (bench.root / "buildkit").read_text().split() == ["0", "1"]
 
 
-def test_the_stand_in_refuses_buildkit_without_buildx(tmp_path: Path) -> None:
-    put_image_tool(tmp_path / "bin", "docker")
-    environ = {**os.environ, "IMAGE_TOOL_LOG": str(tmp_path / "calls"), "IMAGE_TOOL_FAILS": str(tmp_path / "failures")}
-    build = [str(tmp_path / "bin/docker"), "build", "--tag", "x", "."]
-    refused = subprocess.run(
-        build, env={**environ, "DOCKER_BUILDKIT": "1"}, capture_output=True, text=True, check=False
-    )
-    assert (refused.returncode, refused.stderr) == (1, NO_BUILDX)
-
-
-async def test_the_next_tool_builds_if_docker_cannot(bench: Bench) -> None:
-    bench.link_tool("podman")
-    bench.fail_once("docker build ")
-    done = await bench.run(PLUGIN, "build-image.sh")
-    assert done.code == 0, done
-    assert in_order(done.out, ["docker did not build the image\n", "build image success\n"]), done
-    assert saved_names(bench, PLUGIN) == [f"{REPOSITORY}/{PLUGIN}:v{__version__}"]
-    assert bench.image_ids("podman").keys() == {f"{REPOSITORY}/{PLUGIN}:v{__version__}"}
-
-
-async def test_a_tool_that_does_not_work_is_named_with_its_reason(bench: Bench) -> None:
-    reason = "ERROR: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
-    for name in ("docker", "podman", "nerdctl", "buildah"):
-        bench.put_tool(name, f'echo "{reason}" >&2; exit 1')
-    done = await bench.run(PLUGIN, "build-image.sh")
-    assert done.code == 1
-    assert f"no tool that builds images works here (docker: {reason}; podman: " in done.errors
-
-
-def test_nothing_but_the_base_image_is_pulled_for_a_build() -> None:
-    dockerfile = (Path(__file__).parents[2] / "deploy/image/Dockerfile").read_text()
-    assert "syntax=" not in dockerfile, "--python-image does not replace the image of a syntax line"
-
-
 async def test_a_tag_and_a_repository_edited_in_values_yaml_count(bench: Bench) -> None:
     edit_values(bench, PLUGIN, f'tag: "v{__version__}"', 'tag: "v2"   # ours')
     edit_values(bench, PLUGIN, f"repository: {REPOSITORY}", "repository: registry.local/cards")
@@ -167,15 +130,6 @@ async def test_a_flag_counts_before_values_yaml_and_a_values_file_too(bench: Ben
         assert done.code == 0, done
         spec = bench.site.get("deployments.apps", EXTENDER, NAMESPACE)["spec"]["template"]["spec"]
         assert spec["containers"][0]["image"] == image
-
-
-async def test_an_empty_tag_is_the_charts_version_in_both_scripts(bench: Bench) -> None:
-    edit_values(bench, PLUGIN, f'tag: "v{__version__}"', 'tag: ""')
-    assert (await bench.run(PLUGIN, "build-image.sh")).code == 0
-    done = await bench.run(PLUGIN, "deploy.sh", "--nodes", "all")
-    assert done.code == 0, done
-    container = bench.site.get("daemonsets.apps", PLUGIN)["spec"]["template"]["spec"]["containers"][0]
-    assert saved_names(bench, PLUGIN) == [container["image"]]
 
 
 async def test_a_saved_image_of_another_name_is_refused_before_anything_is_changed(bench: Bench) -> None:

@@ -140,11 +140,6 @@ def test_the_executable_configures_the_scheduler_of_a_systemd_master(executable:
     config_manager([executable, "gcushare-config-manager"], tmp_path)
 
 
-def test_so_does_the_script_with_the_saved_image(built: Path, from_image: Path, tmp_path: Path) -> None:
-    shutil.copytree(built / "images", from_image.parent / "images")
-    config_manager([from_image], tmp_path, PATH=os.environ["PATH"])
-
-
 TOOL = """\
 #!/bin/sh
 # Has the image in IMAGE_FILE, as docker, podman and nerdctl, or as ctr.
@@ -173,14 +168,6 @@ def test_without_a_saved_image_a_tool_gives_it(built: Path, from_image: Path, tm
     assert done.stdout.startswith("Usage: gcushare-config-manager status ")
 
 
-def test_without_any_image_it_says_what_helps(from_image: Path, tmp_path: Path) -> None:
-    done = run(from_image, "status", cache=tmp_path / "cache", PATH="/usr/bin:/bin", GCUSHARE_IMAGE_TOOL="no-tool")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert f"has the image {packages.image_value(EXTENDER, 'repository')}/{EXTENDER}:" in done.stderr
-    assert f"copy {EXTENDER}.tar into {from_image.parent}/images" in done.stderr
-    assert not list((tmp_path / "cache").iterdir())
-
-
 def test_starts_at_the_same_time_unpack_one_copy(executable: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor() as pool:
         starts = [pool.submit(run, executable, "--version", cache=tmp_path) for _ in range(4)]
@@ -198,14 +185,3 @@ def test_files_of_another_user_are_not_started(executable: Path, tmp_path: Path)
     done = run(executable, "--version", cache=cache)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"error: the directory {cache} belongs to another user\nwhat to do: ")
-
-
-def test_a_file_for_another_machine_says_so(built: Path, tmp_path: Path) -> None:
-    other = next(name for name in executables.MACHINES if name != MACHINE)
-    image = executables.read_image(built / "images" / f"{EXTENDER}.tar")
-    own, wanted = executables.LOADERS[MACHINE], executables.LOADERS[other]
-    entries = {wanted if path == own else path: each for path, each in image.entries.items()}
-    file = executables.build(executables.Image(other, entries), tmp_path)
-    done = run(file, "--version", cache=tmp_path / "cache")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert f"this file is for {executables.MACHINES[other]}, and this machine is {platform.machine()}" in done.stderr

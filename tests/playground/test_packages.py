@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -169,37 +167,6 @@ def test_a_single_file_runs_with_a_python_that_knows_nothing_of_us(files: Path, 
     )
     refused = run(files / command, "--kubeconfig", "/nowhere", cwd=tmp_path, PATH=path)
     assert (refused.returncode, "/nowhere" in refused.stderr) == (2, True), refused.stderr
-
-
-def old_pythons() -> list[Path]:
-    """Interpreters of this machine that are older than every released one: on the PATH, or next to the running one."""
-    names = [f"python3.{minor}" for minor in range(4, 11)] + ["python2.7", "python2"]
-    found = [Path(path) for path in map(shutil.which, names) if path and "shims" not in path]
-    siblings = sorted(Path(sys.base_prefix).parent.glob("[23].*/bin/python"))
-    return found + [
-        path for path in siblings if path.parents[1].name.startswith(("2.", *(f"3.{n}." for n in range(4, 11))))
-    ]
-
-
-@pytest.mark.skipif(not old_pythons(), reason="no older Python is here: install one, such as python3.9")
-def test_an_old_python_says_in_one_line_what_a_single_file_needs(files: Path, tmp_path: Path) -> None:
-    for python in old_pythons():
-        done = run(python, files / single_files.COMMANDS[0], "--version", cwd=tmp_path)
-        assert (done.returncode, done.stdout) == (1, ""), python
-        assert done.stderr.startswith(
-            f"error: {single_files.COMMANDS[0]} needs Python {single_files.RUNNING}, and {python} is "
-        )
-        assert done.stderr.endswith("gcushare-linux-amd64 or gcushare-linux-arm64, which need no Python\n")
-        assert done.stderr.count("\n") == 1
-    # Nothing was unpacked.
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_check_of_a_single_file_is_read_by_every_python_3(files: Path) -> None:
-    with zipfile.ZipFile(files / single_files.COMMANDS[0]) as archive:
-        main = archive.read("__main__.py").decode()
-    assert main.index("sys.exit(1)") < main.index("import _bootstrap")
-    ast.parse(main, feature_version=(3, 0))
 
 
 def test_a_single_file_holds_no_library_of_the_cluster_side(files: Path) -> None:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from gcushare.cli.cards.cards import ask_addresses, is_loopback
-from gcushare.core.errors import RetryableError
+from gcushare.cli.cards.cards import is_loopback
 from gcushare.core.units import GIB
 from gcushare.device_plugin.plugin_settings import Mode
 from tests.extender_objects import a_pod, as_whole
 from tests.fake_proc import make_proc
-from tests.protocol.cards_command_rig import NOWHERE, Caller, serving
+from tests.protocol.cards_command_rig import Caller
 from tests.protocol.plugin_rig import PluginRig
-from tests.protocol.runtime_certificates import Authority
-from tests.unit.card_views import card, status
 
 USE = {"used": "9GiB", "temperature": 61, "power": 142.5, "utilization": 87, "processes": {"4242": "5GiB", "7": "1GiB"}}
 USE |= {"persistence": True, "power_limit": 250, "cuda": "12.4"}
@@ -97,40 +93,6 @@ async def test_a_card_that_a_pod_has_whole_is_shown_so_before_and_after_its_admi
     ]
 
 
-async def test_two_plugins_are_shown_and_one_that_is_silent_is_a_warning(rig: PluginRig) -> None:
-    silent = silent_url()
-    async with serving(msgspec.json.encode(status(card(0, model="A100"), vendor="aliyun", unit="GiB"))) as other:
-        both = await Caller({}).call("--plugin", f"{address(rig)},{other}")
-        assert (both.code, both.err) == (0, "")
-        assert [line.split()[1] for line in both.lines if line.startswith("node-1 ")] == ["aliyun", "enflame"]
-    ran = await Caller({}).call("--plugin", f"{address(rig)},{silent}")
-    assert ran.code == 1
-    assert ran.lines[0].startswith("node-1 ")
-    assert ran.err.startswith(f"warning: {silent}: no plugin answers at {silent}/status: ")
-
-
-async def test_a_plugin_that_was_named_and_is_silent_is_an_error_that_says_what_to_do() -> None:
-    ran = await Caller({}).call("--plugin", silent_url())
-    assert (ran.code, ran.out) == (75, "")
-    assert "no plugin answers at http://127.0.0.1:" in ran.err
-    assert "name its address with --plugin, or ask through the API server with 'gcushare cards NODE'" in ran.err
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        pytest.param(("--plugin", "127.0.0.1:1"), "must be http://HOST:PORT or https://HOST:PORT", id="no scheme"),
-        pytest.param(("--plugin", "http://[::1"), "'http://[::1' must be http://HOST:PORT", id="open bracket"),
-        pytest.param(("--plugin", "http://h:99999"), "'http://h:99999' must be http://HOST:PORT", id="no such port"),
-        pytest.param(("n1", "--plugin", "http://h:1"), "is asked through the API server", id="two places"),
-    ],
-)
-async def test_a_wrong_command_says_what_is_wrong(words: tuple[str, ...], why: str) -> None:
-    ran = await Caller({}).call(*words)
-    assert (ran.code, ran.out) == (2, "")
-    assert why in ran.err
-
-
 async def test_the_status_has_the_mode_the_holders_and_the_use_of_every_card(rig: PluginRig) -> None:
     document = msgspec.json.decode((await rig.get("/status"))[1])
     first, second = document["cards"]
@@ -154,20 +116,6 @@ async def test_the_status_has_the_mode_the_holders_and_the_use_of_every_card(rig
     }
     assert (second["mode"], second["holders"], second["use"]["memoryUsedBytes"]) == ("free", [], None)
     assert (document["pods"][0]["cards"], document["pods"][0]["whole"]) == ([0], False)
-
-
-async def test_a_plugin_that_answers_https_alone_is_found_out_if_no_address_is_given(tmp_path: Path) -> None:
-    issued = Authority("plugins").issue("gcushare-device-plugin")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(*issued.write(tmp_path))
-    async with serving(msgspec.json.encode(status(card(0))), context) as url:
-        plain = url.replace("https:", "http:")
-        found = await ask_addresses((plain,), NOWHERE, others=(plain.replace("http:", "https:"),))
-        assert [node.status.node for node in found.nodes] == ["node-1"]
-        with pytest.raises(RetryableError, match="http://"):
-            await ask_addresses((plain,), NOWHERE)
-        ran = await Caller({}).call("--plugin", url)
-        assert (ran.code, ran.err) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.protocol.cards_command_rig import Caller
-from tests.protocol.inspect_rig import Cluster, a_node, cluster, in_namespace, plugin_pod
+from tests.protocol.inspect_rig import Cluster, a_node, cluster, plugin_pod
 from tests.protocol.plugin_rig import PluginRig
 from tests.unit.card_views import busy, card, status
 
@@ -54,26 +54,3 @@ async def test_both_vendors_plugins_of_a_node_are_shown_and_no_other_nodes(seen:
         ("enflame", f"pod kube-system/{PLUGIN}"),
     ]
     assert not any("device-plugin-z" in path for path in seen.front.proxied)
-
-
-async def test_the_namespace_of_the_plugins_can_be_named(seen: Cluster) -> None:
-    seen.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "own"}})
-    seen.put(in_namespace(plugin_pod("gcushare-device-plugin-own", "node-2"), "own"))
-    ran = await caller(seen).call("node-2", "--plugin-namespace", "own")
-    assert ran.code == 1  # the double has no such pod behind its proxy
-    assert seen.front.proxied == ["/api/v1/namespaces/own/pods/http:gcushare-device-plugin-own:32767/proxy/status"]
-
-
-async def test_a_node_without_a_plugin_says_where_it_was_looked_for(seen: Cluster) -> None:
-    seen.put(plugin_pod("gcushare-device-plugin-ended", "node-2", phase="Failed"))
-    ran = await caller(seen).call("node-2")
-    assert (ran.code, ran.out) == (1, "")
-    assert "error: no device plugin runs on node 'node-2': no running pod in namespace 'kube-system' runs" in ran.err
-    assert "--plugin-namespace says where they are" in ran.err
-
-
-async def test_a_missing_right_is_named(seen: Cluster) -> None:
-    seen.front.forbids_proxies = True
-    ran = await caller(seen).call("node-1")
-    assert (ran.code, ran.out) == (1, "")
-    assert "cannot get pods/proxy" in ran.err

@@ -7,12 +7,8 @@ import io
 from pathlib import Path
 
 from gcushare.cli.subcommands import SUBCOMMANDS
-from gcushare.core.cards import InventoryCard
-from gcushare.core.units import GIB
 from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
-from gcushare_playground.apiserver import FailBefore, Fault
-from tests.protocol.inspect_rig import a_node, cluster
 from tests.protocol.plugin_rig import NODE, PluginRig
 
 
@@ -44,29 +40,3 @@ WRONG = {
     (NODE,): (2, "error: CARD is required"),
     (NODE, "0", "--vendor", "other"): (2, "accepted: enflame or aliyun"),
 }
-
-
-async def test_a_wrong_command_says_what_is_wrong_and_changes_nothing() -> None:
-    async with PluginRig(cards=(16,)) as rig:
-        await rig.until(lambda: ENFLAME.inventory_annotation in rig.node()["metadata"].get("annotations", {}), "cards")
-        for words, (code, why) in WRONG.items():
-            found = await run_command("cordon-card", rig.root / "kubeconfig", *words)
-            assert (found[0], found[1]) == (code, ""), words
-            assert why in found[2]
-        assert ENFLAME.cordon_annotation not in rig.node()["metadata"]["annotations"]
-
-
-async def test_control_characters_of_an_inventory_do_not_reach_the_terminal(tmp_path: Path) -> None:
-    offered = [InventoryCard(index=0, uuid="GCU\x1b[2J", memory_bytes=GIB, units=1)]
-    async with cluster(tmp_path) as found:
-        found.put(a_node("node-1", offered=offered))
-        code, text, _ = await run_command("cordon-card", found.kubeconfig, "node-1", "0")
-    assert (code, text.partition(" of ")[0]) == (0, r"card 0 (GCU\x1b[2J)")
-
-
-async def test_missing_rights_are_reported_as_such() -> None:
-    async with PluginRig(cards=(16,)) as rig:
-        rig.api.faults.on(Fault(FailBefore(403, "Forbidden", "nodes is forbidden"), path=r"/nodes/node-1$"))
-        code, _, why = await run_command("cordon-card", rig.root / "kubeconfig", NODE, "0")
-        assert code == 1
-        assert "was answered 403 Forbidden" in why

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cluster.diagnosis.checks.claims import FIRST_WITH_SHARES
 from gcushare.cluster.rights import CLAIMS_RIGHTS
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, DEVICE_PLUGIN
@@ -147,20 +146,6 @@ async def test_a_pod_of_a_moment_ago_and_one_whose_template_is_there_are_no_trou
     template = {"metadata": {"name": TEMPLATE, "namespace": "default"}, "spec": {"spec": {"devices": {}}}}
     rig.put({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", **template})
     assert (await rig.examine()).kinds == set()
-
-
-async def test_an_older_api_server_is_named(tmp_path: Path) -> None:
-    async with DoctorRig(tmp_path, version="v1.35.1") as older:
-        serve_claims(older)
-        (await older.examine()).assert_only(ERROR, "claims-kubernetes-too-old", "the API server is v1.35.1")
-    assert FIRST_WITH_SHARES == (1, 36)
-
-
-async def test_without_rights_on_claims_nothing_is_said_of_them_but_that(rig: DoctorRig) -> None:
-    found = await examine_with(rig, *ALL_RIGHTS)
-    assert {kind for _, kind in found.kinds} == {"missing-right"}, found.stdout
-    assert "missing right to list deviceclasses.resource.k8s.io" in found.stdout
-    assert rig.api.requests.refused("looker") == []
 
 
 async def test_the_rights_that_are_named_are_enough_for_claims(rig: DoctorRig) -> None:

@@ -9,24 +9,21 @@ from typing import Any
 import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY
-from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CLAIMED_RESOURCE
 from gcushare_playground.apiserver import FailBefore, Fault
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import cards
 from tests.extender_objects import inventory_text, pod_document
 from tests.protocol.doctor_rig import (
-    CONFIG,
     EXTENDER,
     NODE,
-    PLUGIN,
     SCHEDULER,
     SERVICE,
     SYSTEM,
     DoctorRig,
     config_map,
     metrics,
-    node_object,
     policy,
     policy_binding,
     program_pod,
@@ -281,28 +278,6 @@ async def test_each_trouble_is_found_and_nothing_else(
     assert answer.code == {ERROR: 4, WARNING: 3, INFO: 0}[severity]
 
 
-async def test_whole_cards_that_are_served_and_managed_are_in_order(rig: DoctorRig) -> None:
-    serve_whole_cards(rig)
-    manage_whole_cards(rig)
-    assert (await rig.examine()).kinds == set()
-
-
-async def test_of_one_node_nothing_is_concluded_about_the_others(rig: DoctorRig) -> None:
-    manage_whole_cards(rig)
-    assert (WARNING, "whole-cards-unserved") in (await rig.examine()).kinds
-    assert (await rig.examine("--node", NODE)).kinds == set()
-
-
-async def test_the_node_port_of_a_node_that_was_not_read_is_a_right_address(rig: DoctorRig) -> None:
-    rig.change("services", SERVICE, lambda service: service["spec"]["ports"][0].update(nodePort=30766), SYSTEM)
-    other = node_object("other")
-    other["status"] = {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}]}
-    rig.put(other | {"metadata": {"name": "other"}})
-    configure_by_config_map(rig, "http://10.0.0.2:30766/gcushare-scheduler")
-    assert (await rig.examine()).kinds == set()
-    assert (await rig.examine("--node", NODE)).kinds == set()
-
-
 async def test_an_extender_that_does_not_answer_is_reported_of_its_pod_and_its_service(rig: DoctorRig) -> None:
     extender_that_does_not_answer(rig)
     answer = await rig.examine()
@@ -326,12 +301,6 @@ async def test_a_configuration_on_this_machine_is_compared_with_the_service(rig:
     assert (await rig.examine("--scheduler-config", str(config))).kinds == {(ERROR, "scheduler-not-calling")}
 
 
-async def test_a_pod_that_came_before_the_extender_proves_nothing(rig: DoctorRig) -> None:
-    rig.extender.pages["/metrics"] = metrics(filters=0, started=4e9)
-    rig.put_asking("waits", 4)
-    assert (await rig.examine()).kinds == set()
-
-
 @pytest.mark.parametrize(
     ("version", "kinds"),
     [
@@ -348,28 +317,7 @@ async def test_what_is_expected_follows_the_version_of_kubernetes(
         assert (await rig.examine()).kinds == kinds
 
 
-async def test_the_other_vendor_is_looked_for_only_if_there_is_a_trace_of_it(rig: DoctorRig) -> None:
-    rig.change_node(lambda node: node["metadata"]["labels"].update({"gpushare": "true"}))
-    answer = await rig.examine()
-    assert answer.kinds == {(ERROR, "node-without-plugin"), (WARNING, "policy-missing")}
-    assert ALIYUN.name in answer.finding("node-without-plugin")["problem"]
-
-
-async def test_an_empty_cluster_is_reported_to_be_one(rig: DoctorRig) -> None:
-    for kind, name, namespace in (
-        ("pods", PLUGIN, SYSTEM), ("pods", EXTENDER, SYSTEM), ("services", SERVICE, SYSTEM), ("nodes", NODE, ""),
-    ):  # fmt: skip
-        rig.delete(kind, name, namespace)
-    answer = await rig.examine()
-    assert (answer.code, answer.kinds) == (0, {(INFO, "nothing-found")})
-
-
 async def test_the_second_scheduler_makes_the_first_ones_ignorance_right(rig: DoctorRig) -> None:
     configure_by_config_map(rig, f"http://{SERVICE}.{SYSTEM}.svc:32766/gcushare-scheduler")
     rig.put_pod(program_pod("kube-scheduler-other", "kube-scheduler", 10259, "--leader-elect", node="master"))
-    assert (await rig.examine()).kinds == set()
-
-
-async def test_a_configuration_that_the_manager_wrote_needs_no_look(rig: DoctorRig) -> None:
-    set_scheduler_flags(rig, "--policy-config-file", CONFIG.replace("-v1.23+.yaml", ".json"))
     assert (await rig.examine()).kinds == set()

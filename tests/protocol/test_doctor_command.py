@@ -46,13 +46,6 @@ BEHIND = {
 TIDY = {"inventory": False, "capacity": ["cpu"], "cordon": "1"}
 
 
-async def test_nothing_is_changed_without_being_asked_to(rig: DoctorRig) -> None:
-    leave_things_behind(rig)
-    answer = await rig.run()
-    assert (answer.code, leftovers(rig)) == (3, BEHIND)
-    assert f"→ --fix: node {OTHER}: remove the annotation {INVENTORY}" in answer.stdout
-
-
 @pytest.mark.parametrize(
     ("typed", "after", "code"),
     [
@@ -78,27 +71,12 @@ async def test_changes_are_shown_and_made_when_somebody_says_yes(
     assert answer.stdout.endswith(")\n")
 
 
-async def test_no_one_to_ask_is_no_yes(rig: DoctorRig) -> None:
-    leave_things_behind(rig)
-    answer = await rig.run("--fix")
-    assert (answer.code, leftovers(rig)) == (1, BEHIND)
-    assert "with --yes these changes are made" in answer.stderr
-
-
 async def test_no_variable_asks_for_changes_or_agrees_to_them(rig: DoctorRig) -> None:
     leave_things_behind(rig)
     answer = await rig.run(GCUSHARE_FIX="true", GCUSHARE_YES="true")
     assert (answer.code, leftovers(rig)) == (3, BEHIND)
     asked = await rig.run("--fix", GCUSHARE_YES="true")
     assert (asked.code, leftovers(rig)) == (1, BEHIND)
-
-
-async def test_unattended_repair_reports_what_it_did(rig: DoctorRig) -> None:
-    leave_things_behind(rig)
-    answer = await rig.examine("--fix", "--yes")
-    assert (answer.code, leftovers(rig)) == (0, TIDY)
-    assert len(answer.document["fixed"]) == 4
-    assert answer.document["findings"] == []
 
 
 async def test_what_pods_still_hold_is_not_offered_for_repair(rig: DoctorRig) -> None:
@@ -108,18 +86,6 @@ async def test_what_pods_still_hold_is_not_offered_for_repair(rig: DoctorRig) ->
     assert answer.code == 3
     assert leftovers(rig) == {**BEHIND, "cordon": "1"}
     assert "records of 1 pod are still here, such as default/holder" in answer.finding("stale-inventory")["problem"]
-
-
-async def test_findings_are_reported_worst_first(rig: DoctorRig) -> None:
-    leave_things_behind(rig)
-    rig.set_status(problems={"cards": "no card\nwas \x1b[31mfound"})
-    answer = await rig.run()
-    words = [line.split()[0] for line in answer.stdout.splitlines() if line and not line.startswith(" ")]
-    assert words == ["ERROR", "WARNING", "WARNING", "WARNING", "WARNING", "1"]
-    assert "1 error, 4 warnings (looked at 2 nodes, 1 device plugin" in answer.stdout
-    # What others wrote cannot paint the terminal or start a new line.
-    assert "\x1b" not in answer.stdout
-    assert "no card was  [31mfound" in answer.stdout
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.nodes import encode_inventory
-from gcushare_playground.apiserver import DropBefore, Fault
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import card, cards
 from tests.extender_objects import inventory_text, pod_document
@@ -40,7 +38,6 @@ from tests.protocol.doctor_rig import (
     SYSTEM,
     DoctorRig,
     node_object,
-    record,
 )
 
 Scenario = Callable[[DoctorRig], object]
@@ -300,24 +297,6 @@ async def test_each_trouble_is_found_and_nothing_else(
     (await rig.examine()).assert_only(severity, kind, number)
 
 
-@pytest.mark.parametrize("modes", [(SERVES_WHOLE,), BOTH_MODES])
-async def test_whole_cards_that_are_served_and_counted_are_in_order(rig: DoctorRig, modes: tuple[str, ...]) -> None:
-    serve(rig, *modes)
-    rig.put_asking("owner", None, node=NODE, whole=1, record=replace(record(1, 16), whole=True))
-    assert (await rig.examine()).kinds == set()
-
-
-async def test_a_cluster_of_whole_cards_alone_needs_no_extender(rig: DoctorRig) -> None:
-    serve(rig, SERVES_WHOLE)
-    rig.delete("pods", EXTENDER, SYSTEM)
-    rig.delete("services", SERVICE, SYSTEM)
-    assert (await rig.examine()).kinds == set()
-    serve(rig, *BOTH_MODES)
-    rig.set_units("32")
-    rig.set_units("32", "allocatable")
-    assert (ERROR, "extender-missing") in (await rig.examine()).kinds
-
-
 async def test_a_node_that_serves_claims_needs_no_plugin_and_a_cluster_of_them_no_extender(rig: DoctorRig) -> None:
     serve(rig, SERVES_CLAIMS, counted="0")
     rig.delete("pods", PLUGIN, SYSTEM)
@@ -327,27 +306,6 @@ async def test_a_node_that_serves_claims_needs_no_plugin_and_a_cluster_of_them_n
     rig.delete("pods", EXTENDER, SYSTEM)
     rig.delete("services", SERVICE, SYSTEM)
     assert "extender-missing" not in {kind for _, kind in (await rig.examine()).kinds}
-
-
-async def test_round_counts_are_read_as_kubernetes_writes_them(rig: DoctorRig) -> None:
-    set_inventory(rig, cards(16000, 16000))
-    for part in ("capacity", "allocatable"):
-        rig.set_units("32k", part)
-    assert (await rig.examine()).kinds == set()
-    rig.set_units("31k")
-    (await rig.examine()).assert_only(ERROR, "inventory-capacity", "the kubelet counts 31k")
-
-
-async def test_the_finest_unit_that_fits_is_named(rig: DoctorRig) -> None:
-    unit_finer_than_the_kubelet_takes(rig)
-    assert "--memory-unit 0.01," in (await rig.examine()).finding("message-limit")["remedy"]
-
-
-async def test_whole_cards_that_we_grant_ourselves_are_no_neighbour(rig: DoctorRig) -> None:
-    ours = json.loads(inventory_text(cards(16, 16))) | {"modes": ["memory", "whole"]}
-    rig.change_node(lambda node: node["metadata"]["annotations"].update({INVENTORY: json.dumps(ours)}))
-    rig.change_node(lambda node: node["status"]["capacity"].update({ENFLAME.whole_card_resource: "2"}))
-    assert (await rig.examine()).kinds == set()
 
 
 async def test_a_node_is_examined_alone(rig: DoctorRig) -> None:
@@ -361,20 +319,6 @@ async def test_a_node_is_examined_alone(rig: DoctorRig) -> None:
     assert (missing.code, "n9" in missing.stderr) == (1, True)
 
 
-async def test_an_api_server_that_is_away_is_an_error_and_no_health(rig: DoctorRig) -> None:
-    rig.api.faults.on(Fault(DropBefore()))
-    answer = await rig.run()
-    assert (answer.code, answer.stdout) == (75, "")
-    assert "GET /version" in answer.stderr
-
-
-async def test_an_nvidia_node_of_the_plain_plugin_is_not_ours(rig: DoctorRig) -> None:
-    rig.put(node_object(OTHER, cards(16), zone="a"))
-    rig.change_node(lambda node: node["metadata"]["annotations"].pop(INVENTORY), OTHER)
-    rig.change_node(lambda node: node["status"].update(capacity={ALIYUN.whole_card_resource: "8"}), OTHER)
-    assert (await rig.examine()).kinds == set()
-
-
 async def test_the_vendor_of_a_plugin_is_the_one_that_its_own_status_says(rig: DoctorRig) -> None:
     def without_flags(pod: JsonObject) -> None:
         pod["spec"]["containers"][0]["args"] = []
@@ -386,16 +330,6 @@ async def test_the_vendor_of_a_plugin_is_the_one_that_its_own_status_says(rig: D
     assert "node-without-plugin" not in {kind for _, kind in (await rig.examine()).kinds}
     rig.set_status(vendor=ENFLAME.name)
     assert "node-without-plugin" in {kind for _, kind in (await rig.examine()).kinds}
-
-
-async def test_units_that_fit_the_limit_of_a_rebuilt_kubelet_are_no_trouble(rig: DoctorRig) -> None:
-    unit_finer_than_the_kubelet_takes(rig)
-
-    def change(pod: JsonObject) -> None:
-        pod["spec"]["containers"][0]["args"].append("--kubelet-message-limit=16Mi")
-
-    rig.change("pods", PLUGIN, change, SYSTEM)
-    assert (await rig.examine()).kinds == set()
 
 
 @pytest.mark.parametrize(
@@ -431,10 +365,3 @@ async def test_each_kind_of_trace_of_another_system_is_found(rig: DoctorRig) -> 
     problems = " ".join(finding["problem"] for finding in (await rig.examine()).document["findings"])
     assert "KAI-Scheduler hands out the same cards: pods that share cards; 1 pod holds them" in problems
     assert "NVIDIA's DRA driver hands out the same cards: ResourceSlices of gpu.nvidia.com" in problems
-
-
-async def test_cards_that_an_admin_divided_are_worth_knowing_and_no_error(rig: DoctorRig) -> None:
-    node_with_enflames_gcushare(rig)
-    (await rig.examine()).assert_only(ERROR, "other-sharing-system", "no pod holds them yet")
-    rig.change("pods", PLUGIN, lambda pod: pod["spec"]["containers"][0]["args"].append("--other-systems=allow"), SYSTEM)
-    (await rig.examine()).assert_only(INFO, "other-sharing-system", "Enflame's gcushare 3.6")

@@ -9,8 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import PodRecord
 from gcushare.wire.documents.plugin_status import PodOnNode
 from tests.extender_objects import pod_document
 from tests.protocol.doctor_rig import NODE, PLUGIN, SYSTEM, DoctorRig, record
@@ -83,14 +81,6 @@ async def test_what_is_wrong_with_a_pod_is_found_and_nothing_else(
     (await rig.examine()).assert_only(severity, kind, number)
 
 
-@pytest.mark.parametrize("option", [{"gcushare.io/card-policy": "tightest"}, {"gcushare.io/cards": "many"}])
-async def test_an_option_that_was_edited_once_the_pod_was_bound_is_no_trouble(
-    rig: DoctorRig, option: dict[str, str]
-) -> None:
-    rig.put_asking("runs", 4, node=NODE, record=record(0, 4), annotations=option)
-    assert (await rig.examine()).kinds == set()
-
-
 async def test_ids_of_another_card_than_the_recorded_one_are_found(rig: DoctorRig) -> None:
     made = rig.put_asking("moved", 4, node=NODE, record=record(0, 4))
     rig.set_status(pods=[pod_of_status(made["metadata"]["uid"])])
@@ -112,19 +102,6 @@ async def test_a_pod_that_chooses_its_visible_cards_itself_is_found(
     assert (await rig.examine()).kinds == set()
 
 
-async def test_more_on_one_card_than_it_has_is_found(rig: DoctorRig) -> None:
-    for name in ("a", "b"):
-        rig.put_asking(name, 10, node=NODE, record=record(0, 10))
-    (await rig.examine()).assert_only(ERROR, "overcommitted-card", "20 of 16 units, to default/a, default/b")
-
-
-async def test_a_record_that_no_one_can_read_is_reported_as_one(rig: DoctorRig) -> None:
-    rig.put_asking("rubbish", 4, node=NODE, annotations={ENFLAME.record.card_index: "first"})
-    answer = await rig.examine()
-    assert (ERROR, "forged-record") in answer.kinds
-    assert "first" in answer.finding("forged-record")["problem"]
-
-
 @pytest.mark.parametrize(
     "parts",
     [
@@ -143,24 +120,8 @@ async def test_a_record_under_correction_is_no_difference(rig: DoctorRig, parts:
     assert (await rig.examine()).kinds == set()
 
 
-async def test_what_happened_a_moment_ago_is_no_trouble(rig: DoctorRig) -> None:
-    rig.put_asking("new", 4, node=NODE, record=record(0, 4, assigned=False, age_s=1), age_s=1)
-    rig.put_asking("newer", 4, node=NODE, age_s=1)
-    made = rig.put_asking("newest", 4, node=NODE, record=record(0, 4, age_s=1), age_s=1)
-    rig.set_status(pods=[pod_of_status(made["metadata"]["uid"])])
-    assert (await rig.examine()).kinds == set()
-
-
 async def test_pods_that_ended_hold_and_forge_nothing(rig: DoctorRig) -> None:
     for name in ("a", "b"):
         made = pod_document(name, 10, node=NODE, record=record(7, 1))
         rig.put_pod(made, age_s=600, phase="Succeeded", conditions=[])
-    assert (await rig.examine()).kinds == set()
-
-
-async def test_several_cards_of_one_pod_are_compared_as_a_set(rig: DoctorRig) -> None:
-    both = PodRecord(card_indexes=(1, 0), card_units=16, pod_units=8, assigned=True)
-    made = rig.put_asking("pair", 8, node=NODE, record=both, annotations={"gcushare.io/cards": "2"})
-    shown = pod_of_status(made["metadata"]["uid"], recordedCards=[1, 0], heldByCard={"0": 4, "1": 4})
-    rig.set_status(pods=[shown])
     assert (await rig.examine()).kinds == set()

@@ -11,8 +11,6 @@ import pytest
 from gcushare_playground.apiserver import RbacAuthorizer, User
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.protocol.doctor_rig import (
-    EXTENDER,
-    SYSTEM,
     DoctorRig,
     config_map,
 )
@@ -86,15 +84,3 @@ async def test_a_missing_right_is_named_and_nothing_is_made_of_what_was_not_seen
     assert words in answer.finding("missing-right")["problem"]
     # Asked beforehand: the audit log of the cluster shows no refusals.
     assert rig.api.requests.refused("looker") == []
-
-
-async def test_an_extender_behind_a_service_that_may_not_be_asked_is_not_called_missing(rig: DoctorRig) -> None:
-    rig.delete("pods", EXTENDER, SYSTEM)
-    answer = await examine_with(rig, *(right for right in ALL_RIGHTS if right[1] != "services/proxy"))
-    assert answer.kinds == {("warning", "missing-right")}
-
-
-async def test_somebody_without_any_right_learns_all_that_is_missing(rig: DoctorRig) -> None:
-    answer = await examine_with(rig)
-    assert answer.kinds == {("warning", "missing-right")}
-    assert len(answer.document["findings"]) == len(ALL_RIGHTS)

@@ -6,18 +6,15 @@ import asyncio
 import csv
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from gcushare.cli.inspect.command_line import NAMES
 from gcushare.vendors import ENFLAME
-from gcushare_playground.apiserver import FailBefore, Fault, RbacAuthorizer, User
-from tests.builders import card
+from gcushare_playground.apiserver import FailBefore, Fault, User
 from tests.extender_objects import pod_document
-from tests.protocol.inspect_rig import SERVICE, Cluster, a_node, bound_pod, cluster, extender_of, in_namespace
+from tests.protocol.inspect_rig import SERVICE, Cluster, a_node, bound_pod, cluster, extender_of
 
 
 @pytest.fixture
@@ -116,24 +113,6 @@ async def test_an_extender_behind_a_broken_service_is_passed_over_with_its_reaso
     assert ran.lines[-1] == "12/48 (25%) "
 
 
-async def test_one_node_is_shown_alone(seen: Cluster) -> None:
-    ran = await seen.show("node-2")
-    assert [line.split()[0] for line in ran.lines[1:2]] == ["node-2"]
-    assert ran.lines[-2:] == ["Allocated/Total GCU Memory On These Nodes:", "8/16 (50%) "]
-    ran = await seen.show("-d", "node-2")
-    assert "b     " in ran.out
-    assert "a     " not in ran.out
-
-
-async def test_labels_choose_nodes(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as found:
-        found.put(a_node("east-1", 16, labels={"zone": "east"}), a_node("west-1", 16, labels={"zone": "west"}))
-        found.put(bound_pod("a", "east-1", 0, 4), bound_pod("b", "west-1", 0, 5))
-        ran = await found.show("-l", "zone=east")
-        assert (ran.code, ran.lines[-1]) == (0, "4/16 (25%) ")
-        assert "west-1" not in ran.out
-
-
 async def test_json_yaml_and_csv_say_the_same(seen: Cluster) -> None:
     ran = await seen.call("-o", "json", "--source=api")
     document = json.loads(ran.out)
@@ -152,25 +131,6 @@ async def test_json_yaml_and_csv_say_the_same(seen: Cluster) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("argv", "environ", "has_colours"),
-    [
-        ((), {}, True),
-        ((), {"NO_COLOR": "1"}, False),
-        (("--no-color",), {}, False),
-        (("--color",), {"NO_COLOR": "1"}, True),
-        ((), {"TERM": "dumb"}, False),
-    ],
-)
-async def test_colours_are_for_terminals_and_can_be_refused(
-    seen: Cluster, argv: tuple[str, ...], environ: dict[str, str], has_colours: bool
-) -> None:
-    seen.put(a_node("sick", offered=[card(0, sick=True)]))
-    ran = await seen.call(*argv, columns=80, environ={**seen.environ(), **environ})
-    assert ("\x1b[" in ran.out) is has_colours
-    assert "\x1b[" not in (await seen.call()).out
-
-
 async def test_nodes_that_cannot_be_read_are_reported_and_the_rest_is_shown(seen: Cluster) -> None:
     broken = a_node("node-3", 16, annotations={ENFLAME.inventory_annotation: '{"version": 99}'})
     seen.put(broken)
@@ -183,35 +143,11 @@ async def test_nodes_that_cannot_be_read_are_reported_and_the_rest_is_shown(seen
     assert "the cards of node 'node-3' cannot be read" in one.err
 
 
-async def test_a_node_that_does_not_exist_is_an_error_that_says_where_they_are(seen: Cluster) -> None:
-    ran = await seen.call("node-21")
-    assert (ran.code, ran.out) == (1, "")
-    assert "error: there is no node 'node-21'" in ran.err
-    assert "'kubectl get nodes' lists them" in ran.err
-    assert "hint: did you mean the command 'kubectl inspect gcushare top'?" in (await seen.call("tops")).err
-
-
 async def test_a_node_without_cards_is_an_error_that_says_what_is_missing(seen: Cluster) -> None:
     ran = await seen.show("plain")
     assert ran.code == 1
     assert "has no GCU cards" in ran.err
     assert "enflame.com/gcushare=true" in ran.err
-
-
-async def test_a_cluster_without_cards_is_reported_and_is_no_error(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as found:
-        ran = await found.show("--source=api")
-        assert (ran.code, ran.lines[-1]) == (0, "0/0 (0%) ")
-        assert "label" in ran.err
-
-
-async def test_missing_rights_are_named_and_exit_with_1(tmp_path: Path) -> None:
-    async with cluster(tmp_path, token_of=User("viewer", ("system:authenticated",))) as found:
-        found.api.authorizer = RbacAuthorizer(found.api.store)
-        ran = await found.call()
-        assert (ran.code, ran.out) == (1, "")
-        assert 'User "viewer" cannot list resource "nodes"' in ran.err
-        assert "hint: the line above names the verb and the resource" in ran.err
 
 
 async def test_who_may_only_ask_the_extender_sees_its_figures_and_what_is_missing(seen: Cluster) -> None:
@@ -224,32 +160,6 @@ async def test_who_may_only_ask_the_extender_sees_its_figures_and_what_is_missin
     assert ran.lines[-1] == "12/48 (25%) "
     assert "GCU Memory(units)" in ran.lines[0]
     assert "warning: addresses and units are missing" in ran.err
-
-
-async def test_an_extender_that_serves_the_other_vendor_is_named_with_the_flag_that_helps(seen: Cluster) -> None:
-    other = replace(seen, names=NAMES["gpushare"])
-    async with extender_of(seen):
-        fallen_back, refused = await other.show(), await other.call("--source", "extender")
-        explained = await other.call("explain", "a", "--source=extender")
-    help_of_it = (
-        "serves enflame and not aliyun: 'kubectl inspect gcushare' shows its cards; start it with --vendor both for "
-        "all vendors, or with --vendor aliyun"
-    )
-    assert help_of_it in fallen_back.err
-    assert (refused.code, refused.out) == (1, "")
-    assert help_of_it in refused.err
-    # A pod that asks for no GPU is refused before the extender is asked.
-    assert "asks for no aliyun.com/gpu-mem" in explained.err
-    # Nothing is counted, so the heading names no unit.
-    assert fallen_back.lines[0].split() == ["NAME", "IPADDRESS", "GPU", "Memory"]
-
-
-async def test_a_server_that_is_away_exits_with_75_and_says_what_to_do(seen: Cluster) -> None:
-    await seen.api.stop()
-    ran = await seen.call("--server", "http://127.0.0.1:9")
-    assert (ran.code, ran.out) == (75, "")
-    assert "nothing was sent" in ran.err
-    assert "hint: is the API server at http://127.0.0.1:9 up" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -289,17 +199,6 @@ async def test_flags_of_kubectl_choose_server_token_and_impersonated_user(seen: 
     assert ran.code == 0
     asked = next(seen.api.requests.of("jane")).attributes.user
     assert asked.groups == ("dev", "ops", "system:authenticated")
-
-
-async def test_a_namespace_restricts_the_pods_listed(seen: Cluster) -> None:
-    seen.api.registry.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
-    seen.put(in_namespace(bound_pod("theirs", "node-1", 1, 3), "team"))
-    ran = await seen.call("-d", "-n", "team", "--source=api")
-    assert "theirs" in ran.out
-    assert "\na  " not in ran.out
-    assert "Allocated to namespace team: 3 GB" in ran.lines
-    everybody = await seen.call("-d", "-n", "team", "-A", "--source=api")
-    assert "\na  " in everybody.out
 
 
 async def test_a_silent_extender_is_asked_once_while_the_api_server_is_read(seen: Cluster) -> None:

@@ -40,35 +40,6 @@ async def complete(found: Cluster, *words: str) -> tuple[list[str], int]:
     return [line.split("\t")[0] for line in lines], int(directive.removeprefix(":"))
 
 
-NEXT = {
-    "": ["explain", "top", "nodes-needed", "completion", "node-1", "node-2"],
-    "no": ["nodes-needed", "node-1", "node-2"],
-    "-d node-1 ": [],
-    "top ": ["node-1", "node-2"],
-    "top node-2": ["node-2"],
-    "explain ": ["a", "wait", "team/t"],
-    "explain -n team ": ["t"],
-    "explain --namespace team ": ["t"],
-    "-o ": ["table", "wide", "json", "yaml", "csv"],
-    "--output=j": ["--output=json"],
-    "--sort-by p": ["percent", "pods"],
-    "--source ": ["auto", "extender", "api"],
-    "-n t": ["team"],
-    "--context ": ["gcushare-playground"],
-    "--user ": ["gcushare-playground"],
-    "--sor": ["--sort-by"],
-    "top --plug": ["--plugin-namespace"],
-    "completion ": ["bash", "zsh", "fish"],
-}
-"""What may stand after a line that was begun."""
-
-
-async def test_what_may_stand_next_is_found(seen: Cluster) -> None:
-    for line, candidates in NEXT.items():
-        *before, begun = line.split(" ")
-        assert await complete(seen, *before, begun) == (candidates, 4), line
-
-
 def install(folder: Path) -> Path:
     """Put both commands into a directory, as the package's installation does."""
     folder.mkdir()
@@ -118,15 +89,3 @@ async def test_bash_completes_the_command_itself(seen: Cluster, tmp_path: Path) 
     )
     code, out, err = await run(seen, folder, BASH, "--norc", "-c", script)
     assert (code, out.split()) == (0, ["node-1", "node-2"]), err
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-async def test_a_script_for_each_shell_names_command_and_completer(seen: Cluster, shell: str, tmp_path: Path) -> None:
-    ran = await seen.call("completion", shell)
-    assert ran.code == 0
-    assert "kubectl_complete-inspect-gcushare" in ran.out
-    interpreter = shutil.which(shell)
-    if interpreter is not None:
-        script = tmp_path / f"script.{shell}"
-        script.write_text(ran.out)
-        assert (await run(seen, tmp_path, interpreter, "-n", str(script)))[0] == 0

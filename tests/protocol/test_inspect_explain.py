@@ -49,20 +49,6 @@ async def test_a_bound_pod_is_reported_with_its_card_its_record_and_its_neighbou
     ]
 
 
-async def test_a_bound_pods_options_are_history_even_if_they_were_edited(seen: Cluster) -> None:
-    pod = bound_pod("edited", "node-2", 0, 2)
-    pod["metadata"]["annotations"]["gcushare.io/card-policy"] = "tightest"
-    seen.put(pod)
-    ran = await seen.call("explain", "edited")
-    assert ran.lines[0].endswith("): bound")
-    assert "2 GB" in next(line for line in ran.lines if line.split()[0] == "holds")
-
-
-async def test_a_pod_on_a_sick_card_is_warned_of(seen: Cluster) -> None:
-    seen.put(bound_pod("unlucky", "node-1", 1, 2))
-    assert "mind        sick: takes no new pods" in (await seen.call("explain", "unlucky")).out
-
-
 async def test_a_pod_that_waits_is_explained_by_the_extender_and_here_with_the_same_numbers(seen: Cluster) -> None:
     async with extender_of(seen, waiting=2) as replica:
         asked = await seen.show("explain", "wait", "--extender-url", replica.url)
@@ -92,15 +78,6 @@ async def test_an_extender_that_is_away_is_passed_over_unless_it_was_asked_for(s
     assert "the extender's explanation cannot be read" in refused.err
 
 
-async def test_what_kube_scheduler_wrote_on_the_pod_is_shown(seen: Cluster) -> None:
-    message = "0/2 nodes are available: 2 insufficient GCU Memory in one gcu device."
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-    pod = seen.api.store.get("pods", "wait")
-    assert pod is not None
-    seen.set_status(pod, conditions=[condition])
-    assert f"kube-scheduler says: {message}" in (await seen.call("explain", "wait")).out
-
-
 @pytest.mark.parametrize(
     ("units", "said"),
     [
@@ -122,33 +99,6 @@ async def test_a_pod_that_no_one_can_serve_is_refused_with_the_reason(
     assert said in ran.out + ran.err
 
 
-async def test_a_pod_that_has_ended_holds_nothing(seen: Cluster) -> None:
-    pod = seen.api.store.get("pods", "a")
-    assert pod is not None
-    seen.set_status(pod, phase="Succeeded")
-    ran = await seen.call("explain", "a")
-    assert ran.code == 0
-    assert "the pod has ended (Succeeded)" in ran.out
-
-
-async def test_a_pod_bound_without_a_card_says_what_it_asks_for(seen: Cluster) -> None:
-    seen.put(pod_document("placed-by-hand", 3, node="node-2"))
-    ran = await seen.call("explain", "placed-by-hand")
-    assert "none recorded; it asks for 3 GB" in ran.out
-
-
-async def test_a_pod_that_holds_whole_cards_is_reported_so(seen: Cluster) -> None:
-    record = PodRecord(card_indexes=(1,), card_units=16, pod_units=16, whole=True)
-    document = pod_document("whole", None, node="node-2", record=record, phase="Running")
-    amount = {ENFLAME.whole_card_resource: "1"}
-    document["spec"]["containers"][0]["resources"] = {"limits": amount, "requests": amount}
-    seen.put(a_node("node-3", 16, 16))
-    document["spec"]["nodeName"] = "node-3"
-    seen.put(document)
-    ran = await seen.call("explain", "whole")
-    assert "holds       16 GB (whole)" in ran.out
-
-
 async def test_namespaces_come_from_the_name_the_flag_or_the_context(seen: Cluster) -> None:
     seen.api.registry.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     seen.put(in_namespace(bound_pod("t", "node-2", 0, 1), "team"))
@@ -159,15 +109,6 @@ async def test_namespaces_come_from_the_name_the_flag_or_the_context(seen: Clust
     assert "hint: -n names the pod's namespace" in missing.err
     assert (await seen.call("explain", "a/b/c")).code == 2
     assert (await seen.call("explain")).code == 2
-
-
-async def test_an_explanation_keeps_to_the_terminals_width_and_takes_one_line_each_on_a_pipe(seen: Cluster) -> None:
-    for pod in ("huge", "wait", "a"):
-        narrow, piped = await seen.call("explain", pod, columns=60), await seen.call("explain", pod)
-        assert [line for line in narrow.lines if len(line) > 60] == []
-        assert len(piped.lines) <= len(narrow.lines)
-        assert narrow.out.split() == piped.out.split(), "nothing is left out"
-    assert any(len(line) > 60 for line in (await seen.call("explain", "huge")).lines)
 
 
 async def test_room_that_is_kept_for_a_pod_that_preempted_others_is_not_free(tmp_path: Path) -> None:

@@ -56,18 +56,6 @@ async def test_grants_are_shown_with_what_is_used_and_a_card_over_its_grants_is_
         ]
 
 
-async def test_a_plugin_is_asked_at_the_port_that_its_pod_declares_unless_one_is_given(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as found:
-        found.put(a_node("node-1", 16))
-        pod = plugin_pod("gcushare-device-plugin-x", "node-1")
-        ports = [{"name": "debug", "containerPort": 6060}, {"name": "status", "containerPort": 9400}]
-        pod["spec"]["containers"][0]["ports"] = ports
-        found.put(pod)
-        found.front.backends["pods/http:gcushare-device-plugin-x:9400"] = metrics_of("node-1", 1.0)
-        assert (await found.call("top")).lines[1].split()[:4] == ["node-1", "0", "0.0", "1.0"]
-    assert [path.rpartition(":")[2] for path in found.front.proxied] == ["9400/proxy/metrics"]
-
-
 @pytest.mark.parametrize(
     "container",
     [
@@ -100,16 +88,6 @@ async def test_nodes_without_a_plugin_and_plugins_that_fail_are_reported_and_the
             "warning: node node-2: no device plugin in namespace 'kube-system' reports what is in use there" in ran.err
         )
         assert "warning: plugin kube-system/gcushare-device-plugin-silent on node-3:" in ran.err
-
-
-async def test_missing_rights_for_the_proxy_are_named(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as found:
-        found.put(a_node("node-1", 16))
-        add_plugin(found, "node-1", 1.0)
-        found.front.forbids_proxies = True
-        ran = await found.call("top")
-        assert ran.code == 1
-        assert "cannot get pods/proxy" in ran.err
 
 
 async def test_pods_stand_below_the_cards_if_a_plugin_reports_what_each_uses(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.vendors import ENFLAME
-from tests.extender_objects import Document, pod_document
+from tests.extender_objects import Document
 from tests.protocol.extender_rig import until
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, extender_of
 
@@ -92,14 +92,6 @@ async def test_a_pipe_gets_the_table_whenever_it_changes(seen: Cluster) -> None:
     assert ran.err.count("\n") == 1, "a problem is reported once"
 
 
-async def test_the_wide_table_is_followed_on_a_pipe_with_its_remarks(seen: Cluster) -> None:
-    async with following(seen, "--watch", "-o", "wide") as ran:
-        await ran.until(lambda it: "4/32 (12%)" in it.out)
-        seen.put(pod_document("wait", 20), unreadable("node-3"))
-        await ran.until(lambda it: "pending: 1 pod waits for 20" in it.out)
-        await ran.until(lambda it: "\nwarning: node node-3: the inventory annotation cannot be read" in it.out)
-
-
 @pytest.mark.slow
 async def test_programs_get_one_document_per_line(seen: Cluster) -> None:
     async with following(seen, "-w", "-o", "json") as ran:
@@ -109,17 +101,6 @@ async def test_programs_get_one_document_per_line(seen: Cluster) -> None:
     documents = [json.loads(line) for line in ran.out.splitlines()]
     assert documents[0]["cluster"]["allocated"] == 4
     assert documents[-1]["cluster"]["allocated"] == 12
-
-
-@pytest.mark.slow
-async def test_the_extender_is_asked_again_if_it_was_chosen(seen: Cluster) -> None:
-    async with extender_of(seen) as replica:
-        flags = ("--source=extender", "--extender-url", replica.url, "--interval", "200ms")
-        async with following(seen, "--watch", *flags) as ran:
-            await ran.until(lambda it: "4/32 (12%)" in it.out)
-            seen.put(bound_pod("b", "node-1", 1, 8))
-            await ran.until(lambda it: "12/32 (37%)" in it.out)
-        assert ran.err == ""
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import Limits, RequestReport
 from gcushare.kube.errors import AlreadyExistsError, GoneError, InvalidError, UnauthorizedError, UnknownOutcomeError
-from gcushare.kube.patches import Precondition
 from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.wire.objects import Event, ObjectMeta, ObjectReference
 from tests.protocol.kube_server import ScriptedServer, answer, cut_body, drop, lines, scripted, status, text
@@ -89,33 +88,10 @@ async def test_a_pod_of_that_name_with_another_uid_is_a_conflict(server: Scripte
         await client.patch_pod_annotations(POD, {"a": "b"})
 
 
-async def test_another_invalid_field_stays_invalid(server: ScriptedServer, client: KubeClient) -> None:
-    causes = [{"reason": "FieldValueInvalid", "field": "metadata.annotations", "message": "too long"}]
-    server.on("PATCH", f"{POD_PATH}/status", status(422, "Invalid", causes=causes))
-    with pytest.raises(InvalidError) as caught:
-        await client.patch_pod_annotations(POD, {"a": "b"})
-    assert caught.value.fields == ("metadata.annotations",)
-
-
 async def test_node_capacity_goes_to_the_status_subresource_as_text(server: ScriptedServer, client: KubeClient) -> None:
     server.on("PATCH", "/api/v1/nodes/n1/status", answer(200, {"metadata": {"name": "n1"}}))
     await client.patch_node_capacity("n1", {"enflame.com/gcu-count": 8, "old.com/count": None})
     assert server.requests[0].json == {"status": {"capacity": {"enflame.com/gcu-count": "8", "old.com/count": None}}}
-
-
-async def test_node_annotations_go_through_the_status_without_a_precondition(
-    server: ScriptedServer, client: KubeClient
-) -> None:
-    server.on("PATCH", "/api/v1/nodes/n1/status", answer(200, {"metadata": {"name": "n1"}}))
-    await client.patch_node_annotations("n1", {"a": "b"})
-    assert server.requests[0].json == {"metadata": {"annotations": {"a": "b"}}}
-
-
-async def test_delete_sends_its_preconditions(server: ScriptedServer, client: KubeClient) -> None:
-    server.on("DELETE", POD_PATH, answer(200, POD_JSON))
-    await client.delete(PODS, "train", namespace="ns", precondition=Precondition(uid="uid-1"), grace_s=0)
-    assert server.requests[0].json["preconditions"] == {"uid": "uid-1"}
-    assert server.requests[0].json["gracePeriodSeconds"] == 0
 
 
 async def test_an_event_is_written_with_its_kind_and_without_empty_fields(
@@ -164,16 +140,6 @@ async def test_a_list_that_may_be_cached_names_its_version_on_the_first_page_onl
     assert [each.query.get("resourceVersion") for each in server.requests] == ["0", None]
 
 
-async def test_a_version_and_a_page_size_together_are_refused(server: ScriptedServer, client: KubeClient) -> None:
-    """A server takes them for that version exactly, and answers past its cache."""
-    with pytest.raises(ValueError, match="page size 500 with version 4"):
-        async for _ in client.pages(NODES, not_older_than="4"):
-            pass
-    server.on("GET", "/api/v1/nodes", answer(200, {"metadata": {}, "items": None}))
-    assert [page.entries async for page in client.pages(NODES, page_size=None, not_older_than="4")] == [[]]
-    assert server.requests[0].query == {"resourceVersion": "4"}
-
-
 async def test_a_watch_yields_events_until_the_server_ends_it(server: ScriptedServer, client: KubeClient) -> None:
     events = [{"type": "ADDED", "object": POD_JSON}, {"type": "BOOKMARK", "object": {"metadata": {}}}]
     server.on("GET", "/api/v1/pods", lines(*events))
@@ -189,18 +155,6 @@ async def test_an_error_event_inside_a_watch_becomes_our_error(server: ScriptedS
     async with client.watch(PODS, resource_version="5", timeout_s=60, stall_s=75) as stream:
         with pytest.raises(GoneError, match="too old resource version"):
             await anext(stream)
-
-
-async def test_what_the_consumer_of_a_watch_raises_is_its_own(server: ScriptedServer, client: KubeClient) -> None:
-    server.on("GET", "/api/v1/pods", lines({"type": "ADDED", "object": POD_JSON}))
-
-    async def consume() -> None:
-        async with client.watch(PODS, resource_version="5", timeout_s=60, stall_s=75) as stream:
-            await anext(stream)
-            raise TimeoutError("the consumer's own deadline")
-
-    with pytest.raises(TimeoutError, match="the consumer's"):
-        await consume()
 
 
 @pytest.mark.parametrize(
@@ -340,21 +294,6 @@ async def test_an_answer_that_is_no_such_object_breaks_the_contract(
         await client.get(PODS, "train", namespace="ns")
 
 
-async def test_a_long_refusal_is_cut_to_one_bounded_line(server: ScriptedServer, client: KubeClient) -> None:
-    server.on("GET", POD_PATH, text(502, "<html>\n" + "x" * 200_000))
-    with pytest.raises(RetryableError) as caught:
-        await client.get(PODS, "train", namespace="ns")
-    assert len(str(caught.value)) < 800
-    assert "\n" not in str(caught.value)
-
-
-async def test_a_redirect_is_not_followed(server: ScriptedServer, client: KubeClient) -> None:
-    server.on("GET", POD_PATH, text(302, "", {"Location": f"{server.server}/elsewhere"}))
-    with pytest.raises(RemoteContractError, match="302"):
-        await client.get(PODS, "train", namespace="ns")
-    assert len(server.requests) == 1
-
-
 @pytest.mark.parametrize("name", ["", "..", "../../secrets/x", "a/b", "a%2fb", "x" * 254])
 async def test_a_name_that_would_address_something_else_is_never_sent(
     server: ScriptedServer, client: KubeClient, name: str
@@ -404,11 +343,6 @@ async def test_a_binding_goes_through_the_proxy_like_any_other_request(server: S
     async with KubeClient(config) as client:
         await client.bind_pod(POD, "node-1", {})
     assert [(each.method, each.path) for each in server.requests] == [("POST", BINDING_PATH)]
-
-
-async def test_a_client_that_is_not_open_says_how_to_open_it(server: ScriptedServer) -> None:
-    with pytest.raises(RuntimeError, match="async with"):
-        await KubeClient(server.config()).get(PODS, "train", namespace="ns")
 
 
 class Rotating:

@@ -51,21 +51,6 @@ async def test_both_commands_give_the_same_answer(crowded: Cluster) -> None:
     assert text == ("6 pods wait for cards; present nodes have room for 1\n2x16: 2 more nodes hold 5 pods\n")
 
 
-async def test_one_pod_or_a_namespace_is_asked_about_and_a_class_that_no_node_has(crowded: Cluster) -> None:
-    async def needs(*words: str) -> tuple[int, int]:
-        (found,) = json.loads((await simulate(crowded, *words, "-o", "json"))[1])["classes"]
-        return found["nodes"], found["tooLarge"]
-
-    assert await needs("--pending-pods", "default/wait-1") == (1, 0)
-    assert await needs("--pending-pods", "elsewhere") == (0, 0)
-    assert await needs("--node-like", "8x8") == (1, 0)
-    assert await needs("--node-like", "8x4") == (0, 5)
-    code, _, errors = await simulate(crowded, "--pending-pods", "default/unknown")
-    assert (code != 0, "no pod 'default/unknown' waits" in errors) == (True, True)
-    code, _, errors = await simulate(crowded, "--node-like", "no-such")
-    assert (code != 0, "accepted: a node's name, or CARDSxUNITS" in errors) == (True, True)
-
-
 async def test_a_node_that_takes_no_pods_has_no_room(crowded: Cluster) -> None:
     cordoned: Document = a_node("node-2", 16, 16)
     cordoned["spec"] = {"unschedulable": True}

@@ -44,31 +44,6 @@ async def test_status_prints_cards_and_pods_and_succeeds_when_all_is_well() -> N
         assert code == 0
 
 
-async def test_status_fails_if_the_plugin_names_a_problem() -> None:
-    async with PluginRig(cards=(80,) * 8, memory_unit="0.001", plugin_first=False) as rig:
-        await rig.start_plugin()
-        await rig.until(lambda: rig.events("MemoryUnitRefused"), "the refusal")
-        code, text, _ = await run_command(rig, "--status")
-        assert code == 1
-        assert "problem of cards: memory unit '0.001' with 8 cards gives 640000 units" in text
-
-
-async def test_status_of_a_plugin_that_does_not_run_says_where_it_asked() -> None:
-    async with PluginRig() as rig:
-        await rig.stop_plugin()
-        code, text, why = await run_command(rig, "--status")
-        assert (code, text) == (75, "")
-        assert why.startswith("error: no plugin answers at http://127.0.0.1:")
-        assert "give the --listen-port that it runs with" in why
-
-
-async def test_status_of_something_else_says_that_it_is_no_plugin() -> None:
-    async with PluginRig() as rig:
-        code, _, why = await run_command(rig, "--status", port=rig.api.port)
-        assert code == 1
-        assert "answers 404 and not a plugin's status" in why
-
-
 async def test_readiness_asks_the_plugins_own_socket() -> None:
     async with PluginRig() as rig:
         assert (await rig.get("/readyz"))[0] == 200

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.runtime.exit_codes import DONE, FAILED, MISUSED
+from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.log_level import find_programs, main
 
 PROGRAM = """
@@ -78,25 +78,6 @@ def test_a_running_program_writes_debug_lines_and_what_it_was_told_again(level: 
     always = level == "INFO"
     assert written == [*(["info line 0"] if always else []), *changed, *(["info line 2"] if always else [])]
     assert said[0] == f"process {process.pid} now writes the lines of level debug\n"
-
-
-def test_a_process_for_which_the_signal_would_be_the_end_is_left_alone() -> None:
-    said: list[str] = []
-    with python("-c", "print('gcushare', flush=True); input()") as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "gcushare\n"
-        assert process.pid not in find_programs()
-        assert main(["debug", str(process.pid)], said.append) == FAILED
-        assert process.poll() is None
-        process.communicate("", timeout=20)
-    assert "is a program of gcushare here" in said[0]
-
-
-@pytest.mark.parametrize("arguments", [[], ["loud"], ["debug", "all"]])
-def test_other_arguments_are_refused_with_what_is_accepted(arguments: list[str]) -> None:
-    said: list[str] = []
-    assert main(arguments, said.append) == MISUSED
-    assert "expected debug or configured" in said[0]
 
 
 def test_the_system_has_no_program_of_ours_in_an_empty_folder(tmp_path: Path) -> None:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import itertools
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gcushare.cli.uninstall.__main__ import main
 from gcushare.cli.uninstall.clean import Cleaner, UninstallSettings
 from gcushare.core.errors import ConflictError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
 from gcushare_playground.apiserver.objects import JsonObject, Key
@@ -90,18 +86,6 @@ async def test_a_run_after_the_kubelet_forgot_leaves_not_even_its_zero(server: A
     assert remembering == frozenset()
     assert stored(server, "n1")["status"]["capacity"] == {"cpu": "8"}
     assert len(lines) == 1
-
-
-async def test_what_another_systems_plugin_serves_stays_and_is_not_named(server: ApiServer) -> None:
-    theirs = node("theirs")
-    theirs["metadata"]["labels"] = {ALIYUN.label_key: "true"}
-    served = {"cpu": "8", ALIYUN.count_resource: "2", ALIYUN.memory_resource: "32"}
-    theirs["status"] = {"capacity": served, "allocatable": served}
-    server.registry.put(theirs)
-    assert (await clean(server, UninstallSettings(vendor="both", remove_node_label=True)))[0] == {"n1"}
-    found = stored(server, "theirs")
-    assert (found["metadata"]["labels"], found["status"]["capacity"]) == ({ALIYUN.label_key: "true"}, served)
-    assert stored(server, "n1")["status"]["capacity"] == {"cpu": "8"}
 
 
 def annotate(server: ApiServer, inventory: str) -> None:
@@ -185,12 +169,6 @@ async def clean_disturbed(server: ApiServer, disturb: Callable[[], None], *, tim
     return lines
 
 
-async def test_a_node_that_an_autoscaler_removes_meanwhile_does_not_end_the_run(server: ApiServer) -> None:
-    server.registry.put(_node("n2"))
-    lines = await clean_disturbed(server, lambda: remove_node(server, "n1"))
-    assert [line.split()[0] for line in lines] == ["node/n2"]
-
-
 async def test_a_node_that_another_system_takes_over_meanwhile_keeps_what_that_serves(server: ApiServer) -> None:
     """Between the list and the write the node is replaced by its namesake, which gpushare serves."""
     served = {"cpu": "8", ALIYUN.count_resource: "2", ALIYUN.memory_resource: "32"}
@@ -244,37 +222,3 @@ def labelled(obj: JsonObject, value: str) -> JsonObject:
 
 def remove_node(server: ApiServer, name: str) -> None:
     server.registry.delete(BY_NAME["nodes"], Key("", name), Deletion())
-
-
-async def test_the_command_cleans_and_is_repeatable(server: ApiServer, tmp_path: Path) -> None:
-    server.registry.put(_node("n2"))
-    kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
-    said = []
-    for _ in range(2):
-        out = io.StringIO()
-        process = ProcessContext(argv=("--vendor", "enflame", "--kubeconfig", str(kubeconfig)), environ={}, stdout=out)
-        assert await asyncio.to_thread(main, process) == 0
-        said.append(out.getvalue())
-    assert [each.count("cleaned") for each in said] == [2, 0]
-    assert "node/n2: its kubelet shows our cards" in said[0]
-    assert said[0].endswith("run this again, python3 -m gcushare.cli.uninstall --vendor enflame\n")
-    assert said[1] == ""
-
-
-async def test_the_command_says_what_the_api_server_refuses(tmp_path: Path) -> None:
-    async with ApiServer(ApiServerConfig(runs_controllers=False, anonymous=None)) as server:
-        kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
-        errors = io.StringIO()
-        words = ("--vendor", "enflame", "--kubeconfig", str(kubeconfig))
-        process = ProcessContext(argv=words, environ={}, stdout=io.StringIO(), stderr=errors)
-        assert await asyncio.to_thread(main, process) != 0
-        assert "401" in errors.getvalue()
-
-
-async def test_the_command_refuses_to_guess_the_vendor(server: ApiServer, tmp_path: Path) -> None:
-    errors = io.StringIO()
-    words = ("--remove-node-label", "--kubeconfig", str(server.kubeconfig(tmp_path / "kubeconfig")))
-    process = ProcessContext(argv=words, environ={}, stdout=io.StringIO(), stderr=errors)
-    assert await asyncio.to_thread(main, process) == 2
-    assert "--vendor" in errors.getvalue()
-    assert stored(server, "n1")["metadata"]["labels"] == ENFLAME_LABEL

@@ -28,26 +28,8 @@ def test_a_part_is_as_long_as_its_share_to_a_column(sizes: list[int], width: int
         assert abs(length - size * width / total) <= len(sizes)
 
 
-def test_parts_are_reported_apart_without_colours_and_waiting_ones_are_lighter() -> None:
-    bar = granted_bar([BarSegment(4), BarSegment(4), BarSegment(4, is_waiting=True)], 16, 16)
-    assert bar.plain == "a███b▓▓▓c▒▒▒░░░░"
-
-
-def test_pods_that_hold_more_than_the_card_has_fill_it() -> None:
-    assert granted_bar([BarSegment(12), BarSegment(12)], 16, 16).plain == "a███████b▓▓▓▓▓▓▓"
-
-
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 38), st.integers(10, 120))
 def test_the_bar_of_use_has_its_width_and_shows_whether_there_is_any(used: int, total: int, width: int) -> None:
     bar = used_bar(used, total, width).plain
     assert len(bar) == width
     assert (bar[0] == "░") is (used == 0)
-
-
-def test_unknown_use_does_not_look_like_none() -> None:
-    assert used_bar(None, 16, 10).plain == "·" * 10
-
-
-def test_the_colour_of_use_follows_how_full_the_card_is() -> None:
-    styles = [used_bar(used, 100, 10).spans[0].style for used in (50, 80, 95)]
-    assert styles == ["green", "yellow", "red"]

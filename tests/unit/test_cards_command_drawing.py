@@ -6,9 +6,8 @@ import pytest
 from rich.cells import cell_len
 
 from gcushare.cluster.card_drawing.draw import LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH, view_lines
-from gcushare.core.cards import Closure, Health, LeftOutCard
-from gcushare.core.units import GIB
-from gcushare.wire.documents.plugin_status import PodOverUse, UnreadableStatus, UseStatus
+from gcushare.core.cards import Health, LeftOutCard
+from gcushare.wire.documents.plugin_status import PodOverUse, UnreadableStatus
 from tests.unit.card_views import busy, card, cards, drawn, pod, status, use
 
 OWNERS = {4242: "uid-of-train-7", 4243: "uid-of-train-7"}
@@ -66,25 +65,6 @@ def test_every_box_is_as_wide_as_the_terminal_within_bounds(width: int | None, d
     assert max(map(cell_len, lines)) == drawn_at
 
 
-def test_wide_reports_the_whole_uuid_the_slot_the_reserve_and_the_pods_uids() -> None:
-    text = "\n".join(drawn(cards(busy()), 120, is_wide=True))
-    assert "╭─ 0  S60  GCU-0f4e3c2a-77f0-11ef-9a5b-0242ac120000 ─" in text
-    assert "serial S0000   pci 0000:00:00.0   numa 0   reserved 1 GB" in text
-    assert "a default/train-7   6 GB   main 4, side 2   uid uid-of-train-7" in text
-
-
-def test_wide_reports_how_the_driver_runs_a_card_and_what_it_does_not_have() -> None:
-    driver = {"fan_percent": 31.0, "performance_state": 8, "compute_mode": "default", "ecc": True, "mig": False}
-    driver |= {"persistence": True, "power_limit_watts": 250.0, "cuda_version": "12.4"}
-    found = cards(status(card(0, use=use(1, **driver)), card(1, use=use(1, ecc=False))))
-    text = "\n".join(drawn(found, 120, is_wide=True))
-    first = "fan 31%   state P8   ecc on   mig off   compute default   persistence on   power limit 250 W   cuda 12.4"
-    second = "fan n/a   state n/a   ecc off   mig n/a   compute n/a   persistence -   power limit -   cuda -"
-    assert f"│ {first} " in text
-    assert f"│ {second} " in text
-    assert "ecc" not in "\n".join(drawn(found, 120))
-
-
 @pytest.mark.parametrize(
     ("unit", "units", "granted", "used"),
     [
@@ -99,26 +79,6 @@ def test_amounts_are_in_the_nodes_own_unit(unit: str, units: int, granted: str, 
     lines = drawn(cards(status(card(0, units=units, use=use(1.5)), pods=(pod("d/a", {0: 3}),), unit=unit)))
     assert any(f"  {granted} " in line for line in lines)
     assert any(f"  {used} " in line for line in lines)
-
-
-def test_small_use_is_reported_in_megabytes() -> None:
-    lines = drawn(cards(status(card(0, use=use(0.03)))))
-    assert any("31 MB of 16.0 GB" in line for line in lines)
-    assert any("▕▎░" in line or "▕▏░" in line for line in lines), "a little is not nothing"
-
-
-def test_a_library_that_reports_a_part_only_leaves_dashes() -> None:
-    lines = drawn(cards(status(card(0, use=UseStatus(power_watts=70.4)))))
-    assert any("temperature -   power 70 W   busy -" in line for line in lines)
-    assert any("▕····" in line and "- of 16.0 GB" in line for line in lines)
-    assert not any("used 0" in line for line in lines)
-
-
-def test_the_reason_of_a_sick_card_is_folded_and_never_cut() -> None:
-    reason = "double bit ECC errors: " + "volatile " * 12 + "row remapping is pending"
-    lines = drawn(cards(status(card(0, health=Health.UNHEALTHY, reason=reason))), 60)
-    reported = " ".join(line.strip("│ ") for line in lines[lines.index(next(x for x in lines if "sick:" in x)) :][:6])
-    assert " ".join(reason.split()) in reported
 
 
 def test_chinese_text_keeps_the_frame_straight() -> None:
@@ -142,27 +102,6 @@ def test_escapes_of_a_pod_do_not_reach_the_terminal() -> None:
     assert not any(char in line for line in lines for char in "\x1b\x07")
 
 
-def test_a_model_that_is_too_long_is_cut_and_the_state_is_not() -> None:
-    lines = drawn(cards(status(card(0, model="M" * 100, cordoned=True))), 60)
-    (edge,) = [line for line in lines if line.startswith("╭")]
-    assert edge.endswith(" healthy  cordoned  free ─╮")
-    assert "MMM…" in edge
-
-
-def test_a_pod_with_a_long_name_is_reported_in_full() -> None:
-    name = f"{'n' * 63}/{'p' * 100}"
-    lines = drawn(cards(status(card(0), pods=(pod(name, {0: 4}),))))
-    assert name in "".join(line.strip("│ ") for line in lines)
-    assert any("4 GB" in line for line in lines if "of" not in line)
-
-
-def test_more_pods_than_letters_are_all_listed() -> None:
-    pods = tuple(pod(f"default/p-{n:03}", {0: 1}) for n in range(60))
-    lines = drawn(cards(status(card(0, units=160, memory_bytes=160 * GIB), pods=pods)))
-    assert [line.split()[2] for line in lines if "default/p-" in line] == [f"default/p-{n:03}" for n in range(60)]
-    assert [line.split()[1] for line in lines if "default/p-" in line][-9:] == ["Z", *["*"] * 8]
-
-
 def test_what_has_no_card_and_what_is_wrong_is_reported_below_and_above() -> None:
     found = status(
         card(0),
@@ -179,60 +118,3 @@ def test_what_has_no_card_and_what_is_wrong_is_reported_below_and_above() -> Non
         "pod d/whole asks for whole cards and has no card yet",
         "pod d/broken cannot be read: 'zero' is not a whole number",
     ]
-
-
-def test_a_plugin_without_any_card_is_still_a_picture() -> None:
-    found = status(problems={"cards": "no card was found"}, unit=None, driver="")
-    assert drawn(cards(found)) == [
-        "node-1   enflame   driver unknown   plugin 1.2.3, plugin.example",
-        "0 cards  0 pods",
-        "problem of cards: no card was found",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("modes", "reported"),
-    [(("memory",), ""), ((), ""), (("memory", "whole"), "memory and whole cards"), (("whole",), "whole cards only")],
-)
-def test_a_node_that_hands_out_whole_cards_says_so(modes: tuple[str, ...], reported: str) -> None:
-    head = drawn(cards(status(card(0), modes=modes)), 120)[0]
-    assert reported in head
-    assert ("whole" in head) is bool(reported)
-
-
-def test_two_vendors_of_one_node_stand_below_each_other() -> None:
-    other = status(card(0, model="A100"), vendor="aliyun", unit="GiB")
-    lines = drawn(cards(busy(), other))
-    heads = [line.split()[1] for line in lines if line.startswith("node-1")]
-    assert heads == ["enflame", "aliyun"]
-    assert lines[lines.index(next(line for line in lines if "aliyun" in line)) - 1] == ""
-
-
-def test_a_pod_on_two_cards_stands_on_both_with_its_part_of_each() -> None:
-    lines = drawn(cards(status(card(0), card(1), pods=(pod("d/a", {0: 2, 1: 3}),))))
-    assert [line.split()[3:5] for line in lines if "d/a" in line] == [["2", "GB"], ["3", "GB"]]
-    assert any(line.endswith("1 pod") for line in lines)
-
-
-def test_a_pod_that_uses_more_than_its_share_is_reported_with_how_much_more() -> None:
-    pods = (
-        pod("d/a", {0: 4}, used_by_card={0: 6 * GIB}),
-        pod("d/b", {0: 4}, used_by_card={0: 4 * GIB}),
-        pod("d/w", {1: 1}, whole=True, units=0, used_by_card={1: 16 * GIB}),
-    )
-    lines = drawn(cards(status(card(0), card(1, mode="whole"), pods=pods)))
-    assert [line[2:56].rstrip() for line in lines if "used " in line and "▕" not in line] == [
-        "a d/a   4 GB   used 6.0 GB, over by 2.0 GB   main 4",
-        "b d/b   4 GB   used 4.0 GB   main 4",
-        "a d/w  16 GB   used 16.0 GB   the whole card for main",
-    ]
-
-
-def test_a_card_that_is_closed_or_held_without_a_record_says_so() -> None:
-    closed = Closure(use="whole", pod="d/gone", until=1_800_000_000)
-    lines = drawn(cards(status(card(0, held_units=12, unrecorded_units=12, closures=(closed,)))))
-    text = " ".join(" ".join(line.strip("│ ") for line in lines).split())
-    assert "healthy closed free" in text
-    assert "closed to pods that want it whole until 2027-01-15T08:00:00Z at the latest: containers of d/gone" in text
-    assert "a 12 GB held by pods that no record names" in text
-    assert "12 of 16 GB 75%" in text

@@ -12,10 +12,6 @@ from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 from tests.unit.card_views import NO_OWNERS, busy, card, cards, pod, status, use
 
 
-def test_a_status_survives_the_wire_with_everything() -> None:
-    assert PLUGIN_STATUS.read(msgspec.json.encode(busy())) == busy()
-
-
 def test_a_newer_plugins_fields_are_no_obstacle_and_an_unknown_mode_is_derived() -> None:
     document = json.loads(msgspec.json.encode(status(card(0, mode="of the future"), pods=(pod("d/a", {0: 4}),))))
     document["later"] = {"more": True}
@@ -38,12 +34,6 @@ def test_how_far_a_pod_is_decides_what_counts_as_granted() -> None:
     assert found.granted_units == 7
 
 
-def test_a_waiting_pod_of_two_cards_has_its_share_of_each() -> None:
-    pods = (pod("d/waits", units=5, cards=(0, 1), recorded_cards=(0, 1)),)
-    cards = view_status(status(card(0), card(1), pods=pods), "x", NO_OWNERS).cards
-    assert [each.holders[0].units for each in cards] == [3, 2]
-
-
 def test_what_the_plugin_says_of_a_pods_use_counts_before_what_is_found_here() -> None:
     pods = (
         pod("d/a", {0: 4}, used_by_card={0: 5 << 30}),
@@ -60,11 +50,6 @@ def test_what_the_plugin_says_of_a_pods_use_counts_before_what_is_found_here() -
         ("d/old", 2, 3),
     ]
     assert first.granted_units == 8
-
-
-def test_a_pods_use_is_not_known_if_no_process_of_it_is() -> None:
-    found = view_status(status(card(0, use=use(1, processes={4: 9})), pods=(pod("d/a", {0: 4}),)), "x", NO_OWNERS)
-    assert found.cards[0].holders[0].used_bytes is None
 
 
 def test_the_document_for_programs_has_the_same_in_numbers() -> None:

@@ -48,30 +48,10 @@ def test_new_cards_appear_and_stand_by_index() -> None:
     assert roster.driver == "1.0"
 
 
-def test_the_same_list_again_changes_nothing() -> None:
-    assert roster_of(FIRST, SECOND).update_list(report(FIRST, SECOND), 5.0) == []
-
-
 def test_a_sick_card_leaves_the_others_untouched() -> None:
     roster = roster_of(FIRST, SECOND)
     assert roster.record_reading(SECOND, OFF_THE_BUS, 5.0) == [CardChange(ChangeKind.SICK, SECOND, "off the bus")]
     assert health_of(roster) == {0: Health.HEALTHY, 1: Health.UNHEALTHY}
-
-
-def test_a_sick_card_is_reported_again_for_another_reason_only() -> None:
-    roster = roster_of(FIRST)
-    silence = [roster.record_miss(FIRST, "it hangs", at) for at in (60.0, 65.0)]
-    assert silence == [[CardChange(ChangeKind.SICK, FIRST, "no answer for 60s: it hangs")], []]
-    changes = [roster.record_reading(FIRST, OFF_THE_BUS, at) for at in (70.0, 75.0)]
-    assert changes == [[CardChange(ChangeKind.STILL_SICK, FIRST, "off the bus")], []]
-    assert [card.reason for card in roster.snapshot().cards] == ["off the bus"]
-
-
-def test_a_recovered_card_is_reported_once() -> None:
-    roster = roster_of(FIRST)
-    roster.record_reading(FIRST, OFF_THE_BUS, 5.0)
-    changes = [roster.record_reading(FIRST, GOOD, at) for at in (10.0, 25.0, 41.0, 46.0)]
-    assert changes == [[], [], [CardChange(ChangeKind.RECOVERED, FIRST)], []]
 
 
 def test_another_uuid_at_the_same_index_is_a_replaced_card_with_a_clean_record() -> None:

@@ -113,15 +113,6 @@ def test_a_left_out_card_is_reported_with_its_reason() -> None:
     assert report.left_out == (LeftOutCard(index=0, uuid="simulated-0", reason="MIG mode is on"),)
 
 
-def test_json_spells_process_ids_as_text() -> None:
-    text = json.dumps({"cards": [{"memory": 1, "processes": {"17": 5}}]})
-    assert parse_simulated_cards(text, "file").cards[0].use.processes == {17: 5}
-
-
-def test_no_cards_are_a_state_too() -> None:
-    assert parse_simulated_cards("cards: []", "file").report().cards == ()
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -152,12 +143,6 @@ def test_a_wrong_file_is_refused_with_file_key_and_value(text: str, problem: str
     with pytest.raises(ConfigError) as caught:
         parse_simulated_cards(text, "f")
     assert problem in str(caught.value)
-
-
-def test_every_problem_is_reported_at_once() -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_simulated_cards("cards: [{memory: x, health: ok}, {memory: 1, numa: a}]", "f")
-    assert len(caught.value.problems) == 3
 
 
 def test_aliases_that_would_fill_the_memory_stay_a_short_message() -> None:

@@ -12,7 +12,6 @@ from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.dashboard.feed_documents import (
     NO_NODE_METADATA,
-    NO_POD_METADATA,
     NodeContext,
     NodeMetadata,
     PodMetadata,
@@ -21,7 +20,7 @@ from gcushare.scheduler_extender.dashboard.feed_documents import (
 )
 from gcushare.vendors import ENFLAME
 from tests.builders import GIB_UNIT, card, cards, held
-from tests.extender_objects import a_node, a_pod, state_of
+from tests.extender_objects import a_pod, state_of
 
 ALONE = NodeContext(NO_NODE_METADATA, "", {}, {}, frozenset())
 
@@ -56,16 +55,6 @@ def test_what_only_claims_may_give_is_free_all_the_same() -> None:
     ]  # fmt: skip
 
 
-def test_what_says_nothing_is_left_out() -> None:
-    ledger = Ledger()
-    ledger.set_node("n", cards(16), GIB_UNIT)
-
-    silent = {"sick", "cordoned", "missing", "reason", "labels", "problem", "unready", "assumedUnit", "settling"}
-    document = written(ledger.nodes["n"])
-    assert not silent & document.keys()
-    assert not silent & document["cards"][0].keys()
-
-
 def test_free_memory_of_a_sick_or_cordoned_card_is_offered_to_no_one() -> None:
     ledger = Ledger()
     sick = msgspec.structs.replace(card(0), health=Health.UNHEALTHY, reason="XID 79")
@@ -94,28 +83,6 @@ def test_a_free_card_is_offered_as_what_the_node_serves(
     document = written(ledger.nodes["n"])
     (first,) = document["cards"]
     assert (document.get("serves"), first.get("free"), first.get("wholeFree")) == (serves, free, whole_free)
-
-
-def test_a_card_that_only_pods_name_is_shown_as_missing() -> None:
-    ledger = Ledger()
-    ledger.set_node("n", cards(16), GIB_UNIT)
-    ledger.apply(held("a", "n", (7, 4)))
-
-    assert written(ledger.nodes["n"])["cards"][1] == {
-        "index": 7,
-        "total": 0,
-        "used": 4,
-        "mode": "shared",
-        "missing": True,
-    }
-
-
-def test_a_node_that_does_not_tell_its_unit_is_shown_in_the_vendors_and_says_so() -> None:
-    state = state_of(a_node("n", 16, 16, annotations={ENFLAME.inventory_annotation: "gone"}))
-    state.ledger.set_node("old", cards(16), None)
-
-    document = written(state.ledger.nodes["old"])
-    assert (document["unit"], document["perGib"], document["assumedUnit"]) == ("GB", 1, True)
 
 
 def test_what_is_known_in_addition_to_the_ledger_is_added() -> None:
@@ -154,12 +121,3 @@ def test_a_waiting_pod_says_what_it_asks_for() -> None:
         "units": 12,
         "scheduler": "0/1 nodes are available",
     }
-
-
-def test_a_waiting_pod_that_no_one_can_serve_says_why() -> None:
-    state = state_of()
-    state.on_pod_update(a_pod("p", "1.5"))
-
-    document = waiting_document(ENFLAME, state.waiting["uid-p"], NO_POD_METADATA)
-    assert "1.5" in document.problem
-    assert document.units == 0

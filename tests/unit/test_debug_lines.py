@@ -10,10 +10,7 @@ import pytest
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import PodRecord
-from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.kubelet.device_lists import decode_allocate_request
 from gcushare.wire.objects import POD
-from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.extender_objects import Document, pod_document
 
 SECRET = {"example.com/password": "hunter2"}
@@ -43,21 +40,3 @@ def test_a_pods_record_is_shown_before_and_after_and_nothing_else_of_it(caplog: 
         assert (before in old, after in new) == (True, True)
         assert "enflame.com/gcu-device-memory-request" in new
     assert "hunter2" not in caplog.text
-
-
-def test_above_debug_nothing_is_remembered(caplog: pytest.LogCaptureFixture) -> None:
-    log = PodChangeLog([ENFLAME])
-    with caplog.at_level(logging.INFO, "gcushare"):
-        see(log, recorded(assigned=False))
-    with caplog.at_level(logging.DEBUG, "gcushare"):
-        see(log, recorded(assigned=True))
-    (message,) = (record.getMessage() for record in caplog.records)
-    assert "old_annotations={} " in message
-
-
-def test_the_first_ids_of_a_list_are_text() -> None:
-    ids = device_ids_of_card(3, 5)
-    request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=[*ids, "GCU-U1-_-4"])])
-    (found,) = decode_allocate_request(request.SerializeToString())
-    assert found.first(2) == ids[:2]
-    assert found.first(9) == [*ids, "GCU-U1-_-4"]

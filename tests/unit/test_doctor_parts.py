@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,29 +10,14 @@ import msgspec
 import pytest
 
 from gcushare.cli.doctor.doctor import patch_of
-from gcushare.cluster.diagnosis.checks import registry
-from gcushare.cluster.diagnosis.checks.plugins import check_leftovers
-from gcushare.cluster.diagnosis.checks.registry import CHECKS, examine
-from gcushare.cluster.diagnosis.checks.views import vendor_nodes
-from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import (
     Fix,
-    Severity,
-    error,
-    in_order,
-    info,
-    warning,
-    worst,
 )
-from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, config_file_of, config_map_of, parse_extenders
+from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, parse_extenders
 from gcushare.cluster.metrics_text import parse_figures
-from gcushare.cluster.programs import Program, SeenPod, flag_of, port_of, program_of, vendor_of_plugin
+from gcushare.cluster.programs import Program, SeenPod, flag_of, program_of
 from gcushare.cluster.reader import parse_date
 from gcushare.core.errors import RemoteContractError
-from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.objects import Node, ObjectMeta
-from tests.builders import cards
-from tests.extender_objects import inventory_text
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -82,26 +66,6 @@ def test_programs_are_recognised_however_they_were_installed(pod: SeenPod, progr
     assert program_of(pod) is program
 
 
-def test_a_plugins_vendor_and_port_come_from_its_pod() -> None:
-    plugin = a_pod("i", ["gcushare-device-plugin"], "--vendor=aliyun", "--listen-port=40000")
-    assert (vendor_of_plugin(plugin), port_of(plugin)) == (ALIYUN, 40000)
-    assert (vendor_of_plugin(a_pod()), port_of(a_pod())) == (ENFLAME, 32767)
-
-
-def test_a_schedulers_configuration_is_found_in_its_pod() -> None:
-    container = {
-        "name": "c",
-        "command": ["kube-scheduler"],
-        "args": ["--config=/etc/s/sub/c.yaml"],
-        "volumeMounts": [{"name": "h", "mountPath": "/etc"}, {"name": "v", "mountPath": "/etc/s/"}],
-    }
-    volumes = [{"name": "v", "configMap": {"name": "m"}}, {"name": "h", "hostPath": {"path": "/x"}}]
-    pod = msgspec.convert({"spec": {"containers": [container], "volumes": volumes}}, SeenPod)
-    assert config_map_of(pod, config_file_of(pod)) == ("m", "sub/c.yaml")
-    assert config_map_of(pod, "/etc/other/c.yaml") is None
-    assert config_file_of(a_pod("i", ["kube-scheduler"], "--config=a", "--policy-config-file=b")) == "b"
-
-
 def test_extenders_are_read_from_either_kind_of_document() -> None:
     yaml = "extenders:\n- urlPrefix: https://10.0.0.1/gcushare-scheduler/\n  managedResources: [{name: a/b}]\n"
     policy = '{"kind": "Policy", "extenders": [{"urlPrefix": "http://h:1/x", "bindVerb": "bind"}]}'
@@ -138,46 +102,6 @@ def test_figures_are_summed_over_the_labels_left_open() -> None:
 def test_a_date_header_is_read_whatever_its_zone_is_called(zone: str) -> None:
     assert parse_date(f"Fri, 02 Jan 2026 03:04:05 {zone}") == NOW
     assert parse_date("") is None
-
-
-def test_findings_are_ordered_by_severity_kind_and_subject_and_reported_once() -> None:
-    found = [info("i", "s", "", ""), warning("b", "s", "", ""), error("z", "s", "", ""), warning("a", "t", "", "")]
-    assert [each.id for each in in_order([*found, found[0]])] == ["z", "a", "b", "i"]
-    assert worst(found) is Severity.ERROR
-    assert worst([]) is None
-
-
-def test_every_check_is_silent_about_a_cluster_without_anything() -> None:
-    assert {each.id for each in examine(Facts(now=NOW))} == {"nothing-found"}
-
-
-def test_every_check_that_is_written_is_listed_once() -> None:
-    folder = Path(registry.__file__).parent
-    written = [
-        name for path in folder.glob("*.py") for name in re.findall(r"^def (check_\w+)\(", path.read_text(), re.M)
-    ]
-    assert sorted(check.__name__ for check in CHECKS) == sorted(written)
-    assert len(written) > 20
-
-
-class NotLookedAt(tuple[SeenPod, ...]):
-    """Pods of a cluster that no one may go through."""
-
-    def __iter__(self) -> Iterator[SeenPod]:
-        raise AssertionError("all pods of the cluster are gone through")
-
-
-def test_pods_are_not_gone_through_for_a_node_on_which_nothing_was_left() -> None:
-    nodes = (Node(metadata=ObjectMeta(name="plain")),)
-    assert list(check_leftovers(Facts(now=NOW, nodes=nodes, pods=NotLookedAt()))) == []
-
-
-def test_an_inventory_is_decoded_once_for_all_checks() -> None:
-    annotations = {ENFLAME.inventory_annotation: inventory_text(cards(16))}
-    facts = Facts(now=NOW, nodes=(Node(metadata=ObjectMeta(name="n", annotations=annotations)),))
-    (first,), (second,) = vendor_nodes(facts, (ENFLAME,)), vendor_nodes(facts, (ENFLAME,))
-    assert first.inventory is not None
-    assert first.inventory is second.inventory
 
 
 def test_a_change_is_guarded_by_what_was_seen() -> None:

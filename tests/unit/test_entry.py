@@ -94,20 +94,6 @@ def test_each_family_of_errors_has_its_exit_code(error: Exception, code: int) ->
     assert run_main(fail_with(error))[0] == code
 
 
-def test_an_error_is_one_line_even_when_its_text_has_several() -> None:
-    _, _, err = run_main(fail_with(Refused("no room\nerror: forged")))
-
-    assert err == "error: no room\\nerror: forged\n"
-
-
-def test_a_defect_shows_its_stack_before_its_line() -> None:
-    code, _, err = run_main(fail_with(ZeroDivisionError("oops")))
-
-    assert code == 70
-    assert "Traceback" in err
-    assert err.splitlines()[-1] == "error: ZeroDivisionError: oops"
-
-
 def test_with_a_log_the_error_is_in_the_log_once() -> None:
     code, _, err = run_main(fail_with(Refused("no room")), with_log=True)
 
@@ -115,17 +101,6 @@ def test_with_a_log_the_error_is_in_the_log_once() -> None:
     assert err.count("no room") == 1
     assert " ERROR gcushare/runtime/entry.py:" in err
     assert 'program ends error="no room" code=1' in err
-
-
-def test_an_interrupt_is_no_defect() -> None:
-    assert run_main(fail_with(KeyboardInterrupt())) == (130, "", "")
-
-
-def test_a_broken_pipe_of_a_peer_is_an_error_like_any_other() -> None:
-    code, _, err = run_main(fail_with(BrokenPipeError(32, "Broken pipe")))
-
-    assert code == 70
-    assert "BrokenPipeError" in err
 
 
 SMALL_PROGRAM = """
@@ -146,13 +121,6 @@ PROGRAM = Program("small", "Ends.", "1", Nothing)
 def test_a_reader_that_leaves_early_hears_no_complaint(unbuffered: str) -> None:
     program = f"{SMALL_PROGRAM}sys.exit(run_program(PROGRAM, lambda _: print('x' * 1000) or 0))\n"
     assert _run_without_a_reader(program, unbuffered=unbuffered) == (141, "")
-
-
-@pytest.mark.parametrize("flag", ["--help", "--version", "--print-config"])
-def test_a_reader_that_leaves_an_answer_of_the_command_line_hears_no_complaint(flag: str) -> None:
-    """What ``--help`` prints waits in a buffer until the end, where the interpreter would complain."""
-    program = "import sys\nfrom gcushare.cli.inspect.__main__ import main_gcushare\nsys.exit(main_gcushare())\n"
-    assert _run_without_a_reader(program, flag) == (141, "")
 
 
 def _run_without_a_reader(program: str, *argv: str, unbuffered: str = "") -> tuple[int, str]:

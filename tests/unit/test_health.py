@@ -70,23 +70,6 @@ async def test_what_is_not_alive_is_not_ready_but_what_is_not_ready_may_be_alive
     assert await health.report_live() == {"loop": "stuck"}
 
 
-async def test_a_reason_is_cut_to_a_bound() -> None:
-    health = Health()
-    health.add_ready("chatty", answering("x" * 10_000))
-
-    reason = (await health.report_ready())["chatty"]
-
-    assert reason == "x" * 500
-
-
-def test_two_checks_of_one_name_are_refused() -> None:
-    health = Health()
-    health.add_live("loop", answering(None))
-
-    with pytest.raises(ValueError, match="'loop'"):
-        health.add_ready("loop", answering(None))
-
-
 async def test_a_heart_is_alive_while_it_beats_and_dead_after_its_age() -> None:
     clock = ManualClock(100.0)
     heart = Heartbeat("reconcile", 5.0, clock)

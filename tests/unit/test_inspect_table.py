@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 import pytest
 from rich.cells import cell_len
 
 from gcushare.cli.inspect.details import detail_page
-from gcushare.cli.inspect.table import Page, table_page
+from gcushare.cli.inspect.table import table_page
 from gcushare.cli.inspect.table_documents import document_of
 from gcushare.cli.kubectl.flags import SortKey
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
-from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Closure
-from gcushare.core.nodes import Assignment, CardGrant, PodRef
-from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare.core.cards import SERVES_WHOLE, Closure
+from gcushare.core.nodes import Assignment
+from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.objects import Pod
 from tests.builders import card, cards, held, pod
 from tests.extender_objects import a_node, a_pod
@@ -51,22 +49,6 @@ def test_the_manuals_cluster_shows_whole_percents_of_gcu_memory() -> None:
     assert lines[-2:] == ["Allocated/Total GCU Memory In Cluster:", "24/128 (18%) "]
 
 
-@pytest.mark.parametrize(
-    ("vendor", "unit", "heading"),
-    [
-        (ENFLAME, "1", "GCU Memory(GB)"),
-        (ENFLAME, "0.1", "GCU Memory(0.1GB)"),
-        (ENFLAME, "0.001", "GCU Memory(0.001GB)"),
-        (ALIYUN, "MiB", "GPU Memory(MiB)"),
-        pytest.param(ENFLAME, "", "GCU Memory(units)", id="a node that does not tell its unit"),
-    ],
-)
-def test_the_heading_reports_the_unit_that_the_figures_are_in(vendor: Vendor, unit: str, heading: str) -> None:
-    lines = table(picture_of(("node-1", [card(0, 160)], unit), vendor=vendor))
-    assert lines[0].endswith(heading)
-    assert lines[1].endswith("0/160")
-
-
 def test_nodes_of_different_units_are_shown_in_a_common_one_and_marked() -> None:
     snapshot = picture_of(("coarse", [card(0, 16)], "1"), ("fine", [card(0, 32_000)], "0.001"))
     give(snapshot, held("a", "coarse", (0, 4)), held("b", "fine", (0, 1_500)))
@@ -91,34 +73,12 @@ def test_marks_say_what_is_out_of_order_and_only_used_ones_are_explained() -> No
     assert not [line for line in table(picture_of(("calm", [card(0)], "1"))) if line[:2] in ("! ", "# ", "~ ")]
 
 
-def test_whole_cards_of_different_size_are_not_given_away_twice() -> None:
-    snapshot = picture_of(("node-1", [card(0), card(1, 32), card(2, 32)], "1"))
-    give(snapshot, held("pair", "node-1", (0, 32), (1, 32), whole=True))
-    assert table(snapshot)[1].split()[2:] == ["16/16=", "32/32=", "0/32", "48/80"]
-
-
 def test_a_card_that_is_closed_to_one_use_is_marked_and_says_for_which_pod_and_until_when() -> None:
     closure = Closure(use=SERVES_WHOLE, pod="d/gone", until=1_800_000_000)
     lines = table(picture_of(("node-1", [msgspec.structs.replace(card(0), closures=(closure,)), card(1)], "1")))
     assert lines[1].split()[2:] == ["0/16:", "0/16", "0/32"]
     reported = "closed to pods that want it whole, until 2027-01-15T08:00:00Z at the latest, for containers of d/gone"
     assert [line for line in lines if line.startswith("closed: node-1 GCU0: ") and reported in line]
-
-
-def test_where_whole_cards_are_served_a_line_says_how_many_are_left() -> None:
-    snapshot = picture_of(("node-1", cards(16, 16, 16, 16), "1"), modes=BOTH_MODES)
-    give(snapshot, held("shared", "node-1", (0, 4)), held("owner", "node-1", (2, 16), whole=True))
-    assert "whole cards: 2 free, 1 held whole, 1 shared" in table(snapshot)
-    assert not any("whole cards" in line for line in table(picture_of(("node-1", cards(16), "1"))))
-
-
-def test_a_pod_that_waits_for_whole_cards_is_reported_in_cards_and_only_if_they_are_served() -> None:
-    asks_two = PodFacts(ref=pod("train"), state="Pending", whole_cards=2)
-    for modes, reported in ((BOTH_MODES, True), ((SERVES_MEMORY,), False)):
-        snapshot = picture_of(("node-1", cards(16, 16), "1"), modes=modes)
-        snapshot.pods["uid-train"] = asks_two
-        line = "pending: 1 pod waits for 2 whole cards: default/train (2 whole cards)"
-        assert (line in table(snapshot)) is reported
 
 
 def test_pods_without_a_card_have_a_column_of_their_own_and_pods_without_a_node_a_line() -> None:
@@ -144,25 +104,6 @@ def test_no_line_is_wider_than_the_terminal_and_every_figure_is_there(width: int
     assert all(f"{3 if index == 5 else 0}/{16 + index}" in figures for index in range(8))
     assert "sse-lab-inspur-048" in figures
     assert "node-2" in figures
-
-
-def test_a_wide_table_keeps_the_full_headings_and_a_narrow_one_explains_its_short_ones() -> None:
-    snapshot = picture_of(("node-1", cards(*[16] * 8), "1"))
-    assert "each card: allocated/total" not in table(snapshot, 300)
-    narrow = table(snapshot, 100)
-    assert "GCU7" in narrow[0]
-    assert "(Allocated/Total)" not in narrow[0]
-    assert "each card: allocated/total" in narrow
-
-
-def test_chinese_text_takes_two_columns_and_keeps_the_columns_straight() -> None:
-    offered = [card(0, model="燧原T20"), card(1, model="燧原T20")]
-    snapshot = picture_of(("node-1", offered, "1"), ("node-2", [card(0, model="T20")], "1"))
-    lines = table(snapshot, None, wide=True)
-    assert lines[1].endswith("燧原T20")
-    snapshot.nodes["node-1"] = NodeFacts(name="node-1", address="机房一")
-    first, second = table(snapshot)[1:3]
-    assert cell_len(first[: first.index("0/16")]) == cell_len(second[: second.index("0/16")])
 
 
 def test_control_characters_of_a_node_cannot_reach_the_terminal() -> None:
@@ -204,35 +145,6 @@ def test_details_name_each_pod_with_its_namespace_state_and_cards() -> None:
     assert lines[-1] == "12/48 (25%) "
 
 
-def test_a_namespace_restricts_the_pods_listed_but_not_the_cards_figures() -> None:
-    snapshot = picture_of(("node-1", cards(16), "1"))
-    give(snapshot, held("mine", "node-1", (0, 4)))
-    other = Assignment(PodRef("uid-o", "other", "theirs"), "node-1", (CardGrant(0, 6),))
-    give(snapshot, other)
-    lines = [line.plain for line in detail_page(summarise(snapshot, namespace="other"), None).lines]
-    assert any(line.startswith("theirs") for line in lines)
-    assert not any(line.startswith("mine") for line in lines)
-    assert "10/16" in next(line for line in lines if line.startswith("(allocated/total)"))
-    assert "Allocated to namespace other: 6 GB" in lines
-
-
-@pytest.mark.parametrize("page_of", [table_page, detail_page])
-def test_what_a_namespace_holds_stands_with_the_clusters_sum(page_of: Callable[[Summary, int | None], Page]) -> None:
-    snapshot = give(picture_of(("node-1", cards(16), "1")), held("mine", "node-1", (0, 4)))
-    page = page_of(summarise(snapshot, namespace="default"), None)
-    rule, *total = [line.plain for line in page.sum]
-    assert set(rule) == {"-"}
-    assert total == ["Allocated to namespace default: 4 GB", "Allocated/Total GCU Memory In Cluster:", "4/16 (25%) "]
-
-
-def test_whole_cards_of_two_sizes_are_summed_as_they_are() -> None:
-    snapshot = picture_of(("node-1", cards(16, 8), "1"), modes=BOTH_MODES)
-    give(snapshot, held("mine", "node-1", (0, 16), (1, 16), whole=True))
-    lines = table(snapshot, namespace="default")
-    assert "Allocated to namespace default: 24 GB" in lines
-    assert lines[-1] == "24/24 (100%) "
-
-
 def test_a_document_of_a_namespace_lists_no_others_pods_that_wait_or_whose_cards_are_unknown() -> None:
     snapshot = ClusterSnapshot(ENFLAME)
     broken = {ENFLAME.record.card_index: "one"}
@@ -249,13 +161,6 @@ def test_a_document_of_a_namespace_lists_no_others_pods_that_wait_or_whose_cards
 
 def in_another_namespace(moved: Pod) -> Pod:
     return msgspec.structs.replace(moved, metadata=msgspec.structs.replace(moved.metadata, namespace="other"))
-
-
-def test_pods_on_nodes_that_are_gone_are_reported() -> None:
-    snapshot = give(picture_of(("node-1", cards(16), "1")), held("orphan", "vanished", (0, 4)))
-    assert "1 pod on nodes without cards, or that are gone: vanished" in table(snapshot)
-    snapshot.is_partial = True
-    assert not any("vanished" in line for line in table(snapshot))
 
 
 def test_a_pod_whose_cards_are_unknown_marks_its_node_and_is_named_in_the_details() -> None:

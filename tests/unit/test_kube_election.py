@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -99,15 +98,6 @@ async def test_the_first_candidate_leads_at_once_and_stays() -> None:
         assert world.server.lease is not None
         assert world.server.lease.spec.lease_transitions == 0
         assert world.server.writes > 40
-
-
-async def test_of_two_that_start_together_one_leads_and_the_other_knows_who() -> None:
-    async with cluster() as world:
-        for name in "ab":
-            world.candidate(name).start()
-        await world.pass_watching(30)
-        (leader,) = world.leaders
-        assert {each.elector.holder for each in world.candidates} == {leader}
 
 
 async def test_after_a_kill_the_other_leads_within_fifteen_seconds() -> None:
@@ -211,31 +201,6 @@ async def test_renewals_whose_answers_are_lost_end_the_term_but_never_make_two_l
         first.access.answers_lost = False
         await world.pass_watching(30)
         assert len(world.leaders) == 1
-
-
-async def test_a_record_taken_by_force_deposes_the_leader_at_its_next_renewal() -> None:
-    async with cluster() as world:
-        first = world.candidate("a")
-        first.start()
-        await world.pass_watching(2)
-        assert world.server.lease is not None
-        clock = world.time.clock()
-        spec = held_spec(world.server.lease.spec, "somebody else", TIMES, clock.now())
-        world.server.store(msgspec.structs.replace(world.server.lease, spec=spec))
-        await world.pass_watching(TIMES.retry_s)
-        assert not first.elector.is_leader
-        assert first.elector.holder == "somebody else"
-
-
-async def test_a_label_put_on_the_lease_deposes_no_one() -> None:
-    async with cluster() as world:
-        first = world.candidate("a")
-        first.start()
-        await world.pass_watching(2)
-        assert world.server.lease is not None
-        world.server.store(world.server.lease)
-        await world.pass_watching(10)
-        assert first.changes == [True]
 
 
 async def test_a_deleted_lease_is_made_again() -> None:
@@ -368,47 +333,6 @@ async def test_a_lease_that_was_taken_and_won_back_unseen_begins_a_new_term() ->
         world.server.store(msgspec.structs.replace(world.server.lease, spec=spec))
         await world.pass_watching(2)
         assert (first.elector.is_leader, first.elector.term, first.changes) == (True, 2, [True, True])
-
-
-async def test_the_log_says_which_lease_was_won_and_lost_and_by_which_candidate(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO)
-    async with cluster() as world:
-        first, second = world.candidate("a"), world.candidate("b")
-        first.start()
-        await world.pass_watching(2)
-        second.start()
-        await world.pass_watching(2)
-        assert world.server.lease is not None
-        taken = held_spec(world.server.lease.spec, "b", TIMES, world.time.clock().now())
-        world.server.store(msgspec.structs.replace(world.server.lease, spec=taken))
-        await world.pass_watching(2)
-        first.access.cut = second.access.cut = True
-        await first.stop()
-        await second.stop()
-    lease = "lease=kube-system/extender"
-    assert [record.getMessage() for record in caplog.records] == [
-        f"leadership changed {lease} identity=a leading=True",
-        f"leadership lost {lease} reason=\"'b' holds it\"",
-        f"leadership changed {lease} identity=a leading=False",
-        f"leadership changed {lease} identity=b leading=True",
-        f"leadership changed {lease} identity=b leading=False",
-        f'lease not released, others wait it out {lease} error="connection refused"',
-    ], "a, which does not lead, leaves the lease alone"
-
-
-async def test_a_candidate_that_never_led_leaves_without_a_request(caplog: pytest.LogCaptureFixture) -> None:
-    async with cluster() as world:
-        first, second = world.candidate("a"), world.candidate("b")
-        first.start()
-        await world.pass_watching(2)
-        second.start()
-        await world.pass_watching(2)
-        second.access.cut = True
-        await second.stop()
-        assert (world.leaders, second.changes) == (["a"], [])
-        assert "lease not released" not in caplog.text
 
 
 async def test_a_lease_that_was_deleted_or_lost_and_won_in_one_round_begins_a_new_term() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
-from gcushare.kube.events import MAX_MESSAGE_BYTES, EventRecorder, RecorderLimits, cut_message
+from gcushare.kube.events import EventRecorder, RecorderLimits
 from gcushare.wire.objects import Event, ObjectReference
 from tests.running import running
 from tests.unit.kube_time import VirtualTime
@@ -139,17 +139,6 @@ async def test_what_is_recorded_while_a_post_is_under_way_waits_as_well() -> Non
         assert here.server.shown == [("NoRoom", "third", 3)]
 
 
-async def test_reasons_and_objects_are_series_of_their_own() -> None:
-    async with desk() as here:
-        here.recorder.record(POD, "NoRoom", "x")
-        here.recorder.record(POD, "Bound", "y")
-        here.recorder.record(ObjectReference(kind="Pod", namespace="ns", name="train", uid="uid-2"), "NoRoom", "z")
-        here.recorder.record(NODE, "NoRoom", "w")
-        await here.time.settle()
-        assert len(here.server.events) == 4
-        assert {each.metadata.namespace for each in here.server.events.values()} == {"ns", "default"}
-
-
 async def test_the_caller_never_waits_and_what_does_not_fit_is_counted() -> None:
     async with desk(RecorderLimits(queue=3)) as here:
         here.server.stuck = asyncio.Event()
@@ -244,10 +233,3 @@ async def test_memory_is_bounded_by_forgetting_the_series_used_longest_ago() -> 
         here.recorder.record(POD, "Two", "forgotten, so it starts again")
         await here.time.settle()
         assert sorted(each.reason for each in here.server.events.values()) == ["One", "Three", "Two", "Two"]
-
-
-@pytest.mark.parametrize("message", ["short", "x" * 5000, "卡" * 5000, "x" + "卡" * 5000])
-def test_messages_are_cut_to_what_the_server_takes(message: str) -> None:
-    cut = cut_message(message)
-    assert len(cut.encode()) <= MAX_MESSAGE_BYTES
-    assert cut == message or (cut.endswith("…") and message.startswith(cut[:-1]) and len(cut.encode()) > 1018)

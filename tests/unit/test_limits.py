@@ -80,11 +80,6 @@ def test_a_container_that_may_burst_is_limited_to_its_pods_limit(frameworks: Pat
     assert answer(frameworks, program, burst) == [[0.75, 0]]
 
 
-def test_torch_that_uses_the_card_already_is_limited_at_once(frameworks: Path) -> None:
-    program = "import torch\ntorch.cuda.init()\nimport gcushare_limits\nprint(json.dumps(torch.calls))"
-    assert answer(frameworks, program) == [[0.25, 0]]
-
-
 def test_code_that_only_asks_where_a_framework_is_leaves_it_limited(frameworks: Path) -> None:
     asked = (
         "import gcushare_limits, importlib.util\nfound = [bool(importlib.util.find_spec('torch')) for _ in range(2)]"
@@ -93,25 +88,11 @@ def test_code_that_only_asks_where_a_framework_is_leaves_it_limited(frameworks: 
     assert answer(frameworks, f"{asked}\n{used}") == [[True, True], [[0.25, 0]]]
 
 
-def test_a_framework_that_is_not_installed_is_not_found(frameworks: Path) -> None:
-    (frameworks / "torch.py").unlink()
-    program = "import gcushare_limits, importlib.util\nprint(json.dumps(importlib.util.find_spec('torch')))"
-    assert answer(frameworks, program) is None
-
-
 def test_tensorflow_gets_one_device_of_the_granted_size_unless_its_author_made_some(frameworks: Path) -> None:
     program = "import gcushare_limits, tensorflow\nprint(json.dumps(tensorflow.calls))"
     assert answer(frameworks, program) == [["gpu0", [4096]]]
     before = "import tensorflow\ntensorflow.config.configured['gpu0'] = [1]\nimport gcushare_limits"
     assert answer(frameworks, f"{before}\nprint(json.dumps(tensorflow.calls))") == []
-
-
-def test_what_frameworks_read_from_the_environment_is_set_and_an_authors_choice_stays(frameworks: Path) -> None:
-    names = ("XLA_CLIENT_MEM_FRACTION", "CUPY_GPU_MEMORY_LIMIT", "FLAGS_fraction_of_gpu_memory_to_use")
-    program = f"import gcushare_limits\nprint(json.dumps([os.environ.get(name) for name in {names}]))"
-    assert answer(frameworks, program) == ["0.2500", str(4 * GIB), "0.2500"]
-    chosen = {**GRANT, "XLA_PYTHON_CLIENT_MEM_FRACTION": ".1", "CUPY_GPU_MEMORY_LIMIT": "1"}
-    assert answer(frameworks, program, chosen) == [None, "1", "0.2500"]
 
 
 def test_a_share_is_cut_and_not_rounded(frameworks: Path) -> None:
@@ -149,21 +130,6 @@ def test_of_several_cards_each_has_its_share_and_enflames_variables_are_read_too
     assert answer(frameworks, shown, enflame) == [8 * GIB, 0.5]
 
 
-def test_a_framework_of_another_release_is_warned_of_and_goes_on(frameworks: Path) -> None:
-    (frameworks / "torch.py").write_text("class cuda: pass\n")
-    program = "import warnings\nwarnings.simplefilter('default')\nimport gcushare_limits, torch\nprint('[]')"
-    done = run(frameworks, "-c", program)
-    assert (done.returncode, done.stdout) == (0, "[]\n")
-    assert "could not limit torch" in done.stderr
-
-
-def test_a_program_is_run_as_it_is_with_its_arguments(frameworks: Path) -> None:
-    program = frameworks / "train.py"
-    program.write_text("import sys, torch\ntorch.cuda.init()\nprint(__name__, sys.argv[1:], torch.calls)\n")
-    done = run(frameworks, "-m", "gcushare_limits", str(program), "--epochs", "3")
-    assert done.stdout == "__main__ ['--epochs', '3'] [(0.25, 0)]\n", done.stderr
-
-
 @pytest.mark.parametrize("is_installed", [True, False], ids=["installed command", "module"])
 @pytest.mark.parametrize(
     ("words", "folder"),
@@ -187,14 +153,6 @@ def test_a_programs_own_modules_are_found_where_python_finds_them(
     done = run(frameworks, *start, *words, folder=app.parent / folder)
     assert done.stdout == "3 [(0.25, 0)]\n", done.stderr
     assert run(frameworks, *words, folder=app.parent / folder).stdout == "3 []\n", "as Python itself runs it"
-
-
-def test_the_command_prints_the_fraction_and_the_bytes_for_other_programs(frameworks: Path) -> None:
-    assert run(frameworks, "-m", "gcushare_limits", "fraction").stdout == "0.2500\n"
-    assert run(frameworks, "-m", "gcushare_limits", "bytes").stdout == f"{4 * GIB}\n"
-    none = run(frameworks, "-m", "gcushare_limits", "bytes", environ={})
-    assert (none.returncode, none.stdout) == (1, "")
-    assert "granted no memory" in none.stderr
 
 
 def test_it_is_a_distribution_of_its_own_without_dependencies_and_not_in_the_programs() -> None:
@@ -221,17 +179,3 @@ def test_what_cannot_be_run_is_named_in_one_line(tmp_path: Path, words: list[str
     done = run(tmp_path, "-m", "gcushare_limits", *words, folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
     assert done.stderr.startswith(f"gcushare-limits: {reason}")
-
-
-def test_a_module_that_lacks_another_one_shows_where(tmp_path: Path) -> None:
-    (tmp_path / "training").mkdir()
-    (tmp_path / "training/__init__.py").write_text("import nosuch_library\n")
-    (tmp_path / "training/job.py").write_text("")
-    done = run(tmp_path, "-m", "gcushare_limits", "-m", "training.job", folder=tmp_path)
-    assert done.returncode == 1
-    assert done.stderr.rstrip().endswith("No module named 'nosuch_library'")
-
-
-def test_the_version_is_the_one_of_the_distribution(tmp_path: Path) -> None:
-    version = tomllib.loads((ROOT / "limits/pyproject.toml").read_text())["project"]["version"]
-    assert run(tmp_path, "-m", "gcushare_limits", "--version").stdout == f"gcushare-limits {version}\n"

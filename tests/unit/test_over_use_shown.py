@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from gcushare.cli.inspect.details import detail_page
-from gcushare.cli.inspect.table import table_page
 from gcushare.cli.kubectl.summary import Summary, summarise
-from gcushare.cli.top.rows import POD_GRANTED, POD_OVER, POD_USED, UNATTRIBUTED, CardReadings, pod_use_rows
-from gcushare.cli.top.top import pod_use_lines
 from gcushare.cluster.card_drawing.figures import describe_holder
 from gcushare.cluster.card_drawing.node_view import view_status
 from gcushare.cluster.snapshot import ClusterSnapshot
-from gcushare.core.errors import RemoteContractError
 from gcushare.core.over_use.tracking import Figures, OverUse
 from gcushare.core.units import GIB
 from gcushare.device_plugin.reporting.status_text import render_status
@@ -25,7 +18,6 @@ from gcushare.wire.annotations import (
     encode_over_use,
     note_since_s,
     over_use_text,
-    over_used_cards,
 )
 from gcushare.wire.documents.explain import explain_bound
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
@@ -64,26 +56,6 @@ def test_the_annotation_is_for_people_and_machines() -> None:
     assert (note_since_s(over(), 0), note_since_s(over(), 1)) == (SINCE, None)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"since":"x","cards":{}}', '{"since":"2026-01-01T00:00:00Z","cards":{"99":{"used":1}}}']
-)
-def test_an_annotation_that_somebody_else_wrote_shows_nothing_and_breaks_nothing(text: str) -> None:
-    with pytest.raises(RemoteContractError):
-        decode_over_use(text)
-    annotations = {OVER_USE: text}
-    assert (over_use_text(annotations), note_since_s(annotations, 0)) == ("", None)
-    assert over_used_cards(annotations) == set()
-
-
-def test_inspect_marks_the_card_and_the_pod_and_explains_the_mark() -> None:
-    lines = [line.plain for line in table_page(summary(), None, is_wide=False).lines]
-    assert lines[1].split()[2:4] == ["4/16@", "4/16"]
-    assert any(line.startswith("@ a pod uses more memory") for line in lines)
-    details = "\n".join(line.plain for line in detail_page(summary(), None).lines)
-    assert "greedy@" in details
-    assert "modest@" not in details
-
-
 def test_explain_says_it_of_the_pod_from_the_api_server_and_from_the_extender() -> None:
     state = state_of(a_node("n1", 16))
     state.on_pod_update(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
@@ -97,18 +69,6 @@ def test_explain_says_it_of_the_pod_from_the_api_server_and_from_the_extender() 
     state.on_pod_update(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
     state.on_pod_delete(uid)
     assert state.over_use == {}
-
-
-def test_top_says_which_pods_their_plugin_reports() -> None:
-    pods = {
-        "default/greedy": {POD_GRANTED: 4.0 * GIB, POD_USED: 5.0 * GIB, POD_OVER: 1.0 * GIB},
-        "default/near": {POD_GRANTED: 4.0 * GIB, POD_USED: 4.1 * GIB},
-    }
-    rows = pod_use_rows(summary(), {("n1", 0): CardReadings({UNATTRIBUTED: 0.0}, pods)})
-    assert [row.is_reported for row in rows] == [True, False]
-    text = "\n".join(line.plain for line in pod_use_lines(summary(), rows, None))
-    assert "over by 1.0, reported on the pod" in text
-    assert text.count("reported on the pod") == 1
 
 
 def test_cards_and_status_say_since_when_and_why_no_one_is_evicted() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from gcushare.device_plugin.plugin_settings import Mode
-from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_card_id
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from tests.unit.node_agent_rig import Rig, make_rig
-from tests.unit.plugin_pods import pod, whole_pod, with_annotations
+from tests.unit.plugin_pods import pod, with_annotations
 
 
 def facts_of(caplog: pytest.LogCaptureFixture) -> dict[str, str]:
@@ -57,29 +57,3 @@ async def test_the_line_of_a_grant_explains_its_pod(tmp_path: Path, caplog: pyte
         write for write in rig.parts.store.writes({0: "u0", 1: "u1"}, {0: 16, 1: 16}, 7) if write.pod.name == "b"
     ]
     assert old | dict(write.annotations) == new, "the line says what is written once the kubelet shows the grant"
-
-
-async def test_a_pod_that_is_half_served_or_unknown_has_no_new_annotations(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    rig = make(tmp_path, caplog)
-    rig.agent.on_pod_update(pod("b", 2, 3, card=1))
-    await rig.parts.allocator.allocate(device_ids(device_ids_of_card(1, 2)))
-    facts = facts_of(caplog)
-    assert facts["old_annotations"] == facts["new_annotations"] != "{}"
-    assert facts["card_pods"] == ""
-    await rig.parts.allocator.allocate(device_ids(device_ids_of_card(0, 16)[8:15]))
-    facts = facts_of(caplog)
-    assert (facts["pod"], facts["uid"], facts["container"]) == ("unknown",) * 3
-    assert (facts["card_pods"], facts["new_annotations"]) == ("d/a:4", "{}")
-
-
-async def test_a_grant_of_whole_cards_names_each_of_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    rig = make_rig(tmp_path, mode=Mode.BOTH)
-    caplog.set_level(logging.INFO, "gcushare")
-    rig.see(16, 8)
-    rig.agent.on_pod_update(whole_pod("w", 2, cards="0,1"))
-    await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(index) for index in (0, 1)]))
-    facts = facts_of(caplog)
-    assert (facts["card"], facts["card_uuid"], facts["units"], facts["whole"]) == ("0,1", "u0,u1", "24", "True")
-    assert facts["card_pods"] == ""

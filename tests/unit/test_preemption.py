@@ -160,84 +160,6 @@ def test_among_very_many_pods_of_several_cards_the_set_is_enough_and_every_pod_o
         assert not any(fits_without(node, request, [v for v in chosen if v is not spared]) for spared in chosen)
 
 
-def test_one_pod_that_frees_enough_next_to_a_free_card_is_better_than_two() -> None:
-    node = node_with(cards(8, 8, 8), holds("a", (2, 4)), holds("b", (0, 6), priority=1), holds("c", (2, 3), priority=1))
-
-    assert names(choose_victims(node, asks(7, 2), victims_of(node))) == ["b"]
-
-
-def test_a_pod_of_two_cards_ends_before_two_pods_of_one() -> None:
-    node = node_with(cards(16, 16), holds("a", (0, 8)), holds("b", (1, 8)), holds("wide", (0, 8), (1, 8)))
-
-    assert names(choose_victims(node, asks(8, 2), victims_of(node))) == ["wide"]
-
-
-def test_one_old_pod_of_two_cards_ends_before_two_young_ones_of_one() -> None:
-    old, young = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
-    singles = [holds(f"n{index}", (index, 8), created=young) for index in (2, 3)]
-    node = node_with(cards(8, 8, 8, 8), holds("wide", (0, 8), (1, 8), created=old), *singles)
-
-    assert names(choose_victims(node, asks(8, 2), victims_of(node))) == ["wide"]
-
-
-def test_where_each_end_breaks_a_budget_an_important_pod_of_two_cards_ends_before_three() -> None:
-    others = [holds(name, (0, 2)) for name in ("kept", "n2", "n3")]
-    rest = [holds("n4", (1, 2)), holds("s1", (1, 1)), holds("s2", (2, 1))]
-    node = node_with(cards(8, 8, 8), holds("wide", (0, 2), (1, 2), priority=1), *others, *rest)
-    victims = [pod for pod in victims_of(node) if pod.name in ("wide", "n2", "n3", "n4")]
-
-    assert names(choose_victims(node, asks(4, 3), victims, count_first=True)) == ["n3", "wide"]
-    assert names(choose_victims(node, asks(4, 3), victims)) == ["n2", "n3", "n4"]
-
-
-def test_two_unimportant_pods_end_before_an_important_one_of_two_cards() -> None:
-    full = [holds("w2", (2, 8), whole=True), holds("w3", (3, 8), whole=True)]
-    node = node_with(
-        cards(8, 8, 8, 8), holds("wide", (0, 4), (1, 4), priority=1), holds("n0", (0, 4)), holds("n1", (1, 4)), *full
-    )
-    victims = [pod for pod in victims_of(node) if pod.name in ("wide", "w3", "n1")]
-
-    assert names(choose_victims(node, asks(1, 2), victims)) == ["n1", "w3"]
-
-
-def test_how_few_important_pods_would_do_decides_nothing_among_unimportant_ones() -> None:
-    small = [holds(f"{name}{index}", (index, 2)) for index in (0, 1) for name in "ab"]
-    smaller = [holds(f"{name}{index}", (index, 3)) for index in (2, 3) for name in "abc"]
-    important = [holds(f"i{index}", (index, 8), priority=2) for index in (4, 5)]
-    sizes = cards(8, 8, 9, 9, 8, 8)
-    node = node_with(sizes, holds("wide", (0, 4), (1, 4)), *small, *smaller, *important)
-
-    assert names(choose_victims(node, asks(8, 2), victims_of(node))) == ["a0", "a1", "b0", "b1", "wide"]
-
-
-def test_one_pod_of_one_card_ends_before_one_of_two_that_is_as_important() -> None:
-    node = node_with(
-        cards(8, 8, 8, 8),
-        holds("p0", (0, 2), (2, 2), priority=1),
-        holds("kept", (0, 2)),
-        holds("p2", (1, 8), priority=1, whole=True),
-        *(holds(f"s{index}", (index, 1)) for index in (0, 2, 3)),
-    )
-    victims = [pod for pod in victims_of(node) if pod.name in ("p0", "p2")]
-
-    assert names(choose_victims(node, asks(4, 3), victims)) == ["p2"]
-
-
-def test_of_two_pods_of_several_cards_the_younger_ends() -> None:
-    wide = {"old": "2026-01-01T00:00:00Z", "young": "2026-01-02T00:00:00Z"}
-    for order in (("old", "young"), ("young", "old")):
-        held = (holds(name, (0, 8), (1, 8), created=wide[name]) for name in order)
-        node = node_with(cards(16, 16), *held)
-
-        assert names(choose_victims(node, asks(8, 2), victims_of(node))) == ["young"]
-
-
-def test_one_pod_of_one_card_ends_before_two_of_several() -> None:
-    node = node_with(cards(16, 16, 16), holds("one", (0, 8)), holds("w1", (0, 1), (1, 6)), holds("w2", (0, 1), (1, 6)))
-
-    assert names(choose_victims(node, asks(12, 2), victims_of(node))) == ["one"]
-
-
 SMALL = PodRef("uid-a", "default", "a", "2026-01-02T00:00:00Z", 1)
 
 
@@ -260,27 +182,6 @@ def test_units_freed_on_several_cards_do_not_add_up() -> None:
 
     assert names(choose_victims(node, asks(12), victims_of(node)[:2])) is None
     assert names(choose_victims(node, asks(12), victims_of(node)[:3])) == ["a", "c"]
-
-
-def test_of_pods_that_are_equally_important_the_fewest_end() -> None:
-    node = node_with(cards(16), holds("big", (0, 8)), holds("s1", (0, 4)), holds("s2", (0, 4)))
-
-    assert names(choose_victims(node, asks(8), victims_of(node))) == ["big"]
-
-
-def test_two_unimportant_pods_end_before_one_important_one() -> None:
-    important = holds("important", (0, 8), priority=100)
-    node = node_with(cards(16), important, holds("s1", (0, 4), priority=1), holds("s2", (0, 4), priority=1))
-
-    assert names(choose_victims(node, asks(8), victims_of(node))) == ["s1", "s2"]
-    assert names(choose_victims(node, asks(8), victims_of(node), count_first=True)) == ["important"]
-
-
-def test_among_equals_the_youngest_pod_ends() -> None:
-    days = {f"p{day}": f"2026-01-0{day}T00:00:00Z" for day in (2, 3, 1)}
-    node = node_with(cards(12), *(holds(name, (0, 4), created=created) for name, created in days.items()))
-
-    assert names(choose_victims(node, asks(4), victims_of(node))) == ["p3"]
 
 
 def test_a_pod_that_fits_already_ends_no_one() -> None:

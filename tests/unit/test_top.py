@@ -13,7 +13,6 @@ from gcushare.cli.top.rows import (
     CardKey,
     CardReadings,
     parse_metrics,
-    pod_use_hint,
     pod_use_rows,
     use_rows,
 )
@@ -48,11 +47,6 @@ def summary_of(*units: int) -> Summary:
         if amount:
             give(snapshot, held(f"pod-{index}", "node-1", (index, amount)))
     return summarise(snapshot)
-
-
-def test_figures_are_read_by_node_and_card_and_those_not_reported_are_missing() -> None:
-    assert parse_metrics(SERVED, "enflame") == {("node-1", 1): CardReadings({MEMORY: 4 * GIB})}
-    assert parse_metrics(SERVED, "aliyun") == {}
 
 
 @pytest.mark.parametrize(
@@ -121,35 +115,6 @@ def reported(card: int, unattributed: int = 0, **pods: tuple[float, float]) -> d
     return {("node-1", card): CardReadings({MEMORY: 8.0 * GIB, UNATTRIBUTED: unattributed}, figures)}
 
 
-def test_pods_figures_are_read_by_node_and_card() -> None:
-    pod = 'vendor="enflame",node="node-1",card="1",pod_namespace="ns",pod_name="a"'
-    text = f"""{SERVED}# TYPE {POD_USED} gauge
-{POD_USED}{{{pod}}} 7
-# TYPE {POD_GRANTED} gauge
-{POD_GRANTED}{{{pod}}} 5
-# TYPE {UNATTRIBUTED} gauge
-{UNATTRIBUTED}{{{LABELS}}} 3
-"""
-    found = parse_metrics(text, "enflame")["node-1", 1]
-    assert found == CardReadings({MEMORY: 4 * GIB, UNATTRIBUTED: 3}, {"ns/a": {POD_USED: 7, POD_GRANTED: 5}})
-    assert found.reports_pods
-    assert not parse_metrics(SERVED, "enflame")["node-1", 1].reports_pods
-
-
-def test_the_table_of_pods_says_by_how_much_one_is_over_and_counts_them() -> None:
-    summary = summary_of(8, 4)
-    rows = pod_use_rows(summary, {**reported(1, c=(0, 0.5)), **reported(0, a=(4, 6), b=(4, 4))})
-    lines = [line.plain for line in pod_use_lines(summary, rows, None)]
-    assert lines[1].split() == ["NAME", "GCU", "POD", "GRANTED(GB)", "LIMIT(GB)", "USED(GB)", "UTIL", "NOTE"]
-    assert [line.split() for line in lines[2:5]] == [
-        ["node-1", "0", "default/a", "4.0", "-", "6.0", "-", "over", "by", "2.0"],
-        ["node-1", "0", "default/b", "4.0", "-", "4.0", "-"],
-        ["node-1", "1", "default/c", "0.0", "-", "0.5", "-", "over", "by", "0.5"],
-    ]
-    assert lines[5] == "2 pods: more is in use than was granted"
-    assert pod_use_lines(summary, [], None) == []
-
-
 def test_control_characters_of_a_label_cannot_reach_the_terminal() -> None:
     summary = summary_of(8)
     hostile = {"default/a\x1b[2J\n": {POD_GRANTED: 4.0, POD_USED: 6.0}}
@@ -190,20 +155,3 @@ def test_documents_have_the_pods_in_bytes() -> None:
         "reserved_bytes": "", "used_bytes": str(6 * GIB), "unattributed_bytes": "", "utilization_percent": "",
         "temperature_celsius": "", "power_watts": "", "over": "true", "limit_bytes": "0",
     }  # fmt: skip
-
-
-def test_each_pod_of_a_csv_stands_below_its_card() -> None:
-    summary = summary_of(8, 4)
-    readings = {**reported(1, c=(0, 0.5)), **reported(0, a=(4, 6), b=(4, 4))}
-    lines = use_csv(use_rows(summary, readings), pod_use_rows(summary, readings)).splitlines()[1:]
-    expected = [["0", ""], ["0", "default/a"], ["0", "default/b"], ["1", ""], ["1", "default/c"]]
-    assert [line.split(",")[1:3] for line in lines] == expected
-
-
-def test_how_to_have_pods_reported_is_said_if_a_plugin_does_not() -> None:
-    summary = summary_of(8)
-    assert "podUse" in pod_use_hint(summary, used(1.0))
-    assert pod_use_hint(summary, reported(0)) == ""
-    assert pod_use_hint(summary, {}) == ""
-    two = summarise(picture_of(("node-1", cards(16), "1"), ("node-2", cards(16), "1")))
-    assert "on 1 of 2 nodes" in pod_use_hint(two, {**reported(0), ("node-2", 0): CardReadings({MEMORY: 1.0})})

@@ -55,10 +55,6 @@ class Bench:
         found: dict[str, str] = json.loads((self.root / f"{tool}-images.json").read_text())
         return found
 
-    def link_tool(self, name: str) -> None:
-        """Put the stand-in image tool on the admin's PATH under one more name."""
-        shutil.copy(self.root / "bin" / "docker", self.root / "bin" / name)
-
     def labelled(self, key: str = LABEL) -> set[str]:
         """The nodes that have a label with the value true."""
         nodes = self.site.server.store.list("nodes")

@@ -77,10 +77,6 @@ class Cluster:
         patch = {"status": status}
         self.server.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, patch), status_only=True)
 
-    def request_deletion(self, name: str) -> None:
-        """Mark the pod as a user's delete does; its kubelet removes it."""
-        self.server.registry.delete(PODS, Key("default", name), Deletion())
-
     def drop_pod(self, name: str) -> None:
         """Remove a pod's object as a forced deletion does, also while the server is away for the kubelet."""
         self.server.registry.delete(PODS, Key("default", name), Deletion(grace_s=0))

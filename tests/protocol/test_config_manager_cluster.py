@@ -15,11 +15,11 @@ import pytest
 from gcushare.cluster.programs import SERVICES
 from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.running_scheduler import Running, SchedulerUnknownError, find_mirror_pod, poll_host
+from gcushare.config_manager.host.running_scheduler import Running, find_mirror_pod, poll_host
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.node_reports import ClusterState, read_reports, write_mode
 from gcushare.config_manager.reconcile import Mode, State, hold_lease
-from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteContractError
+from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
@@ -28,7 +28,7 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import CONFIG_MAPS, NODES, Resource
 from gcushare.wire.contracts import CONFIG_MANAGER, VERBS_PORT, VERBS_PORT_NAME
 from gcushare.wire.documents.node_report import NodeReport
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig, FailBefore, Fault
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 
 NAMESPACE = "kube-system"
 NO_API_SERVER = ConfigError("no kubeconfig")
@@ -81,21 +81,6 @@ async def test_a_scheduler_with_a_certificate_is_sent_to_the_port_that_is_its_ow
     assert (await find_extender(client, ExtenderOptions())).url == "http://10.96.1.37:32766"
 
 
-async def test_a_given_address_needs_no_api_server() -> None:
-    options = ExtenderOptions(extender_url="http://10.0.0.1:1")
-    assert (await find_extender(NO_API_SERVER, options)).url == "http://10.0.0.1:1"
-    with pytest.raises(ConfigError, match="no kubeconfig; or give --extender-url"):
-        await find_extender(NO_API_SERVER, ExtenderOptions())
-
-
-async def test_a_headless_or_missing_service_is_reported(client: KubeClient) -> None:
-    with pytest.raises(NotFoundError):
-        await find_extender(client, ExtenderOptions())
-    await make_service(client, {"clusterIP": "None"})
-    with pytest.raises(ConfigError, match="must not be headless"):
-        await find_extender(client, ExtenderOptions())
-
-
 async def test_tls_files_are_read_each_time_and_checked(tmp_path: Path) -> None:
     ca = tmp_path / "ca.crt"
     options = ExtenderOptions(extender_url="https://10.0.0.1:1", tls_ca=ca, tls_server_name="x")
@@ -142,14 +127,6 @@ async def test_reports_of_many_nodes_keep_each_other_and_the_mode(client: KubeCl
     assert reported == {"state": "applied", "reason": ""}
 
 
-async def test_a_report_that_is_not_ours_is_shown_as_unknown(client: KubeClient) -> None:
-    await client.create(NODES, {"metadata": {"name": "cp-1"}})
-    body = {"metadata": {"name": CONFIG_MANAGER}, "data": {"node.cp-1": "fine!"}}
-    await client.create(CONFIG_MAPS, body, namespace=NAMESPACE)
-    (report,) = await read_reports(client, NAMESPACE)
-    assert (report.state, "'fine!': a config manager's report cannot be read" in report.reason) == ("unknown", True)
-
-
 async def test_turns_never_overlap_and_are_given_up_at_once(client: KubeClient) -> None:
     holding: list[str] = []
     order: list[str] = []
@@ -173,15 +150,6 @@ async def test_an_error_in_a_turn_passes_as_it_is_and_ends_the_turn(client: Kube
             raise Refused("no")
     async with asyncio.timeout(60), turn(client, "two"):
         pass
-
-
-async def test_waiting_for_a_turn_can_be_given_up(client: KubeClient) -> None:
-    async with turn(client, "one"):
-        waiting = asyncio.create_task(enter(turn(client, "two")))
-        await client.version()
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
 
 
 async def test_a_node_that_waits_for_the_lease_does_not_count_as_stuck(client: KubeClient) -> None:
@@ -219,10 +187,3 @@ async def test_the_scheduler_is_seen_through_its_mirror_pod(client: KubeClient) 
     both = [partial(find_mirror_pod, client, node) for node in ("none", "cp-1")]
     assert (await poll_host(both, ENDPOINT)).running == seen
     assert (await poll_host([], ENDPOINT)).running is None
-
-
-async def test_an_api_server_that_fails_says_nothing_of_the_scheduler(server: ApiServer) -> None:
-    server.faults.on(Fault(FailBefore(429, "TooManyRequests", "later"), path="/pods/kube-scheduler-cp-1$"))
-    async with KubeClient(KubeConfig(server=server.url, source="the test")) as opened:
-        with pytest.raises(SchedulerUnknownError, match=r"mirror pod cannot be read: .*later"):
-            await poll_host([partial(find_mirror_pod, opened, "cp-1")], ENDPOINT)

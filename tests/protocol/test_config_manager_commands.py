@@ -25,7 +25,7 @@ from gcushare.wire.contracts import CONFIG_MANAGER
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.documents import DOCS
 from tests.protocol.config_manager_node import ProcessNode, process_node, until
-from tests.unit.config_manager_host import KUBEASZ, UNIT, host_with
+from tests.unit.config_manager_host import KUBEASZ, UNIT
 
 URL = "http://10.96.1.37:32766"
 RESTART = "run now `systemctl daemon-reload && systemctl restart kube-scheduler.service`"
@@ -190,46 +190,6 @@ async def test_wrong_command_lines_end_with_2_and_say_why(argv: tuple[str, ...],
     assert message in errors
 
 
-async def test_a_scheduler_of_another_products_image_is_shown_and_recovered_and_its_version_asked(
-    node: ProcessNode, tmp_path: Path
-) -> None:
-    text = node.manifest.read_text()
-    image = next(line.split()[-1] for line in text.splitlines() if "image:" in line)
-    node.manifest.write_text(text.replace(image, "registry.local/plugins/kube-scheduler:v0.32.7"))
-    code, _, errors = await call("plan", *place(node), f"--extender-url={URL}")
-    assert code != 0
-    assert "image 'registry.local/plugins/kube-scheduler:v0.32.7' does not name it" in errors
-    assert "give the version with --scheduler-version" in errors
-    assert (await call("status", *place(node)))[1][0].split(", ")[1] == "version unknown"
-    assert (await call("recover", *place(node)))[0] == 0
-    async with ApiServer(ApiServerConfig(runs_controllers=False)) as server:
-        kubeconfig = f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}"
-        code, shown, errors = await call("plan", *place(node), f"--extender-url={URL}", kubeconfig)
-    assert (code, errors) == (0, "")
-    assert shown[0].startswith("kube-scheduler v1.")
-
-
-async def test_what_stops_apply_is_said_by_the_commands_that_only_look(tmp_path: Path) -> None:
-    host = host_with(tmp_path, "kubeadm-1.29.yaml")
-    arguments = (f"--host-root={tmp_path}", f"--extender-url={URL}")
-    why = "kube-scheduler is unhealthy: no kube-scheduler process was found"
-    assert f"note: apply would be refused now, {why}" in (await call("plan", *arguments))[1]
-    host.put("/etc/kubernetes/gcushare-config-manager.json", "{")
-    assert any("record of the last change is not used" in line for line in (await call("status", *arguments))[1])
-    host.put(host.target, "kind: Pod\nspec: [\n")
-    for command in ("plan", "apply", "status"):
-        code, _, errors = await call(command, *arguments)
-        assert (code, "kube-scheduler.yaml: not valid YAML or JSON" in errors) == (2, True), errors
-    code, _, errors = await call("plan", "--host-root=/nowhere", f"--extender-url={URL}")
-    assert (code, "--host-root '/nowhere' is not a directory" in errors) == (2, True)
-
-
-async def test_without_an_address_and_an_api_server_the_error_names_both_ways(node: ProcessNode) -> None:
-    code, _, errors = await call("apply", *place(node))
-    assert code == 2
-    assert "no way to the API server found" in errors
-
-
 async def test_the_loop_follows_service_and_manifest_and_recovers_on_the_wish(
     node: ProcessNode, tmp_path: Path
 ) -> None:
@@ -271,15 +231,6 @@ async def test_several_kubeconfig_files_are_merged_as_kubectl_does(tmp_path: Pat
         flags, environ = ([f"--kubeconfig={listed}"], {}) if how == "flag" else ([], {"KUBECONFIG": listed})
         answer = await call("uninstall", *flags, environ={"HOME": "/nowhere", **environ})
     assert answer == (0, ["0 nodes recovered: none"], "")
-
-
-async def test_a_loop_without_its_nodes_name_ends_at_once() -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gcushare.config_manager", "run", "--log-dir="), stderr=asyncio.subprocess.PIPE, env={}
-    )
-    _, errors = await process.communicate()
-    assert process.returncode == 2
-    assert b"give the pod NODE_NAME" in errors
 
 
 @asynccontextmanager

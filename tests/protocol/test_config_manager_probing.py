@@ -96,26 +96,6 @@ async def test_the_scheduler_is_found_among_the_hosts_processes(tmp_path: Path) 
     assert found == Running("12@21", ("/usr/local/bin/kube-scheduler", "--config=/x"))
 
 
-async def test_of_two_schedulers_the_one_on_the_asked_port_is_chosen(tmp_path: Path) -> None:
-    processes = proc(
-        tmp_path, p5=("kube-scheduler", "--secure-port=20259"), p6=("/hyperkube", "kube-scheduler", "--v=2")
-    )
-    first, second = (HealthEndpoint("https", "127.0.0.1", port, "/healthz") for port in (10259, 20259))
-    found = [await processes(endpoint) for endpoint in (first, second)]
-    assert [one.instance.partition("@")[0] for one in found if one is not None] == ["6", "5"]
-
-
-async def test_a_scheduler_that_serves_http_alone_is_known_by_that_port(tmp_path: Path) -> None:
-    processes = proc(
-        tmp_path,
-        p5=("kube-scheduler", "--secure-port=20259", "--port=0"),
-        p6=("kube-scheduler", "--secure-port=0", "--port=20251"),
-    )
-    found = await processes(HealthEndpoint("http", "127.0.0.1", 20251, "/healthz"))
-    assert found is not None
-    assert found.instance.startswith("6@")
-
-
 @pytest.mark.parametrize("others", [{}, {"p9": ("kube-scheduler", "--config=/mine")}], ids=["alone", "next to ours"])
 async def test_a_scheduler_in_a_network_of_its_own_is_not_the_nodes(
     tmp_path: Path, others: dict[str, tuple[str, ...]]
@@ -127,10 +107,6 @@ async def test_a_scheduler_in_a_network_of_its_own_is_not_the_nodes(
             (tmp_path / str(pid) / "ns" / "net").symlink_to(f"net:[{network}]")
     found = await processes(ENDPOINT)
     assert (found.arguments if found is not None else ()) == (others.get("p9", ()))
-
-
-async def test_no_scheduler_is_reported_as_none(tmp_path: Path) -> None:
-    assert await proc(tmp_path, p1=("/sbin/init",), p2=())(ENDPOINT) is None
 
 
 async def test_a_real_process_is_seen_with_its_arguments() -> None:
@@ -178,10 +154,6 @@ async def test_the_new_scheduler_is_trusted_once_it_stayed_well() -> None:
     assert await waited(lambda now: PollResult(OLD if now < 10 else NEW, "")) == 15
 
 
-async def test_a_moment_of_trouble_starts_the_settling_again() -> None:
-    assert await waited(lambda now: PollResult(NEW, "answers 500" if now == 3 else "")) == 9
-
-
 async def test_a_restart_in_between_starts_the_settling_again() -> None:
     assert await waited(lambda now: PollResult(NEW if now < 4 else OTHER, "")) == 9
 
@@ -210,12 +182,6 @@ async def test_what_does_not_come_up_ends_the_wait_in_time_with_the_reason(
     with pytest.raises(SchedulerUnhealthyError, match=message) as caught:
         await waited(seen)
     assert "within 60 s" in str(caught.value)
-
-
-async def test_a_host_without_systemd_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(GcushareError, match="systemctl cannot be started"):
-        await Systemctl().restart("/etc/systemd/system/kube-scheduler.service")
 
 
 async def test_systemd_is_asked_to_read_its_units_and_then_to_restart(

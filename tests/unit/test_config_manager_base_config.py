@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import ConfigError, Refused
 from tests.unit.config_manager_host import (
     ADMIN_CONFIG,
     CONFIG,
     EXTENDER,
     MANIFEST,
-    MOVED_EXTENDER,
     TLS_EXTENDER,
     Host,
     corpus_text,
@@ -82,16 +80,6 @@ async def test_a_configuration_behind_links_is_the_one_that_is_merged(
     assert "gcushare-scheduler" in written
 
 
-async def test_applying_and_recovering_leave_the_link_and_its_file(tmp_path: Path) -> None:
-    host = pod_host(tmp_path)
-    same_directory(host)
-    before = host.tree()
-    await host.apply()
-    await host.recover()
-    assert host.tree() == before
-    assert (tmp_path / SEEN[1:]).readlink() == Path("v2.yaml")
-
-
 async def test_a_mounted_file_that_is_a_link_on_the_host_is_followed_there(tmp_path: Path) -> None:
     text = corpus_text("existing-config-1.28.yaml").decode()
     host = Host(tmp_path)
@@ -104,17 +92,6 @@ async def test_a_mounted_file_that_is_a_link_on_the_host_is_followed_there(tmp_p
     (tmp_path / SEEN[1:]).unlink()
     host.put("/opt/real.yaml", ADMIN_CONFIG)
     link(host, SEEN, "../../opt/real.yaml")
-    await host.apply()
-    assert "schedulerName: batch" in host.get(CONFIG).decode()
-
-
-async def test_links_of_a_unit_are_followed_on_the_host(tmp_path: Path) -> None:
-    host = systemd_host(tmp_path, version="v1.30.0")
-    unit = host.get(host.target).decode().replace("--v=2", "--config=/etc/sched/now/s.yaml")
-    host.put(host.target, unit)
-    host.put("/opt/sched/7/s.yaml", ADMIN_CONFIG)
-    link(host, "/etc/sched", "/opt/sched")
-    link(host, "/opt/sched/now", "7")
     await host.apply()
     assert "schedulerName: batch" in host.get(CONFIG).decode()
 
@@ -232,22 +209,6 @@ async def test_a_key_for_a_user_that_the_host_does_not_know_is_refused_before_an
     assert host.tree() == before
     await host.apply(EXTENDER)
     assert host.tree()[CONFIG[1:]][1] == 0o644, "without a key everyone may read it"
-
-
-@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o440, 0o644, 0o444, 0o666, 0o700, 0o4755])
-@pytest.mark.parametrize("extender", [EXTENDER, TLS_EXTENDER], ids=["without a key", "with a key"])
-async def test_a_copy_is_no_wider_than_its_original(tmp_path: Path, mode: int, extender: ExtenderEntry) -> None:
-    host = host_with(tmp_path, "existing-config-1.28.yaml")
-    (tmp_path / SEEN[1:]).chmod(mode)
-    await host.apply(extender)
-    written = host.tree()[CONFIG[1:]][1]
-    assert written & ~mode == 0
-    assert written & 0o400
-    assert extender is EXTENDER or not written & 0o077
-    # An edit by hand closes it further.
-    host.put(CONFIG, host.get(CONFIG).replace(b"batch", b"bulk"), mode=0o400)
-    await host.apply(MOVED_EXTENDER)
-    assert host.tree()[CONFIG[1:]][1] == 0o400
 
 
 @NONROOT

@@ -54,26 +54,6 @@ async def test_the_lines_of_applying_and_recovering_are_the_manuals(tmp_path: Pa
     ]
 
 
-async def test_lines_of_files_in_another_directory_name_the_manuals_path_as_well(tmp_path: Path) -> None:
-    host = host_in_own_directory(tmp_path)
-    config, backup = "scheduler-extender-config-v1.23+.yaml", "kube-scheduler.back.yaml"
-    assert (await host.apply())[2:] == [
-        f"copy scheduler extender config file success, for detail, see {OWN_DIRECTORY}/{config} "
-        f"(in the manual /etc/kubernetes/{config})",
-        f"stat {OWN_DIRECTORY}/{backup}: no such file or directory (in the manual /etc/kubernetes/{backup})",
-        f"backup kube-scheduler.yaml success, for detail, see {OWN_DIRECTORY}/{backup} "
-        f"(in the manual /etc/kubernetes/{backup})",
-        f"modify scheduler pod yaml template success, for detail, see {MANIFEST} "
-        "(in the manual /etc/kubernetes/kube-scheduler.yaml)",
-        f"modify kube-scheduler config finish, for detail, see {MANIFEST}",
-    ]
-    assert (await host.recover())[3:5] == [
-        f"stat {OWN_DIRECTORY}/{backup}: no such file or directory (in the manual /etc/kubernetes/{backup})",
-        "stat /etc/kubernetes/manifests/.kube-scheduler.yaml.gcushare-tmp: no such file or directory "
-        "(in the manual /etc/kubernetes/kube-scheduler.yaml)",
-    ]
-
-
 @pytest.mark.parametrize("name", CORPUS)
 async def test_applying_again_changes_nothing_and_recovering_leaves_every_file_as_it_was(
     tmp_path: Path, name: str
@@ -111,31 +91,12 @@ async def test_the_running_scheduler_is_given_the_configuration_of_its_version(
     assert [one["urlPrefix"] for one in document["extenders"]] == ["http://10.96.1.37:32766/gcushare-scheduler"]
 
 
-async def test_the_manifest_and_its_backup_keep_mode_and_owner(tmp_path: Path) -> None:
-    host = host_with(tmp_path, "kubeadm-1.29.yaml")
-    (tmp_path / MANIFEST[1:]).chmod(0o640)
-    await host.apply()
-    assert {path: host.tree()[path[1:]][1] for path in (MANIFEST, BACKUP)} == {MANIFEST: 0o640, BACKUP: 0o640}
-
-
 async def test_a_configuration_with_a_private_key_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     host = host_with(tmp_path, "kubeadm-1.29.yaml")
     await host.apply(TLS_EXTENDER)
     assert host.tree()[CONFIG[1:]][1] == 0o600
     await host.apply(EXTENDER)
     assert host.tree()[CONFIG[1:]][1] == 0o644
-
-
-async def test_a_moved_extender_restarts_the_scheduler_with_the_new_address(tmp_path: Path) -> None:
-    host = host_with(tmp_path, "kubeadm-1.31.yaml")
-    before = host.tree()
-    await host.apply()
-    starts = host.scheduler.starts
-    await host.apply(MOVED_EXTENDER)
-    assert host.scheduler.starts == starts + 1
-    assert b"10.96.200.8" in host.get(CONFIG)
-    await host.recover()
-    assert host.tree() == before
 
 
 async def test_an_existing_configuration_is_merged_and_itself_left_alone(tmp_path: Path) -> None:
@@ -200,15 +161,6 @@ async def test_without_its_record_recovering_still_ends_right(tmp_path: Path) ->
     assert host.tree() == before
 
 
-async def test_a_lost_record_is_written_again_without_a_restart(tmp_path: Path) -> None:
-    host = host_with(tmp_path, "kubeadm-1.29.yaml")
-    await host.apply()
-    applied, starts = host.tree(), host.scheduler.starts
-    (tmp_path / "etc/kubernetes/gcushare-config-manager.json").unlink()
-    await host.apply()
-    assert (host.tree(), host.scheduler.starts) == (applied, starts)
-
-
 async def test_a_rollback_needs_no_space_on_the_disk(tmp_path: Path) -> None:
     host = host_with(tmp_path, "kubeadm-1.29.yaml")
     before = host.tree()
@@ -249,14 +201,6 @@ async def test_a_configuration_edited_by_hand_is_kept_up_and_kept_aside_at_the_e
     assert any(".edited" in line for line in lines)
 
 
-async def test_recovering_if_nothing_was_applied_changes_nothing(tmp_path: Path) -> None:
-    host = host_with(tmp_path, "kubeadm-1.29.yaml")
-    before = host.tree()
-    lines = await host.recover()
-    assert host.tree() == before
-    assert "nothing to recover" in lines[-1]
-
-
 @pytest.mark.parametrize("name", ["kubeadm-1.20.yaml", "kubeadm-1.29.yaml", "existing-config-1.28.yaml"])
 async def test_a_scheduler_that_does_not_come_up_is_rolled_back_with_the_reason(tmp_path: Path, name: str) -> None:
     host = host_with(tmp_path, name)
@@ -267,20 +211,6 @@ async def test_a_scheduler_that_does_not_come_up_is_rolled_back_with_the_reason(
         await host.apply()
     assert host.tree() == before
     assert host.manual_clock.seconds - started < 400
-
-
-async def test_a_scheduler_that_cannot_be_seen_for_a_while_is_waited_for(tmp_path: Path) -> None:
-    host = host_with(tmp_path, "kubeadm-1.29.yaml")
-    unseen = iter(range(5))
-
-    def fail_at_first() -> None:
-        if host.scheduler.starts > 1 and next(unseen, None) is not None:
-            raise SchedulerUnknownError("answered 500")
-
-    host.scheduler.on_poll = fail_at_first
-    await host.apply()
-    assert next(unseen, None) is None
-    assert (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing, "it was seen well in the end"
 
 
 async def test_a_change_is_rolled_back_also_if_the_scheduler_is_seen_no_more(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.plan.execute import RolledBackError
 from tests.unit.config_manager_host import (
     CONFIG,
-    EXTENDER,
     KUBEASZ,
     MANIFEST,
     MOVED_EXTENDER,
@@ -31,7 +29,6 @@ from tests.unit.config_manager_host import (
 
 GOOD = b"percentageOfNodesToScore: 70\n"
 BAD = b"percentageOfNodesToFilter: 70\n"
-THIRD_EXTENDER = replace(EXTENDER, url="http://10.96.3.3:32766")
 
 
 def edit(host: Host, line: bytes) -> bytes:
@@ -96,19 +93,6 @@ class EndingClock(ManualClock):
         raise Crash(delay_s)
 
 
-async def test_an_edit_taken_over_stays_over_later_rounds(tmp_path: Path) -> None:
-    host = await applied(tmp_path)
-    edit(host, GOOD)
-    await host.apply()
-    for extender in (EXTENDER, MOVED_EXTENDER, MOVED_EXTENDER, THIRD_EXTENDER):
-        await host.apply(extender)
-        assert GOOD in host.scheduler.config
-        assert extender.url.encode() in host.scheduler.config
-    tree, starts = host.tree(), host.scheduler.starts
-    await host.apply(THIRD_EXTENDER)
-    assert (host.tree(), host.scheduler.starts) == (tree, starts)
-
-
 async def test_a_later_change_that_fails_returns_to_the_edit_that_was_seen_healthy(tmp_path: Path) -> None:
     host = await applied(tmp_path)
     edit(host, GOOD)
@@ -167,28 +151,6 @@ async def test_an_edit_that_the_upgraded_scheduler_cannot_read_is_kept_aside(
     tree = host.tree()
     await host.apply()
     assert host.tree() == tree
-
-
-async def test_a_later_edit_does_not_overwrite_what_was_kept_of_an_earlier_one(tmp_path: Path) -> None:
-    host = await applied(tmp_path)
-    first = edit(host, b"# the first\n")
-    await host.recover()
-    await host.apply()
-    second = edit(host, b"# the second\n")
-    lines = await host.recover()
-    (later,) = (tmp_path / "etc/kubernetes").glob("*.edited-*")
-    assert (host.get(CONFIG + ".edited"), later.read_bytes()) == (first, second)
-    assert any(later.name in line for line in lines)
-
-
-async def test_an_edit_is_kept_also_if_its_usual_name_is_a_link(tmp_path: Path) -> None:
-    host = await applied(tmp_path)
-    usual = tmp_path / (CONFIG + ".edited")[1:]
-    usual.symlink_to("/srv/scheduler/scheduler.yaml")
-    edited = edit(host, GOOD)
-    await host.recover()
-    (kept,) = usual.parent.glob("*.edited-*")
-    assert (kept.read_bytes(), usual.is_symlink()) == (edited, True)
 
 
 async def test_a_crash_at_any_change_of_an_upgrade_loses_no_edit(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.core.errors import ConfigError, ConflictError, NotFoundError, Refused
+from gcushare.core.errors import ConfigError, ConflictError, Refused
 from tests.unit.config_manager_host import (
     ADMIN_CONFIG,
     EXTENDER,
@@ -62,13 +62,6 @@ async def test_of_two_schedulers_the_one_of_the_usual_name_is_chosen(tmp_path: P
     assert host.get("/etc/kubernetes/manifests/second.yaml") == second
     (tmp_path / MANIFEST[1:]).rename(tmp_path / "etc/kubernetes/manifests/first.yaml")
     with pytest.raises(Refused, match="several manifests run kube-scheduler"):
-        await host.apply()
-
-
-async def test_without_a_schedulers_manifest_the_error_names_the_other_ways(tmp_path: Path) -> None:
-    host = Host(tmp_path)
-    host.put("/etc/kubernetes/manifests/etcd.yaml", "kind: Pod\nspec: {containers: [{name: etcd}]}\n")
-    with pytest.raises(NotFoundError, match="--unit"):
         await host.apply()
 
 

@@ -12,7 +12,7 @@ from gcushare.cluster.diagnosis.schedulers import read_extender
 from gcushare.config_manager.host.launch import scheduler_flags
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.document import existing_config, merged_config, new_config
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, is_ours
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, is_ours
 from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.wire.flags import Flag
@@ -112,12 +112,6 @@ def test_tls_goes_into_the_file_itself_so_that_nothing_more_is_mounted() -> None
     assert "BEGIN KEY" not in repr(TLS_EXTENDER)
 
 
-def test_a_scheme_in_capitals_is_the_same_scheme() -> None:
-    loud = replace(TLS_EXTENDER, url="HTTPS://10.96.1.37:32766")
-    (entry,) = load_yaml(new_config(loud, parse_version("1.30"), ()).text)["extenders"]
-    assert entry["enableHTTPS"] is True
-
-
 def test_a_merge_appends_our_entry_and_keeps_every_byte_of_the_rest() -> None:
     merged = merged_config(ADMIN_CONFIG, "c", EXTENDER)
     assert merged.text.startswith(ADMIN_CONFIG)
@@ -203,11 +197,6 @@ def test_what_is_no_configuration_is_refused_with_what_is_known(base: str, messa
         merged_config(base, "c", EXTENDER)
 
 
-def test_a_policy_in_a_config_map_is_out_of_reach() -> None:
-    with pytest.raises(Refused, match="ConfigMap 'mine'"):
-        existing_config(flags("--policy-configmap=mine"))
-
-
 @pytest.mark.parametrize(
     ("given", "value"),
     [
@@ -252,21 +241,3 @@ def test_whole_cards_and_claims_are_managed_only_if_asked_for_and_the_scheduler_
     assert not any(item["ignoredByScheduler"] for item in whole)
     marked = [item for item in managed(claims=True) if item["ignoredByScheduler"]]
     assert [item["name"] for item in marked] == [each.claims.extender_resource for each in BOTH.options.vendors]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"url": "10.96.1.37:32766"}, "must look like http"),
-        ({"url": "http://[10.96.1.37"}, "must look like http"),
-        ({"url": "http://10.96.1.37:327660"}, "must look like http"),
-        ({"url": "http://10.96.1.37:32766/gcushare-scheduler"}, "must end after the port"),
-        ({"tls": ExtenderTls(ca=b"x")}, "https://"),
-    ],
-)
-def test_settings_that_kube_scheduler_would_refuse_are_refused_before(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        replace(EXTENDER, **changes)
-
-
-SHOWING = ExtenderTls(ca=b"ca", certificate=b"cert", key=b"key")

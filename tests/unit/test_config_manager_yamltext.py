@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.config_manager.scheduler_config.yaml_text import YamlText, block_mapping, scalar_text
+from gcushare.config_manager.scheduler_config.yaml_text import YamlText, scalar_text
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Scalar, Sequence, plain_value
 from gcushare.core.errors import ConfigError, Refused
 from tests.timing import assert_no_square
@@ -109,11 +109,6 @@ def test_removing_what_was_appended_restores_every_byte(text: str) -> None:
     assert grown.without_item(list_at(grown, "a"), 2).text == text
 
 
-def test_removing_a_key_takes_its_lines_and_nothing_else() -> None:
-    yaml = YamlText.parse("a: 1\n# about k\nk:\n- x\n\n- y\n# about b\nb: 2\n", "file")
-    assert yaml.without_key(yaml.mapping, "k").text == "a: 1\n# about k\n# about b\nb: 2\n"
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -189,11 +184,6 @@ values = st.recursive(
 )
 
 
-@given(value=st.dictionaries(keys, values, min_size=1, max_size=4))
-def test_a_written_mapping_is_read_back_as_the_same_value(value: dict[str, Any]) -> None:
-    assert load_yaml("\n".join([*block_mapping(value, ""), ""])) == value
-
-
 @given(
     items=st.lists(values, min_size=1, max_size=4),
     indent=st.sampled_from([None, 1, 4, "\t"]),
@@ -213,11 +203,6 @@ def test_json_with_escaped_characters_keeps_its_positions() -> None:
     text = '{"note": "\\ud83d\\ude00 \\u00e9 \\/", "a": ["x"]}'
     yaml = YamlText.parse(text, "file")
     assert json.loads(yaml.appended(list_at(yaml, "a"), "y").text) == {**json.loads(text), "a": ["x", "y"]}
-
-
-def test_plain_words_are_read_as_what_they_mean() -> None:
-    yaml = YamlText.parse("a: true\nb: 'true'\nc: ~\nd: 5\ne: &x [no]\nf: *x\n", "file")
-    assert plain_value(yaml.root) == {"a": True, "b": "true", "c": None, "d": "5", "e": ["no"], "f": ["no"]}
 
 
 @pytest.mark.parametrize(

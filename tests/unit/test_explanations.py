@@ -36,26 +36,6 @@ def explain(ledger: Ledger, request: CardRequest) -> Explanation:
     return explainer.finish()
 
 
-def manual_cluster() -> Ledger:
-    """Three nodes of the manual's kind, nearly full: 16 GB cards whose largest gap is 7."""
-    ledger = Ledger()
-    for name, gaps in {"node-1": (0, 0, 7), "node-3": (4, 1, 0)}.items():
-        ledger.set_node(name, cards(16, 16, 16), GIB_UNIT)
-        for index, gap in enumerate(gaps):
-            if gap < 16:
-                ledger.apply(held(f"{name}-{index}", name, (index, 16 - gap)))
-    return ledger
-
-
-def test_the_best_cards_of_a_class_are_those_of_all_its_nodes_whatever_their_order() -> None:
-    ledger = Ledger()
-    for name, gaps in {"node-1": (5, 9, 7), "node-2": (6, 0, 0)}.items():
-        ledger.set_node(name, cards(16, 16, 16), GIB_UNIT)
-        for index, gap in enumerate(gaps):
-            ledger.apply(held(f"{name}-{index}", name, (index, 16 - gap)))
-    assert [best.units for best in explain(ledger, asks(32)).best] == [9, 7, 6]
-
-
 @pytest.mark.parametrize(
     ("node", "request_", "verdict"),
     [
@@ -109,39 +89,6 @@ def test_the_verdict_agrees_with_the_ledger(
     assert (verdict in POSSIBLE) == can_ever_fit(node, request_)
 
 
-def test_the_summary_has_the_numbers_of_the_whole_cluster() -> None:
-    found = explain(manual_cluster(), asks(12))
-
-    assert summarise(found) == (
-        "needs 12 in one card; best card free: 7 (card 2 of node-1), 4 (card 0 of node-3), 1 (card 1 of node-3); "
-        "total free 12 of 96; 2 nodes: too little free memory; the largest request that fits now is 7; it would fit on "
-        "node-3 if these pods ended: default/node-3-2 (kube-scheduler does not end them by itself, as not all have a "
-        "lower priority)"
-    )
-
-
-def test_nodes_are_distinguished_by_their_cards_and_by_the_reason() -> None:
-    ledger = manual_cluster()
-    ledger.set_node("small", cards(8), GIB_UNIT)
-    ledger.set_node("sick", [card(0, 16, sick=True)], GIB_UNIT)
-    found = explain(ledger, asks(12))
-
-    assert [(each.verdict, each.cards, each.nodes) for each in found.classes] == [
-        (Verdict.FULL, (16, 16, 16), 2),
-        (Verdict.UNUSABLE, (16,), 1),
-        (Verdict.TOO_SMALL, (8,), 1),
-    ]
-    assert (found.largest_now, found.largest_ever) == (8, 16)
-
-
-def test_a_request_that_can_never_fit_is_reported_so() -> None:
-    found = explain(manual_cluster(), asks(20))
-
-    assert not found.can_ever_fit
-    assert found.remedy is None
-    assert summarise(found).endswith("it can never fit: the largest usable card has 16")
-
-
 def test_the_remedy_ends_the_fewest_pods() -> None:
     ledger = Ledger()
     ledger.set_node("many", cards(16), GIB_UNIT)
@@ -153,15 +100,6 @@ def test_the_remedy_ends_the_fewest_pods() -> None:
 
     assert remedy is not None
     assert (remedy.node, [victim.name for victim in remedy.victims]) == ("one", ["large"])
-
-
-def test_only_the_cards_that_the_pod_allows_count_for_what_fits() -> None:
-    ledger = Ledger()
-    ledger.set_node("node-1", cards(16, 8), GIB_UNIT)
-    found = explain(ledger, CardRequest(12, selection=CardSelection(use=("1",))))
-
-    assert (found.largest_now, found.largest_ever) == (8, 8)
-    assert "among the cards that the pod allows" in summarise(found)
 
 
 def test_a_request_for_whole_cards_is_explained_in_cards() -> None:
@@ -179,39 +117,6 @@ def test_a_request_for_whole_cards_is_explained_in_cards() -> None:
         "them by itself, as not all have a lower priority)"
     )
     assert (found.largest_now, found.largest_ever) == (1, 3)
-
-
-@pytest.mark.parametrize(
-    ("request_", "served", "help_"),
-    [
-        pytest.param(asks_whole(), SERVES_MEMORY, "no node serves whole cards; start the device plugin", id="whole"),
-        pytest.param(asks(4), SERVES_WHOLE, "no node serves card memory; start the device plugin", id="memory"),
-        pytest.param(asks_whole(3), SERVES_WHOLE, "the most usable cards of one node that serves whole", id="many"),
-    ],
-)
-def test_what_is_not_served_anywhere_is_reported_with_what_would_help(
-    request_: CardRequest, served: str, help_: str
-) -> None:
-    ledger = Ledger()
-    ledger.set_node("node-1", cards(16, 16), GIB_UNIT, [served])
-    found = explain(ledger, request_)
-
-    assert not found.can_ever_fit
-    assert f"it can never fit: {help_}" in summarise(found)
-
-
-def test_the_largest_request_for_several_cards_is_what_each_of_them_has() -> None:
-    ledger = Ledger()
-    ledger.set_node("node-1", cards(16, 16), GIB_UNIT)
-    ledger.set_node("node-2", cards(20), GIB_UNIT)
-    ledger.apply(held("x", "node-1", (1, 12)))
-    found = explain(ledger, asks(12, 2))
-
-    assert (found.largest_now, found.largest_ever) == (4, 16)
-    assert "the largest request that fits now is 4 in each of 2 cards" in summarise(found)
-    assert summarise(explain(ledger, asks(17, 2))).endswith(
-        "it can never fit: the most that 2 usable cards of one node have each is 16"
-    )
 
 
 def test_a_node_that_settles_is_reported_as_such() -> None:
@@ -249,13 +154,6 @@ class TestPriority:
         assert found.remedy is not None
         assert (found.remedy.node, found.remedy.is_preemption) == ("node-low", True)
         assert summarise(found).endswith("it would fit on node-low if these pods ended: default/low")
-
-    def test_pods_of_the_same_priority_are_named_as_what_only_people_end(self) -> None:
-        found = self.explain_at(self.cluster(high=9, same=5), 5)
-
-        assert found.remedy is not None
-        assert (found.remedy.node, found.remedy.is_preemption) == ("node-same", False)
-        assert "kube-scheduler does not end them by itself" in summarise(found)
 
     def test_pods_of_higher_priority_are_never_proposed(self) -> None:
         found = self.explain_at(self.cluster(high=9), 5)
@@ -308,12 +206,3 @@ def test_that_the_scheduler_asked_about_some_nodes_only_is_reported(asked: Asked
     explainer.add(node_of(cards(16), (0, 10)))
 
     assert reported in summarise(explainer.finish(asked))
-
-
-def test_what_fits_none_of_the_nodes_asked_about_may_fit_elsewhere() -> None:
-    explainer = Explainer(asks(20))
-    explainer.add(node_of(cards(16)))
-    found = explainer.finish(Asked(1, 2, 0, 1))
-
-    assert (found.can_ever_fit, found.can_fit_where_asked) == (True, False)
-    assert summarise(found).endswith("it can never fit: the largest usable card has 16, of the nodes asked about")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
-import re
 
 import pytest
 
@@ -330,37 +327,3 @@ async def test_a_burst_larger_than_the_room_ends_with_every_pod_bound_or_refused
     assert all(result is None or isinstance(result, GcushareError) for result in results)
     assert rig.used("node-1") == rig.used("node-2") == [15, 15]
     rig.check_truth()
-
-
-async def test_one_line_says_which_card_a_pod_got_who_is_on_it_and_what_changed(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO, logger="gcushare.scheduler_extender.verbs.bind")
-    record = ENFLAME.record
-    rig = Rig(a_pod("x", 4, node="node-1", record=on_card(0, 4)), a_pod("a", 8, annotations={record.pod_units: "99"}))
-    await rig.bind()
-
-    (message,) = [each.getMessage() for each in caplog.records if each.getMessage().startswith("bound ")]
-    card = rig.state.ledger.nodes["node-1"].cards[0].card
-    assert card is not None
-    for fact in ("pod=default/a", "node=node-1", "card=0", f"card_uuid={card.uuid}", "units=8"):
-        assert f" {fact} " in message
-    assert " card_pods=default/x:4 " in message
-    old, new = (
-        json.loads(json.loads(text)) for text in re.findall(r'(?:old|new)_annotations=("(?:[^"\\]|\\.)*")', message)
-    )
-    assert old == {record.pod_units: "99"}
-    assert new == rig.cluster.pods["default", "a"].metadata.annotations
-    assert new[record.pod_units] == "8"
-
-
-async def test_the_line_of_a_bind_names_at_most_twenty_of_the_pods_on_its_card(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO, logger="gcushare.scheduler_extender.verbs.bind")
-    others = [a_pod(f"x-{number:02d}", 1, node="node-1", record=on_card(0, 1)) for number in range(25)]
-    rig = Rig(*others, a_pod("a", 4), cards=(100,))
-    await rig.bind()
-
-    assert "default/x-19:1 and 5 more" in caplog.text
-    assert "x-20" not in caplog.text

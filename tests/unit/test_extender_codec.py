@@ -59,21 +59,6 @@ def test_a_pod_that_looks_like_the_list_of_names_does_not_become_it(trap: Docume
     assert names_of(filter_body(pod, NAMES)) == NAMES
 
 
-def test_the_order_of_the_keys_does_not_matter() -> None:
-    body = json.dumps({"NodeNames": NAMES, "Nodes": None, "Pod": pod_document("a")}, separators=(",", ":")).encode()
-
-    assert names_of(body) == NAMES
-    assert decode(body).pod.name == "a"
-
-
-def test_a_request_without_names_has_none() -> None:
-    body = json.dumps({"Pod": pod_document("a"), "Nodes": {"items": []}, "NodeNames": None}).encode()
-    arguments = decode(body)
-
-    assert arguments.node_names is None
-    assert arguments.nodes is not None
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -119,22 +104,6 @@ def test_bind_arguments_need_every_field() -> None:
             )
 
 
-names_in_any_text = st.lists(st.text(max_size=8), unique=True)
-
-
-@given(names_in_any_text, names_in_any_text, st.text(max_size=20))
-def test_a_filter_answer_has_every_field_of_the_protocol(named: list[str], refused: list[str], reason: str) -> None:
-    answer = extender.AskedNodes({}).encode_answer(named, dict.fromkeys(refused, reason), {"d": "never"})
-
-    assert json.loads(answer) == {
-        "Nodes": None,
-        "NodeNames": named,
-        "FailedNodes": dict.fromkeys(refused, reason),
-        "FailedAndUnresolvableNodes": {"d": "never"},
-        "Error": "",
-    }
-
-
 def test_whole_nodes_are_answered_as_they_came_and_names_as_names() -> None:
     items = [{"metadata": {"name": name}, "spec": {"odd": [1.50, None]}} for name in ("a", "b")]
     whole = {"Pod": json.loads(HEAD), "Nodes": {"items": items}, "NodeNames": None}
@@ -152,14 +121,6 @@ def test_a_name_that_is_written_twice_is_asked_about_once(names: list[str]) -> N
     asked = extender.decode_asked_nodes(extender.FilterDecoder().decode(body), MOST)
 
     assert list(asked.names) == list(dict.fromkeys(names))
-
-
-def test_scores_are_a_list_of_hosts() -> None:
-    assert json.loads(extender.encode_scores(["a", "b"], [10, 0])) == [
-        {"Host": "a", "Score": 10},
-        {"Host": "b", "Score": 0},
-    ]
-    assert json.loads(extender.encode_scores([], [])) == []
 
 
 def test_both_forms_of_victims_are_the_same_proposal() -> None:
@@ -189,12 +150,6 @@ def test_victims_that_cannot_be_read_are_an_error_of_their_node(key: str) -> Non
     assert not proposals["n2"].read().uids
     with pytest.raises(RemoteContractError, match="is not victims"):
         proposals["n1"].read()
-
-
-def test_victims_are_answered_in_the_meta_form() -> None:
-    assert json.loads(preempt.encode_victims({"n1": (["u1", "u2"], 1)})) == {
-        "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "u1"}, {"UID": "u2"}], "NumPDBViolations": 1}}
-    }
 
 
 def test_a_pod_written_as_in_the_request_before_is_read_once_and_any_other_again() -> None:

@@ -15,12 +15,11 @@ from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.documents.explain import (
     RequestDocument,
     encode_explanation,
-    explain_refused,
     explain_waiting,
     render_explanation,
 )
 from gcushare.wire.documents.inspect import CLOSING, OPENING, encode_node, indent
-from tests.builders import GIB_UNIT, asks, card, cards, held
+from tests.builders import GIB_UNIT, asks, cards, held
 from tests.extender_objects import a_node, state_of
 
 POD_1 = PodRef("2713cdab-6ec7-40be-a0e6-bf144efb0098", "kube-system", "gcushare-pod-1", "2022-09-06T07:40:43Z")
@@ -98,18 +97,6 @@ def test_the_aliyun_document_is_the_gpushare_extenders() -> None:
     )
 
 
-def test_a_sick_or_cordoned_card_says_so_and_others_say_nothing() -> None:
-    ledger = Ledger()
-    ledger.set_node("node-1", [card(0, 16, sick=True), card(1, 16, cordoned=True), card(2, 16)], GIB_UNIT)
-    for vendor, word in ((ENFLAME, "devices"), (ALIYUN, "devs")):
-        devices = json.loads(encode_node(vendor, ledger.nodes["node-1"]))[word]
-        assert [(each.get("health"), each.get("cordoned")) for each in devices] == [
-            ("Unhealthy", None),
-            (None, True),
-            (None, None),
-        ]
-
-
 def test_a_pod_with_several_cards_stands_under_each_with_its_share() -> None:
     ledger = Ledger()
     ledger.set_node("node-1", cards(16, 16), GIB_UNIT)
@@ -117,16 +104,6 @@ def test_a_pod_with_several_cards_stands_under_each_with_its_share() -> None:
     devices = json.loads(encode_node(ENFLAME, ledger.nodes["node-1"]))["devices"]
 
     assert [each["pods"][0]["usedGCU"] for each in devices] == [5, 4]
-
-
-def test_a_card_held_whole_is_used_up() -> None:
-    ledger = Ledger()
-    ledger.set_node("node-1", cards(16), GIB_UNIT)
-    ledger.apply(held("a", "node-1", (0, 16), whole=True))
-    document = json.loads(encode_node(ENFLAME, ledger.nodes["node-1"]))
-
-    assert (document["usedGCU"], document["availableGCU"]) == (16, 0)
-    assert document["devices"][0]["pods"][0]["usedGCU"] == 16
 
 
 def test_a_card_that_is_gone_still_shows_who_is_on_it() -> None:
@@ -175,13 +152,6 @@ def test_an_explanation_says_the_same_as_json_and_as_text() -> None:
         "broken cannot be read: not JSON",
     ):
         assert words in text
-
-
-def test_a_request_that_no_one_grants_is_explained_by_its_problem() -> None:
-    document = explain_refused(POD_1, "quantity '1.5' is not a whole number")
-
-    assert json.loads(encode_explanation(document))["canEverFit"] is False
-    assert "1.5" in render_explanation(document)
 
 
 def test_a_pod_whose_cards_no_one_can_tell_is_listed_next_to_the_cards_and_only_then() -> None:

@@ -48,17 +48,6 @@ async def test_asked_again_without_reaching_the_server_the_units_stay_held(done:
     rig.check_truth()
 
 
-async def test_asked_again_for_the_same_node_the_same_binding_is_sent() -> None:
-    rig = brief_rig(a_pod("a", 4), a_pod("b", 14))
-    await doubtful(rig, done=False)
-    await rig.bind("b")
-    await rig.bind("a")
-    (_, _, sent, _), *_ = rig.cluster.late
-    written = rig.cluster.pods["default", "a"].metadata.annotations
-    assert written == sent
-    rig.check_truth()
-
-
 async def test_asked_for_another_node_the_pod_is_read_first() -> None:
     rig = brief_rig(a_pod("a", 12))
     await doubtful(rig, done=True)
@@ -112,28 +101,6 @@ async def test_two_nodes_are_held_for_a_pod_that_may_turn_out_on_either_until_th
     rig.check_truth()
 
 
-async def test_bound_elsewhere_the_first_node_has_its_units_back_at_once() -> None:
-    rig = brief_rig(a_pod("a", 12))
-    await doubtful(rig, node="node-1", done=False)
-    await rig.bind("a", "node-2")
-
-    assert (rig.used("node-1"), rig.used("node-2")) == ([0, 0], [12, 0])
-    rig.check_truth()
-
-
-async def test_asked_for_the_first_node_again_its_own_cards_are_taken_back() -> None:
-    rig = brief_rig(a_pod("a", 12), a_pod("b", 12))
-    await doubtful(rig, node="node-1", done=False)
-    await doubtful(rig, node="node-2", done=False)
-    await rig.bind("b")
-    assert rig.used() == [12, 12]
-
-    await rig.bind("a", "node-1")
-    assert (rig.used("node-1"), rig.used("node-2")) == ([12, 12], [0, 0])
-    rig.cluster.arrive()
-    rig.check_truth()
-
-
 @pytest.mark.parametrize("read", [Mishap.FORBIDDEN, Mishap.LOST_BEFORE])
 async def test_a_read_that_fails_for_whatever_reason_leaves_the_doubt(read: Mishap) -> None:
     rig = brief_rig(a_pod("a", 12), a_pod("b", 12))
@@ -145,17 +112,6 @@ async def test_a_read_that_fails_for_whatever_reason_leaves_the_doubt(read: Mish
     assert rig.used() == [12, 0]
 
     await rig.bind("b")
-    rig.check_truth()
-
-
-async def test_a_refusal_of_the_repeat_says_nothing_of_the_first() -> None:
-    rig = brief_rig(a_pod("a", 12), a_pod("b", 12))
-    rig.cluster.mishaps.extend([Mishap.LOST_BEFORE, Mishap.FORBIDDEN])
-    with pytest.raises(ForbiddenError):
-        await rig.bind("a")
-    rig.cluster.arrive()
-    await rig.bind("b")
-
     rig.check_truth()
 
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 
-import pytest
-
-from gcushare.core.cards import BOTH_MODES
-from gcushare.core.errors import NotFoundError
 from gcushare.core.explain.reasons import MAX_REMEDIES_TRIED
 from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.explain.service import ExplainService
@@ -21,7 +17,6 @@ from tests.extender_objects import (
     DEFAULT_POLICIES,
     a_node,
     a_pod,
-    as_whole,
     filter_body,
     node_document,
     on_card,
@@ -39,27 +34,6 @@ async def test_a_pod_whose_binding_is_under_way_is_explained_by_its_card() -> No
     state.ledger.reserve(found.pod, "node-1", found.cards, state.preferences.rank_cards(found, None))
 
     assert (await ExplainService(state).explain("default", "a")).state == "bound"
-
-
-async def test_a_pod_holds_as_much_as_its_whole_cards_have() -> None:
-    state = state_of(a_node("node-1", 16, 8, modes=BOTH_MODES))
-    state.on_pod_update(a_pod("a", None, whole=2, node="node-1", record=as_whole(0, 1, size=16)))
-    document = await ExplainService(state).explain("default", "a")
-    assert (document.units, document.summary) == (24, "bound to node-1: cards 0, 1, whole (24 units)")
-
-
-async def test_a_pod_that_fits_is_reported_so() -> None:
-    state = state_of(a_node("node-1", 16))
-    state.on_pod_update(a_pod("a", 4))
-    document = await ExplainService(state).explain("default", "a")
-
-    assert (document.state, document.can_ever_fit) == ("fits", True)
-    assert document.summary == "needs 4 in one card; it fits now"
-
-
-async def test_a_pod_that_no_one_knows_is_an_error() -> None:
-    with pytest.raises(NotFoundError, match="default/a"):
-        await ExplainService(state_of()).explain("default", "a")
 
 
 async def test_explaining_a_large_cluster_gives_others_a_turn() -> None:
@@ -126,22 +100,6 @@ async def test_a_pod_is_explained_among_the_nodes_that_the_scheduler_asked_about
         "needs 12 in one card; kube-scheduler asked about 1 of 2 nodes; 1 of the others (node-b) has room, but a "
         "nodeSelector, an affinity, a taint or another resource keeps the pod from there; the largest request"
     )
-
-
-async def test_of_a_node_without_cards_that_the_scheduler_asked_about_is_reported_too() -> None:
-    state = restricted()
-    state.asked.record("uid-a", frozenset({"node-a", "no-cards"}))
-    document = await ExplainService(state).explain("default", "a")
-
-    assert sorted(each.examples for each in document.classes) == [("no-cards",), ("node-a",)]
-
-
-async def test_where_the_scheduler_asked_about_every_node_nothing_is_said_of_it() -> None:
-    state = restricted()
-    state.asked.record("uid-a", frozenset({"node-a", "node-b"}))
-    document = await ExplainService(state).explain("default", "a")
-
-    assert (document.state, document.asked) == ("fits", None)
 
 
 async def test_what_filter_was_asked_is_what_explain_speaks_of() -> None:
@@ -215,13 +173,6 @@ class TestNames:
 
 
 class TestAskedNodes:
-    def test_equal_sets_are_kept_once(self) -> None:
-        asked = LastFilteredNodes(max_names=3)
-        for number in range(100):
-            asked.record(f"p{number}", frozenset({"a", "b", "c"}))
-
-        assert len({id(asked.get(f"p{number}")) for number in range(100)}) == 1
-
     def test_too_many_names_or_pods_push_the_oldest_out(self) -> None:
         asked = LastFilteredNodes(max_pods=3, max_names=4)
         for uid, names in (("a", "xy"), ("b", "xz"), ("c", "w")):

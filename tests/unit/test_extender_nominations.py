@@ -11,9 +11,6 @@ import pytest
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import NodeState, PodRef
 from gcushare.core.preemption.kept_room import compute_room_left, fits_after_nominees
-from gcushare.core.totals import ClusterTotals
-from gcushare.scheduler_extender.explain.pending_reasons import PendingReason, count_pending
-from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.nominations import (
     EXPECTED_S,
@@ -86,9 +83,6 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
     def test_another_pod_is_refused_with_a_reason_of_its_own(self, priority: int) -> None:
         assert filtered(self.emptied(), wanting("thief", 8, priority)) == ([], {"node-1": KEPT_REASON})
 
-    def test_the_preemptor_fits(self) -> None:
-        assert filtered(self.emptied(), wanting("preemptor", 16, HIGH)) == (["node-1"], {})
-
     def test_a_pod_of_a_higher_priority_may_take_it(self) -> None:
         assert filtered(self.emptied(), wanting("urgent", 16, HIGH + 1)) == (["node-1"], {})
 
@@ -108,27 +102,6 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
         assert answer["NodeNames"] == ["node-2"]
         assert set(answer["FailedNodes"]) == failed
         assert state.offered.get("uid-thief") == frozenset({"node-2"}), "only what filter named may be bound"
-
-    @pytest.mark.parametrize("asks_first", [True, False])
-    async def test_metrics_and_explain_say_that_the_room_is_kept(self, *, asks_first: bool) -> None:
-        state = self.emptied()
-        thief = wanting("thief", 8, LOW)
-        state.on_pod_update(convert(thief))
-        request = state.find_request("uid-thief")
-        assert request is not None
-        state.indexes.get(request.shape)
-        if asks_first:
-            answer = Desk((state, None)).filter(filter_body(thief, ["node-1"]))
-            assert answer.reason == "kept"
-        totals = ClusterTotals(state.ledger, state.changes).by_unit().values()
-        counts = count_pending(state, totals)
-        assert {reason: pods for reason, pods in counts.items() if pods} == {
-            PendingReason.KEPT: 1,
-            PendingReason.FITS: 1,  # the preemptor itself
-        }
-        explained = await ExplainService(state).explain("default", "thief")
-        assert [each.reason for each in explained.classes] == ["room is kept for another pod there"]
-        assert (explained.can_ever_fit, explained.largest_that_fits_now) == (True, 0)
 
     @pytest.mark.parametrize("how", ["gone", "bound", "nominated elsewhere", "nominated no more"])
     def test_it_is_free_once_the_preemptor_needs_it_no_more(self, how: str) -> None:
@@ -274,13 +247,6 @@ class TestHowLong:
         assert state.nominations.room_left(thief, "node-1") == {0: 0}
         assert state.nominations.room_left(thief, "node-2") == {}
 
-    def test_the_nominees_that_keep_room_are_named_with_their_priorities(self) -> None:
-        nominations, _ = self.nominations()
-        for name, priority in (("first", HIGH), ("second", HIGH + 1)):
-            nominations.update(self.asking(name, priority), "node-1")
-        text = "kept for default/second (priority 101), default/first (priority 100)"
-        assert nominations.describe_kept(self.asking("thief", LOW), "node-1") == text
-
     def test_only_so_many_are_remembered(self) -> None:
         nominations, _ = self.nominations()
         for number in range(MAX_NOMINEES + 3):
@@ -302,9 +268,6 @@ class TestRoomLeft:
 
     def test_where_pods_leave_too_little_another_card_is_kept(self) -> None:
         assert compute_room_left(self.node(), [asks(10)], []) == {1: 0}
-
-    def test_nothing_is_kept_for_pods_without_room_even_then(self) -> None:
-        assert compute_room_left(self.node(), [asks(16)], ["uid-leaves"]) == {}
 
     def test_several_nominees_share_what_is_left(self) -> None:
         assert compute_room_left(self.node(), [asks(8), asks(6), asks(8)], ["uid-leaves"]) == {0: 0, 1: 2}

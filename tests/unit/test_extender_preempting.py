@@ -61,22 +61,6 @@ def test_victims_are_those_that_the_cards_and_the_scheduler_need(
     assert found == expected
 
 
-async def test_a_pod_that_asks_for_nothing_keeps_the_proposal() -> None:
-    meta = {"node-1": {"Pods": [{"UID": "uid-a"}], "NumPDBViolations": 1}}
-    body = json.dumps({"Pod": pod_document("p", None), "NodeNameToMetaVictims": meta}).encode()
-
-    assert json.loads((await Desk((crowded(), None)).preempt(body)).body) == {"NodeNameToMetaVictims": meta}
-
-
-async def test_full_victims_are_answered_by_their_uids() -> None:
-    full = {"node-1": {"Pods": [pod_document("c"), pod_document("a")], "NumPDBViolations": 0}, "node-9": {"Pods": []}}
-    body = json.dumps({"Pod": pod_document("p", 12), "NodeNameToVictims": full}).encode()
-
-    assert json.loads((await Desk((crowded(), None)).preempt(body)).body) == {
-        "NodeNameToMetaVictims": {"node-1": {"Pods": [{"UID": "uid-a"}], "NumPDBViolations": 0}}
-    }
-
-
 def proposing(units: int, victims: Mapping[str, Sequence[str]]) -> bytes:
     meta = {name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0} for name, uids in victims.items()}
     return json.dumps({"Pod": pod_document("p", units), "NodeNameToMetaVictims": meta}).encode()

@@ -127,19 +127,6 @@ async def test_a_crowd_of_refused_pods_is_bounded() -> None:
                 await bench.heard()
 
 
-async def test_pods_that_ask_alike_share_one_explanation() -> None:
-    bench = Bench(small_state())
-    for number in range(180):
-        bench.refuse(f"p{number}", 12)
-    async with bench.running():
-        async with asyncio.timeout(60):
-            while len(bench.noted.events) < 180:
-                await bench.heard()
-
-    assert bench.reporter.counters.explained == 1
-    assert len({message for _, _, message in bench.noted.events}) == 1
-
-
 async def test_explaining_a_large_cluster_again_and_again_is_paced() -> None:
     nodes = NODES_PER_TOKEN * BURST_TOKENS // 2
     state = state_of(a_node("node-1", 16), *(a_node(f"node-{number}", 8) for number in range(2, nodes + 1)))

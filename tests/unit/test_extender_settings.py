@@ -8,8 +8,7 @@ from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings.loading import load_settings
 from gcushare.scheduler_extender.extender_settings import PROGRAM, ExtenderSettings, NamedNodes
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
-from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.contracts import SCHEDULER_NAME
+from gcushare.vendors import ENFLAME
 
 
 def load(*argv: str) -> ExtenderSettings:
@@ -23,26 +22,6 @@ def test_without_flags_it_serves_enflame_on_the_manuals_port_and_stands_for_elec
     assert found.serve.listen_port == 32766
     assert found.placement.filter_answer == NamedNodes(20, only_equal=True)
     assert found.election.leader_elect
-
-
-@pytest.mark.parametrize(
-    ("word", "vendors"), [("enflame", (ENFLAME,)), ("aliyun", (ALIYUN,)), ("both", (ENFLAME, ALIYUN))]
-)
-def test_the_vendor_is_one_or_both(word: str, vendors: tuple[object, ...]) -> None:
-    assert load(f"--vendor={word}").placement.vendor == vendors
-
-
-@pytest.mark.parametrize(
-    ("word", "named"),
-    [
-        ("all", NamedNodes(None)),
-        ("best:1", NamedNodes(1)),
-        ("best:100", NamedNodes(100)),
-        ("equal:20", NamedNodes(20, only_equal=True)),
-    ],
-)
-def test_filter_names_all_or_the_best_or_those_equal_to_it(word: str, named: NamedNodes) -> None:
-    assert load(f"--filter-answer={word}").placement.filter_answer == named
 
 
 @pytest.mark.parametrize(
@@ -78,13 +57,3 @@ def test_a_lease_must_leave_room_for_a_bind_after_its_deadline() -> None:
     # What is accepted can bind for as long as it leads.
     times = load("--lease-duration=3", "--lease-renew-deadline=900ms", "--lease-retry=100ms").election.times()
     assert times.renew_deadline_s + BindTimes().attempt_s < times.duration_s
-
-
-def test_certificates_of_our_own_go_with_no_other_clients_name() -> None:
-    made = ("--verbs=tls", "--verbs-secret=kube-system/verbs")
-    assert load(*made).verbs.verbs_client_name == SCHEDULER_NAME
-    with pytest.raises(ConfigError, match=r"verbs-client-name 'other': .* names 'gcushare-kube-scheduler'.*leave"):
-        load(*made, "--verbs-client-name=other")
-    files = [f"--verbs-tls-{each}-file=/x" for each in ("cert", "key", "client-ca")]
-    assert load("--verbs=tls", *files, "--verbs-client-name=other").verbs.verbs_client_name == "other"
-    assert load("--verbs-client-name=other").verbs.verbs_client_name == "other", "plain HTTP names no one"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.core.fit_index import ChangeLog, can_ever_fit
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import Assignment, CardMode
-from gcushare.core.totals import ClusterTotals, UnitTotals
+from gcushare.core.nodes import Assignment
+from gcushare.core.totals import ClusterTotals
 from gcushare.core.units import parse_memory_unit
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod
 
@@ -82,27 +82,6 @@ def test_what_claims_give_is_free_and_is_not_for_requests_that_the_extender_plac
     assert (found.free, found.largest_free, found.fragmentation(16)) == (30, 16, 14 / 30)
 
 
-def test_fragmentation_is_the_share_of_free_units_in_cards_too_small_for_the_request() -> None:
-    ledger = Ledger()
-    totals = ClusterTotals(ledger, ChangeLog(ledger))
-    ledger.set_node("node-1", [card(0, 16), card(1, 4), card(2, 12), card(3, 64, sick=True)], GIB_UNIT)
-    found = totals.by_unit()["GiB"]
-
-    assert [found.fragmentation(size) for size in (1, 5, 13, 17)] == [0.0, 4 / 32, 16 / 32, 1.0]
-    assert found.sizes() == [1, 2, 4, 8, 16]
-
-
-def test_a_size_that_fits_nowhere_any_more_is_reported_as_lost_and_not_left_out() -> None:
-    ledger = Ledger()
-    totals = ClusterTotals(ledger, ChangeLog(ledger))
-    ledger.set_node("node-1", cards(16, 16), GIB_UNIT)
-    for index in (0, 1):
-        ledger.apply(held(f"p{index}", "node-1", (index, 9)))
-    found = totals.by_unit()["GiB"]
-
-    assert {size: found.fragmentation(size) for size in found.sizes()} == {1: 0.0, 2: 0.0, 4: 0.0, 8: 1.0, 16: 1.0}
-
-
 def test_totals_that_many_changes_stand_before_are_left_to_callers_that_can_wait() -> None:
     ledger = Ledger()
     totals = ClusterTotals(ledger, ChangeLog(ledger))
@@ -117,26 +96,6 @@ def test_totals_that_many_changes_stand_before_are_left_to_callers_that_can_wait
     found = totals.by_unit_within(2)
     assert found is not None
     assert found["GiB"].nodes == 3
-
-
-def test_cards_are_distinguished_by_their_use_and_whether_new_pods_may_come() -> None:
-    ledger = Ledger()
-    totals = ClusterTotals(ledger, ChangeLog(ledger))
-    ledger.set_node("node-1", [*cards(16, 16, 16), card(3, 16, sick=True), card(4, 16, cordoned=True)], GIB_UNIT)
-    ledger.apply(held("a", "node-1", (0, 4)))
-    ledger.apply(held("b", "node-1", (3, 4)))
-    ledger.apply(held("c", "node-1", (1, 0), whole=True))
-    found = totals.by_unit()["GiB"]
-
-    assert found.modes == {CardMode.FREE: 2, CardMode.SHARED: 2, CardMode.WHOLE: 1}
-    assert (found.unusable, found.largest_free) == (2, 16)
-    assert [found.fits_in_sum(asks_whole(count)) for count in (1, 2)] == [True, False]
-    assert [found.fits_in_sum(asks(units)) for units in (28, 29)] == [True, False]
-
-
-def test_nothing_free_is_not_fragmented() -> None:
-    assert UnitTotals().fragmentation(4) == 0.0
-    assert UnitTotals().sizes() == []
 
 
 def test_what_is_held_without_a_record_kept_or_closed_is_counted_and_taken_away_again() -> None:

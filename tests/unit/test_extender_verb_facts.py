@@ -20,7 +20,7 @@ from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_binds import QUICK, Rig
-from tests.unit.extender_cluster import Cluster, Mishap
+from tests.unit.extender_cluster import Cluster
 from tests.unit.extender_desk import Desk, dispatcher_of
 
 
@@ -116,13 +116,6 @@ class TestPreempt:
             state.on_pod_update(a_pod(name, 16, node=node, record=on_card(0, 16)))
         return state
 
-    async def test_the_result_says_whether_a_node_is_left(self) -> None:
-        desk = Desk((self.state(), None))
-        assert facts(await desk.preempt(preempt_body(pod_document("p", 8), n1=["a"]))) == ("fits", "enflame", "")
-        assert facts(await desk.preempt(preempt_body(pod_document("p", 8), n1=["x"]))) == ("refused", "enflame", "")
-        asks_nothing = preempt_body(pod_document("q", None), n1=["a"])
-        assert facts(await desk.preempt(asks_nothing)) == ("not_asking", "enflame", "")
-
     async def test_the_shortest_proposals_are_weighed_first_and_those_left_out_are_logged(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -137,24 +130,6 @@ class TestPreempt:
 
 
 class TestBind:
-    async def test_a_failure_is_logged_with_its_pod_and_counted_once(self, caplog: pytest.LogCaptureFixture) -> None:
-        rig = Rig(a_pod("a"))
-        rig.cluster.mishaps.extend([Mishap.LOST_BEFORE] * 100)
-        rig.cluster.read_mishaps.extend([Mishap.LOST_BEFORE] * 100)
-        with pytest.raises(GcushareError) as failure:
-            await rig.bind()
-        lines = [each for each in caplog.messages if each.startswith("not bound ")]
-        assert [each.startswith("not bound pod=default/a uid=uid-a node=node-1 reason=") for each in lines] == [True]
-        assert str(failure.value)[:20] in lines[0]
-        assert rig.service.sender.unknown_outcomes == len(rig.cluster.bindings)
-
-    async def test_a_bind_is_logged_with_its_pod_and_its_time(self, caplog: pytest.LogCaptureFixture) -> None:
-        caplog.set_level(logging.INFO, "gcushare")
-        await Rig(a_pod("a")).bind()
-        (line,) = [each for each in caplog.messages if each.startswith("bound ")]
-        assert line.startswith("bound pod=default/a uid=uid-a node=node-1 card=0 ")
-        assert line.endswith(" ms=20.0"), "one request of 20 ms"
-
     async def test_calls_for_one_pod_share_a_binding_and_one_for_another_node_is_refused(self) -> None:
         rig = Rig(a_pod("a"))
         rig.cluster.bindings_travel = asyncio.Event()
@@ -169,28 +144,6 @@ class TestBind:
         rig.cluster.bindings_travel.set()
         await asyncio.gather(*calls)
         assert (len(rig.cluster.bindings), rig.service.under_way) == (1, 0)
-
-    async def test_a_settled_reservation_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
-        caplog.set_level(logging.INFO, "gcushare")
-        rig = Rig(a_pod("a"))
-        await rig.bind()
-        caplog.clear()
-        await rig.service.confirm(older_than_s=0.0)
-        assert caplog.messages == [
-            'reservation resolved pod=default/a node=node-1 found="bound to the node that we asked for"'
-        ]
-
-    async def test_a_read_that_fails_leaves_the_pod_ahead_of_the_watch_and_is_logged(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        rig = Rig(a_pod("a"))
-        await rig.bind()
-        await rig.service.confirm(older_than_s=0.0)
-        assert len(rig.state.ahead.uids) == 1
-        rig.cluster.read_mishaps.append(Mishap.FORBIDDEN)
-        await rig.service.confirm(older_than_s=0.0)
-        assert caplog.messages == ['pod ahead of the watch cannot be read pod=default/a reason="pods is forbidden"']
-        assert len(rig.state.ahead.uids) == 1
 
     async def test_reads_have_the_time_of_one_request(self) -> None:
         rig = Rig()

@@ -18,8 +18,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CARDS, USE_CARDS
 from gcushare.wire.objects import Node, Pod
-from tests.builders import card
-from tests.extender_objects import a_node, a_pod, inventory_text, node_document, on_card, state_of
+from tests.extender_objects import a_node, a_pod, node_document, on_card, state_of
 
 BOTH = (SERVES_MEMORY, SERVES_WHOLE)
 
@@ -79,13 +78,6 @@ def test_empty_cards_on_different_nodes_are_fragmented_for_a_pod_that_wants_two(
     assert reasons(state) == {PendingReason.FITS: 1, PendingReason.FRAGMENTED: 1}
 
 
-def test_sick_and_cordoned_cards_hold_no_one() -> None:
-    cordon = {ENFLAME.cordon_annotation: "1"}
-    state = state_of(a_node("node-1", offered=[card(0, 16, sick=True), card(1, 16)], annotations=cordon))
-    state.on_pod_update(a_pod("p", 4))
-    assert reasons(state) == {PendingReason.NEVER: 1}
-
-
 def test_a_pod_whose_binding_is_under_way_waits_no_more() -> None:
     state = state_of(a_node("node-1", 16))
     state.on_pod_update(a_pod("p", 4))
@@ -120,13 +112,6 @@ class TestElsewhere:
         state.on_pod_delete("uid-x")
         assert reasons(state) == {PendingReason.FITS: 3}
 
-    def test_where_no_node_has_room_what_was_asked_changes_nothing(self) -> None:
-        state = half_full()
-        state.on_pod_update(a_pod("p", 12))
-        state.asked.record("uid-p", frozenset({"node-1"}))
-        ask_for_all(state)
-        assert reasons(state) == {PendingReason.FRAGMENTED: 1}
-
     def test_of_very_many_sets_only_some_are_searched(self) -> None:
         state = state_of(a_node("node-a", 16))
         for number in range(MAX_SEARCHED_SETS + 3):
@@ -134,10 +119,6 @@ class TestElsewhere:
             state.asked.record(f"uid-p-{number}", frozenset({f"other-{number}"}))
         ask_for_all(state)
         assert reasons(state) == {PendingReason.ELSEWHERE: MAX_SEARCHED_SETS, PendingReason.UNKNOWN: 3}
-
-
-def test_every_reason_is_reported_also_at_zero() -> None:
-    assert count_pending(state_of(), ()) == dict.fromkeys(PendingReason, 0)
 
 
 class TestNodesWithoutUnits:
@@ -159,15 +140,3 @@ class TestNodesWithoutUnits:
         state = state_of(self.node("0"))
         state.on_node_delete("node-1")
         assert state.nodes.without_units == set()
-
-    def test_a_node_of_no_cards_is_none_of_them(self) -> None:
-        document = node_document("node-1")
-        document["metadata"]["annotations"] = {}
-        document["status"]["capacity"] = {"cpu": "64"}
-        assert state_of(msgspec.convert(document, Node)).nodes.without_units == set()
-
-    def test_an_inventory_that_cannot_be_read_is_the_other_problem(self) -> None:
-        document = node_document("node-1", 16, annotations={ENFLAME.inventory_annotation: inventory_text([]) + "x"})
-        document["status"]["capacity"] = {}
-        state = state_of(msgspec.convert(document, Node))
-        assert (set(state.nodes.problems), state.nodes.without_units) == ({"node-1"}, set())

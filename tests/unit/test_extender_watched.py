@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -13,8 +11,7 @@ import pytest
 from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY
 from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.state.node_reader import NodeReader
-from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
-from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes, PodNames, ReadsAhead
+from gcushare.scheduler_extender.state.pod_stores import PodNames, ReadsAhead
 from gcushare.scheduler_extender.state.scheduling_request import (
     Policies,
     SchedulingRequest,
@@ -23,12 +20,12 @@ from gcushare.scheduler_extender.state.scheduling_request import (
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.watches import ClaimHandler
-from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import NODE_POLICY, OVER_USE
 from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.objects import Pod
 from tests.builders import asks, pod
-from tests.extender_objects import DEFAULT_POLICIES, a_node, a_pod, on_card, pod_document, state_of
+from tests.extender_objects import DEFAULT_POLICIES, a_node, a_pod, on_card, state_of
 from tests.unit.test_extender_claims import allocated, claiming_document
 
 OVER = '{"cards":{"0":{"used":9,"granted":4}},"since":"2026-01-01T00:00:00Z"}'
@@ -118,20 +115,6 @@ class TestWhatABoundPodHolds:
         state.on_pod_delete("uid-a")
         assert state.over_use == {}
 
-    def test_an_unreadable_record_is_logged_once_with_its_pod(self, caplog: pytest.LogCaptureFixture) -> None:
-        state = state_of(a_node("n", 16))
-        for _ in range(2):
-            state.on_pod_update(a_pod("a", node="n", annotations={ENFLAME.record.card_index: "first"}))
-        (line,) = caplog.messages
-        assert line.startswith(
-            "bound pod holds cards that are unknown vendor=enflame pod=default/a uid=uid-a node=n reason="
-        )
-        assert "'first'" in line
-        state.on_pod_update(a_pod("a", node="n", annotations={ENFLAME.record.card_index: "second"}))
-        assert ("'second'" in state.pod_problems["uid-a"], len(caplog.messages)) == (True, 2)
-        state.on_pod_update(a_pod("a", node="n", phase="Failed", annotations={ENFLAME.record.card_index: "first"}))
-        assert "uid-a" not in state.bound
-
     def test_claims_are_counted_by_their_holders_until_they_end(self) -> None:
         state = state_of(a_node("n", 16, 16, modes=(SERVES_CLAIMS,)))
         handler = ClaimHandler([state])
@@ -209,45 +192,8 @@ class TestRemembered:
         names.forget(pod("unknown"))
         assert names.find("e", "a") == []
 
-    def test_equal_sets_count_once_and_the_oldest_are_dropped(self) -> None:
-        kept = LastFilteredNodes(max_pods=3, max_names=4)
-        two, other = frozenset({"n1", "n2"}), frozenset({"n3", "n4"})
-        for uid, names in (("a", two), ("b", frozenset(two)), ("c", other)):
-            kept.record(uid, names)
-        assert (kept.get("a"), kept.get("b"), kept.get("c")) == (two, two, other)
-        kept.record("big", frozenset(f"n{number}" for number in range(5)))
-        assert (kept.get("big"), kept.get("a")) == (None, two)
-        kept.record("d", other)
-        assert (kept.get("a"), kept.get("b")) == (None, two), "a fourth pod pushes out the oldest"
-        kept.record("e", frozenset({"n5"}))
-        assert [kept.get(uid) for uid in "bcde"] == [None, other, other, frozenset({"n5"})], "a fifth name as well"
-        kept.forget("c")
-        kept.forget("c")
-        kept.record("f", frozenset({"n6"}))
-        assert [kept.get(uid) for uid in "def"] == [other, frozenset({"n5"}), frozenset({"n6"})]
-
 
 class TestRequests:
-    def test_a_request_has_what_bind_and_explain_need(self) -> None:
-        document = pod_document("a", 4, record=on_card(1, 4), resourceVersion="7")
-        document["spec"] |= {"schedulingGates": [{"name": "g"}], "schedulingGroup": {"podGroupName": "train"}}
-        document["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
-        found = request_of(msgspec.convert(document, Pod), replace(DEFAULT_POLICIES, node="spread"))
-        assert (found.version, found.is_gated, found.group) == ("7", True, "default/train")
-        assert (found.shape.node_policy, found.card_policy) == ("spread", "binpack")
-        assert dict(found.old_record)[ENFLAME.record.card_index] == "1"
-        plain = request_of(a_pod("a"))
-        assert (plain.version, plain.is_gated, plain.group, plain.old_record) == ("", False, "", ())
-        assert (found.amounts.cpu_milli, plain.amounts, found.shape.amounts) == (
-            2000,
-            plain.shape.amounts,
-            plain.amounts,
-        )
-        learned = request_of(
-            msgspec.convert(document, Pod), replace(DEFAULT_POLICIES, node="spread", card="expected-fill")
-        )
-        assert learned.shape.amounts == learned.amounts == found.amounts
-
     @pytest.mark.parametrize(("asked", "policy"), [("", "spread"), ("binpack", "binpack"), ("best", "spread")])
     def test_of_a_claiming_pods_options_the_node_policy_counts(self, asked: str, policy: str) -> None:
         document = claiming_document("a", 4, **({NODE_POLICY: asked} if asked else {}))
@@ -260,16 +206,6 @@ class TestRequests:
 
 
 class TestNodeReader:
-    def test_a_problem_and_its_end_are_logged(self, caplog: pytest.LogCaptureFixture) -> None:
-        caplog.set_level(logging.INFO, "gcushare")
-        state = state_of(a_node("n", 16, annotations={ENFLAME.inventory_annotation: "bad"}))
-        state.on_node_update(a_node("n", 16))
-        state.on_node_update(a_node("n", 8))
-        bad, good = caplog.messages
-        assert bad.startswith("node takes no pods vendor=enflame node=n reason=")
-        assert good == "node can be read again vendor=enflame node=n"
-        assert state.nodes.problems == {}
-
     def test_only_what_is_said_of_cards_is_a_change(self) -> None:
         reader = NodeReader(ENFLAME)
         assert reader.has_changed(a_node("n", 16))
@@ -300,36 +236,3 @@ class TestNodeReader:
         state.on_node_update(msgspec.structs.replace(node, status=without))
         state.on_node_delete("n")
         assert (state.nodes.without_units, state.nodes.marks) == (set(), {})
-
-
-class TestChangeLog:
-    def test_each_change_of_a_pod_with_cards_is_one_line(self, caplog: pytest.LogCaptureFixture) -> None:
-        caplog.set_level(logging.DEBUG, "gcushare")
-        log = PodChangeLog([ENFLAME, ALIYUN])
-        unasked, init = a_pod("other", None), pod_document("init", None)
-        init["spec"]["initContainers"] = pod_document("x", whole=1)["spec"]["containers"]
-        record = {ENFLAME.record.card_index: "1", "gcushare.io/corrected": "0->1", "example.com/x": "y"}
-        for each in (
-            unasked,
-            a_pod("a"),
-            a_pod("a"),
-            a_pod("a", None, phase="Running", annotations=record),
-            a_pod("b", vendor=ALIYUN),
-            msgspec.convert(init, Pod),
-        ):
-            log.on_pod_update(each)
-        start = 'old_status="" new_status=Pending old_annotations={} new_annotations={}'
-        shown = {ENFLAME.record.card_index: "1", "gcushare.io/corrected": "0->1"}
-        assert caplog.messages == [
-            f"pod changed pod=default/a uid=uid-a {start}",
-            "pod changed pod=default/a uid=uid-a old_status=Pending new_status=Running old_annotations={} "
-            f"new_annotations={json.dumps(json.dumps(shown))}",
-            f"pod changed pod=default/b uid=uid-b {start}",
-            f"pod changed pod=default/init uid=uid-init {start}",
-        ]
-        log.on_pod_resync(frozenset({"uid-a"}), "1")
-        log.on_pod_delete("uid-a")
-        log.on_pod_delete("uid-a")
-        for name in ("a", "b"):
-            log.on_pod_update(a_pod(name, phase="Failed", vendor=ENFLAME if name == "a" else ALIYUN))
-        assert ['old_status="" new_status=Failed' in each for each in caplog.messages[4:]] == [True, True]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -17,15 +16,12 @@ from gcushare.core.errors import Refused
 from gcushare.core.nodes import CardMode, PodRef
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.dashboard.feed_documents import NO_NODE_METADATA, NodeContext, node_document
-from gcushare.scheduler_extender.explain.failed_scheduling_events import REFUSED_WHOLE_REASON, FailedSchedulingReporter
-from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CARD_MODE, CARDS, USE_CARDS, WHOLE_CARD_POLICY
-from gcushare.wire.documents.explain import render_explanation
 from gcushare.wire.documents.inspect import encode_node
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
@@ -42,7 +38,6 @@ from tests.extender_objects import (
 )
 from tests.unit.extender_cluster import Cluster
 from tests.unit.extender_desk import Desk
-from tests.unit.noted_events import Noted
 
 WHOLE = {"modes": (SERVES_WHOLE,)}
 BOTH = {"modes": BOTH_MODES}
@@ -183,20 +178,6 @@ class TestOtherPlugins:
         assert state.bound == {}
         assert state.pod_problems == {}
 
-    async def test_a_parked_pod_is_refused_with_what_would_help(self) -> None:
-        state = state_of(a_node("memory", 16))
-        pod = a_pod("owner", whole=1)
-        state.on_pod_update(pod)
-        binds = BindService(state, Cluster(pod), AlwaysLeader())
-        with pytest.raises(Refused, match="node memory serves no whole cards"):
-            await binds.bind(BindArguments(PodRef("uid-owner", "default", "owner"), "memory"))
-
-        document = await ExplainService(state).explain("default", "owner")
-        assert (document.state, document.can_ever_fit) == ("waits", False)
-        assert (
-            "no node serves whole cards; start the device plugin of nodes that should with --mode" in document.summary
-        )
-
     async def test_a_node_that_none_of_us_serves_is_refused(self) -> None:
         state = state_of(a_node("both", 16, **BOTH))
         pod = a_pod("owner", whole=1)
@@ -220,41 +201,8 @@ class TestPreempt:
 
         assert answer["NodeNameToMetaVictims"]["both"]["Pods"] == [{"UID": "uid-c"}]
 
-    async def test_nodes_that_serve_no_whole_cards_are_dropped(self) -> None:
-        state = mixed_state()
-        state.on_pod_update(a_pod("a", 4, node="memory", record=on_card(0, 4)))
-        proposal = {"memory": {"Pods": [{"UID": "uid-a"}], "NumPDBViolations": 0}}
-        body = json.dumps({"Pod": pod_document("p", whole=2), "NodeNameToMetaVictims": proposal}).encode()
-
-        assert json.loads((await Desk((state, None)).preempt(body)).body) == {"NodeNameToMetaVictims": {}}
-
 
 class TestAnswersForPeople:
-    async def test_explain_says_which_cards_are_free_and_what_is_in_the_way(self) -> None:
-        state = mixed_state()
-        state.on_pod_update(a_pod("shared", 4, node="both", record=on_card(0, 4)))
-        state.on_pod_update(a_pod("owner", node="whole", whole=2, record=as_whole(0, 1)))
-        state.on_pod_update(a_pod("p", whole=2, annotations={WHOLE_CARD_POLICY: "loose"}))
-        text = render_explanation(await ExplainService(state).explain("default", "p"))
-
-        for words in (
-            "needs 2 whole cards; the largest request that fits now is 1 whole card",
-            "it would fit on both if these pods ended: default/shared",
-            "too few unused cards: whole cards free: card 1 of both; total free 1 of 4",
-            "no whole cards are served there (--mode of its device plugin): no whole card is free",
-            "card policy binpack, whole-card policy loose",
-        ):
-            assert words in text
-
-    @pytest.mark.parametrize(("vendor", "devices"), [(ENFLAME, "devices"), (ALIYUN, "devs")])
-    def test_inspect_marks_who_holds_a_card_whole(self, vendor: Any, devices: str) -> None:
-        state = state_of(a_node("both", 16, 16, vendor=vendor, **BOTH), vendor=vendor)
-        state.on_pod_update(a_pod("shared", 4, node="both", record=on_card(0, 4), vendor=vendor))
-        state.on_pod_update(a_pod("owner", node="both", whole=1, record=as_whole(1), vendor=vendor))
-        document = json.loads(encode_node(vendor, state.ledger.nodes["both"]))
-
-        assert [pod.get("whole") for device in document[devices] for pod in device["pods"]] == [None, True]
-
     def test_whole_cards_of_different_size_count_as_they_are_everywhere(self) -> None:
         """A record of several whole cards names one size for all of them, the largest."""
         state = state_of(a_node("both", 16, 32, 32, **BOTH))
@@ -273,23 +221,6 @@ class TestAnswersForPeople:
         assert (shown["used"], [each.get("used", 0) for each in shown["cards"]]) == (48, [16, 32, 0])
         assert not node.is_unconfirmed, "the third card is not closed until the plugin has confirmed the pod"
         assert ask_filter(state, pod_document("a", whole=1))["NodeNames"] == ["both"]
-
-    async def test_the_event_of_a_refusal_has_a_reason_of_its_own(self) -> None:
-        state, noted = mixed_state(), Noted()
-        state.on_pod_update(a_pod("a", whole=3))
-        asking = state.find_request("uid-a")
-        assert asking is not None
-        reporter = FailedSchedulingReporter(ExplainService(state), noted)
-        reporter.on_refused(asking)
-        task = asyncio.create_task(reporter.run(), name="reporter")
-        async with asyncio.timeout(60):
-            await noted.rung.wait()
-        task.cancel()
-        await asyncio.wait([task])
-
-        ((name, reason, message),) = noted.events
-        assert (name, reason) == ("a", REFUSED_WHOLE_REASON)
-        assert message.startswith("needs 3 whole cards; whole cards free: card 0 of both, card 1 of both, card 0 of")
 
 
 def test_nodes_of_which_the_kubelet_counts_nothing_are_judged_by_what_they_serve() -> None:

@@ -21,7 +21,6 @@ from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import Limits, RequestReport
 from gcushare.kube.errors import AlreadyExistsError, GoneError, InvalidError, UnauthorizedError, UnknownOutcomeError
 from gcushare.kube.resources import NODES, PODS, Selector
-from gcushare.wire.objects import Event, ObjectMeta, ObjectReference
 from tests.protocol.kube_server import ScriptedServer, answer, cut_body, drop, lines, scripted, status, text
 
 POD = PodRef("uid-1", "ns", "train")
@@ -52,35 +51,6 @@ async def test_get_decodes_the_object_and_says_who_asks(server: ScriptedServer, 
     assert "Authorization" not in headers
 
 
-async def test_bind_sends_one_binding_with_uid_target_and_annotations(
-    server: ScriptedServer, client: KubeClient
-) -> None:
-    server.on("POST", BINDING_PATH, answer(201, {"kind": "Status", "status": "Success"}))
-    await client.bind_pod(POD, "node-1", {"enflame.com/gcu-device-id": "3"})
-    assert [(each.method, each.path) for each in server.requests] == [("POST", BINDING_PATH)]
-    assert server.requests[0].json == {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {
-            "name": "train",
-            "namespace": "ns",
-            "uid": "uid-1",
-            "annotations": {"enflame.com/gcu-device-id": "3"},
-        },
-        "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
-    }
-
-
-async def test_pod_annotations_are_merged_through_the_status_for_exactly_this_uid(
-    server: ScriptedServer, client: KubeClient
-) -> None:
-    server.on("PATCH", f"{POD_PATH}/status", answer(200, POD_JSON))
-    await client.patch_pod_annotations(POD, {"set": "1", "remove": None})
-    sent = server.requests[0]
-    assert sent.headers["Content-Type"] == "application/merge-patch+json"
-    assert sent.json == {"metadata": {"uid": "uid-1", "annotations": {"set": "1", "remove": None}}}
-
-
 async def test_a_pod_of_that_name_with_another_uid_is_a_conflict(server: ScriptedServer, client: KubeClient) -> None:
     causes = [{"reason": "FieldValueInvalid", "field": "metadata.uid", "message": "field is immutable"}]
     server.on("PATCH", f"{POD_PATH}/status", status(422, "Invalid", causes=causes))
@@ -92,21 +62,6 @@ async def test_node_capacity_goes_to_the_status_subresource_as_text(server: Scri
     server.on("PATCH", "/api/v1/nodes/n1/status", answer(200, {"metadata": {"name": "n1"}}))
     await client.patch_node_capacity("n1", {"enflame.com/gcu-count": 8, "old.com/count": None})
     assert server.requests[0].json == {"status": {"capacity": {"enflame.com/gcu-count": "8", "old.com/count": None}}}
-
-
-async def test_an_event_is_written_with_its_kind_and_without_empty_fields(
-    server: ScriptedServer, client: KubeClient
-) -> None:
-    server.on("POST", "/api/v1/namespaces/ns/events", answer(201, {"metadata": {"name": "e"}}))
-    about = ObjectReference(kind="Pod", name="train", namespace="ns")
-    event = Event(api_version="v1", kind="Event", metadata=ObjectMeta(name="e", namespace="ns"), involved_object=about)
-    await client.create_event(event)
-    assert server.requests[0].json == {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": "e", "namespace": "ns"},
-        "involvedObject": {"kind": "Pod", "name": "train", "namespace": "ns"},
-    }
 
 
 @pytest.mark.parametrize(("server_version", "expected"), [("v1.21.14", "policy/v1beta1"), ("v1.22.0", "policy/v1")])

@@ -164,14 +164,6 @@ async def test_each_method_sends_one_request(case: str) -> None:
     assert (sent.method, sent.path, sent.verb, sent.resource, body, sent.content_type, sent.timeout_s) == expected
 
 
-async def test_an_eviction_is_sent_as_json_in_the_servers_version() -> None:
-    transport = Recording(b'{"gitVersion": "v1.36.2"}')
-    await client_of(transport).evict_pod(POD)
-    version, sent = transport.requests
-    assert (version.path, sent.path) == ("/version", "/api/v1/namespaces/ns/pods/train/eviction")
-    assert (sent.method, sent.verb, sent.resource, sent.content_type) == ("POST", "evict", "pods", "application/json")
-
-
 async def test_an_answer_of_another_kind_names_the_request_and_the_kind() -> None:
     client = client_of(Recording(b"[]"))
     with pytest.raises(RemoteContractError, match=r"^GET /version was answered with no dict: "):

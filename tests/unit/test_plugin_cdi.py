@@ -1,10 +1,8 @@
 """The CDI specification: its content, its replacement in one step, and when it goes."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from gcushare.core.cards import Card, Inventory, InventoryCard
@@ -77,16 +75,6 @@ def test_a_file_that_another_program_changed_is_written_again(tmp_path: Path, te
     assert names(file.path) == ["0"]
 
 
-def test_no_file_is_read_again_while_nothing_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    publisher = CdiSpecPublisher(in_directories(ENFLAME, tmp_path), is_wanted=True)
-    (tmp_path / "a-directory.json").mkdir()
-    for _ in range(3):
-        publisher.offer(inventory(0))
-    publisher.offer(inventory(0, 1))
-    reads = [record for record in caplog.records if "a-directory.json" in record.getMessage()]
-    assert len(reads) == 2, "once for each list of cards"
-
-
 @pytest.mark.parametrize(
     ("holders", "is_kept"),
     [
@@ -157,14 +145,6 @@ def test_a_toolkits_file_without_a_cards_uuid_is_a_problem_and_not_taken_for_ano
     assert publisher.problem == ""
 
 
-def test_a_card_that_took_anothers_place_gets_its_own_name(tmp_path: Path) -> None:
-    publisher = CdiSpecPublisher(file := in_directories(ALIYUN, tmp_path), is_wanted=True)
-    publisher.offer(inventory(0))
-    other = msgspec.structs.replace(inventory(0).cards[0], uuid="GPU-new")
-    publisher.offer(replace(inventory(0), cards=(other,)))
-    assert names(file.path) == ["GPU-new", "0"]
-
-
 def test_a_directory_that_cannot_be_written_is_a_problem_reported_once_and_gone_when_it_can(tmp_path: Path) -> None:
     (tmp_path / "cdi").write_text("a file where the directory should be")
     publisher = CdiSpecPublisher(in_directories(ENFLAME, tmp_path / "cdi"), is_wanted=True)
@@ -173,15 +153,6 @@ def test_a_directory_that_cannot_be_written_is_a_problem_reported_once_and_gone_
     (tmp_path / "cdi").unlink()
     assert not publisher.offer(inventory(0))
     assert publisher.problem == ""
-
-
-def test_removal_says_whether_there_was_a_file_and_fails_in_words(tmp_path: Path) -> None:
-    file = in_directories(ENFLAME, tmp_path)
-    file.write(inventory(0))
-    assert [file.remove(), file.remove()] == [True, False]
-    file.path.mkdir()
-    with pytest.raises(DeviceError, match="cannot be removed"):
-        file.remove()
 
 
 def test_nothing_is_written_if_others_could_plant_a_link(tmp_path: Path) -> None:

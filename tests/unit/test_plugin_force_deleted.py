@@ -168,13 +168,6 @@ def test_what_an_author_writes_closes_a_card_for_no_longer_than_the_limit(grace_
     assert in_use(store) == (set(), set())
 
 
-def test_the_limit_is_the_admins_and_lengthens_no_wait() -> None:
-    store = gone_store(30, longest_wait_s=3_600.0)
-    store.end_gone((), 0.0)
-    store.end_gone((), 31.0 + KILL_MARGIN_S)
-    assert in_use(store) == (set(), set())
-
-
 def test_a_card_opens_early_if_the_machine_has_no_process_of_the_pod_any_more() -> None:
     store = gone_store(500)
     store.end_gone((), 0.0, running={"uid-a"})
@@ -245,14 +238,6 @@ def test_a_pod_that_the_kubelet_shows_does_not_keep_another_one_closed() -> None
     for now_s in (0.0, 1_000.0):
         store.end_gone({"uid-a"}, now_s)
     assert in_use(store) == ({0}, set())
-
-
-def test_a_pod_without_a_grace_period_closes_its_card_for_the_margin_alone() -> None:
-    store = gone_store(0)
-    assert [each.uids for each in store.gone.pods] == [{"uid-a"}]
-    store.end_gone((), 0.0)
-    store.end_gone((), KILL_MARGIN_S + 0.5)
-    assert in_use(store) == (set(), set())
 
 
 def test_each_use_is_closed_by_the_pod_that_may_run_longest_and_an_unknown_end_is_last() -> None:

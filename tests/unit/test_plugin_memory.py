@@ -61,12 +61,6 @@ def cards_of(preference: Preference) -> dict[int, int]:
     return DeviceIds(b"".join(preference.entries)).count_by_card()
 
 
-def test_ids_of_the_recorded_card_are_preferred() -> None:
-    preference = choose_ids(request(TOTALS, 4), [candidate("a", 4, 2)], {2: 4}, CARDS)
-    assert cards_of(preference) == {2: 4}
-    assert preference.moved_from == ()
-
-
 def test_where_the_recorded_card_is_full_another_that_fits_is_taken_without_breaking_promises() -> None:
     preference = choose_ids(request({0: 3, 1: 6, 2: 8}, 4), [candidate("a", 4, 0)], {0: 4, 1: 6}, CARDS)
     assert cards_of(preference) == {2: 4}
@@ -93,11 +87,6 @@ def test_ids_that_must_be_included_decide_the_card_and_are_in_the_answer() -> No
     assert len(set(preference.entries)) == 5
 
 
-def test_a_further_container_never_goes_to_another_card_than_its_pod() -> None:
-    with pytest.raises(Refused, match=r"the pod holds card \[0\], which has no room for 4 units more"):
-        choose_ids(request({0: 3, 1: 16}, 4), [candidate("a", 4, 0, served=1)], {}, CARDS)
-
-
 def test_memory_over_two_cards_is_taken_equally_from_both() -> None:
     preference = choose_ids(request(TOTALS, 8), [candidate("a", 8, 0, 2, per_pod=2)], {}, CARDS)
     assert cards_of(preference) == {0: 4, 2: 4}
@@ -110,29 +99,9 @@ def test_a_pods_own_promise_keeps_no_room_from_it() -> None:
     assert cards_of(moved) == {2: 6}
 
 
-@pytest.mark.parametrize(
-    ("ids", "why"),
-    [
-        ([], "no device ids"),
-        (device_ids_of_card(5, 1), "card 5 is not on this node any more"),
-        (
-            [*device_ids_of_card(0, 2), *device_ids_of_card(1, 1)],
-            r"3 units were taken from 2 cards \(2 of card 0, 1 of card 1\)",
-        ),
-    ],
-)
-def test_ids_that_name_no_single_card_of_the_node_are_refused(ids: list[str], why: str) -> None:
-    with pytest.raises(Refused, match=why):
-        allocate(ids)
-
-
 def test_ids_of_another_layout_are_refused_and_explained() -> None:
     with pytest.raises(RemoteContractError, match="Aliyun's gpushare"):
         allocate(["GPU-1-_-0"])
-
-
-def test_the_answer_follows_from_the_ids_alone() -> None:
-    assert allocate(device_ids_of_card(2, 3))["ENFLAME_VISIBLE_DEVICES"] == "2"
 
 
 def test_a_container_may_use_its_request_and_what_its_pods_limit_adds() -> None:

@@ -74,22 +74,6 @@ def test_shares_that_somebody_else_wrote_on_a_pod_with_equal_ones_are_taken_away
     assert written(store) == {}
 
 
-def test_a_true_record_is_left_alone() -> None:
-    store = store_of(pod("a", 4, card=0, assigned=True))
-    reconcile(store, {"d/a": {"c0": {0: 4}}})
-    assert written(store) == {}
-
-
-def test_a_pod_that_no_one_assigned_is_recorded() -> None:
-    store = store_of(pod("a", 4, card=None))
-    reconcile(store, {"uid-a": {"c0": {2: 4}}})
-    (write,) = store.writes(UUIDS, UNITS, 99)
-    record = decode_record(ENFLAME, write.annotations)
-    assert record is not None
-    assert write.placed_here
-    assert (record.card_indexes, record.pod_units, record.assign_time_ns) == ((2,), 4, 99)
-
-
 def test_a_pod_half_served_is_not_written_and_holds_its_card() -> None:
     store = store_of(pod("a", 4, 2, card=0))
     reconcile(store, {"d/a": {"c0": {5: 4}}})
@@ -189,25 +173,6 @@ def test_a_guess_that_is_never_shown_ends(is_readable: bool, left: list[str]) ->
     store.end_pending(6.0, is_readable=is_readable)
     assert [c.pod.name for c in store.candidates()] == left
     assert ("a" in written(store)) is not is_readable
-
-
-def test_another_pod_of_the_same_name_is_another_pod() -> None:
-    store = store_of(pod("a", 4, uid="old"))
-    reconcile(store, {"old": {"c0": {0: 4}}})
-    store.on_pod_update(pod("a", 4, uid="new", card=1))
-    store.on_pod_delete("old")
-    reconcile(store, {})
-    assert [c.pod.uid for c in store.candidates()] == ["new"]
-
-
-def test_a_finished_or_unreadable_pod_is_no_candidate_and_is_explained() -> None:
-    store = store_of(pod("a", 4), pod("b", 4))
-    assert store.on_pod_update(pod("a", 4, phase="Failed"))
-    broken = pod("b", 4)
-    broken.metadata.annotations["enflame.com/gcu-device-id"] = "zero"
-    store.on_pod_update(broken)
-    assert store.candidates() == []
-    assert [(u.pod.name, "is not a whole number" in u.reason) for u in store.unreadable] == [("b", True)]
 
 
 def test_a_pod_without_a_record_gets_all_of_it() -> None:

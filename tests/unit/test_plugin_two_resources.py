@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.core.errors import Refused
 from gcushare.device_plugin.plugin_settings import Mode
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
@@ -151,17 +150,6 @@ async def test_an_allocation_closes_the_card_at_once_without_waiting_for_the_kub
     assert open_to(both) == (8, {"card-1"})
     await both.parts.whole_allocator.allocate(device_ids(["card-1"]))
     assert open_to(both) == (4, {"card-1"})
-
-
-async def test_the_second_pod_is_refused_by_the_plugin_with_the_name_of_the_first(both: Rig) -> None:
-    for each in (pod("a", 1, card=0), whole_pod("w", cards="1"), pod("late", 2, card=1)):
-        both.agent.on_pod_update(each)
-    await both.parts.allocator.allocate(device_ids(device_ids_of_card(0, 1)))
-    with pytest.raises(Refused, match=r"card 0 is shared: d/a uses memory of it, so it cannot be given whole"):
-        await both.parts.whole_allocator.allocate(device_ids(["card-0"]))
-    await both.parts.whole_allocator.allocate(device_ids(["card-1"]))
-    with pytest.raises(Refused, match=r"card 1 is in use as a whole by d/w, so no memory of it can be given"):
-        await both.parts.allocator.allocate(device_ids(device_ids_of_card(1, 2)))
 
 
 def test_a_sick_card_is_unhealthy_in_both_lists_and_a_cordoned_one_if_no_one_holds_it(both: Rig) -> None:

@@ -169,15 +169,6 @@ def test_a_holder_is_known_since_the_first_read_that_shows_it() -> None:
     assert found.lasting(PATIENCE_S) == (holder,)
 
 
-@pytest.mark.parametrize("count", [MAX_UNRECORDED, MAX_UNRECORDED + 1])
-def test_holders_are_added_up_only_if_they_are_too_many(count: int) -> None:
-    found = UnrecordedHolders()
-    found.update({f"d/{n:03}": UnrecordedHolder(pod=f"d/{n:03}", units={0: 1}) for n in range(count)}, 0.0)
-    published = found.lasting(PATIENCE_S)
-    assert len(published) == MAX_UNRECORDED
-    assert (published[-1].pod == OTHERS) is (count > MAX_UNRECORDED)
-
-
 def test_of_very_many_holders_the_last_are_added_up() -> None:
     holders = {f"d/{n:03}": UnrecordedHolder(pod=f"d/{n:03}", units={0: 1}, whole=(n % 2 + 1,)) for n in range(200)}
     found = UnrecordedHolders()

@@ -33,11 +33,6 @@ def candidate(name: str, count: int, *cards: int, assumed: int = 1) -> Candidate
     return Candidate(pod(name), PodRequest(containers, CardRequest(0, count, whole=True)), cards, assumed)
 
 
-def test_the_recorded_cards_are_given() -> None:
-    choice = choose_whole_cards(2, FREE, [candidate("a", 2, 3, 1)], node())
-    assert (choice.card_indexes, choice.moved_from) == ((1, 3), ())
-
-
 def test_of_two_pods_that_ask_for_as_many_the_one_whose_cards_are_free_is_matched() -> None:
     waiting = [candidate("a", 1, 0, assumed=1), candidate("b", 1, 2, assumed=2)]
     choice = choose_whole_cards(1, (1, 2), waiting, node())
@@ -89,11 +84,6 @@ def test_a_card_that_takes_no_pods_is_described_and_the_advice_is_complete() -> 
         choose_whole_cards(2, (), [], NodeUse(cards))
     with pytest.raises(Refused, match=r"\(it has no cards\)"):
         choose_whole_cards(1, (), [], NodeUse({}))
-
-
-def test_cards_that_an_init_container_held_are_among_the_answer() -> None:
-    choice = choose_whole_cards(2, FREE, [candidate("a", 2, 1, 3)], node(), included=(3,))
-    assert choice.card_indexes == (1, 3)
 
 
 def test_ids_are_read_as_cards_and_those_of_memory_or_of_other_plugins_are_refused() -> None:

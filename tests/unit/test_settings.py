@@ -73,12 +73,6 @@ def answer_to(*argv: str, environ: Mapping[str, str] | None = None) -> str:
     return caught.value.text
 
 
-def test_a_program_can_change_the_defaults_of_a_shared_group_and_use_it_twice() -> None:
-    found = load("--node", "n1")
-
-    assert found.serve.listen_port == 32766
-
-
 @pytest.mark.parametrize(
     ("argv", "environ", "expected"),
     [
@@ -91,11 +85,6 @@ def test_a_flag_beats_the_environment_which_beats_the_default(
     argv: tuple[str, ...], environ: dict[str, str], expected: str
 ) -> None:
     assert load(*argv, "--node=n", environ=environ).placing.policy is Policy(expected)
-
-
-def test_there_is_no_settings_file() -> None:
-    (problem,) = problems_of("--node=n", "--config-file=f", environ={"GCUSHARE_CONFIG": "/nowhere"})
-    assert problem.startswith("No such option '--config-file'")
 
 
 @pytest.mark.parametrize(
@@ -231,35 +220,6 @@ def test_an_argument_is_read_from_its_position_only() -> None:
     assert load("--node=n", "pods", environ={"GCUSHARE_QUESTION": "x"}).question == "pods"
     (problem,) = problems_of("--node=n", "pods", "nodes")
     assert "nodes" in problem
-
-
-def test_two_settings_of_one_name_are_refused_when_the_program_starts() -> None:
-    @settings
-    class Twice:
-        """Twice."""
-
-        one: LogSettings = group(LogSettings)
-        two: LogSettings = group(LogSettings)
-
-    with pytest.raises(TypeError, match="log-level"):
-        list_specs(Twice)
-
-
-def test_a_flag_may_be_a_word_of_python() -> None:
-    @settings
-    class Wanting:
-        """Wanting."""
-
-        for_: int = setting(parsers.integer(1, 9), default=1, help="How many.")
-
-    wanting = Program(name="wanting", summary="Wants.", version="1", settings=Wanting)
-    assert load_settings(wanting, ["--for", "3"], {}).for_ == 3
-    assert load_settings(wanting, [], {"GCUSHARE_FOR": "4"}).for_ == 4
-
-
-def test_a_changed_default_must_name_a_setting() -> None:
-    with pytest.raises(TypeError, match="listen_prot"):
-        group(ServeSettings, listen_prot=1)
 
 
 def test_the_shared_groups_hold_no_name_that_kubernetes_sets_for_services() -> None:

@@ -24,7 +24,7 @@ test: install
 test-slow: install
 	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e -m slow $(ARGS)
 
-# Every property with four times as many examples; for a night, or before a release.
+# Every property with eight times as many examples; for a night, or before a release.
 test-deep: install
 	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e -m hypothesis --hypothesis-profile deep $(ARGS)
 

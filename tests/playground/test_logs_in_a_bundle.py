@@ -16,7 +16,7 @@ from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.playground.census import Census
 from tests.playground.clusters import started
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("logs in a bundle")]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("logs in a bundle"), pytest.mark.slow]
 
 NODE = "node-1"
 TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"

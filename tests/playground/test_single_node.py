@@ -15,7 +15,7 @@ from tests.playground.census import Census
 from tests.playground.clusters import started
 
 # One group: the cluster is started once, in one worker.
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("single node")]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("single node"), pytest.mark.slow]
 
 NODE = "node-1"
 

@@ -65,6 +65,8 @@ def a_test(series: Series, alert: str, moments: dict[int, list[Object]]) -> Obje
     }
 
 
+# promtool for each alert.
+@pytest.mark.slow
 @needs_promtool
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
 def test_an_alert_fires_after_its_time_says_what_it_should_and_is_quiet_otherwise(case: Case, tmp_path: Path) -> None:

@@ -17,7 +17,10 @@ from gcushare_playground.apiserver.subresources import bind
 from tests.unit.apiserver_objects import node, pod
 
 KUBECTL = shutil.which("kubectl") or ""
-pytestmark = pytest.mark.skipif(not KUBECTL, reason="no kubectl in PATH: install one to run these tests")
+pytestmark = [
+    pytest.mark.skipif(not KUBECTL, reason="no kubectl in PATH: install one to run these tests"),
+    pytest.mark.slow,  # a kubectl for each line
+]
 
 DEADLINE_S = 60.0
 SAMPLE = """

@@ -56,6 +56,8 @@ async def test_all_of_a_card_is_reported(tmp_path: Path) -> None:
     )
 
 
+# Each test starts a worker process: half a second of processor time. `make test` keeps what a card and its faults are.
+@pytest.mark.slow
 async def test_a_process_without_a_new_sample_does_not_use_the_chip(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("set mps_clients 0 1")
@@ -67,6 +69,7 @@ async def test_a_process_without_a_new_sample_does_not_use_the_chip(tmp_path: Pa
     assert [use.process_utilization for use in uses] == [{4242: 35.0, 5252: 0.0}, {4242: 0.0, 5252: 0.0}, {4242: 35.0}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [3, 7], ids=["not supported", "more processes came"])
 async def test_a_card_that_does_not_sample_processes_reports_all_else(tmp_path: Path, code: int) -> None:
     fake = install_fake("nvml", tmp_path)
@@ -76,6 +79,7 @@ async def test_a_card_that_does_not_sample_processes_reports_all_else(tmp_path: 
     assert (use.process_utilization, use.processes, use.utilization_percent) == (None, {4242: 3 * GIB}, 67.0)
 
 
+@pytest.mark.slow
 async def test_a_process_that_ended_has_no_name_and_costs_no_other_figure(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("set mps_clients 0 1")
@@ -85,6 +89,7 @@ async def test_a_process_that_ended_has_no_name_and_costs_no_other_figure(tmp_pa
     assert use.processes == {4242: 3 * GIB, 5252: 2 * GIB}
 
 
+@pytest.mark.slow
 async def test_clients_of_mps_are_processes_of_the_card_and_one_in_both_lists_is_counted_once(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("set mps_clients 0 1", "set mps_clients 1 1", "set mps_pid 1 4242")
@@ -94,6 +99,7 @@ async def test_clients_of_mps_are_processes_of_the_card_and_one_in_both_lists_is
     assert [use.processes for use in uses] == [{4242: 3 * GIB, 5252: 2 * GIB}, {4242: 3 * GIB}]
 
 
+@pytest.mark.slow
 async def test_the_most_that_a_process_ever_had_is_known_if_accounting_is_on(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("set accounting 0 1", "set mps_clients 0 1")
@@ -103,6 +109,7 @@ async def test_the_most_that_a_process_ever_had_is_known_if_accounting_is_on(tmp
     assert [use.peaks for use in uses] == [{4242: 5 * GIB}, None]
 
 
+@pytest.mark.slow
 async def test_how_the_driver_runs_each_card_is_read_from_it(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("set ecc 0 0", "set compute_mode 0 3", "set performance_state 0 0", "set performance_state 1 32")
@@ -115,6 +122,7 @@ async def test_how_the_driver_runs_each_card_is_read_from_it(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.slow
 async def test_a_consumer_card_without_serial_and_sensors_is_a_card(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     names = (
@@ -145,6 +153,7 @@ async def test_a_consumer_card_without_serial_and_sensors_is_a_card(tmp_path: Pa
     assert use == CardUse(memory_used_bytes=2 * GIB)
 
 
+@pytest.mark.slow
 async def test_cards_differ_in_size_and_stand_by_their_minor_number(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("set minor 0 3", f"set memory 1 {24 * GIB}")
@@ -155,6 +164,7 @@ async def test_cards_differ_in_size_and_stand_by_their_minor_number(tmp_path: Pa
     assert [use.memory_used_bytes for use in uses] == [2 * GIB, GIB]  # each asked at its own position
 
 
+@pytest.mark.slow
 async def test_cards_that_are_shared_another_way_are_left_out(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("cards 3", "set mig 1 1", "absent nvmlDeviceGetMemoryInfo 2 3")
@@ -201,6 +211,7 @@ async def test_a_card_off_the_bus_is_lost(tmp_path: Path) -> None:
     assert "0000:3b:00.0" in reading.reason
 
 
+@pytest.mark.slow
 async def test_a_critical_xid_is_an_event_of_its_card(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     async with isolated(fake) as source:
@@ -213,6 +224,7 @@ async def test_a_critical_xid_is_an_event_of_its_card(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_xids_of_applications_are_no_illness(tmp_path: Path) -> None:
     assert {13, 31, 43, 45, 68, 109} == APPLICATION_XIDS
     fake = install_fake("nvml", tmp_path)
@@ -224,6 +236,7 @@ async def test_xids_of_applications_are_no_illness(tmp_path: Path) -> None:
     assert event == HealthEvent(uuid="GPU-00000000", reason="critical XID 48", critical=True)
 
 
+@pytest.mark.slow
 async def test_an_event_whose_card_does_not_answer_asks_for_a_look(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     async with isolated(fake) as source:
@@ -233,6 +246,7 @@ async def test_an_event_whose_card_does_not_answer_asks_for_a_look(tmp_path: Pat
     assert event == HealthEvent(uuid=None, reason="critical XID 79", critical=False)
 
 
+@pytest.mark.slow
 async def test_the_event_of_a_card_that_is_lost_meanwhile_is_that_cards(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     async with isolated(fake) as source:
@@ -243,6 +257,7 @@ async def test_the_event_of_a_card_that_is_lost_meanwhile_is_that_cards(tmp_path
     assert event == HealthEvent(uuid="GPU-00000001", reason="critical XID 79", critical=True)
 
 
+@pytest.mark.slow
 async def test_cards_without_events_are_polled(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("absent nvmlDeviceGetSupportedEventTypes * 3", f"event 1 1 {XID} 79")
@@ -252,6 +267,7 @@ async def test_cards_without_events_are_polled(tmp_path: Path) -> None:
         assert (await source.health(card)).healthy
 
 
+@pytest.mark.slow
 async def test_how_near_two_cards_are(tmp_path: Path) -> None:
     levels = {
         ("set nvlink * 1",): LinkLevel.FABRIC,
@@ -271,6 +287,7 @@ async def test_how_near_two_cards_are(tmp_path: Path) -> None:
             assert await source.link_level(first, second) == level, rules
 
 
+@pytest.mark.slow
 async def test_cards_with_a_direct_link_or_one_switch_are_a_group(tmp_path: Path) -> None:
     groups = {
         ("cards 4", "set nvlink 0 1", "set topology 2 10"): ["link-0"] * 4,
@@ -285,6 +302,7 @@ async def test_cards_with_a_direct_link_or_one_switch_are_a_group(tmp_path: Path
         assert [card.link_group for card in report.cards] == expected, rules
 
 
+@pytest.mark.slow
 async def test_a_question_about_links_that_hangs_makes_no_card_sick(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("hang nvmlDeviceGetP2PStatus 0")
@@ -295,6 +313,7 @@ async def test_a_question_about_links_that_hangs_makes_no_card_sick(tmp_path: Pa
     assert readings == [HealthReading(healthy=True)] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "name"), [(9, "NVML_ERROR_DRIVER_NOT_LOADED"), (18, "NVML_ERROR_LIB_RM_VERSION_MISMATCH")]
 )
@@ -306,6 +325,7 @@ async def test_a_library_without_its_driver_says_so(tmp_path: Path, code: int, n
             await source.list_cards()
 
 
+@pytest.mark.slow
 async def test_a_failing_count_has_the_library_initialised_again(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     async with isolated(fake) as source:

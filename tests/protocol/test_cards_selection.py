@@ -31,6 +31,8 @@ def test_another_word_is_refused_with_the_four_forms(cards: str) -> None:
         open_source(SourceOptions(cards=cards))
 
 
+# Several worker processes.
+@pytest.mark.slow
 @pytest.mark.parametrize(("prefer", "other"), [("efml", "nvml"), ("nvml", "efml")])
 async def test_where_both_have_cards_the_preferred_is_taken_and_the_other_reported(
     tmp_path: Path, prefer: str, other: str
@@ -53,6 +55,7 @@ async def test_what_was_passed_over_is_reported_with_its_reason(tmp_path: Path) 
     await source.close()
 
 
+@pytest.mark.slow
 async def test_without_any_cards_every_reason_is_reported_and_a_later_driver_found(tmp_path: Path) -> None:
     source, efml, nvml = auto_of(tmp_path)
     efml.control("cards 0")

@@ -103,6 +103,7 @@ async def test_a_hang_in_any_call_about_a_card_is_that_cards_alone(
             group.create_task(hang_one_call(kind, tmp_path / call, call), name=f"hang {call}")
 
 
+# Worker processes that hang until they are given up.
 @pytest.mark.slow
 async def test_a_crash_in_any_call_about_a_card_is_that_cards_alone(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
@@ -123,6 +124,7 @@ async def test_a_crash_in_any_call_about_a_card_is_that_cards_alone(tmp_path: Pa
     ]
 
 
+@pytest.mark.slow
 async def test_a_card_that_hung_rests_and_is_tried_again_with_growing_waits(tmp_path: Path) -> None:
     clock = ManualClock()
     fake = install_fake("efml", tmp_path)
@@ -150,6 +152,7 @@ async def test_a_card_that_hung_rests_and_is_tried_again_with_growing_waits(tmp_
         assert (await source.health(second)).healthy  # its success had made the waits short again
 
 
+@pytest.mark.slow
 async def test_while_a_process_is_stuck_in_the_driver_no_second_one_is_started_for_its_card(tmp_path: Path) -> None:
     clock = ManualClock()
     fake = install_fake("efml", tmp_path)
@@ -172,6 +175,7 @@ async def test_while_a_process_is_stuck_in_the_driver_no_second_one_is_started_f
         assert (await source.health(second)).healthy
 
 
+@pytest.mark.slow
 async def test_a_library_whose_process_is_stuck_is_not_opened_again(tmp_path: Path) -> None:
     clock = ManualClock()
     fake = install_fake("efml", tmp_path)
@@ -191,6 +195,7 @@ async def test_a_library_whose_process_is_stuck_is_not_opened_again(tmp_path: Pa
         assert len((await source.list_cards()).cards) == 2
 
 
+@pytest.mark.slow
 async def test_a_card_that_hung_before_it_was_ever_seen_is_left_out_with_the_reason(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     fake.control("crash EfmlGetDevInfo 0")
@@ -218,6 +223,7 @@ async def test_a_code_from_a_known_card_is_a_reading_and_not_an_error(tmp_path: 
     assert reading.reason.startswith("EfmlGetDevIsHealth failed with EFML_ERROR_FAIL (254)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
@@ -241,6 +247,7 @@ async def test_a_library_that_does_not_start_is_tried_again_later(tmp_path: Path
         assert len((await source.list_cards()).cards) == 2
 
 
+@pytest.mark.slow
 async def test_a_library_that_hangs_when_opened_is_given_up(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     fake.control("hang EfmlInit *")
@@ -258,6 +265,7 @@ async def test_a_library_that_hangs_when_opened_is_given_up(tmp_path: Path) -> N
     assert "library call EfmlInit did not return" in message
 
 
+@pytest.mark.slow
 async def test_a_library_that_cannot_be_opened_again_is_no_cards_illness(tmp_path: Path) -> None:
     clock = ManualClock()
     fake = install_fake("efml_native", tmp_path)
@@ -273,6 +281,7 @@ async def test_a_library_that_cannot_be_opened_again_is_no_cards_illness(tmp_pat
         assert (await source.health(first)).healthy
 
 
+@pytest.mark.slow
 async def test_cards_that_a_driver_brings_later_are_found(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     fake.control("cards 0")
@@ -283,6 +292,7 @@ async def test_cards_that_a_driver_brings_later_are_found(tmp_path: Path) -> Non
         assert len((await source.list_cards()).cards) == 3
 
 
+@pytest.mark.slow
 async def test_a_lost_card_has_the_library_opened_again_now_and_then(tmp_path: Path) -> None:
     clock = ManualClock()
     fake = install_fake("nvml", tmp_path)
@@ -305,6 +315,7 @@ async def test_a_lost_card_has_the_library_opened_again_now_and_then(tmp_path: P
         assert (await source.health(cards[1])).healthy
 
 
+@pytest.mark.slow
 async def test_events_that_hang_stop_no_card(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     async with source_of(fake, settings=HANGING) as source:

@@ -87,6 +87,8 @@ async def test_a_worker_killed_from_outside_is_replaced(tmp_path: Path) -> None:
         assert source.worker_pid not in (killed, None)
 
 
+# A worker process for each answer.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "reason"),
     [
@@ -157,6 +159,7 @@ async def test_a_worker_stuck_in_a_call_dies_with_its_parent(tmp_path: Path) -> 
     await wait_for_end(worker)
 
 
+@pytest.mark.slow
 async def test_a_worker_is_small(tmp_path: Path) -> None:
     async with source_of(install_fake("nvml", tmp_path)) as source:
         await source.list_cards()

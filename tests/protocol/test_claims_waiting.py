@@ -64,6 +64,8 @@ async def test_both_are_on_the_page_and_in_the_metrics_and_explained(claims_only
         await replica.stop()
 
 
+# A command as a process, which follows.
+@pytest.mark.slow
 async def test_inspect_follows_claims_as_it_follows_records(claims_only: Cluster) -> None:
     async with following(claims_only, "-w", "-o", "wide") as ran:
         await ran.until(lambda it: "4/16 (25%)" in it.out)

@@ -72,6 +72,8 @@ async def test_a_running_scheduler_is_configured_shown_and_recovered(node: Proce
     assert (await call("status", *place(node)))[0] == 1
 
 
+# Several processes one after the other.
+@pytest.mark.slow
 @pytest.mark.parametrize("directory", ["/etc/kubernetes", "/etc/kubernetes/gcushare"])
 async def test_the_manuals_reader_finds_each_file_by_the_manuals_path_or_by_the_line_that_names_it(
     node: ProcessNode, directory: str
@@ -190,6 +192,7 @@ async def test_wrong_command_lines_end_with_2_and_say_why(argv: tuple[str, ...],
     assert message in errors
 
 
+@pytest.mark.slow
 async def test_the_loop_follows_service_and_manifest_and_recovers_on_the_wish(
     node: ProcessNode, tmp_path: Path
 ) -> None:

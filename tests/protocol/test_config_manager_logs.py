@@ -6,6 +6,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+import pytest
+
 from gcushare.cli.support_bundle.log_filter import cut_log
 from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.kube.client import KubeClient
@@ -26,6 +28,8 @@ FAULTS = (
 )
 
 
+# Several processes one after the other.
+@pytest.mark.slow
 async def test_nothing_secret_of_the_config_managers_log_is_in_a_bundle(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with (

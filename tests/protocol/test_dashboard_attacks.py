@@ -121,6 +121,8 @@ async def test_no_token_typed_into_an_address_is_in_a_bundle(api: ApiServer) -> 
     assert "method=GET" in kept
 
 
+# A hundred connections that fill up.
+@pytest.mark.slow
 async def test_a_hundred_readers_that_never_read_keep_no_other_from_the_page() -> None:
     """Each asks for a large snapshot and leaves the answer in the socket."""
     async with PageRig() as rig, aiohttp.ClientSession() as http:

@@ -72,6 +72,8 @@ async def test_a_bind_through_trouble_ends_bound_and_counted_once(
     await until_true(rig)
 
 
+# 120 pods over real HTTP; tests/simulation plays more of them.
+@pytest.mark.slow
 async def test_120_pods_at_once_end_within_every_card_with_the_ledger_true(rig: ExtenderRig) -> None:
     names = [f"node-{number}" for number in range(5)]
     await rig.add_nodes(*(node_document(name, *[16] * 4) for name in names))

@@ -101,6 +101,8 @@ class Turns:
             last = now
 
 
+# Bodies of many MiB.
+@pytest.mark.slow
 async def test_no_turn_of_the_loop_costs_what_reading_a_large_body_would(rig: ExtenderRig) -> None:
     (pod,) = await rig.add_pods(pod_document("a", 4))
     body, turns = in_many_containers(pod), Turns()
@@ -118,6 +120,7 @@ async def test_no_turn_of_the_loop_costs_what_reading_a_large_body_would(rig: Ex
     assert turns.longest_s < reading_s / 5
 
 
+@pytest.mark.slow
 async def test_no_turn_of_the_loop_costs_more_for_a_body_as_large_as_may_be(rig: ExtenderRig) -> None:
     """Made of whatever takes longest to read: it is skipped, and never becomes containers."""
     (pod,) = await rig.add_pods(pod_document("a", 4))

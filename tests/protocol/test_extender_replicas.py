@@ -186,6 +186,8 @@ async def status_of(url: str) -> int:
         return 0
 
 
+# Programs as processes.
+@pytest.mark.slow
 async def test_a_killed_leader_is_followed_within_its_leases_duration(tmp_path: Path) -> None:
     async with ExtenderRig(extender_settings(election=quick_election(3.0)), starts=False) as rig:
         kubeconfig = rig.api.kubeconfig(tmp_path / "kubeconfig")
@@ -205,6 +207,7 @@ async def test_a_killed_leader_is_followed_within_its_leases_duration(tmp_path: 
             assert (await rig.get("/readyz"))[0] == 200
 
 
+@pytest.mark.slow
 async def test_the_program_ends_in_order_at_sigterm(tmp_path: Path) -> None:
     async with ExtenderRig(starts=False) as rig:
         kubeconfig = rig.api.kubeconfig(tmp_path / "kubeconfig")

@@ -111,6 +111,8 @@ async def quiet() -> AsyncIterator[QuietCluster]:
         yield cluster
 
 
+# Hundreds of pods over real HTTP.
+@pytest.mark.slow
 async def test_hundreds_that_wait_fill_the_room_that_is_there_with_one_write_each(quiet: QuietCluster) -> None:
     quiet.put(node_document("node-1", 16, 16))
     quiet.put(pod_document("x", 12, node="node-1", record=on_card(0, 12)))

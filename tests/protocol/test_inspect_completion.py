@@ -64,6 +64,7 @@ async def run(found: Cluster, folder: Path, *command: str) -> tuple[int | None, 
     return process.returncode, out.decode(), err.decode()
 
 
+# A shell and a command as processes.
 @pytest.mark.slow
 @pytest.mark.skipif(KUBECTL is None, reason="no kubectl in PATH: install one to run this test")
 async def test_kubectl_runs_the_plugin_and_completes_it(seen: Cluster, tmp_path: Path) -> None:
@@ -78,6 +79,7 @@ async def test_kubectl_runs_the_plugin_and_completes_it(seen: Cluster, tmp_path:
     assert out.splitlines()[-1] == ":4"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BASH is None, reason="no bash in PATH: install one to run this test")
 async def test_bash_completes_the_command_itself(seen: Cluster, tmp_path: Path) -> None:
     folder = install(tmp_path / "bin")

@@ -149,6 +149,7 @@ async def test_a_first_list_that_is_refused_is_an_error_and_not_an_endless_wait(
     assert "error: GET /api/v1/" in ran.err
 
 
+@pytest.mark.slow
 async def test_a_terminal_gets_a_live_screen_that_is_left_as_it_was(seen: Cluster) -> None:
     leader, follower_end = pty.openpty()
     environ = {**seen.environ(), "PATH": os.environ["PATH"], "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}

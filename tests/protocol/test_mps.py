@@ -70,6 +70,8 @@ async def test_another_daemon_of_the_machine_is_left_alone_and_reported() -> Non
         assert "another MPS control daemon" in rig.problem
 
 
+# The stand-in of the daemon is a process of each test; test_plugin_allocator.py has the same limits without it.
+@pytest.mark.slow
 async def test_a_state_that_cannot_be_written_costs_no_daemon_and_is_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -151,6 +153,7 @@ async def test_a_container_gets_the_limit_of_its_grant_on_the_card_that_it_reall
         assert THREADS not in given
 
 
+@pytest.mark.slow
 async def test_the_limit_follows_a_card_that_was_corrected() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
         await mps.start_well()
@@ -163,6 +166,7 @@ async def test_the_limit_follows_a_card_that_was_corrected() -> None:
         assert rig.variables("moved")[LIMIT] == "GCU-1=4096M"
 
 
+@pytest.mark.slow
 async def test_compute_is_shared_in_proportion_if_the_pod_asks_for_it() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
         await mps.start_well()
@@ -172,6 +176,7 @@ async def test_compute_is_shared_in_proportion_if_the_pod_asks_for_it() -> None:
         assert rig.variables("pod")[THREADS] == "25"
 
 
+@pytest.mark.slow
 async def test_a_container_may_burst_to_its_pods_limit_and_no_further() -> None:
     async with mps_rig() as mps, LimitedRig(mps, bursts=Bursts.ALLOW) as rig:
         await mps.start_well()
@@ -188,6 +193,7 @@ async def test_a_container_may_burst_to_its_pods_limit_and_no_further() -> None:
         assert rig.variables("plain")[CONTAINER_BYTES] == str(3 * GIB), "a limit below the request is none"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bursts", [Bursts.AUTO, Bursts.IGNORE])
 async def test_no_author_raises_the_limit_that_an_admin_set_if_nothing_evicts(bursts: Bursts) -> None:
     async with mps_rig() as mps, LimitedRig(mps, bursts=bursts) as rig:
@@ -221,6 +227,7 @@ async def test_where_the_admin_chose_pods_come_without_a_limit() -> None:
         assert "pods start without a limit" in rig.events("MpsUnavailable")[0]
 
 
+@pytest.mark.slow
 async def test_a_card_that_is_too_old_for_mps_takes_no_new_pods_and_the_others_do() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
         await mps.start_well()
@@ -232,6 +239,7 @@ async def test_a_card_that_is_too_old_for_mps_takes_no_new_pods_and_the_others_d
         assert rig.variables("pod")[LIMIT] == f"GCU-1={4 * GIB >> 20}M"
 
 
+@pytest.mark.slow
 async def test_a_whole_card_has_no_neighbour_and_gets_no_limit() -> None:
     async with mps_rig() as mps, LimitedRig(mps, mode=Mode.BOTH) as rig:
         await mps.start_well()
@@ -241,6 +249,7 @@ async def test_a_whole_card_has_no_neighbour_and_gets_no_limit() -> None:
         assert not {LIMIT, PIPE} & rig.variables("whole").keys()
 
 
+@pytest.mark.slow
 async def test_pods_hear_that_their_daemon_was_started_again() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
         await mps.start_well()

@@ -195,6 +195,8 @@ async def test_unknown_processes_and_polls_that_fail_evict_no_one(tmp_path: Path
         await rig.until(lambda: not rig.is_here("greedy"), "evicted once the figures are certain")
 
 
+# It waits for polls; test_over_use_eviction.py decides the same.
+@pytest.mark.slow
 async def test_an_exempt_namespace_is_left_alone(tmp_path: Path) -> None:
     async with evicting(tmp_path / "proc", over_use_when=When.ALWAYS, over_use_exempt=("default",)) as rig:
         await start_pods(rig)
@@ -205,6 +207,7 @@ async def test_an_exempt_namespace_is_left_alone(tmp_path: Path) -> None:
         assert (await rig.status())["overUse"]["passedOver"] == {"default/greedy": "exempt by 'default'"}
 
 
+@pytest.mark.slow
 async def test_pods_are_evicted_one_at_a_time_with_a_pause(tmp_path: Path) -> None:
     async with evicting(tmp_path / "proc", over_use_when=When.ALWAYS, over_use_pause=30.0) as rig:
         for name in ("a", "b", "c"):

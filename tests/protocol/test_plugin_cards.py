@@ -131,6 +131,8 @@ async def test_a_cdi_file_goes_with_its_strategy_once_no_pod_needs_it(holds: boo
             await rig.until(lambda: not file.exists(), "the file is removed")
 
 
+# 655,360 units on the wire.
+@pytest.mark.slow
 async def test_a_kubelet_built_with_a_larger_limit_has_mib_units_of_eight_cards_of_80_gib(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -169,6 +169,8 @@ async def test_what_no_record_can_tell_is_published_on_the_node_until_it_ends() 
         await rig.until(lambda: not rig.published().unrecorded, "and no more")
 
 
+# It waits for times of the plugin to be over.
+@pytest.mark.slow
 async def test_no_number_of_a_pods_author_closes_a_card_for_long_and_the_node_says_until_when() -> None:
     plugin = BOTH | {"longest_wait_for_containers": 1.0}
     async with PluginRig(cards=(16,), plugin=plugin, termination_s=60.0) as rig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import PodRecord, encode_record
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
-from tests.charts import EXTENDER_CHART, HELM, NAMESPACE, PLUGIN_CHART, UMBRELLA_CHART
+from tests.charts import HELM, NAMESPACE, UMBRELLA_CHART
 from tests.playground.deploy_rig import (
     MANAGER,
     Site,
@@ -57,13 +57,6 @@ async def test_one_command_installs_everything(site: Site) -> None:
     assert {"gcushare-device-plugin", EXTENDER} <= site.names("clusterroles.rbac.authorization.k8s.io")
 
 
-async def test_without_the_plugin_no_node_is_to_be_labelled(site: Site) -> None:
-    said = await site.helm("install", "gcushare", UMBRELLA_CHART, "--set", "devicePlugin.enabled=false")
-    assert "STATUS: deployed" in said
-    assert "kubectl label node" not in said
-    assert "helm test gcushare" in said
-
-
 @pytest.mark.parametrize("force", [(), ("--force",)], ids=["merged", "replaced"])
 async def test_an_upgrade_keeps_address_certificates_reports_and_sets_the_wish_back(
     site: Site, force: tuple[str, ...]
@@ -79,35 +72,6 @@ async def test_an_upgrade_keeps_address_certificates_reports_and_sets_the_wish_b
     assert site.get("secrets", f"{EXTENDER}-verbs")["data"] == certificates
     assert data_of(site) == {"mode": "apply", **reports}
     assert site.names("daemonsets.apps") == {MANAGER, "gcushare-device-plugin", "gcushare-device-plugin-aliyun"}
-
-
-@pytest.mark.parametrize(("replicas", "code"), [("1", 1), ("2", 0)])
-async def test_wait_waits_for_the_one_replica(site: Site, replicas: str, code: int) -> None:
-    """Of several only the leader is ever ready, so helm cannot wait for them: docs/install.md."""
-    one = ("--set", "devicePlugin.enabled=false,gcushare-scheduler-extender-chart.scheduler.mode=none")
-    count = ("--set", f"gcushare-scheduler-extender-chart.replicaCount={replicas}")
-    wait = ("--namespace", NAMESPACE, "--wait", "--timeout", "3s")
-    done = await site.run(HELM, "install", "gcushare", UMBRELLA_CHART, *one, *count, *wait)
-    assert done.code == code, done
-
-
-@pytest.mark.parametrize(
-    ("chart", "path"),
-    [(UMBRELLA_CHART, "gcushare-scheduler-extender-chart."), (EXTENDER_CHART, "")],
-    ids=["all", "one"],
-)
-async def test_a_cluster_whose_scheduler_is_out_of_reach_is_named(site: Site, chart: Path, path: str) -> None:
-    def install(*values: str) -> Awaitable[str]:
-        sets = [word for value in values for word in ("--set", f"{path}{value}")]
-        return site.helm("upgrade", "--install", "gcushare", chart, *sets)
-
-    assert "WARNING" not in await install()
-    selected = await install("configManager.nodeSelector.pool=none")
-    assert "fits none of the 1 nodes, so no kube-scheduler will call the extender" in selected
-    change(site, "nodes", "n1", {"metadata": {**site.get("nodes", "n1")["metadata"], "labels": {}}})
-    managed = await install()
-    assert f"{path}scheduler.mode=second-scheduler" in managed
-    assert "WARNING" not in await install("scheduler.mode=second-scheduler")
 
 
 async def test_an_upgrade_that_takes_the_config_managers_away_is_refused_until_every_node_has_recovered(
@@ -153,15 +117,6 @@ async def test_an_upgrade_touches_neither_pods_nor_their_records(site: Site) -> 
     await site.helm("upgrade", "gcushare", UMBRELLA_CHART, "--set", "gcushare-scheduler-extender-chart.replicaCount=2")
     await site.helm("rollback", "gcushare", "1")
     assert site.get("pods", "shared", "default") == before
-
-
-async def test_a_rollback_brings_the_former_release_back(site: Site) -> None:
-    await site.helm("install", "plugin", PLUGIN_CHART)
-    before = site.get("daemonsets.apps", "gcushare-device-plugin")["spec"]["template"]
-    await site.helm("upgrade", "plugin", PLUGIN_CHART, "--set-string", "memoryUnit=0.1")
-    assert site.get("daemonsets.apps", "gcushare-device-plugin")["spec"]["template"] != before
-    await site.helm("rollback", "plugin", "1")
-    assert site.get("daemonsets.apps", "gcushare-device-plugin")["spec"]["template"] == before
 
 
 async def test_helm_uninstall_alone_puts_the_scheduler_back_first_and_cleans_the_nodes_last(site: Site) -> None:
@@ -218,10 +173,3 @@ async def test_nothing_is_removed_while_a_scheduler_is_not_put_back(site: Site) 
     await site.helm("rollback", "gcushare", "1")
     assert data_of(site)["mode"] == "apply", "docs/install.md: the way back from an uninstallation that failed"
     await site.helm("upgrade", "gcushare", UMBRELLA_CHART)
-
-
-async def test_after_an_uninstall_it_can_be_installed_again(site: Site) -> None:
-    await site.helm("install", "gcushare", UMBRELLA_CHART)
-    await site.helm("uninstall", "gcushare")
-    await site.helm("install", "gcushare", UMBRELLA_CHART)
-    assert data_of(site) == {"mode": "apply"}

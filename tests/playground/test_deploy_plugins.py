@@ -10,8 +10,8 @@ import pytest
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
-from tests.charts import NAMESPACE, PLUGIN_CHART, UMBRELLA_CHART
-from tests.playground.deploy_bench import EXTENDER, PLUGIN, Bench, in_order, started_bench
+from tests.charts import NAMESPACE, PLUGIN_CHART
+from tests.playground.deploy_bench import PLUGIN, Bench, in_order, started_bench
 from tests.playground.deploy_rig import needs_tools
 from tests.playground.plugin_pods import NO_CARDS, NO_CPU, NO_IMAGE, NO_LIBRARY, Obstacle
 
@@ -40,13 +40,6 @@ def label(bench: Bench, node: str, key: str) -> None:
     bench.site.server.registry.update(BY_NAME["nodes"], Key("", node), change)
 
 
-async def test_deploying_says_where_the_plugin_is_ready(bench: Bench) -> None:
-    done = await bench.run(PLUGIN, "deploy.sh", "--delivery", "none", "--vendor", "both", stdin="\n")
-    assert done.code == 0, done
-    for name in ("n1", "n2"):
-        assert done.out.count(f"node {name}: the plugin is ready\n") == 2, done
-
-
 async def test_enter_labels_a_node_without_a_library_and_deploying_says_so(bench: Bench) -> None:
     bench.site.plugins.obstacles["n2"] = NO_LIBRARY
     done = await bench.run(PLUGIN, "deploy.sh", "--delivery", "none", stdin="\n")
@@ -70,13 +63,6 @@ async def test_deploying_names_the_reason_when_its_time_is_over(bench: Bench, ob
     bench.site.plugins.obstacles["n1"] = obstacle
     done = await bench.run(PLUGIN, "deploy.sh", "--nodes", "n1", "--delivery", "none", "--timeout", "2s")
     assert (done.code, f"node n1: the plugin did not start: {why}" in done.out) == (1, True), done
-
-
-async def test_a_labelled_node_that_the_values_leave_out_is_named(bench: Bench) -> None:
-    words = ("--nodes", "all", "--delivery", "none", "--timeout", "2s", "--set", "nodeSelector.zone=a")
-    done = await bench.run(PLUGIN, "deploy.sh", *words)
-    assert done.code == 1
-    assert "node n1: the plugin did not start: it has no pod there: see nodeSelector" in done.out
 
 
 async def test_deleting_the_plugin_removes_its_release_and_its_label_and_can_be_repeated(bench: Bench) -> None:
@@ -108,26 +94,6 @@ async def test_nothing_loses_its_label_if_no_release_is_installed(bench: Bench) 
     asked = await bench.run(PLUGIN, "delete.sh", "--vendor", "aliyun")
     assert asked.code == 0, asked
     assert (bench.labelled(), bench.labelled(ALIYUN.label_key)) == ({"n2"}, set())
-
-
-async def test_a_release_of_both_vendors_takes_both_labels_along(bench: Bench) -> None:
-    await deploy_everywhere(bench, "--vendor", "both")
-    assert bench.labelled(ALIYUN.label_key) == {"n1", "n2"}
-    done = await bench.run(PLUGIN, "delete.sh")
-    assert done.code == 0, done
-    assert (bench.labelled(), bench.labelled(ALIYUN.label_key)) == (set(), set())
-
-
-@pytest.mark.parametrize("package", [PLUGIN, EXTENDER])
-async def test_what_kubectl_applied_is_left_alone(bench: Bench, package: str) -> None:
-    rendered = await bench.site.helm("template", "gcushare", UMBRELLA_CHART)
-    applied = await bench.site.run("kubectl", "apply", "--validate=false", "-f", "-", stdin=rendered)
-    assert applied.code == 0, applied
-    before = bench.site.get("configmaps", "gcushare-config-manager")
-    for script in ("delete.sh", "deploy.sh"):
-        done = await bench.run(package, script)
-        assert (done.code, "was installed without helm" in done.errors) == (1, True), done
-    assert bench.site.get("configmaps", "gcushare-config-manager") == before
 
 
 async def test_helm_uninstall_takes_off_no_label_of_the_other_vendor(bench: Bench) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gcushare._version import __version__
-from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare.vendors import ENFLAME, Vendor
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.commands import extender_command, port_of
@@ -63,18 +63,6 @@ async def test_the_plugin_is_deployed_as_the_manual_shows(bench: Bench) -> None:
     assert len(template["metadata"]["annotations"]["gcushare.io/image"]) == 16
 
 
-async def test_every_answer_can_be_given_beforehand(bench: Bench) -> None:
-    words = ("--nodes", "n2", "--memory-unit", "0.1", "--delivery", "none", "--repository", "r.local/x", "--tag", "v1")
-    done = await bench.run(PLUGIN, "deploy.sh", *words)
-    assert done.code == 0, done
-    assert QUESTION not in done.out
-    assert bench.labelled() == {"n2"}
-    container = bench.site.get("daemonsets.apps", PLUGIN)["spec"]["template"]["spec"]["containers"][0]
-    assert container["image"] == f"r.local/x/{PLUGIN}:v1"
-    assert "--memory-unit=0.1" in container["args"]
-    assert bench.calls == []
-
-
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -109,14 +97,6 @@ async def test_a_node_that_could_not_be_loaded_is_where_the_next_run_goes_on(ben
     third = await bench.run(PLUGIN, "deploy.sh", "--delivery", "load", "--nodes", "all")
     assert "has the image already" not in third.out, "a kubelet may have removed it since"
     assert "has been upgraded" in third.out
-
-
-async def test_an_image_that_cannot_be_pushed_stops_if_that_was_asked_for(bench: Bench) -> None:
-    bench.give_image(PLUGIN)
-    bench.fail_once("docker push")
-    done = await bench.run(PLUGIN, "deploy.sh", "--delivery", "push", "--nodes", "all")
-    assert (done.code, "could not be pushed" in done.errors) == (1, True)
-    assert bench.site.names("daemonsets.apps") == set()
 
 
 @pytest.mark.parametrize("package", [PLUGIN, EXTENDER])
@@ -195,18 +175,6 @@ async def test_nothing_is_uninstalled_while_a_scheduler_is_not_put_back(bench: B
     assert bench.site.names("deployments.apps") == set()
 
 
-async def test_a_cluster_without_its_own_control_plane_is_informed_about_the_second_scheduler(
-    bench: Bench,
-) -> None:
-    await bench.site.run("kubectl", "label", "node", "n1", "node-role.kubernetes.io/control-plane-")
-    done = await bench.run(EXTENDER, "deploy.sh", "--delivery", "none")
-    assert done.code == 1
-    assert "--scheduler-mode second-scheduler" in done.errors
-    second = await bench.run(EXTENDER, "deploy.sh", "--delivery", "none", "--scheduler-mode", "second-scheduler")
-    assert second.code == 0, second
-    assert bench.site.names("deployments.apps") == {EXTENDER, "gcushare-scheduler"}
-
-
 @asynccontextmanager
 async def extender(site: Site, vendor: Vendor = ENFLAME) -> AsyncIterator[str]:
     """Run the real extender; its address."""
@@ -249,18 +217,6 @@ def put_service(site: Site, url: str) -> None:
     site.server.registry.put({**head, "kind": "Endpoints", "subsets": [subset]})
 
 
-async def test_inspect_names_the_vendor_that_the_extender_serves_and_the_flag(bench: Bench) -> None:
-    async with extender(bench.site, ALIYUN) as url:
-        put_service(bench.site, url)
-        for words in ((), ("--url", url)):
-            done = await bench.run(EXTENDER, "inspect.sh", *words, "n1")
-            assert done.code == 1
-            assert "does not serve enflame (GCU) cards; it serves aliyun (GPU)\n" in done.errors
-            assert "inspect.sh --vendor aliyun n1; " in done.errors
-            whole = await bench.run(EXTENDER, "inspect.sh", *words, "--vendor", "aliyun")
-            assert (whole.code, "nodes" in json.loads(whole.out.partition("\n")[2])) == (0, True), whole
-
-
 async def test_inspect_through_the_api_server_shows_the_document_and_the_extenders_own_words(bench: Bench) -> None:
     async with extender(bench.site) as url:
         put_service(bench.site, url)
@@ -270,12 +226,6 @@ async def test_inspect_through_the_api_server_shows_the_document_and_the_extende
     assert "nodes" in json.loads(whole.out.partition("\n")[2])
     assert unknown.code == 1
     assert unknown.errors.startswith("error: node 'n9' has no GCU cards that the scheduler extender knows of\n")
-
-
-async def test_inspect_without_an_extender_says_what_to_do(bench: Bench) -> None:
-    done = await bench.run(EXTENDER, "inspect.sh")
-    assert done.code == 1
-    assert f"there is no Service {EXTENDER} in namespace {NAMESPACE}" in done.errors
 
 
 async def test_what_helm_test_asks_is_answered_by_the_extender(bench: Bench) -> None:

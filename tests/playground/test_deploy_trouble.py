@@ -16,33 +16,11 @@ from tests.playground.deploy_rig import KUBECTL, MANAGER, Outcome, control_plane
 
 pytestmark = [needs_tools, pytest.mark.slow]
 
-HELM_4 = f"""
-case $1 in
-version) echo v4.1.4; exit ;;
-list) [[ " $* " != *" --all "* ]] || {{ echo "Error: unknown flag: --all" >&2; exit 1; }}; set -- "$@" --all ;;
-esac
-words=()
-for word in "$@"; do [ "$word" = --server-side=false ] && is_merged=yes || words+=("$word"); done
-if [ "$1" = upgrade ] && [ -z "$is_merged" ]; then echo "Error: conflict with kubectl-patch: .data.mode" >&2; exit 1; fi
-exec {HELM} "${{words[@]}}"
-"""
-"""Helm 4 as far as the scripts notice: what it does not know, and what it refuses after another wrote a field."""
-
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     async with started_bench(tmp_path) as started:
         yield started
-
-
-async def test_helm_4_installs_upgrades_and_uninstalls_too(bench: Bench) -> None:
-    bench.put_tool("helm", HELM_4)
-    words = ("--nodes", "all", "--delivery", "none")
-    for said in ("STATUS: deployed", "has been upgraded"):
-        done = await bench.run(PLUGIN, "deploy.sh", *words)
-        assert (done.code, said in done.out) == (0, True), done
-    done = await bench.run(PLUGIN, "delete.sh")
-    assert (done.code, f'release "{PLUGIN}" uninstalled' in done.out) == (0, True), done
 
 
 @pytest.mark.parametrize(
@@ -89,23 +67,6 @@ async def test_a_node_far_away_gets_the_image_as_its_own_runtime_loads_it(bench:
         assert (bench.root / f"got-{address}").read_bytes() == b"an image"
 
 
-async def test_a_load_that_was_interrupted_goes_on_with_the_nodes_that_are_the_same(bench: Bench) -> None:
-    bench.give_image(PLUGIN)
-    bench.put_tool("ssh", f'cat >/dev/null; [ -e "{bench.root}/is-up" ]')
-    bench.site.server.registry.put(far_node("n3", "containerd://1.7.0", "192.0.2.3"))
-    words = ("--delivery", "load", "--nodes", "all")
-    failed = await bench.run(PLUGIN, "deploy.sh", *words)
-    assert (failed.code, "could not be loaded on node n3 (192.0.2.3)" in failed.errors) == (1, True), failed
-    await bench.site.run("kubectl", "delete", "node", "n2")
-    bench.site.server.registry.put(control_plane_node("n2"))
-    (bench.root / "is-up").touch()
-    again = await bench.run(PLUGIN, "deploy.sh", *words)
-    assert again.code == 0, again
-    assert [line for line in again.out.splitlines() if "already" in line] == ["node n1 has the image already"]
-    third = await bench.run(PLUGIN, "deploy.sh", *words)
-    assert (third.code, "already" in third.out) == (0, False), "a kubelet may have removed it since"
-
-
 def put_managers(bench: Bench, name: str) -> None:
     """Put the config managers' DaemonSet, changed once since it was made, and the ConfigMap that they report in."""
     registry = bench.site.server.registry
@@ -149,22 +110,3 @@ async def test_schedulers_of_nodes_that_are_there_are_waited_for_by_whatever_nam
     assert "gone" not in waiting.out
     report(bench, name, {**states, "n1": "recovered"}, rolled_out(2, 1))
     assert (await wait_for_schedulers(bench, "recovered")).code == 0
-
-
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        pytest.param(rolled_out(1, 1), "1 of ? control-plane nodes are applied", id="not-counted-yet"),
-        pytest.param(rolled_out(2, 1, updated=0), "pods of the config manager: 0 of this version", id="old-pods"),
-        pytest.param(rolled_out(2, 1, ready=0), "1 of this version, 0 ready", id="new-pods-at-work"),
-    ],
-)
-async def test_a_report_of_before_an_upgrade_is_not_taken_for_one_of_after_it(
-    bench: Bench, status: JsonObject, words: str
-) -> None:
-    put_managers(bench, "other-name")
-    report(bench, "other-name", {"n1": "applied"}, status)
-    waiting = await wait_for_schedulers(bench, "applied")
-    assert (waiting.code, words in waiting.out) == (1, True), waiting
-    report(bench, "other-name", {"n1": "applied"}, rolled_out(2, 1))
-    assert (await wait_for_schedulers(bench, "applied")).code == 0

@@ -125,19 +125,6 @@ def test_every_flag_that_a_chart_gives_is_accepted(chart: Path, pairs: tuple[str
         settings_of(container)
 
 
-def test_the_plugins_values_arrive() -> None:
-    objects = rendered(PLUGIN_CHART, "vendor=both", "cards.reserve=5%", "port=40000")
-    (gcu,) = pod_specs(objects)["DaemonSet/gcushare-device-plugin"]["containers"]
-    (gpu,) = pod_specs(objects)["DaemonSet/gcushare-device-plugin-aliyun"]["containers"]
-    enflame, aliyun = settings_of(gcu), settings_of(gpu)
-    assert (enflame.cards.vendor.name, enflame.cards.memory_unit) == ("enflame", "1")
-    assert (aliyun.cards.vendor.name, aliyun.cards.memory_unit) == ("aliyun", "GiB")
-    assert enflame.cards.card_library == ("efml=/usr/lib/libefml.so",)
-    assert aliyun.cards.card_library == ()
-    assert enflame.cards.reserve.percent == 5
-    assert enflame.serve.listen_port == 40000
-
-
 def test_probes_ask_the_port_that_the_program_listens_on() -> None:
     unprobed = []
     for chart in (PLUGIN_CHART, EXTENDER_CHART):
@@ -151,24 +138,6 @@ def test_probes_ask_the_port_that_the_program_listens_on() -> None:
                 assert asked["path"] == path
                 assert ports.get(asked["port"], asked["port"]) == settings_of(container).serve.listen_port
     assert set(unprobed) == {"cleanup", "uninstall"}, "only what ends by itself has no probes"
-
-
-def test_the_service_leads_to_the_extender_and_only_to_it() -> None:
-    objects = rendered(EXTENDER_CHART)
-    service = one(objects, "Service", "gcushare-scheduler-extender")
-    template = one(objects, "Deployment", "gcushare-scheduler-extender")["spec"]["template"]
-    manager = one(objects, "DaemonSet", "gcushare-config-manager")["spec"]["template"]
-    selector = service["spec"]["selector"].items()
-    assert selector <= template["metadata"]["labels"].items()
-    assert not selector <= manager["metadata"]["labels"].items()
-    assert service["spec"]["ports"][0]["port"] == 32766
-    assert "publishNotReadyAddresses" not in service["spec"]
-
-
-@pytest.mark.parametrize(("version", "group"), [("v1.20.15", "policy/v1beta1"), ("v1.21.0", "policy/v1")])
-def test_the_disruption_budget_is_in_the_version_that_the_cluster_has(version: str, group: str) -> None:
-    (budget,) = of_kind(rendered(EXTENDER_CHART, "replicaCount=2", version=version), "PodDisruptionBudget")
-    assert budget["apiVersion"] == group
 
 
 def second_scheduler_config(*pairs: str, version: str) -> Object:
@@ -204,14 +173,6 @@ def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, w
     options = ExtenderOptions(vendor=name, weight=3, whole_cards=whole, claims=whole)
     settings = ExtenderEntry(url=url, options=options)
     assert entry == json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
-
-
-@pytest.mark.parametrize(("value", "setting"), [("wholeCards", "whole_cards"), ("claims.callExtender", "claims")])
-def test_the_config_manager_is_given_what_else_the_extender_is_called_for(value: str, setting: str) -> None:
-    for wanted in (False, True):
-        objects = rendered(EXTENDER_CHART, "claims.enabled=true", f"{value}={str(wanted).lower()}")
-        (container,) = pod_specs(objects)["DaemonSet/gcushare-config-manager"]["containers"]
-        assert getattr(settings_of(container).extender, setting) is wanted
 
 
 def test_the_second_scheduler_shows_its_certificate_on_the_extenders_own_port() -> None:
@@ -252,13 +213,6 @@ def test_the_config_manager_hands_on_what_the_extender_makes() -> None:
     laid_out = {item["path"]: item["key"] for item in volume["secret"]["items"]}
     given = [path and laid_out[path.name] for path in (options.tls_ca, options.tls_cert, options.tls_key)]
     assert given == [CA, CLIENT_CERT, CLIENT_KEY]
-
-
-def test_a_scheduler_that_is_changed_by_hand_calls_as_the_manual_says() -> None:
-    objects = rendered(EXTENDER_CHART, "scheduler.mode=none")
-    (container,) = pod_specs(objects)["Deployment/gcushare-scheduler-extender"]["containers"]
-    assert settings_of(container).verbs.verbs is Verbs.PLAIN
-    assert of_kind(objects, "Secret") == []
 
 
 def test_cert_manager_makes_one_certificate_for_each_side() -> None:

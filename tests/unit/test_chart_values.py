@@ -21,7 +21,6 @@ from tests.charts import (
     in_one_worker,
     load_yaml,
     needs_helm,
-    render_text,
     render_variants,
 )
 
@@ -337,11 +336,6 @@ def is_about(path: str, complaint: str) -> bool:
 def test_a_cluster_is_refused_whose_kubelets_do_not_ask_which_ids_to_give(chart: Path) -> None:
     done = attempt(chart, Rendering(version="v1.18.20"))
     assert "chart requires kubeVersion: >=1.19.0-0 which is incompatible with Kubernetes v1.18.20" in done.stderr
-
-
-@pytest.mark.parametrize("unit", ["1", "0.1", "0.01", "0.001"])
-def test_a_memory_unit_may_be_written_as_a_number(unit: str) -> None:
-    assert f"--memory-unit={unit}\n" in render_text(PLUGIN_CHART, Rendering(values=f"memoryUnit: {unit}\n"))
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_node, filter_body, state_of
 from tests.recipes import recipe, recipe_names
@@ -46,30 +45,3 @@ def test_the_extender_places_the_pods() -> None:
     assert named(pod_of(member, "train-0")) == ["node-1"]
     assert msgspec.convert(pod_of(member, "train-0"), Pod).spec.scheduling_group is not None
     assert member["spec"]["schedulingGroup"]["podGroupName"] == group["metadata"]["name"]
-
-
-def test_placeholders_ask_for_no_card_and_exclude_each_other() -> None:
-    (deployment,) = recipe("placeholders")
-    template = deployment["spec"]["template"]
-    asked = template["spec"]["containers"][0]["resources"]["requests"]
-    assert not {ENFLAME.memory_resource, ENFLAME.whole_card_resource, ENFLAME.count_resource} & asked.keys()
-    (term,) = template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert term["labelSelector"]["matchLabels"] == template["metadata"]["labels"]
-    assert deployment["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
-    key, _, value = ENFLAME.node_label.partition("=")
-    assert template["spec"]["nodeSelector"] == {key: value}
-    assert template["spec"]["priorityClassName"] in {each["metadata"]["name"] for each in recipe("priorities")}
-
-
-def test_quotas_name_the_resources_and_kueue_covers_what_its_flavor_offers() -> None:
-    quota = recipe("quota")[1]["spec"]["hard"]
-    assert quota.keys() == {f"requests.{ENFLAME.memory_resource}", f"requests.{ENFLAME.whole_card_resource}"}
-    flavor, cluster_queue, local_queue = recipe("kueue")
-    (resources,) = cluster_queue["spec"]["resourceGroups"]
-    (offered,) = resources["flavors"]
-    assert [each["name"] for each in offered["resources"]] == resources["coveredResources"]
-    assert (offered["name"], local_queue["spec"]["clusterQueue"]) == (
-        flavor["metadata"]["name"],
-        cluster_queue["metadata"]["name"],
-    )
-    assert recipe("kueue-job")[0]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == local_queue["metadata"]["name"]

@@ -9,8 +9,11 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from gcushare.kube.connection.transport import Request
+from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.patches import merge
+from gcushare_playground.apiserver.storage import Revision
 from simulation.admission import AdmissionPolicies
-from simulation.store import Doc, Failure, Key, Store, Stored, merged
+from simulation.store import Doc, Key, Store
 from simulation.watches import Matches
 
 _decode = msgspec.json.decode
@@ -71,15 +74,15 @@ class ApiServer:
         self.store = store
         self._policies = policies
         self._pick = pick
-        self._pages: dict[str, tuple[list[Stored], int]] = {}
+        self._pages: dict[str, tuple[list[Revision], int]] = {}
         self._tokens = 0
 
     def answer(self, request: Request, by: str) -> bytes:
-        """Do what a request asks; raises Failure."""
+        """Do what a request asks; raises ApiFailure."""
         target = find_target(request.path)
         match request.method, target.subresource:
             case "GET", _ if target.name:
-                return self.store.get(target.plural, target.key).raw
+                return self.store.read(target.plural, target.key).raw
             case "GET", _:
                 return self._list(target)
             case "POST", "binding":
@@ -93,12 +96,12 @@ class ApiServer:
                 return self._patch(target, _decode(request.body or b"{}"), by).raw
             case "DELETE", _:
                 asked = _decode(request.body or b"{}").get("preconditions", {})
-                found = self.store.get(target.plural, target.key).doc["metadata"]
+                found = self.store.read(target.plural, target.key).obj["metadata"]
                 if any(found[name] != value for name, value in asked.items()):
-                    raise Failure(409, "Conflict", "the precondition does not hold")
+                    raise ApiFailure(409, "Conflict", "the precondition does not hold")
                 self.store.delete(target.plural, target.key, by)
                 return b'{"kind":"Status","status":"Success"}'
-        raise Failure(405, "MethodNotAllowed", request.method)
+        raise ApiFailure(405, "MethodNotAllowed", request.method)
 
     def _list(self, target: Target) -> bytes:
         query, store = target.query, self.store
@@ -112,36 +115,36 @@ class ApiServer:
                 least = max(int(query["resourceVersion"]), store.compacted)
                 version = max(least, store.version - self._pick(STALE_VERSIONS))
                 limit = 0
-            found = [each for each in store.snapshot(target.plural, version) if target.matches(each.doc)]
+            found = [each for each in store.snapshot(target.plural, version) if target.matches(each.obj)]
         page, rest = (found, []) if not limit else (found[:limit], found[limit:])
         following = self._keep(rest, version) if rest else ""
         items = b",".join(each.raw for each in page)
         meta = b'{"resourceVersion":"%d","continue":"%s"}' % (version, following.encode())
         return b'{"metadata":%s,"items":[%s]}' % (meta, items)
 
-    def _keep(self, rest: list[Stored], version: int) -> str:
+    def _keep(self, rest: list[Revision], version: int) -> str:
         self._tokens += 1
         token = f"token-{self._tokens}"
         self._pages[token] = (rest, version)
         return token
 
-    def _continue(self, token: str) -> tuple[list[Stored], int]:
+    def _continue(self, token: str) -> tuple[list[Revision], int]:
         found, version = self._pages.pop(token, ([], 0))
         if version < self.store.compacted:
-            raise Failure(410, "Expired", "the provided continue parameter is too old")
+            raise ApiFailure(410, "Expired", "the provided continue parameter is too old")
         return found, version
 
     def _bind(self, target: Target, binding: Doc, by: str) -> None:
-        pod = self.store.get("pods", target.key)
-        asked, meta = binding["metadata"], pod.doc["metadata"]
+        pod = self.store.read("pods", target.key)
+        asked, meta = binding["metadata"], pod.obj["metadata"]
         if asked.get("uid") and asked["uid"] != meta["uid"]:
-            raise Failure(409, "Conflict", "the uid in the precondition is another one")
+            raise ApiFailure(409, "Conflict", "the uid in the precondition is another one")
         if asked.get("resourceVersion") and asked["resourceVersion"] != meta["resourceVersion"]:
-            raise Failure(409, "Conflict", "the object has been modified")
+            raise ApiFailure(409, "Conflict", "the object has been modified")
         if meta.get("deletionTimestamp"):
-            raise Failure(409, "Conflict", "pod is being deleted, cannot be assigned to a host")
-        if pod.doc["spec"].get("nodeName"):
-            raise Failure(409, "Conflict", f"pod is already assigned to node {pod.doc['spec']['nodeName']!r}")
+            raise ApiFailure(409, "Conflict", "pod is being deleted, cannot be assigned to a host")
+        if pod.obj["spec"].get("nodeName"):
+            raise ApiFailure(409, "Conflict", f"pod is already assigned to node {pod.obj['spec']['nodeName']!r}")
 
         def bind(doc: Doc) -> Doc:
             annotations = {**doc["metadata"].get("annotations", {}), **asked.get("annotations", {})}
@@ -153,15 +156,16 @@ class ApiServer:
 
         self.store.update("pods", target.key, bind, by)
 
-    def _patch(self, target: Target, patch: Doc, by: str) -> Stored:
+    def _patch(self, target: Target, patch: Doc, by: str) -> Revision:
         if target.plural == "pods" and self._policies.refuses(target.name):
-            raise Failure(403, "Forbidden", f"admission webhook denied the request: {target.name} must not change")
+            raise ApiFailure(403, "Forbidden", f"admission webhook denied the request: {target.name} must not change")
         asked: Doc = dict(patch.get("metadata") or {})
-        old = self.store.get(target.plural, target.key)
+        old = self.store.read(target.plural, target.key)
         if "uid" in asked and asked.pop("uid") != old.uid:
-            raise Failure(422, "Invalid", "field is immutable", field="metadata.uid")
-        if asked.get("resourceVersion") and asked.pop("resourceVersion") != old.doc["metadata"]["resourceVersion"]:
-            raise Failure(409, "Conflict", "the object has been modified")
+            causes = [{"field": "metadata.uid", "message": "field is immutable"}]
+            raise ApiFailure(422, "Invalid", "field is immutable", {"causes": causes})
+        if asked.get("resourceVersion") and asked.pop("resourceVersion") != old.obj["metadata"]["resourceVersion"]:
+            raise ApiFailure(409, "Conflict", "the object has been modified")
         if "metadata" in patch:
             patch = {**patch, "metadata": asked}
-        return self.store.update(target.plural, target.key, lambda doc: merged(doc, patch), by)
+        return self.store.update(target.plural, target.key, lambda doc: merge(doc, patch), by)

@@ -64,7 +64,7 @@ class Secrets:
         if how == "lost":
             store.delete("secrets", KEY, ADMIN)
             return
-        data = dict(store.get("secrets", KEY).doc["data"])
+        data = dict(store.read("secrets", KEY).obj["data"])
         if how == "replaced":
             other = next_issue({}, Terms(("another",), TERMS.life), self._world.extenders[0].clock.now())
             data = _encoded(other.data) if other is not None else {}
@@ -82,7 +82,7 @@ class Secrets:
     def check_settled(self) -> None:
         """Check that every replica serves with one whole set, which is valid by each one's clock."""
         found = self._world.store.find("secrets", KEY)
-        held = {key: base64.b64decode(text) for key, text in (found.doc["data"] if found is not None else {}).items()}
+        held = {key: base64.b64decode(text) for key, text in (found.obj["data"] if found is not None else {}).items()}
         for replica in self._world.extenders:
             if (issue := next_issue(held, TERMS, replica.clock.now())) is not None:
                 self._fail(f"{replica.name} would renew them: {issue.reason}")

@@ -26,7 +26,7 @@ def delete_slices(world: ClaimsWorld, node: ClaimsNode) -> None:
 
 def _delete_slices(world: ClaimsWorld, node: ClaimsNode) -> None:
     for key, stored in list(world.store.all("resourceslices").items()):
-        if stored.doc["spec"]["nodeName"] == node.name:
+        if stored.obj["spec"]["nodeName"] == node.name:
             world.store.delete("resourceslices", key, "a kubelet")
 
 
@@ -51,8 +51,8 @@ def recreate(world: ClaimsWorld, what: str, node: ClaimsNode, template: str, *, 
     if is_listed:
         world.gateway.stop()
         world.loop.call_world(0.5, world.gateway.start)
-    metadata = {name: value for name, value in found.doc["metadata"].items() if name != "uid"}
+    metadata = {name: value for name, value in found.obj["metadata"].items() if name != "uid"}
     world.store.delete(plural, key, "somebody")
-    world.store.create(plural, {**found.doc, "metadata": metadata}, "somebody")
+    world.store.create(plural, {**found.obj, "metadata": metadata}, "somebody")
     if is_listed:
         world.store.compact(world.store.version)

@@ -52,7 +52,7 @@ def check_views(world: ClaimsWorld) -> None:
         *((node.name, {"resourceslices": node.publisher._slices} if node.publisher else {}) for node in world.nodes),
     ):
         for plural, view in views.items():
-            there = {each.uid for each in world.store.all(plural).values() if _is_watched(world, name, each.doc)}
+            there = {each.uid for each in world.store.all(plural).values() if _is_watched(world, name, each.obj)}
             if view.objects.keys() != there:
                 difference = sorted(view.objects.keys() ^ there)
                 world.fail("views are the server's", f"{plural} of {name} differ: {difference}")
@@ -62,7 +62,7 @@ def check_views(world: ClaimsWorld) -> None:
         if replica.is_leader and (levels := replica.order.plan()):
             world.fail("views are the server's", f"{replica.name} has not written the levels {levels}")
         for node in world.nodes:
-            found = world.store.get("nodes", ("", node.name)).doc["metadata"].get("labels", {})
+            found = world.store.read("nodes", ("", node.name)).obj["metadata"].get("labels", {})
             if (level := replica.order.levels.by_name.get(node.name, 0)) != int(found.get(CLAIMS_ORDER_LABEL, "0")):
                 world.fail("views are the server's", f"{replica.name} has level {level} for {node.name}: {found}")
 

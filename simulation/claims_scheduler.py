@@ -70,7 +70,7 @@ class ClaimsScheduler:
         """Bytes that claims hold of each device, by pool and device."""
         held: Counter[tuple[str, str]] = Counter()
         for stored in self._store.all("resourceclaims").values():
-            for result in stored.doc.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ()):
+            for result in stored.obj.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ()):
                 held[result["pool"], result["device"]] += parse_count(result["consumedCapacity"]["memory"])
         return held
 

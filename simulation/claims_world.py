@@ -21,6 +21,7 @@ from gcushare.wire.protos import services
 from gcushare.wire.protos.dra_pb2 import Claim, NodePrepareResourcesRequest, NodePrepareResourcesResponse
 from gcushare.wire.protos.dra_pb2 import NodeUnprepareResourcesRequest as Unprepare
 from gcushare.wire.protos.dra_pb2 import NodeUnprepareResourcesResponse as Unprepared
+from gcushare_playground.apiserver.storage import Change
 from simulation.claims_faults import delete_slices, forge_slice, recreate
 from simulation.claims_known import ORPHAN_S, check_orphans, check_views
 from simulation.claims_node import NAMES, UNIT, ClaimsNode
@@ -30,7 +31,7 @@ from simulation.claims_scheduler import SPACE, ClaimsScheduler, Pod, with_status
 from simulation.loop import START_S
 from simulation.rounds import RoundsWorld
 from simulation.schedule import Action
-from simulation.store import Change, Doc
+from simulation.store import Doc
 from simulation.weather import Odds
 
 POLL_S = 0.5
@@ -93,7 +94,7 @@ class ClaimsWorld(RoundsWorld):
         for pod in self.pods.values():
             template = self.store.find(_TEMPLATES, (SPACE, _template_name(pod.units)))
             if pod.phase == "new" and not pod.is_deleted and template is not None:
-                spec = template.doc["spec"]["spec"]
+                spec = template.obj["spec"]["spec"]
                 pod.units = (
                     parse_count(spec["devices"]["requests"][0]["exactly"]["capacity"]["requests"]["memory"]) // GIB
                 )
@@ -300,7 +301,7 @@ class ClaimsWorld(RoundsWorld):
 
     def _remove_foreign(self) -> None:
         for key, stored in list(self.store.all(_TEMPLATES).items()):
-            if not stored.doc["metadata"].get("labels"):
+            if not stored.obj["metadata"].get("labels"):
                 self._remove(_TEMPLATES, key[1])
 
     def _heal(self, node: ClaimsNode) -> None:
@@ -353,7 +354,7 @@ class ClaimsWorld(RoundsWorld):
         check_orphans(self)
         check_views(self)
         held = self._scheduler.allocated()
-        slices = [each.doc for each in self.store.all("resourceslices").values()]
+        slices = [each.obj for each in self.store.all("resourceslices").values()]
         for pod in self.pods.values():
             if pod.phase == "bound" and any(where == pod.node for where, _ in self.orphans.values()):
                 continue  # the scheduler counts what an orphan holds as free
@@ -388,8 +389,8 @@ class ClaimsWorld(RoundsWorld):
 
     def _changed(self, change: Change) -> None:
         super()._changed(change)
-        if change.new.plural == "resourceslices":
-            slices = [each.doc for each in self.store.all("resourceslices").values()]
+        if change.collection == "resourceslices":
+            slices = [each.obj for each in self.store.all("resourceslices").values()]
             self.loop.call_world(0.05 + self._lag_s * self.rng.random(), self._scheduler.learn, change.version, slices)
 
 

@@ -10,8 +10,9 @@ from gcushare.core.nodes import Assignment, CardGrant
 from gcushare.wire.nodes import decode_inventory
 from gcushare.wire.objects import POD
 from gcushare.wire.pods import is_finished, pod_assignment
+from gcushare_playground.apiserver.storage import Change, Revision
 from simulation.people import FORGERS
-from simulation.store import DELETED, Change, Stored
+from simulation.store import DELETED
 
 if TYPE_CHECKING:
     from simulation.kubelet import Kubelet
@@ -57,11 +58,11 @@ class Invariants:
     def take(self, change: Change) -> None:
         """Check after a write."""
         self._note_seen()
-        if change.new.plural == "pods":
+        if change.collection == "pods":
             self._take_pod(change)
-        elif change.new.plural == "nodes":
+        elif change.collection == "nodes":
             self._take_node(change)
-        elif change.new.plural == "leases":
+        elif change.collection == "leases":
             self._take_lease(change)
 
     def _note_seen(self) -> None:
@@ -74,15 +75,15 @@ class Invariants:
                     seen["nodes"] = watches.nodes.version
 
     def _take_lease(self, change: Change) -> None:
-        before = change.old.doc["spec"].get("holderIdentity") if change.old is not None else None
-        if change.new.doc["spec"].get("holderIdentity") != before:
+        before = change.previous.obj["spec"].get("holderIdentity") if change.previous is not None else None
+        if change.revision.obj["spec"].get("holderIdentity") != before:
             self._elected[change.by] = change.version
 
     def _take_node(self, change: Change) -> None:
-        inventory = self._inventory_of(change.new)
+        inventory = self._inventory_of(change.revision)
         if inventory is None:
             return
-        name = change.new.key[1]
+        name = change.revision.key[1]
         before, now = self.sizes.get(name, {}), {card.index: card.units for card in inventory.cards}
         self.sizes[name] = now
         for index in before.keys() | now.keys():
@@ -93,18 +94,18 @@ class Invariants:
                 self._excuse((name, card.index), change.version)
 
     def _take_pod(self, change: Change) -> None:
-        pod = POD.read(change.new.raw)
+        pod = POD.read(change.revision.raw)
         uid = pod.metadata.uid
-        if change.kind == DELETED or is_finished(pod):
+        if change.type == DELETED or is_finished(pod):
             self.waiting_since_s.pop(uid, None)
         elif not pod.spec.node_name:
             self.waiting_since_s.setdefault(uid, self._world.loop.now_s)
         before = self.held.get(uid)
         try:
-            now = None if change.kind == DELETED else pod_assignment(pod, self._world.vendor)
+            now = None if change.type == DELETED else pod_assignment(pod, self._world.vendor)
         except GcushareError:
             now = None
-        if change.kind == DELETED:
+        if change.type == DELETED:
             self._corrections.pop(uid, None)
         if before is not None:
             self._count(before, -1)
@@ -118,8 +119,8 @@ class Invariants:
                 if each is not None:
                     for grant in each.grants:
                         self._excuse((each.node, grant.index), change.version)
-        was_bound = change.old is not None and bool(change.old.doc["spec"].get("nodeName"))
-        if was_bound and change.kind != DELETED:
+        was_bound = change.previous is not None and bool(change.previous.obj["spec"].get("nodeName"))
+        if was_bound and change.type != DELETED:
             self._check_correction(change, before, now)
         if now is not None and not was_bound:
             self.waiting_since_s.pop(uid, None)
@@ -127,7 +128,7 @@ class Invariants:
         elif before is not None and now is not None and before.grants != now.grants:
             for grant in (*before.grants, *now.grants):
                 self._excuse((now.node, grant.index), change.version)
-        elif before is not None and now is None and change.by == "a user" and change.kind != DELETED:
+        elif before is not None and now is None and change.by == "a user" and change.type != DELETED:
             for grant in before.grants:
                 self._excuse((before.node, grant.index), change.version)
 
@@ -137,7 +138,7 @@ class Invariants:
         Where the kubelet knows no more of a pod that runs, no one can know better than its record. What is kept for a
         pod that waits may change as often as others are admitted.
         """
-        uid = change.new.uid
+        uid = change.revision.uid
         grants_before, grants = (each.grants if each is not None else () for each in (before, now))
         if grants_before == grants:
             return
@@ -149,7 +150,7 @@ class Invariants:
             if not self._world.units_held(kubelet, uid) and not self._world.whole_cards_held(kubelet, uid):
                 self._world.fail(
                     "a correct record is left alone",
-                    f"{change.by} changes that of {change.new.key[1]}, which runs and which the kubelet forgot",
+                    f"{change.by} changes that of {change.revision.key[1]}, which runs and which the kubelet forgot",
                 )
         if now is not None and not now.assigned:
             return
@@ -159,7 +160,7 @@ class Invariants:
             words = f"cards {[each.index for each in grants]}" if grants else "no cards"
             self._world.fail(
                 "a correct record is left alone",
-                f"{change.by} records {words} of {change.new.key[1]} for the third time",
+                f"{change.by} records {words} of {change.revision.key[1]} for the third time",
             )
 
     def _excuse(self, key: CardKey, version: int) -> None:
@@ -217,7 +218,7 @@ class Invariants:
             if other is not replica and other.is_up and other.app.leadership.is_leader:
                 self._world.fail("one leader serves", f"{replica.name} and {other.name} lead at the same time")
 
-    def check_reasons(self, pod: Stored, names: list[str], answer: dict[str, Any]) -> None:
+    def check_reasons(self, pod: Revision, names: list[str], answer: dict[str, Any]) -> None:
         """Check that filter gives a reason for each node that it refuses."""
         failed = {**(answer.get("FailedNodes") or {}), **(answer.get("FailedAndUnresolvableNodes") or {})}
         missing = [name for name in names if not failed.get(name)]
@@ -234,11 +235,11 @@ class Invariants:
         for pod in self._world.store.all("pods").values():
             held = self.held.get(pod.uid)
             cards = tuple(grant.index for grant in held.grants) if held is not None else ()
-            found[pod.key[1]] = (pod.doc["spec"].get("nodeName", ""), cards)
+            found[pod.key[1]] = (pod.obj["spec"].get("nodeName", ""), cards)
         return found
 
-    def _inventory_of(self, node: Stored) -> Inventory | None:
-        text = node.doc["metadata"].get("annotations", {}).get(self._world.vendor.inventory_annotation)
+    def _inventory_of(self, node: Revision) -> Inventory | None:
+        text = node.obj["metadata"].get("annotations", {}).get(self._world.vendor.inventory_annotation)
         try:
             return None if text is None else decode_inventory(text)
         except GcushareError:

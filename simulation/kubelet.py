@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from gcushare.node.kubelet_sockets import Identity
 from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.storage import Revision
 from simulation.device_manager import AdmissionRefused, DeviceManager, Held
 from simulation.node_status import NodeStatus
 from simulation.plugin_calls import call_plugin
 from simulation.process import Process
 from simulation.sockets import CallFailed, PluginSocket, SocketDirectory
-from simulation.store import FINISHED, Doc, Failure, Stored
+from simulation.store import FINISHED, Doc
 from simulation.views import View
 
 if TYPE_CHECKING:
@@ -140,7 +142,7 @@ class Kubelet:
 
     # Pods
 
-    def _pod_changed(self, before: Stored | None, now: Stored | None) -> None:
+    def _pod_changed(self, before: Revision | None, now: Revision | None) -> None:
         if now is None:
             if before is not None:
                 self._gone(before)
@@ -148,21 +150,21 @@ class Kubelet:
         if before is not None and before.uid != now.uid:
             self._gone(before)
         uid = now.uid
-        if now.doc["metadata"].get("deletionTimestamp"):
+        if now.obj["metadata"].get("deletionTimestamp"):
             if uid not in self._ending:
                 self._ending.add(uid)
                 self.world.loop.create_task(self._end(now), context=self.process.context)
-        elif uid not in self._handled and now.doc["status"].get("phase") not in FINISHED:
+        elif uid not in self._handled and now.obj["status"].get("phase") not in FINISHED:
             self._handled.add(uid)
             self._queue.append(uid)
             self._wake.set()
 
-    def _gone(self, stored: Stored) -> None:
+    def _gone(self, stored: Revision) -> None:
         """Handle a deleted object: its ids are free at once, and its containers end later."""
         self.devices.end(stored.uid)
         self._status.is_due.set()
         if stored.uid in self.containers and stored.uid not in self._ending:
-            grace_s = float(stored.doc["spec"].get("terminationGracePeriodSeconds", 30))
+            grace_s = float(stored.obj["spec"].get("terminationGracePeriodSeconds", 30))
             self.world.loop.call_world(grace_s * self.rng.random(), self.containers.pop, stored.uid, None)
 
     async def _admit_all(self) -> None:
@@ -176,10 +178,10 @@ class Kubelet:
                 if stored is not None and uid not in self._ending:
                     await self._admit(stored)
 
-    async def _admit(self, stored: Stored) -> None:
-        uid, spec = stored.uid, stored.doc["spec"]
+    async def _admit(self, stored: Revision) -> None:
+        uid, spec = stored.uid, stored.obj["spec"]
         reusable: dict[str, frozenset[str]] = {}
-        active = {each.uid for each in self.view.objects.values() if each.doc["status"].get("phase") not in FINISHED}
+        active = {each.uid for each in self.view.objects.values() if each.obj["status"].get("phase") not in FINISHED}
         self.devices.keep_only(active)
         try:
             for container in (*spec.get("initContainers", ()), *spec["containers"]):
@@ -236,10 +238,10 @@ class Kubelet:
         self.shown_at_s[key] = self.world.loop.now_s + self.rng.uniform(*SHOWN_AFTER_S)
         return ids
 
-    async def _end(self, stored: Stored) -> None:
+    async def _end(self, stored: Revision) -> None:
         """End a pod that is being deleted: its containers, then its ids, then its object."""
         uid = stored.uid
-        grace_s = float(stored.doc["metadata"].get("deletionGracePeriodSeconds", 30))
+        grace_s = float(stored.obj["metadata"].get("deletionGracePeriodSeconds", 30))
         if uid in self.containers:
             await asyncio.sleep(0.1 + grace_s * self.rng.random() ** 2)
         self.containers.pop(uid, None)
@@ -248,13 +250,13 @@ class Kubelet:
         await asyncio.sleep(0.05)
         await self.write(lambda: self.world.store.delete("pods", stored.key, self.process.name, stored.uid))
 
-    async def finish(self, stored: Stored, phase: str) -> None:
+    async def finish(self, stored: Revision, phase: str) -> None:
         """Let a pod's containers end by themselves."""
         if self.containers.pop(stored.uid, None) is not None:
             self.devices.end(stored.uid)
             await self._write_status(stored, {"phase": phase})
 
-    async def _write_status(self, stored: Stored, status: Doc) -> None:
+    async def _write_status(self, stored: Revision, status: Doc) -> None:
         def change(doc: Doc) -> Doc:
             # A phase that is final stays, as with the kubelet's: a write of before may come after it.
             is_over = doc["metadata"]["uid"] != stored.uid or doc["status"].get("phase") in FINISHED
@@ -269,7 +271,7 @@ class Kubelet:
             await asyncio.sleep(1.0)
         try:
             write()
-        except Failure as failure:
+        except ApiFailure as failure:
             if failure.code not in (404, 409):
                 raise
 

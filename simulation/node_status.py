@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from simulation.store import Doc, merged
+from gcushare_playground.apiserver.patches import merge
+from simulation.store import Doc
 
 if TYPE_CHECKING:
     from simulation.kubelet import Kubelet
@@ -27,7 +28,7 @@ class NodeStatus:
         kubelet = self._kubelet
         zero = dict.fromkeys((*kubelet.resources, kubelet.world.vendor.count_resource), "0")
         status = {"capacity": zero, "allocatable": zero}
-        self._update(lambda doc: merged(doc, {"status": status}))
+        self._update(lambda doc: merge(doc, {"status": status}))
 
     async def report(self) -> None:
         """Say what there is, again and again."""

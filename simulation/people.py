@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gcushare.wire.annotations import ROOM_FOUND
-from simulation.store import Doc, Failure, Key, Stored, merged
+from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.patches import merge
+from gcushare_playground.apiserver.storage import Revision
+from simulation.store import Doc, Key
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -44,11 +47,11 @@ class Users:
         meta = {"namespace": NAMESPACE, "name": name, "annotations": {}, "creationTimestamp": "2026-01-01T00:00:00Z"}
         try:
             self._world.store.create("pods", {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}}, USER)
-        except Failure:
+        except ApiFailure:
             return
         self._made[name] = spec
 
-    def _pick(self, which: float) -> Stored | None:
+    def _pick(self, which: float) -> Revision | None:
         pods = self._world.store.all("pods")
         keys = sorted(pods)
         return pods[keys[int(which * len(keys))]] if keys else None
@@ -64,12 +67,12 @@ class Users:
         pod = store.find("pods", key)
         if pod is None or pod.uid != uid:
             return
-        if not pod.doc["spec"].get("nodeName"):
+        if not pod.obj["spec"].get("nodeName"):
             store.delete("pods", key, USER)
-        elif not pod.doc["metadata"].get("deletionTimestamp"):
-            grace_s = pod.doc["spec"]["terminationGracePeriodSeconds"]
+        elif not pod.obj["metadata"].get("deletionTimestamp"):
+            grace_s = pod.obj["spec"]["terminationGracePeriodSeconds"]
             meta = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace_s}
-            store.update("pods", key, lambda doc: merged(doc, {"metadata": meta}), USER)
+            store.update("pods", key, lambda doc: merge(doc, {"metadata": meta}), USER)
 
     def force(self, which: float) -> None:
         """Delete a pod's object by force, even if its containers run."""
@@ -80,13 +83,13 @@ class Users:
         """Delete a pod by force and create another one with the same name at once."""
         if (pod := self._pick(which)) is not None:
             self._world.store.delete("pods", pod.key, USER)
-            spec = {key: value for key, value in pod.doc["spec"].items() if key != "nodeName"}
+            spec = {key: value for key, value in pod.obj["spec"].items() if key != "nodeName"}
             self._create(pod.key[1], spec)
 
     def finish(self, which: float, phase: str) -> None:
         """Let a pod's containers end by themselves."""
         pod = self._pick(which)
-        kubelet = self._world.kubelets.get(pod.doc["spec"].get("nodeName", "")) if pod is not None else None
+        kubelet = self._world.kubelets.get(pod.obj["spec"].get("nodeName", "")) if pod is not None else None
         if pod is not None and kubelet is not None and kubelet.is_up:
             self._world.loop.create_task(kubelet.finish(pod, phase), context=kubelet.process.context)
 
@@ -95,7 +98,7 @@ class Users:
         if (pod := self._pick(which)) is not None:
             key = self._world.vendor.record.card_index
             self._world.store.update(
-                "pods", pod.key, lambda doc: merged(doc, {"metadata": {"annotations": {key: card}}}), USER
+                "pods", pod.key, lambda doc: merge(doc, {"metadata": {"annotations": {key: card}}}), USER
             )
 
     def delete_all(self) -> None:
@@ -116,7 +119,7 @@ class Admins:
 
     def patch(self, node: int, patch: dict[str, Any]) -> None:
         """Change a Node."""
-        self._world.store.update("nodes", ("", f"node-{node}"), lambda doc: merged(doc, patch), ADMIN)
+        self._world.store.update("nodes", ("", f"node-{node}"), lambda doc: merge(doc, patch), ADMIN)
 
 
 class Forgers:
@@ -135,7 +138,7 @@ class Forgers:
         if not pods:
             return
         pod = pods[int(which * len(pods))]
-        is_own = node is not None and pod.doc["spec"].get("nodeName") == f"node-{node}"
+        is_own = node is not None and pod.obj["spec"].get("nodeName") == f"node-{node}"
         allowed = {key: value for key, value in changes.items() if key == ROOM_FOUND and node is None}
         self._write("pods", pod.key, node, changes, changes if is_own else allowed)
 
@@ -154,4 +157,4 @@ class Forgers:
             return
         world.counts["forged writes"] += 1
         patch = {"metadata": {"annotations": changes}}
-        world.store.update(plural, key, lambda doc: merged(doc, patch), AUTHOR if node is None else TOKEN)
+        world.store.update(plural, key, lambda doc: merge(doc, patch), AUTHOR if node is None else TOKEN)

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from simulation.store import FINISHED, Failure, Stored, merged
+from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.patches import merge
+from gcushare_playground.apiserver.storage import Revision
+from simulation.store import FINISHED
 
 if TYPE_CHECKING:
     from simulation.scheduler import Scheduler
@@ -22,14 +25,14 @@ class Preemption:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
 
-    async def try_for(self, pod: Stored) -> None:
+    async def try_for(self, pod: Revision) -> None:
         """Let pods of a lower priority end on one node, where the extender agrees; those that are leaving as well.
 
         As kube-scheduler it waits while such pods are leaving the node that the pod is nominated for, and takes the
         nomination back where it has no one to propose.
         """
-        nominated = pod.doc["status"].get("nominatedNodeName")
-        if nominated and any(each.doc["metadata"].get("deletionTimestamp") for each in self._lower(pod, nominated)):
+        nominated = pod.obj["status"].get("nominatedNodeName")
+        if nominated and any(each.obj["metadata"].get("deletionTimestamp") for each in self._lower(pod, nominated)):
             return
         proposals: dict[str, Any] = {}
         for _, name in sorted(self._scheduler.nodes.objects):
@@ -57,7 +60,7 @@ class Preemption:
             if found is not None:
                 world.users.delete(found.key, found.uid)
 
-    def _victims(self, pod: Stored, node: str) -> list[str]:
+    def _victims(self, pod: Revision, node: str) -> list[str]:
         """The pods that kube-scheduler would end on a node: of the less important ones, those whose resources it needs.
 
         The more important and the older are the first to be spared. It counts a node's sums, not its cards, so none
@@ -67,28 +70,28 @@ class Preemption:
         ended = {each.uid for each in lower}
         if not self._scheduler.fits(pod, node, without=ended):
             return []
-        for each in sorted(lower, key=lambda each: -each.doc["spec"].get("priority", 0)):
+        for each in sorted(lower, key=lambda each: -each.obj["spec"].get("priority", 0)):
             ended.discard(each.uid)
             if not self._scheduler.fits(pod, node, without=ended):
                 ended.add(each.uid)
         return [each.uid for each in lower if each.uid in ended]
 
-    def _lower(self, pod: Stored, node: str) -> list[Stored]:
+    def _lower(self, pod: Revision, node: str) -> list[Revision]:
         """The pods of a node that are less important than another, and not over."""
-        priority = pod.doc["spec"].get("priority", 0)
+        priority = pod.obj["spec"].get("priority", 0)
         return [
             each
             for each in self._scheduler.by_uid.values()
-            if each.doc["spec"].get("nodeName") == node
-            and each.doc["spec"].get("priority", 0) < priority
-            and each.doc["status"].get("phase") not in FINISHED
+            if each.obj["spec"].get("nodeName") == node
+            and each.obj["spec"].get("priority", 0) < priority
+            and each.obj["status"].get("phase") not in FINISHED
         ]
 
-    def _nominate(self, pod: Stored, node: str | None) -> bool:
+    def _nominate(self, pod: Revision, node: str | None) -> bool:
         """Write for which node a pod is nominated; False where that fails, as when the pod is gone."""
         patch = {"status": {"nominatedNodeName": node}}
         try:
-            self._scheduler.world.store.update("pods", pod.key, lambda doc: merged(doc, patch), "scheduler")
-        except Failure:
+            self._scheduler.world.store.update("pods", pod.key, lambda doc: merge(doc, patch), "scheduler")
+        except ApiFailure:
             return False
         return True

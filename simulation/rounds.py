@@ -7,11 +7,12 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable
 
+from gcushare_playground.apiserver.storage import Change
 from simulation.admission import AdmissionPolicies
 from simulation.apiserver import ApiServer
 from simulation.loop import START_S, SimulatedLoop
 from simulation.schedule import Action
-from simulation.store import Change, Store
+from simulation.store import Store
 from simulation.transport import Gateway
 from simulation.violation import Violation
 
@@ -80,7 +81,7 @@ class RoundsWorld:
         self._act(action)
 
     def _changed(self, change: Change) -> None:
-        self.note(f"api: {change.kind.lower()} {change.new.plural} {change.new.key[1]} by {change.by}")
+        self.note(f"api: {change.type.lower()} {change.collection} {change.revision.key[1]} by {change.by}")
         self.gateway.publish(change)
 
     def _start(self) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gcushare_playground.apiserver.storage import Revision
 from simulation.preempting import CallError, Preemption
 from simulation.process import Process
-from simulation.store import FINISHED, Stored
+from simulation.store import FINISHED
 from simulation.views import View
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Scheduler:
         """Pods that fit nowhere, and since when."""
         self._failures: dict[str, int] = {}
         self._assumed: dict[str, tuple[str, dict[str, int]]] = {}
-        self.by_uid: dict[str, Stored] = {}
+        self.by_uid: dict[str, Revision] = {}
         self._preemption = Preemption(self)
         self._wake = asyncio.Event()
         self.pods = View(world.loop, world.store, "pods", self.rng, matches=lambda _: True, on_change=self._pod_changed)
@@ -67,13 +68,13 @@ class Scheduler:
 
     # What it hears
 
-    def _pod_changed(self, before: Stored | None, now: Stored | None) -> None:
+    def _pod_changed(self, before: Revision | None, now: Revision | None) -> None:
         if before is not None and (now is None or now.uid != before.uid):
             self._forget(before.uid)
             self._move_all()
         if now is None:
             return
-        uid, doc = now.uid, now.doc
+        uid, doc = now.uid, now.obj
         self.by_uid[uid] = now
         is_over = doc["status"].get("phase") in FINISHED
         if doc["spec"].get("nodeName"):
@@ -91,11 +92,11 @@ class Scheduler:
             self._active[uid] = 0.0
         self._wake.set()
 
-    def _node_changed(self, before: Stored | None, now: Stored | None) -> None:
+    def _node_changed(self, before: Revision | None, now: Revision | None) -> None:
         if now is None or before is None:
             self._move_all()
             return
-        if self._heeded(before.doc) != self._heeded(now.doc):
+        if self._heeded(before.obj) != self._heeded(now.obj):
             self._move_all()
 
     def _heeded(self, node: dict[str, Any]) -> tuple[Any, ...]:
@@ -125,7 +126,7 @@ class Scheduler:
         while True:
             now_s = self.world.loop.now_s
             due = [
-                (-self.by_uid[uid].doc["spec"].get("priority", 0), order, uid)
+                (-self.by_uid[uid].obj["spec"].get("priority", 0), order, uid)
                 for order, (uid, from_s) in enumerate(self._active.items())
                 if from_s <= now_s
             ]
@@ -145,7 +146,7 @@ class Scheduler:
             except TimeoutError:
                 pass
 
-    async def _schedule(self, pod: Stored) -> None:
+    async def _schedule(self, pod: Revision) -> None:
         await asyncio.sleep(0.001)
         names = [name for name in sorted(key[1] for key in self.nodes.objects) if self.fits(pod, name)]
         try:
@@ -165,7 +166,7 @@ class Scheduler:
 
     def _fail(self, uid: str, *, is_error: bool) -> None:
         pod = self.by_uid.get(uid)
-        if pod is None or pod.doc["spec"].get("nodeName"):
+        if pod is None or pod.obj["spec"].get("nodeName"):
             return
         self._failures[uid] = self._failures.get(uid, 0) + 1
         if is_error and not self.world.settings.old_scheduler:
@@ -173,9 +174,9 @@ class Scheduler:
         else:
             self._waiting[uid] = self.world.loop.now_s
 
-    def _asks(self, pod: Stored) -> dict[str, int]:
+    def _asks(self, pod: Revision) -> dict[str, int]:
         """What a pod asks for of each resource: the sum of its containers, or its largest init container."""
-        spec = pod.doc["spec"]
+        spec = pod.obj["spec"]
         asked: dict[str, int] = {}
         for container in spec["containers"]:
             for name, amount in container["resources"]["limits"].items():
@@ -185,22 +186,22 @@ class Scheduler:
                 asked[name] = max(asked.get(name, 0), int(amount))
         return asked
 
-    def fits(self, pod: Stored, name: str, without: Collection[str] = ()) -> bool:
+    def fits(self, pod: Revision, name: str, without: Collection[str] = ()) -> bool:
         """kube-scheduler's own filters: labels, cordons, and the sums of extended resources.
 
         Nominees that are no less important count as if they ran; who is in ``without``, by uid, as if gone.
         """
         if not self.is_eligible(pod, name):
             return False
-        node = self.nodes.objects[("", name)].doc
+        node = self.nodes.objects[("", name)].obj
         used: dict[str, int] = {}
-        priority = pod.doc["spec"].get("priority", 0)
+        priority = pod.obj["spec"].get("priority", 0)
         on_node = [
             each
             for each in self.by_uid.values()
-            if each.doc["status"].get("phase") not in FINISHED
+            if each.obj["status"].get("phase") not in FINISHED
             and each.uid not in without
-            and (each.doc["spec"].get("nodeName") or self._nomination(each, pod, priority)) == name
+            and (each.obj["spec"].get("nodeName") or self._nomination(each, pod, priority)) == name
         ]
         asks = [*map(self._asks, on_node), *(asked for node_name, asked in self._assumed.values() if node_name == name)]
         for asked in asks:
@@ -212,20 +213,20 @@ class Scheduler:
             for resource, amount in self._asks(pod).items()
         )
 
-    def _nomination(self, other: Stored, pod: Stored, priority: int) -> str:
+    def _nomination(self, other: Revision, pod: Revision, priority: int) -> str:
         """For which node another pod is nominated, if a pod of this priority has to leave it the room."""
-        if other.uid == pod.uid or other.uid in self._assumed or other.doc["spec"].get("priority", 0) < priority:
+        if other.uid == pod.uid or other.uid in self._assumed or other.obj["spec"].get("priority", 0) < priority:
             return ""
-        return str(other.doc["status"].get("nominatedNodeName") or "")
+        return str(other.obj["status"].get("nominatedNodeName") or "")
 
-    def is_eligible(self, pod: Stored, name: str) -> bool:
+    def is_eligible(self, pod: Revision, name: str) -> bool:
         """Whether a node's labels and cordon let a pod in: where not, no one's end would help."""
-        node = self.nodes.objects[("", name)].doc
-        selector = pod.doc["spec"].get("nodeSelector", {})
+        node = self.nodes.objects[("", name)].obj
+        selector = pod.obj["spec"].get("nodeSelector", {})
         labels = node["metadata"].get("labels", {})
         return not node["spec"].get("unschedulable") and all(labels.get(key) == each for key, each in selector.items())
 
-    async def _ask(self, pod: Stored, names: list[str]) -> str:
+    async def _ask(self, pod: Revision, names: list[str]) -> str:
         """Filter and prioritize; returns the node, or nothing where none fits."""
         body = b'{"Pod":%s,"Nodes":null,"NodeNames":%s}' % (pod.raw, msgspec.json.encode(names))
         answer = await self.call("filter", body)
@@ -242,8 +243,8 @@ class Scheduler:
         best = max(scores.values())
         return str(self.rng.choice(sorted(name for name, score in scores.items() if score == best)))
 
-    async def _bind(self, pod: Stored, node: str) -> None:
-        meta = pod.doc["metadata"]
+    async def _bind(self, pod: Revision, node: str) -> None:
+        meta = pod.obj["metadata"]
         names = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": pod.uid, "Node": node}
         try:
             answer = await self.call("bind", msgspec.json.encode(names))

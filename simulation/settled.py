@@ -80,7 +80,7 @@ class SettledInvariants:
             units, whole = world.units_held(kubelet, uid), world.whole_cards_held(kubelet, uid)
             if uid in self._records.lost:
                 continue
-            if uid not in pods or pods[uid].doc["status"].get("phase") in FINISHED:
+            if uid not in pods or pods[uid].obj["status"].get("phase") in FINISHED:
                 continue  # From the checkpoint; the next admission frees them.
             if world.policies.refused_within(pods[uid].key[1], REFUSED_FOR_S):
                 continue
@@ -141,7 +141,7 @@ class SettledInvariants:
 
     def _check_reasons_of_failed(self) -> None:
         for each in self._world.store.all("pods").values():
-            status = each.doc["status"]
+            status = each.obj["status"]
             if status.get("reason") == "UnexpectedAdmissionError" and not status.get("message"):
                 self._world.fail("every refused pod has a reason", f"{each.key[1]} failed without a message")
 

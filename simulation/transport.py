@@ -7,12 +7,15 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeAlias
 
+import msgspec
+
 from gcushare.kube.connection.transport import TRANSPORT_FAILURES, Request, error_of_transport
 from gcushare.kube.errors import HttpFailure, NotConnectedError, error_of_answer
+from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.storage import Change
 from simulation.apiserver import ApiServer, Target
 from simulation.loop import SimulatedLoop
 from simulation.process import Process
-from simulation.store import Change, Failure
 from simulation.watches import Watch
 from simulation.weather import Fate, Weather
 
@@ -33,7 +36,7 @@ class Gateway:
 
     def publish(self, change: Change) -> None:
         """Pass a change on to every stream of its kind."""
-        plural = change.new.plural
+        plural = change.collection
         for watch in self.watches:
             if watch.plural == plural:
                 watch.take(change)
@@ -119,16 +122,16 @@ class SimulatedTransport:
             return
         if fate in _EARLY:
             code, reason = _EARLY[fate]
-            reply = (code, Failure(code, reason).body())
+            reply = (code, _body(ApiFailure(code, reason, "")))
         else:
             try:
                 reply = (200, self._gateway.server.answer(request, self._process.name))
-            except Failure as failure:
-                reply = (failure.code, failure.body())
+            except ApiFailure as failure:
+                reply = (failure.code, _body(failure))
         if fate is Fate.LOST_AFTER:
             return
         if fate is Fate.FAILED_AFTER:
-            reply = (500, Failure(500, "InternalError", "etcdserver: request timed out").body())
+            reply = (500, _body(ApiFailure(500, "InternalError", "etcdserver: request timed out")))
         if fate is Fate.RESET_AFTER:
             self._gateway.loop.call_world(back_s, _fail, answer, ConnectionResetError("reset"))
         else:
@@ -151,9 +154,9 @@ class SimulatedTransport:
         )
         try:
             watch.replay(int(target.query["resourceVersion"]))
-        except Failure as failure:
+        except ApiFailure as failure:
             watch.close()
-            raise error_of_answer(request.attempt, HttpFailure(failure.code, failure.body())) from failure
+            raise error_of_answer(request.attempt, HttpFailure(failure.code, _body(failure))) from failure
         gateway.watches[watch] = self._process
         try:
             yield self._chunks(watch, request, stall_s)
@@ -167,7 +170,7 @@ class SimulatedTransport:
         fate, answer = self._begin(loop, request)
         if fate in _EARLY:
             code, reason = _EARLY[fate]
-            loop.settle_in_world(self._weather.way_s(), answer, (code, Failure(code, reason).body()))
+            loop.settle_in_world(self._weather.way_s(), answer, (code, _body(ApiFailure(code, reason, ""))))
         elif fate is not Fate.FINE or not self._gateway.is_up:
             loop.call_world(self._weather.way_s(), _fail, answer, NotConnectedError(fate.value))
         else:
@@ -187,6 +190,10 @@ class SimulatedTransport:
             if not chunk:
                 return
             yield chunk
+
+
+def _body(failure: ApiFailure) -> bytes:
+    return msgspec.json.encode(failure.status())
 
 
 def _fail(answer: Answer, error: Exception) -> None:

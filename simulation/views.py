@@ -6,8 +6,9 @@ import random
 from collections import deque
 from collections.abc import Callable
 
+from gcushare_playground.apiserver.storage import Change, Revision
 from simulation.loop import SimulatedLoop
-from simulation.store import DELETED, Change, Doc, Key, Store, Stored
+from simulation.store import DELETED, Doc, Key, Store
 
 
 class View:
@@ -21,7 +22,7 @@ class View:
         rng: random.Random,
         *,
         matches: Callable[[Doc], bool],
-        on_change: Callable[[Stored | None, Stored | None], None],
+        on_change: Callable[[Revision | None, Revision | None], None],
     ) -> None:
         self._loop = loop
         self._store = store
@@ -33,8 +34,8 @@ class View:
         self._is_moving = False
         self._is_closed = False
         self.extra_lag_s = 0.0
-        self.objects: dict[Key, Stored] = {
-            key: each for key, each in sorted(store.all(plural).items()) if matches(each.doc)
+        self.objects: dict[Key, Revision] = {
+            key: each for key, each in sorted(store.all(plural).items()) if matches(each.obj)
         }
 
     def close(self) -> None:
@@ -61,9 +62,9 @@ class View:
         self._is_moving = False
         while self._on_way and self._on_way[0][0] <= self._loop.now_s:
             _, change = self._on_way.popleft()
-            key = change.new.key
+            key = change.revision.key
             before = self.objects.get(key)
-            now = change.new if change.kind != DELETED and self._matches(change.new.doc) else None
+            now = change.revision if change.type != DELETED and self._matches(change.revision.obj) else None
             if now is not None:
                 self.objects[key] = now
             elif before is not None:

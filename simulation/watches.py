@@ -6,8 +6,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from gcushare_playground.apiserver.storage import Change, ChangeType
 from simulation.loop import SimulatedLoop
-from simulation.store import ADDED, DELETED, MODIFIED, Change, Doc, Store
+from simulation.store import Doc, Store
 from simulation.weather import Weather
 
 Matches = Callable[[Doc], bool]
@@ -45,7 +46,7 @@ class Watch:
         loop.call_world(BOOKMARK_S, self._bookmark_again)
 
     def replay(self, version: int) -> None:
-        """Send what happened after a version; raises Failure 410."""
+        """Send what happened after a version; raises ApiFailure 410."""
         self._seen = version
         for change in self._store.since(self.plural, version):
             self.take(change)
@@ -55,12 +56,12 @@ class Watch:
         if self.is_over:
             return
         self._seen = change.version
-        before = change.old is not None and self._matches(change.old.doc)
-        now = change.kind != DELETED and self._matches(change.new.doc)
+        before = change.previous is not None and self._matches(change.previous.obj)
+        now = change.type != ChangeType.DELETED and self._matches(change.revision.obj)
         if not before and not now:
             return
-        kind = MODIFIED if before and now else ADDED if now else DELETED
-        line = b'{"type":"%s","object":%s}\n' % (kind.encode(), change.new.raw)
+        kind = ChangeType.MODIFIED if before and now else ChangeType.ADDED if now else ChangeType.DELETED
+        line = b'{"type":"%s","object":%s}\n' % (kind.encode(), change.revision.raw)
         self._send(line, change)
         if self._weather.is_duplicated():
             self._send(line, change)
@@ -75,7 +76,7 @@ class Watch:
     def _swap_last(self, change: Change) -> None:
         """Let the last two lines change places, where they are about different objects."""
         (first_s, first, version), (second_s, second, _) = self._on_way[-2], self._on_way[-1]
-        if version == change.version or b'"%s"' % change.new.uid.encode() in first:
+        if version == change.version or b'"%s"' % change.revision.uid.encode() in first:
             return
         self._on_way[-2], self._on_way[-1] = (first_s, second, change.version), (second_s, first, version)
 

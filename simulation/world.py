@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.kubelet.device_ids import cards_of_ids, decode_whole_card_id
+from gcushare_playground.apiserver.storage import Change
 from simulation.admission import AdmissionPolicies
 from simulation.apiserver import ApiServer
 from simulation.bugs import Bug, find_bug
@@ -26,7 +27,7 @@ from simulation.schedule import Action, Schedule
 from simulation.scheduler import Scheduler
 from simulation.service import Service
 from simulation.settled import SettledInvariants
-from simulation.store import Change, Store
+from simulation.store import Store
 from simulation.transport import Gateway
 from simulation.views import View
 from simulation.violation import Violation
@@ -215,10 +216,13 @@ class World:
         self.loop.call_world(COMPACTED_S, self._compact, self.store.version)
 
     def _changed(self, change: Change) -> None:
-        plural = change.new.plural
+        plural = change.collection
         is_shown = plural in ("pods", "nodes")
-        where = "/".join(change.new.key).strip("/")
-        self.note(f"api: {change.kind.lower()} {plural} {where} at {change.version} by {change.by}", is_shown=is_shown)
+        where = "/".join(change.revision.key).strip("/")
+        self.note(
+            f"api: {change.type.lower()} {plural} {where} at {change.version} by {change.by}",
+            is_shown=is_shown,
+        )
         self.gateway.publish(change)
         for view in list(self.views):
             if view.plural == plural:

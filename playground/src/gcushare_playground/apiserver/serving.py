@@ -147,7 +147,7 @@ class ApiServer:
         """Stop and start on the same port; without its history, as a real one, so that older watches get 410."""
         await self.stop()
         if not keep_history:
-            self.store.forget_history()
+            self.store.compact(self.store.version)
         await self.start()
 
     def add_user(self, user: User) -> str:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gcushare_playground.apiserver.objects import JsonObject, Key, copy_of
+from gcushare_playground.apiserver.objects import JsonObject, Key, copy_of, uid_of
 from gcushare_playground.apiserver.resources import BY_NAME, RESOURCES, is_stored
 
 T = TypeVar("T")
@@ -47,6 +47,11 @@ class Revision:
     obj: JsonObject
     raw: bytes
 
+    @property
+    def uid(self) -> str:
+        """The object's uid."""
+        return uid_of(self.obj)
+
     def copy(self) -> JsonObject:
         """Return an object of one's own."""
         copied: JsonObject = msgspec.json.decode(self.raw)
@@ -61,6 +66,13 @@ class Change:
     type: ChangeType
     revision: Revision
     previous: Revision | None
+    by: str = ""
+    """Who wrote it, where :attr:`Storage.author` says so."""
+
+    @property
+    def version(self) -> int:
+        """The version that it made."""
+        return self.revision.version
 
 
 class View:
@@ -101,10 +113,11 @@ class Collection:
         """Set on every change; a watcher waits on its own and then reads :meth:`changes_since`."""
         self._storage = storage
         self._history_limit = history_limit
-        self._items: dict[Key, Revision] = {}
+        self.items: dict[Key, Revision] = {}
+        """What is stored now, in the order of creation; not to be changed from outside."""
         self._keys: list[Key] = []
         self._history: list[Change] = []
-        self._forgotten = 0
+        self._forgotten = storage.compacted
         """The version of the newest change that the history has lost."""
 
     def __len__(self) -> int:
@@ -112,7 +125,7 @@ class Collection:
 
     def get(self, key: Key) -> Revision | None:
         """Return the object stored there."""
-        return self._items.get(key)
+        return self.items.get(key)
 
     def view(self, version: int | None = None) -> View:
         """Return the collection as it was at ``version``, by default as it is.
@@ -121,8 +134,8 @@ class Collection:
             Expired: the history does not reach back that far.
         """
         if version is None or not (undone := self.changes_since(version)):
-            return View(self._storage.version, self._keys, self._items)
-        items = dict(self._items)
+            return View(self._storage.version, self._keys, self.items)
+        items = dict(self.items)
         for change in reversed(undone):
             if change.previous is None:
                 items.pop(change.revision.key, None)
@@ -138,14 +151,14 @@ class Collection:
         """
         if version < self._forgotten:
             raise Expired(version, self._forgotten)
-        first = bisect_right(self._history, version, key=lambda change: change.revision.version)
+        first = bisect_right(self._history, version, key=lambda change: change.version)
         return self._history[first:]
 
     def put(self, key: Key, obj: JsonObject) -> Revision:
         """Store the object under a new version, which is written into its metadata."""
-        previous = self._items.get(key)
+        previous = self.items.get(key)
         revision = self._stamp(key, obj)
-        self._items[key] = revision
+        self.items[key] = revision
         if previous is None:
             insort(self._keys, key)
         self._record(ChangeType.MODIFIED if previous else ChangeType.ADDED, revision, previous)
@@ -153,16 +166,16 @@ class Collection:
 
     def remove(self, key: Key) -> Revision:
         """Remove the object and return it as it was last, at the version of its deletion."""
-        previous = self._items.pop(key)
+        previous = self.items.pop(key)
         del self._keys[bisect_left(self._keys, key)]
         revision = self._stamp(key, previous.copy())
         self._record(ChangeType.DELETED, revision, previous)
         return revision
 
-    def forget_history(self) -> None:
-        """Drop all recorded changes, as compaction or a restart does: older watches get 410."""
-        self._forgotten = self._storage.version
-        self._history.clear()
+    def compact(self, version: int) -> None:
+        """Drop the changes up to a version, as compaction or a restart does: older watches get 410."""
+        self._forgotten = max(self._forgotten, version)
+        del self._history[: bisect_right(self._history, version, key=lambda change: change.version)]
         self.wake()
 
     def wake(self) -> None:
@@ -176,7 +189,7 @@ class Collection:
         return Revision(key, version, obj, msgspec.json.encode(obj))
 
     def _record(self, kind: ChangeType, revision: Revision, previous: Revision | None) -> None:
-        change = Change(self.name, kind, revision, previous)
+        change = Change(self.name, kind, revision, previous, self._storage.author)
         self._history.append(change)
         if len(self._history) > self._history_limit:
             self._forgotten = self._history.pop(0).revision.version
@@ -189,6 +202,10 @@ class Storage:
 
     def __init__(self, history_limit: int = 10_000) -> None:
         self.version = 0
+        self.compacted = 0
+        """Changes up to this version are forgotten."""
+        self.author = ""
+        """Who writes what is written from now on."""
         self.observers: list[Callable[[Change], None]] = []
         """Called in the middle of every write: they may only take note."""
         self._changed = asyncio.Event()
@@ -227,10 +244,11 @@ class Storage:
         found = self._collections[kind.collection].view().walk(namespace)
         return [{"kind": kind.kind, "apiVersion": kind.api_version, **copy_of(revision.obj)} for revision in found]
 
-    def forget_history(self) -> None:
-        """Drop the history of every collection."""
+    def compact(self, version: int) -> None:
+        """Drop the changes of every collection up to a version."""
+        self.compacted = max(self.compacted, version)
         for collection in self._collections.values():
-            collection.forget_history()
+            collection.compact(version)
 
     async def until(self, condition: Callable[[], T], timeout_s: float | None = 60.0) -> T:
         """Wait until ``condition`` returns something true, asking again after every write; return that.

@@ -103,10 +103,8 @@ async def test_programs_get_one_document_per_line(seen: Cluster) -> None:
     assert documents[-1]["cluster"]["allocated"] == 12
 
 
-@pytest.mark.parametrize(
-    ("source", "output"),
-    [("api", "table"), pytest.param("extender", "json", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "output"), [("api", "table"), ("extender", "json")])
 async def test_a_reader_that_leaves_ends_the_command_at_once_and_quietly(
     seen: Cluster, output: str, source: str
 ) -> None:

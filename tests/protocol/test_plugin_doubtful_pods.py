@@ -82,7 +82,10 @@ async def test_what_somebody_writes_on_a_running_pod_is_put_right_and_hides_noth
 
 
 @pytest.mark.parametrize("value", ["7", "zzz", None])
-@pytest.mark.parametrize("is_alone", [True, False], ids=["one by one", "all but the card"])
+@pytest.mark.parametrize(
+    "is_alone",
+    [pytest.param(True, id="one by one", marks=pytest.mark.slow), pytest.param(False, id="all but the card")],
+)
 async def test_each_key_of_a_running_pods_record_comes_back_as_soon(value: str | None, is_alone: bool) -> None:
     record = ENFLAME.record
     keys = [record.card_units, record.pod_units, record.assigned, record.assign_time, CARD_UUID]

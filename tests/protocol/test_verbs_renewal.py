@@ -127,7 +127,10 @@ async def until_shown(server: RunningServer, context: ssl.SSLContext, certificat
 # A certificate of 30 days is due after 20, the authority, which holds 450 days, after 300.
 @pytest.mark.parametrize(
     ("age", "changes_authority"),
-    [pytest.param(20 * DAY, False, id="certificates"), pytest.param(300 * DAY, True, id="authority")],
+    [
+        pytest.param(20 * DAY, False, id="certificates", marks=pytest.mark.slow),
+        pytest.param(300 * DAY, True, id="authority"),
+    ],
 )
 async def test_no_call_fails_while_certificates_are_renewed(
     age: timedelta, changes_authority: bool, tmp_path: Path

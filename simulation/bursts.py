@@ -116,17 +116,20 @@ class BurstNode:
             allocator.set_inventory(self.inventory)
         self.read_kubelet()
 
-    def read_kubelet(self) -> None:
-        """Read podresources, and of some pods the checkpoint, as the plugin's reconciler does."""
+    def read_kubelet(self, *, late: bool = False) -> None:
+        """Read podresources, and of some pods the checkpoint, as the plugin's reconciler does.
+
+        ``late``: the kubelet has not written what it gave out last into its checkpoint yet, and podresources shows it.
+        """
         found = self._allocations("podresources")
         asked = {*self.store.missing_from(found.pods), *self.store.partly_shown_in(found.pods)}
         if asked:
-            found.add_missing(self._allocations("checkpoint"), sorted(asked))
+            found.add_missing(self._allocations("checkpoint", but_last=late), sorted(asked))
         self.store.on_kubelet_read(found, asked=frozenset(self.store.entries))
 
-    def _allocations(self, source: str) -> KubeletAllocations:
+    def _allocations(self, source: str, *, but_last: bool = False) -> KubeletAllocations:
         found = KubeletAllocations(source)
-        for (uid, container, resource), ids in self.devices.held.items():
+        for (uid, container, resource), ids in list(self.devices.held.items())[: -1 if but_last else None]:
             if source == "podresources" and (uid not in self.shown or container.startswith("init")):
                 continue
             name = f"default/{uid}" if source == "podresources" else uid
@@ -224,7 +227,7 @@ class BurstNode:
             reusable = reusable | ids if container.name.startswith("init") else reusable - ids
             if self.rng.random() < 0.2:
                 self.shown.add(uid)
-                self.read_kubelet()
+                self.read_kubelet(late=self.rng.random() < 0.5)
         self.shown.add(uid)
 
     def _allocate(self, key: tuple[str, str, str], size: int, reusable: frozenset[str]) -> frozenset[str]:

@@ -92,6 +92,20 @@ def test_the_record_keeps_both_cards_and_equal_parts(
     assert "gcushare.io/units-by-card" not in write.annotations
 
 
+@pytest.mark.parametrize("guessed", [True, False])
+@pytest.mark.parametrize(("shape", "held"), SHAPES)
+def test_a_container_that_the_checkpoint_does_not_name_yet_is_served(
+    shape: tuple[tuple[str, int], ...], held: Mapping[str, CardCounts], *, guessed: bool
+) -> None:
+    """The kubelet shows what it gave out before it writes its checkpoint, and no other read comes soon."""
+    store = store_of(spread("p", *shape))
+    for name, counts in held.items():
+        store.on_allocate("uid-p" if guessed else "", name if guessed else "", counts, 0.0)
+    read(store, dict(list(held.items())[:-1]), held)
+    assert (store.entries["uid-p"].state, store.pending_allocations) == (PodState.SERVED, 0)
+    assert [write.assigned for write in store.writes(UUIDS, UNITS, 1)] == [True]
+
+
 @pytest.mark.parametrize(("shape", "held"), SHAPES)
 def test_the_checkpoint_corrects_a_record_of_other_cards(
     shape: tuple[tuple[str, int], ...], held: Mapping[str, CardCounts]

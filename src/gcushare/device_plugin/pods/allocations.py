@@ -109,12 +109,14 @@ class KubeletAllocations:
         return self._of_kind(is_whole=is_whole)[pod][container]
 
     def held_by(self, entry: PodEntry, *, by_name: bool = True) -> dict[str, CardCounts]:
-        """What a pod's asking containers hold; ``by_name`` False if its name may stand for an earlier pod."""
-        kind = self._of_kind(is_whole=entry.is_whole)
-        for key in entry.keys if by_name else entry.uids:
-            if found := kind.get(key):
-                return {c.name: found[c.name] for c in entry.request.containers if found.get(c.name)}
-        return {}
+        """What a pod's asking containers hold; ``by_name`` False if its name may stand for an earlier pod.
+
+        A checkpoint may lack the last container: the kubelet writes it after podresources shows what was given out.
+        """
+        kind, found = self._of_kind(is_whole=entry.is_whole), dict[str, CardCounts]()
+        for key in reversed(entry.keys if by_name else entry.uids):
+            found |= kind.get(key, {})
+        return {c.name: found[c.name] for c in entry.request.containers if found.get(c.name)}
 
     def cards(self, *, whole: bool, without: Collection[str]) -> frozenset[int]:
         """The cards whose memory a pod holds, or that it holds whole; ``without`` are pods to leave out."""

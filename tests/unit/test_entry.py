@@ -176,6 +176,47 @@ def test_a_character_that_the_terminal_lacks_is_substituted(encoding: str, tmp_p
     assert b"Traceback" not in done.stderr
 
 
+_FULL = "the output cannot be written: No space left on device"
+
+
+def _run_with(words: list[str], redirections: str, **environ: str) -> tuple[int, str]:
+    """Run a command in a shell with redirections; returns its exit code and what it complains of."""
+    line = ["/bin/sh", "-c", f'exec "$@" {redirections}', "sh", *words]
+    done = subprocess.run(line, stderr=subprocess.PIPE, text=True, timeout=200, env={**os.environ, **environ})
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("redirections", "expected"),
+    [
+        (">/dev/full", (1, f"error: {_FULL}\n")),
+        (">/dev/full 2>&1", (1, "")),
+        ("2>/dev/full", (2, "")),
+        (">&-", (2, "seen\n")),
+        ("<&- >&- 2>&-", (2, "")),
+        (">/dev/null 2>&-", (2, "")),
+    ],
+)
+def test_output_that_cannot_be_written_ends_a_command_and_messages_do_not(
+    redirections: str, expected: tuple[int, str], unbuffered: str, tmp_path: Path
+) -> None:
+    body = "import sys\ndef main(process):\n    sys.stderr.write('seen\\n'); print('x' * 9000); return 2\n"
+    (tmp_path / "talking.py").write_text(body)
+    program = "import sys\nfrom gcushare.runtime.start import start\nsys.exit(start('talking', 'main'))\n"
+    words = [sys.executable, "-c", program]
+    code, said = _run_with(words, redirections, PYTHONPATH=str(tmp_path), PYTHONUNBUFFERED=unbuffered)
+    assert (code, said.replace("seen\n", "", redirections == ">/dev/full")) == expected
+
+
+def test_a_file_that_may_not_grow_is_named_as_one(tmp_path: Path) -> None:
+    program = "import sys, resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))\n"
+    program += "from gcushare.__main__ import main\nsys.exit(main())\n"
+    words = [sys.executable, "-c", program, "--help"]
+    code, said = _run_with(words, f">{tmp_path / 'out'}", PYTHONDONTWRITEBYTECODE="1")
+    assert (code, said) == (1, "error: the output cannot be written: File too large\n")
+
+
 SCRIPTS: dict[str, str] = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
     "scripts"
 ]
@@ -196,3 +237,12 @@ def test_ctrl_c_while_a_command_is_still_loading_ends_it_quietly(name: str, tmp_
         env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{source}"},
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+@pytest.mark.parametrize("name", {script.split(":")[0]: name for name, script in sorted(SCRIPTS.items())}.values())
+def test_every_command_says_in_one_line_that_its_output_cannot_be_written(name: str, flag: str) -> None:
+    module, function = SCRIPTS[name].split(":")
+    program = f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n"
+    code, said = _run_with([sys.executable, "-c", program, flag], ">/dev/full")
+    assert (code, said) == (1, f"error: {_FULL}\n")

@@ -24,13 +24,10 @@ def start(module: str, function: str, process: ProcessContext | None = None) -> 
         function: takes the process context and returns the exit code.
         process: None means this process's own arguments and streams.
     """
-    import io  # the interpreter has loaded both already
-    import sys
+    import sys  # the interpreter has loaded it already
 
-    for stream in (sys.stdin, sys.stdout) if process is None else ():
-        if isinstance(stream, io.TextIOWrapper):
-            # A character that the terminal's encoding lacks must not end the command; stderr has substitutes already.
-            stream.reconfigure(errors="replace")
+    if process is None:
+        load("gcushare.runtime.streams", "guard_streams")()
     try:
         code = load(module, function)(process)
         sys.stdout.flush()
@@ -42,6 +39,14 @@ def start(module: str, function: str, process: ProcessContext | None = None) -> 
         if not leave_closed_pipes(sys.stdout, sys.stderr):
             raise
         return CLOSED_PIPE
+    except Exception as error:
+        from gcushare.runtime.exit_codes import FAILED
+        from gcushare.runtime.streams import OutputError
+
+        if not isinstance(error, OutputError):
+            raise
+        sys.stderr.write(f"error: {error}\n")
+        return FAILED
     return code
 
 

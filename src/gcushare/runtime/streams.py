@@ -65,6 +65,4 @@ def _rewritten(stream: io.TextIOWrapper, raw: io.FileIO, errors: str) -> TextIO:
     Unbuffered means by line here: without a buffer, the interpreter loses what a write leaves over.
     """
     is_by_line = stream.line_buffering or stream.write_through
-    return io.TextIOWrapper(
-        io.BufferedWriter(raw), encoding=stream.encoding, errors=errors, line_buffering=is_by_line
-    )
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding=stream.encoding, errors=errors, line_buffering=is_by_line)

@@ -69,7 +69,26 @@ def test_where_the_recorded_card_is_full_another_that_fits_is_taken_without_brea
 
 def test_a_pod_that_no_one_assigned_gets_the_fullest_card_that_fits() -> None:
     assert cards_of(choose_ids(request({0: 3, 1: 6, 2: 16}, 4), [candidate("a", 4)], {}, CARDS)) == {1: 4}
-    assert cards_of(choose_ids(request({0: 3, 1: 6, 2: 16}, 4), [], {}, CARDS)) == {1: 4}
+
+
+def test_a_pod_of_several_containers_goes_where_all_have_room_if_a_card_has() -> None:
+    containers = tuple(ContainerRequest(name, ContainerKind.APP, 4) for name in ("c0", "c1"))
+    pair = Candidate(pod("a"), PodRequest(containers, CardRequest(8)), (), 1)
+    assert cards_of(choose_ids(request({0: 6, 1: 10, 2: 16}, 4), [pair], {}, CARDS)) == {1: 4}
+    assert cards_of(choose_ids(request({0: 6, 1: 10, 2: 16}, 4), [pair], {1: 3}, CARDS)) == {2: 4}
+    assert cards_of(choose_ids(request({0: 6, 1: 5, 2: 3}, 4), [pair], {}, CARDS)) == {1: 4}
+
+
+@pytest.mark.parametrize(("first", "later"), [(4, (4,)), (4, (2, 2)), (1, (9, 1))])
+@pytest.mark.parametrize("free", [{0: 6, 1: 16}, {0: 16, 1: 16}, {0: 16, 1: 15, 2: 14}])
+def test_containers_of_a_pod_that_is_not_known_follow_each_other(
+    first: int, later: tuple[int, ...], free: dict[int, int]
+) -> None:
+    (card,) = cards_of(choose_ids(request(free, first), [], {}, CARDS))
+    left = {**free, card: free[card] - first}
+    for amount in later:
+        assert cards_of(choose_ids(request(left, amount), [], {}, CARDS, begun={card})) == {card: amount}
+        left[card] -= amount
 
 
 def test_where_no_card_fits_the_message_names_every_card() -> None:
@@ -122,8 +141,10 @@ def test_a_container_may_use_its_request_and_what_its_pods_limit_adds() -> None:
 
 
 def test_a_card_without_a_promise_on_it_comes_first_then_the_fullest_then_the_lowest() -> None:
-    assert choose_card({0: 8, 1: 4, 2: 4}, {}, 4) == 1
-    assert choose_card({0: 8, 1: 4}, {1: 1}, 4) == 0
-    assert choose_card({0: 8, 1: 4}, {0: 4, 1: 1}, 4) == 0
-    assert choose_card({0: 8, 1: 4}, {0: 5, 1: 1}, 4) == 1
-    assert choose_card({0: 3}, {}, 4) is None
+    assert choose_card({0: 8, 1: 4, 2: 4}, {}, 4, 4) == 1
+    assert choose_card({0: 8, 1: 4}, {1: 1}, 4, 4) == 0
+    assert choose_card({0: 8, 1: 4}, {0: 4, 1: 1}, 4, 4) == 0
+    assert choose_card({0: 8, 1: 4}, {0: 5, 1: 1}, 4, 4) == 1
+    assert choose_card({0: 3}, {}, 4, 4) is None
+    assert choose_card({0: 3}, {}, 4, None) is None
+    assert choose_card({0: 8, 1: 9}, {1: 6}, 4, None, begun={1}) == 0

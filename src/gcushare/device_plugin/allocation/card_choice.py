@@ -63,7 +63,7 @@ class _Room:
     """Units per card that are free and promised.
 
     Not to be chosen are the cards in ``whole`` use, and those that are not ``allowed`` to every pod that a call may be
-    for; ``pods`` are these.
+    for; ``pods`` are these. ``begun``: the cards of pods that are not known here.
     """
 
     free: Mapping[int, int]
@@ -72,6 +72,7 @@ class _Room:
     whole: Collection[int]
     allowed: Collection[int]
     pods: Sequence[Candidate]
+    begun: Collection[int] = ()
 
     def describe_shortage(self, size: int) -> str:
         """Say what was asked for and what each card has; the kubelet shows this text on the pod."""
@@ -95,12 +96,14 @@ def choose_ids(
     cards: Mapping[int, InventoryCard],
     whole: Collection[int] = (),
     doubtful: Sequence[Candidate] = (),
+    begun: Collection[int] = (),
 ) -> Preference:
     """Choose a container's ids of those available: of its pod's card, or of one that fits if that has no room.
 
     The answer is right for every pod that the call may be for, the ``doubtful`` ones among them. ``promised`` are units
     per card that are kept for waiting pods; ``cards`` are the node's, by index; ``whole`` are the cards in whole use,
-    which the kubelet may not know yet.
+    which the kubelet may not know yet; ``begun`` are those of pods that are not known here, such as a static pod before
+    its mirror exists: a call for no known pod may be for their next container.
 
     Raises:
         Refused: no card has that many free ids, or no answer is right for all of these pods; the message has the cards
@@ -124,7 +127,7 @@ def choose_ids(
     wanted = own if is_further else tuple(included) or own
     shares = _divide(request.size, included, wanted, candidate.held if candidate else {})
     if not wanted or any(free.get(index, 0) < share for index, share in shares.items()):
-        shares = _other_cards(request, candidate, _Room(free, promised, cards, whole, allowed, concerned))
+        shares = _other_cards(request, candidate, _Room(free, promised, cards, whole, allowed, concerned, begun))
     chosen = tuple(sorted(shares))
     return Preference(
         _entries(request, shares), chosen, candidate, () if is_further or set(chosen) == set(own) else own
@@ -174,10 +177,11 @@ def _other_cards(request: PreferredRequest, candidate: Candidate | None, room: _
     others = _promised_to_others(room.promised, candidate)
     count = candidate.request.cards.cards if candidate else 1
     share = request.size // count
+    need = max((each.request.cards.units for each in room.pods), default=None)
     left = dict(room.free)
     shares: dict[int, int] = {}
     for _ in range(count):
-        index = choose_card(left, others, share)
+        index = choose_card(left, others, share, need, room.begun)
         if index is None:
             raise Refused(room.describe_shortage(share))
         shares[index] = share
@@ -185,16 +189,25 @@ def _other_cards(request: PreferredRequest, candidate: Candidate | None, room: _
     return shares
 
 
-def choose_card(free: Mapping[int, int], promised: Mapping[int, int], units: int) -> int | None:
+def choose_card(
+    free: Mapping[int, int],
+    promised: Mapping[int, int],
+    units: int,
+    need: int | None,
+    begun: Collection[int] = (),
+) -> int | None:
     """The card for a pod that has none, or whose card is full: the fullest that fits, then the lowest index.
 
     ``promised`` are units that other pods' records name and that the kubelet has not handed out yet; a card that
-    fits only by breaking such a promise is taken last. None when no card fits.
+    fits only by breaking such a promise is taken last. None when no card fits. All containers of a pod get the same
+    card, so one with room for ``need``, the pod's units, comes first. Of a pod that is not known (None) more containers
+    may follow: it goes where one has ``begun``, else where most is free.
     """
     able = [index for index, amount in free.items() if amount >= units]
-    if not able:
-        return None
-    return min(able, key=lambda index: (free[index] - promised.get(index, 0) < units, free[index], index))
+    left = {index: free[index] - promised.get(index, 0) for index in able}
+    if need is None:
+        return min(able, key=lambda index: (left[index] < units, index not in begun, -free[index], index), default=None)
+    return min(able, key=lambda index: (left[index] < units, left[index] < need, free[index], index), default=None)
 
 
 def _promised_to_others(promised: Mapping[int, int], candidate: Candidate | None) -> dict[int, int]:

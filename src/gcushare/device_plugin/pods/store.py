@@ -247,6 +247,12 @@ class PodStore:
         claimed = {index for entry in entries if entry.state is PodState.UNVERIFIED for index in entry.promise}
         return shown | self._pending.cards(whole=whole) | taken | claimed | self.gone.cards(whole=whole)
 
+    def cards_of_unknown(self) -> frozenset[int]:
+        """The cards whose memory was given to pods that the watch does not show, or not yet."""
+        holders = self.unrecorded.now.values()
+        pending = (each.counts for each in self._pending if not each.uid and not each.whole)
+        return frozenset(index for counts in (*(each.units for each in holders), *pending) for index in counts)
+
     def users_of(self, card_index: int, *, whole: bool) -> list[str]:
         """The names of the pods that have a card, for messages."""
         known = [

@@ -302,6 +302,26 @@ async def test_a_configuration_on_this_machine_is_compared_with_the_service(rig:
 
 
 @pytest.mark.parametrize(
+    "theirs",
+    [
+        "urlPrefix: 'https://127.0.0.1:443', bindVerb: bind",
+        "urlPrefix: 'http://vgpu-scheduler.kube-system:9443/gcushare-scheduler-of-theirs', filterVerb: filter",
+        "urlPrefix: 'unix:///run/theirs.sock', ignorable: true",
+    ],
+)
+async def test_another_products_extender_that_manages_our_resource_is_not_taken_for_ours(
+    rig: DoctorRig, tmp_path: Path, theirs: str
+) -> None:
+    config = tmp_path / "scheduler.yaml"
+    managed = "managedResources: [{name: nvidia.com/gpumem}, {name: enflame.com/gcu-memory}]"
+    ours = "urlPrefix: 'http://10.96.1.37:32766/gcushare-scheduler', managedResources: [{name: enflame.com/gcu-memory}]"
+    config.write_text(f"extenders: [{{{theirs}, {managed}}}, {{{ours}}}]")
+    assert (await rig.examine("--scheduler-config", str(config))).kinds == set()
+    config.write_text(f"extenders: [{{{theirs}, {managed}}}]")
+    assert (await rig.examine("--scheduler-config", str(config))).kinds == {(ERROR, "scheduler-not-calling")}
+
+
+@pytest.mark.parametrize(
     ("version", "kinds"),
     [
         pytest.param("v1.29.4", set(), id="before policies"),

@@ -31,7 +31,6 @@ _CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.
 """Labels of the nodes that the config manager runs on."""
 _LOOK_CLOSER = "give it with --scheduler-config FILE, or create a pod that asks for cards and examine again"
 _PREFIXES = frozenset(vendor.url_prefix for vendor in VENDORS)
-_RESOURCES = frozenset(vendor.memory_resource for vendor in VENDORS)
 
 
 def check_configuration(facts: Facts) -> Iterator[Finding]:
@@ -231,11 +230,8 @@ def check_reports(facts: Facts) -> Iterator[Finding]:
 
 
 def extenders_of(scheduler: SchedulerFacts) -> list[ConfiguredExtender]:
-    return [
-        each
-        for each in scheduler.extenders or ()
-        if each.path in _PREFIXES or not _RESOURCES.isdisjoint(each.resources)
-    ]
+    """Ours, by their path. Not by resource: the extender of another product may manage ours among others."""
+    return [each for each in scheduler.extenders or () if each.path in _PREFIXES]
 
 
 def _addresses(facts: Facts) -> set[tuple[str, int]]:

@@ -3,7 +3,7 @@
     python -m benchmarks.bench_extender            the whole table, some three minutes
     python -m benchmarks.bench_extender --quick    small clusters, to see that it works
     python -m benchmarks.bench_extender --nodes 5000 --against ../before    compared with another checkout's extender
-    python -m benchmarks.bench_extender --policy expected-fill --nodes 5000    another policy, one size of cluster
+    python -m benchmarks.bench_extender --nodes 5000 --against-policy binpack    compared with another policy
 
 kube-scheduler asks about the nodes that pass its own filters. Of more than 100 nodes it takes a sample, another one for
 each pod; sixteen goroutines write the list, so even the same nodes come in another order each time.
@@ -316,14 +316,22 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--answer", default="equal:20", help="the extender's --filter-answer")
-    parser.add_argument("--policy", default="binpack", choices=sorted(POLICIES), help="the policy of nodes and cards")
+    parser.add_argument(
+        "--policy", default="expected-fill", choices=sorted(POLICIES), help="the policy of nodes and cards"
+    )
     parser.add_argument("--nodes", type=int, action="append", choices=SIZES, help="repeatable; all by default")
     parser.add_argument("--count", type=int, default=1500)
     parser.add_argument(
         "--against", type=Path, metavar="FOLDER", help="another checkout: a second column, and the ratio"
     )
+    parser.add_argument("--against-policy", choices=sorted(POLICIES), help="another policy: likewise")
     parser.add_argument("--only-bind", nargs=6, type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
+
+
+def options_of(policy: str, answer: str) -> list[str]:
+    """The flags of an extender that is measured."""
+    return [f"--filter-answer={answer}", f"--node-policy={policy}", f"--card-policy={policy}"]
 
 
 def main() -> None:
@@ -336,16 +344,21 @@ def main() -> None:
     scale = 20 if given.quick else 1
     count = 100 if given.quick else given.count
     rows: list[Row] = []
-    options = [f"--filter-answer={given.answer}", *(f"--{which}-policy={given.policy}" for which in ("node", "card"))]
-    folders: list[Path] = [Path(__file__).parent.parent, *([given.against] if given.against else [])]
+    here = Path(__file__).parent.parent
+    measured: list[tuple[Path, str]] = [(here, given.policy)]
+    if given.against or given.against_policy:
+        measured.append((given.against or here, given.against_policy or given.policy))
     say(f"--filter-answer {given.answer}, {given.policy}, {os.cpu_count()} CPUs, binds at {BINDS_PER_S}/s")
-    before = (" before: median / p99 ms | ratio |", "---|---|") if given.against else ("", "")
+    before = (f" before, {measured[-1][1]}: median / p99 ms | ratio |", "---|---|") if measured[1:] else ("", "")
     say(f"| what | median / p99 ms |{before[0]}\n|---|---|{before[1]}")
     sizes = tuple(given.nodes or SIZES)
     for nodes in sizes:
         size = Size(max(5, nodes // scale), CARDS, min(30_000, nodes * 20) // scale, 20_000)
         with ExitStack() as started:
-            benches = [started.enter_context(running(size, *options, folder=folder)) for folder in folders]
+            benches = [
+                started.enter_context(running(size, *options_of(policy, given.answer), folder=folder))
+                for folder, policy in measured
+            ]
             found = measure_verbs(benches, count)
             if nodes == max(SIZES):
                 found += measure_binds(benches, count)
@@ -354,7 +367,7 @@ def main() -> None:
             idle = [measure_cpu(bench, count) for bench in benches]
         say("\n".join(idle))
     say("\n".join(ratios(rows)))
-    if sizes == SIZES and not given.against:
+    if sizes == SIZES and not measured[1:]:
         measure_restart(Size(5000 // scale, CARDS, 50_000 // scale, 0))
 
 

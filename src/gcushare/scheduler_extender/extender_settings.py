@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gcushare._version import __version__
-from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
+from gcushare.core.placement import EXPECTED_FILL, POLICIES, WHOLE_CARD_POLICIES
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.election import ElectionSettings
@@ -61,14 +61,14 @@ class PlacementSettings:
     )
     node_policy: str = setting(
         parsers.one_of(*POLICIES, metavar="POLICY"),
-        default="binpack",
+        default=EXPECTED_FILL,
         help="Which nodes are preferred: "
         f"{', '.join(f'{each.name} {each.nodes}' for each in POLICIES.values())}. A pod may choose its own by the "
         "annotation gcushare.io/node-policy.",
     )
     card_policy: str = setting(
         parsers.one_of(*POLICIES, metavar="POLICY"),
-        default="binpack",
+        default=EXPECTED_FILL,
         help="Which card of a node is taken: "
         f"{', '.join(f'{each.name} {each.cards}' for each in POLICIES.values())}. A pod may choose its own by the "
         "annotation gcushare.io/card-policy.",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gcushare.core.claim_names import MAX_UNITS, ClaimSize
+from gcushare.core.placement import POLICIES
 from gcushare.core.requests import ContainerKind, effective_request
 from gcushare.vendors import VENDORS
 from gcushare.vendors.vendor import Vendor
@@ -20,7 +21,7 @@ from gcushare_playground.apiserver.objects import JsonObject, annotations_of, di
 from gcushare_playground.apiserver.quantities import parse
 
 _UNKEPT = (keys.USE_CARDS, keys.AVOID_CARDS, keys.MEMORY_LIMIT)
-_KEPT_POLICIES = {keys.NODE_POLICY: ("binpack", "spread"), keys.CARD_POLICY: ("binpack",)}
+_KEPT_POLICIES = {keys.NODE_POLICY: tuple(POLICIES), keys.CARD_POLICY: ("binpack",)}
 
 
 def admit_claims(pod: JsonObject, namespace_labels: Mapping[str, str]) -> None:

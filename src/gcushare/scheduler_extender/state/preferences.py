@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape, Standing
+from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape, Standing, nodes_for_claims
 from gcushare.core.ledger import Ledger
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment, NodeState
@@ -47,13 +47,18 @@ class Preferences:
         self._ledger = ledger
         self._spare = spare
         self.fill = LearnedFill(spare.left)
-        self.indexes = FitIndexes(ledger.nodes, changes, slow={EXPECTED_FILL: self._score})
+        slow = {EXPECTED_FILL: self._score}
+        self.indexes = FitIndexes(ledger.nodes, changes, slow=slow)
+        self.claims_indexes = FitIndexes(nodes_for_claims(ledger), changes, slow=slow)
+        """The nodes that serve claims, by how well they suit a claim."""
+        self._all = (self.indexes, self.claims_indexes)
         self._learned_from = (0, 0, 0)
         """At the last learning: the turnover of pods, the number of pods, and of nodes."""
         self._wanted = asyncio.Event()
         self._choices: OrderedDict[str, tuple[str, ChoiceDocument]] = OrderedDict()
         """By the pod's uid: the node, and why."""
-        spare.listen(self.indexes.score_node_again)
+        for indexes in self._all:
+            spare.listen(indexes.score_node_again)
 
     def rank_cards(self, request: SchedulingRequest, node: NodeState | None) -> CardRank:
         """The order of a node's cards for a pod, by its card policy."""
@@ -125,7 +130,8 @@ class Preferences:
             yield
         units = max((card.total for node in self._ledger.nodes.values() for card in node.cards.values()), default=1)
         if self.fill.learn(seen, units):
-            self.indexes.score_again(EXPECTED_FILL)
+            for indexes in self._all:
+                indexes.score_again(EXPECTED_FILL)
             self._wanted.set()
             logger.info("typical requests learned %s", fields(pods=seen.total(), count=len(seen)))
 
@@ -134,7 +140,7 @@ class Preferences:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            if self.indexes.score_due(_SCORED_PER_TURN):
+            if any(indexes.score_due(_SCORED_PER_TURN) for indexes in self._all):
                 self._wanted.set()
                 await asyncio.sleep(_PAUSE_S)
 

@@ -73,7 +73,8 @@ WaitingPod: TypeAlias = SchedulingRequest | RejectedRequest
 def read_claiming_request(pod: Pod, claimed: PodRequest, policies: Policies) -> SchedulingRequest:
     """Read how a pod with these claims is to be placed. Of its options only the node policy counts."""
     chosen = pod.metadata.annotations.get(NODE_POLICY, "")
-    shape = Shape(claimed.cards, chosen if chosen in POLICIES else policies.node)
+    policy = chosen if chosen in POLICIES else policies.node
+    shape = Shape(claimed.cards, policy, pod_amounts(pod) if policy == EXPECTED_FILL else NO_AMOUNTS)
     return SchedulingRequest(pod_ref(pod), shape, policies.card)
 
 

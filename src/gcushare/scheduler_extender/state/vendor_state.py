@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_WHOLE
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.fit_index import ChangeLog, FitIndexes, nodes_for_claims
+from gcushare.core.fit_index import ChangeLog
 from gcushare.core.ledger import Ledger
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment
@@ -69,11 +69,9 @@ class VendorState:
         self.nodes = NodeReader(vendor)
         self.ledger = Ledger()
         self.changes = ChangeLog(self.ledger)
-        self.claims_indexes = FitIndexes(nodes_for_claims(self.ledger), self.changes)
-        """The nodes that serve claims, by how well they suit a claim."""
         self.preferences = Preferences(self.ledger, self.changes, SpareResources() if spare is None else spare)
         """The preferences of pods with a learned policy."""
-        self.indexes = self.preferences.indexes
+        self.indexes, self.claims_indexes = self.preferences.indexes, self.preferences.claims_indexes
         self.waiting: dict[str, WaitingPod] = {}
         """Unbound pods by uid."""
         self.parked: dict[str, WaitingPod] = {}

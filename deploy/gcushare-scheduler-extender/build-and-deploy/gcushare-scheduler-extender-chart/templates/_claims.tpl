@@ -127,7 +127,7 @@ problem is empty; the validating one refuses a pod in which the resource was lef
 {{- $words := include "gcushare-scheduler-extender.words" .root | fromJson -}}
 {{- $vendor := get $words.vendors .name -}}
 {{- $keys := dict "cards" "gcushare.io/cards" "useCards" "gcushare.io/use-cards" "avoidCards" "gcushare.io/avoid-cards" "memoryLimit" "gcushare.io/memory-limit" "resource" "gcushare.io/claimed-resource" "units" "gcushare.io/claimed-units" -}}
-{{- $kept := "{'gcushare.io/node-policy': ['binpack', 'spread'], 'gcushare.io/card-policy': ['binpack']}" -}}
+{{- $kept := printf "{'gcushare.io/node-policy': %s, 'gcushare.io/card-policy': ['binpack']}" (include "gcushare-scheduler-extender.celList" (get $words.policies "gcushare.io/node-policy")) -}}
 {{- dict "vendor" $vendor "keys" $keys "kept" $kept "entry" (printf "gcushare-%s" $vendor.claims.templatePrefix) | toJson -}}
 {{- end -}}
 

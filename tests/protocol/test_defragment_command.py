@@ -66,10 +66,10 @@ async def test_a_running_cluster_can_be_simulated(tmp_path: Path) -> None:
     async with cluster(tmp_path) as rig:
         rig.put(a_node("gpu-1", 16, 16), bound_pod("a", "gpu-1", 0, 8), bound_pod("b", "gpu-1", 1, 8))
         code, text, errors = await ask(
-            "simulate", rig, "--from-cluster", "--policy", "binpack,expected-fill", "--jobs", "1", "-o", "json"
+            "simulate", rig, "--from-cluster", "--policy", "binpack,expected-fill", "-o", "json"
         )
         assert (code, errors) == (0, "")
-        assert json.loads(text)["policies"]["binpack"]["allocatedMean"] == 0.5
+        assert json.loads(text)["policies"]["binpack"]["allocated"] == 0.5
 
 
 async def test_what_a_simulation_cannot_read_of_a_cluster_is_named(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_what_a_simulation_cannot_read_of_a_cluster_is_named(tmp_path: Pat
         unreadable = a_node("gpu-2", 16, annotations={ENFLAME.inventory_annotation: '{"version": 99}'})
         rig.put(a_node("gpu-1", 16), unreadable, bound_pod("a", "gpu-1", 0, 8))
         rig.put(pod_document("odd", 4, annotations={CARDS: "some"}))
-        argv = ("--from-cluster", "--policy", "binpack", "--jobs", "1", "-o", "json")
+        argv = ("--from-cluster", "--policy", "binpack", "-o", "json")
         code, _, errors = await ask("simulate", rig, *argv)
         node, pod = errors.splitlines()
         assert code == 0

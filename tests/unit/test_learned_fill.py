@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 import pytest
+from benchmarks.packing.cluster import TrackedCluster
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.cli.simulate.cluster import SimulatedCluster, request_of
-from gcushare.cli.simulate.policies.typical_pods import LeastLoss
+from gcushare.cli.simulate.policies import LeastLoss
 from gcushare.cli.simulate.runs import Placer
 from gcushare.cli.simulate.workload import NodeSpec
 from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape
@@ -46,7 +47,7 @@ def nothing_is_known(_name: str) -> Amounts:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_extender_takes_the_node_and_the_cards_that_the_simulator_takes(seed: int) -> None:
     draw = random.Random(seed)
-    cluster = SimulatedCluster(SPECS)
+    cluster = TrackedCluster(SPECS)
     placer = Placer(cluster, LeastLoss(Counter(TRACE)))
     fill = LearnedFill(lambda name: _left(cluster, name))
     fill.learn(Counter(TRACE), 1000)

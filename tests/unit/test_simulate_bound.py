@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from benchmarks.packing.bounds import compute_bounds
 
-from gcushare.cli.simulate.bounds import compute_bounds
 from gcushare.cli.simulate.workload import NodeSpec
 from gcushare.core.packing.expected_fill import Demand, Room, Spot, room_after, spots_of
 

@@ -1,25 +1,19 @@
-"""``gcushare simulate`` from its command line: files in, answers and pictures out."""
+"""``gcushare simulate`` from its command line: files in, answers out."""
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import random
-import subprocess
-import sys
-import time
-from functools import partial
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
-from PIL import Image
 
-from gcushare.cli.simulate.churn import Churn, run_churn
-from gcushare.cli.simulate.comparing import mixed, nodes_needed, run_all
+from gcushare.cli.simulate.cluster import SimulatedCluster
+from gcushare.cli.simulate.comparing import Plan, mixed, nodes_needed
 from gcushare.cli.simulate.live import reduce_cluster
-from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods, with_granularity
+from gcushare.cli.simulate.runs import Placer
+from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import Refused
@@ -52,7 +46,7 @@ PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + "".join(
 def files(tmp_path: Path) -> list[str]:
     (tmp_path / "nodes.csv").write_text(NODES)
     (tmp_path / "pods.csv").write_text(PODS)
-    return ["--nodes", str(tmp_path / "nodes.csv"), "--pods", str(tmp_path / "pods.csv"), "--jobs", "1"]
+    return ["--nodes", str(tmp_path / "nodes.csv"), "--pods", str(tmp_path / "pods.csv")]
 
 
 def ask(*words: str) -> tuple[int, str, str]:
@@ -61,50 +55,23 @@ def ask(*words: str) -> tuple[int, str, str]:
     return code, stdout.getvalue(), stderr.getvalue()
 
 
-def test_the_table_ranks_the_policies_below_a_bound(files: list[str]) -> None:
-    code, text, errors = ask(*files, "--load", "130%", "--seeds", "2", "--policy", "random,fgd,expected-fill")
+def test_the_table_ranks_the_policies(files: list[str]) -> None:
+    code, text, errors = ask(*files, "--load", "130%", "--policy", "spread,binpack,expected-fill")
     assert (code, errors) == (0, "")
     assert text.startswith("6 nodes, 24 cards; ")
     table = text.partition("\n\nUnplaced")[0].splitlines()
-    reached = [float(line.split()[1]) for line in table if line.startswith(("random", "fgd", "expected"))]
+    reached = [float(line.split()[1]) for line in table if line.startswith(("spread", "binpack", "expected"))]
     assert len(reached) == 3
     assert reached == sorted(reached, reverse=True)
-    assert "(no policy can exceed)" in text
 
 
-def test_refused_pods_are_counted_by_kind_over_time(files: list[str]) -> None:
-    code, text, _ = ask(*files, "--load", "130%", "--policy", "fgd,random", "--order", "trace")
+def test_json_has_every_policy_and_equal_calls_have_equal_answers(files: list[str]) -> None:
+    code, text, _ = ask(*files, "--load", "1.3", "-o", "json")
+    run = json.loads(text)["policies"]["binpack"]
     assert code == 0
-    _, _, table = text.partition("Unplaced pods once so much of all cards was asked for, first seed:\n")
-    heading, *rows = [line.split() for line in table.splitlines()]
-    assert heading[:2] == ["POLICY", "KIND"]
-    run = json.loads(ask(*files, "--load", "130%", "--policy", "fgd", "--order", "trace", "-o", "json")[1])
-    run = run["policies"]["fgd"]["runs"][0]
-    assert run["samples"][-1]["unplaced"] == run["unplaced"]
-    counted = [[int(word) for word in row[-6:]] for row in rows if row[0] == "fgd"]
-    assert sum(row[-1] for row in counted) == sum(run["unplaced"].values()) > 0
-    assert all(row == sorted(row) for row in counted), "who was refused stays refused"
-    assert sum(row[0] for row in counted) < sum(row[-1] for row in counted)
-
-
-def test_json_has_every_run_with_its_curve(files: list[str]) -> None:
-    code, text, _ = ask(*files, "--load", "1.0", "--policy", "binpack", "-o", "json")
-    found = json.loads(text)
-    run = found["policies"]["binpack"]["runs"][0]
-    assert code == 0
-    assert run["samples"][-1]["allocated"] == run["allocated"]
     assert run["allocated"] + run["partial"] + run["idle"] == pytest.approx(1.0)
-
-
-def test_pictures_are_drawn_of_every_policy(files: list[str], tmp_path: Path) -> None:
-    svg, png = tmp_path / "a.svg", tmp_path / "a.png"
-    code, _, errors = ask(*files, "--policy", "spread,fgd", "--svg", str(svg), "--png", str(png))
-    assert (code, errors) == (0, "")
-    texts = [each.text for each in ElementTree.fromstring(svg.read_text()).iter() if each.tag.endswith("text")]
-    assert {"spread", "fgd"} <= set(texts)
-    with Image.open(png) as image:
-        colors = {color for _, color in image.getcolors(1 << 24) or ()}
-    assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)} <= colors
+    assert sum(run["unplaced"].values()) > 0
+    assert ask(*files, "--load", "1.3", "-o", "json")[1] == text
 
 
 def test_what_is_wrong_with_a_file_is_said_with_its_line(files: list[str], tmp_path: Path) -> None:
@@ -123,108 +90,41 @@ def test_a_line_of_nodes_that_ends_before_the_name_is_refused(files: list[str], 
     assert "line 2: sn '' is empty" in errors
 
 
-def test_a_picture_without_arrivals_is_refused_and_the_table_is_not(files: list[str], tmp_path: Path) -> None:
-    for pods in ("large,1,1,1,1000\n", "large,1,1,1,1000\nplain,1,1,0,0\n"):
-        (tmp_path / "pods.csv").write_text(f"name,cpu_milli,memory_mib,num_gpu,gpu_milli\n{pods}")
-        few = (*files, "--load", "1%", "--policy", "binpack")
-        assert ask(*few)[0] == 0
-        code, text, errors = ask(*few, "--svg", str(tmp_path / "a.svg"))
-        assert (code, text) == (2, "")
-        assert "no pod that arrives asks for any: give a larger load" in errors
-
-
-@pytest.mark.parametrize("kind", ["svg", "png"])
-def test_a_picture_in_a_folder_that_is_missing_is_refused(files: list[str], tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "missing" / f"a.{kind}"
-    code, _, errors = ask(*files, "--policy", "binpack", f"--{kind}", str(path))
-    assert code == 2
-    assert f"'{path}' cannot be written" in errors
-
-
-def begin(folder: Path, policy: str, seed: int) -> None:
-    """A job that leaves a mark and takes a moment."""
-    (folder / f"{policy}-{seed}").touch()
-    time.sleep(0.05)
-
-
-def test_an_interrupt_drops_the_jobs_that_have_not_begun(tmp_path: Path) -> None:
-    def interrupt(_done: int, _of: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_all(partial(begin, tmp_path), ["any"], range(40), 2, interrupt)
-    assert 0 < len(list(tmp_path.iterdir())) < 20
-
-
 def test_questions_that_exclude_each_other_are_refused(files: list[str]) -> None:
-    assert "churn needs load" in ask(*files, "--churn", "1")[2]
     assert "two sources" in ask(*files, "--from-cluster")[2]
     assert "name two CSV files" in ask()[2]
 
 
-def test_another_mix_takes_nodes_like_the_given_ones(files: list[str]) -> None:
-    assert ask(*files, "--node-mix", "G2=3")[1].startswith("3 nodes, 24 cards; ")
-    code, _, errors = ask(*files, "--node-mix", "H9=3")
-    assert code == 2
-    assert "known models: G2, T4" in errors
-
-
-def test_a_coarser_unit_rounds_shares_up_and_never_down() -> None:
-    pods = [Demand(1, 810), Demand(1, 160), Demand(1, 990), Demand(2, 0, True), Demand(0)]
-    rounded = with_granularity(pods, 125, 1000)
-    assert rounded == [Demand(1, 875), Demand(1, 250), Demand(1, 0, True), Demand(2, 0, True), Demand(0)]
-
-
 def test_the_nodes_that_pods_need_suffice_and_one_less_does_not(files: list[str], tmp_path: Path) -> None:
-    nodes, pods = read_nodes(tmp_path / "nodes.csv"), read_pods(tmp_path / "pods.csv")
-    needed = nodes_needed("best-fit", nodes, pods, 1)
+    nodes, pods = tuple(read_nodes(tmp_path / "nodes.csv")), tuple(read_pods(tmp_path / "pods.csv"))
+    plan = Plan(nodes, pods, None, ("binpack",))
+    needed = nodes_needed(plan, "binpack", plan.workload())
     assert needed == mixed(nodes, len(needed))
-    assert f"{len(needed)} " in ask(*files, "--policy", "best-fit", "--order", "trace", "--cards-needed")[1]
+    for count, is_enough in ((len(needed), True), (len(needed) - 1, False)):
+        cluster = SimulatedCluster(mixed(nodes, count))
+        placer = Placer(cluster, plan.make_policy("binpack"))
+        placed = [placer.place(str(number), pod) for number, pod in enumerate(plan.workload())]
+        assert (None not in placed) is is_enough
+    assert f"{len(needed)} " in ask(*files, "--policy", "binpack", "--cards-needed")[1]
     with pytest.raises(Refused, match="fits on none"):
-        nodes_needed("best-fit", nodes, [Demand(9, 0, True)], 1)
+        nodes_needed(plan, "binpack", [Demand(9, 0, True)])
 
 
-def test_with_kube_scheduler_as_many_nodes_are_needed_as_its_spreading_takes(tmp_path: Path) -> None:
-    """By the policy the two pods without cards share a node, and leave one for the pod that needs all of it."""
+def test_as_many_nodes_are_needed_as_kube_schedulers_spreading_takes(tmp_path: Path) -> None:
+    """It spreads the two pods without cards, which leaves no node to the pod that needs all of one."""
     (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu\na,10,1000,1\nb,10,1000,1\n")
-    pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\nsmall,2,0,0,0\nsmall-too,2,0,0,0\nlarge,10,0,1,1000\n"
+    pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\nlarge,10,0,1,1000\n" + "small,2,0,0,0\n" * 4
     (tmp_path / "pods.csv").write_text(pods)
-    files = ("--nodes", str(tmp_path / "nodes.csv"), "--pods", str(tmp_path / "pods.csv"), "--order", "trace")
-    needed = []
-    for more in ((), ("--cards-alone",)):
-        code, text, _ = ask(*files, "--policy", "binpack", "--cards-needed", "-o", "json", *more)
-        assert code == 0
-        needed.append(json.loads(text)["needed"]["binpack"]["nodes"])
-    assert needed == [2, 3]
+    files = ("--nodes", str(tmp_path / "nodes.csv"), "--pods", str(tmp_path / "pods.csv"))
+    code, text, _ = ask(*files, "--policy", "binpack", "--cards-needed", "-o", "json")
+    assert code == 0
+    assert json.loads(text)["needed"]["binpack"]["nodes"] > 2
 
 
 def test_a_mix_keeps_the_proportions_at_every_size() -> None:
     nodes = [NodeSpec(f"a-{n}", 1, 1, 2, "A") for n in range(6)] + [NodeSpec(f"b-{n}", 1, 1, 8, "B") for n in range(2)]
     for count in (4, 8, 40):
         assert sum(node.model == "B" for node in mixed(nodes, count)) == count // 4
-
-
-def test_equal_seeds_give_equal_runs_in_every_process(files: list[str]) -> None:
-    """Names hash differently in each process, so a policy that draws must not meet nodes in the order of a set."""
-    argv = (sys.executable, "-m", "gcushare", "simulate", *files, "--load", "90%", "--churn", "3", "--policy", "random")
-    runs = [
-        subprocess.run(
-            argv, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
-        ).stdout
-        for seed in ("1", "2", "3")
-    ]
-    assert len(set(runs)) == 1
-
-
-def test_under_churn_time_is_counted_and_every_arrival_has_a_wait() -> None:
-    nodes = [NodeSpec(f"n-{number}", 64000, 65536, 8, "G2") for number in range(3)]
-    trace = [Demand(1, 500)] * 12 + [Demand(8, 0, True)]
-    run = run_churn("expected-fill", nodes, trace, Churn(0.9, 20.0, 8), 3)
-    assert run.arrivals > 100
-    assert 0.5 < run.allocated <= 1.0
-    assert run.large_waited > run.waited > 0.0
-    assert 0.0 < run.large_refused_at_first <= 1.0
-    assert run == run_churn("expected-fill", nodes, trace, Churn(0.9, 20.0, 8), 3)
 
 
 def test_a_live_cluster_is_reduced_to_its_cards_cpu_and_pods() -> None:

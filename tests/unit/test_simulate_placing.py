@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 
 import pytest
+from benchmarks.packing.bounds import compute_bounds
+from benchmarks.packing.churn import Churn, run_churn
+from benchmarks.packing.cluster import TrackedCluster
+from benchmarks.packing.policies import POLICIES, Given, make_policy
+from benchmarks.packing.typical_pods import Fragmentation, typical_pods
 
-from gcushare.cli.simulate.bounds import compute_bounds
-from gcushare.cli.simulate.cluster import SimulatedCluster
-from gcushare.cli.simulate.policies import POLICIES, Given, make_policy
-from gcushare.cli.simulate.policies.typical_pods import Fragmentation, LeastLoss, typical_pods
 from gcushare.cli.simulate.runs import Placer, run_policy
-from gcushare.cli.simulate.simulate_settings import POLICIES as NAMED
-from gcushare.cli.simulate.simulate_settings import Order
 from gcushare.cli.simulate.workload import NodeSpec, build_workload, units_of
 from gcushare.core.packing.expected_fill import Demand, Room
 
@@ -40,7 +38,7 @@ def workload(seed: int, load: float = 1.3) -> list[Demand]:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_policy_fills_within_the_bounds_and_leaves_no_pod_that_would_fit(policy: str, seed: int) -> None:
     pods = workload(seed)
-    cluster = SimulatedCluster(NODES)
+    cluster = TrackedCluster(NODES)
     placer = Placer(cluster, make_policy(policy, Given(cluster, TRACE, seed)))
     refused = [pod for number, pod in enumerate(pods) if placer.place(str(number), pod) is None]
     assert not [pod for pod in refused if any(node.room.fits(pod) for node in cluster.nodes)]
@@ -51,9 +49,9 @@ def test_every_policy_fills_within_the_bounds_and_leaves_no_pod_that_would_fit(p
         assert node.state.recount() == []
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {"random", "expected-fill-learned"}))
+@pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {"random"}))
 def test_scores_that_are_kept_are_those_of_a_policy_that_is_asked_about_every_node_each_time(policy: str) -> None:
-    kept, fresh = SimulatedCluster(NODES), SimulatedCluster(NODES)
+    kept, fresh = TrackedCluster(NODES), TrackedCluster(NODES)
     placer = Placer(kept, make_policy(policy, Given(kept, TRACE, 1)))
     asked = make_policy(policy, Given(fresh, TRACE, 1))
     draw = random.Random(5)
@@ -66,7 +64,7 @@ def test_scores_that_are_kept_are_those_of_a_policy_that_is_asked_about_every_no
 
 
 def test_a_pod_goes_only_to_cards_of_the_models_it_allows() -> None:
-    cluster = SimulatedCluster(NODES)
+    cluster = TrackedCluster(NODES)
     placer = Placer(cluster, make_policy("expected-fill", Given(cluster, TRACE, 1)))
     only = Demand(1, 0, True, 1000, 1000, ("P100",))
     placed = [placer.place(str(number), only) for number in range(13)]
@@ -75,7 +73,7 @@ def test_a_pod_goes_only_to_cards_of_the_models_it_allows() -> None:
 
 
 def test_what_a_pod_held_is_free_again_when_it_ends() -> None:
-    cluster = SimulatedCluster(NODES)
+    cluster = TrackedCluster(NODES)
     before = [node.room for node in cluster.nodes]
     placer = Placer(cluster, make_policy("clustering", Given(cluster, TRACE, 1)))
     for number, pod in enumerate(TRACE):
@@ -83,11 +81,15 @@ def test_what_a_pod_held_is_free_again_when_it_ends() -> None:
     for uid in list(cluster.pods):
         cluster.end(uid)
     assert [node.room for node in cluster.nodes] == before
-    assert not any(node.kinds for node in cluster.nodes)
+    assert not any(cluster.kinds.values())
 
 
 def test_equal_seeds_give_equal_runs() -> None:
-    runs = [run_policy(policy, NODES, TRACE, workload(7), 7) for policy in ("random", "fgd") for _ in range(2)]
+    runs = []
+    for policy in ("random", "fgd"):
+        for _ in range(2):
+            cluster = TrackedCluster(NODES)
+            runs.append(run_policy(make_policy(policy, Given(cluster, TRACE, 7)), cluster, workload(7)))
     assert runs[0] == runs[1]
     assert runs[2] == runs[3]
 
@@ -96,7 +98,7 @@ def test_a_workload_asks_for_no_more_than_the_limit_and_the_next_pod_would_have_
     limit = int(1.3 * sum(node.units for node in NODES))
     asked = sum(units_of(pod, 1000) for pod in build_workload(TRACE, limit, 1000, 1))
     assert limit - 4000 < asked <= limit
-    less = build_workload(TRACE, 5000, 1000, 1, Order.TRACE)
+    less = build_workload(TRACE, 5000, 1000, 1)
     assert sum(units_of(pod, 1000) for pod in less) <= 5000
 
 
@@ -110,26 +112,8 @@ def test_a_fragment_is_what_a_typical_pod_cannot_use() -> None:
     assert of(Room(999, 0, (), (1000,))) == 500  # the whole one lacks CPU
 
 
-def test_the_learning_policy_scores_by_the_pods_that_arrived_until_it_last_counted_them() -> None:
-    node = SimulatedCluster(NODES).nodes[0]
-    policy = LeastLoss()
-    seen: Counter[Demand] = Counter()
-    recounts = 0
-    for demand in TRACE * 20:
-        seen[demand] += 1
-        if policy.observe(demand):
-            recounts += 1
-            informed = LeastLoss(seen)
-            assert [policy.score(node, pod) for pod in TRACE] == [informed.score(node, pod) for pod in TRACE]
-    assert recounts < 20  # of 760 arrivals: the work of scoring every node again does not grow with them
-
-
-def test_the_policies_that_can_be_made_are_those_that_help_names() -> None:
-    assert list(POLICIES) == [name for name, _ in NAMED]
-
-
 def test_with_kube_scheduler_pods_without_cards_go_where_most_is_left_and_others_by_the_policy() -> None:
-    cluster = SimulatedCluster(NODES)
+    cluster = TrackedCluster(NODES)
     placer = Placer(cluster, make_policy("expected-fill", Given(cluster, TRACE, 1, cards_alone=True)))
     other = Demand(0, 0, False, 12000, 1000)
     placed = [placer.place(f"other-{number}", other) for number in range(6)]
@@ -137,7 +121,7 @@ def test_with_kube_scheduler_pods_without_cards_go_where_most_is_left_and_others
     assert names[:3] == ["b-0", "b-1", "b-2"], "the share of the node's own CPU counts"
     assert len(names) == 6
 
-    alone = SimulatedCluster(NODES)
+    alone = TrackedCluster(NODES)
     policy = make_policy("expected-fill", Given(alone, TRACE, 1))
     for number, index in enumerate(placed):
         assert index is not None
@@ -147,7 +131,7 @@ def test_with_kube_scheduler_pods_without_cards_go_where_most_is_left_and_others
 
 
 def test_plain_claims_take_the_first_card_that_fits_on_the_node_with_most_left() -> None:
-    cluster = SimulatedCluster([NodeSpec("a", 8000, 8192, 2, "G2"), NodeSpec("b", 9000, 8192, 2, "G2")])
+    cluster = TrackedCluster([NodeSpec("a", 8000, 8192, 2, "G2"), NodeSpec("b", 9000, 8192, 2, "G2")])
     placer = Placer(cluster, make_policy("dra-first-fit", Given(cluster, [], 1)))
     share = Demand(1, 600, False, 1000, 1024)
     placed = [placer.place(str(number), share) for number in range(4)]
@@ -155,3 +139,14 @@ def test_plain_claims_take_the_first_card_that_fits_on_the_node_with_most_left()
     small = Demand(1, 300, False, 100, 100)
     assert placer.place("small", small) == 1
     assert {index: card.used for index, card in cluster.nodes[1].state.cards.items()} == {0: 900, 1: 600}
+
+
+def test_under_churn_time_is_counted_and_every_arrival_has_a_wait() -> None:
+    nodes = [NodeSpec(f"n-{number}", 64000, 65536, 8, "G2") for number in range(3)]
+    trace = [Demand(1, 500)] * 12 + [Demand(8, 0, True)]
+    run = run_churn("expected-fill", nodes, trace, Churn(0.9, 20.0, 8), 3)
+    assert run.arrivals > 100
+    assert 0.5 < run.allocated <= 1.0
+    assert run.large_waited > run.waited > 0.0
+    assert 0.0 < run.large_refused_at_first <= 1.0
+    assert run == run_churn("expected-fill", nodes, trace, Churn(0.9, 20.0, 8), 3)

@@ -145,7 +145,7 @@ def _nodes_needed(names: Names) -> Program[NodesNeededSettings]:
             (f"{word} 8x48 --pods team-a", "nodes of 8 cards with 48 units, for one namespace's pods"),
         ),
         notes="Node selectors, affinities, taints, and resources other than cards, CPU and memory are not considered. "
-        "Pods with scheduling gates are not counted. 'gcushare simulate --pending' is the same count.",
+        "Pods with scheduling gates are not counted.",
     )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gcushare.cli.simulate.workload import NodeSpec
@@ -28,8 +27,6 @@ class SimulatedNode:
     cpu_milli: int
     memory_mib: int
     room: Room
-    kinds: Counter[tuple[int, bool]]
-    """Pods with cards by cards and whether they hold them whole: what the clustering policy keeps together."""
 
 
 class SimulatedCluster:
@@ -41,7 +38,6 @@ class SimulatedCluster:
         """The nodes that changed, cards or not, for a policy that caches their scores."""
         self.nodes: list[SimulatedNode] = []
         self.index_of: dict[str, int] = {}
-        self._held: dict[str, tuple[int, Demand]] = {}
         self._rooms: dict[Room, Room] = {}
         for spec in sorted(specs, key=lambda each: each.name):
             cards = (
@@ -51,10 +47,10 @@ class SimulatedCluster:
             self.ledger.set_node(spec.name, cards, None)
             state = self.ledger.nodes[spec.name]
             room = Room(spec.cpu_milli, spec.memory_mib, (), (), spec.model)
-            node = SimulatedNode(spec, state, spec.cpu_milli, spec.memory_mib, room, Counter())
+            node = SimulatedNode(spec, state, spec.cpu_milli, spec.memory_mib, room)
             self.index_of[spec.name] = len(self.nodes)
             self.nodes.append(node)
-            self._record_change(node)
+            self.note_change(node)
         self.total_units = sum(node.state.total for node in self.nodes)
 
     @property
@@ -66,11 +62,6 @@ class SimulatedCluster:
         """Units of the largest card."""
         return max(node.spec.card_units for node in self.nodes)
 
-    @property
-    def pods(self) -> Mapping[str, tuple[int, Demand]]:
-        """Pods that are placed, by uid: the node's position and what they hold."""
-        return self._held
-
     def place(self, uid: str, index: int, demand: Demand, spot: Spot | None) -> None:
         """Give a pod its room on a node, on the card named by ``spot``, or on the fullest that fit.
 
@@ -81,28 +72,12 @@ class SimulatedCluster:
         if demand.cards:
             rank = _FULLEST if spot is None else rank_at(spot)
             self.ledger.reserve(PodRef(uid, "simulated", uid), node.spec.name, request_of(demand), rank)
-            node.kinds[demand.cards, demand.whole] += 1
         node.cpu_milli -= demand.cpu_milli
         node.memory_mib -= demand.memory_mib
-        self._held[uid] = (index, demand)
-        self._record_change(node)
+        self.note_change(node)
 
-    def end(self, uid: str) -> Demand:
-        """A pod ends: everything it held is free again."""
-        index, demand = self._held.pop(uid)
-        node = self.nodes[index]
-        if demand.cards:
-            self.ledger.forget(uid)
-            kind = (demand.cards, demand.whole)
-            node.kinds[kind] -= 1
-            if not node.kinds[kind]:
-                del node.kinds[kind]
-        node.cpu_milli += demand.cpu_milli
-        node.memory_mib += demand.memory_mib
-        self._record_change(node)
-        return demand
-
-    def _record_change(self, node: SimulatedNode) -> None:
+    def note_change(self, node: SimulatedNode) -> None:
+        """Take over a change of the node's cards, CPU or memory."""
         room = room_of(node.state, node.cpu_milli, node.memory_mib, node.spec.model)
         node.room = self._rooms.setdefault(room, room)
         self.changes.record(node.spec.name)

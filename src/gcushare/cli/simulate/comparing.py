@@ -1,152 +1,85 @@
-"""Runs several policies on several workloads, one process per core, and finds how many nodes each policy needs.
-
-The order of results does not depend on timing.
-"""
+"""Runs the extender's policies on one workload, and finds how many nodes each of them needs."""
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from statistics import mean, pstdev
-from typing import TypeVar
 
-from gcushare.cli.simulate.bounds import Bounds, compute_bounds
-from gcushare.cli.simulate.churn import Churn, ChurnRun, run_churn
 from gcushare.cli.simulate.cluster import SimulatedCluster
-from gcushare.cli.simulate.policies import Given, make_policy
+from gcushare.cli.simulate.policies import BesideKubeScheduler, Policy, of_the_extender
 from gcushare.cli.simulate.runs import Placer, Run, run_policy
-from gcushare.cli.simulate.simulate_settings import Order
 from gcushare.cli.simulate.workload import NodeSpec, arrange, build_workload, units_of
 from gcushare.core.errors import Refused
 from gcushare.core.packing.expected_fill import Demand, Room
 
-T = TypeVar("T")
+SEED = 42
+"""Of the random order: every call of the command gives the same answer."""
 
 MAX_TIMES = 64
 """How many times the given nodes may be needed before the search gives up."""
 
-Done = Callable[[int, int], None]
-"""Called with how many runs of how many have ended."""
+Done = Callable[[], None]
+"""Called when a policy has been tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is compared: nodes, the trace, how much of the cluster's cards is requested, and the seeds.
+    """What is compared: nodes, pods, and how much of the cluster's cards is requested; None takes the pods once each.
 
-    ``load`` None takes the trace's pods as they are, once each. ``cards_alone``: see ``policies.Given``.
+    The policies are asked about pods with cards alone, as kube-scheduler asks the extender.
     """
 
     nodes: tuple[NodeSpec, ...]
-    trace: tuple[Demand, ...]
+    pods: tuple[Demand, ...]
     load: float | None
-    seeds: tuple[int, ...]
     policies: tuple[str, ...]
-    order: Order = Order.SHUFFLED
-    cards_alone: bool = False
 
-    def workload(self, seed: int) -> list[Demand]:
-        """Build the arrivals of one seed."""
+    def workload(self) -> list[Demand]:
+        """Build the arrivals."""
         if self.load is None:
-            return arrange(self.trace, seed, self.order)
+            return arrange(self.pods, SEED)
         card_units = max(node.card_units for node in self.nodes)
         limit = int(self.load * sum(node.units for node in self.nodes))
-        return build_workload(self.trace, limit, card_units, seed, self.order)
+        return build_workload(self.pods, limit, card_units, SEED)
 
-    def run(self, policy: str, seed: int) -> Run:
-        return run_policy(policy, self.nodes, self.trace, self.workload(seed), seed, cards_alone=self.cards_alone)
-
-    def run_churn(self, churn: Churn, policy: str, seed: int) -> ChurnRun:
-        return run_churn(policy, self.nodes, self.trace, churn, seed, cards_alone=self.cards_alone)
-
-    def find_needs(self, policy: str, seed: int) -> list[NodeSpec]:
-        return nodes_needed(policy, self.nodes, self.workload(seed), seed, cards_alone=self.cards_alone)
+    def make_policy(self, name: str) -> Policy:
+        """Make a policy for one run."""
+        return BesideKubeScheduler(of_the_extender(name, self.pods))
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """All runs by policy, in order of seed, and the bounds by seed; bounds are None if cards differ in size."""
-
-    runs: Mapping[str, Sequence[Run]]
-    bounds: tuple[Bounds, ...] | None
-
-    def mean_allocated(self, policy: str) -> float:
-        return mean(run.allocated for run in self.runs[policy])
-
-    def spread_allocated(self, policy: str) -> float:
-        """The standard deviation over the seeds."""
-        return pstdev(run.allocated for run in self.runs[policy])
+def compare(plan: Plan, done: Done) -> dict[str, Run]:
+    """Place the workload by every policy."""
+    workload, runs = plan.workload(), dict[str, Run]()
+    for name in plan.policies:
+        runs[name] = run_policy(plan.make_policy(name), SimulatedCluster(plan.nodes), workload)
+        done()
+    return runs
 
 
-def compare(plan: Plan, workers: int, done: Done = lambda _done, _of: None) -> Comparison:
-    """Run every policy on every seed."""
-    runs = run_all(plan.run, plan.policies, plan.seeds, workers, done)
-    has_one_size = len({node.card_units for node in plan.nodes}) == 1
-    bounds = tuple(compute_bounds(plan.nodes, plan.workload(seed)) for seed in plan.seeds) if has_one_size else None
-    return Comparison(runs, bounds)
-
-
-def compare_churn(
-    plan: Plan, churn: Churn, workers: int, done: Done = lambda _done, _of: None
-) -> dict[str, list[ChurnRun]]:
-    """Let pods come and go under every policy and seed; the runs by policy, in order of seed."""
-    return run_all(partial(plan.run_churn, churn), plan.policies, plan.seeds, workers, done)
-
-
-def compare_needs(plan: Plan, workers: int, done: Done = lambda _done, _of: None) -> dict[str, list[NodeSpec]]:
-    """The nodes of the plan's mix that each policy needs for the trace's pods, by the first seed's order.
+def compare_needs(plan: Plan, done: Done) -> dict[str, list[NodeSpec]]:
+    """The nodes of the plan's mix that each policy needs for all pods.
 
     Raises:
         Refused: as ``nodes_needed``.
     """
-    found = run_all(plan.find_needs, plan.policies, plan.seeds[:1], workers, done)
-    return {policy: nodes for policy, (nodes,) in found.items()}
+    workload, needs = plan.workload(), dict[str, list[NodeSpec]]()
+    for name in plan.policies:
+        needs[name] = nodes_needed(plan, name, workload)
+        done()
+    return needs
 
 
-def run_all(
-    work: Callable[[str, int], T], policies: Sequence[str], seeds: Sequence[int], workers: int, done: Done
-) -> dict[str, list[T]]:
-    """Do the work for each policy and seed, ``workers`` at a time; the results by policy, in order of seed.
-
-    If a job or ``done`` raises, jobs that have not begun are dropped.
-    """
-    jobs = [(policy, seed) for seed in seeds for policy in policies]
-    found: dict[tuple[str, int], T] = {}
-    if workers == 1 or len(jobs) == 1:
-        for job in jobs:
-            found[job] = work(*job)
-            done(len(found), len(jobs))
-    else:
-        # A fresh interpreter per worker: a fork would copy locks of threads that are not there any more.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context) as pool:
-            futures = {pool.submit(work, *job): job for job in jobs}
-            try:
-                for future in as_completed(futures):
-                    found[futures[future]] = future.result()
-                    done(len(found), len(jobs))
-            except BaseException:
-                # Leaving the pool would wait for every job, also after Ctrl-C; those that run have to end.
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-    return {policy: [found[policy, seed] for seed in seeds] for policy in policies}
-
-
-def nodes_needed(
-    policy: str, nodes: Sequence[NodeSpec], pods: Sequence[Demand], seed: int, *, cards_alone: bool = False
-) -> list[NodeSpec]:
-    """The fewest nodes of the given mix on which the policy places every pod, by bisection.
+def nodes_needed(plan: Plan, policy: str, pods: Sequence[Demand]) -> list[NodeSpec]:
+    """The fewest nodes of the plan's mix on which the policy places every pod, by bisection.
 
     Nodes are taken from the mix evenly, so that any number of them resembles it. Bisection assumes that more nodes
     never place fewer pods. A heuristic does not promise that, but the result suffices and one node fewer does not.
-    ``cards_alone``: see ``policies.Given``.
 
     Raises:
         Refused: a pod fits on no node however many there are, or ``MAX_TIMES`` times the given nodes are not enough.
     """
+    nodes = plan.nodes
     misfits = [
         pod
         for pod in sorted(set(pods))
@@ -160,7 +93,7 @@ def nodes_needed(
 
     def suffices(count: int) -> bool:
         cluster = SimulatedCluster(mixed(nodes, count))
-        placer = Placer(cluster, make_policy(policy, Given(cluster, pods, seed, cards_alone)))
+        placer = Placer(cluster, plan.make_policy(policy))
         return all(placer.place(str(number), pod) is not None for number, pod in enumerate(pods))
 
     card_units = max(node.card_units for node in nodes)

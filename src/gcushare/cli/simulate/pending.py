@@ -1,4 +1,4 @@
-"""How many more nodes a cluster's waiting pods need: ``simulate --pending`` and ``kubectl inspect ... nodes-needed``.
+"""How many more nodes a cluster's waiting pods need: ``kubectl inspect ... nodes-needed``.
 
 Reads only.
 """

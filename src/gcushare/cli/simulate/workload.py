@@ -1,4 +1,4 @@
-"""Reads nodes and pods from CSV, changes their mix or unit, and builds arrivals from them with a seed.
+"""Reads nodes and pods from CSV, and builds arrivals from them with a seed.
 
 The columns are those of Alibaba's cluster-trace-gpu-v2023; other columns are ignored.
 
@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import csv
 import random
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from gcushare.cli.simulate.simulate_settings import Order
 from gcushare.core.errors import ConfigError
 from gcushare.core.packing.expected_fill import Demand
 
@@ -135,21 +133,22 @@ def units_of(demand: Demand, card_units: int) -> int:
     return demand.cards * (card_units if demand.whole else demand.units)
 
 
-def arrange(trace: Sequence[Demand], seed: int, order: Order) -> list[Demand]:
-    """Put the trace's pods into an order, each once."""
-    return _arrange(trace, random.Random(seed), order)
+def arrange(trace: Sequence[Demand], seed: int) -> list[Demand]:
+    """Put the trace's pods into a random order, each once."""
+    pods = list(trace)
+    random.Random(seed).shuffle(pods)
+    return pods
 
 
-def build_workload(
-    trace: Sequence[Demand], limit_units: int, card_units: int, seed: int, order: Order = Order.SHUFFLED
-) -> list[Demand]:
+def build_workload(trace: Sequence[Demand], limit_units: int, card_units: int, seed: int) -> list[Demand]:
     """Build arrivals whose demand is as near to ``limit_units`` as possible without exceeding it.
 
     The published way ("tuning" to 130 %): the trace's pods in random order, then pods sampled from it with replacement
     until the next one would exceed the limit. If the trace requests more, random pods are removed instead.
     """
     draw = random.Random(seed)
-    pods = _arrange(trace, draw, order)
+    pods = list(trace)
+    draw.shuffle(pods)
     demanded = sum(units_of(pod, card_units) for pod in pods)
     while demanded > limit_units:
         demanded -= units_of(pods.pop(draw.randrange(len(pods))), card_units)
@@ -159,50 +158,3 @@ def build_workload(
         if demanded > limit_units:
             return pods
         pods.append(pod)
-
-
-def _arrange(trace: Sequence[Demand], draw: random.Random, order: Order) -> list[Demand]:
-    pods = list(trace)
-    if order is Order.SHUFFLED:
-        draw.shuffle(pods)
-    return pods
-
-
-def with_mix(nodes: Sequence[NodeSpec], mix: Mapping[str, int]) -> list[NodeSpec]:
-    """Take a number of nodes of each model, each like the model's most frequent one.
-
-    Raises:
-        ConfigError: no node has a model, or no node is left.
-    """
-    kinds = {model: _most_frequent([node for node in nodes if node.model == model]) for model in mix}
-    unknown = sorted(model for model, kind in kinds.items() if kind is None)
-    if unknown:
-        known = ", ".join(sorted({node.model for node in nodes}))
-        raise ConfigError(f"node-mix names {', '.join(unknown)}, which no node has; known models: {known}")
-    found = [
-        replace(kind, name=f"{model}-{number:05d}")
-        for model, kind in kinds.items()
-        if kind is not None
-        for number in range(mix[model])
-    ]
-    if not found:
-        raise ConfigError("node-mix leaves no node: give at least one model a count above 0")
-    return found
-
-
-def with_granularity(pods: Sequence[Demand], units: int, card_units: int) -> list[Demand]:
-    """Round every share up to a multiple of ``units``. A share that reaches a whole card becomes one."""
-    rounded = {pod: _rounded(pod, units, card_units) for pod in set(pods)}
-    return [rounded[pod] for pod in pods]
-
-
-def _rounded(pod: Demand, units: int, card_units: int) -> Demand:
-    if pod.whole or not pod.cards:
-        return pod
-    rounded = -(-pod.units // units) * units
-    return replace(pod, units=0, whole=True) if rounded >= card_units else replace(pod, units=rounded)
-
-
-def _most_frequent(nodes: Sequence[NodeSpec]) -> NodeSpec | None:
-    kinds = Counter(replace(node, name="") for node in nodes)
-    return min(kinds, key=lambda kind: (-kinds[kind], kind.cards, kind.cpu_milli)) if kinds else None

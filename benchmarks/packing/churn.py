@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from gcushare.cli.simulate.cluster import SimulatedCluster
-from gcushare.cli.simulate.policies import Given, make_policy
+from benchmarks.packing.cluster import TrackedCluster
+from benchmarks.packing.policies import Given, make_policy
 from gcushare.cli.simulate.runs import Placer
 from gcushare.cli.simulate.workload import NodeSpec, units_of
 from gcushare.core.packing.expected_fill import Demand
@@ -58,7 +58,7 @@ class _Waiting:
 class _World:
     """One run's state: the cluster, the pods that end by time, those that wait, and sums over time and over pods."""
 
-    def __init__(self, cluster: SimulatedCluster, placer: Placer, large: int) -> None:
+    def __init__(self, cluster: TrackedCluster, placer: Placer, large: int) -> None:
         self.cluster = cluster
         self.placer = placer
         self.large = large
@@ -74,7 +74,7 @@ class _World:
 
     def arrive(self, pod: _Waiting, *, is_counted: bool) -> None:
         """Start a new pod, or let it wait."""
-        if self._start(pod, is_new=True):
+        if self._start(pod):
             if is_counted:
                 self._count(pod, 0.0)
         elif is_counted:
@@ -95,8 +95,8 @@ class _World:
         for pod in self._queue:
             self._count(pod, self._now - pod.since)
 
-    def _start(self, pod: _Waiting, *, is_new: bool) -> bool:
-        if self.placer.place(pod.uid, pod.demand, is_new=is_new) is None:
+    def _start(self, pod: _Waiting) -> bool:
+        if self.placer.place(pod.uid, pod.demand) is None:
             return False
         self._used += units_of(pod.demand, self.cluster.card_units)
         heapq.heappush(self._ends, (self._now + pod.lifetime, pod.uid))
@@ -106,7 +106,7 @@ class _World:
         refused: set[Demand] = set()
         still = []
         for pod in self._queue:
-            if pod.demand not in refused and self._start(pod, is_new=False):
+            if pod.demand not in refused and self._start(pod):
                 self._count(pod, self._now - pod.since)
             else:
                 refused.add(pod.demand)
@@ -138,7 +138,7 @@ def run_churn(
 ) -> ChurnRun:
     """Fill an empty cluster to the load, then let pods come and go; only what arrives after the filling is counted."""
     draw = random.Random(seed)
-    cluster = SimulatedCluster(nodes)
+    cluster = TrackedCluster(nodes)
     placer = Placer(cluster, make_policy(policy, Given(cluster, trace, seed, cards_alone)))
     world = _World(cluster, placer, churn.large)
     card_units = cluster.card_units

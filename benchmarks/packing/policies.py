@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from gcushare.cli.simulate.cluster import SimulatedCluster
-from gcushare.cli.simulate.policies import baselines
-from gcushare.cli.simulate.policies.base import BesideKubeScheduler, Policy
-from gcushare.cli.simulate.policies.typical_pods import FragGradient, LeastLoss, typical_pods
+from benchmarks.packing import baselines
+from benchmarks.packing.cluster import TrackedCluster
+from benchmarks.packing.typical_pods import FragGradient, typical_pods
+from gcushare.cli.simulate.policies import BesideKubeScheduler, Policy, of_the_extender
 from gcushare.core import placement
 from gcushare.core.packing.expected_fill import Demand
 
@@ -22,14 +21,14 @@ class Given:
     ``cards_alone``: it is asked about pods with cards alone, and kube-scheduler's defaults place the others.
     """
 
-    cluster: SimulatedCluster
+    cluster: TrackedCluster
     trace: Sequence[Demand]
     seed: int
     cards_alone: bool = False
 
 
-def _of_the_extender(name: str, _given: Given) -> Policy:
-    return baselines.OfTheExtender(placement.POLICIES[name])
+def _of_the_extender(name: str, given: Given) -> Policy:
+    return of_the_extender(name, given.trace)
 
 
 POLICIES: Mapping[str, Callable[[Given], Policy]] = {
@@ -39,14 +38,11 @@ POLICIES: Mapping[str, Callable[[Given], Policy]] = {
     "packing": lambda given: baselines.Packing(given.cluster),
     "best-fit": lambda given: baselines.BestFit(given.cluster),
     "fgd": lambda given: FragGradient(typical_pods(given.trace), given.cluster.card_units),
-    "expected-fill": lambda given: LeastLoss(Counter(given.trace)),
-    "expected-fill-learned": lambda _given: LeastLoss(),
     "dra-first-fit": lambda _given: baselines.DraFirstFit(),
-    **{name: partial(_of_the_extender, name) for name in placement.POLICIES if name != placement.EXPECTED_FILL},
+    **{name: partial(_of_the_extender, name) for name in placement.POLICIES},
 }
-"""``fgd``: fragmentation gradient descent. ``expected-fill``: ours and the extender's, given the trace's typical pods
-as ``fgd`` is; ``-learned``: learning them from arrivals. ``dra-first-fit``: what kube-scheduler does with claims by
-itself. The others are the extender's own."""
+"""``fgd``: fragmentation gradient descent. ``dra-first-fit``: what kube-scheduler does with claims by itself. The
+extender's own ``expected-fill`` is given the trace's typical pods as ``fgd`` is."""
 
 
 def make_policy(name: str, given: Given) -> Policy:

@@ -1,9 +1,6 @@
-"""The policies that value a node by what typical pods can use of it: expected fill, and fragmentation gradient descent.
+"""Fragmentation gradient descent, from "Beware of Fragmentation" (USENIX ATC 2023).
 
-``LeastLoss`` is the extender's: a pod goes where the node loses least of its expected fill
-(``core.packing.expected_fill``).
-
-``FragGradient`` is from "Beware of Fragmentation" (USENIX ATC 2023). What is free on a node is a fragment to a typical
+What is free on a node is a fragment to a typical
 pod that cannot use it: all of it if the pod does not fit or wants no card, else what lies on cards that are too full
 for it. A node's fragmentation is the mean over the typical pods; a pod goes where that grows least.
 """
@@ -13,51 +10,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from gcushare.cli.simulate.cluster import SimulatedNode, request_of
-from gcushare.cli.simulate.policies.base import Policy, Scored
-from gcushare.cli.simulate.workload import units_of
-from gcushare.core.packing.expected_fill import PARTS, SEQUENCES, Demand, ExpectedFill, Room, room_after, spots_of
-from gcushare.core.packing.learned_fill import score_loss
-
-
-class LeastLoss(Policy):
-    """``typical`` pods are given, as fragmentation gradient descent is given them; None learns them from arrivals.
-
-    Learned pods are counted again when there are half as many more, so that the work of scoring all nodes again does
-    not grow with the number of arrivals.
-    """
-
-    by_room = False  # How full the node is counts too.
-
-    def __init__(self, typical: Mapping[Demand, float] | None = None) -> None:
-        self._fill = ExpectedFill(typical) if typical is not None else None
-        self._learns = typical is None
-        self._seen: Counter[Demand] = Counter()
-        self._arrived = self._next = 0
-
-    def observe(self, demand: Demand) -> bool:
-        if not self._learns:
-            return False
-        self._seen[demand] += 1
-        self._arrived += 1
-        if self._arrived <= self._next:
-            return False
-        self._next = self._arrived * 3 // 2
-        self._fill = ExpectedFill(self._seen)
-        return True
-
-    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
-        """The extender's score, or the negated loss of a pod without cards; before any arrival all nodes are equal."""
-        if self._fill is None:
-            return 0.0, None
-        loss, spot = self._fill.best_spot(node.room, demand)
-        if not demand.cards:
-            return -loss, spot
-        own = PARTS * SEQUENCES * units_of(demand, node.spec.card_units)
-        return score_loss(loss, own, node.state, request_of(demand)), spot
-
+from gcushare.cli.simulate.cluster import SimulatedNode
+from gcushare.cli.simulate.policies import Policy, Scored
+from gcushare.core.packing.expected_fill import Demand, Room, room_after, spots_of
 
 POPULARITY = 0.95
 """Share of all pods that the typical ones make up, the most frequent first: the published setting."""

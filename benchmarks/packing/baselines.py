@@ -1,4 +1,4 @@
-"""The heuristics that "Beware of Fragmentation" (USENIX ATC 2023) compares with, and this project's own two.
+"""The heuristics that "Beware of Fragmentation" (USENIX ATC 2023) compares with, and what claims do by themselves.
 
 Scores are whole numbers from 0 to 100 as kube-scheduler's plugins give them, so nodes that differ little are equal and
 the first by name is taken; that detail moves the results by up to a percent.
@@ -9,19 +9,17 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode, request_of
-from gcushare.cli.simulate.policies.base import NO_FIT, Policy, Scored, least_allocated, tightest_spot
+from benchmarks.packing.cluster import TrackedCluster
+from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode
+from gcushare.cli.simulate.policies import NO_FIT, Policy, Scored, least_allocated
 from gcushare.cli.simulate.workload import units_of
-from gcushare.core import placement
-from gcushare.core.packing.expected_fill import Demand, Spot
+from gcushare.core.packing.expected_fill import Demand, Room, Spot
 
 TOP = 100
 
 
 class Random(Policy):
     """Any node that fits, and any card of it."""
-
-    by_room = False
 
     def __init__(self, seed: int) -> None:
         self._draw = random.Random(seed)
@@ -70,7 +68,9 @@ class DotProduct(_Sized):
 class Clustering(_Sized):
     """Pods of one kind (shares, one card, two cards, ...) are kept together on nodes."""
 
-    by_room = False
+    def __init__(self, cluster: TrackedCluster) -> None:
+        super().__init__(cluster)
+        self._kinds = cluster.kinds
 
     def score(self, node: SimulatedNode, demand: Demand) -> Scored:
         """Nodes with this kind alone, with this kind among others, empty ones, others; the fuller the better."""
@@ -78,10 +78,9 @@ class Clustering(_Sized):
             return 0, None
         quarter = TOP // 4
         fullness = quarter * (self.most_units - node.room.free) // self.most_units
-        if (demand.cards, demand.whole) in node.kinds:
-            step = 3 if len(node.kinds) == 1 else 2
-        else:
-            step = 0 if node.kinds else 1
+        kinds = self._kinds[node.spec.name]
+        among, without = (3 if len(kinds) == 1 else 2), (0 if kinds else 1)
+        step = among if (demand.cards, demand.whole) in kinds else without
         return step * quarter + fullness, tightest_spot(node.room, demand)
 
 
@@ -117,8 +116,6 @@ class DraFirstFit(Policy):
     Of its default scores this is NodeResourcesFit's, LeastAllocated; claims have none.
     """
 
-    by_room = False
-
     def score(self, node: SimulatedNode, demand: Demand) -> Scored:
         """The mean share of CPU and memory that would be left; the first card by index on which a share fits."""
         spot = None
@@ -130,23 +127,12 @@ class DraFirstFit(Policy):
         return least_allocated(node, demand), spot
 
 
-class OfTheExtender(Policy):
-    """A node policy of the extender with its card policy, which see cards alone."""
-
-    by_room = False
-
-    def __init__(self, policy: placement.Policy) -> None:
-        self._policy = policy
-
-    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
-        """The extender is not asked about pods without cards; they go to the first node that fits."""
-        if not demand.cards:
-            return 0.0, None
-        request, spot = request_of(demand), None
-        if (
-            demand.cards == 1
-            and not demand.whole
-            and (chosen := placement.choose_cards(node.state, request, self._policy.rank_card))
-        ):
-            spot = Spot(chosen[0].grantable, chosen[0].is_empty)
-        return self._policy.score_node(node.state, request), spot
+def tightest_spot(room: Room, demand: Demand) -> Spot | None:
+    """The card with the least room that a share fits on; None for whole cards, several cards and none."""
+    if demand.whole or demand.cards != 1:
+        return None
+    free = min((each for each in room.shared if each >= demand.units), default=0)
+    idle = min((each for each in room.idle if each >= demand.units), default=0)
+    if free and not (idle and idle < free):
+        return Spot(free, False)
+    return Spot(idle, True)

@@ -1,0 +1,1 @@
+"""What docs/packing.md compares: other policies, what none can exceed, and pods that end."""

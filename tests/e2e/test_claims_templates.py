@@ -154,7 +154,7 @@ async def test_templates_of_another_unit_are_replaced(cluster: ControlPlane, ext
     await cluster.client.create(POD_OBJECTS, pod("big", 16 + 1), namespace="default")
     await until_templates(cluster, "default/gcu-memory-17")
     await cluster.end(EXTENDER)
-    await start_extender(cluster, "--claims-memory-unit", "0.1")
+    await start_extender(cluster, "--memory-unit", "0.1")
 
     async def missing() -> str:
         try:

@@ -33,14 +33,14 @@ EXTENDER, PLUGIN, READER = "gcushare-scheduler-extender", "gcushare-device-plugi
 UNINSTALLER, CLEANUP = f"{MANAGER}-uninstall", f"{PLUGIN}-cleanup"
 ACCOUNTS = (EXTENDER, PLUGIN, MANAGER, UNINSTALLER, CLEANUP)
 NODE = "n1"
-ELECTION = ("--lease-namespace", NAMESPACE, "--lease-duration", "3s", "--lease-renew-deadline", "900ms")
+ELECTION = ("--lease-namespace", NAMESPACE)
 # The scheduler double calls over plain HTTP.
 MUTUAL_TLS = (*("--verbs", "both", "--verbs-port", "0", "--verbs-secret", f"{NAMESPACE}/{EXTENDER}-verbs"),)
 PLAN = ClusterPlan(
     nodes=(NodePlan(name=NODE, card_bytes=(16 * GIB, 16 * GIB)),),
     wait_factor=0.1,
     dashboard="token",
-    extender_flags=(*ELECTION, *MUTUAL_TLS, "--lease-retry", "200ms"),
+    extender_flags=(*ELECTION, *MUTUAL_TLS),
 )
 # One group: the scenario is run once, in one worker.
 pytestmark = [needs_helm, pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("rights"), pytest.mark.slow]
@@ -148,7 +148,7 @@ async def configure_and_recover(site: Site) -> None:
             site, MANAGER, "gcushare.config_manager", "status", f"--host-root={host.root}", f"--node-name={NODE}"
         )
         (host.root / "proc").symlink_to("/proc")
-        await run_program(site, UNINSTALLER, "gcushare.config_manager", "uninstall", "--uninstall-timeout=20s")
+        await run_program(site, UNINSTALLER, "gcushare.config_manager", "uninstall", "--wait-timeout=20s")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -140,7 +140,7 @@ async def test_an_uninstall_over_an_api_server_that_goes_on_failing_says_so_in_t
 ) -> None:
     server.faults.on(Fault(FailBefore(503, "ServiceUnavailable", "busy"), path="/configmaps"))
     kubeconfig = f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}"
-    code, _, errors = await call("uninstall", kubeconfig, "--uninstall-timeout=1s")
+    code, _, errors = await call("uninstall", kubeconfig, "--wait-timeout=1s")
     assert code != 0
     assert "not every scheduler is recovered after 1 s" in errors
     assert "busy" in errors

@@ -191,9 +191,7 @@ async def status_of(url: str) -> int:
 async def test_a_killed_leader_is_followed_within_its_leases_duration(tmp_path: Path) -> None:
     async with ExtenderRig(extender_settings(election=quick_election(3.0)), starts=False) as rig:
         kubeconfig = rig.api.kubeconfig(tmp_path / "kubeconfig")
-        election = ["--lease-duration=3", "--lease-renew-deadline=0.9", "--lease-retry=0.1"]
-        serve = ["--listen-address=127.0.0.1", "--listen-port=0"]
-        async with program(kubeconfig, *election, *serve) as leading:
+        async with program(kubeconfig, "--listen-address=127.0.0.1", "--listen-port=0") as leading:
             url = await listening_url(leading)
             await until_status(f"{url}/readyz", 200)
             await rig.add_nodes(eight_cards())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from gcushare.cli.subcommands import SUBCOMMANDS
-from gcushare.runtime.entry import ProcessContext
-from tests.extender_objects import Document, pod_document
+from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
 
 
@@ -37,23 +33,23 @@ ANSWER: dict[str, Any] = {
 }
 
 
-async def simulate(rig: Cluster, *words: str) -> tuple[int, str, str]:
-    stdout, stderr = io.StringIO(), io.StringIO()
-    process = ProcessContext(("--pending", *words), rig.environ(), stdout, stderr)
-    return await asyncio.to_thread(SUBCOMMANDS["simulate"].run, process), stdout.getvalue(), stderr.getvalue()
-
-
-async def test_both_commands_give_the_same_answer(crowded: Cluster) -> None:
+async def test_the_answer_is_for_people_and_for_programs(crowded: Cluster) -> None:
     ran = await crowded.call("nodes-needed", "node-1", "-o", "json")
-    code, simulated, _ = await simulate(crowded, "--node-like", "node-1", "-o", "json")
-    assert (json.loads(ran.out), json.loads(simulated), ran.code, code) == (ANSWER, ANSWER, 0, 0)
+    assert (json.loads(ran.out), ran.code) == (ANSWER, 0)
     text = (await crowded.call("nodes-needed")).out
     assert text == ("6 pods wait for cards; present nodes have room for 1\n2x16: 2 more nodes hold 5 pods\n")
 
 
-async def test_a_node_that_takes_no_pods_has_no_room(crowded: Cluster) -> None:
-    cordoned: Document = a_node("node-2", 16, 16)
-    cordoned["spec"] = {"unschedulable": True}
-    crowded.put(cordoned)
-    ran = await crowded.call("nodes-needed", "-o", "json")
-    assert json.loads(ran.out)["fitNow"] == 1
+async def test_one_pod_or_a_namespace_is_asked_about_and_a_class_that_no_node_has(crowded: Cluster) -> None:
+    async def needs(*words: str) -> tuple[int, int]:
+        (found,) = json.loads((await crowded.call("nodes-needed", *words, "-o", "json")).out)["classes"]
+        return found["nodes"], found["tooLarge"]
+
+    assert await needs("--pods", "default/wait-1") == (1, 0)
+    assert await needs("--pods", "elsewhere") == (0, 0)
+    assert await needs("8x8") == (1, 0)
+    assert await needs("8x4") == (0, 5)
+    ran = await crowded.call("nodes-needed", "--pods", "default/unknown")
+    assert (ran.code != 0, "no pod 'default/unknown' waits" in ran.err) == (True, True)
+    ran = await crowded.call("nodes-needed", "no-such")
+    assert (ran.code != 0, "accepted: a node's name, or CARDSxUNITS" in ran.err) == (True, True)

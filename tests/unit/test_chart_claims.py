@@ -76,7 +76,7 @@ def test_the_extender_is_given_flags_that_it_has() -> None:
     found = arguments(claiming("claims.packNodes=false", "claims.memoryUnit=MiB"))
     for word in found:
         assert word.partition("=")[0].removeprefix("--").removeprefix("no-") in known, word
-    assert {"--claims", "--claims-memory-unit=MiB"} <= set(found)
+    assert {"--claims", "--memory-unit=MiB"} <= set(found)
 
 
 def test_rights_grow_only_where_claims_are_on() -> None:

@@ -147,8 +147,8 @@ def test_every_plan_comes_true_and_leaves_the_ledger_as_it_was(
         pytest.param("", {}, 0, False, id="no controller"),
         pytest.param("DaemonSet", {}, 0, False, id="DaemonSet"),
         pytest.param("Job", {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}, 0, False, id="exempt"),
-        pytest.param("Job", {}, 11, False, id="priority too high"),
-        pytest.param("Job", {}, 10, True, id="priority as high as allowed"),
+        pytest.param("Job", {}, 1, False, id="priority too high"),
+        pytest.param("Job", {}, 0, True, id="priority as high as allowed"),
     ],
 )
 def test_only_pods_that_come_again_and_are_not_exempt_move(
@@ -160,5 +160,5 @@ def test_only_pods_that_come_again_and_are_not_exempt_move(
         metadata=ObjectMeta(name="p", uid="p", annotations=annotations, owner_references=owners),
         spec=PodSpec(node_name="n", priority=priority, containers=(container,)),
     )
-    found = find_movable([pod], ALIYUN, most_priority=10)
+    found = find_movable([pod], ALIYUN)
     assert (set(found.movable), sum(found.kept.values())) == (({"p"}, 0) if is_movable else (set(), 1))

@@ -200,7 +200,7 @@ async def uninstall(settings: UninstallSettings, say: Say) -> int:
     """Have every node recover and wait until all have reported it; an API server may fail for a while."""
     async with open_cluster(settings.kube, program=CONFIG_MANAGER) as client:
         clock = SystemClock()
-        deadline = clock.monotonic() + settings.uninstall_timeout
+        deadline = clock.monotonic() + settings.wait_timeout
         is_asked = False
         while True:
             pause_s = _POLL_S
@@ -224,7 +224,7 @@ async def uninstall(settings: UninstallSettings, say: Say) -> int:
                 reasons = "; ".join(f"{r.node} is {r.state} {r.reason}".strip() for r in waiting)
             left_s = deadline - clock.monotonic()
             if left_s <= 0:
-                raise Refused(f"not every scheduler is recovered after {settings.uninstall_timeout:g} s: {reasons}")
+                raise Refused(f"not every scheduler is recovered after {settings.wait_timeout:g} s: {reasons}")
             await clock.sleep(min(pause_s, left_s))
 
 

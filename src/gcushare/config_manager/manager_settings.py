@@ -33,7 +33,8 @@ class PlaceSettings:
     kubernetes_dir: str = setting(
         parsers.text("DIR", accepted="an absolute path"),
         default="/etc/kubernetes",
-        help="Where the control plane keeps its files; static pods are searched for in manifests/ below it.",
+        help="Where the control plane keeps its files, if an admin put them elsewhere; static pods are searched for "
+        "in manifests/ below it.",
     )
     files_dir: str | None = setting(
         optional_text("DIR", "where the last change put them, or --kubernetes-dir", "an absolute path"),
@@ -44,7 +45,7 @@ class PlaceSettings:
     manifest: str | None = setting(
         optional_text("FILE", "it is searched for", "an absolute path"),
         default=None,
-        help="The static pod manifest that starts kube-scheduler.",
+        help="The static pod manifest that starts kube-scheduler, for an admin who gave it a name of their own.",
     )
     unit: str | None = setting(
         optional_text("FILE", "a static pod is used", "an absolute path"),
@@ -61,7 +62,7 @@ class PlaceSettings:
     host_root: Path = setting(
         parsers.path("DIR"),
         default=Path("/"),
-        help="Where the host's filesystem is mounted; all other paths are the host's own.",
+        help="Where the host's filesystem is mounted in a pod (the chart sets it); all other paths are the host's own.",
     )
     scheduler_version: Version | None = setting(
         parsers.optional(parsers.Parser("VERSION", accepted_versions(), _parse_version), "it is detected"),
@@ -77,7 +78,8 @@ class PlaceSettings:
     wait_settle: float = setting(
         parsers.duration_s(0, 600),
         default=5.0,
-        help="How long it must stay healthy; one that refuses its configuration ends within a second.",
+        help="How long it must stay healthy, for a host where a pod takes longer to fail; one that refuses its "
+        "configuration ends within a second.",
     )
     node_name: str | None = setting(
         optional_text("NAME", "the process is searched for in /proc", "a node's name"),
@@ -229,7 +231,7 @@ class UninstallSettings:
         env="POD_NAMESPACE",
         help="Namespace of the ConfigMap with the desired state and the reports.",
     )
-    uninstall_timeout: float = setting(
+    wait_timeout: float = setting(
         parsers.duration_s(1, 3600),
         default=300.0,
         help="How long all nodes together may take; one after another, each waits for its scheduler.",

@@ -137,13 +137,9 @@ class KubeletSettings(node_settings.NodeSettings):
     )
     wait_for_pod: float = 1.0
     """How many seconds a call of the kubelet waits for the pod that it is about to appear in the plugin's watch."""
-    longest_wait_for_containers: float = setting(
-        parsers.duration_s(0.0, 86400.0),
-        default=node_settings.DEFAULT_LONGEST_WAIT_S,
-        help="How long at most a card stays closed to the other use (shared or whole) after a pod on it was deleted by "
-        "force: its containers may run on. The pod's terminationGracePeriodSeconds counts up to this; ten seconds are "
-        "added. With --pod-use the machine's processes decide, and the card opens when the pod has none any more.",
-    )
+    longest_wait_for_containers: float = node_settings.DEFAULT_LONGEST_WAIT_S
+    """Seconds at most that a card stays closed to the other use (shared or whole) after a pod on it was deleted by
+    force: its containers may run on. The pod's terminationGracePeriodSeconds counts up to this, plus ten seconds."""
 
     @property
     def device_plugin_dir(self) -> Path:

@@ -105,7 +105,7 @@ class CardSourceSettings:
     reserve: Reserve = setting(
         _reserve(),
         default=NO_RESERVE,
-        help="Memory of each card that pods never get, for the driver; rounded up to whole units.",
+        help="Memory of each card that pods never get, which an admin keeps for the driver; rounded up to whole units.",
     )
     other_systems: OtherSystems = setting(
         parsers.choice(OtherSystems),
@@ -117,7 +117,9 @@ class CardSourceSettings:
     poll_interval: float = setting(
         parsers.duration_s(0.2, 3600),
         default=5.0,
-        help="Between two polls of the cards' health; events of the library shorten it.",
+        help="Between two polls of the cards' health; events of the library shorten it. An admin raises it where a "
+        "library "
+        "takes long to answer.",
     )
     pod_use: bool = setting(
         parsers.boolean(),
@@ -127,7 +129,9 @@ class CardSourceSettings:
         "hides the others' processes, and their numbers mean nothing there.",
     )
     proc_root: Path = setting(
-        parsers.path("DIR"), default=PROC, help="With --pod-use: where the host's /proc is to be read."
+        parsers.path("DIR"),
+        default=PROC,
+        help="With --pod-use: where the host's /proc is to be read, if it is mounted elsewhere.",
     )
 
 

@@ -121,17 +121,7 @@ class ExtenderSettings:
     log: LogSettings = group(LogSettings)
 
     def find_conflicts(self) -> Iterator[str]:
-        """A lease must leave room for a bind between the end of its holder's time and the next holder's start."""
-        from gcushare.scheduler_extender.verbs.binding_client import BindTimes
-
-        election, attempt_s = self.election, BindTimes().attempt_s
-        rest_s = election.lease_duration - election.lease_renew_deadline
-        if 0 < rest_s <= attempt_s:
-            yield (
-                f"lease-duration {election.lease_duration:g}s leaves {rest_s:g}s after lease-renew-deadline "
-                f"{election.lease_renew_deadline:g}s; accepted: more than {attempt_s:g}s, the time that one bind "
-                "request may take; raise the one or lower the other"
-            )
+        """One port has one certificate."""
         if self.verbs.tls_from_verbs_secret and self.serve.tls_cert_file is not None:
             yield (
                 f"tls-cert-file {str(self.serve.tls_cert_file)!r} and tls-from-verbs-secret name two certificates for "

@@ -198,7 +198,7 @@ class DemoSettings:
             plugin_flags=("--poll-interval", "0.5"),
             extender_flags=(
                 "--no-leader-elect",
-                *(("--verbs", "off", "--claims", "--claims-memory-unit", self.unit().name) if is_claims else ()),
+                *(("--verbs", "off", "--claims", "--memory-unit", self.unit().name) if is_claims else ()),
             ),
             unschedulable_s=1.0 if is_claims else UNSCHEDULABLE_S,
         )

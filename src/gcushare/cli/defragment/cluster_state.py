@@ -30,7 +30,7 @@ class ClusterState:
     problems: tuple[str, ...]
 
 
-async def read_state(client: KubeClient, vendor: Vendor, most_priority: int) -> ClusterState:
+async def read_state(client: KubeClient, vendor: Vendor) -> ClusterState:
     """Read the cluster: nodes, then unfinished pods."""
     reader = Reader(client)
     snapshot = ClusterSnapshot(vendor, problems=reader.problems)
@@ -38,7 +38,7 @@ async def read_state(client: KubeClient, vendor: Vendor, most_priority: int) -> 
     pods = await reader.list_pods(vendor, Scope())
     snapshot.count(nodes, pods)
     opened = sorted(name for name, facts in snapshot.nodes.items() if facts.is_ready and not facts.is_unschedulable)
-    found = find_movable(pods, vendor, most_priority=most_priority)
+    found = find_movable(pods, vendor)
     return ClusterState(snapshot.ledger, found, tuple(opened), tuple(snapshot.problems))
 
 
@@ -47,9 +47,6 @@ EXEMPTIONS: Mapping[str, str] = {
     "descheduler.alpha.kubernetes.io/prefer-no-eviction": "true",
 }
 """Annotations, with their values, by which a pod's author asks not to move it."""
-
-SYSTEM_PRIORITY = 2_000_000_000
-"""From here on priorities are the cluster's own (system-cluster-critical)."""
 
 _BOUND_TO_ITS_NODE = ("DaemonSet", "Node")
 
@@ -62,8 +59,8 @@ class MovablePods:
     kept: Mapping[str, int]
 
 
-def find_movable(pods: Iterable[Pod], vendor: Vendor, *, most_priority: int) -> MovablePods:
-    """Tell bound pods that may be moved from others; ``most_priority`` is the highest that may be moved."""
+def find_movable(pods: Iterable[Pod], vendor: Vendor) -> MovablePods:
+    """Tell bound pods that may be moved from others."""
     movable: dict[str, CardRequest] = {}
     kept: Counter[str] = Counter()
     for pod in pods:
@@ -76,7 +73,7 @@ def find_movable(pods: Iterable[Pod], vendor: Vendor, *, most_priority: int) -> 
             continue
         if request is None:
             continue
-        reason = _reason_to_stay(pod, most_priority)
+        reason = _reason_to_stay(pod)
         if reason:
             kept[reason] += 1
         else:
@@ -84,7 +81,7 @@ def find_movable(pods: Iterable[Pod], vendor: Vendor, *, most_priority: int) -> 
     return MovablePods(movable, dict(sorted(kept.items())))
 
 
-def _reason_to_stay(pod: Pod, most_priority: int) -> str:
+def _reason_to_stay(pod: Pod) -> str:
     owner = next((each for each in pod.metadata.owner_references if each.controller), None)
     if owner is None:
         return "no controller would make another"
@@ -94,6 +91,6 @@ def _reason_to_stay(pod: Pod, most_priority: int) -> str:
         return "being deleted"
     if any(pod.metadata.annotations.get(key) == value for key, value in EXEMPTIONS.items()):
         return "exempt by an annotation"
-    if (pod.spec.priority or 0) > min(most_priority, SYSTEM_PRIORITY - 1):
+    if (pod.spec.priority or 0) > 0:
         return "the priority is too high"
     return ""

@@ -28,7 +28,7 @@ def run(settings: DefragmentSettings, process: ProcessContext) -> int:
 
     async def work() -> int:
         async with open_cluster(settings.kube, process.environ, program="gcushare-defragment") as client:
-            state = await read_state(client, VENDORS_BY_NAME[settings.vendor], settings.most_priority)
+            state = await read_state(client, VENDORS_BY_NAME[settings.vendor])
             version = eviction_version(await client.version())
         plan = plan_room(state.ledger, settings.request(), state.found.movable, state.opened)
         for problem in state.problems:

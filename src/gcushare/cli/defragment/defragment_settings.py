@@ -29,11 +29,6 @@ class DefragmentSettings:
     )
     whole: bool = setting(parsers.boolean(), default=False, help="Whole cards of one node are needed.")
     vendor: str = setting(parsers.one_of(*VENDORS_BY_NAME), default=VENDORS[0].name, help="Whose cards.")
-    most_priority: int = setting(
-        parsers.integer(-(2**31), 2**31 - 1),
-        default=0,
-        help="The highest priority of pods that may be named; others stay where they are.",
-    )
     output: TextOrJson = text_or_json_flag("text for people, or json.")
     kube: KubeSettings = group(KubeSettings)
 

@@ -32,7 +32,8 @@ class LogSettings:
     log_level: LogLevel = setting(
         parsers.choice(LogLevel),
         default=LogLevel.INFO,
-        help="The least important lines that are written; debug adds every request, what each of a pod's annotations "
+        help="The least important lines that are written. An admin sets debug to find a cause: it adds every "
+        "request, what each of a pod's annotations "
         "was and became, and the ids that its containers get.",
     )
     log_format: LogFormat = setting(
@@ -43,7 +44,8 @@ class LogSettings:
     log_dir: Path | None = setting(
         parsers.optional(parsers.path("DIR"), "no file is written"),
         default=Path("/var/log/topscloud/gcushare"),
-        help="Directory of the local log file, which survives the container; the file is named after the program. "
+        help="Directory of the local log file (the chart sets it by logs.hostPath), which survives the container; "
+        "the file is named after the program. "
         "A directory that cannot be written, or that others can write, is a warning, not an error.",
     )
     log_file_size: int = 16 << 20

@@ -17,7 +17,8 @@ class ServeSettings:
     listen_address: str = setting(
         parsers.text("ADDRESS", accepted="an IP address or a host name of this machine"),
         default="::",
-        help="Address to listen on; :: listens on IPv6 and IPv4, and on IPv4 alone where the kernel has no IPv6.",
+        help="Address to listen on, for an admin who opens one of several networks alone; :: listens on IPv6 and IPv4, "
+        "and on IPv4 alone where the kernel has no IPv6.",
     )
     listen_port: int = setting(
         parsers.integer(0, 65535, "PORT"), default=0, help="Port to listen on; 0 takes a free one and logs which."
@@ -25,7 +26,9 @@ class ServeSettings:
     tls_cert_file: Path | None = setting(
         parsers.optional_file("plain HTTP"),
         default=None,
-        help="Certificate chain in PEM; followed live, so a renewed certificate needs no restart.",
+        help="For an admin who wants HTTPS (the extender's chart sets it by tls.mode): certificate chain in PEM; "
+        "followed "
+        "live, so a renewed certificate needs no restart.",
     )
     tls_key_file: Path | None = setting(
         parsers.optional_file("plain HTTP"), default=None, help="Private key of the certificate in PEM; followed live."

@@ -20,7 +20,7 @@ class ClaimsSettings:
         help="Make the ResourceClaimTemplates that pods name, and keep the order in which nodes that serve claims are "
         "filled. The chart sets it with claims.enabled, together with the rights.",
     )
-    claims_memory_unit: str = setting(
+    memory_unit: str = setting(
         parsers.one_of(_OWN_UNIT, *MEMORY_UNIT_NAMES, metavar="UNIT"),
         default=_OWN_UNIT,
         help="What 1 of the memory resource stands for in every claim; default is the vendor's own unit. It must be "
@@ -35,5 +35,5 @@ class ClaimsSettings:
 
     def unit_of(self, vendor: Vendor) -> MemoryUnit:
         """The unit of a vendor's memory resource."""
-        name = self.claims_memory_unit
+        name = self.memory_unit
         return parse_memory_unit(vendor.default_unit if name == _OWN_UNIT else name)

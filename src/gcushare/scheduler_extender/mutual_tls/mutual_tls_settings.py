@@ -43,36 +43,34 @@ class VerbsSettings:
         "serve claims: inspect, explain, the page and metrics stay.",
     )
     verbs_port: int = setting(
-        parsers.integer(0, 65535, "PORT"), default=VERBS_PORT, help="That port; 0 takes a free one and logs which."
+        parsers.integer(0, 65535, "PORT"),
+        default=VERBS_PORT,
+        help="That port, where another program has it; 0 takes a free one and logs which.",
     )
     verbs_secret: ObjectName | None = setting(
-        parsers.optional(object_name("namespace/name of a Secret"), "the files below are used"),
+        parsers.optional(object_name("namespace/name of a Secret"), "verbs-tls-dir is used"),
         default=None,
-        help="An existing Secret that the certificates of both sides are made in, and renewed; may be empty.",
+        help="An existing Secret (the chart makes it) that the certificates of both sides are made in, and renewed; "
+        "may be empty.",
     )
     verbs_server_name: tuple[str, ...] = setting(
         parsers.comma_list(parsers.text("NAME", accepted="a DNS name")),
         default=(f"{EXTENDER}.{NAMESPACE}.svc",),
-        help="Names of the server in a certificate that is made; the first is the one that schedulers expect.",
+        help="Names of the server in a certificate that is made; the first is the one that schedulers expect. The "
+        "chart "
+        "sets it to its Service's.",
     )
     verbs_client_name: str = setting(
         parsers.text("NAME"),
         default=SCHEDULER_NAME,
         help="The name that a client's certificate must have, as its common name or a DNS name; no other client is "
-        "served. Another one only with the three files: what is made in verbs-secret always names the default.",
+        "served. Another one only with verbs-tls-dir: what is made in verbs-secret always names the default.",
     )
-    verbs_tls_cert_file: Path | None = setting(
-        parsers.optional(parsers.path("FILE"), "verbs-secret is used"),
+    verbs_tls_dir: Path | None = setting(
+        parsers.optional(parsers.path("DIR"), "verbs-secret is used"),
         default=None,
-        help="Instead of verbs-secret: the server's certificate chain in PEM; followed live, as the next two.",
-    )
-    verbs_tls_key_file: Path | None = setting(
-        parsers.optional(parsers.path("FILE"), "verbs-secret is used"), default=None, help="Its private key in PEM."
-    )
-    verbs_tls_client_ca_file: Path | None = setting(
-        parsers.optional(parsers.path("FILE"), "verbs-secret is used"),
-        default=None,
-        help="The authorities of the scheduler's certificate in PEM.",
+        help="Instead of verbs-secret: a folder with the server's certificate chain tls.crt, its key tls.key and the "
+        "authorities of the scheduler's certificate ca.crt, in PEM; followed live. The chart mounts a Secret there.",
     )
     tls_from_verbs_secret: bool = setting(
         parsers.boolean(),
@@ -82,23 +80,18 @@ class VerbsSettings:
     )
 
     def find_conflicts(self) -> Iterator[str]:
-        """Mutual TLS needs certificates: from a Secret, or from three files."""
-        files = (self.verbs_tls_cert_file, self.verbs_tls_key_file, self.verbs_tls_client_ca_file)
-        given = sum(each is not None for each in files)
-        if given not in (0, 3):
+        """Mutual TLS needs certificates: from a Secret, or from files."""
+        has_files = self.verbs_tls_dir is not None
+        if self.verbs.needs_certificates and has_files == (self.verbs_secret is not None):
             yield (
-                "verbs-tls-cert-file, verbs-tls-key-file and verbs-tls-client-ca-file belong together: set all, or none"
+                f"verbs {self.verbs.value!r} needs either verbs-secret or verbs-tls-dir; "
+                f"{'both are' if has_files else 'neither is'} set"
             )
-        elif self.verbs.needs_certificates and (given == 0) == (self.verbs_secret is None):
-            yield (
-                f"verbs {self.verbs.value!r} needs either verbs-secret or the three verbs-tls files; "
-                f"{'neither' if given == 0 else 'both'} is set"
-            )
-        elif self.verbs.needs_certificates and given == 0 and self.verbs_client_name != SCHEDULER_NAME:
+        elif self.verbs.needs_certificates and not has_files and self.verbs_client_name != SCHEDULER_NAME:
             yield (
                 f"verbs-client-name {self.verbs_client_name!r}: a certificate made in verbs-secret names "
                 f"{SCHEDULER_NAME!r}, and no scheduler that shows it would be served: leave verbs-client-name out, or "
-                "give certificates of your own by the three verbs-tls files"
+                "give certificates of your own by verbs-tls-dir"
             )
         if self.tls_from_verbs_secret and self.verbs_secret is None:
             yield "tls-from-verbs-secret needs verbs-secret, in which the certificate is made: set it as well"

@@ -93,11 +93,14 @@ class VerbsPort:
             ConfigError: as `start_server` does.
         """
         settings = self._settings
-        cert, key, ca = settings.verbs_tls_cert_file, settings.verbs_tls_key_file, settings.verbs_tls_client_ca_file
         if self.keeper is not None:
             await self.keeper.ready.wait()
             files = self.keeper.files
             cert, key, ca = files.cert, files.key, files.client_ca
+        else:
+            folder = settings.verbs_tls_dir
+            assert folder is not None, "the settings need one of both"
+            cert, key, ca = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
 
         async def answer_probe(_: web.Request) -> web.Response:
             return web.Response(text="ok\n")

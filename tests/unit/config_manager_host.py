@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import Files, FileState, HostFileError, HostFiles, temporary_path
@@ -32,6 +33,11 @@ from gcushare.kube.clock import Clock
 
 MANIFESTS = Path(__file__).parent / "manifests"
 CORPUS = tuple(sorted(path.name for path in MANIFESTS.iterdir()))
+EACH_OF_CORPUS = [
+    pytest.param(name, marks=pytest.mark.slow if number % 3 else ()) for number, name in enumerate(CORPUS)
+]
+"""YAML is read slowly: `make test` takes every third."""
+
 MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"
 UNIT = "/etc/systemd/system/kube-scheduler.service"
 CONFIG = "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml"

@@ -24,7 +24,7 @@ ANY_COUNT = st.integers(-(2**64), 2**64)
 ANY_TEXT = st.text(max_size=600)
 
 
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(
     st.builds(
         Card,

@@ -13,7 +13,7 @@ from gcushare.core.errors import Refused
 from tests.unit.config_manager_host import (
     ADMIN_CONFIG,
     CONFIG,
-    CORPUS,
+    EACH_OF_CORPUS,
     EXTENDER,
     MANIFEST,
     MOVED_EXTENDER,
@@ -54,7 +54,7 @@ async def test_the_lines_of_applying_and_recovering_are_the_manuals(tmp_path: Pa
     ]
 
 
-@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize("name", EACH_OF_CORPUS)
 async def test_applying_again_changes_nothing_and_recovering_leaves_every_file_as_it_was(
     tmp_path: Path, name: str
 ) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gcushare.config_manager.host.launch import ConfigTarget
 from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
 from gcushare.core.errors import ConfigError, Refused
-from tests.unit.config_manager_host import CONFIG, CORPUS, OWN_FILES, TARGET, corpus_text, load_yaml
+from tests.unit.config_manager_host import CONFIG, CORPUS, EACH_OF_CORPUS, OWN_FILES, TARGET, corpus_text, load_yaml
 
 HEAD = "kind: Pod\nmetadata: {name: kube-scheduler}\nspec:\n"
 
@@ -27,7 +27,7 @@ def edited_corpus(name: str) -> PodManifest:
     return corpus(name).pointed_at(TARGET)
 
 
-@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize("name", EACH_OF_CORPUS)
 def test_only_flag_mount_and_volume_differ_after_the_edit(name: str) -> None:
     manifest = corpus(name)
     edited = edited_corpus(name)
@@ -50,7 +50,7 @@ def test_only_flag_mount_and_volume_differ_after_the_edit(name: str) -> None:
     }
 
 
-@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize("name", EACH_OF_CORPUS)
 def test_lines_are_only_added_except_if_a_value_is_replaced(name: str) -> None:
     manifest = corpus(name)
     before, after = (text.splitlines(keepends=True) for text in (manifest.text, edited_corpus(name).text))
@@ -60,7 +60,7 @@ def test_lines_are_only_added_except_if_a_value_is_replaced(name: str) -> None:
     assert is_flow or set(removed) <= {*final, *(line for line in before if "--config=/etc/kubernetes/admin" in line)}
 
 
-@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize("name", EACH_OF_CORPUS)
 def test_taking_the_edit_out_again_restores_every_byte(name: str) -> None:
     manifest, edited = corpus(name), edited_corpus(name)
     assert edited.points_at(TARGET)

@@ -273,6 +273,8 @@ def test_many_changes_come_in_several_pieces_and_all_of_them() -> None:
     assert len(watched.news(mark)["nodes"]) == 150
 
 
+# As many changes as are stored.
+@pytest.mark.slow
 def test_a_mark_of_another_process_or_of_long_ago_does_not_count() -> None:
     watched = Watched()
     watched.see(a_node("a", 16))

@@ -120,6 +120,8 @@ def test_reported_pods_are_stored_up_to_a_number() -> None:
     assert len(reporter._reported) == failed_scheduling_events._MAX_REMEMBERED
 
 
+# As many tokens as are stored.
+@pytest.mark.slow
 async def test_reviewed_tokens_are_stored_up_to_a_number() -> None:
     clock = ManualClock(100.0)
     readers = {f"t-{number}": "jane" for number in range(reviewed_tokens._MAX_REMEMBERED + 3)}

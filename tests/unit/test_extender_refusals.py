@@ -127,6 +127,8 @@ async def test_a_crowd_of_refused_pods_is_bounded() -> None:
                 await bench.heard()
 
 
+# A large cluster, again and again.
+@pytest.mark.slow
 async def test_explaining_a_large_cluster_again_and_again_is_paced() -> None:
     nodes = NODES_PER_TOKEN * BURST_TOKENS // 2
     state = state_of(a_node("node-1", 16), *(a_node(f"node-{number}", 8) for number in range(2, nodes + 1)))

@@ -115,6 +115,8 @@ async def test_room_that_appears_and_goes_in_a_loop_causes_a_bounded_number_of_w
         assert bench.api.pods, "the attack does cause writes"
 
 
+# Ten thousands of pods.
+@pytest.mark.slow
 async def test_pods_that_come_and_go_with_ever_new_shapes_leave_no_memory_behind() -> None:
     """Each has a name, namespace, label, size and set of cards of its own; a third of them gets cards for a moment."""
     bench = Bench(*[97] * 8, nodes=20)
@@ -172,6 +174,7 @@ def test_a_flood_of_refused_pods_pushes_no_pod_of_another_namespace_out(attack: 
     assert vars(refused)["_names"] == 0
 
 
+@pytest.mark.slow
 async def test_a_woken_pod_that_a_flood_pushes_out_of_memory_is_left_to_the_scheduler() -> None:
     bench = Bench.filled()
     async with bench.running():

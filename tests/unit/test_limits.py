@@ -88,6 +88,8 @@ def test_code_that_only_asks_where_a_framework_is_leaves_it_limited(frameworks: 
     assert answer(frameworks, f"{asked}\n{used}") == [[True, True], [[0.25, 0]]]
 
 
+# An interpreter for each case.
+@pytest.mark.slow
 def test_tensorflow_gets_one_device_of_the_granted_size_unless_its_author_made_some(frameworks: Path) -> None:
     program = "import gcushare_limits, tensorflow\nprint(json.dumps(tensorflow.calls))"
     assert answer(frameworks, program) == [["gpu0", [4096]]]
@@ -130,6 +132,7 @@ def test_of_several_cards_each_has_its_share_and_enflames_variables_are_read_too
     assert answer(frameworks, shown, enflame) == [8 * GIB, 0.5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_installed", [True, False], ids=["installed command", "module"])
 @pytest.mark.parametrize(
     ("words", "folder"),
@@ -163,6 +166,7 @@ def test_it_is_a_distribution_of_its_own_without_dependencies_and_not_in_the_pro
     assert not list((ROOT / "src").rglob("gcushare_limits*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "reason"),
     [

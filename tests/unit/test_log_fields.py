@@ -48,6 +48,8 @@ def log_calls(file: Path) -> list[ast.Call]:
     ]
 
 
+# It reads all of the source.
+@pytest.mark.slow
 def test_no_log_call_formats_a_field_itself() -> None:
     calls = {file: log_calls(file) for file in sorted((ROOT / "src").rglob("*.py"))}
     assert sum(map(len, calls.values())) > 100

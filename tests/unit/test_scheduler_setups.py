@@ -67,7 +67,13 @@ async def test_a_setup_is_changed_keeps_every_setting_and_is_put_back(tmp_path: 
     await check_changed_and_put_back(host_of(tmp_path, SETUPS[name]), SETUPS[name])
 
 
-@pytest.mark.parametrize("lost", [(), ("gcushare-config-manager.json",)], ids=["edited since", "record lost"])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param((), id="edited since"),
+        pytest.param(("gcushare-config-manager.json",), id="record lost", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", CHANGED)
 async def test_an_edit_of_the_changed_file_survives_the_way_back(
     tmp_path: Path, name: str, lost: tuple[str, ...]

@@ -59,6 +59,8 @@ def commands(folder: Path) -> dict[str, list[str | Path]]:
     return shell | {module: [sys.executable, "-m", module] for module in BUILDERS}
 
 
+# Four processes for each script.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", commands(ROOT))
 def test_help_answers_and_an_unknown_flag_is_refused(checkout: Path, name: str) -> None:
     command = commands(checkout)[name]

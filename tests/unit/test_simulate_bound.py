@@ -63,6 +63,8 @@ def test_cards_of_different_sizes_are_refused() -> None:
         compute_bounds(mixed, [WHOLE])
 
 
+# It tries every order of choices.
+@pytest.mark.slow
 def test_no_choice_exceeds_the_bound() -> None:
     rooms = (Room(0, 0, (), (1000,)), Room(0, 0, (), (1000, 1000)))
     for pods in itertools.product((LARGE, SMALL, WHOLE, Demand(1, 500)), repeat=5):

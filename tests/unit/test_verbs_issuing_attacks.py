@@ -25,6 +25,8 @@ def count_changes(data: Data, moments: Iterable[datetime]) -> tuple[int, Data]:
     return changes, data
 
 
+# Years of certificates.
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [CLOCK_TOLERANCE, -CLOCK_TOLERANCE])
 def test_replicas_whose_clocks_are_an_hour_apart_write_no_more_often_than_one_alone(apart: timedelta) -> None:
     days = [START + number * DAY for number in range(8 * 365)]

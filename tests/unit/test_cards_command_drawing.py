@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from gcushare.cluster.card_drawing.draw import LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH, view_lines
-from gcushare.core.cards import Health, LeftOutCard
+from gcushare.core.cards import Closure, Health, LeftOutCard
 from gcushare.wire.documents.plugin_status import PodOverUse, UnreadableStatus
 from tests.unit.card_views import busy, card, cards, drawn, pod, status, use
 
@@ -118,3 +118,31 @@ def test_what_has_no_card_and_what_is_wrong_is_reported_below_and_above() -> Non
         "pod d/whole asks for whole cards and has no card yet",
         "pod d/broken cannot be read: 'zero' is not a whole number",
     ]
+
+
+@pytest.mark.parametrize(
+    ("modes", "reported"),
+    [(("memory",), ""), ((), ""), (("memory", "whole"), "memory and whole cards"), (("whole",), "whole cards only")],
+)
+def test_a_node_that_hands_out_whole_cards_says_so(modes: tuple[str, ...], reported: str) -> None:
+    head = drawn(cards(status(card(0), modes=modes)), 120)[0]
+    assert reported in head
+    assert ("whole" in head) is bool(reported)
+
+
+def test_two_vendors_of_one_node_stand_below_each_other() -> None:
+    other = status(card(0, model="A100"), vendor="aliyun", unit="GiB")
+    lines = drawn(cards(busy(), other))
+    heads = [line.split()[1] for line in lines if line.startswith("node-1")]
+    assert heads == ["enflame", "aliyun"]
+    assert lines[lines.index(next(line for line in lines if "aliyun" in line)) - 1] == ""
+
+
+def test_a_card_that_is_closed_or_held_without_a_record_says_so() -> None:
+    closed = Closure(use="whole", pod="d/gone", until=1_800_000_000)
+    lines = drawn(cards(status(card(0, held_units=12, unrecorded_units=12, closures=(closed,)))))
+    text = " ".join(" ".join(line.strip("│ ") for line in lines).split())
+    assert "healthy closed free" in text
+    assert "closed to pods that want it whole until 2027-01-15T08:00:00Z at the latest: containers of d/gone" in text
+    assert "a 12 GB held by pods that no record names" in text
+    assert "12 of 16 GB 75%" in text

@@ -153,6 +153,16 @@ async def test_an_edit_that_the_upgraded_scheduler_cannot_read_is_kept_aside(
     assert host.tree() == tree
 
 
+async def test_an_edit_is_kept_also_if_its_usual_name_is_a_link(tmp_path: Path) -> None:
+    host = await applied(tmp_path)
+    usual = tmp_path / (CONFIG + ".edited")[1:]
+    usual.symlink_to("/srv/scheduler/scheduler.yaml")
+    edited = edit(host, GOOD)
+    await host.recover()
+    (kept,) = usual.parent.glob("*.edited-*")
+    assert (kept.read_bytes(), usual.is_symlink()) == (edited, True)
+
+
 async def test_a_crash_at_any_change_of_an_upgrade_loses_no_edit(tmp_path: Path) -> None:
     prepared = host_with(tmp_path / "prepared", "kubeadm-1.22.yaml")
     await prepared.apply()

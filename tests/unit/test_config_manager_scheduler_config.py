@@ -12,7 +12,7 @@ from gcushare.cluster.diagnosis.schedulers import read_extender
 from gcushare.config_manager.host.launch import scheduler_flags
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.document import existing_config, merged_config, new_config
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, is_ours
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, is_ours
 from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.wire.flags import Flag
@@ -241,3 +241,18 @@ def test_whole_cards_and_claims_are_managed_only_if_asked_for_and_the_scheduler_
     assert not any(item["ignoredByScheduler"] for item in whole)
     marked = [item for item in managed(claims=True) if item["ignoredByScheduler"]]
     assert [item["name"] for item in marked] == [each.claims.extender_resource for each in BOTH.options.vendors]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"url": "10.96.1.37:32766"}, "must look like http"),
+        ({"url": "http://[10.96.1.37"}, "must look like http"),
+        ({"url": "http://10.96.1.37:327660"}, "must look like http"),
+        ({"url": "http://10.96.1.37:32766/gcushare-scheduler"}, "must end after the port"),
+        ({"tls": ExtenderTls(ca=b"x")}, "https://"),
+    ],
+)
+def test_settings_that_kube_scheduler_would_refuse_are_refused_before(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        replace(EXTENDER, **changes)

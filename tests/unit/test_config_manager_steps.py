@@ -10,12 +10,18 @@ import pytest
 from gcushare.config_manager.host.files import FileState
 from gcushare.config_manager.plan.execute import RESTART_S, STEP_S, LeaseLostError
 from gcushare.config_manager.plan.steps import (
+    AwaitScheduler,
     Plan,
     RemoveFile,
+    Restart,
+    Step,
+    Switch,
     WriteFile,
+    describe,
     render_diff,
 )
-from tests.unit.config_manager_host import EXTENDER, Host, host_with, systemd_host
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
+from tests.unit.config_manager_host import EXTENDER, MANIFEST, TLS_EXTENDER, Host, host_with, systemd_host
 
 
 def state(content: bytes) -> FileState:
@@ -43,6 +49,28 @@ def test_a_diff_shows_every_changed_file_and_no_private_key() -> None:
         *("--- /dev/null", "+++ /new", "@@ -0,0 +1,2 @@", "+n", "+"),
         *("--- /old", "+++ /old", "@@ -1,4 +1,4 @@", " a", "-b", "+c", " keyData: (a private key)", " "),
     ]
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (WriteFile(path="/a", state=state(b"12345")), "write /a (5 bytes, mode 0600)"),
+        (Switch(source="/a", target="/b"), "rename /a to /b"),
+        (RemoveFile(path="/a"), "remove /a"),
+        (Restart(unit="/x/kube-scheduler.service"), "systemctl daemon-reload, then restart /x/kube-scheduler.service"),
+        (
+            AwaitScheduler(flag="config", value="/c", restarted=True, required=True),
+            "wait until kube-scheduler runs with --config=/c and is healthy, else put everything back",
+        ),
+        (
+            AwaitScheduler(flag="config", value=None, restarted=True, required=False),
+            "wait until kube-scheduler runs without gcushare's --config and is healthy",
+        ),
+    ],
+    ids=["write", "rename", "remove", "restart", "wait", "wait without"],
+)
+def test_a_step_is_described_in_one_line(step: Step, text: str) -> None:
+    assert describe(step) == text
 
 
 @dataclass
@@ -90,3 +118,20 @@ async def test_a_lost_lease_names_the_step_that_was_not_done(tmp_path: Path, lef
 async def test_a_lost_lease_ends_the_wait_for_the_scheduler(tmp_path: Path) -> None:
     with pytest.raises(LeaseLostError, match="before this step: wait until kube-scheduler is healthy"):
         await run(host_with(tmp_path, "kubeadm-1.29.yaml"), Counted(5))
+
+
+async def test_an_extender_over_https_whose_certificate_cannot_be_verified_is_mentioned(tmp_path: Path) -> None:
+    unverified = ExtenderEntry(url="https://10.96.1.37:32766", options=EXTENDER.options)
+    for folder, extender, is_mentioned in (("a", unverified, True), ("b", TLS_EXTENDER, False), ("c", EXTENDER, False)):
+        (tmp_path / folder).mkdir()
+        lines = await host_with(tmp_path / folder, "kubeadm-1.29.yaml").apply(extender)
+        assert any("certificate is not verified: no CA was given (--tls-ca)" in line for line in lines) is is_mentioned
+
+
+async def test_other_files_of_the_manifest_directory_hide_no_scheduler(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    folder = MANIFEST.rpartition("/")[0]
+    host.put(f"{folder}/a-broken.yaml", "kind: [")
+    host.put(f"{folder}/b-another.yaml", "kind: Pod\nspec: {containers: [{name: etcd, image: etcd}]}\n")
+    await host.apply()
+    assert b"gcushare-scheduler-config-" in host.get(MANIFEST)

@@ -88,6 +88,18 @@ async def test_a_unit_is_applied_restarted_and_recovered_byte_for_byte(tmp_path:
 RESTART = "run now `systemctl daemon-reload && systemctl restart kube-scheduler.service`"
 
 
+async def test_without_restart_the_files_are_written_and_the_admin_is_informed(tmp_path: Path) -> None:
+    node = host(tmp_path, restart=False)
+    lines = await node.apply()
+    assert node.scheduler.starts == 0
+    assert RESTART in lines[-1]
+    assert (await node.manager.prepare_apply(MOVED_EXTENDER)).plan.changes_nothing is False
+    recovered = (await node.recover())[-1]
+    assert RESTART in recovered
+    assert "until then systemd would start it with a configuration that was removed" in recovered
+    assert node.get(UNIT).decode() == KUBEASZ
+
+
 async def test_a_unit_that_does_not_come_up_is_rolled_back_and_restarted(tmp_path: Path) -> None:
     node = host(tmp_path)
     before = node.tree()

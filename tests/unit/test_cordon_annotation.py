@@ -8,7 +8,7 @@ import pytest
 
 from gcushare.cli.cordon.cordon import ATTEMPTS, CordonRequest, decide_annotation, set_cordon
 from gcushare.core.cards import Inventory, InventoryCard
-from gcushare.core.errors import ConflictError, NotFoundError, Refused, RetryableError
+from gcushare.core.errors import ConflictError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.units import parse_memory_unit
 from gcushare.kube.patches import Patch
 from gcushare.kube.resources import Resource
@@ -77,6 +77,21 @@ def test_uncordoning_what_is_not_cordoned_changes_nothing() -> None:
     assert decided == ({}, "card 2 (GCU-c) of node n is not cordoned")
 
 
+def test_a_card_that_the_node_has_not_is_refused_with_those_that_it_has() -> None:
+    with pytest.raises(Refused, match=r"node n has no card '7'; its cards are 0 \(GCU-a\), 1 \(GCU-b\), 2 \(GCU-c\)"):
+        decide_annotation(cordon("7"), NODE)
+
+
+def test_a_node_without_an_inventory_is_refused_with_the_label_that_brings_one() -> None:
+    with pytest.raises(Refused, match=r"shares no cards.*enflame.com/gcushare=true or gpushare=true"):
+        decide_annotation(cordon("0"), {})
+
+
+def test_an_inventory_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(RemoteContractError, match=r"gcushare.io/enflame-inventory of node n: .*cannot be read"):
+        decide_annotation(cordon("0"), {ENFLAME.inventory_annotation: "{"})
+
+
 def test_a_card_that_two_vendors_have_needs_the_vendors_name() -> None:
     both = NODE | inventory(ALIYUN, "GPU-a")
     with pytest.raises(Refused, match="enflame and aliyun: say which with --vendor"):
@@ -123,3 +138,8 @@ def test_a_node_that_never_rests_is_given_up_with_nothing_written() -> None:
     with pytest.raises(RetryableError, match="changed by others 5 times in a row; nothing was written"):
         asyncio.run(set_cordon(cordon("2"), node))
     assert "2" not in node.annotations[CORDONED]
+
+
+def test_a_node_that_does_not_exist_is_refused_with_where_to_look() -> None:
+    with pytest.raises(NotFoundError, match="there is no node 'm'; 'kubectl get nodes' lists them"):
+        asyncio.run(set_cordon(CordonRequest("m", "0", is_cordon=True), BusyNode(0)))

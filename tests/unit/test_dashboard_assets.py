@@ -15,6 +15,7 @@ from gcushare.core.explain.reasons import Verdict
 from gcushare.scheduler_extender.dashboard.assets import (
     PAGE,
     Assets,
+    load_assets,
 )
 from gcushare.scheduler_extender.dashboard.security_headers import CONTENT_SECURITY_POLICY
 
@@ -140,6 +141,14 @@ def test_files_are_kept_permanently_and_the_page_is_asked_about() -> None:
     assert assets.page(ask()).headers["Cache-Control"] == "no-cache"
 
 
+def test_what_the_browser_has_is_not_sent_again() -> None:
+    assets = Assets(TINY)
+    tag = assets.page(ask()).headers["ETag"]
+
+    assert assets.page(ask(If_None_Match=tag)).status == 304
+    assert assets.page(ask(If_None_Match='"other"')).status == 200
+
+
 def test_files_are_sent_compressed_if_that_is_understood() -> None:
     assets = Assets(TINY)
     packed = assets.file(ask("a.css", assets.version, Accept_Encoding="br, gzip;q=0.8"))
@@ -148,3 +157,20 @@ def test_files_are_sent_compressed_if_that_is_understood() -> None:
     assert isinstance(packed.body, bytes)
     assert gzip.decompress(packed.body) == TINY["a.css"]
     assert assets.file(ask("a.css", assets.version)).body == TINY["a.css"]
+
+
+@pytest.mark.parametrize(("name", "version"), [("b.css", ""), ("a.css", "old"), (PAGE, ""), ("../a.css", "")])
+def test_other_names_and_versions_are_not_found(name: str, version: str) -> None:
+    assets = Assets(TINY)
+
+    with pytest.raises(web.HTTPNotFound):
+        assets.file(ask(name, version or assets.version))
+
+
+def test_everything_together_is_small() -> None:
+    assets = load_assets()
+    packed = [assets.file(ask(name, assets.version, Accept_Encoding="gzip")).body for name in FILES if name != PAGE]
+    sizes = [len(body) for body in packed if isinstance(body, bytes)]
+
+    assert len(sizes) == len(FILES) - 1
+    assert sum(sizes) < 100_000

@@ -103,6 +103,17 @@ def test_with_a_log_the_error_is_in_the_log_once() -> None:
     assert 'program ends error="no room" code=1' in err
 
 
+def test_an_interrupt_is_no_defect() -> None:
+    assert run_main(fail_with(KeyboardInterrupt())) == (130, "", "")
+
+
+def test_a_broken_pipe_of_a_peer_is_an_error_like_any_other() -> None:
+    code, _, err = run_main(fail_with(BrokenPipeError(32, "Broken pipe")))
+
+    assert code == 70
+    assert "BrokenPipeError" in err
+
+
 SMALL_PROGRAM = """
 import asyncio, sys
 from gcushare.runtime.entry import run_program

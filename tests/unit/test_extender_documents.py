@@ -15,6 +15,7 @@ from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.documents.explain import (
     RequestDocument,
     encode_explanation,
+    explain_refused,
     explain_waiting,
     render_explanation,
 )
@@ -152,6 +153,13 @@ def test_an_explanation_says_the_same_as_json_and_as_text() -> None:
         "broken cannot be read: not JSON",
     ):
         assert words in text
+
+
+def test_a_request_that_no_one_grants_is_explained_by_its_problem() -> None:
+    document = explain_refused(POD_1, "quantity '1.5' is not a whole number")
+
+    assert json.loads(encode_explanation(document))["canEverFit"] is False
+    assert "1.5" in render_explanation(document)
 
 
 def test_a_pod_whose_cards_no_one_can_tell_is_listed_next_to_the_cards_and_only_then() -> None:

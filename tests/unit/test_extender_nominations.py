@@ -11,6 +11,9 @@ import pytest
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import NodeState, PodRef
 from gcushare.core.preemption.kept_room import compute_room_left, fits_after_nominees
+from gcushare.core.totals import ClusterTotals
+from gcushare.scheduler_extender.explain.pending_reasons import PendingReason, count_pending
+from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.nominations import (
     EXPECTED_S,
@@ -102,6 +105,27 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
         assert answer["NodeNames"] == ["node-2"]
         assert set(answer["FailedNodes"]) == failed
         assert state.offered.get("uid-thief") == frozenset({"node-2"}), "only what filter named may be bound"
+
+    @pytest.mark.parametrize("asks_first", [True, False])
+    async def test_metrics_and_explain_say_that_the_room_is_kept(self, *, asks_first: bool) -> None:
+        state = self.emptied()
+        thief = wanting("thief", 8, LOW)
+        state.on_pod_update(convert(thief))
+        request = state.find_request("uid-thief")
+        assert request is not None
+        state.indexes.get(request.shape)
+        if asks_first:
+            answer = Desk((state, None)).filter(filter_body(thief, ["node-1"]))
+            assert answer.reason == "kept"
+        totals = ClusterTotals(state.ledger, state.changes).by_unit().values()
+        counts = count_pending(state, totals)
+        assert {reason: pods for reason, pods in counts.items() if pods} == {
+            PendingReason.KEPT: 1,
+            PendingReason.FITS: 1,  # the preemptor itself
+        }
+        explained = await ExplainService(state).explain("default", "thief")
+        assert [each.reason for each in explained.classes] == ["room is kept for another pod there"]
+        assert (explained.can_ever_fit, explained.largest_that_fits_now) == (True, 0)
 
     @pytest.mark.parametrize("how", ["gone", "bound", "nominated elsewhere", "nominated no more"])
     def test_it_is_free_once_the_preemptor_needs_it_no_more(self, how: str) -> None:

@@ -9,6 +9,7 @@ from gcushare.runtime.settings.loading import load_settings
 from gcushare.scheduler_extender.extender_settings import PROGRAM, ExtenderSettings, NamedNodes
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.vendors import ENFLAME
+from gcushare.wire.contracts import SCHEDULER_NAME
 
 
 def load(*argv: str) -> ExtenderSettings:
@@ -52,3 +53,13 @@ def test_a_lease_leaves_room_for_a_bind_after_its_deadline() -> None:
     """So that what a leader began to bind is over before the next one starts."""
     times = load().election.times()
     assert times.renew_deadline_s + BindTimes().attempt_s < times.duration_s
+
+
+def test_certificates_of_our_own_go_with_no_other_clients_name() -> None:
+    made = ("--verbs=tls", "--verbs-secret=kube-system/verbs")
+    assert load(*made).verbs.verbs_client_name == SCHEDULER_NAME
+    with pytest.raises(ConfigError, match=r"verbs-client-name 'other': .* names 'gcushare-kube-scheduler'.*leave"):
+        load(*made, "--verbs-client-name=other")
+    files = [f"--verbs-tls-{each}-file=/x" for each in ("cert", "key", "client-ca")]
+    assert load("--verbs=tls", *files, "--verbs-client-name=other").verbs.verbs_client_name == "other"
+    assert load("--verbs-client-name=other").verbs.verbs_client_name == "other", "plain HTTP names no one"

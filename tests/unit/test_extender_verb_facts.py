@@ -116,6 +116,13 @@ class TestPreempt:
             state.on_pod_update(a_pod(name, 16, node=node, record=on_card(0, 16)))
         return state
 
+    async def test_the_result_says_whether_a_node_is_left(self) -> None:
+        desk = Desk((self.state(), None))
+        assert facts(await desk.preempt(preempt_body(pod_document("p", 8), n1=["a"]))) == ("fits", "enflame", "")
+        assert facts(await desk.preempt(preempt_body(pod_document("p", 8), n1=["x"]))) == ("refused", "enflame", "")
+        asks_nothing = preempt_body(pod_document("q", None), n1=["a"])
+        assert facts(await desk.preempt(asks_nothing)) == ("not_asking", "enflame", "")
+
     async def test_the_shortest_proposals_are_weighed_first_and_those_left_out_are_logged(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:

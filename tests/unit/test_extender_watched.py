@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -11,6 +13,7 @@ import pytest
 from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY
 from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.state.node_reader import NodeReader
+from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.pod_stores import PodNames, ReadsAhead
 from gcushare.scheduler_extender.state.scheduling_request import (
     Policies,
@@ -20,12 +23,12 @@ from gcushare.scheduler_extender.state.scheduling_request import (
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.watches import ClaimHandler
-from gcushare.vendors import ENFLAME
+from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import NODE_POLICY, OVER_USE
 from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.objects import Pod
 from tests.builders import asks, pod
-from tests.extender_objects import DEFAULT_POLICIES, a_node, a_pod, on_card, state_of
+from tests.extender_objects import DEFAULT_POLICIES, a_node, a_pod, on_card, pod_document, state_of
 from tests.unit.test_extender_claims import allocated, claiming_document
 
 OVER = '{"cards":{"0":{"used":9,"granted":4}},"since":"2026-01-01T00:00:00Z"}'
@@ -236,3 +239,36 @@ class TestNodeReader:
         state.on_node_update(msgspec.structs.replace(node, status=without))
         state.on_node_delete("n")
         assert (state.nodes.without_units, state.nodes.marks) == (set(), {})
+
+
+class TestChangeLog:
+    def test_each_change_of_a_pod_with_cards_is_one_line(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.DEBUG, "gcushare")
+        log = PodChangeLog([ENFLAME, ALIYUN])
+        unasked, init = a_pod("other", None), pod_document("init", None)
+        init["spec"]["initContainers"] = pod_document("x", whole=1)["spec"]["containers"]
+        record = {ENFLAME.record.card_index: "1", "gcushare.io/corrected": "0->1", "example.com/x": "y"}
+        for each in (
+            unasked,
+            a_pod("a"),
+            a_pod("a"),
+            a_pod("a", None, phase="Running", annotations=record),
+            a_pod("b", vendor=ALIYUN),
+            msgspec.convert(init, Pod),
+        ):
+            log.on_pod_update(each)
+        start = 'old_status="" new_status=Pending old_annotations={} new_annotations={}'
+        shown = {ENFLAME.record.card_index: "1", "gcushare.io/corrected": "0->1"}
+        assert caplog.messages == [
+            f"pod changed pod=default/a uid=uid-a {start}",
+            "pod changed pod=default/a uid=uid-a old_status=Pending new_status=Running old_annotations={} "
+            f"new_annotations={json.dumps(json.dumps(shown))}",
+            f"pod changed pod=default/b uid=uid-b {start}",
+            f"pod changed pod=default/init uid=uid-init {start}",
+        ]
+        log.on_pod_resync(frozenset({"uid-a"}), "1")
+        log.on_pod_delete("uid-a")
+        log.on_pod_delete("uid-a")
+        for name in ("a", "b"):
+            log.on_pod_update(a_pod(name, phase="Failed", vendor=ENFLAME if name == "a" else ALIYUN))
+        assert ['old_status="" new_status=Failed' in each for each in caplog.messages[4:]] == [True, True]

@@ -16,6 +16,7 @@ from gcushare.core.errors import Refused
 from gcushare.core.nodes import CardMode, PodRef
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.dashboard.feed_documents import NO_NODE_METADATA, NodeContext, node_document
+from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
@@ -177,6 +178,20 @@ class TestOtherPlugins:
 
         assert state.bound == {}
         assert state.pod_problems == {}
+
+    async def test_a_parked_pod_is_refused_with_what_would_help(self) -> None:
+        state = state_of(a_node("memory", 16))
+        pod = a_pod("owner", whole=1)
+        state.on_pod_update(pod)
+        binds = BindService(state, Cluster(pod), AlwaysLeader())
+        with pytest.raises(Refused, match="node memory serves no whole cards"):
+            await binds.bind(BindArguments(PodRef("uid-owner", "default", "owner"), "memory"))
+
+        document = await ExplainService(state).explain("default", "owner")
+        assert (document.state, document.can_ever_fit) == ("waits", False)
+        assert (
+            "no node serves whole cards; start the device plugin of nodes that should with --mode" in document.summary
+        )
 
     async def test_a_node_that_none_of_us_serves_is_refused(self) -> None:
         state = state_of(a_node("both", 16, **BOTH))

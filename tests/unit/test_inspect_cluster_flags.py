@@ -8,7 +8,7 @@ import pytest
 
 from gcushare.core.errors import ConfigError
 from gcushare.kube.connection.kubeconfig import Kubeconfig, read_kubeconfig, resolve_context
-from gcushare.kube.connection.overrides import Overrides, override
+from gcushare.kube.connection.overrides import Overrides, no_kubeconfig, override
 
 TEXT = """
 clusters:
@@ -58,6 +58,17 @@ def test_a_trusted_file_replaces_the_data_of_the_kubeconfig(config: Kubeconfig) 
     )
 
 
+def test_trusting_everybody_drops_the_authority(config: Kubeconfig) -> None:
+    found = resolve_context(override(config, None, Overrides(insecure_skip_tls_verify=True)), None)
+    assert found.cluster.value.insecure_skip_tls_verify
+    assert found.cluster.value.certificate_authority_data is None
+
+
+def test_a_server_alone_needs_no_kubeconfig(tmp_path: Path) -> None:
+    found = resolve_context(override(no_kubeconfig(tmp_path), None, Overrides(server="http://here:1", token="t")), None)
+    assert (found.cluster.value.server, found.user.value.token, found.namespace) == ("http://here:1", "t", "default")
+
+
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
@@ -72,3 +83,13 @@ def test_names_that_are_not_there_are_reported_with_those_that_are(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         resolve_context(override(config, None, wanted), None)
+
+
+def test_an_unknown_context_stays_unknown(config: Kubeconfig) -> None:
+    with pytest.raises(ConfigError, match="context 'other' is not in"):
+        resolve_context(override(config, "other", Overrides(server="http://here:1")), "other")
+
+
+def test_the_impersonated_user_becomes_headers() -> None:
+    wanted = Overrides(impersonate="jane", impersonate_groups=("dev", "ops"))
+    assert wanted.headers == (("Impersonate-User", "jane"), ("Impersonate-Group", "dev"), ("Impersonate-Group", "ops"))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cluster.card_drawing.figures import describe_holder
 from gcushare.cluster.card_drawing.node_view import view_status
 from gcushare.cluster.snapshot import ClusterSnapshot
+from gcushare.core.errors import RemoteContractError
 from gcushare.core.over_use.tracking import Figures, OverUse
 from gcushare.core.units import GIB
 from gcushare.device_plugin.reporting.status_text import render_status
@@ -18,6 +21,7 @@ from gcushare.wire.annotations import (
     encode_over_use,
     note_since_s,
     over_use_text,
+    over_used_cards,
 )
 from gcushare.wire.documents.explain import explain_bound
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
@@ -54,6 +58,17 @@ def test_the_annotation_is_for_people_and_machines() -> None:
     assert (read.figures, read.since, read.peak) == (Figures(5 * GIB, 4 * GIB), SINCE, 6 * GIB)
     assert over_use_text(over()) == WORDS
     assert (note_since_s(over(), 0), note_since_s(over(), 1)) == (SINCE, None)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"since":"x","cards":{}}', '{"since":"2026-01-01T00:00:00Z","cards":{"99":{"used":1}}}']
+)
+def test_an_annotation_that_somebody_else_wrote_shows_nothing_and_breaks_nothing(text: str) -> None:
+    with pytest.raises(RemoteContractError):
+        decode_over_use(text)
+    annotations = {OVER_USE: text}
+    assert (over_use_text(annotations), note_since_s(annotations, 0)) == ("", None)
+    assert over_used_cards(annotations) == set()
 
 
 def test_explain_says_it_of_the_pod_from_the_api_server_and_from_the_extender() -> None:

@@ -75,6 +75,16 @@ def test_a_file_that_another_program_changed_is_written_again(tmp_path: Path, te
     assert names(file.path) == ["0"]
 
 
+def test_no_file_is_read_again_while_nothing_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    publisher = CdiSpecPublisher(in_directories(ENFLAME, tmp_path), is_wanted=True)
+    (tmp_path / "a-directory.json").mkdir()
+    for _ in range(3):
+        publisher.offer(inventory(0))
+    publisher.offer(inventory(0, 1))
+    reads = [record for record in caplog.records if "a-directory.json" in record.getMessage()]
+    assert len(reads) == 2, "once for each list of cards"
+
+
 @pytest.mark.parametrize(
     ("holders", "is_kept"),
     [
@@ -153,6 +163,15 @@ def test_a_directory_that_cannot_be_written_is_a_problem_reported_once_and_gone_
     (tmp_path / "cdi").unlink()
     assert not publisher.offer(inventory(0))
     assert publisher.problem == ""
+
+
+def test_removal_says_whether_there_was_a_file_and_fails_in_words(tmp_path: Path) -> None:
+    file = in_directories(ENFLAME, tmp_path)
+    file.write(inventory(0))
+    assert [file.remove(), file.remove()] == [True, False]
+    file.path.mkdir()
+    with pytest.raises(DeviceError, match="cannot be removed"):
+        file.remove()
 
 
 def test_nothing_is_written_if_others_could_plant_a_link(tmp_path: Path) -> None:

@@ -113,6 +113,10 @@ async def test_our_own_devices_are_no_conflict_when_none_of_them_is_usable(world
     assert await watch.find() == "", "this one has served them since"
 
 
+async def test_a_node_without_a_checkpoint_has_no_other_plugin(world: World) -> None:
+    assert await world.watch().find() == ""
+
+
 async def test_one_that_comes_back_is_reported_again(world: World) -> None:
     world.register("GPU-1")
     watch, found = world.watch(), []

@@ -12,6 +12,7 @@ import pytest
 
 from gcushare.cli.support_bundle.sanitize import (
     OUR_FLAGS,
+    last_seen,
     secrets_of,
     slim_event,
     slim_node,
@@ -165,6 +166,16 @@ def test_keys_that_others_choose_stay_out() -> None:
     assert "hunter2" not in json.dumps(slim)
     assert slim["metadata"]["labelsLeftOut"] == 2
     assert slim["spec"]["containers"][0]["environment"] == {"known": ["ENFLAME_VISIBLE_DEVICES"], "others": 2}
+
+
+def test_an_event_that_repeats_is_as_old_as_its_last_time() -> None:
+    began, again = "2026-11-22T01:00:00.000000Z", "2026-11-22T09:00:00.000000Z"
+    event: Document = {"eventTime": began, "lastTimestamp": None}
+    assert last_seen(event) == began
+    event["series"] = {"count": 7, "lastObservedTime": again}
+    assert (last_seen(event), slim_event(event)["series"]) == (again, event["series"])
+    assert last_seen({"lastTimestamp": "2026-11-22T02:00:00Z"}) == "2026-11-22T02:00:00Z"
+    assert last_seen({"series": None}) == ""
 
 
 def test_an_inventory_stays_readable_and_gives_no_free_text() -> None:

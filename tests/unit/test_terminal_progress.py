@@ -33,6 +33,16 @@ async def test_a_terminal_is_shown_what_takes_long_and_is_left_clean() -> None:
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 
+async def test_counts_of_what_is_read_stand_side_by_side() -> None:
+    terminal = Terminal()
+    async with Progress(terminal, terminal="xterm", patience_s=0.0) as progress:
+        progress.count("nodes", 500)
+        progress.count("pods", 12)
+        async with asyncio.timeout(60):
+            await terminal.written.wait()
+    assert "reading nodes: 500, pods: 12 ..." in terminal.getvalue()
+
+
 async def test_pipes_and_dumb_terminals_are_shown_nothing() -> None:
     for stream, kind in ((io.StringIO(), "xterm"), (Terminal(), "dumb"), (Terminal(), "")):
         async with Progress(stream, terminal=kind, patience_s=0.0) as progress:

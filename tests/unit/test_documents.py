@@ -161,7 +161,8 @@ def test_the_reference_lists_every_annotation_that_the_programs_know() -> None:
 @pytest.mark.parametrize("name", HAND_WRITTEN)
 def test_every_flag_exists(name: str) -> None:
     document = guide(name)
-    known = set(FLAG.findall(guide("cli-reference.md").text)) | flags_of_the_scripts() | FOREIGN_FLAGS
+    own = set(FLAG.findall(guide("cli-reference.md").text)) | flags_of_the_scripts() | flags_of_the_benchmarks()
+    known = own | FOREIGN_FLAGS
     assert set(FLAG.findall(document.text)) - known == set()
 
 
@@ -170,6 +171,12 @@ def flags_of_the_scripts() -> frozenset[str]:
     """What deploy.sh and the other scripts take: the patterns of their case statements."""
     texts = (script.read_text(encoding="utf-8") for script in (ROOT / "deploy").rglob("*.sh"))
     return frozenset(FLAG.findall(" ".join(case for text in texts for case in CASE_PATTERN.findall(text))))
+
+
+@functools.cache
+def flags_of_the_benchmarks() -> frozenset[str]:
+    texts = (path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").rglob("*.py"))
+    return frozenset(FLAG.findall(" ".join(re.findall(r'"--[a-z-]+"', "".join(texts)))))
 
 
 @needs_strings

@@ -19,6 +19,7 @@ SAME_IN_OTHER_WORDS = {
     "GCUSHARE_INTERVAL": "seconds between two rounds",
     "GCUSHARE_CARD_POLICY": "which card comes first",
     "GCUSHARE_CLAIMS": "whether nodes may serve claims",
+    "GCUSHARE_MEMORY_UNIT": "what 1 of the memory resource stands for",
     "GCUSHARE_VENDOR": "whose cards",
     "KUBECONFIG": "how to reach the API server",
     "NODE_NAME": "this node",

@@ -17,10 +17,10 @@ class KubeSettings:
         ),
         default=None,
         env="KUBECONFIG",
-        help="How to reach the API server from outside a pod, in the form that kubectl reads.",
+        help="How to reach the API server, in the form that kubectl reads.",
     )
     context: str | None = setting(
         parsers.optional(parsers.text("NAME", accepted="a context of the kubeconfig"), "its current context"),
         default=None,
-        help="Which of the kubeconfig's contexts to use, for people with several clusters.",
+        help="Which of the kubeconfig's contexts to use.",
     )

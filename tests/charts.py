@@ -197,6 +197,21 @@ def one(objects: Sequence[Object], kind: str, name: str) -> Object:
     return found[0]
 
 
+def granted(account: str, *pairs: str) -> set[tuple[str, str, str]]:
+    """What the charts grant a service account, in any namespace: API group, resource, verb."""
+    objects = rendered(UMBRELLA_CHART, *pairs)
+    roles = {(each["kind"], each["metadata"]["name"]): each for each in of_kind(objects, "ClusterRole", "Role")}
+    return {
+        (group, resource, verb)
+        for binding in of_kind(objects, "ClusterRoleBinding", "RoleBinding")
+        if any(subject["name"] == account for subject in binding["subjects"])
+        for rule in roles[binding["roleRef"]["kind"], binding["roleRef"]["name"]]["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
 def pod_specs(objects: Sequence[Object]) -> dict[str, Object]:
     """The pod specs of everything that makes pods, by ``Kind/name``."""
     specs = {}

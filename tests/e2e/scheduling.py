@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
+from gcushare.core.errors import NotFoundError
 from gcushare.kube.resources import NODES, PODS, Resource
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare_playground.commands import extender_command, port_of
@@ -113,7 +115,12 @@ class Scheduling:
     async def delete_pods(self, *, grace_s: int = 0) -> None:
         """Delete every pod and wait until all are gone; with a grace it is the kubelet that ends them."""
         names = self._own_pods()
-        await self._each(self.client.delete(PODS, name, namespace="default", grace_s=grace_s) for name in names)
+
+        async def delete(name: str) -> None:
+            with suppress(NotFoundError):  # A test had deleted it, and the watch shows that later.
+                await self.client.delete(PODS, name, namespace="default", grace_s=grace_s)
+
+        await self._each(map(delete, names))
         await self.pods.until(lambda: not self._own_pods(), "the pods are gone", deadline_s=180)
 
     def _own_pods(self) -> list[str]:

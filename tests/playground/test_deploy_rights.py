@@ -24,7 +24,7 @@ from gcushare_playground.cluster import Cluster
 from gcushare_playground.doubles import InsideDoubles
 from gcushare_playground.picture import POD_OBJECTS
 from gcushare_playground.plans import ClusterPlan, NodePlan
-from tests.charts import NAMESPACE, UMBRELLA_CHART, Object, needs_helm, of_kind, rendered
+from tests.charts import NAMESPACE, UMBRELLA_CHART, Object, granted, needs_helm, of_kind, rendered
 from tests.playground.deploy_rig import MANAGER, Site, config_manager, until_applied
 from tests.running import running
 from tests.unit.apiserver_objects import memory_pod
@@ -44,24 +44,6 @@ PLAN = ClusterPlan(
 )
 # One group: the scenario is run once, in one worker.
 pytestmark = [needs_helm, pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("rights"), pytest.mark.slow]
-
-Right = tuple[str, str, str]
-"""API group, resource, verb."""
-
-
-def granted(account: str) -> set[Right]:
-    """What the charts grant a service account, in any namespace."""
-    objects = rendered(UMBRELLA_CHART)
-    roles = {(each["kind"], each["metadata"]["name"]): each for each in of_kind(objects, "ClusterRole", "Role")}
-    return {
-        (group, resource, verb)
-        for binding in of_kind(objects, "ClusterRoleBinding", "RoleBinding")
-        if any(subject["name"] == account for subject in binding["subjects"])
-        for rule in roles[binding["roleRef"]["kind"], binding["roleRef"]["name"]]["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
 
 
 def objects_to_store() -> Iterator[Object]:

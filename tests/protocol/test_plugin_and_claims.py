@@ -18,10 +18,11 @@ from gcushare.device_plugin.program import NodeProgram
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.vendors import ENFLAME
-from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.contracts import DEVICE_PLUGIN, SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.checkpoint import CHECKPOINT_NAME
+from tests.charts import granted, needs_helm
 from tests.protocol.claims_rig import SLICES, ClaimsRig, share
-from tests.protocol.plugin_rig import NODE, RESOURCE, PluginRig
+from tests.protocol.plugin_rig import NODE, PLUGIN_USER, RESOURCE, PluginRig
 
 CLAIMS_DIR = f"plugins/{ENFLAME.claims.driver}"
 
@@ -186,3 +187,22 @@ async def test_without_the_folders_for_drivers_resources_are_served_unless_pods_
                 await program._choose()
             claims.claims_of.clear()
             assert await program._choose() is False
+
+
+@needs_helm
+@pytest.mark.parametrize("serves_claims", [True, False])
+async def test_both_ways_and_the_choice_need_no_right_that_the_chart_does_not_give(*, serves_claims: bool) -> None:
+    async with PluginRig(cards=(16, 16), plugin_first=False) as rig:
+        if serves_claims:
+            await label(rig, SERVE_CLAIMS)
+        await rig.start_plugin(chooses=True)
+        if serves_claims:
+            await rig.until(lambda: len(slices(rig)) == 1, "the cards stand in a slice")
+            await label(rig, None)
+        await rig.until_units(32)
+        rig.bind("new", 4, card=1)
+        await rig.until_recorded("new")
+        used = rig.api.requests.used(PLUGIN_USER)
+    assert ("", "pods/status", "patch") in used
+    assert (("resource.k8s.io", "resourceclaims", "list") in used) is serves_claims
+    assert used - granted(DEVICE_PLUGIN, *(["global.claims.enabled=true"] if serves_claims else [])) == set()

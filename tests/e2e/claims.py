@@ -195,10 +195,10 @@ async def _each(requests: Iterable[Coroutine[Any, Any, Any]]) -> None:
             group.create_task(one(request))
 
 
-def claim_node(name: str, cards: int = 2, gib: int = 16) -> JsonObject:
+def claim_node(name: str, cards: int = 2, gib: int = 16, vendor: Vendor = ENFLAME) -> JsonObject:
     """Write a Node that serves claims, as its kubelet and the driver publish it; slices are apart."""
-    key = ENFLAME.inventory_annotation
-    inventory = decode_inventory(node(name, *[gib] * cards)["metadata"]["annotations"][key])
+    key = vendor.inventory_annotation
+    inventory = decode_inventory(node(name, *[gib] * cards, vendor=vendor)["metadata"]["annotations"][key])
     written = encode_inventory(replace(inventory, modes=(SERVES_CLAIMS,)))
     amounts = {"cpu": "64", "memory": "256Gi", "pods": "500"}
     labels = {"kubernetes.io/hostname": name, "gcushare.io/serve": "claims"}
@@ -209,7 +209,7 @@ def claim_node(name: str, cards: int = 2, gib: int = 16) -> JsonObject:
     }
 
 
-def slices_of(node: str, cards: int, gib: int, vendor: Vendor = ENFLAME) -> list[ResourceSlice]:
+def slices_of(node: str, cards: int, gib: int, vendor: Vendor = ENFLAME, model: str = "S60") -> list[ResourceSlice]:
     """Write a node's slice as the claims driver does: a claim that names no amount takes a whole card."""
 
     def device(index: int) -> Device:
@@ -220,6 +220,7 @@ def slices_of(node: str, cards: int, gib: int, vendor: Vendor = ENFLAME) -> list
             attributes={
                 "uuid": Attribute(string=f"{node}-{index}"),
                 "index": Attribute(int=index),
+                "model": Attribute(string=model),
             },
             capacity={MEMORY: Capacity(value=f"{gib}Gi", request_policy=policy)},
             allow_multiple_allocations=True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,11 +11,13 @@ from typing import Any
 from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from gcushare_playground.picture import POD_OBJECTS
+from tests.documents import ROOT
 from tests.e2e.assets import need_client
 from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.node_side import real_pod
 from tests.e2e.objects import pod
 from tests.e2e.waiting import until
+from tests.playground.clusters import BIN
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 RECORD = {ENFLAME.record.card_index: "0"}
@@ -25,6 +29,23 @@ def kubectl(control_plane: ControlPlane, *arguments: str, stdin: str | None = No
     done = subprocess.run(words, input=stdin, capture_output=True, text=True)
     assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
     return done.stdout
+
+
+async def type_in(control_plane: ControlPlane, words: str, folder: Path = ROOT) -> str:
+    """Type commands of a page as the administrator; returns what they print."""
+    for name in ("helm", "kubectl"):
+        need_client(name)
+    environ = {**os.environ, "KUBECONFIG": str(control_plane.kubeconfig), "PATH": f"{BIN}:{os.environ['PATH']}"}
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-euo", "pipefail", "-c", words),
+        cwd=folder,
+        env=environ,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    return output.decode()
 
 
 async def account_kubeconfig(control_plane: ControlPlane, account: str, *, on_node: bool = False) -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -16,25 +14,24 @@ from gcushare.vendors import ALIYUN
 from gcushare_playground.picture import phase_of
 from gcushare_playground.plans import NodePlan
 from gcushare_playground.processes import Command
-from tests.documents import ROOT
-from tests.e2e.assets import need_client
-from tests.e2e.control_plane import NODE, ControlPlane
+from tests.e2e.control_plane import NODE
 from tests.e2e.images import NAME
-from tests.e2e.installing import account_kubeconfig
+from tests.e2e.installing import account_kubeconfig, type_in
 from tests.e2e.machine import Machine
 from tests.e2e.node_side import NodeSide, real_pod, with_kubeconfig
 from tests.e2e.objects import JsonObject
 from tests.e2e.scheduling import Scheduling
-from tests.one_card import GROW, INSTALL, LOOK, commands, page_yaml
-from tests.playground.clusters import BIN
+from tests.pages import commands, page_yaml
 
 TESLA_T4 = (14 * GIB,)
 MEMORY = ALIYUN.memory_resource
+PAGE = "one-card.md"
+INSTALL, LOOK, GROW = (commands(PAGE, block) for block in range(3))
 
 
 def page_pod() -> JsonObject:
     """The page's pod, with an image that this machine has and on its network."""
-    body = page_yaml("apiVersion: v1\nkind: Pod")
+    body = page_yaml(PAGE, "apiVersion: v1\nkind: Pod")
     spec = real_pod("any", 0)["spec"]
     (container,) = body["spec"]["containers"]
     assert container.pop("command") == ["sleep", "infinity"]
@@ -43,23 +40,6 @@ def page_pod() -> JsonObject:
 
 def student(name: str, units: int) -> JsonObject:
     return real_pod(name, units, vendor=ALIYUN)
-
-
-async def type_in(control_plane: ControlPlane, block: int) -> str:
-    """Type a block's commands in the repository's root as the administrator; returns what they print."""
-    for name in ("helm", "kubectl"):
-        need_client(name)
-    environ = {**os.environ, "KUBECONFIG": str(control_plane.kubeconfig), "PATH": f"{BIN}:{os.environ['PATH']}"}
-    process = await asyncio.create_subprocess_exec(
-        *("bash", "-euo", "pipefail", "-c", commands(block)),
-        cwd=ROOT,
-        env=environ,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0, output.decode()
-    return output.decode()
 
 
 class ByAccount(Scheduling):

@@ -24,10 +24,10 @@ from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from tests.documents import ROOT
 from tests.extender_objects import a_node, filter_body, state_of
 from tests.monitoring import PROMTOOL, needs_promtool
-from tests.one_card import page_yaml
+from tests.pages import page_yaml
 from tests.unit.extender_desk import Desk
 
-VALUES = page_yaml("# jupyterhub")
+VALUES = page_yaml("one-card.md", "# jupyterhub")
 SCRIPT: str = VALUES["hub"]["extraFiles"]["cull-cards"]["stringData"]
 (PIN,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["jupyterhub"]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,15 @@ HOW_TO = (
     "name a folder with {names} in KUBEBUILDER_ASSETS (the Kubernetes release archives, or setup-envtest for the first "
     "two, hold them)"
 )
+
+
+_SINCE = {
+    "test_claims_": 36,
+    "test_managed_clusters": 36,
+    "test_recipes_on_kubernetes": 36,
+    "test_charts_on_kubernetes.py::test_the_plugins_account_reads": 34,
+}
+"""The first minor version that has what a module, or a test in it, is about."""
 
 
 def find_binary(name: str) -> Path | None:
@@ -30,6 +41,22 @@ def need_binaries(*names: str) -> dict[str, Path]:
     if missing:
         pytest.skip(f"no {', '.join(missing)}: " + HOW_TO.format(names=", ".join(names)))
     return found
+
+
+def too_old(test: str) -> str:
+    """Why a test does not run on the kube-apiserver of KUBEBUILDER_ASSETS; empty if it does."""
+    needed = next((minor for name, minor in _SINCE.items() if test.startswith(name)), 0)
+    found = _minor_of_server() if needed else needed
+    return "" if found >= needed else f"needs Kubernetes 1.{needed}, and KUBEBUILDER_ASSETS has 1.{found}"
+
+
+@functools.cache
+def _minor_of_server() -> int:
+    server = find_binary("kube-apiserver")
+    if server is None:
+        return 10**6  # The test says what is missing.
+    text = subprocess.run([server, "--version"], capture_output=True, text=True, check=True).stdout
+    return int(text.split(".")[1])
 
 
 def need_older_scheduler() -> Path:

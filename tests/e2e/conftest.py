@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from pytest_asyncio import is_async_test
 
-from tests.e2e.assets import need_binaries
+from tests.e2e.assets import need_binaries, too_old
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.figures import Figures
 from tests.e2e.machine import Machine
@@ -27,6 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         item.add_marker(pytest.mark.e2e)
         item.add_marker(pytest.mark.timeout(600))
+        if why := too_old(f"{item.path.name}::{item.name}"):
+            item.add_marker(pytest.mark.skip(reason=why))
         if is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
 

@@ -47,6 +47,15 @@ def test_both_languages_show_the_same_journeys_of_modules_that_exist() -> None:
         assert (HOUSE / f"{name}.py").exists(), f"no module {name}"
 
 
+def test_contributing_names_every_package_and_every_journey() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    there = {each.parent.name for each in HOUSE.glob("*/__init__.py")}
+    assert {name for name in there if f"`src/gcushare/{name}" not in text} == set()
+    names = re.findall(r"^\*\*([^*.]+)\.?\*\*", DOCUMENTS[0].read_text(), re.MULTILINE)
+    assert len(names) == 5
+    assert [name for name in names if f"**{name.lower()}**" not in text.lower()] == []
+
+
 def journeys(text: str) -> list[list[str]]:
     """The modules that each journey names, in its order."""
     section = text[text.index("**filter.**") :].split("\n## ")[0]

@@ -1,0 +1,39 @@
+"""docs/manual.md: its values file gives what the manual shows, and the default differs only where the page says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.charts import EXTENDER_CHART, Object, Rendering, needs_helm, of_kind, render
+from tests.pages import page_text
+
+pytestmark = needs_helm
+
+MANUAL = Rendering(values=page_text("manual.md", "# manual"))
+
+
+def ports(objects: Sequence[Object]) -> list[int]:
+    (service,) = of_kind(objects, "Service")
+    return [port["port"] for port in service["spec"]["ports"]]
+
+
+def arguments(objects: Sequence[Object], kind: str) -> list[str]:
+    (found,) = of_kind(objects, kind)
+    (container,) = found["spec"]["template"]["spec"]["containers"]
+    return [*container.get("command", []), *container.get("args", [])]
+
+
+def test_the_service_has_the_manuals_port_alone() -> None:
+    assert ports(render(EXTENDER_CHART, MANUAL)) == [32766]
+    assert ports(render(EXTENDER_CHART)) == [32766, 32764]
+
+
+def test_the_schedulers_files_are_where_the_manual_has_them() -> None:
+    # Only files that are elsewhere are printed with the manual's path in brackets.
+    assert "--files-dir=/etc/kubernetes" in arguments(render(EXTENDER_CHART, MANUAL), "DaemonSet")
+
+
+def test_both_programs_log_what_chapter_4_shows() -> None:
+    objects = render(EXTENDER_CHART, MANUAL)
+    for kind in ("Deployment", "DaemonSet"):
+        assert "--log-level=debug" in arguments(objects, kind)

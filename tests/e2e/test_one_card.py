@@ -80,6 +80,8 @@ async def test_the_pages_pod_runs_and_a_third_one_waits_until_one_ends(side: Nod
     assert "10/14" in said
     await side.scheduling.create_pods([student("student-3", 5)])
     await side.scheduling.until_said("student-3", "FailedScheduling", text=f"Insufficient {MEMORY}")
+    explained = await type_in(side.machine.control_plane, "kubectl inspect gpushare explain student-3 || [ $? = 1 ]")
+    assert "4" in explained, "what is free, with no extender to ask"
     await side.scheduling.client.delete(PODS, "student-1", namespace="default", grace_s=1)
     await side.until_running("student-3")
 

@@ -34,6 +34,7 @@ from tests.protocol.doctor_rig import (
     LABEL,
     NODE,
     PLUGIN,
+    SCHEDULER,
     SERVICE,
     SYSTEM,
     DoctorRig,
@@ -295,6 +296,20 @@ async def test_each_trouble_is_found_and_nothing_else(
 ) -> None:
     scenario(rig)
     (await rig.examine()).assert_only(severity, kind, number)
+
+
+async def test_a_cluster_of_nodes_with_one_card_needs_no_extender_unless_a_scheduler_calls_one(rig: DoctorRig) -> None:
+    set_inventory(rig, cards(16))
+    for part in ("capacity", "allocatable"):
+        rig.set_units("16", part)
+    rig.delete("pods", EXTENDER, SYSTEM)
+    rig.delete("services", SERVICE, SYSTEM)
+    missing = (ERROR, "extender-missing")
+    assert missing in (await rig.examine()).kinds, "the scheduler's configuration names one"
+    rig.change("pods", SCHEDULER, lambda pod: pod["spec"]["containers"][0].update(args=[]), SYSTEM)
+    assert {kind for kind in (await rig.examine()).kinds if kind[0] == ERROR} == set()
+    set_inventory(rig, cards(16, 16))
+    assert missing in (await rig.examine()).kinds
 
 
 async def test_a_node_that_serves_claims_needs_no_plugin_and_a_cluster_of_them_no_extender(rig: DoctorRig) -> None:

@@ -105,7 +105,11 @@ def requesting_pods(facts: Facts, vendor: Vendor) -> Iterator[RequestingPod]:
 
 
 def needs_extender(facts: Facts) -> bool:
-    """Whether pods need an extender: not if none is installed and every node serves whole cards alone, or claims."""
+    """Whether pods need an extender.
+
+    Not if none is installed, and every node has one card and no scheduler is configured to call one, or every node
+    serves whole cards alone, or claims.
+    """
     if facts.extender.replicas:
         return True
     ours = [
@@ -114,6 +118,9 @@ def needs_extender(facts: Facts) -> bool:
         if not each.serves_claims and (each.is_labelled or has_trace(each.node, each.vendor))
     ]
     if not ours and any(each.serves_claims for each in vendor_nodes(facts)):
+        return False
+    is_called = any(each.has_our_file or each.extenders for each in facts.schedulers)
+    if ours and not is_called and all(each.inventory is not None and len(each.inventory.cards) == 1 for each in ours):
         return False
     return not ours or any(each.inventory is None or SERVES_MEMORY in each.modes for each in ours)
 

@@ -72,6 +72,17 @@ async def test_a_refusal_of_everything_is_the_reason_and_a_right_the_advice(rig:
     assert not list(rig.folder.glob("bundle*"))
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+async def test_without_an_answer_of_the_cluster_every_command_says_what_to_look_at(
+    rig: DoctorRig, name: str, tmp_path: Path
+) -> None:
+    await rig.api.stop()
+    command, argv = COMMANDS[name]
+    answer = await rig.call(command, [word.format(folder=tmp_path) for word in argv], None, {})
+    assert (answer.code, answer.stdout) == (75, ""), answer
+    assert answer.stderr.count("\nhint: is the API server up and reachable from here?") == 1
+
+
 NAMING_A_NODE: Commands = {
     "doctor": (main, ("doctor", "--node", "nope")),
     "support-bundle": (main, ("support-bundle", "--node", "nope", "{folder}/bundle.tar.gz")),

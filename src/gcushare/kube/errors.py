@@ -54,7 +54,16 @@ class InvalidError(ContractError):
         self.fields = fields
 
 
-class UnknownOutcomeError(RetryableError):
+class UnansweredError(RetryableError):
+    """The API server was not reached, or its answer did not come whole."""
+
+    hint = (
+        "is the API server up and reachable from here? 'kubectl version' asks the same server; --context or "
+        "--kubeconfig names another cluster"
+    )
+
+
+class UnknownOutcomeError(UnansweredError):
     """The request may or may not have taken effect: read the object before deciding again."""
 
 

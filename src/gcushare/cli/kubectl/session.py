@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from gcushare.cli.kubectl.flags import ExplainSettings, NodesNeededSettings, Output, TableSettings, TopSettings
@@ -18,7 +17,7 @@ from gcushare.cluster.cluster_flags import ClusterFlags
 from gcushare.cluster.connection import limits_of, sources_of
 from gcushare.cluster.follow import Connection
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
-from gcushare.core.errors import ConfigError, GcushareError, NotFoundError, Refused, RetryableError
+from gcushare.core.errors import GcushareError, NotFoundError, Refused
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import load_config
 from gcushare.runtime.entry import ProcessContext
@@ -32,12 +31,11 @@ MAX_WARNINGS = 10
 
 @dataclass(slots=True)
 class Session:
-    """What every command works with. ``server`` is the API server's address once it is known, for hints."""
+    """What every command works with."""
 
     names: Names
     screen: Screen
     output: Output
-    server: str = field(default="", init=False)
 
     @property
     def vendor(self) -> Vendor:
@@ -47,7 +45,6 @@ class Session:
     async def connect(self, flags: ClusterFlags, connection: Connection | None = None) -> AsyncIterator[KubeClient]:
         """Open the API server that the flags name."""
         config = load_config(sources_of(flags, self.screen.environ))
-        self.server = config.server
         observer = connection.observe if connection is not None else None
         async with KubeClient(config, program="kubectl-inspect", limits=limits_of(flags), observer=observer) as api:
             yield api
@@ -122,23 +119,18 @@ def run(
         try:
             return await act(session, settings)
         except GcushareError as error:
-            if hint := _hint(session, settings, error):
+            if hint := _hint(names, settings, error):
                 hints.append(hint)
             raise
 
     return asyncio.run(work())
 
 
-def _hint(session: Session, settings: T, error: GcushareError) -> str:
+def _hint(names: Names, settings: T, error: GcushareError) -> str:
     """Say what to do; empty if the error itself says it."""
     if isinstance(error, NotFoundError):
         if isinstance(settings, ExplainSettings | NodesNeededSettings):
             return "-n names the pod's namespace; 'kubectl get pods -A' lists every pod"
         words = difflib.get_close_matches(settings.node or "", COMMANDS, n=1)
-        return f"did you mean the command '{session.names.command} {words[0]}'?" if words else ""
-    if isinstance(error, RetryableError):
-        where = f" at {session.server}" if session.server else ""
-        return f"is the API server{where} up and reachable from here? 'kubectl version' asks the same; see --context"
-    if isinstance(error, ConfigError) and isinstance(error.__cause__, ssl.SSLError):
-        return "is this the right cluster? --certificate-authority names another authority"
+        return f"did you mean the command '{names.command} {words[0]}'?" if words else ""
     return ""

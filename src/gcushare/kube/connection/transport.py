@@ -17,13 +17,14 @@ from typing import Protocol, TypeVar
 import aiohttp
 from yarl import URL
 
-from gcushare.core.errors import ConfigError, GcushareError, RemoteContractError, RetryableError
+from gcushare.core.errors import ConfigError, GcushareError, RemoteContractError
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.direct import DirectPosts
 from gcushare.kube.errors import (
     Attempt,
     HttpFailure,
     NotConnectedError,
+    UnansweredError,
     UnauthorizedError,
     UnknownOutcomeError,
     describe,
@@ -243,7 +244,7 @@ class Transport:
         """Send a GET with an endless answer, and yield its chunks. Fails after ``stall_s`` without a byte.
 
         Raises:
-            GcushareError: any failure, on entering or while iterating; ``RetryableError`` for a stalled stream.
+            GcushareError: any failure, on entering or while iterating; ``UnansweredError`` for a stalled stream.
         """
         response = await self._answer(request, stall_s=stall_s)
         async with response, aclosing(_chunks(response, request.attempt)) as chunks:
@@ -329,7 +330,7 @@ def error_of_transport(attempt: Attempt, failure: Exception) -> GcushareError:
     if isinstance(failure, aiohttp.InvalidURL | aiohttp.TooManyRedirects):
         return ConfigError(text)
     if isinstance(failure, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | NotConnectedError):
-        return RetryableError(f"{text}; nothing was sent")
+        return UnansweredError(f"{text}; nothing was sent")
     if attempt.writes:
         return UnknownOutcomeError(f"{text}; it may have taken effect")
-    return RetryableError(text)
+    return UnansweredError(text)

@@ -60,6 +60,5 @@ def test_certificates_of_our_own_go_with_no_other_clients_name() -> None:
     assert load(*made).verbs.verbs_client_name == SCHEDULER_NAME
     with pytest.raises(ConfigError, match=r"verbs-client-name 'other': .* names 'gcushare-kube-scheduler'.*leave"):
         load(*made, "--verbs-client-name=other")
-    files = [f"--verbs-tls-{each}-file=/x" for each in ("cert", "key", "client-ca")]
-    assert load("--verbs=tls", *files, "--verbs-client-name=other").verbs.verbs_client_name == "other"
+    assert load("--verbs=tls", "--verbs-tls-dir=/x", "--verbs-client-name=other").verbs.verbs_client_name == "other"
     assert load("--verbs-client-name=other").verbs.verbs_client_name == "other", "plain HTTP names no one"

@@ -51,6 +51,7 @@ SHAPES: tuple[tuple[tuple[str, int], ...], ...] = (
     (("app", 2),), (("app", 4),), (("app", 4),), (("app", 4),), (("app", 2), ("app", 2)), (("app", 2), ("app", 4)),
     (("init", 4), ("app", 2)), (("init", 8), ("app", 2)), (("init", 6), ("app", 2), ("app", 2)),
     (("init", 2), ("app", 4)), (("init", 4), ("sidecar", 2), ("app", 2)), (("sidecar", 2), ("init", 6), ("app", 4)),
+    (("sidecar", 4), ("init", 8), ("app", 2)), (("sidecar", 4), ("init", 8), ("app", 2)), (("app", 2), ("app", 10)),
 )  # fmt: skip
 T = TypeVar("T")
 

@@ -76,6 +76,8 @@ def test_room_is_asked_of_every_recorded_card_and_of_none_of_a_pod_half_served()
     assert not has_room(candidate("a", 4), 4, {1: 4})
     assert not has_room(candidate("a", 4, cards=()), 4, {0: 4})
     assert has_room(candidate("a", 4, 4, served=1), 4, {})
+    assert not has_room(candidate("a", 4, 4), 4, {0: 7}), "not for the pod's second container"
+    assert has_room(candidate("a", 4, 4), 4, {0: 8})
 
 
 def test_whole_cards_have_room_if_as_many_of_the_pods_own_are_free() -> None:

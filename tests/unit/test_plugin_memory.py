@@ -79,6 +79,24 @@ def test_a_pod_of_several_containers_goes_where_all_have_room_if_a_card_has() ->
     assert cards_of(choose_ids(request({0: 6, 1: 5, 2: 3}, 4), [pair], {}, CARDS)) == {1: 4}
 
 
+@pytest.mark.parametrize(("amounts", "per_pod"), [((4, 6), 1), ((4, 16), 2), ((4, 4, 4), 1), ((4, 2, 12), 2)])
+def test_a_card_with_room_for_the_first_container_alone_is_left_to_the_equal_pod_that_got_it(
+    amounts: tuple[int, ...], per_pod: int
+) -> None:
+    """Pods of equal requests start together, and the first one admitted got the cards of the second one's record."""
+    containers = tuple(ContainerRequest(f"c{n}", ContainerKind.APP, units) for n, units in enumerate(amounts))
+    own, elsewhere = ((0,), (2,)) if per_pod == 1 else ((0, 1), (2, 3))
+    cards = {i: InventoryCard(index=i, uuid=f"u{i}", memory_bytes=16 << 30, units=16) for i in range(4)}
+    wants = PodRequest(containers, CardRequest(sum(amounts) // per_pod, per_pod))
+    second = Candidate(pod("b"), wants, own, 1)
+    free = dict.fromkeys(own, 16 - wants.cards.units) | dict.fromkeys(elsewhere, 16)
+    share = dict.fromkeys(elsewhere, amounts[0] // per_pod)
+    assert cards_of(choose_ids(request(free, amounts[0]), [second], {}, cards)) == share
+    taken = dict.fromkeys(elsewhere, 16)
+    kept = dict.fromkeys(own, amounts[0] // per_pod)
+    assert cards_of(choose_ids(request(free, amounts[0]), [second], taken, cards)) == kept, "promised to others"
+
+
 @pytest.mark.parametrize(("first", "later"), [(4, (4,)), (4, (2, 2)), (1, (9, 1))])
 @pytest.mark.parametrize("free", [{0: 6, 1: 16}, {0: 16, 1: 16}, {0: 16, 1: 15, 2: 14}])
 def test_containers_of_a_pod_that_is_not_known_follow_each_other(

@@ -123,7 +123,8 @@ def match(
 def has_room(candidate: Candidate, units: int, free: Mapping[int, int]) -> bool:
     """Whether a candidate's reserved cards have room. A partly served pod always goes next.
 
-    Of whole cards a container gets some of its pod's: as many of these must be free.
+    Of memory there must be room for the whole pod: if an equal pod got its cards, they may still have room for the
+    first container. Of whole cards a container gets some of its pod's: as many of these must be free.
     """
     if candidate.request.cards.whole:
         return not candidate.is_displaced and len(free.keys() & set(candidate.card_indexes)) >= units
@@ -131,5 +132,5 @@ def has_room(candidate: Candidate, units: int, free: Mapping[int, int]) -> bool:
         return True
     if candidate.is_displaced:
         return False
-    share = units // candidate.request.cards.cards
-    return bool(candidate.card_indexes) and all(free.get(index, 0) >= share for index in candidate.card_indexes)
+    need = candidate.request.cards.units
+    return bool(candidate.card_indexes) and all(free.get(index, 0) >= need for index in candidate.card_indexes)

@@ -6,11 +6,11 @@ If these have no room, other cards are chosen, first of all cards that are kept 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.matching import Candidate, find_possible, match
+from gcushare.core.matching import Candidate, find_possible, has_room, match
 from gcushare.core.placement import CLOSE, WHOLE_CARD_POLICIES, by_index
 from gcushare.core.requests import split_over_cards
 from gcushare.core.wording import counted, some_names
@@ -126,8 +126,15 @@ def choose_ids(
     is_further = candidate is not None and candidate.served > 0 and set(included) <= set(own)
     wanted = own if is_further else tuple(included) or own
     shares = _divide(request.size, included, wanted, candidate.held if candidate else {})
+    room = _Room(free, promised, cards, whole, allowed, concerned, begun)
     if not wanted or any(free.get(index, 0) < share for index, share in shares.items()):
-        shares = _other_cards(request, candidate, _Room(free, promised, cards, whole, allowed, concerned, begun))
+        shares = _other_cards(request, candidate, room)
+    elif candidate is not None and not candidate.served and not has_room(candidate, request.size, free):
+        # Another pod holds units there, so this one's cards are elsewhere: all of its containers must fit.
+        others, need = _promised_to_others(promised, candidate), candidate.request.cards.units
+        roomy = {index: count for index, count in free.items() if count - max(0, others.get(index, 0)) >= need}
+        if not included and len(roomy) >= candidate.request.cards.cards:
+            shares = _other_cards(request, candidate, replace(room, free=roomy))
     chosen = tuple(sorted(shares))
     return Preference(
         _entries(request, shares), chosen, candidate, () if is_further or set(chosen) == set(own) else own

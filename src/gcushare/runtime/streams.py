@@ -54,7 +54,7 @@ def guard_streams() -> None:
         sys.stdin.reconfigure(errors="replace")
     for name, raw, errors in (("stdout", _Output, "replace"), ("stderr", _Messages, "backslashreplace")):
         stream = getattr(sys, name)
-        # Whoever embeds the program, as tests do, may have replaced it.
+        # A program that embeds this one, as tests do, may have replaced it.
         if isinstance(stream, io.TextIOWrapper) and stream is getattr(sys, f"__{name}__"):
             setattr(sys, name, _rewritten(stream, raw(stream.fileno(), "w", closefd=False), errors))
 

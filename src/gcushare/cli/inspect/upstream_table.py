@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import groupby
 
-from gcushare.cli.kubectl.summary import NodeSummary, Summary, show_amount
+from gcushare.cli.kubectl.summary import NodeSummary, Summary, percent_of, show_amount
 from gcushare.cluster.snapshot import PodFacts
 from gcushare.core.log_fields import escape
 
@@ -64,7 +64,7 @@ def details_text(summary: Summary) -> str:
             [""],
             ["NAME", "NAMESPACE", *cards, *(["Pending(Allocated)"] if pending else []), ""],
             *pods,
-            ["Allocated :", f"{show_amount(used)} ({_percent(used, node.total)}%)", ""],
+            ["Allocated :", f"{show_amount(used)} ({percent_of(used, node.total)}%)", ""],
             ["Total :", f"{show_amount(node.total)} ", ""],
             [rule],
         ]
@@ -111,12 +111,7 @@ def _ratio(part: Fraction | int, whole: Fraction | int) -> str:
 
 
 def _ratio_and_percent(part: Fraction, whole: Fraction) -> str:
-    return f"{_ratio(part, whole)} ({_percent(part, whole)}%)"
-
-
-def _percent(part: Fraction, whole: Fraction) -> int:
-    """In floating point as upstream: 29 of 100 are 28 %."""
-    return int(float(part) / float(whole) * 100) if whole else 0
+    return f"{_ratio(part, whole)} ({percent_of(part, whole)}%)"
 
 
 def _unit(summary: Summary) -> str:

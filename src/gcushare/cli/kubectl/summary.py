@@ -235,5 +235,5 @@ def show_amount(amount: Fraction) -> str:
 
 
 def percent_of(part: Fraction | int, whole: Fraction | int) -> int:
-    """Return whole percents, rounded down as in upstream gpushare's table; 0 if the whole is 0."""
-    return int(part * 100 / whole) if whole else 0
+    """Return whole percents, 0 if the whole is 0: rounded down in floating point as upstream, so 29 of 100 are 28 %."""
+    return int(float(part) / float(whole) * 100) if whole else 0

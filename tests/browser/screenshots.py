@@ -43,7 +43,7 @@ MEDIUM = Shape(nodes=36)
 PICTURES = (
     Picture("dashboard", MEDIUM),
     Picture("dashboard-pod-waits", MEDIUM, "pod=enflame/vision/finetune-9", theme="dark"),
-    Picture("dashboard-zh", SMALL, theme="dark", language="zh-CN"),
+    Picture("dashboard-zh", MEDIUM, language="zh-CN"),
     Picture("dashboard-1000-nodes", Shape(nodes=1000), "size=8", theme="dark", width=1360, height=720),
     Picture("dashboard-phone", SMALL, "node=enflame/gcu-002", width=390, height=844),
 )

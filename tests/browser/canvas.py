@@ -18,30 +18,30 @@ async def variable(tab: Tab, name: str) -> str:
     return str(await tab.evaluate("getComputedStyle(document.documentElement).getPropertyValue($0).trim()", name))
 
 
-async def colour_of(tab: Tab, namespace: str, kind: str = "soft") -> str:
-    """The colour of a namespace: ``soft`` as the map paints it, ``ns`` as it paints those that a filter chose."""
+async def colour_of(tab: Tab, namespace: str) -> str:
+    """The colour of a namespace."""
     script = "document.querySelector(`[data-id='space-${$0}'] i`).style.background"
     number = str(await tab.evaluate(script, namespace)).removeprefix("var(--ns-").removesuffix(")")
-    return await variable(tab, f"--{kind}-{number}")
+    return await variable(tab, f"--ns-{number}")
 
 
-async def painted(tab: Tab) -> set[str]:
-    """The colours that cover at least 30 of the map's pixels."""
+async def painted(tab: Tab, least: int = 30) -> set[str]:
+    """The colours that cover at least so many of the map's pixels."""
     script = f"""(() => {{ {_PIXELS}
       const counts = new Map();
       for (let at = 0; at < pixels.length; at += 4) {{
         if (pixels[at + 3] === 255) counts.set(colourAt(at), (counts.get(colourAt(at)) ?? 0) + 1);
       }}
-      return [...counts].filter((each) => each[1] >= 30).map((each) => each[0]);
+      return [...counts].filter((each) => each[1] >= {least}).map((each) => each[0]);
     }})()"""
     return set(await tab.evaluate(script))
 
 
-async def until_painted(tab: Tab, *colours: str) -> None:
+async def until_painted(tab: Tab, *colours: str, least: int = 30) -> None:
     """Wait until the map shows all of these colours."""
     while True:
         frames = await tab.evaluate("document.querySelector('#canvas').dataset.frames")
-        if set(colours) <= await painted(tab):
+        if set(colours) <= await painted(tab, least):
             return
         await tab.until("document.querySelector('#canvas').dataset.frames !== $0", frames)
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 
+from gcushare.cli.kubectl.summary import percent_of
 from gcushare.core.cards import Health, Inventory
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
@@ -14,10 +16,14 @@ from gcushare.wire.annotations import CORRECTED, OVER_USE, PodRecord
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, Pod
 from tests.browser.canvas import colour_of, find, painted, until_painted, variable
+from tests.browser.contrast import texts_of_the_map
 from tests.browser.page_rig import PageRig
 from tests.browser.tab import Tab
 from tests.builders import card
 from tests.extender_objects import a_node, a_pod, inventory_text, node_document, on_card, pod_document
+
+FILLED = 5000
+"""Pixels of a colour that fills a part of a card; a frame has fewer."""
 
 
 def handed_out(index: int, units: int) -> PodRecord:
@@ -38,12 +44,12 @@ async def test_the_glance_tells_how_full_it_is_and_what_still_fits(rig: PageRig,
     rig.see(*small_cluster())
     await tab.show(rig.url)
 
-    assert await tab.text("#granted-share") == "38%"
-    assert await tab.text("#granted-words") == "18 GiB of 48 GiB\n30 GiB free for new pods"
-    assert await tab.text("#largest") == "16 GiB"
+    assert await tab.text("#granted-share") == "37%"
+    assert await tab.text("#granted-words") == "18 GB of 48 GB\n30 GB free for new pods"
+    assert await tab.text("#largest") == "16 GB"
     assert await tab.text("#largest-where") == "card 0 of node-2"
     assert await tab.text("#whole-free") == "1 card entirely free"
-    assert (await tab.text("#room")).split("\n") == ["15 × 2 GiB", "7 × 4 GiB", "3 × 8 GiB", "1 × 16 GiB"]
+    assert (await tab.text("#room")).split("\n") == ["15 × 2 GB", "7 × 4 GB", "3 × 8 GB", "1 × 16 GB"]
     assert await tab.text("#shown") == "2 nodes · 3 cards · 2 pods"
     assert await tab.text("#attention") == "Nothing needs a look"
 
@@ -58,30 +64,27 @@ async def test_every_card_is_drawn_in_the_colours_of_who_holds_it(rig: PageRig, 
     assert {await variable(tab, name) for name in ("--free-4", "--free-3", "--free-1")} <= shown
 
 
-async def test_a_pod_not_handed_out_yet_is_framed_in_its_colour_until_it_is(rig: PageRig, tab: Tab) -> None:
+async def test_a_pod_that_is_not_started_yet_is_framed_in_its_colour_until_it_is(rig: PageRig, tab: Tab) -> None:
     rig.see(a_node("node-1", 16), a_pod("a", 12, node="node-1", record=on_card(0, 12), namespace="vision"))
     await tab.show(rig.url)
-    fill, frame = await colour_of(tab, "vision"), await colour_of(tab, "vision", "ns")
-    shown = await painted(tab)
-    assert frame in shown
-    assert fill not in shown
-    assert "not handed out yet" in await tab.text("#legend")
+    hue = await colour_of(tab, "vision")
+    assert hue in await painted(tab)
+    assert hue not in await painted(tab, FILLED)
+    assert "bound, not started by the kubelet yet" in await tab.text("#legend")
     rig.see(a_pod("a", 12, node="node-1", record=handed_out(0, 12), namespace="vision"))
-    await until_painted(tab, fill)
-
-    assert frame not in await painted(tab)
+    await until_painted(tab, hue, least=FILLED)
 
 
 async def test_the_slider_shows_which_pieces_a_request_could_use(rig: PageRig, tab: Tab) -> None:
     rig.see(*small_cluster())
     await tab.show(f"{rig.url}#size=12")
 
-    assert await tab.text("#probe-size") == "12 GiB"
-    assert await tab.text("#probe-words") == "fits on 1 card of 1 node · 47% of the free memory is in smaller pieces"
+    assert await tab.text("#probe-size") == "12 GB"
+    assert await tab.text("#probe-words") == "fits on 1 card of 1 node · 46% of the free memory is in smaller pieces"
     uses = "[...document.querySelectorAll('#histogram div')].map((each) => each.dataset.use)"
     assert (await tab.evaluate(uses)) == ["lost"] * 11 + ["usable"] * 5
     shown = await painted(tab)
-    assert {await variable(tab, "--free-4"), await variable(tab, "--free-0")} <= shown
+    assert {await variable(tab, "--fits"), await variable(tab, "--free-0")} <= shown
     assert await variable(tab, "--free-3") not in shown
 
 
@@ -94,7 +97,7 @@ async def test_a_node_opens_with_its_cards_and_pods(rig: PageRig, tab: Tab) -> N
 
     assert await tab.text("#panel-title") == "node-1"
     words = await tab.text("#panel-body")
-    for part in ("Card 0", "6 GiB of 16 GiB granted", "10 GiB free", "vision/a", "zone=a", "10.1.2.3", "S60 · uuid-0"):
+    for part in ("Card 0", "6 GB of 16 GB granted", "10 GB free", "vision/a", "zone=a", "10.1.2.3", "S60 · uuid-0"):
         assert part in words
 
 
@@ -105,7 +108,7 @@ async def test_a_click_on_a_pods_part_of_a_card_opens_the_pod(rig: PageRig, tab:
     await tab.until("document.querySelector('#panel-title').innerText === 'vision/a'")
 
     words = await tab.text("#panel-body")
-    for part in ("node-1", "6 GiB of card 0", "app=ocr", "running on its card", "uid-a"):
+    for part in ("node-1", "6 GB of card 0", "app=ocr", "running on its card", "uid-a"):
         assert part in words
 
 
@@ -129,8 +132,8 @@ async def test_waiting_pods_say_why(rig: PageRig, tab: Tab) -> None:
     assert "3\nwaiting pods" in await tab.text("#attention")
     await tab.click("#attention [data-kind=waiting]")
 
-    await tab.until_text("#panel-body", "It can never fit: the most that a usable card or node has is 16 GiB.")
-    await tab.until_text("#panel-body", "The largest request that fits now is 10 GiB.")
+    await tab.until_text("#panel-body", "It can never fit: the most that a usable card or node has is 16 GB.")
+    await tab.until_text("#panel-body", "The largest request that fits now is 10 GB.")
     assert "It cannot be granted: " in await tab.text("#panel-body")
 
 
@@ -145,7 +148,7 @@ async def test_a_waiting_pod_is_explained_by_kinds_of_nodes(rig: PageRig, tab: T
     words = await tab.until_text("#panel-body", "kube-scheduler says")
     await tab.until_text(".why", "It would fit on")
     words = await tab.text("#panel-body")
-    for part in ("14 GiB in one card", "too little free memory", "best card: 12 GiB free", "0/2 nodes are available"):
+    for part in ("14 GB in one card", "too little free memory", "best card: 12 GB free", "0/2 nodes are available"):
         assert part in words
 
 
@@ -190,7 +193,7 @@ async def test_what_needs_a_look_is_counted_and_listed(rig: PageRig, tab: Tab) -
     await tab.show(rig.url)
 
     attention = (await tab.text("#attention")).replace("\n", " ")
-    assert attention == "1 sick card 1 node not ready 1 unreadable 1 cordoned card 1 corrected record"
+    assert attention == ("1 sick card 1 node not ready 1 record that cannot be read 1 cordoned card 1 corrected record")
     await tab.click("#attention [data-kind=corrected]")
     words = await tab.until_text("#panel-body", "the record was corrected (1->0)")
     assert words.startswith("Corrected records")
@@ -219,11 +222,11 @@ async def test_cards_are_free_or_shared_or_held_whole(rig: PageRig, tab: Tab) ->
     await tab.show(f"{rig.url}#node=enflame/node-1")
 
     cards = await tab.evaluate("[...document.querySelectorAll('.card-head .right')].map((each) => each.innerText)")
-    assert cards == ["granted whole", "10 GiB free", "16 GiB free"]
-    assert await tab.evaluate("[...document.querySelectorAll('.strip .whole')].length") == 1
+    assert cards == ["granted whole", "10 GB free", "16 GB free"]
+    assert await tab.evaluate("[...document.querySelectorAll('.strip [data-whole]')].length") == 1
     assert await tab.text("#whole-free") == "1 card entirely free · 1 can be had whole"
-    assert "whole card" in await tab.text("#legend")
-    assert await tab.text("#granted-share") == "46%"
+    assert "held whole by one pod" in await tab.text("#legend")
+    assert await tab.text("#granted-share") == "45%"
 
 
 async def test_cards_that_are_only_served_whole_are_not_offered_as_memory(rig: PageRig, tab: Tab) -> None:
@@ -232,7 +235,7 @@ async def test_cards_that_are_only_served_whole_are_not_offered_as_memory(rig: P
 
     assert (await tab.text("#largest"), await tab.text("#largest-where")) == ("—", "nothing is free")
     assert await tab.text("#whole-free") == "2 cards entirely free · 2 can be had whole"
-    assert "free, whole only" in await tab.text("#panel-body")
+    assert "free for pods that ask for whole cards" in await tab.text("#panel-body")
     await tab.click("#attention [data-kind=waiting]")
     await tab.until_text("#panel-body", "3 whole cards")
     await tab.until_text("#panel-body", "It can never fit: the most that a usable card or node has is 2 whole cards.")
@@ -252,7 +255,7 @@ async def test_a_node_of_whose_units_the_kubelet_counts_none_is_pointed_out(rig:
     rig.see(msgspec.convert(document, Node))
     await tab.show(rig.url)
 
-    assert (await tab.text("#attention")).split() == ["1", "node", "without", "units"]
+    assert await tab.text("#attention") == "1\nnode with capacity 0 in the kubelet"
     await tab.click("#attention [data-kind=uncounted]")
     await tab.until_text("#panel-body", "no pod can come here")
 
@@ -279,16 +282,16 @@ async def test_units_other_than_a_gib_are_shown_as_memory(rig: PageRig, tab: Tab
     rig.see(finely_counted("fine", 16_000), a_pod("a", 500, node="fine", record=on_card(0, 500)))
     await tab.show(rig.url)
 
-    assert await tab.text("#granted-words") == "512 MiB of 16 GiB\n15.5 GiB free for new pods"
+    assert await tab.text("#granted-words") == "0.5 GB of 16 GB\n15.5 GB free for new pods"
 
 
 async def test_an_explanation_tells_the_memory_of_nodes_that_count_in_different_units(rig: PageRig, tab: Tab) -> None:
     rig.see(a_node("coarse", 24), finely_counted("fine", 16_000), a_pod("p", 20_000))
     await tab.show(f"{rig.url}#pod=enflame/default/p")
 
-    words = await tab.until_text(".why", "the most that a usable card or node has is 16 GiB.")
-    assert "24 GiB of 24 GiB free in all" in words
-    assert "16 GiB of 16 GiB free in all" in words
+    words = await tab.until_text(".why", "the most that a usable card or node has is 16 GB.")
+    assert "24 GB of 24 GB free in all" in words
+    assert "16 GB of 16 GB free in all" in words
 
 
 async def test_the_table_has_a_row_for_each_node(rig: PageRig, tab: Tab) -> None:
@@ -299,11 +302,73 @@ async def test_the_table_has_a_row_for_each_node(rig: PageRig, tab: Tab) -> None
     await tab.until("!document.querySelector('#table').hidden")
     rows = await tab.evaluate("[...document.querySelectorAll('#table tbody tr')].map((row) => row.innerText)")
     assert len(rows) == 2
-    assert "18 GiB of 32 GiB granted" in rows[0]
+    assert "18 GB of 32 GB granted" in rows[0]
     assert await tab.evaluate("document.querySelector('#map').hidden")
 
 
-async def test_an_empty_cluster_says_so(rig: PageRig, tab: Tab) -> None:
-    await tab.goto(rig.url)
+async def test_an_empty_cluster_says_what_to_do_next(tab: Tab) -> None:
+    async with PageRig(vendors=(ENFLAME, ALIYUN)) as rig:
+        await tab.goto(rig.url)
 
-    await tab.until_text("#empty", "No node of the cluster has cards")
+        words = await tab.until_text("#empty", "No node offers cards yet.")
+        for vendor in (ENFLAME, ALIYUN):
+            assert f"kubectl label node NODE {vendor.node_label}" in words
+            assert f"kubectl inspect {vendor.kubectl_plugin} doctor" in words
+        assert await tab.evaluate("document.querySelector('#glance').hidden")
+        rig.see(a_pod("early", 4))
+        await tab.until_text("#attention", "waiting pod")
+        assert "Granted" not in await tab.text("#glance")
+        rig.see(a_node("node-1", 16))
+        await tab.until_text("#granted-words", "0 of 16 GB")
+        assert await tab.evaluate("document.querySelector('#empty').hidden")
+
+
+@pytest.mark.parametrize(("used", "total"), [(24, 128), (29, 100), (57, 100), (1, 3), (127, 128), (0, 16)])
+async def test_shares_are_rounded_as_in_the_inspect_command(rig: PageRig, tab: Tab, used: int, total: int) -> None:
+    rig.see(a_node("coarse", total), a_pod("a", used or 1, node="coarse" if used else "", record=on_card(0, used)))
+    await tab.show(rig.url)
+    assert await tab.text("#granted-share") == f"{percent_of(used, total)}%"
+
+    rig.see(finely_counted("fine", 1000 * total))
+    rig.see(a_pod("b", 1000 * used or 1, node="fine" if used else "", record=on_card(0, 1000 * used)))
+    await tab.until_text("#granted-words", f"of {2 * total} GB")
+    await tab.until_text("#granted-share", f"{percent_of(used, total)}%")
+
+
+async def test_memory_is_named_as_the_nodes_and_the_commands_name_it(rig: PageRig, tab: Tab) -> None:
+    inventory = inventory_text([card(0, 16384)], "MiB")
+    node = node_document("node-1", 16384, annotations={ENFLAME.inventory_annotation: inventory})
+    rig.see(msgspec.convert(node, Node), a_pod("a", 512, node="node-1", record=on_card(0, 512)))
+    await tab.show(rig.url)
+
+    assert await tab.text("#granted-words") == "512 MiB of 16 GiB\n15.5 GiB free for new pods"
+
+
+@pytest.mark.parametrize("trouble", ["sick", "cordoned"])
+async def test_a_card_in_trouble_is_marked_even_if_it_has_nothing_free(rig: PageRig, tab: Tab, trouble: str) -> None:
+    health = Health.UNHEALTHY if trouble == "sick" else Health.HEALTHY
+    offered = [card(0), msgspec.structs.replace(card(1), health=health)]
+    annotations = {ENFLAME.cordon_annotation: "1"} if trouble == "cordoned" else {}
+    rig.see(
+        a_node("node-1", 16), msgspec.convert(node_document("node-2", offered=offered, annotations=annotations), Node)
+    )
+    rig.see(a_pod("a", 16, node="node-2", record=handed_out(1, 16)))
+    await tab.show(rig.url)
+    colour = await variable(tab, f"--{trouble}")
+    assert colour in await painted(tab, 200)
+    assert f"Card 1 · {trouble}" in {each.words for each in await texts_of_the_map(tab)}
+    await tab.press("Tab")
+    await tab.evaluate("document.querySelector('#map').focus()")
+    assert (await tab.text("#active-node")).endswith(f"; 1 {trouble} card"), "trouble comes first"
+
+    await tab.open("view=table")
+    rows = (
+        "[...document.querySelectorAll('#table tbody tr')].map((row) => row.querySelector('td:last-child').innerText)"
+    )
+    assert await tab.evaluate(rows) == [f"1 {trouble} card", ""]
+    marks = """[...document.querySelectorAll("#table .strip")].map((each) => [each.dataset.state,
+      getComputedStyle(each, "::after").borderTopColor])"""
+    states = await tab.evaluate(marks)
+    assert [state for state, _ in states] == ["", trouble, ""]
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    assert states[1][1] == f"rgb({red}, {green}, {blue})"

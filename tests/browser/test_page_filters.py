@@ -52,6 +52,10 @@ async def test_a_search_that_finds_nothing_says_so_and_can_be_cleared(page: Tab)
     await page.press("/")
     await page.type("nothing like this")
     await page.until_text("#empty", "No node matches the filters.")
+    assert await page.text("#scope-words") == (
+        "Filtered by search “nothing like this”: the figures are those of 0 of 3 nodes."
+    )
+    assert await page.evaluate("document.querySelector('#glance').hidden"), "no figures of nothing"
     await page.click("#clear")
     await page.until(f"{NAMES}.length === 3")
 
@@ -77,8 +81,11 @@ async def test_filters_of_a_link_are_set_and_can_be_taken_back(rig: PageRig, pag
     await page.until(f"{NAMES}.join() === 'gamma'")
     assert await page.evaluate("document.querySelector('#model').value") == "T20"
     assert await page.evaluate("document.querySelector('#label').value") == "zone=a"
+    scope = "Filtered by model T20 · label zone=a: the figures are those of 1 of 3 nodes."
+    assert await page.text("#scope-words") == scope
     await page.click("#clear")
     await page.until("location.hash === '#view=table'")
+    assert await page.evaluate("document.querySelector('#scope').hidden")
     await page.until_text("#shown", "3 nodes · 5 cards · 2 pods")
 
 
@@ -95,13 +102,14 @@ async def test_what_comes_later_can_be_chosen_as_well(rig: PageRig, page: Tab) -
 async def test_a_namespace_stands_out_and_the_others_fade(page: Tab) -> None:
     await page.click("#view-map")
     await page.click("[data-id='space-vision']")
-    await until_painted(page, await colour_of(page, "vision", "ns"), await variable(page, "--faded"))
+    await until_painted(page, await colour_of(page, "vision"), await variable(page, "--faded"))
     assert await colour_of(page, "speech") not in await painted(page)
     assert await page.evaluate("document.querySelector('#namespace').value") == "vision"
 
     await page.open("ns=vision&list=waiting")
     await page.until_text("#panel-body", "vision/ocr-2")
     assert "speech/asr-2" not in await page.text("#panel-body")
+    assert await page.text("#attention") == "1\nwaiting pod"
 
 
 async def test_a_label_of_the_panel_filters(page: Tab) -> None:

@@ -27,14 +27,14 @@ async def test_the_first_stop_leads_past_the_bar(page: Tab) -> None:
     assert await page.focused() == "skip"
     await page.press("Enter")
     assert await page.focused() == "map"
-    assert (await option(page)).startswith("node-01: 0 of 32 GiB granted on 2 cards")
+    assert (await option(page)).startswith("node-01: 0 of 32 GB granted on 2 cards")
 
 
 async def test_arrows_walk_over_the_nodes_and_enter_opens(page: Tab) -> None:
     await page.evaluate("document.querySelector('#map').focus()")
     for key in ("ArrowRight", "ArrowRight"):
         await page.press(key)
-    assert (await option(page)).startswith("node-03: 4 GiB of 32 GiB granted")
+    assert (await option(page)).startswith("node-03: 4 GB of 32 GB granted")
     await page.press("End")
     assert (await option(page)).startswith("node-12")
     assert await page.evaluate("document.querySelector('#active-node').getAttribute('aria-posinset')") == "12"
@@ -64,7 +64,7 @@ async def test_a_slash_searches_and_escape_leaves(page: Tab) -> None:
     await page.press("/")
     assert await page.focused() == "search"
     await page.type("node-07")
-    await page.until_text("#shown", "1 of 12 nodes shown")
+    await page.until_text("#shown", "1 node · 2 cards")
     await page.press("Escape")
     assert await page.focused() == "map"
 
@@ -129,7 +129,7 @@ async def test_where_motion_is_reduced_nothing_moves(rig: PageRig, page: Tab) ->
     await page.prefer(prefers_reduced_motion="reduce")
     await page.until("document.querySelector('#state').dataset.state === 'live'")
     rig.see(a_pod("q", 4, node="node-05", record=on_card(0, 4)))
-    await page.until_text("#granted-words", "8 GiB")
+    await page.until_text("#granted-words", "8 GB")
     assert await page.evaluate("document.getAnimations().length") == 0
 
 
@@ -149,7 +149,9 @@ _CONTRASTS = """(() => {
   for (const ink of ["--sick", "--warn", "--well-done"]) pairs.push([ink, "--surface"]);
   pairs.push(["--sick", "--sick-soft"], ["--warn", "--warn-soft"]);
   pairs.push(["--accent", "--accent-soft"], ["--page", "--accent"]);
-  for (let number = 0; number < 12; number += 1) pairs.push(["--on-soft", `--soft-${number}`]);
+  for (let number = 0; number < 12; number += 1) pairs.push(["--on-colour", `--ns-${number}`]);
+  for (let step = 0; step < 5; step += 1) pairs.push(["--ink", `--free-${step}`]);
+  pairs.push(["--on-colour", "--fits"]);
   for (const [ink, behind] of pairs) {
     const [high, low] = [light(ink), light(behind)].sort((a, b) => b - a);
     found[`${ink} on ${behind}`] = (high + 0.05) / (low + 0.05);

@@ -27,7 +27,7 @@ async def test_a_chinese_browser_reads_chinese_and_nothing_else(rig: PageRig, ta
     for address in ("", "node=enflame/节点-1", "pod=enflame/视觉/甲", "list=waiting", "view=table"):
         await tab.open(address)
         if address == "list=waiting":
-            await tab.until_text("#panel-body", "永远放不下")
+            await tab.until_text("#panel-body", "超出所有节点的容量")
         texts = [await tab.evaluate("document.body.innerText")]
         for name in ("aria-label", "placeholder", "title"):
             script = "[...document.querySelectorAll(`[${$0}]`)].map((each) => each.getAttribute($0))"

@@ -115,7 +115,7 @@ def test_every_word_that_the_page_uses_exists_and_the_other_way_round() -> None:
     literal = set(re.findall(r'\b(?:t|counted)\("([^"]+)"', code)) | set(
         re.findall(r'data-t(?:-\w+)?="([^"]+)"', FILES[PAGE])
     )
-    made = re.findall(r"\bt\(`([^`$]*)\$\{[^}]+\}([^`]*)`\)", code)
+    made = re.findall(r"\bt\(`([^`$]*)\$\{[^}]+\}([^`]*)`[,)]", code)
     own = set(re.findall(r'\bt\("([^"]+)"', SCRIPTS["text.js"]))
     known = words_of("en").keys()
 

@@ -62,7 +62,9 @@ async def test_the_snapshot_has_every_node_by_name_and_every_waiting_pod() -> No
     document = await watched.snapshot()
     assert [node["name"] for node in document["nodes"]] == ["a", "b"]
     assert [pod["name"] for pod in document["waiting"]] == ["w"]
-    assert document["vendors"] == [{"name": "enflame", "word": "GCU", "resource": "enflame.com/gcu-memory"}]
+    assert document["vendors"] == [
+        {"name": "enflame", "word": "GCU", "label": "enflame.com/gcushare=true", "inspect": "gcushare"}
+    ]
     assert document["replica"] == {"leads": True, "holder": "me", "ageS": 0.5, "nowMs": 1}
 
 

@@ -140,8 +140,8 @@ class Feed:
             "program": __version__,
             "replica": replica,
             "vendors": [
-                feed_documents.VendorDocument(name, state.vendor.device_word, state.vendor.memory_resource)
-                for name, state in self._states.items()
+                feed_documents.VendorDocument(name, vendor.device_word, vendor.node_label, vendor.kubectl_plugin)
+                for name, vendor in ((name, state.vendor) for name, state in self._states.items())
             ],
         }
         opening = _encoder.encode(head)[:-1]

@@ -118,11 +118,12 @@ class WaitingDocument(_Document, frozen=True):
 
 
 class VendorDocument(_Document, frozen=True):
-    """A vendor that the extender serves, and its names for cards and memory."""
+    """A vendor that the extender serves, its word for cards, its nodes' label and its ``kubectl inspect`` command."""
 
     name: str
     word: str
-    resource: str
+    label: str
+    inspect: str
 
 
 class ReplicaDocument(_Document, frozen=True, omit_defaults=False):

@@ -7,11 +7,6 @@ export function el(tag, props = {}, ...children) {
   return fill(document.createElement(tag), props, children);
 }
 
-/** Make an SVG element. */
-export function svg(tag, props = {}, ...children) {
-  return fill(document.createElementNS(SVG, tag), props, children);
-}
-
 function fill(node, { on = {}, data = {}, ...attributes }, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === false || value === null || value === undefined) continue;
@@ -58,13 +53,11 @@ export function setText(node, text) {
 
 /** An icon from the page's own set of paths, hidden from screen readers. */
 export function icon(name) {
-  return svg("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true", focusable: "false" },
-    svg("path", { d: ICONS[name] }));
+  const path = fill(document.createElementNS(SVG, "path"), { d: ICONS[name] }, []);
+  return fill(document.createElementNS(SVG, "svg"), { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true", focusable: "false" }, [path]);
 }
 
 const ICONS = {
-  close: "M3.5 3.5l9 9m0-9l-9 9",
-  back: "M9.5 3L4.5 8l5 5",
   waiting: "M8 2.2a5.8 5.8 0 1 0 0 11.6A5.8 5.8 0 0 0 8 2.2M8 4.8V8l2.2 1.6",
   sick: "M8 2.2L14.3 13.4H1.7zM8 6.4v3.4m0 1.6v.2",
   cordoned: "M2.6 8h10.8M8 2.2a5.8 5.8 0 1 0 0 11.6A5.8 5.8 0 0 0 8 2.2",

@@ -169,7 +169,7 @@ async function* pieces(body, heard) {
   }
 }
 
-export function parseEvent(block) {
+function parseEvent(block) {
   const event = { name: "message", data: "", id: "" };
   for (const line of block.split("\n")) {
     const at = line.indexOf(": ");

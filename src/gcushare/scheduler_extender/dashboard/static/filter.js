@@ -1,20 +1,25 @@
-// Which nodes are shown, in which order, and which of their pods stand out.
+// Which nodes are shown, in which order and groups, and which of their pods stand out.
 
 import { hasLabel, podHaystack } from "./store.js";
 
 const collator = new Intl.Collator("en", { numeric: true });
 const byName = (a, b) => collator.compare(a.name, b.name) || collator.compare(a.vendor, b.vendor);
 
+// The first is the order where none is chosen.
 const ORDERS = {
+  trouble: (a, b) => b.trouble - a.trouble || b.cordoned - a.cordoned || byName(a, b),
   name: byName,
   free: (a, b) => b.freeBytes - a.freeBytes || byName(a, b),
   full: (a, b) => fullness(b) - fullness(a) || byName(a, b),
   largest: (a, b) => b.largestBytes - a.largestBytes || byName(a, b),
   stranded: (a, b) => stranded(b) - stranded(a) || byName(a, b),
-  trouble: (a, b) => b.trouble - a.trouble || b.cordoned - a.cordoned || b.corrected - a.corrected || byName(a, b),
 };
 
 export const SORTS = Object.freeze(Object.keys(ORDERS));
+
+/** More nodes than these stand in groups: in a thousand tiles the three that matter are not found. */
+const MANY = 100;
+const FILTERS = ["q", "ns", "model", "label"];
 
 function fullness(node) {
   return node.totalBytes ? node.usedBytes / node.totalBytes : 0;
@@ -28,7 +33,25 @@ function stranded(node) {
 /** The nodes that a route's filters let through, sorted. */
 export function choose(nodes, route) {
   const shows = nodePredicate(route);
-  return [...nodes].filter(shows).sort(ORDERS[route.sort] ?? byName);
+  return [...nodes].filter(shows).sort(ORDERS[route.sort] ?? ORDERS.trouble);
+}
+
+/** Groups of sorted nodes, {kind, nodes} each: many nodes in no chosen order by whether they are in trouble, then by model. */
+export function groupsOf(nodes, route) {
+  if (route.sort || nodes.length <= MANY) return [{ kind: "", nodes }];
+  const found = new Map([["trouble", []]]);
+  for (const node of nodes) {
+    const kind = node.trouble || node.cordoned ? "trouble" : `model ${node.model}`;
+    if (!found.has(kind)) found.set(kind, []);
+    found.get(kind).push(node);
+  }
+  const [trouble, ...models] = found;
+  return [trouble, ...models.sort((a, b) => collator.compare(a[0], b[0]))].filter((each) => each[1].length > 0).map(([kind, each]) => ({ kind, nodes: each }));
+}
+
+/** The names and values of the filters that are set. */
+export function filtersOf(route) {
+  return FILTERS.map((name) => [name, route[name].trim()]).filter((each) => each[1] !== "");
 }
 
 function nodePredicate({ q, model, label }) {

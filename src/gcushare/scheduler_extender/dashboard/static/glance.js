@@ -4,7 +4,6 @@ import { byId, el, icon, replaceContent, setText } from "./dom.js";
 import { hueOf } from "./palette.js";
 import { probe } from "./store.js";
 import { amount, count, counted, share, t } from "./text.js";
-import { freeStep } from "./tiles.js";
 
 const BUCKETS = 16;
 const LEGEND_NAMESPACES = 8;
@@ -12,14 +11,16 @@ const GIB = 2 ** 30;
 
 /** Show the sums of the nodes chosen; `on` has list(kind) and namespace(name). */
 export function showGlance(sum, waiting, on) {
-  byId("glance").hidden = false;
+  // Without nodes there are no figures, only what waits for them.
+  byId("glance").hidden = sum.nodes === 0 && waiting === 0;
+  byId("glance").toggleAttribute("data-none", sum.nodes === 0);
   showGranted(sum);
   showLargest(sum);
   showAttention(sum, waiting, on);
 }
 
 function showGranted(sum) {
-  setText(byId("granted-share"), share(sum.totalBytes ? sum.usedBytes / sum.totalBytes : 0));
+  setText(byId("granted-share"), share(sum.usedBytes, sum.totalBytes));
   const words = [t("of-total", { used: amount(sum.usedBytes), total: amount(sum.totalBytes) }), t("free-now", { free: amount(sum.freeBytes) })];
   setText(byId("granted-words"), words.join("\n"));
   const ribbon = byId("ribbon");
@@ -99,9 +100,7 @@ export class Pieces {
   #bar(bar, { bucket, width, bytes, pieces, tallest, size }) {
     bar.style.height = bytes === 0 ? "0" : `${Math.max(4, (100 * bytes) / tallest)}%`;
     bar.toggleAttribute("data-empty", bytes === 0);
-    // The colours of the map, so that this is its key as well.
-    bar.style.background = `var(--free-${freeStep((bucket + 0.75) * width, width * BUCKETS, 0)})`;
-    bar.dataset.use = size > 0 && (bucket + 1) * width < size ? "lost" : "usable";
+    bar.dataset.use = size === 0 ? "" : (bucket + 1) * width < size ? "lost" : "usable";
     bar.title = pieces === 0 ? "" : t("piece-bar", { n: count(pieces), from: amount(bucket * width), to: amount((bucket + 1) * width), sum: amount(bytes) });
   }
 
@@ -112,7 +111,7 @@ export class Pieces {
     if (size > 0) {
       const found = probe(nodes, size);
       const fits = found.cards > 0 ? t("probe-fits", { cards: counted("cards", found.cards), nodes: counted("nodes", found.nodes) }) : t("probe-none");
-      words = found.free > 0 ? `${fits} · ${t("probe-lost", { share: share(1 - found.usable / found.free) })}` : fits;
+      words = found.free > 0 ? `${fits} · ${t("probe-lost", { share: share(found.free - found.usable, found.free) })}` : fits;
     }
     setText(byId("probe-words"), words);
     this.histogram.setAttribute("aria-label", t("pieces-label", { text: words }));
@@ -138,6 +137,6 @@ export function showNamespaces(sum, chosen, on) {
 
 /** The key to the marks of the map. */
 export function showLegend(sum) {
-  const keys = ["free", "sliver", ...["whole", "pending", "corrected", "overuse", "sick", "cordoned"].filter((key) => sum[key] > 0)];
+  const keys = [...(sum.nodes > 0 ? ["free", "sliver"] : []), ...["whole", "pending", "corrected", "overuse", "sick", "cordoned"].filter((key) => sum[key] > 0)];
   byId("legend").replaceChildren(...keys.map((key) => el("li", {}, el("span", { class: "key" }, el("i", { data: { key } }), t(`key-${key}`)))));
 }

@@ -3,17 +3,17 @@
 import { whenCalm } from "./calm.js";
 import { byId, el, setText } from "./dom.js";
 import { follow, token } from "./feed.js";
-import { SORTS, choices, choose, podPredicate } from "./filter.js";
+import { SORTS, choices, choose, filtersOf, groupsOf, podPredicate, showsWaiting } from "./filter.js";
 import { Pieces, showGlance, showLegend, showNamespaces } from "./glance.js";
 import { CardMap } from "./map.js";
 import { assignHues } from "./palette.js";
 import { Panel } from "./panel.js";
-import { podAddress } from "./parts.js";
+import { nodeTroubles, podAddress } from "./parts.js";
 import { preferences } from "./preferences.js";
 import { goTo, onRoute, readRoute } from "./route.js";
 import { Cluster, summarise } from "./store.js";
 import { NodeTable } from "./table.js";
-import { age, amount, count, counted, speak, t, translatePage } from "./text.js";
+import { age, amount, count, counted, nameUnit, speak, t, translatePage } from "./text.js";
 import { Tip } from "./tip.js";
 
 const GIB = 2 ** 30;
@@ -27,7 +27,6 @@ const tip = new Tip();
 const map = new CardMap({ open: openHit, hover: (hit, x, y) => tip.show(hit, x, y, readRoute()), cursor: showCursor });
 const pieces = new Pieces((bytes) => goTo({ size: bytes > 0 ? String(Number((bytes / GIB).toFixed(4))) : "" }));
 let shown = [];
-let planned = 0;
 const offered = new Map();
 let hasSnapshot = false;
 
@@ -51,109 +50,117 @@ function nodeWords(node) {
     name: node.name, used: amount(node.usedBytes), total: amount(node.totalBytes),
     cards: counted("cards", node.cards.length), largest: amount(node.largestBytes),
   });
-  const troubles = [
-    node.unready ? t("node-unready") : "", node.sick ? t("node-sick", { n: count(node.sick) }) : "",
-    node.cordoned ? t("node-cordoned", { n: count(node.cordoned) }) : "",
-  ].filter(Boolean);
-  return [words, ...troubles].join("; ");
+  return [words, ...nodeTroubles(node).map(([trouble]) => trouble)].join("; ");
 }
 
-/** Draw everything again, once, in the next frame: after a filter, a language, a change of the order. */
-function plan() {
-  if (planned === 0) planned = requestAnimationFrame(() => { planned = 0; whenCalm(draw); });
+let pending = null;
+
+/** Draw in the next frame: everything, or after changes that move no node the figures alone, for its tile is drawn already. */
+function plan(changes = null) {
+  if (pending === null) {
+    pending = { all: false, keys: new Set(), waiting: false };
+    requestAnimationFrame(() => whenCalm(draw));
+  }
+  pending.all ||= changes === null;
+  for (const key of changes?.keys ?? []) pending.keys.add(key);
+  pending.waiting ||= changes?.waiting ?? false;
 }
 
 function draw() {
+  if (pending === null) return;
+  const { all, keys, waiting } = pending;
+  pending = null;
   if (!hasSnapshot) return;
   const route = readRoute();
   const sum = summarise(cluster.nodes.values());
+  const groups = all ? groupsOf(choose(cluster.nodes.values(), route), route) : null;
+  shown = groups?.flatMap((group) => group.nodes) ?? shown.map((node) => cluster.nodes.get(node.key) ?? node);
+  nameUnit(sum.isBinary);
   assignHues(sum.byNamespace);
-  shown = choose(cluster.nodes.values(), route);
   const chosen = shown.length === cluster.nodes.size ? sum : summarise(shown);
   const size = Number(route.size) * GIB || 0;
-  showGlance(chosen, cluster.waiting.size, { list: (kind) => open({ list: kind, node: "", pod: "" }) });
+  const waits = [...cluster.waiting.values()].filter((pod) => showsWaiting(pod, route)).length;
+  showScope(route);
+  showGlance(chosen, waits, { list: (kind) => open({ list: kind, node: "", pod: "" }) });
   pieces.show(shown, chosen, size);
   showNamespaces(chosen, route.ns, { namespace: (ns) => goTo({ ns }) });
   showLegend(chosen);
-  showField(route, sum, size);
   showFilters(route);
+  setText(byId("shown"), [counted("nodes", chosen.nodes), counted("cards", chosen.cards), counted("pods", chosen.pods)].join(" · "));
+  if (!all) {
+    showChanged(route, keys, waiting);
+    if (sum.largestCard !== map.scene.largestCard) plan();
+    return;
+  }
+  showField(route, groups, { largestCard: sum.largestCard, probe: size, standsOut: (node) => podPredicate(route, node) });
   map.markOpen(panel.show(route) ? (route.node || panel.homeOf) : undefined);
   document.body.dataset.drawn = String(Number(document.body.dataset.drawn ?? 0) + 1);
 }
 
-function showField(route, sum, size) {
+/** Say what the figures are of, where filters leave nodes or waiting pods out. */
+function showScope(route) {
+  const filters = filtersOf(route).map(([name, value]) => t(`scope-${name}`, { value }));
+  byId("scope").hidden = filters.length === 0;
+  setText(byId("scope-words"), filters.length === 0 ? "" : t("scope", { filters: filters.join(" · "), shown: count(shown.length), total: count(cluster.nodes.size) }));
+}
+
+function showChanged(route, keys, waiting) {
+  const current = shown[Math.max(0, map.cursor)];
+  if (current !== undefined && keys.has(current.key)) setText(byId("active-node"), nodeWords(current));
+  if (!panel.concerns(keys, waiting)) return;
+  panel.refresh();
+  const node = keys.has(route.node) ? cluster.nodes.get(route.node) : undefined;
+  if (node) setText(byId("spoken"), t("changed-node", { name: node.name, used: amount(node.usedBytes), total: amount(node.totalBytes) }));
+}
+
+function showField(route, groups, scene) {
   const asTable = route.view === "table";
-  const total = cluster.nodes.size;
-  setText(byId("shown"), shown.length === total ? wholeWords(sum) : t("shown-some", { shown: count(shown.length), total: count(total) }));
   byId("empty").hidden = shown.length > 0;
-  setText(byId("empty"), total === 0 ? t("no-nodes") : t("shown-none"));
+  byId("empty").replaceChildren(...(cluster.nodes.size === 0 ? firstSteps() : [t("shown-none")]));
   byId("map").hidden = asTable || shown.length === 0;
   byId("zoom").hidden = asTable;
   byId("table").hidden = !asTable || shown.length === 0;
   byId("view-map").setAttribute("aria-pressed", String(!asTable));
   byId("view-table").setAttribute("aria-pressed", String(asTable));
-  if (asTable) table.show(shown, sum.largestCard);
-  else showMap(route, sum, size);
-}
-
-function showMap(route, sum, size) {
-  map.show(shown, { largestCard: sum.largestCard, probe: size, standsOut: (node) => podPredicate(route, node) });
+  if (asTable) {
+    table.show(shown);
+    return;
+  }
+  map.show(groups.map(({ kind, nodes }) => ({ title: kind && groupTitle(kind, nodes), nodes, isNamed: kind === "trouble" })), scene);
   const at = Math.max(0, map.cursor);
   if (shown.length > 0) showCursor(shown[at], at, shown.length);
 }
 
-function wholeWords(sum) {
-  return [counted("nodes", sum.nodes), counted("cards", sum.cards), counted("pods", sum.pods)].join(" · ");
+function groupTitle(kind, nodes) {
+  const name = kind === "trouble" ? t("attention") : nodes[0].model;
+  return [name, counted("nodes", nodes.length)].filter(Boolean).join(" · ");
+}
+
+/** What to do where no node has cards yet. */
+function firstSteps() {
+  const vendors = [...cluster.vendors.values()];
+  const commands = (lineOf) => el("pre", {}, el("code", {}, vendors.map(lineOf).join("\n")));
+  return [
+    el("h2", {}, t("no-nodes")),
+    el("p", {}, t("no-nodes-label")), commands(({ label }) => `kubectl label node NODE ${label}`),
+    el("p", {}, t("no-nodes-why")), commands(({ inspect }) => `kubectl inspect ${inspect} doctor`),
+  ];
 }
 
 /** Take changes: only the nodes that changed are drawn where that is all that changed. */
-function take(changes) {
-  const { nodes, waiting } = cluster.apply(changes);
+function take(document_) {
+  const changes = cluster.apply(document_);
   const { sort, q, label, model, view } = readRoute();
-  const isPlain = !sort && !q && !label && !model && view !== "table";
-  if (!isPlain || ![...nodes].every((key) => cluster.nodes.has(key) && map.has(key))) {
+  const isPlain = (!sort || sort === "name") && !q && !label && !model && view !== "table";
+  if (!isPlain || changes.moved) {
     plan();
     return;
   }
-  for (const key of nodes) {
-    const node = cluster.nodes.get(key);
-    map.replace(node);
+  for (const key of changes.keys) {
+    map.replace(cluster.nodes.get(key));
     map.pulse(key);
   }
-  planGlance(nodes, waiting);
-}
-
-let pending = { keys: new Set(), waiting: false, frame: 0 };
-
-function planGlance(keys, waiting) {
-  for (const key of keys) pending.keys.add(key);
-  pending.waiting ||= waiting;
-  if (pending.frame === 0) pending.frame = requestAnimationFrame(() => whenCalm(drawGlance));
-}
-
-function drawGlance() {
-  const { keys, waiting } = pending;
-  pending = { keys: new Set(), waiting: false, frame: 0 };
-  const route = readRoute();
-  shown = shown.map((node) => cluster.nodes.get(node.key) ?? node);
-  const sum = summarise(shown);
-  assignHues(sum.byNamespace);
-  showGlance(sum, cluster.waiting.size, { list: (kind) => open({ list: kind, node: "", pod: "" }) });
-  pieces.show(shown, sum, Number(route.size) * GIB || 0);
-  showNamespaces(sum, route.ns, { namespace: (ns) => goTo({ ns }) });
-  showLegend(sum);
-  showFilters(route);
-  if (shown.length === cluster.nodes.size) setText(byId("shown"), wholeWords(sum));
-  if (sum.largestCard !== map.scene.largestCard) plan();
-  const current = shown[Math.max(0, map.cursor)];
-  if (current !== undefined && keys.has(current.key)) setText(byId("active-node"), nodeWords(current));
-  if (panel.concerns(keys, waiting)) {
-    panel.refresh();
-    for (const key of keys) {
-      const node = cluster.nodes.get(key);
-      if (node && key === route.node) setText(byId("spoken"), t("changed-node", { name: node.name, used: amount(node.usedBytes), total: amount(node.totalBytes) }));
-    }
-  }
+  plan(changes);
 }
 
 function showFilters(route) {
@@ -163,9 +170,8 @@ function showFilters(route) {
   offer("sort", SORTS.map((sort) => [sort, t(`sort-${sort}`)]));
   offer("labels", labels.map((label) => [label, ""]));
   byId("model-label").hidden = models.length < 2 && !route.model;
-  for (const [id, value] of [["namespace", route.ns], ["model", route.model], ["sort", route.sort || "name"]]) select(byId(id), value);
+  for (const [id, value] of [["namespace", route.ns], ["model", route.model], ["sort", route.sort || SORTS[0]]]) select(byId(id), value);
   for (const [id, value] of [["search", route.q], ["label", route.label]]) if (byId(id).value !== value && document.activeElement !== byId(id)) byId(id).value = value;
-  byId("clear").hidden = !(route.q || route.ns || route.model || route.label);
 }
 
 /** Offer these options, [value, words] each; while they are the same the list stays, for a reader may have it open. */
@@ -251,15 +257,17 @@ byId("search").addEventListener("input", (event) => goTo({ q: event.target.value
 byId("label").addEventListener("input", (event) => goTo({ label: event.target.value.trim() }));
 byId("namespace").addEventListener("change", (event) => goTo({ ns: event.target.value }));
 byId("model").addEventListener("change", (event) => goTo({ model: event.target.value }));
-byId("sort").addEventListener("change", (event) => goTo({ sort: event.target.value === "name" ? "" : event.target.value }));
+byId("sort").addEventListener("change", (event) => goTo({ sort: event.target.value === SORTS[0] ? "" : event.target.value }));
 byId("clear").addEventListener("click", () => {
   for (const id of ["search", "label"]) byId(id).value = "";
   goTo({ q: "", ns: "", model: "", label: "" });
 });
-byId("filters-toggle").addEventListener("click", (event) => {
-  const isOpen = byId("filters").toggleAttribute("data-open");
-  event.currentTarget.setAttribute("aria-expanded", String(isOpen));
-});
+for (const [button, part] of [["filters-toggle", "filters"], ["details-toggle", "glance"]]) {
+  byId(button).addEventListener("click", (event) => {
+    const isOpen = byId(part).toggleAttribute("data-open");
+    event.currentTarget.setAttribute("aria-expanded", String(isOpen));
+  });
+}
 byId("view-map").addEventListener("click", () => goTo({ view: "" }));
 byId("view-table").addEventListener("click", () => goTo({ view: "table" }));
 byId("smaller").addEventListener("click", () => map.zoomBy(-1));
@@ -286,7 +294,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-onRoute(plan);
+onRoute(() => plan());
 preferences({
   language(name) {
     speak(name);

@@ -6,6 +6,9 @@ import { readColours } from "./palette.js";
 import { TilePainter, hitTile, measureTile, widestTile } from "./tiles.js";
 
 const MOST_SLOTS = 8;
+const HEADING = 24;
+/** A tile that has room for its node's name, as those in trouble always have. */
+const NAMED_TILE = 124;
 const MOST_PULSES = 12;
 
 export class CardMap {
@@ -22,10 +25,10 @@ export class CardMap {
     this.painter = new TilePainter(this.context, readColours());
     this.nodes = [];
     this.places = new Map();
-    this.scene = { size: measureTile(100), largestCard: 0, probe: 0, standsOut: () => null };
-    this.columns = 1;
+    this.scene = { largestCard: 0, probe: 0, standsOut: () => null };
+    this.groups = [];
+    this.sections = [];
     this.slots = 1;
-    this.gap = 4;
     this.zoom = 0;
     this.cursor = -1;
     this.dirty = new Set();
@@ -36,12 +39,14 @@ export class CardMap {
     this.#listen();
   }
 
-  /** Show these nodes in this order. */
-  show(nodes, { largestCard, probe, standsOut }) {
+  /** Show these groups of nodes in this order, {title, nodes, isNamed} each; `isNamed`: the tiles are large enough for names. */
+  show(groups, { largestCard, probe, standsOut }) {
     const held = this.nodes[this.cursor]?.key;
+    this.groups = groups;
+    const nodes = groups.flatMap((group) => group.nodes);
     this.nodes = nodes;
     this.places = new Map(nodes.map((node, index) => [node.key, index]));
-    this.scene = { ...this.scene, largestCard, probe, standsOut };
+    this.scene = { largestCard, probe, standsOut };
     this.cursor = held === undefined ? -1 : (this.places.get(held) ?? -1);
     this.slots = Math.min(MOST_SLOTS, nodes.reduce((most, node) => Math.max(most, node.cards.length), 1));
     this.layOut();
@@ -54,11 +59,6 @@ export class CardMap {
     this.nodes[index] = node;
     this.dirty.add(index);
     this.#wantFrame();
-  }
-
-  /** Whether a node is among those shown. */
-  has(key) {
-    return this.places.has(key);
   }
 
   /** Let a node be seen to have changed. */
@@ -105,26 +105,51 @@ export class CardMap {
     const width = this.extent.clientWidth - 2 * this.margin;
     if (width <= 0) return;
     const seen = this.#sight().height;
-    this.#choose(width, this.#scrolls() ? this.map.clientHeight : Infinity);
-    const rows = Math.ceil(this.nodes.length / this.columns);
-    const height = rows * (this.scene.size.height + this.gap) + this.gap + this.margin;
-    this.extent.style.height = `${height}px`;
-    this.#sizeCanvas(Math.min(Math.max(seen, 1), Math.max(height, 1)));
+    const em = parseFloat(getComputedStyle(document.documentElement).fontSize) / 14;
+    const look = { slots: this.slots, em };
+    const height = this.#scrolls() ? this.map.clientHeight - this.#spent(width, look) : Infinity;
+    let top = 0;
+    let first = 0;
+    this.sections = this.groups.map(({ title, nodes, isNamed }) => {
+      const section = { title, first, count: nodes.length, em, ...this.#choose(width, height, look, isNamed) };
+      section.rows = Math.ceil(nodes.length / section.columns);
+      section.step = section.size.height + section.gap;
+      section.top = top + section.gap + (title ? HEADING * em : 0);
+      section.end = section.top + section.rows * section.step;
+      top = section.end;
+      first += nodes.length;
+      return section;
+    });
+    const whole = top + this.margin;
+    this.extent.style.height = `${whole}px`;
+    this.#sizeCanvas(Math.min(Math.max(seen, 1), Math.max(whole, 1)));
     this.#redrawAll();
   }
 
-  #choose(width, height) {
+  /** The height that headings and tiles with names take from the others. */
+  #spent(width, look) {
+    const named = NAMED_TILE * look.em;
+    const abreast = columnsIn(width, named, Math.max(1, this.nodes.length));
+    const heightOf = ({ title, nodes, isNamed }) =>
+      (title ? HEADING * look.em : 0) + (isNamed ? Math.ceil(nodes.length / abreast) * measureTile(named, look).height : 0);
+    return this.groups.reduce((sum, group) => sum + heightOf(group), 0);
+  }
+
+  /** How wide the tiles of a group are and how many stand abreast; only tiles that are alone grow into the height that is left. */
+  #choose(width, height, look, isNamed) {
     const count = Math.max(1, this.nodes.length);
-    const look = { slots: this.slots, em: parseFloat(getComputedStyle(document.documentElement).fontSize) / 14 };
     const fitted = this.#scrolls() ? fit({ count, width, height: height - 2 * this.margin, look }) : share(count, width, look);
-    const wanted = Math.max(NARROWEST, Math.min(1.5 * widestTile(look), fitted * 1.22 ** this.zoom));
-    this.gap = gapOf(wanted);
-    this.columns = columnsIn(width, wanted, count);
-    const tile = Math.min((width - this.gap * (this.columns - 1)) / this.columns, wanted * STRETCH);
-    const rows = Math.ceil(count / this.columns);
-    const left = Number.isFinite(height) ? (height - this.margin - this.gap) / rows - measureTile(tile, look).height - this.gap : 0;
+    const zoomed = (isNamed ? Math.max(fitted, NAMED_TILE * look.em) : fitted) * 1.22 ** this.zoom;
+    const wanted = Math.max(NARROWEST, Math.min(1.5 * widestTile(look), zoomed));
+    const gap = gapOf(wanted);
+    const columns = columnsIn(width, wanted, count);
+    const tile = Math.min((width - gap * (columns - 1)) / columns, wanted * STRETCH);
+    const rows = Math.ceil(count / columns);
+    const grows = this.groups.length === 1 && Number.isFinite(height);
+    const left = grows ? (height - this.margin - gap) / rows - measureTile(tile, look).height - gap : 0;
     const room = count <= FEW && this.zoom === 0 ? left : Math.max(0, left);
-    this.scene = { ...this.scene, size: measureTile(tile, { ...look, room }) };
+    const size = measureTile(tile, { ...look, room });
+    return { gap, columns, size, scene: { ...this.scene, size } };
   }
 
   #scrolls() {
@@ -161,23 +186,25 @@ export class CardMap {
   #draw() {
     this.frame = 0;
     const { top } = this.#sight();
-    const { size } = this.scene;
-    const step = size.height + this.gap;
-    const first = Math.max(0, Math.floor((top - this.gap) / step)) * this.columns;
-    const last = Math.min(this.nodes.length, (Math.ceil((top + this.height) / step) + 1) * this.columns);
     this.top = top;
     let drawn = 0;
-    const paint = (index) => {
+    const paint = (index, { size, scene }) => {
       const { x, y } = this.#place(index);
       this.context.clearRect(x - 1, y - top - 2, size.width + 2, size.height + 4);
-      this.painter.paint(this.nodes[index], x, y - top, this.scene);
+      this.painter.paint(this.nodes[index], x, y - top, scene);
       drawn += 1;
     };
-    if (this.wantsAll) {
-      this.context.clearRect(0, 0, this.canvas.width, this.canvas.height);
-      for (let index = first; index < last; index += 1) paint(index);
-    } else {
-      for (const index of this.dirty) if (index >= first && index < last) paint(index);
+    if (this.wantsAll) this.context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    for (const section of this.sections) {
+      const { first, count, columns, step } = section;
+      const from = first + Math.max(0, Math.floor((top - section.top) / step)) * columns;
+      const to = Math.min(first + count, first + (Math.ceil((top + this.height - section.top) / step) + 1) * columns);
+      if (!this.wantsAll) {
+        for (const index of this.dirty) if (index >= from && index < to) paint(index, section);
+        continue;
+      }
+      if (section.title) this.painter.heading(section.title, this.margin, section.top - top - 8 * section.em, section.em);
+      for (let index = from; index < to; index += 1) paint(index, section);
     }
     this.wantsAll = false;
     this.dirty.clear();
@@ -193,21 +220,24 @@ export class CardMap {
     Object.assign(this.canvas.dataset, { frames: this.stats.frames, drawn: this.stats.drawn, last: drawn });
   }
 
+  #sectionOf(index) {
+    return this.sections.findLast((section) => section.first <= index);
+  }
+
   #place(index) {
-    const { size } = this.scene;
-    const column = index % this.columns;
-    const row = Math.floor(index / this.columns);
-    return { x: this.margin + column * (size.width + this.gap), y: this.gap + row * (size.height + this.gap) };
+    const { first, columns, size, gap, step, top } = this.#sectionOf(index);
+    const column = (index - first) % columns;
+    const row = Math.floor((index - first) / columns);
+    return { x: this.margin + column * (size.width + gap), y: top + row * step, size };
   }
 
   #inSight(index) {
-    const { y } = this.#place(index);
-    return y + this.scene.size.height > (this.top ?? 0) && y < (this.top ?? 0) + this.height;
+    const { y, size } = this.#place(index);
+    return y + size.height > (this.top ?? 0) && y < (this.top ?? 0) + this.height;
   }
 
   #placeRing(ring, index) {
-    const { x, y } = this.#place(index);
-    const { size } = this.scene;
+    const { x, y, size } = this.#place(index);
     ring.style.transform = `translate(${x}px, ${y - (this.top ?? 0)}px)`;
     ring.style.width = `${size.width}px`;
     ring.style.height = `${size.height}px`;
@@ -227,17 +257,19 @@ export class CardMap {
   /** What stands under a place of the window. */
   #hit(event) {
     const box = this.extent.getBoundingClientRect();
-    const { size } = this.scene;
     const x = event.clientX - box.left - this.margin;
-    const y = event.clientY - box.top - this.gap;
-    const column = Math.floor(x / (size.width + this.gap));
-    const row = Math.floor(y / (size.height + this.gap));
-    const index = row * this.columns + column;
-    const inX = x - column * (size.width + this.gap);
-    const inY = y - row * (size.height + this.gap);
-    if (x < 0 || y < 0 || column >= this.columns || index >= this.nodes.length || inX >= size.width || inY >= size.height) return null;
-    const node = this.nodes[index];
-    return { node, index, ...hitTile(node, inX, inY, size, this.scene.largestCard) };
+    const section = this.sections.findLast((each) => event.clientY - box.top >= each.top);
+    if (x < 0 || section === undefined) return null;
+    const { first, count, columns, size, gap, step, top } = section;
+    const y = event.clientY - box.top - top;
+    const column = Math.floor(x / (size.width + gap));
+    const row = Math.floor(y / step);
+    const place = row * columns + column;
+    const inX = x - column * (size.width + gap);
+    const inY = y - row * step;
+    if (column >= columns || place >= count || inX >= size.width || inY >= size.height) return null;
+    const node = this.nodes[first + place];
+    return { node, index: first + place, ...hitTile(node, inX, inY, size, this.scene.largestCard) };
   }
 
   #listen() {
@@ -273,11 +305,12 @@ export class CardMap {
 
   #key(event) {
     if (event.altKey || event.ctrlKey || event.metaKey || this.nodes.length === 0) return;
-    const page = Math.max(1, Math.floor(this.height / (this.scene.size.height + this.gap))) * this.columns;
     const at = Math.max(0, this.cursor);
+    const { step, columns } = this.#sectionOf(at);
+    const page = Math.max(1, Math.floor(this.height / step)) * columns;
     const last = this.nodes.length - 1;
     const targets = {
-      ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: at + this.columns, ArrowUp: at - this.columns,
+      ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: this.#below(at), ArrowUp: this.#above(at),
       PageDown: Math.min(last, at + page), PageUp: Math.max(0, at - page), Home: 0, End: last,
     };
     if (event.key in targets) {
@@ -290,6 +323,21 @@ export class CardMap {
     }
   }
 
+  /** The node a row below; the last row of a group is followed by the first of the next. */
+  #below(at) {
+    const { first, count, columns } = this.#sectionOf(at);
+    const next = this.sections.find((section) => section.first > at);
+    if (at + columns < first + count || next === undefined) return at + columns;
+    return next.first + Math.min((at - first) % columns, next.count - 1);
+  }
+
+  #above(at) {
+    const { first, columns } = this.#sectionOf(at);
+    if (at - columns >= first || first === 0) return at - columns;
+    const before = this.#sectionOf(first - 1);
+    return Math.min(before.first + (before.rows - 1) * before.columns + ((at - first) % columns), first - 1);
+  }
+
   #moveTo(index) {
     this.cursor = index;
     this.#bringIntoSight(index);
@@ -299,9 +347,10 @@ export class CardMap {
 
   #bringIntoSight(index) {
     if (index < 0 || !this.#scrolls()) return;
-    const { y } = this.#place(index);
-    const end = y + this.scene.size.height + this.gap;
-    if (y - this.gap < this.map.scrollTop) this.map.scrollTop = y - this.gap;
+    const { y, size } = this.#place(index);
+    const { gap } = this.#sectionOf(index);
+    const end = y + size.height + gap;
+    if (y - gap < this.map.scrollTop) this.map.scrollTop = y - gap;
     else if (end > this.map.scrollTop + this.map.clientHeight) this.map.scrollTop = end - this.map.clientHeight;
   }
 }

@@ -39,9 +39,8 @@ export function readColours() {
   const get = (name) => style.getPropertyValue(name).trim();
   return {
     hues: Array.from({ length: HUES }, (_, number) => get(`--ns-${number}`)),
-    softHues: Array.from({ length: HUES }, (_, number) => get(`--soft-${number}`)),
-    tile: get("--tile"), well: get("--well"), ink: get("--ink"), dim: get("--dim"), onSoft: get("--on-soft"), onFree: get("--on-free"),
+    tile: get("--tile"), well: get("--well"), ink: get("--ink"), dim: get("--dim"), onColour: get("--on-colour"),
     faded: get("--faded"), sick: get("--sick"), cordoned: get("--cordoned"),
-    freeSteps: Array.from({ length: 5 }, (_, step) => get(`--free-${step}`)), over: get("--over"), mark: get("--mark"),
+    freeSteps: Array.from({ length: 5 }, (_, step) => get(`--free-${step}`)), fits: get("--fits"), over: get("--over"), mark: get("--mark"),
   };
 }

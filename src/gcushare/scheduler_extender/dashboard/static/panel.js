@@ -2,7 +2,7 @@
 
 import { whenCalm } from "./calm.js";
 import { byId, el, replaceContent, setText } from "./dom.js";
-import { showsWaiting } from "./filter.js";
+import { choose, showsWaiting } from "./filter.js";
 import { Explanations, explanationBlock } from "./explaining.js";
 import { askWords, cardBlock, cardTroubles, chip, facts, labelChips, nodeLink, podLink, section, swatch } from "./parts.js";
 import { keyOf } from "./store.js";
@@ -177,7 +177,7 @@ export class Panel {
 
   #trouble(first) {
     const groups = { sick: [], overuse: [], unready: [], uncounted: [], unreadable: [], cordoned: [], corrected: [] };
-    for (const node of this.cluster.nodes.values()) this.#gather(groups, node);
+    for (const node of choose(this.cluster.nodes.values(), this.route)) this.#gather(groups, node);
     const order = Object.keys(groups).sort((a, b) => (b === first) - (a === first));
     const shown = order.filter((kind) => groups[kind].length > 0).map((kind) =>
       section(`${t(`${kind}-title`)} · ${count(groups[kind].length)}`, el("ul", { class: "rows" }, groups[kind].slice(0, this.rows)), this.#more(groups[kind].length)));

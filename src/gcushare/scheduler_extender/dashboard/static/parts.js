@@ -53,32 +53,36 @@ export function chip(words, kind = "") {
   return el("span", { class: "chip", data: { kind } }, words);
 }
 
-/** A card as a strip: its pods, each a button, and what is free. `chosen`: the pod that stands out, null for all. */
-export function cardStrip(card, { go, chosen = null }) {
+/**
+ * A card as a strip: its pods and what is free, with a frame where it is sick or cordoned. With `go` the pods are
+ * buttons with their names. `chosen`: the pod that stands out, null for all.
+ */
+export function cardStrip(card, { go = null, chosen = null } = {}) {
   const scale = Math.max(card.totalBytes, card.usedBytes, 1);
-  const width = (bytes) => `${(100 * bytes) / scale}%`;
-  const strip = el("div", { class: "strip", data: { ...(card.sick ? { sick: "" } : {}), ...(card.cordoned ? { cordoned: "" } : {}) } });
+  const sized = (part, bytes) => {
+    part.style.width = `${(100 * bytes) / scale}%`;
+    return part;
+  };
+  const state = card.sick || card.missing ? "sick" : card.cordoned ? "cordoned" : "";
+  const strip = el("div", { class: "strip", data: { state } });
   for (const held of card.held) {
-    const { pod } = held;
-    const words = [`${pod.ns}/${pod.name}: ${amount(held.bytes)}`, pod.assigned ? "" : t("key-pending")].filter(Boolean).join(" · ");
-    const part = el("button", {
-      type: "button", title: words, "aria-label": words, class: held.whole ? "whole" : "",
-      data: { id: `strip-${card.index}-${pod.uid}` }, on: { click: () => go({ pod: podAddress(pod), node: "", list: "" }) },
-    }, pod.name);
-    part.style.width = width(held.bytes);
-    part.style.setProperty("--hue", `var(--ns-${hueOf(pod.ns)})`);
-    const isDimmed = chosen !== null && pod.uid !== chosen.uid;
+    const part = sized(go === null ? el("span") : podButton(card, held, go), held.bytes);
+    part.style.setProperty("--hue", `var(--ns-${hueOf(held.pod.ns)})`);
+    const isDimmed = chosen !== null && held.pod.uid !== chosen.uid;
     part.toggleAttribute("data-dimmed", isDimmed);
-    part.toggleAttribute("data-pending", !pod.assigned && !isDimmed);
+    part.toggleAttribute("data-pending", !held.pod.assigned && !isDimmed);
+    part.toggleAttribute("data-whole", held.whole);
     strip.append(part);
   }
   const rest = Math.max(0, card.totalBytes - card.usedBytes);
-  if (rest > 0 && (card.openBytes > 0 || card.sick || card.cordoned)) {
-    const free = el("span", { class: "free", title: t("card-free", { free: amount(rest) }) });
-    free.style.width = width(rest);
-    strip.append(free);
-  }
+  if (rest > 0 && (card.openBytes > 0 || state)) strip.append(sized(el("i", { title: t("card-free", { free: amount(rest) }) }), rest));
   return strip;
+}
+
+function podButton(card, { pod, bytes }, go) {
+  const words = [`${pod.ns}/${pod.name}: ${amount(bytes)}`, pod.assigned ? "" : t("key-pending")].filter(Boolean).join(" · ");
+  const press = () => go({ pod: podAddress(pod), node: "", list: "" });
+  return el("button", { type: "button", title: words, "aria-label": words, data: { id: `strip-${card.index}-${pod.uid}` }, on: { click: press } }, pod.name);
 }
 
 /** A card with its figures, its strip, and what is wrong with it. */
@@ -93,6 +97,12 @@ export function cardBlock(card, node, { go, chosen = null }) {
     cardStrip(card, { go, chosen }),
     cardTroubles(card),
     card.uuid || card.model ? el("p", { class: "uuid" }, [card.model, card.uuid].filter(Boolean).join(" · ")) : null);
+}
+
+/** What is wrong with a node, [words, kind of chip] each, the worst first. */
+export function nodeTroubles(node) {
+  const found = { unready: node.unready, sick: node.sick + node.missing, uncounted: node.uncounted, cordoned: node.cordoned };
+  return Object.entries(found).filter((each) => each[1]).map(([key, n]) => [t(`node-${key}`, { n: count(Number(n)) }), key === "cordoned" ? "warn" : "bad"]);
 }
 
 export function cardTroubles(card) {

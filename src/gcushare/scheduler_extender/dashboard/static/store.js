@@ -38,18 +38,21 @@ export class Cluster {
     this.skewMs = replica.nowMs - Date.now();
   }
 
-  /** Take changes; returns the keys of the nodes that differ, and whether the waiting pods do. */
+  /** Take changes; returns the keys of the nodes that differ, whether their places among the others do, and whether the waiting pods do. */
   apply({ nodes = [], gone = [], waiting = [], left = [] }) {
-    const touched = new Set(gone);
+    const keys = new Set(gone);
+    let moved = gone.length > 0;
     for (const key of gone) this.nodes.delete(key);
     for (const node of nodes) {
       const key = keyOf(node.vendor, node.name);
-      this.nodes.set(key, prepare(node));
-      touched.add(key);
+      const next = prepare(node);
+      moved ||= this.nodes.get(key)?.place !== next.place;
+      this.nodes.set(key, next);
+      keys.add(key);
     }
     for (const uid of left) this.waiting.delete(uid);
     for (const pod of waiting) this.waiting.set(pod.uid, pod);
-    return { nodes: touched, waiting: waiting.length + left.length > 0 };
+    return { keys, moved, waiting: waiting.length + left.length > 0 };
   }
 
   /** How old something is by the extender's clock, in milliseconds. */
@@ -72,7 +75,7 @@ export class Cluster {
 }
 
 /** Lay a node out: bytes, who holds how much of each card, and the sums that the totals are added up from. */
-export function prepare(doc) {
+function prepare(doc) {
   const node = {
     total: 0, used: 0, largest: 0, emptyCards: 0, serves: "memory", labels: {}, cards: [], pods: [], ...doc,
     key: keyOf(doc.vendor, doc.name), trouble: 0, sick: 0, cordoned: 0, missing: 0, corrected: 0, overuse: 0, whole: 0, pending: 0, freeBytes: 0,
@@ -87,6 +90,8 @@ export function prepare(doc) {
   const byIndex = new Map(node.cards.map((card) => [card.index, card]));
   node.pods = node.pods.map((pod) => preparePod(pod, node, byIndex));
   node.trouble = node.sick + node.missing + [node.problem, node.unready, node.uncounted].filter(Boolean).length;
+  node.model = [...node.models].sort().join(", ");
+  node.place = `${node.trouble} ${node.cordoned} ${node.model}`;
   node.haystack = [node.name, node.address ?? "", ...node.models, ...words(node.labels)].join("\n").toLowerCase();
   return node;
 }
@@ -152,7 +157,7 @@ function splitLabel(text) {
 /** Add nodes up. */
 export function summarise(nodes) {
   const sum = {
-    nodes: 0, cards: 0, pods: 0, totalBytes: 0, usedBytes: 0, freeBytes: 0, emptyCards: 0, largest: null,
+    nodes: 0, cards: 0, pods: 0, isBinary: false, totalBytes: 0, usedBytes: 0, freeBytes: 0, emptyCards: 0, largest: null,
     sick: 0, cordoned: 0, corrected: 0, overuse: 0, unreadable: 0, unready: 0, uncounted: 0, servesWhole: 0, untouched: 0, whole: 0, pending: 0, largestCard: 0, pieces: [], byNamespace: new Map(),
   };
   for (const node of nodes) addNode(sum, node);
@@ -161,6 +166,7 @@ export function summarise(nodes) {
 
 function addNode(sum, node) {
   sum.nodes += 1;
+  sum.isBinary ||= node.unit.endsWith("iB");
   sum.cards += node.cards.length;
   sum.pods += node.pods.length;
   sum.totalBytes += node.totalBytes;

@@ -18,7 +18,7 @@ const WORDS = {
     theme: "Theme: {name}", "theme-auto": "automatic", "theme-light": "light", "theme-dark": "dark",
     language: "中文", "language-label": "Switch to Chinese",
     live: "Live", connecting: "Connecting…", reconnecting: "Connection lost, trying again…",
-    stale: "Data {age} old",
+    stale: "Data not updated for {age}",
     follower: "This replica stands by; {holder} serves the scheduler.",
     "no-leader": "No replica serves the scheduler: pods that ask for cards stay Pending.",
     syncing: "The extender is still reading the cluster…",
@@ -38,27 +38,31 @@ const WORDS = {
     waiting: "waiting {n?pod:pods}", sick: "sick {n?card:cards}", cordoned: "cordoned {n?card:cards}", corrected: "corrected {n?record:records}",
     overuse: "{n?pod:pods} over {n?its:their} grant", "key-overuse": "over its grant", "overuse-title": "Pods over their grant",
     "overuse-words": "It uses more than it was granted: {use}.",
-    unreadable: "unreadable", unready: "{n?node:nodes} not ready", uncounted: "{n?node:nodes} without units", "all-well": "Nothing needs a look",
-    "shown-some": "{shown} of {total} nodes shown",
-    "shown-none": "No node matches the filters.", "no-nodes": "No node of the cluster has cards of this vendor yet.",
+    unreadable: "{n?record:records} that cannot be read", unready: "{n?node:nodes} not ready", uncounted: "{n?node:nodes} with capacity 0 in the kubelet", "all-well": "Nothing needs a look",
+    "shown-none": "No node matches the filters.", "no-nodes": "No node offers cards yet.",
+    "no-nodes-label": "Label a node that has cards; its device plugin then reports them here, within a minute:",
+    "no-nodes-why": "If a labelled node does not appear, this command finds out why:",
+    scope: "Filtered by {filters}: the figures are those of {shown} of {total} {total?node:nodes}.",
+    "scope-q": "search “{value}”", "scope-ns": "namespace {value}", "scope-model": "model {value}", "scope-label": "label {value}",
+    details: "More figures",
     "nodes-label": "Nodes; arrow keys move, Enter opens",
     "others": "{n} {n?other:others}",
-    "key-free": "free", "key-sliver": "free, small piece", "key-sick": "sick", "key-cordoned": "cordoned",
-    "key-whole": "whole card", "key-pending": "not handed out yet", "key-corrected": "corrected",
+    "key-free": "free", "key-sliver": "free, less than 15% of a card", "key-sick": "sick", "key-cordoned": "cordoned",
+    "key-whole": "held whole by one pod", "key-pending": "bound, not started by the kubelet yet", "key-corrected": "record corrected",
     "node-words": "{name}: {used} of {total} granted on {cards}; largest free piece {largest}",
-    "node-sick": "{n} sick", "node-cordoned": "{n} cordoned", "node-unready": "not ready",
+    "node-sick": "{n} sick {n?card:cards}", "node-cordoned": "{n} cordoned {n?card:cards}", "node-unready": "not ready", "node-uncounted": "capacity 0 in the kubelet",
     close: "Close",
     node: "Node", pod: "Pod", "waiting-title": "Waiting pods", "trouble-title": "Needs a look",
-    address: "Address", unit: "Unit", "assumed-unit": "assumed: the node does not tell",
+    address: "Address", unit: "Memory unit", "assumed-unit": "assumed: the node does not report it",
     labels: "Labels", "no-labels": "none", ready: "ready", "not-ready": "not ready", unschedulable: "unschedulable",
-    settling: "records settling: no new pods for a moment",
-    "card-title": "Card {n}", "fits-short": "fits {amount}", "card-granted": "{used} of {total} granted", "card-free": "{free} free",
-    "card-mode-whole": "granted whole", "card-whole-free": "free, whole only",
+    settling: "cards of its pods not confirmed yet: no new pods for a moment",
+    "card-title": "Card {n}", "fits-short": "a pod of {amount} fits", "card-granted": "{used} of {total} granted", "card-free": "{free} free",
+    "card-mode-whole": "granted whole", "card-whole-free": "free for pods that ask for whole cards",
     serves: "Serves", "serves-memory": "memory of cards", "serves-whole": "whole cards", "serves-both": "memory and whole cards", "serves-claims": "claims", "card-missing": "not on this node any more", "card-full": "full",
     "pods-here": "Pods", "no-pods": "No pod was granted a card here.",
     "without-card": "without a recorded card",
     holds: "Granted", limit: "Limit", "limit-words": "up to {amount} while no other pod needs it", "on-card": "{amount} of card {card}", "on-whole": "card {card}, whole", age: "Age", priority: "Priority", owner: "Owner",
-    "state-assigned": "running on its card", "state-bound": "bound, not handed out yet",
+    "state-assigned": "running on its card", "state-bound": "bound, not started by the kubelet yet",
     "state-reserved": "being bound", "state-waiting": "waiting", "state-ending": "ending", "state-gone": "This pod is gone.",
     "node-gone": "This node is gone, or has no cards any more.",
     "corrected-words": "The kubelet gave it another card than was recorded; the record was corrected ({change}).",
@@ -102,10 +106,10 @@ const WORDS = {
     "sick-words": "Sick: {reason}", "sick-plain": "sick", "cordoned-words": "Cordoned by an admin: no new pods.",
     "pods-stay": "{n} {n?pod stays:pods stay} on it", "pods-none": "no pods on it",
     "corrected-title": "Corrected records", "sick-title": "Sick cards", "cordoned-title": "Cordoned cards",
-    "unreadable-title": "Cannot be read", "unready-title": "Nodes not ready", "uncounted-title": "Nodes without units",
+    "unreadable-title": "Records that cannot be read", "unready-title": "Nodes not ready", "uncounted-title": "Nodes with capacity 0 in the kubelet",
     "uncounted-words": "The kubelet counts none of its cards' units: no pod can come here. The device plugin's log says why.",
-    "token-title": "Who is asking?",
-    "token-text": "This page shows the cluster to people that the cluster knows. Paste a token; it stays in this browser tab and is sent nowhere but here.",
+    "token-title": "A token is needed",
+    "token-text": "This page is for users of the cluster. Paste a token; it stays in this browser tab and is sent only to the extender.",
     "token-label": "Token of the cluster", "token-send": "Show the cluster",
     "token-how": "A token for an hour:", "token-empty": "Paste a token first.", "token-odd": "This is no token: accepted are ASCII letters, digits and signs without spaces.",
     more: "Show {n} more",
@@ -125,71 +129,75 @@ const WORDS = {
     "sort-name": "按名称", "sort-free": "空闲多的在前", "sort-full": "分配多的在前",
     "sort-largest": "最大空闲块在前", "sort-stranded": "碎片多的在前", "sort-trouble": "有问题的在前",
     filters: "筛选", clear: "清除筛选",
-    map: "图", table: "表", "view-group": "视图",
+    map: "分布图", table: "表格", "view-group": "视图",
     smaller: "缩小", larger: "放大", "fit-all": "显示全部节点",
     theme: "主题：{name}", "theme-auto": "自动", "theme-light": "浅色", "theme-dark": "深色",
     language: "English", "language-label": "切换到英文",
     live: "实时", connecting: "正在连接…", reconnecting: "连接中断，正在重试…",
-    stale: "画面已有 {age}",
-    follower: "此副本待命；由 {holder} 为调度器服务。",
-    "no-leader": "没有副本为调度器服务：请求卡的 Pod 会一直 Pending。",
+    stale: "数据已 {age} 未更新",
+    follower: "此副本处于待命状态，调度请求由 {holder} 处理。",
+    "no-leader": "没有副本处理调度请求：申请卡的 Pod 会一直处于 Pending。",
     syncing: "扩展调度器仍在读取集群…",
-    granted: "已分配", "of-total": "{used} / {total}", "free-now": "{free} 可分给新 Pod",
+    granted: "已分配", "of-total": "{used} / {total}", "free-now": "还可分配 {free}",
     cards: "{n} 张卡", nodes: "{n} 个节点", pods: "{n} 个 Pod",
-    largest: "当前能满足的最大请求", "largest-where": "{node} 的卡 {card}", "largest-none": "没有空闲",
+    largest: "当前可满足的最大申请", "largest-where": "{node} 的卡 {card}", "largest-none": "没有空闲",
     untouched: "{n} 张卡完全空闲", "untouched-none": "没有完全空闲的卡", "whole-free": "{n} 张可整卡使用",
     room: "还能放下的单卡 Pod",
-    pieces: "空闲显存按块大小分布",
-    "pieces-label": "直方图：空闲显存按所在块的大小分布。{text}",
-    probe: "请求", "probe-label": "请求大小", "probe-any": "任意大小",
+    pieces: "空闲显存按空闲块大小分布",
+    "pieces-label": "直方图：空闲显存按空闲块大小的分布。{text}",
+    probe: "申请", "probe-label": "申请大小", "probe-any": "任意大小",
     "probe-fits": "可放入 {nodes}的 {cards}", "probe-none": "没有卡放得下",
-    "probe-lost": "空闲显存的 {share} 在更小的块里",
-    "probe-off": "拖动滑块：某个大小的请求能用哪些空闲块？",
+    "probe-lost": "{share} 的空闲显存处于更小的空闲块",
+    "probe-off": "拖动滑块，查看某个大小的申请能用哪些空闲块",
     "piece-bar": "{from} 到 {to} 的块 {n} 个：{sum}",
-    attention: "需要留意",
+    attention: "需要关注",
     waiting: "等待中的 Pod", sick: "故障卡", cordoned: "已封锁的卡", corrected: "已校正的记录",
     overuse: "超出分配量的 Pod", "key-overuse": "超出分配量", "overuse-title": "超出分配量的 Pod",
     "overuse-words": "它的用量超出分配量：{use}。",
-    unreadable: "无法读取", unready: "未就绪节点", uncounted: "没有单位的节点", "all-well": "一切正常",
-    "shown-some": "显示 {shown} / {total} 个节点",
-    "shown-none": "没有节点符合筛选条件。", "no-nodes": "集群里还没有带这类卡的节点。",
+    unreadable: "无法读取的记录", unready: "未就绪节点", uncounted: "kubelet 上容量为 0 的节点", "all-well": "一切正常",
+    "shown-none": "没有节点符合筛选条件。", "no-nodes": "还没有节点提供卡。",
+    "no-nodes-label": "给有卡的节点打上标签，其设备插件会在一分钟内上报这些卡：",
+    "no-nodes-why": "若打了标签的节点没有出现，用此命令查找原因：",
+    scope: "已按{filters}筛选：以下数据为 {total} 个节点中的 {shown} 个。",
+    "scope-q": "搜索“{value}”", "scope-ns": "命名空间 {value} ", "scope-model": "型号 {value} ", "scope-label": "标签 {value} ",
+    details: "更多数据",
     "nodes-label": "节点；方向键移动，回车打开",
     "others": "其他 {n} 个",
-    "key-free": "空闲", "key-sliver": "空闲小块", "key-sick": "故障", "key-cordoned": "已封锁",
-    "key-whole": "整卡", "key-pending": "尚未交付", "key-corrected": "已校正",
+    "key-free": "空闲", "key-sliver": "空闲，不足一张卡的 15%", "key-sick": "故障", "key-cordoned": "已封锁",
+    "key-whole": "被一个 Pod 整卡占用", "key-pending": "已绑定，kubelet 尚未启动", "key-corrected": "记录已校正",
     "node-words": "{name}：{cards}，已分配 {used} / {total}；最大空闲块 {largest}",
-    "node-sick": "{n} 张故障", "node-cordoned": "{n} 张封锁", "node-unready": "未就绪",
+    "node-sick": "{n} 张故障卡", "node-cordoned": "{n} 张已封锁的卡", "node-unready": "未就绪", "node-uncounted": "kubelet 上容量为 0",
     close: "关闭",
-    node: "节点", pod: "Pod", "waiting-title": "等待中的 Pod", "trouble-title": "需要留意",
-    address: "地址", unit: "单位", "assumed-unit": "推定：节点没有说明",
+    node: "节点", pod: "Pod", "waiting-title": "等待中的 Pod", "trouble-title": "需要关注",
+    address: "地址", unit: "粒度", "assumed-unit": "推测值：节点未上报",
     labels: "标签", "no-labels": "无", ready: "就绪", "not-ready": "未就绪", unschedulable: "不可调度",
-    settling: "记录正在归位：暂不接受新 Pod",
-    "card-title": "卡 {n}", "fits-short": "可容 {amount}", "card-granted": "已分配 {used} / {total}", "card-free": "空闲 {free}",
-    "card-mode-whole": "整卡已分配", "card-whole-free": "空闲，仅限整卡",
-    serves: "提供", "serves-memory": "卡显存", "serves-whole": "整卡", "serves-both": "显存和整卡", "serves-claims": "资源声明（claim）", "card-missing": "已不在此节点", "card-full": "已满",
-    "pods-here": "Pod", "no-pods": "这里没有 Pod 分到卡。",
-    "without-card": "没有记录到卡",
-    holds: "已分配", limit: "上限", "limit-words": "其他 Pod 不需要时最多 {amount}", "on-card": "卡 {card} 的 {amount}", "on-whole": "卡 {card}（整卡）", age: "已存在", priority: "优先级", owner: "所有者",
-    "state-assigned": "已在卡上运行", "state-bound": "已绑定，尚未交付",
-    "state-reserved": "正在绑定", "state-waiting": "等待中", "state-ending": "正在结束", "state-gone": "此 Pod 已不存在。",
+    settling: "正在确认已有 Pod 所用的卡，暂不接受新 Pod",
+    "card-title": "卡 {n}", "fits-short": "可放 {amount} 的 Pod", "card-granted": "已分配 {used} / {total}", "card-free": "空闲 {free}",
+    "card-mode-whole": "整卡已分配", "card-whole-free": "空闲，只供整卡申请",
+    serves: "分配方式", "serves-memory": "按显存", "serves-whole": "按整卡", "serves-both": "按显存或整卡", "serves-claims": "资源声明（claim）", "card-missing": "已不在此节点", "card-full": "已满",
+    "pods-here": "Pod", "no-pods": "没有 Pod 使用此节点的卡。",
+    "without-card": "没有卡的记录",
+    holds: "已分配", limit: "上限", "limit-words": "其他 Pod 不需要时最多 {amount}", "on-card": "卡 {card} 的 {amount}", "on-whole": "卡 {card}（整卡）", age: "存在时长", priority: "优先级", owner: "所属控制器",
+    "state-assigned": "已在卡上运行", "state-bound": "已绑定，kubelet 尚未启动",
+    "state-reserved": "正在绑定", "state-waiting": "等待中", "state-ending": "正在终止", "state-gone": "此 Pod 已不存在。",
     "node-gone": "此节点已不存在，或不再有卡。",
-    "corrected-words": "kubelet 给它的卡与记录不同，记录已校正（{change}）。",
-    asks: "请求", "asks-one": "一张卡上 {amount}", "asks-many": "{n} 张卡上各 {amount}",
-    "asks-whole": "{n} 张整卡", "asks-choosy": "只要指定的卡",
-    why: "原因", "why-loading": "正在询问扩展调度器…", "why-failed": "暂时没有解释：{error}",
-    "scheduler-says": "kube-scheduler 的说法",
+    "corrected-words": "kubelet 分配的卡与记录不符，记录已校正（{change}）。",
+    asks: "申请", "asks-one": "一张卡上 {amount}", "asks-many": "{n} 张卡上各 {amount}",
+    "asks-whole": "{n} 张整卡", "asks-choosy": "只用指定的卡",
+    why: "原因", "why-loading": "正在向扩展调度器查询…", "why-failed": "暂时无法查询原因：{error}",
+    "scheduler-says": "kube-scheduler 的消息",
     "no-waiting": "没有 Pod 在等待卡。",
     "explain-fits": "现在 {n} 个节点放得下；调度器会再次尝试。",
-    "explain-never": "永远放不下：可用的卡或节点最多只有 {largest}。",
-    "explain-never-served": "永远放不下：没有可用的卡提供这种请求。",
-    "explain-largest": "现在能满足的最大请求是 {largest}。",
+    "explain-never": "超出所有节点的容量：可用的卡或节点最多 {largest}。",
+    "explain-never-served": "没有可用的卡提供这种申请。",
+    "explain-largest": "当前可满足的最大申请为 {largest}。",
     "explain-refused": "无法满足：{problem}",
-    "explain-remedy": "若以下 Pod 结束，就能放入 {node}：",
-    "explain-by-hand": "（调度器不会自行结束它们：并非全都优先级更低。）",
-    "explain-asked": "调度器只询问了 {known} 个节点中的 {n} 个。",
-    "explain-elsewhere": "另有 {n} 个节点放得下，但 nodeSelector、亲和性、污点、其他资源或调度器的抽样使 Pod 不去那里：",
+    "explain-remedy": "以下 Pod 结束后可放入 {node}：",
+    "explain-by-hand": "（调度器不会自行驱逐它们：并非全部优先级更低。）",
+    "explain-asked": "调度器只检查了 {known} 个节点中的 {n} 个。",
+    "explain-elsewhere": "另有 {n} 个节点放得下，但 nodeSelector、亲和性、污点、其他资源或调度器的抽样使 Pod 不能调度到那里：",
     "class-nodes": "{n} 个节点，卡为 {cards}", "class-none": "{n} 个节点没有卡",
-    "class-best": "最好的卡：空闲 {free}（{node} 的卡 {card}）",
+    "class-best": "空闲最多的卡：{free}（{node} 的卡 {card}）",
     "class-free": "共空闲 {free} / {total}",
     "reason-room": "放得下",
     "reason-enough free memory, but not in one card": "空闲显存够，但不在同一张卡上",
@@ -212,18 +220,18 @@ const WORDS = {
     "closed-whole": "不作整卡分配：被强制删除的 {pod} 的容器可能仍在其上运行。",
     "closed-until": "最迟于 {time} 开放。",
     "sick-words": "故障：{reason}", "sick-plain": "故障", "cordoned-words": "管理员已封锁：不接受新 Pod。",
-    "pods-stay": "{n} 个 Pod 仍在其上", "pods-none": "其上没有 Pod",
+    "pods-stay": "卡上仍有 {n} 个 Pod", "pods-none": "卡上没有 Pod",
     "corrected-title": "已校正的记录", "sick-title": "故障卡", "cordoned-title": "已封锁的卡",
-    "unreadable-title": "无法读取", "unready-title": "未就绪节点", "uncounted-title": "没有单位的节点",
-    "uncounted-words": "kubelet 没有统计到它的卡的任何单位：Pod 无法来到这里。原因见设备插件的日志。",
-    "token-title": "请出示令牌",
-    "token-text": "此页面只向集群认识的人展示。粘贴一个令牌；它只留在这个标签页里，只发给这里。",
+    "unreadable-title": "无法读取的记录", "unready-title": "未就绪节点", "uncounted-title": "kubelet 上容量为 0 的节点",
+    "uncounted-words": "kubelet 上该节点的卡容量为 0，Pod 无法调度到这里。原因见设备插件的日志。",
+    "token-title": "需要令牌",
+    "token-text": "此页面只对集群用户开放。请粘贴令牌：它只保存在此标签页，且只发送给扩展调度器。",
     "token-label": "集群的令牌", "token-send": "显示集群",
     "token-how": "一小时有效的令牌：", "token-empty": "请先粘贴令牌。", "token-odd": "这不是令牌：只接受 ASCII 字母、数字和符号，不含空格。",
     more: "再显示 {n} 个",
     "column-node": "节点", "column-model": "型号", "column-cards": "卡", "column-granted": "已分配", "column-largest": "最大空闲块", "column-pods": "Pod", "column-state": "状态",
     "changed-node": "{name} 有变化：已分配 {used} / {total}",
-    "less-minute": "不到一分钟", minutes: "{n} 分钟", hours: "{n} 小时", days: "{n} 天",
+    "less-minute": "不到 1 分钟", minutes: "{n} 分钟", hours: "{n} 小时", days: "{n} 天",
   },
 };
 
@@ -231,7 +239,7 @@ export const LANGUAGES = Object.freeze(Object.keys(WORDS));
 let language = "en";
 let plain = new Intl.NumberFormat("en");
 let short = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
-let percent = new Intl.NumberFormat("en", { style: "percent" });
+let unitWord = "GiB";
 
 /** Speak another language from now on. */
 export function speak(name) {
@@ -239,7 +247,6 @@ export function speak(name) {
   const locale = language === "zh" ? "zh-CN" : "en";
   plain = new Intl.NumberFormat(locale);
   short = new Intl.NumberFormat(locale, { maximumFractionDigits: 1 });
-  percent = new Intl.NumberFormat(locale, { style: "percent" });
   document.documentElement.lang = locale;
 }
 
@@ -276,18 +283,27 @@ export function counted(key, n) {
   return t(key, { n: count(n) });
 }
 
-/** A share of one, "37%". */
-export function share(part) {
-  return percent.format(part);
+const GIB = 2 ** 30;
+/** Every memory unit has a whole number of these parts in a GiB, so amounts compare without errors of rounding. */
+const PARTS = 128_000;
+
+/** What part of `whole` is in whole percent, "37%"; rounded down, as in the tables of the inspect command. */
+export function share(part, whole) {
+  const [upper, lower] = [part, whole].map((bytes) => Math.round((bytes / GIB) * PARTS));
+  return `${plain.format(lower > 0 ? Math.trunc((upper / lower) * 100) : 0)}%`;
 }
 
-const GIB = 2 ** 30;
+/** Name memory as the nodes and the commands do: GiB if a node counts in GiB or MiB, else the manual's GB of 2**30 bytes. */
+export function nameUnit(isBinary) {
+  unitWord = isBinary ? "GiB" : "GB";
+}
 
-/** Bytes of card memory, "14 GiB" or "512 MiB". */
+/** Bytes of card memory, "14 GiB", "512 MiB" or "0.5 GB". */
 export function amount(bytes) {
   if (bytes === 0) return "0";
-  if (bytes >= 10_240 * GIB) return `${short.format(bytes / GIB / 1024)} TiB`;
-  return bytes > 0.995 * GIB ? `${short.format(bytes / GIB)} GiB` : `${plain.format(Math.round(bytes / 2 ** 20))} MiB`;
+  const gib = bytes / GIB;
+  if (gib > 0.995) return `${short.format(gib)} ${unitWord}`;
+  return unitWord === "GB" ? `${plain.format(gib)} GB` : `${plain.format(Math.round(gib * 1024))} MiB`;
 }
 
 /** Milliseconds of age in the largest unit that says enough. */
@@ -307,6 +323,3 @@ export function translatePage() {
   for (const node of document.querySelectorAll("[data-t-hint]")) node.setAttribute("placeholder", t(node.dataset.tHint));
   for (const node of document.querySelectorAll("[data-t-title]")) node.setAttribute("title", t(node.dataset.tTitle));
 }
-
-/** The words of every language by key, for the tests that compare them. */
-export const ALL_WORDS = WORDS;

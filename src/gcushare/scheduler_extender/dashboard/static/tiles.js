@@ -1,5 +1,6 @@
 // One node as a tile: a column per card, filled from below by the pods that hold it, coloured by namespace.
-// Pods are calm and free memory shines, the brighter the larger the piece: a fragmented cluster is dull, a roomy one glows.
+// Colour is what pods hold. What is free is as pale as the ground, the paler the larger the piece, and green only where a
+// reader asks which pieces a request could use.
 // Where a column is wide enough, what holds it is written into it.
 
 import { hueOf } from "./palette.js";
@@ -40,7 +41,7 @@ export function widestTile({ slots = 8, em = 1 }) {
 }
 
 /** Where the columns of a node's cards stand inside its tile: as wide on each node, so that two cards look like two. */
-export function columnsOf(node, size) {
+function columnsOf(node, size) {
   const count = Math.max(1, node.cards.length, size.slots);
   const room = size.width - 2 * size.pad;
   const widest = size.width < 110 ? size.width * 0.45 : room;
@@ -49,7 +50,7 @@ export function columnsOf(node, size) {
 }
 
 /** How one card is stacked: segments from below as shares of the column's height, and the height's share of the bars. */
-export function stackOf(card, largestCard) {
+function stackOf(card, largestCard) {
   const scale = Math.max(card.totalBytes, card.usedBytes, 1);
   let at = 0;
   const segments = card.held.map((held) => {
@@ -61,13 +62,11 @@ export function stackOf(card, largestCard) {
   return { segments, filled: at, tall };
 }
 
-/** Which of the free colours a piece gets: by its share of the largest card, or by whether a request of `probe` fits. */
-export function freeStep(bytes, largestCard, probe) {
-  if (bytes === 0) return probe > 0 ? 0 : -1;
-  if (probe > 0) return bytes >= probe ? 4 : 0;
-  const part = bytes / Math.max(1, largestCard);
-  const step = STEPS.findIndex((edge) => part < edge);
-  return step < 0 ? 4 : step;
+/** The colour of a free piece: by its share of the largest card, or by whether a request of `probe` fits. */
+function freeColour(colours, bytes, { largestCard, probe }) {
+  if (probe > 0) return bytes >= probe ? colours.fits : colours.freeSteps[0];
+  const step = STEPS.findIndex((edge) => bytes / Math.max(1, largestCard) < edge);
+  return colours.freeSteps.at(step);
 }
 
 /** Draws tiles into a canvas context with one theme's colours. */
@@ -79,6 +78,16 @@ export class TilePainter {
     this.hatches = new Map();
   }
 
+  /** Write the heading of a group of tiles. */
+  heading(words, x, y, em) {
+    const { context, colours } = this;
+    context.font = `600 ${12 * em}px ${FONT}`;
+    context.textBaseline = "alphabetic";
+    context.textAlign = "left";
+    context.fillStyle = colours.dim;
+    context.fillText(words, x, y);
+  }
+
   /** Draw a node at (x, y). `scene`: {size, largestCard, probe, standsOut(node) -> predicate or null}. */
   paint(node, x, y, scene) {
     const { context, colours } = this;
@@ -88,7 +97,7 @@ export class TilePainter {
       roundRect(context, x, y, size.width, size.height, 8);
       context.fill();
     }
-    if (node.trouble > 0 || node.problem) this.#outline(x, y, size);
+    if (node.trouble || node.cordoned) this.#outline(x, y, size, node.trouble ? colours.sick : colours.cordoned);
     if (size.title > 0) this.#title(node, x, y, size);
     const columns = columnsOf(node, size);
     const top = y + size.pad + size.title;
@@ -114,9 +123,11 @@ export class TilePainter {
       const upper = Math.round(bottom - segment.to * height);
       const lower = reached;
       reached = Math.min(upper, lower - 1);
-      this.#segment(segment, { left, upper: reached, lower, width: place.width, em, letters, isPale }, standsOut);
+      // Where a reader asks which pieces fit, what is held steps back.
+      this.#segment(segment, { left, upper: reached, lower, width: place.width, em, letters, isPale: isPale || scene.probe > 0 }, standsOut);
     }
-    this.#free(card, { left, width: place.width, upper: bottom - height, lower: reached, bottom, em, letters, isPale }, scene);
+    this.#free(card, { left, width: place.width, upper: bottom - height, lower: reached, em, letters, isPale }, scene);
+    this.#frame(card, { left, width: place.width, upper: bottom - height, bottom });
     if (scene.size.foot > 0) this.#foot(card, { left, bottom, width: place.width, letters });
     if (card.usedBytes > card.totalBytes) {
       context.fillStyle = colours.over;
@@ -132,7 +143,7 @@ export class TilePainter {
     const tall = lower - upper;
     const seam = tall >= 4 && width >= 3 ? 1 : 0;
     const box = { left, top: upper + seam, width, height: tall - seam };
-    const hue = stands ? (standsOut === null ? colours.softHues : colours.hues)[hueOf(pod.ns)] : colours.faded;
+    const hue = stands ? colours.hues[hueOf(pod.ns)] : colours.faded;
     const isHollow = stands && !pod.assigned;
     context.globalAlpha = isHollow ? HOLLOW : isPale ? PALE : 1;
     context.fillStyle = hue;
@@ -141,8 +152,7 @@ export class TilePainter {
     if (isHollow && !segment.whole) this.#dashes(box, colours.hues[hueOf(pod.ns)]);
     if (width >= LABELLED * em && stands) {
       // What is hollow or pale shows the theme's ground, on which the theme's ink is read best.
-      const ink = isHollow || isPale ? colours.ink : standsOut === null ? colours.onSoft : colours.onFree;
-      this.#label(this.#podLines(segment, place), place, ink);
+      this.#label(this.#podLines(segment, place), place, isHollow || isPale ? colours.ink : colours.onColour);
     }
     if (segment.whole && stands && width >= 5 && tall >= 8) {
       context.strokeStyle = colours.mark;
@@ -191,36 +201,28 @@ export class TilePainter {
   /** What a card is called, below its column. */
   #foot(card, { left, bottom, width, letters }) {
     const { context, colours } = this;
-    const words = t("card-title", { n: card.index });
+    const title = t("card-title", { n: card.index });
+    const state = card.sick || card.missing ? t("key-sick") : card.cordoned ? t("key-cordoned") : "";
     context.font = `400 ${11 * letters}px ${FONT}`;
     context.fillStyle = card.sick || card.missing ? colours.sick : colours.dim;
     context.textAlign = "left";
-    context.fillText(context.measureText(words).width <= width ? words : String(card.index), left, bottom + 15 * letters);
+    const words = [state && `${title} · ${state}`, state, title].find((each) => each && context.measureText(each).width <= width);
+    context.fillText(words ?? String(card.index), left, bottom + 15 * letters);
   }
 
   #free(card, place, scene) {
-    const { left, width, upper, lower, bottom } = place;
+    const { left, width, upper, lower } = place;
     const { context, colours } = this;
     const tall = lower - upper;
-    if (card.sick || card.missing || card.cordoned) {
-      const colour = card.cordoned && !card.sick && !card.missing ? colours.cordoned : colours.sick;
-      if (tall > 0) {
-        context.fillStyle = this.#hatch(colour);
-        context.fillRect(left, upper, width, tall);
-      }
-      context.fillStyle = colour;
-      context.fillRect(left, upper - 2, width, 2);
-      if (!card.cordoned && width >= 5) this.#frame({ left, width, upper, lower: bottom });
-      return;
-    }
-    const step = freeStep(scene.probe > 0 ? card.freeBytes : card.openBytes, scene.largestCard, scene.probe);
-    if (tall <= 0 || step < 0) return;
+    const colour = this.#troubleColour(card);
+    const bytes = scene.probe > 0 ? card.freeBytes : card.openBytes;
+    if (tall <= 0 || (colour === null && bytes === 0 && scene.probe === 0)) return;
     context.globalAlpha = place.isPale ? PALE : 1;
-    context.fillStyle = colours.freeSteps[step];
+    context.fillStyle = colour === null ? freeColour(colours, bytes, scene) : this.#hatch(colour);
     context.fillRect(left, upper, width, tall);
     context.globalAlpha = 1;
-    if (width < LABELLED * place.em) return;
-    this.#label(this.#freeLines(card, place), place, place.isPale ? colours.ink : step > 2 ? colours.onFree : colours.onSoft);
+    if (colour !== null || width < LABELLED * place.em) return;
+    this.#label(this.#freeLines(card, place), place, scene.probe > 0 && bytes >= scene.probe && !place.isPale ? colours.onColour : colours.ink);
   }
 
   /** What is written on a pod's part: its name unless little of it would be seen, its memory, its namespace if there is room. */
@@ -245,11 +247,21 @@ export class TilePainter {
     return this.context.measureText(words).width <= room ? words : words.split(/\s/u)[0];
   }
 
-  #frame({ left, width, upper, lower }) {
-    const { context, colours } = this;
-    context.strokeStyle = colours.sick;
-    context.lineWidth = 1.5;
-    context.strokeRect(left - 0.25, upper - 0.75, width + 0.5, lower - upper + 1.25);
+  #troubleColour(card) {
+    return card.sick || card.missing ? this.colours.sick : card.cordoned ? this.colours.cordoned : null;
+  }
+
+  /** The frame around a sick or cordoned card, which a card without free memory shows as well; a line above a narrow one. */
+  #frame(card, { left, width, upper, bottom }) {
+    const { context } = this;
+    const colour = this.#troubleColour(card);
+    if (colour === null) return;
+    context.fillStyle = colour;
+    context.fillRect(left, upper - 2, width, 2);
+    if (width < 5) return;
+    context.strokeStyle = colour;
+    context.lineWidth = Math.min(3, 1 + width / 16);
+    context.strokeRect(left - 0.25, upper - 0.75, width + 0.5, bottom - upper + 1.25);
   }
 
   #title(node, x, y, size) {
@@ -290,9 +302,9 @@ export class TilePainter {
     return text;
   }
 
-  #outline(x, y, size) {
-    const { context, colours } = this;
-    context.strokeStyle = colours.sick;
+  #outline(x, y, size, colour) {
+    const { context } = this;
+    context.strokeStyle = colour;
     context.lineWidth = 1;
     roundRect(context, x + 0.5, y + 0.5, size.width - 1, size.height - 1, size.width >= 60 ? 7.5 : 2);
     context.stroke();

@@ -191,14 +191,14 @@ GROUPS = {
     "extender state": Group(
         (
             "scheduler_extender/maintenance.py",
-            "scheduler_extender/state/node_reader.py",
+            "cluster/node_reader.py",
+            "cluster/view.py",
             "scheduler_extender/state/nominations.py",
             "scheduler_extender/state/pod_change_log.py",
             "scheduler_extender/state/pod_stores.py",
             "scheduler_extender/state/preferences.py",
             "scheduler_extender/state/scheduling_request.py",
             "scheduler_extender/state/vendor_state.py",
-            "scheduler_extender/watches.py",
         ),
         (
             "unit/test_extender_ages.py",

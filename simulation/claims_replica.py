@@ -6,6 +6,7 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
+from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandler
 from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.client import KubeClient
 from gcushare.kube.collections import Kept
@@ -18,7 +19,6 @@ from gcushare.scheduler_extender.claims.node_order import OrderWriter
 from gcushare.scheduler_extender.claims.service import ExtenderClaims
 from gcushare.scheduler_extender.state.scheduling_request import Policies
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.watches import ClaimHandler, NodeHandler, PodHandler
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import EXTENDER
 from gcushare.wire.dra.claims import RESOURCE_CLAIM

@@ -198,7 +198,9 @@ class Server:
     # Claims
 
     def _claim(self, name: str, one: int, two: int) -> None:
-        uid = self._new_uid("claims", name, is_other=two == 0)
+        if name in self.claims and two % 4:
+            return
+        uid = self._new_uid("claims", name, is_other=True)
         names = self.vendor.claims
         exactly = {
             "deviceClassName": (names.memory_class, names.whole_class, "another")[one % 3],
@@ -209,12 +211,12 @@ class Server:
         document = {
             "metadata": {"name": name, "namespace": "default", "uid": uid},
             "spec": {"devices": {"requests": requests}},
-            "status": self.claims.get(name, {}).get("status", {}) if two else {},
+            "status": {},
         }
         self._put("claims", name, document)
 
     def _allocate(self, name: str, one: int, two: int) -> None:
-        """Give a claim cards, or other ones; it is reserved for the pods that exist under the name that is drawn."""
+        """Give a claim cards, or other ones; it is reserved for the pod that is drawn if that names it."""
         if name not in self.claims:
             return
         device = "card-x" if two == 0 else f"card-{one % 3}"
@@ -229,7 +231,8 @@ class Server:
             result["adminAccess"] = True
         status: Document = {"allocation": {"devices": {"results": [result]}}}
         pod = self.pods.get(PODS[one % len(PODS)])
-        if pod is not None and pod["spec"].get("resourceClaims"):
+        named = [] if pod is None else [each.get("resourceClaimName") for each in pod["spec"].get("resourceClaims", ())]
+        if pod is not None and name in named:
             status["reservedFor"] = [{"resource": "pods", "name": "a", "uid": pod["metadata"]["uid"]}]
         self._put("claims", name, {**self.claims[name], "status": status})
 

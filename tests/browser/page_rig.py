@@ -8,6 +8,7 @@ from typing import Self
 
 from aiohttp import web
 
+from gcushare.cluster.watch_handlers import NodeHandler, PodHandler
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.http.server import RunningServer, start_server
@@ -19,7 +20,6 @@ from gcushare.scheduler_extender.dashboard.routes import Dashboard
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import Serving
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.watches import NodeHandler, PodHandler
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.objects import Node, Pod
 from tests.extender_objects import DEFAULT_POLICIES

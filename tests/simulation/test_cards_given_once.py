@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from gcushare.cluster.watch_handlers import PodHandler
 from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import GcushareError
 from gcushare.core.nodes import PodRef
@@ -19,7 +20,6 @@ from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS
 from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.watches import PodHandler
 from gcushare.vendors import ENFLAME
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import POD

@@ -20,7 +20,7 @@ def picture_of(
     snapshot = ClusterSnapshot(vendor)
     for number, (name, offered, unit) in enumerate(nodes, start=1):
         snapshot.ledger.set_node(name, offered, parse_memory_unit(unit) if unit else None, modes)
-        snapshot.nodes[name] = NodeFacts(name=name, address=f"10.0.0.{number}")
+        snapshot.node_facts[name] = NodeFacts(name=name, address=f"10.0.0.{number}")
     return snapshot
 
 

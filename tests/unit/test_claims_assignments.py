@@ -78,13 +78,14 @@ def test_a_claim_without_a_pod_counts_under_its_own_name_until_it_is_deallocated
     assert holders.find("left") is None
 
 
-def test_a_list_forgets_claims_that_are_gone_and_an_equal_state_changes_nothing() -> None:
+def test_an_equal_state_changes_nothing_and_a_claim_that_is_gone_is_forgotten() -> None:
     holders = holders_on(16)
     claim = a_claim("one", a_result("card-0", 4))
     holders.update(claim)
     assert holders.update(claim) == frozenset()
-    assert holders.retain({"one"}) == frozenset()
-    assert holders.retain(()) == {"one"}
+    assert holders.uids == {"one"}
+    assert holders.remove("one") == {"one"}
+    assert holders.uids == set()
     assert not holders.holds("one")
 
 

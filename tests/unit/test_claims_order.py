@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY
 from gcushare.core.ledger import Ledger
 from gcushare.core.units import GIB
@@ -23,7 +24,6 @@ from gcushare.scheduler_extender.claims.node_order import (
     plan_levels,
     read_fill,
 )
-from gcushare.scheduler_extender.watches import ClaimHandler, NodeHandler
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
 from gcushare.wire.dra.claims import ResourceClaim

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gcushare.cluster.watch_handlers import NodeHandler, PodHandler
 from gcushare.core.fit_index import MAX_LOGGED_CHANGES
 from gcushare.scheduler_extender.cooperative_yield import PIECE_BYTES
 from gcushare.scheduler_extender.dashboard.feed import Feed, Mark, parse_mark
@@ -15,7 +16,6 @@ from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.watches import NodeHandler, PodHandler
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CORRECTED
 from gcushare.wire.objects import Node, Pod

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from gcushare.cluster.watch_handlers import PodHandler
 from gcushare.core.errors import Refused
 from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.watches import PodHandler
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, a_pod, on_card, state_of
 from tests.unit.extender_binds import Rig

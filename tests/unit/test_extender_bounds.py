@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from gcushare.cluster.watch_handlers import NodeHandler, PodHandler
 from gcushare.core.nodes import PodRef
 from gcushare.core.other_resources import SpareResources
 from gcushare.scheduler_extender.dashboard import reviewed_tokens
@@ -23,7 +24,6 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs import pod_lookup
 from gcushare.scheduler_extender.waking import waker
 from gcushare.scheduler_extender.waking.refused_pods import MAX_GROUPS
-from gcushare.scheduler_extender.watches import NodeHandler, PodHandler
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import OVER_USE
 from gcushare.wire.objects import Pod

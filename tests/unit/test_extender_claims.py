@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gcushare.core.cards import SERVES_CLAIMS
+from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.request_metrics import Answer
@@ -56,7 +56,7 @@ class Side:
         self.dispatcher = dispatcher_of((self.state, None), cluster=self.cluster)
 
     def allocate(self, pod: str, node: str, card: int, units: int) -> None:
-        self.state.count_claims(self.state.claims.update(allocated(pod, node, card, units)))
+        self.state.on_claim_update(allocated(pod, node, card, units))
 
     async def named(self, document: Document, *nodes: str) -> list[str]:
         """The nodes that filter names."""
@@ -206,6 +206,13 @@ def test_a_pod_that_names_a_claim_of_its_author_waits_like_one_of_the_policy(cla
     (waiting,) = state.claiming.values()
     assert isinstance(waiting, SchedulingRequest)
     assert (waiting.cards.units, waiting.cards.cards, waiting.cards.whole) == (4, 2, False)
+    state.on_claim_delete("uid-mine")
+    assert (state.claiming, state.names.find("default", "p")) == ({}, [])
+    state.on_claim_update(own_claim("mine", {}, klass=ENFLAME.claims.whole_class))
+    state.on_node_update(a_node("plain", 16, modes=BOTH_MODES))
+    assert (list(state.claiming), state.waiting) == (["uid-p"], {}), (
+        "a claim stays one when a plugin serves whole cards"
+    )
     state.on_claim_update(own_claim("of-another", {"memory": "4Gi"}))
     state.on_pod_resync(frozenset(), "9")
     assert (state.claiming, state.claims.noted_pods) == ({}, frozenset())

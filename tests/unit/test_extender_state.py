@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from gcushare.cluster.watch_handlers import NodeHandler, PodHandler
 from gcushare.core.cards import Inventory, UnrecordedHolder
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import MAX_REQUESTING_CONTAINERS
@@ -15,7 +16,6 @@ from gcushare.scheduler_extender.state.scheduling_request import (
     read_scheduling_request,
 )
 from gcushare.scheduler_extender.state.vendor_state import MAX_REMEMBERED, VendorState
-from gcushare.scheduler_extender.watches import NodeHandler, PodHandler
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CARDS, NODE_POLICY, USE_CARDS
 from gcushare.wire.nodes import encode_inventory

@@ -10,9 +10,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from gcushare.cluster.node_reader import NodeReader
+from gcushare.cluster.watch_handlers import ClaimHandler
 from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY
 from gcushare.core.nodes import PodRef
-from gcushare.scheduler_extender.state.node_reader import NodeReader
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.pod_stores import PodNames, ReadsAhead
 from gcushare.scheduler_extender.state.scheduling_request import (
@@ -22,7 +23,6 @@ from gcushare.scheduler_extender.state.scheduling_request import (
     read_scheduling_request,
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.watches import ClaimHandler
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import NODE_POLICY, OVER_USE
 from gcushare.wire.dra.claims import claimed_request
@@ -139,14 +139,6 @@ class TestWhatABoundPodHolds:
         assert set(state.bound) == {"uid-c"}
         handler.retained(frozenset(), "10")
         assert {index: card.used for index, card in state.ledger.nodes["n"].cards.items()} == {0: 0, 1: 0}
-
-    def test_what_the_claims_of_several_holders_lose_is_released_for_each(self) -> None:
-        state = state_of(a_node("n", 16, modes=(SERVES_CLAIMS,)))
-        state.count_claims(state.claims.update(allocated("a", "n", 0, 4)))
-        state.count_claims(state.claims.update(allocated("b", "n", 0, 4)))
-        state.claims.remove(allocated("a", "n", 0, 4).metadata.uid)
-        state.count_claims(["uid-a", "uid-b"])
-        assert set(state.bound) == {"uid-b"}
 
 
 class TestReadsAhead:

@@ -28,7 +28,7 @@ def table(snapshot: ClusterSnapshot, width: int | None = None, *, wide: bool = F
 
 def test_the_table_of_the_published_installation_is_reproduced_to_the_letter() -> None:
     snapshot = picture_of(("192.168.233.101", [card(0, 14)], "GiB"), vendor=ALIYUN)
-    snapshot.nodes["192.168.233.101"] = NodeFacts(name="192.168.233.101", address="192.168.233.101")
+    snapshot.node_facts["192.168.233.101"] = NodeFacts(name="192.168.233.101", address="192.168.233.101")
     give(snapshot, held("tf", "192.168.233.101", (0, 9)))
     assert table(snapshot) == [
         "NAME             IPADDRESS        GPU0(Allocated/Total)  GPU Memory(GiB)",
@@ -108,7 +108,7 @@ def test_no_line_is_wider_than_the_terminal_and_every_figure_is_there(width: int
 
 def test_control_characters_of_a_node_cannot_reach_the_terminal() -> None:
     snapshot = picture_of(("node-1", [card(0, model="T20\x1b[2J\n")], "1"))
-    snapshot.nodes["node-1"] = NodeFacts(name="node-1", address="\x1b[2J10.0.0.1")
+    snapshot.node_facts["node-1"] = NodeFacts(name="node-1", address="\x1b[2J10.0.0.1")
     assert "\x1b" not in "".join(table(snapshot, None, wide=True))
     assert "\x1b" not in "".join(line.plain for line in detail_page(summarise(snapshot), None).lines)
 

@@ -6,7 +6,6 @@ is answered once, at any time.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.cluster.follow import _Handler
+from gcushare.cluster.watch_handlers import NodeHandler
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.claims.publishers import SlicePublisher
 from gcushare.kube.client import KubeClient
@@ -24,7 +23,6 @@ from gcushare.kube.collections import Gone, Kept, WatchHandler
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.scheduler_extender.claims.node_order import NodeLevels
 from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS, TemplateKey, TemplatePlan
-from gcushare.scheduler_extender.watches import NodeHandler
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
 from gcushare.wire.dra.claims import ResourceClaimTemplate, new_template
@@ -185,22 +183,6 @@ def test_the_extenders_nodes_are_those_of_the_server(steps: list[tuple[str, int]
     found, server = NamedNodes(), Server(lambda meta: Node(metadata=meta))
     live(server, NodeHandler([found]), steps, None, lambda: set(found.nodes.values()))
     assert found.nodes == {name: obj.metadata.uid for name, obj in server.objects.items()}
-
-
-@given(STEPS, st.booleans())
-def test_a_snapshot_that_is_followed_has_the_objects_of_the_server(steps: list[tuple[str, int]], by_uid: bool) -> None:
-    found: dict[str, str] = {}
-    server = Server(lambda meta: Node(metadata=meta))
-
-    def update(obj: Node) -> None:
-        found[obj.metadata.uid if by_uid else obj.metadata.name] = obj.metadata.uid
-
-    def remove(uid: str, name: str) -> None:
-        del found[uid if by_uid else name]
-
-    handler = _Handler(asyncio.Event(), update, remove)
-    live(server, handler, steps, None, lambda: set(found.values()))
-    assert set(found.values()) == {obj.metadata.uid for obj in server.objects.values()}
 
 
 @given(STEPS)

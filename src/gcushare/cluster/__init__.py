@@ -1,4 +1,4 @@
-"""What a cluster holds, read from outside: nodes, pods, plugins and extender, reduced to one ledger.
+"""What a cluster holds: its nodes, pods and claims reduced to one ledger, and what plugins and the extender report.
 
-Used by the commands for people. It reads through ``kube`` and never writes.
+The extender and the commands for people share the ledger. Whatever reads here reads through ``kube`` and never writes.
 """

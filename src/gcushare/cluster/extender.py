@@ -101,14 +101,16 @@ async def open_extender(
 
 
 def adopt_document(snapshot: ClusterSnapshot, nodes: list[NodePart]) -> None:
-    """Add what the extender counts to a snapshot that has nodes and pods, but not yet what the pods hold.
+    """Replace what pods hold in a snapshot of nodes and pods by what the extender counts.
 
     Cards' details and units are those of the Node objects. A node that the extender does not know is removed and
     reported as a problem.
     """
     by_name = {(facts.ref.namespace, facts.ref.name): facts.ref for facts in snapshot.pods.values()}
-    shown = {node.name: node for node in nodes if not snapshot.is_partial or node.name in snapshot.nodes}
+    shown = {node.name: node for node in nodes if not snapshot.is_partial or node.name in snapshot.node_facts}
     ledger = snapshot.ledger
+    for held in list(ledger.assignments()):
+        ledger.forget(held.pod.uid)
     for node in shown.values():
         known = ledger.nodes.get(node.name)
         ledger.set_node(
@@ -117,13 +119,13 @@ def adopt_document(snapshot: ClusterSnapshot, nodes: list[NodePart]) -> None:
             known.unit if known is not None else None,
             known.modes if known is not None else (SERVES_MEMORY,),
         )
-        snapshot.nodes.setdefault(node.name, NodeFacts(name=node.name))
+        snapshot.node_facts.setdefault(node.name, NodeFacts(name=node.name))
         for assignment in _assignments_of(node, by_name):
             ledger.apply(_completed(assignment, snapshot.pods.get(assignment.pod.uid)))
-    for name in sorted(snapshot.nodes.keys() - shown.keys()):
-        if not snapshot.nodes[name].problem:
+    for name in sorted(snapshot.node_facts.keys() - shown.keys()):
+        if not snapshot.node_facts[name].problem:
             snapshot.problems.append(f"node {name} is not known to the scheduler extender (yet?): left out")
-            snapshot.remove_node(name)
+            snapshot.on_node_delete(name)
 
 
 def _cards_of(node: NodePart, known: NodeState | None) -> list[InventoryCard]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -14,14 +14,15 @@ from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
 from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
 from gcushare.cluster.reader import Reader, asking_texts, may_ask
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
+from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandler
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.collections import Places
+from gcushare.kube.collections import WatchHandler
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIMS
-from gcushare.wire.dra.claims import RESOURCE_CLAIM, ResourceClaim
-from gcushare.wire.objects import HEAD, NODE, POD, Node, ObjectHead, Pod
+from gcushare.wire.dra.claims import RESOURCE_CLAIM
+from gcushare.wire.objects import HEAD, NODE, POD, Pod
 
 PAUSE_S = 0.25
 """Changes within this time are shown together: a rollout makes hundreds a second."""
@@ -130,13 +131,11 @@ def _reflectors(
     """Return the watches that keep a snapshot current, by what they watch."""
     texts = asking_texts(request.vendor)
 
-    def decode_pod(raw: msgspec.Raw) -> Pod | ObjectHead:
-        return POD.read(raw) if may_ask(raw, texts) else HEAD.read(raw)
+    def decode_pod(raw: msgspec.Raw) -> Pod:
+        return POD.read(raw) if may_ask(raw, texts) else Pod(metadata=HEAD.read(raw).metadata)
 
     node_selector, pod_selector = request.scope.selectors()
-    nodes = _Handler(changed, snapshot.update_node, lambda _uid, name: snapshot.remove_node(name))
-    pods = _Handler(changed, snapshot.update_pod, lambda uid, _name: snapshot.remove_pod(uid))
-    claims = _Handler(changed, snapshot.update_claim, lambda uid, _name: snapshot.remove_claim(uid))
+    nodes, pods, claims = (_Announced(of([snapshot]), changed) for of in (NodeHandler, PodHandler, ClaimHandler))
     return {
         "nodes": Reflector(api, NODES, nodes, decode=NODE.read, selector=node_selector),
         "pods": Reflector(api, PODS, pods, decode=decode_pod, selector=pod_selector),
@@ -145,34 +144,20 @@ def _reflectors(
 
 
 @dataclass(slots=True)
-class _Handler:
-    """Updates the snapshot; ``kube.reflector`` says what each call means.
+class _Announced:
+    """Passes everything on to ``handler``, and says that something may have changed."""
 
-    ``remove`` gets an object's uid and name. An ``ObjectHead`` is a pod that asks for no card.
-    """
-
+    handler: WatchHandler[Any]
     changed: asyncio.Event
-    update: Callable[[Any], None]
-    remove: Callable[[str, str], None]
-    _places: Places = field(default_factory=Places)
 
-    def applied(self, obj: Node | Pod | ObjectHead | ResourceClaim) -> None:
-        if isinstance(obj, ObjectHead):
-            self.deleted(obj)
-            return
-        if (displaced := self._places.put(obj.metadata)) is not None:
-            self.remove(displaced, obj.metadata.name)
-        self.update(obj)
+    def applied(self, obj: Any) -> None:
+        self.handler.applied(obj)
         self.changed.set()
 
-    def deleted(self, obj: Node | Pod | ObjectHead | ResourceClaim) -> None:
-        self._drop(obj.metadata.uid)
+    def deleted(self, obj: Any) -> None:
+        self.handler.deleted(obj)
+        self.changed.set()
 
     def retained(self, uids: frozenset[str], version: str) -> None:
-        for uid in self._places.missing_in(uids):
-            self._drop(uid)
-
-    def _drop(self, uid: str) -> None:
-        if (name := self._places.drop(uid)) is not None:
-            self.remove(uid, name)
-            self.changed.set()
+        self.handler.retained(uids, version)
+        self.changed.set()

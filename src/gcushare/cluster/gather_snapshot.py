@@ -53,9 +53,9 @@ async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
     if isinstance(pods, GcushareError):
         snapshot.problems.append(f"pods' states and pods that wait are missing: {pods}")
         pods = []
-    snapshot.count(nodes, pods, is_counted=False)
+    snapshot.count(nodes, pods)
     if snapshot.claims.noted_pods:
-        await _read_claims(reader, snapshot, is_counted=False)
+        await _read_claims(reader, snapshot)
     adopt_document(snapshot, document)
     snapshot.source = Source("extender", extender.text)
     return snapshot
@@ -71,12 +71,12 @@ async def _counted(
         raise pods
     snapshot.count(nodes, pods)
     if snapshot.needs_claims:
-        await _read_claims(reader, snapshot, is_counted=True)
+        await _read_claims(reader, snapshot)
         snapshot.problems.extend(snapshot.claims.problems.values())
     return snapshot
 
 
-async def _read_claims(reader: Reader, snapshot: ClusterSnapshot, *, is_counted: bool) -> None:
+async def _read_claims(reader: Reader, snapshot: ClusterSnapshot) -> None:
     """Read what claims hold and ask for, of all nodes, because no selector knows the node."""
     try:
         claims = await reader.list_objects(RESOURCE_CLAIMS, RESOURCE_CLAIM.read, texts=claim_texts(snapshot.vendor))
@@ -84,4 +84,4 @@ async def _read_claims(reader: Reader, snapshot: ClusterSnapshot, *, is_counted:
         snapshot.problems.append(f"what claims hold and ask for is missing: {error}")
         return
     for claim in claims:
-        snapshot.update_claim(claim, is_counted=is_counted)
+        snapshot.on_claim_update(claim)

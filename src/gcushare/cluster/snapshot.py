@@ -1,25 +1,20 @@
-"""What is known of a cluster's cards: the ledger, and what only people need (addresses, states, reasons).
+"""The view of a cluster for people: the ledger, and what only they need (addresses, states, reasons).
 
 Pure: readers of the API server and of the extender fill a ``ClusterSnapshot``, and tables read it.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.ledger import Ledger
+from gcushare.cluster.view import ClusterView
 from gcushare.core.nodes import Assignment, NodeState, PodRef
 from gcushare.core.requests import CardRequest, PodRequest
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations import CORRECTED, over_use_text, over_used_cards
-from gcushare.wire.dra.claim_holders import ClaimHolders
-from gcushare.wire.dra.claims import ResourceClaim, claimed_request
-from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
-from gcushare.wire.pods import NO_OPTIONS, is_finished, pod_assignment, pod_ref, pod_request, unplaced_assignment
+from gcushare.wire.pods import is_finished, pod_ref, readable_request
 
 _ENDING = "Terminating"
 MAX_SHOWN = 80
@@ -93,156 +88,88 @@ class Source:
     passed_over: str = ""
 
 
-@dataclass(slots=True)
-class ClusterSnapshot:
-    """One vendor's nodes and pods. Repeatable: an update replaces what was known."""
+class ClusterSnapshot(ClusterView):
+    """One vendor's nodes and pods, with what people ask of them."""
 
-    vendor: Vendor
-    ledger: Ledger = field(default_factory=Ledger)
-    nodes: dict[str, NodeFacts] = field(default_factory=dict)
-    """Nodes with cards, or whose cards cannot be read, by name."""
-    pods: dict[str, PodFacts] = field(default_factory=dict)
-    """Unfinished pods that ask for cards, by uid: those that wait and those that are bound."""
-    problems: list[str] = field(default_factory=list)
-    """What could not be read at all, each one line."""
-    is_partial: bool = False
-    """Whether only some nodes were asked for: pods of others do not matter then."""
-    source: Source = field(default=Source("api", "the API server"))
-    claims: ClaimHolders = field(init=False)
-    """The allocated claims; see ``update_claim``."""
+    def __init__(self, vendor: Vendor, *, is_partial: bool = False, problems: list[str] | None = None) -> None:
+        super().__init__(vendor)
+        self.node_facts: dict[str, NodeFacts] = {}
+        """Nodes with cards, or whose cards cannot be read, by name."""
+        self.pods: dict[str, PodFacts] = {}
+        """Unfinished pods that ask for cards, by uid: those that wait and those that are bound."""
+        self.problems: list[str] = [] if problems is None else problems
+        """What could not be read at all, each one line."""
+        self.is_partial = is_partial
+        """Whether only some nodes were asked for: pods of others do not matter then."""
+        self.source = Source("api", "the API server")
 
-    def __post_init__(self) -> None:
-        self.claims = ClaimHolders(self.vendor, self.ledger.nodes.get)
-
-    def count(self, nodes: Iterable[Node], pods: Iterable[Pod], *, is_counted: bool = True) -> None:
-        """Update all nodes and pods of a list; pods of nodes outside a partial snapshot are left out.
-
-        Without ``is_counted`` only what describes the pods is taken: another source says what they hold.
-        """
+    def count(self, nodes: Iterable[Node], pods: Iterable[Pod]) -> None:
+        """Update all nodes and pods of a list."""
         for node in nodes:
-            self.update_node(node)
+            self.on_node_update(node)
         for pod in pods:
-            if not (self.is_partial and pod.is_bound and pod.spec.node_name not in self.nodes):
-                self.update_pod(pod, is_counted=is_counted)
+            self.on_pod_update(pod)
 
     @property
     def needs_claims(self) -> bool:
         """Whether a node serves claims, so that claims say what its pods hold."""
         return any(node.serves_claims for node in self.ledger.nodes.values())
 
-    def update_claim(self, claim: ResourceClaim, *, is_counted: bool = True) -> None:
-        """Update a claim, and the pods that name it; one that is allocated counts like a pod with a record."""
-        changed = self.claims.update(claim)
-        if is_counted:
-            self._count_claims(changed)
-        for pod in self.claims.pods_naming(claim):
-            self.update_pod(pod, is_counted=is_counted)
-
-    def remove_claim(self, uid: str) -> None:
-        self._count_claims(self.claims.remove(uid))
-
-    def _count_claims(self, holders: Iterable[str]) -> None:
-        for uid in holders:
-            assignment = self.claims.find(uid)
-            if assignment is None:
-                self.ledger.forget(uid)
-                continue
-            if (facts := self.pods.get(uid)) is not None:
-                assignment = replace(assignment, pod=facts.ref)
-            if not (self.is_partial and assignment.node not in self.nodes):
-                self.ledger.apply(assignment)
-
-    def update_node(self, node: Node) -> None:
+    def on_node_update(self, node: Node) -> None:
         """Update a node; one without cards of this vendor is removed."""
+        super().on_node_update(node)
         name = node.metadata.name
-        problem = ""
-        try:
-            found = node_cards(self.vendor, node.metadata.annotations, node.status.capacity)
-        except RemoteContractError as error:
-            problem, found = str(error), None
-        if found is not None:
-            self.ledger.set_node(name, found.cards, found.unit, found.offered, found.unrecorded)
-            problem = found.distrust
-        else:
-            self.ledger.remove_node(name)
-            if not problem:
-                self.nodes.pop(name, None)
-                return
-        self.nodes[name] = NodeFacts(
+        state, problem = self.ledger.nodes.get(name), self.nodes.problems.get(name, "")
+        if state is None or not state.known:
+            self.node_facts.pop(name, None)
+            return
+        self.node_facts[name] = NodeFacts(
             name=name,
             address=node.internal_ip or "",
             is_ready=node.is_ready,
             is_unschedulable=node.spec.unschedulable,
             problem=problem,
         )
-        self._count_claims(self.claims.on_node(name))
 
-    def remove_node(self, name: str) -> None:
-        """Remove a node that is gone."""
-        self.nodes.pop(name, None)
-        self.ledger.remove_node(name)
+    def on_node_delete(self, name: str) -> None:
+        self.node_facts.pop(name, None)
+        super().on_node_delete(name)
 
-    def update_pod(self, pod: Pod, *, is_counted: bool = True) -> None:
-        """Update a pod; one that asks for nothing of this vendor, or has ended, is removed."""
-        uid, problem = pod.metadata.uid, ""
+    def on_pod_delete(self, uid: str) -> None:
+        self.pods.pop(uid, None)
+        super().on_pod_delete(uid)
+
+    def _known_pods(self) -> set[str]:
+        return super()._known_pods() | self.pods.keys()
+
+    def _update_unbound(self, pod: Pod, claimed: PodRequest | None) -> None:
+        self._describe(pod, self.bound.get(pod.metadata.uid), claimed)
+
+    def _update_bound(self, pod: Pod, assignment: Assignment | None) -> None:
         if is_finished(pod):
-            self.claims.forget_pod(uid)
+            self.pods.pop(pod.metadata.uid, None)
         else:
             self.claims.note_pod(pod)
-        claimed = claimed_request(pod, self.vendor) or self.claims.request_of(pod)
-        if self.claims.holds(uid) or claimed is not None:
-            self._update_claiming_pod(pod, claimed, is_counted=is_counted)
-            return
-        assignment, request = None, None
-        try:
-            assignment = pod_assignment(pod, self.vendor)
-            if assignment is None or not assignment.grants:
-                request = pod_request(pod, self.vendor, is_bound=pod.is_bound)
-        except (RemoteContractError, Refused) as error:
-            # It wants something of this vendor that cannot be read, so it holds no card that could be named. The
-            # record may be damaged and the request not; options are history once a pod is bound.
-            problem = str(error)
-            assignment = unplaced_assignment(pod, self.vendor) if pod.is_bound else None
-            with contextlib.suppress(RemoteContractError, Refused):
-                request = pod_request(pod, self.vendor, options=NO_OPTIONS, is_bound=pod.is_bound)
-        if is_finished(pod) or (assignment is None and request is None and not problem):
-            self._drop_pod(uid)
-            return
-        if is_counted:
-            if assignment is not None:
-                self.ledger.apply(assignment)
-            elif not problem:
-                self.ledger.forget(uid)
-        facts = _pod_facts(pod, None if problem else assignment, request)
-        unplaced = assignment.unplaced if assignment is not None else 0
-        self.pods[uid] = replace(facts, problem=problem, unplaced=unplaced)
+            self._describe(pod, assignment, self.claims.request_of(pod), self.pod_problems.get(pod.metadata.uid, ""))
 
-    def _update_claiming_pod(self, pod: Pod, request: PodRequest | None, *, is_counted: bool) -> None:
-        """Update a pod that has cards by a claim: the claim says which it holds, the pod what it asked for."""
-        uid = pod.metadata.uid
-        if is_finished(pod):
-            self.pods.pop(uid, None)
-            return
-        facts = _pod_facts(pod, self.claims.find(uid), request)
-        self.pods[uid] = replace(facts, ref=pod_ref(pod))
-        self._count_claims((uid,) if is_counted and self.claims.holds(uid) else ())
-
-    def remove_pod(self, uid: str) -> None:
-        """Remove a pod that is gone."""
-        self.claims.forget_pod(uid)
-        self._drop_pod(uid)
-
-    def _drop_pod(self, uid: str) -> None:
-        """Remove a pod that is gone or has ended; its claim counts until it is deallocated."""
-        self.pods.pop(uid, None)
-        if not self.claims.holds(uid):
-            self.ledger.forget(uid)
+    def _describe(
+        self, pod: Pod, assignment: Assignment | None, request: PodRequest | None, problem: str | None = None
+    ) -> None:
+        """Update what is shown of a pod; ``problem`` is None for an unbound one: its request shows it."""
+        unreadable = ""
+        if request is None and (assignment is None or not assignment.grants):
+            request, unreadable = readable_request(pod, self.vendor)
+        problem = unreadable if problem is None else problem
+        if assignment is None and request is None and not problem:
+            self.pods.pop(pod.metadata.uid, None)
+        else:
+            self.pods[pod.metadata.uid] = _pod_facts(pod, assignment, request, problem)
 
     # Questions
 
     def node_problems(self) -> list[str]:
         """Nodes whose cards cannot be read, one line each."""
-        return [f"node {name}: {self.nodes[name].problem}" for name in sorted(self.nodes) if self.nodes[name].problem]
+        return [f"node {name}: {facts.problem}" for name, facts in sorted(self.node_facts.items()) if facts.problem]
 
     def nodes_with_cards(self) -> list[NodeState]:
         """The nodes whose cards are known."""
@@ -296,21 +223,17 @@ class ClusterSnapshot:
         """Nodes that pods name but that do not exist, or have no cards any more; empty for a partial snapshot."""
         if self.is_partial:
             return {}
-        return {
-            name: list(state.assignments.values())
-            for name, state in self.ledger.nodes.items()
-            if not state.known and name not in self.nodes
-        }
+        return {name: list(state.assignments.values()) for name, state in self.ledger.nodes.items() if not state.known}
 
 
-def _pod_facts(pod: Pod, assignment: Assignment | None, request: PodRequest | None) -> PodFacts:
+def _pod_facts(pod: Pod, assignment: Assignment | None, request: PodRequest | None, problem: str) -> PodFacts:
     """Describe a pod by what it holds, or by what it asks for while it holds nothing."""
     grants = assignment.grants if assignment is not None else ()
     units, whole_cards = sum(grant.units for grant in grants), sum(grant.whole for grant in grants)
     if request is not None:
         units, whole_cards = request.total_units, request.cards.cards if request.cards.whole else 0
     return PodFacts(
-        ref=assignment.pod if assignment is not None else pod_ref(pod),
+        ref=pod_ref(pod),
         state=_ENDING if pod.is_being_deleted else pod.status.reason or pod.status.phase or "Pending",
         node=pod.spec.node_name,
         nominated=pod.status.nominated_node_name,
@@ -319,6 +242,8 @@ def _pod_facts(pod: Pod, assignment: Assignment | None, request: PodRequest | No
         corrected=pod.metadata.annotations.get(CORRECTED, "")[:MAX_SHOWN],
         over_use=over_use_text(pod.metadata.annotations),
         over_used_cards=over_used_cards(pod.metadata.annotations),
+        problem=problem,
         request=request.cards if request is not None else None,
         is_unconfirmed=bool(grants) and assignment is not None and not assignment.assigned,
+        unplaced=assignment.unplaced if assignment is not None else 0,
     )

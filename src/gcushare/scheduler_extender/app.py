@@ -13,6 +13,7 @@ from aiohttp import web
 
 from gcushare._version import __version__
 from gcushare.cluster.connection import open_cluster
+from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandler
 from gcushare.core.other_resources import SpareResources
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
@@ -55,7 +56,7 @@ from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.verbs.request_metrics import RequestMetrics
 from gcushare.scheduler_extender.waking.waker import RoomWaker
-from gcushare.scheduler_extender.watches import ClaimHandler, NodeHandler, PodHandler, Watches
+from gcushare.scheduler_extender.watches import Watches
 from gcushare.vendors import VENDORS
 
 REQUESTS_DRAIN_S = BindTimes().total_s + 0.5

@@ -120,6 +120,17 @@ def current_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
     return pod_request(pod, vendor, options=options, is_bound=pod.is_bound)
 
 
+def readable_request(pod: Pod, vendor: Vendor) -> tuple[PodRequest | None, str]:
+    """A pod's request as far as it can be read, and what is wrong with it; without options that cannot be read."""
+    problem = ""
+    for options in (None, NO_OPTIONS):
+        try:
+            return pod_request(pod, vendor, options=options, is_bound=pod.is_bound), problem
+        except (RemoteContractError, Refused) as error:
+            problem = problem or str(error)
+    return None, problem
+
+
 def kubelet_calls(pod: Pod, request: PodRequest) -> KubeletCalls:
     """What the kubelet will ask for a pod with this request, which has the options of the pod's author."""
     return KubeletCalls.of(
@@ -134,13 +145,8 @@ def starting_calls(pod: Pod, vendor: Vendor) -> KubeletCalls | None:
     """
     if pod.status.start_time is not None or pod.is_being_deleted or is_finished(pod):
         return None
-    for options in (None, NO_OPTIONS):
-        try:
-            request = pod_request(pod, vendor, options=options, is_bound=True)
-        except (RemoteContractError, Refused):
-            continue
-        return None if request is None else kubelet_calls(pod, request)
-    return None
+    request, _ = readable_request(pod, vendor)
+    return None if request is None else kubelet_calls(pod, request)
 
 
 def pod_request_and_options(
@@ -296,14 +302,8 @@ def unplaced_assignment(pod: Pod, vendor: Vendor) -> Assignment:
     The units are divided over several cards if the pod's option says so, as in the plugin. They are 0 if the request
     cannot be read.
     """
-    units = 0
-    for options in (None, NO_OPTIONS):
-        try:
-            request = pod_request(pod, vendor, options=options, is_bound=True)
-        except (RemoteContractError, Refused):
-            continue  # Try again without options. If the request is unreadable too, the units are unknown.
-        units = request.cards.units if request is not None else 0
-        break
+    request, _ = readable_request(pod, vendor)
+    units = request.cards.units if request is not None else 0
     return Assignment(pod_ref(pod), pod.spec.node_name, (), unplaced=units)
 
 

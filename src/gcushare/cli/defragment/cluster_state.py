@@ -37,7 +37,8 @@ async def read_state(client: KubeClient, vendor: Vendor) -> ClusterState:
     nodes = await reader.list_nodes(Scope())
     pods = await reader.list_pods(vendor, Scope())
     snapshot.count(nodes, pods)
-    opened = sorted(name for name, facts in snapshot.nodes.items() if facts.is_ready and not facts.is_unschedulable)
+    facts = snapshot.node_facts
+    opened = sorted(name for name in facts if facts[name].is_ready and not facts[name].is_unschedulable)
     found = find_movable(pods, vendor)
     return ClusterState(snapshot.ledger, found, tuple(opened), tuple(snapshot.problems))
 

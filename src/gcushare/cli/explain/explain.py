@@ -152,7 +152,7 @@ async def _explain_bound(reader: Reader, vendor: Vendor, figures: SourceFlags, p
     except NotFoundError:
         snapshot = ClusterSnapshot(vendor, is_partial=True)
         snapshot.problems.append(f"node {node} does not exist any more")
-    snapshot.update_pod(pod)
+    snapshot.on_pod_update(pod)
     assignment = snapshot.ledger.assignment(pod.metadata.uid)
     if assignment is None:
         raise RemoteContractError(f"pod {pod.key} is bound to {node!r}, but holds nothing that can be read")
@@ -193,7 +193,7 @@ def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, wanted: PodRequest, *,
         (options.whole_card_policy or UNKNOWN_POLICY) if request.whole else "",
         request.limit,
     )
-    unreadable = {name: facts.problem for name, facts in snapshot.nodes.items() if facts.problem}
+    unreadable = {name: facts.problem for name, facts in snapshot.node_facts.items() if facts.problem}
     few = dict(sorted(unreadable.items())[:_MAX_UNREADABLE])
     divisor = wanted.divisor if snapshot.vendor.multi_card_runtime else 1
     return explain_waiting(asking, asked, explainer.finish(), few, divisor)

@@ -80,7 +80,7 @@ def _explain_text(explained: Explained) -> tuple[str, int]:
 def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple[str, str]]:
     snapshot, document = explained.snapshot, explained.document
     node = snapshot.ledger.nodes[assignment.node]
-    facts = snapshot.nodes.get(assignment.node)
+    facts = snapshot.node_facts.get(assignment.node)
     scale = choose_scale([node.unit])
     if facts is None:
         yield "node", f"{assignment.node} (it has no cards any more, or is gone)"

@@ -90,8 +90,8 @@ class Session:
                     f"{vendor.node_label} and the device plugin runs there",
                 )
             return
-        state, facts = snapshot.ledger.nodes.get(name), snapshot.nodes.get(name)
-        if state is not None and state.known:
+        state, facts = snapshot.ledger.nodes.get(name), snapshot.node_facts.get(name)
+        if state is not None and state.known and (state.cards or facts is None or not facts.problem):
             return
         if facts is not None and facts.problem:
             raise Refused(f"the cards of node {name!r} cannot be read: {facts.problem}")

@@ -168,7 +168,7 @@ def _summarise_node(
     )
     return NodeSummary(
         state=state,
-        facts=snapshot.nodes.get(state.name) or NodeFacts(name=state.name),
+        facts=snapshot.node_facts.get(state.name) or NodeFacts(name=state.name),
         scale=scale,
         total=scale.amount(state.total, state.unit),
         allocated=scale.amount(state.used, state.unit),

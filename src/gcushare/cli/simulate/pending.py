@@ -100,7 +100,7 @@ def count_pending(
     if "/" in only and not kinds:
         raise NotFoundError(f"no pod {only!r} waits for {snapshot.vendor.device_word} cards")
     counted, states = NodeCount(kinds), snapshot.ledger.nodes
-    for name, facts in sorted(snapshot.nodes.items()):
+    for name, facts in sorted(snapshot.node_facts.items()):
         if name in states and facts.is_ready and not facts.is_unschedulable:
             counted.use_present(states[name], left(name, taken))
     classes, found = NodeClasses(), []

@@ -1,8 +1,7 @@
-"""One vendor's state: what the watches of Nodes and Pods brought, reduced to what the ledger and the answers need.
+"""One vendor's state: the view of the cluster, the pods that wait, and the reservations of bindings in progress.
 
-It depends on the objects received, whatever their order, and on the reservations of bindings in progress. Whole objects
-are not stored: 50,000 pods would take too much memory. A pod that was read is ahead of the watch, and stays as it was
-read until the watch reaches that version (see `ahead`).
+Whole objects are not stored: 50,000 pods would take too much memory. A pod that was read is ahead of the watch, and
+stays as it was read until the watch reaches that version (see `ahead`).
 """
 
 from __future__ import annotations
@@ -10,19 +9,19 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
+from gcushare.cluster.view import ClusterView
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_WHOLE
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.fit_index import ChangeLog
-from gcushare.core.ledger import Ledger
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment
 from gcushare.core.other_resources import SpareResources
+from gcushare.core.requests import PodRequest
 from gcushare.kube.collections import Gone
 from gcushare.kube.resources import is_at_least
-from gcushare.scheduler_extender.state.node_reader import NodeReader
 from gcushare.scheduler_extender.state.nominations import Nominations
 from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes, PodNames, ReadsAhead
 from gcushare.scheduler_extender.state.preferences import Preferences
@@ -37,11 +36,9 @@ from gcushare.scheduler_extender.state.scheduling_request import (
 from gcushare.scheduler_extender.state.starting_pods import StartingPods
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations import over_use_text
-from gcushare.wire.dra.claim_holders import ClaimHolders
-from gcushare.wire.dra.claims import ResourceClaim, claimed_request
 from gcushare.wire.extender_api import SPARE_NODES
 from gcushare.wire.objects import Node, Pod
-from gcushare.wire.pods import is_finished, pod_assignment, pod_ref, starting_calls, unplaced_assignment
+from gcushare.wire.pods import pod_ref, starting_calls
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +49,7 @@ MAX_OFFERED_NAMES = 300_000
 """Node names stored in all that filter named: at most 20 for a pod, unless filter names all that fit."""
 
 
-class VendorState:
+class VendorState(ClusterView):
     """The ledger of one vendor, its waiting pods, and what could not be read. One task updates it, any may read it."""
 
     def __init__(
@@ -64,10 +61,8 @@ class VendorState:
         monotonic: Callable[[], float] = time.monotonic,
         on_claims_node: Callable[[], None] = lambda: None,
     ) -> None:
-        self.vendor = vendor
+        super().__init__(vendor)
         self.policies = policies
-        self.nodes = NodeReader(vendor)
-        self.ledger = Ledger()
         self.changes = ChangeLog(self.ledger)
         self.preferences = Preferences(self.ledger, self.changes, SpareResources() if spare is None else spare)
         """The preferences of pods with a learned policy."""
@@ -78,10 +73,6 @@ class VendorState:
         """Unbound pods that ask for whole cards while no node serves any: probably another plugin's pods."""
         self._whole_nodes, self._claims_nodes = set[str](), set[str]()
         self._move_listeners: list[Callable[[Iterable[str]], None]] = []
-        self.bound: dict[str, Assignment] = {}
-        """By uid: what bound pods hold according to the watch, or to a read ahead of it; the source of the recount."""
-        self.claims = ClaimHolders(vendor, self.ledger.nodes.get)
-        """The allocated claims; pods that hold cards by a claim are in ``bound`` too."""
         self.claiming: dict[str, WaitingPod] = {}
         """Unbound pods that kube-scheduler places, by uid: by a claim, or for a whole card on a claims node."""
         self._on_claims_node = on_claims_node
@@ -102,52 +93,45 @@ class VendorState:
         """The nodes that filter last named for an unbound pod: bind accepts no other."""
         self.let_through = LastFilteredNodes()
         """The same for pods that are bound without a record. Apart: these sets are long and would push out others."""
-        self.pod_problems: dict[str, str] = {}
         self.over_use: dict[str, str] = {}
         """By uid: text on what bound pods use beyond their grants."""
         self._remembered: OrderedDict[str, SchedulingRequest] = OrderedDict()
 
     # Nodes
 
-    def on_node_update(self, node: Node) -> None:
-        """Update a node. If nothing about its cards has changed, that costs next to nothing."""
-        if not self.nodes.has_changed(node):
-            return
+    def _update_node(self, node: Node) -> Collection[str]:
         name = node.metadata.name
-        try:
-            found = self.nodes.read(node)
-        except RemoteContractError:
-            self.ledger.set_node(name, (), None)
-            self._record_modes(name)
-            return
-        self._record_modes(name, found.modes if found is not None else ())
-        if found is None:
-            self.ledger.remove_node(name)
-            return
-        self.ledger.set_node(name, found.cards, found.unit, found.offered, found.unrecorded)
-        self.count_claims(self.claims.on_node(name))
-        if SERVES_CLAIMS in found.modes:
+        before = self.nodes.problems.get(name, "")
+        modes = super()._update_node(node)
+        self._record_modes(name, modes)
+        if SERVES_CLAIMS in modes:
             self._on_claims_node()
+        problem = self.nodes.problems.get(name, "")
+        if problem and problem != before:
+            logger.warning("node takes no pods %s", fields(vendor=self.vendor.name, node=name, reason=problem))
+        elif before and not problem:
+            logger.info("node can be read again %s", fields(vendor=self.vendor.name, node=name))
+        return modes
 
     def on_node_delete(self, name: str) -> None:
-        """Remove a node that is gone. What its pods hold stays counted until they are gone too."""
-        self.nodes.forget(name)
         self._record_modes(name)
-        self.ledger.remove_node(name)
+        super().on_node_delete(name)
 
     @property
     def _wholes(self) -> dict[str, WaitingPod]:
         """Where pods that ask for whole cards wait: for us if a plugin serves them, else for claims nodes, if any."""
         return self.waiting if self._whole_nodes else self.claiming if self._claims_nodes else self.parked
 
-    def _record_modes(self, name: str, modes: Sequence[str] = ()) -> None:
+    def _record_modes(self, name: str, modes: Collection[str] = ()) -> None:
         """Record what a node serves, and move the pods that ask for whole cards if they wait for another part now."""
         before = self._wholes
         for mode, nodes in ((SERVES_WHOLE, self._whole_nodes), (SERVES_CLAIMS, self._claims_nodes)):
             (nodes.add if mode in modes else nodes.discard)(name)
         if self._wholes is before:
             return
-        wholes = {uid: pod for uid, pod in before.items() if isinstance(pod, SchedulingRequest) and pod.cards.whole}
+        found = ((uid, pod) for uid, pod in before.items() if isinstance(pod, SchedulingRequest))
+        # A claim for whole cards, which has no calls, is for nodes that serve claims, whatever else there is.
+        wholes = {uid: pod for uid, pod in found if pod.cards.whole and pod.calls is not None}
         self._wholes.update(wholes)
         for uid in wholes:
             del before[uid]
@@ -163,31 +147,11 @@ class VendorState:
         """How many nodes one request may name; a longer list must be forged."""
         return 2 * len(self.nodes.marks) + SPARE_NODES
 
-    # Claims
-
-    def on_claim_update(self, claim: ResourceClaim) -> None:
-        """Update a claim, and the unbound pods that name it."""
-        self.count_claims(self.claims.update(claim))
-        for pod in self.claims.pods_naming(claim):
-            self._update_unbound(pod)
-
-    def count_claims(self, holders: Iterable[str]) -> None:
-        """Count again what these holders of ``claims`` hold, because a change of ``claims`` named them."""
-        for uid in holders:
-            assignment = self.claims.find(uid)
-            if assignment is None:
-                self._release(uid)
-                continue
-            self._stop_waiting(uid)
-            self.bound[uid] = assignment
-            self.names.add(assignment.pod)
-            self.ledger.apply(assignment)
+    # Pods
 
     def counts_by_claim(self, uid: str) -> bool:
         """Whether a pod is in ``bound`` by an allocated claim; kube-scheduler may not have bound it yet."""
         return uid in self.bound and self.claims.holds(uid)
-
-    # Pods
 
     def on_pod_update(self, pod: Pod) -> None:
         """Update a pod that the watch brought. Pods that ask for nothing of this vendor are not stored."""
@@ -201,49 +165,11 @@ class VendorState:
             self.ahead.record(pod, now_s)
             self._update_pod(pod)
 
-    def _update_pod(self, pod: Pod) -> None:
-        uid = pod.metadata.uid
-        if not pod.spec.node_name:
-            self._update_unbound(pod)
-            return
-        self._stop_waiting(uid)
-        if self.claims.holds(uid):
-            self._record_over_use(pod)
-            return  # Its claim says what it holds, and stays allocated for a moment after the pod has ended.
-        try:
-            assignment = pod_assignment(pod, self.vendor)
-        except (RemoteContractError, Refused) as error:
-            # Its request cannot be read, or its record is damaged: which card it holds is unknown.
-            if self.pod_problems.get(uid) != str(error):
-                self.pod_problems[uid] = str(error)
-                logger.warning(
-                    "bound pod holds cards that are unknown %s",
-                    fields(vendor=self.vendor.name, pod=pod.key, uid=uid, node=pod.spec.node_name, reason=error),
-                )
-            assignment = unplaced_assignment(pod, self.vendor) if not is_finished(pod) else None
-        else:
-            self.pod_problems.pop(uid, None)
-        if assignment is None:
-            self._release(uid)
-        else:
-            self.bound[uid] = assignment
-            self._record_over_use(pod)
-            self.names.add(assignment.pod)
-            self.ledger.apply(assignment)
-            calls = None if assignment.assigned else starting_calls(pod, self.vendor)
-            if calls is None:
-                self.starting.forget(uid, assignment.node)
-            else:
-                self.starting.add(uid, assignment.node, calls)
-            (self.nominations.leaving.add if pod.is_being_deleted else self.nominations.leaving.discard)(uid)
-
     def on_pod_delete(self, uid: str) -> None:
-        """Remove a pod that is gone; repeatable."""
         self.gone.add(uid)
         self.ahead.forget(uid)
         self._stop_waiting(uid)
-        self.pod_problems.pop(uid, None)
-        self._release(uid)
+        super().on_pod_delete(uid)
 
     def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
         """Remove every pod but ``uids``, which are all that existed at ``version``.
@@ -251,8 +177,7 @@ class VendorState:
         Reservations stay, but their pods no longer wait: the bind in progress settles them. Pods that were read at a
         later version than the list's stay too: they may be newer than the list.
         """
-        known = self.waiting.keys() | self.parked.keys() | self.claiming.keys() | self.bound.keys() | self.ahead.uids
-        known |= self.claims.noted_pods
+        known = self._known_pods() | self.waiting.keys() | self.parked.keys() | self.claiming.keys() | self.ahead.uids
         for uid in known - uids:
             if self.ahead.outlives(uid, version):
                 continue
@@ -261,32 +186,55 @@ class VendorState:
             else:
                 self.on_pod_delete(uid)
 
-    def _record_over_use(self, pod: Pod) -> None:
+    def _doubt(self, pod: Pod, problem: str) -> None:
+        uid = pod.metadata.uid
+        if self.pod_problems.get(uid) != problem:
+            logger.warning(
+                "bound pod holds cards that are unknown %s",
+                fields(vendor=self.vendor.name, pod=pod.key, uid=uid, node=pod.spec.node_name, reason=problem),
+            )
+        super()._doubt(pod, problem)
+
+    def _hold(self, assignment: Assignment) -> None:
+        self._stop_waiting(assignment.pod.uid)
+        self.names.add(assignment.pod)
+        super()._hold(assignment)
+
+    def _update_bound(self, pod: Pod, assignment: Assignment | None) -> None:
+        uid = pod.metadata.uid
+        if assignment is None:
+            self._stop_waiting(uid)
+            return
         if text := over_use_text(pod.metadata.annotations):
-            self.over_use[pod.metadata.uid] = text
+            self.over_use[uid] = text
         else:
-            self.over_use.pop(pod.metadata.uid, None)
+            self.over_use.pop(uid, None)
+        if self.claims.holds(uid):
+            return
+        calls = None if assignment.assigned else starting_calls(pod, self.vendor)
+        if calls is None:
+            self.starting.forget(uid, assignment.node)
+        else:
+            self.starting.add(uid, assignment.node, calls)
+        (self.nominations.leaving.add if pod.is_being_deleted else self.nominations.leaving.discard)(uid)
 
     def _stop_waiting(self, uid: str) -> None:
         for pods in (self.waiting, self.parked, self.claiming):
             if (waiting := pods.pop(uid, None)) is not None:
                 self.names.forget(waiting.pod)
         self._remembered.pop(uid, None)
-        self.claims.forget_pod(uid)
         self.asked.forget(uid)
         self.nominations.forget(uid)
         self.offered.forget(uid)
         self.let_through.forget(uid)
 
-    def _update_unbound(self, pod: Pod) -> None:
+    def _update_unbound(self, pod: Pod, claimed: PodRequest | None) -> None:
         uid = pod.metadata.uid
         if uid in self.bound:
-            return  # Stale: a pod is bound once, permanently, so a later state is known.
-        if is_finished(pod):
-            self.on_pod_delete(uid)
-            return
-        self.claims.note_pod(pod)
-        if (claimed := claimed_request(pod, self.vendor) or self.claims.request_of(pod)) is not None:
+            return  # By its claim: kube-scheduler is binding it.
+        if (before := self.claiming.pop(uid, None)) is not None:
+            self.names.forget(before.pod)  # Its claim may be gone.
+        if claimed is not None:
             self.claiming[uid] = claiming = read_claiming_request(pod, claimed, self.policies)
             self.names.add(claiming.pod)
             return
@@ -305,12 +253,12 @@ class VendorState:
 
     def _release(self, uid: str) -> None:
         if self.claims.holds(uid):
-            return  # What a claim holds is free once the claim is deallocated.
-        if (held := self.bound.pop(uid, None)) is not None:
+            return
+        if (held := self.bound.get(uid)) is not None:
             self.names.forget(held.pod)
         self.over_use.pop(uid, None)
         self.nominations.leaving.discard(uid)
-        self.ledger.forget(uid)
+        super()._release(uid)
 
     # Pods that filter read before the watch brought them
 

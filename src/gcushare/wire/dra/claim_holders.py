@@ -8,7 +8,7 @@ counts under its own name and uid until it is deallocated.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gcushare.core.claim_names import claimed_units, parse_device_name
@@ -87,6 +87,7 @@ class ClaimHolders:
         self._asking: dict[tuple[str, str], tuple[str, ClaimSpec]] = {}
         """By namespace and name, the uid and spec of every claim for our cards, allocated or not."""
         self._key_of: dict[str, tuple[str, str]] = {}
+        """By uid, the namespace and name of every claim that holds or asks for our cards."""
         self._naming: dict[tuple[str, str], dict[str, Pod]] = {}
         self._named_by: dict[str, list[tuple[str, str]]] = {}
         """By uid of a pod that was noted, the claims that it names."""
@@ -97,9 +98,11 @@ class ClaimHolders:
         """Use a claim's newest state."""
         uid = claim.metadata.uid
         self.problems.pop(uid, None)
+        key = claim.metadata.namespace, claim.metadata.name
         if asked_of_claims((claim.spec,), self._vendor) is not None:
-            key = self._key_of[uid] = claim.metadata.namespace, claim.metadata.name
-            self._asking[key] = uid, claim.spec
+            self._key_of[uid], self._asking[key] = key, (uid, claim.spec)
+        elif claim.results_of(self._vendor.claims.driver):
+            self._key_of[uid] = key
         try:
             holding = _read_holding(claim, self._vendor)
         except RemoteContractError as error:
@@ -122,10 +125,10 @@ class ClaimHolders:
             del self._asking[key]
         return self._drop(uid)
 
-    def retain(self, uids: Collection[str]) -> frozenset[str]:
-        """Forget every claim but these."""
-        gone = [uid for uid in (*self._claims, *self.problems, *self._key_of) if uid not in uids]
-        return frozenset(holder for uid in gone for holder in self.remove(uid))
+    @property
+    def uids(self) -> set[str]:
+        """The claims that hold or ask for cards of ours, or did."""
+        return set(self._key_of)
 
     def on_node(self, name: str) -> frozenset[str]:
         """The holders on a node whose unit or cards changed."""
@@ -155,12 +158,14 @@ class ClaimHolders:
         """The uids of the pods that were noted."""
         return frozenset(self._named_by)
 
-    def pods_naming(self, claim: ResourceClaim) -> list[Pod]:
-        """The pods that were noted and name this claim."""
-        return list(self._naming.get((claim.metadata.namespace, claim.metadata.name), {}).values())
+    def pods_naming(self, uid: str) -> list[Pod]:
+        """The pods that were noted and name this claim; none for a claim that has nothing of ours."""
+        return list(self._naming.get(self._key_of.get(uid, ("", "")), {}).values())
 
     def request_of(self, pod: Pod) -> PodRequest | None:
-        """What a pod asks for by claims of its author, written or made from a template; None for nothing of ours."""
+        """What a pod asks for by claims, by a template of ours or its author's own; None for nothing of ours."""
+        if (claimed := claimed_request(pod, self._vendor)) is not None:
+            return claimed
         keys = ((pod.metadata.namespace, name) for name in named_claims(pod))
         return asked_of_claims((self._asking[key][1] for key in keys if key in self._asking), self._vendor)
 

@@ -1,17 +1,12 @@
-"""Reads the cards of each Node that the watch brings, and remembers which could not be read, counted or trusted."""
+"""Reads the cards of each Node, and remembers which could not be read, counted or trusted."""
 
 from __future__ import annotations
 
-import logging
-
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.log_fields import fields
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.nodes import NodeCards, node_cards
 from gcushare.wire.objects import Node
-
-logger = logging.getLogger(__name__)
 
 
 class NodeReader:
@@ -44,8 +39,7 @@ class NodeReader:
     def read(self, node: Node) -> NodeCards | None:
         """Read a node's cards; None if it has none of this vendor.
 
-        Raises:
-            RemoteContractError: they cannot be read; the reason is in ``problems`` then.
+        A node whose cards cannot be read has no cards, and its reason is in ``problems``.
         """
         name, capacity = node.metadata.name, node.status.capacity
         self.without_units.discard(name)
@@ -53,12 +47,13 @@ class NodeReader:
         try:
             found = node_cards(self._vendor, node.metadata.annotations, capacity, agreed=self._agreed.get(name, 0))
         except RemoteContractError as error:
-            self._record_problem(name, str(error))
-            raise
-        self._record_problem(name, found.distrust if found is not None else "")
+            self.problems[name] = str(error)
+            return NodeCards((), None)
+        self.problems.pop(name, None)
         if found is None:
             return None
         if found.distrust:
+            self.problems[name] = found.distrust
             self.distrusted.add(name)
         elif found.is_agreed:
             self._agreed[name] = found.counted
@@ -73,11 +68,3 @@ class NodeReader:
             known.pop(name, None)
         self.without_units.discard(name)
         self.distrusted.discard(name)
-
-    def _record_problem(self, name: str, problem: str) -> None:
-        if not problem:
-            if self.problems.pop(name, None) is not None:
-                logger.info("node can be read again %s", fields(vendor=self._vendor.name, node=name))
-        elif self.problems.get(name) != problem:
-            self.problems[name] = problem
-            logger.warning("node takes no pods %s", fields(vendor=self._vendor.name, node=name, reason=problem))

@@ -1,0 +1,158 @@
+"""From a cluster's nodes, pods and claims to the ledger of one vendor: pure.
+
+The ledger depends on the newest state of each object, whatever their order; an update may be repeated. Pods and claims
+count by uid, so a pod and its successor of the same name are two. The extender and the commands subclass the view for
+what else they need of the objects (``_update_unbound``, ``_update_bound``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from gcushare.cluster.node_reader import NodeReader
+from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.ledger import Ledger
+from gcushare.core.nodes import Assignment
+from gcushare.core.requests import PodRequest
+from gcushare.vendors.vendor import Vendor
+from gcushare.wire.dra.claim_holders import ClaimHolders
+from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.objects import Node, Pod
+from gcushare.wire.pods import is_finished, pod_assignment, unplaced_assignment
+
+
+class ClusterView:
+    """One vendor's ledger, and why objects could not be read. One task updates it, any may read it."""
+
+    def __init__(self, vendor: Vendor) -> None:
+        self.vendor = vendor
+        self.nodes = NodeReader(vendor)
+        self.ledger = Ledger()
+        self.bound: dict[str, Assignment] = {}
+        """By uid: what bound pods and allocated claims hold; the source of a recount."""
+        self.claims = ClaimHolders(vendor, self.ledger.nodes.get)
+        """The allocated claims; pods that hold cards by a claim are in ``bound`` too."""
+        self.pod_problems: dict[str, str] = {}
+        """By uid: why it is unknown which cards a bound pod holds."""
+
+    # Nodes
+
+    def on_node_update(self, node: Node) -> None:
+        """Update a node. If nothing about its cards has changed, that costs next to nothing."""
+        if self.nodes.has_changed(node):
+            self._update_node(node)
+
+    def _update_node(self, node: Node) -> Collection[str]:
+        """Count a node's cards; returns the modes that its plugin hands them out in."""
+        name, found = node.metadata.name, self.nodes.read(node)
+        if found is None:
+            self.ledger.remove_node(name)
+        else:
+            self.ledger.set_node(name, found.cards, found.unit, found.offered, found.unrecorded)
+        self._count_claims(self.claims.on_node(name))
+        return found.modes if found is not None else ()
+
+    def on_node_delete(self, name: str) -> None:
+        """Remove a node that is gone. What its pods hold stays counted until they are gone too."""
+        self.nodes.forget(name)
+        self.ledger.remove_node(name)
+        self._count_claims(self.claims.on_node(name))
+
+    # Claims
+
+    def on_claim_update(self, claim: ResourceClaim) -> None:
+        """Update a claim, and the pods that name it; an allocated claim counts like a pod with a record."""
+        self._count_claims(self.claims.update(claim))
+        for pod in self.claims.pods_naming(claim.metadata.uid):
+            self._update_pod(pod)
+
+    def on_claim_delete(self, uid: str) -> None:
+        """Remove a claim that is gone; repeatable."""
+        pods = self.claims.pods_naming(uid)
+        self._count_claims(self.claims.remove(uid))
+        for pod in pods:
+            self._update_pod(pod)
+
+    def on_claim_resync(self, uids: frozenset[str], version: str) -> None:
+        """Remove every claim but ``uids``, which are all that existed at ``version``."""
+        for uid in self.claims.uids - uids:
+            self.on_claim_delete(uid)
+
+    def _count_claims(self, holders: Iterable[str]) -> None:
+        """Count again what these holders of ``claims`` hold, because a change of ``claims`` named them."""
+        for uid in holders:
+            self.pod_problems.pop(uid, None)
+            self._count(uid, self.claims.find(uid))
+
+    # Pods
+
+    def on_pod_update(self, pod: Pod) -> None:
+        """Update a pod that was added or changed. Pods that ask for nothing of this vendor are not stored."""
+        self._update_pod(pod)
+
+    def on_pod_delete(self, uid: str) -> None:
+        """Remove a pod that is gone; repeatable. What a claim holds is free once the claim is deallocated."""
+        self.claims.forget_pod(uid)
+        self.pod_problems.pop(uid, None)
+        self._release(uid)
+
+    def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
+        """Remove every pod but ``uids``, which are all that existed at ``version``."""
+        for uid in self._known_pods() - uids:
+            self.on_pod_delete(uid)
+
+    def _known_pods(self) -> set[str]:
+        return self.bound.keys() | self.claims.noted_pods
+
+    def _update_pod(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        if pod.spec.node_name:
+            self.claims.forget_pod(uid)
+            # A claim says what its pod holds, and stays allocated for a moment after the pod has ended.
+            assignment = self.claims.find(uid) or self._read_bound(pod)
+            self._count(uid, assignment)
+            self._update_bound(pod, assignment)
+        elif uid in self.bound and not self.claims.holds(uid):
+            pass  # Stale: a pod is bound once, permanently, so a later state is known.
+        elif is_finished(pod):
+            self.on_pod_delete(uid)
+        else:
+            self.claims.note_pod(pod)
+            self._update_unbound(pod, self.claims.request_of(pod))
+
+    def _read_bound(self, pod: Pod) -> Assignment | None:
+        """What a bound pod holds by its record; None for nothing."""
+        try:
+            assignment = pod_assignment(pod, self.vendor)
+        except (RemoteContractError, Refused) as error:
+            # Its request cannot be read, or its record is damaged: which card it holds is unknown.
+            self._doubt(pod, str(error))
+            return unplaced_assignment(pod, self.vendor)
+        self.pod_problems.pop(pod.metadata.uid, None)
+        return assignment
+
+    def _count(self, uid: str, assignment: Assignment | None) -> None:
+        if assignment is None:
+            self._release(uid)
+        else:
+            self._hold(assignment)
+
+    def _doubt(self, pod: Pod, problem: str) -> None:
+        self.pod_problems[pod.metadata.uid] = problem
+
+    def _hold(self, assignment: Assignment) -> None:
+        self.bound[assignment.pod.uid] = assignment
+        self.ledger.apply(assignment)
+
+    def _release(self, uid: str) -> None:
+        if not self.claims.holds(uid):
+            self.bound.pop(uid, None)
+            self.ledger.forget(uid)
+
+    # What else a reader needs of a pod
+
+    def _update_unbound(self, pod: Pod, claimed: PodRequest | None) -> None:
+        """Update an unfinished pod without a node; ``claimed`` is what it asks for by claims, None for nothing."""
+
+    def _update_bound(self, pod: Pod, assignment: Assignment | None) -> None:
+        """Update a pod with a node after the ledger; ``assignment`` is what it holds, None for nothing."""

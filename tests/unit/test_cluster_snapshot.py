@@ -32,17 +32,6 @@ def figures(snapshot: ClusterSnapshot) -> dict[tuple[str, int], tuple[int, int]]
     return {(name, i): (s.held, s.total) for name, node in nodes.items() for i, s in node.cards.items()}
 
 
-def test_a_pod_counts_from_binding_to_its_end_and_seeing_it_again_changes_nothing() -> None:
-    snapshot = seen()
-    bound = a_pod("a", 4, node="node-1", record=on_card(1, 4), phase="Running")
-    for _ in range(2):
-        snapshot.on_pod_update(bound)
-    assert figures(snapshot) == {("node-1", 0): (0, 16), ("node-1", 1): (4, 16)}
-    snapshot.on_pod_update(a_pod("a", 4, node="node-1", record=on_card(1, 4), phase="Succeeded"))
-    assert figures(snapshot)["node-1", 1] == (0, 16)
-    assert snapshot.pods == {}
-
-
 def test_a_bound_pod_whose_record_cannot_be_read_holds_nothing_and_is_kept_with_its_problem() -> None:
     snapshot = seen()
     key = ENFLAME.record.card_index

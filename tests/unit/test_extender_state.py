@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gcushare.cluster.watch_handlers import NodeHandler, PodHandler
+from gcushare.cluster.watch_handlers import PodHandler
 from gcushare.core.cards import Inventory, UnrecordedHolder
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import MAX_REQUESTING_CONTAINERS
@@ -284,42 +284,6 @@ class TestNodes:
 
 
 class TestSinks:
-    def test_what_a_full_list_leaves_out_is_gone(self) -> None:
-        state = state_of()
-        nodes, pods = NodeHandler([state]), PodHandler([state])
-        for name in ("node-1", "node-2"):
-            nodes.applied(a_node(name, 16))
-        for name in ("a", "b"):
-            pods.applied(bound(name))
-        pods.applied(a_pod("c"))
-        nodes.retained(frozenset({"uid-of-node-1"}), "100")
-        pods.retained(frozenset({"uid-b"}), "100")
-
-        assert set(state.ledger.nodes) == {"node-1"}
-        assert set(state.bound) == {"uid-b"}
-        assert state.waiting == {}
-
-    def test_a_node_made_again_under_its_name_is_kept(self) -> None:
-        state = state_of()
-        sink = NodeHandler([state])
-        sink.applied(a_node("node-1", 16))
-        again = a_node("node-1", 8)
-        meta = ObjectMeta(name="node-1", uid="second", annotations=again.metadata.annotations)
-        sink.applied(Node(metadata=meta, status=again.status))
-        sink.retained(frozenset({"second"}), "100")
-
-        assert largest(state) == 8
-
-    def test_deleted_objects_are_lost(self) -> None:
-        state = state_of()
-        nodes, pods = NodeHandler([state]), PodHandler([state])
-        nodes.applied(a_node("node-1", 16))
-        pods.applied(bound("a"))
-        pods.deleted(bound("a"))
-        nodes.deleted(a_node("node-1", 16))
-
-        assert state.ledger.nodes == {}
-
     def test_a_full_list_does_not_take_a_reservation_away(self) -> None:
         state = state_of(a_node("node-1", 16))
         state.ledger.reserve(PodRef("uid-a", "default", "a"), "node-1", asks(4), lambda _state, _request: (0,))

@@ -12,8 +12,8 @@ from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.kube.resources import RESOURCE_CLAIMS
 from gcushare.vendors.vendor import Vendor
+from gcushare.wire.documents.inspect import NodePart
 from gcushare.wire.dra.claims import RESOURCE_CLAIM
-from gcushare.wire.objects import Node, Pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,45 +34,37 @@ async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
     vendor, scope, choice = request.vendor, request.scope, request.figures.source
     snapshot = ClusterSnapshot(vendor, is_partial=scope.is_partial, problems=reader.problems)
     reads = (error_as_value(reader.list_nodes(scope)), error_as_value(reader.list_pods(vendor, scope)))
+    document: list[NodePart] | GcushareError | None = None
     if choice is SourceChoice.API:
-        return await _counted(reader, snapshot, *await asyncio.gather(*reads))
-    timeout_s = QUICK_S if choice is SourceChoice.AUTO else None
-    async with open_extender(request.figures, vendor, reader.client, timeout_s=timeout_s) as extender:
-        document, nodes, pods = await asyncio.gather(error_as_value(extender.inspect(scope.node)), *reads)
+        nodes, pods = await asyncio.gather(*reads)
+    else:
+        timeout_s = QUICK_S if choice is SourceChoice.AUTO else None
+        async with open_extender(request.figures, vendor, reader.client, timeout_s=timeout_s) as extender:
+            document, nodes, pods = await asyncio.gather(error_as_value(extender.inspect(scope.node)), *reads)
+        snapshot.source = Source("extender", extender.text)
     if isinstance(document, GcushareError):
         if choice is SourceChoice.EXTENDER and not isinstance(nodes, NotFoundError):
             raise document
-        snapshot.source = Source("api", "the API server alone", f"{extender.text} was not used: {document}")
-        return await _counted(reader, snapshot, nodes, pods)
+        snapshot.source = Source("api", "the API server alone", f"{snapshot.source.text} was not used: {document}")
+        document = None
     if isinstance(nodes, GcushareError):
         # Which nodes have the labels is not known, or the node does not exist.
-        if scope.labels or isinstance(nodes, NotFoundError):
+        if document is None or scope.labels or isinstance(nodes, NotFoundError):
             raise nodes
         snapshot.problems.append(f"addresses and units are missing: {nodes}")
         nodes = []
     if isinstance(pods, GcushareError):
+        if document is None:
+            raise pods
         snapshot.problems.append(f"pods' states and pods that wait are missing: {pods}")
         pods = []
     snapshot.count(nodes, pods)
-    if snapshot.claims.noted_pods:
+    if snapshot.needs_claims if document is None else snapshot.claims.noted_pods:
         await _read_claims(reader, snapshot)
-    adopt_document(snapshot, document)
-    snapshot.source = Source("extender", extender.text)
-    return snapshot
-
-
-async def _counted(
-    reader: Reader, snapshot: ClusterSnapshot, nodes: list[Node] | GcushareError, pods: list[Pod] | GcushareError
-) -> ClusterSnapshot:
-    """Count what pods hold and, if a node serves claims, what claims hold."""
-    if isinstance(nodes, GcushareError):
-        raise nodes
-    if isinstance(pods, GcushareError):
-        raise pods
-    snapshot.count(nodes, pods)
-    if snapshot.needs_claims:
-        await _read_claims(reader, snapshot)
+    if document is None:
         snapshot.problems.extend(snapshot.claims.problems.values())
+    else:
+        adopt_document(snapshot, document)
     return snapshot
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gcushare.core.cards import BOTH_MODES, Inventory
-from gcushare.core.claim_names import claimed_units, parse_device_name
+from gcushare.core.claim_names import parse_device_name
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.nodes import Assignment, NodeState, PodRef
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import counted, index_text, some_names
 from gcushare.node.container_environment import Grant
 from gcushare.vendors.vendor import ClaimNames
 from gcushare.wire.dra.checkpoint import PreparedClaim, PreparedDevice
-from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
+from gcushare.wire.dra.claims import AllocationResult, ResourceClaim, claimed_grants
 
 _MAX_NAMES = 5
 
@@ -71,12 +71,9 @@ def _read_result(result: AllocationResult, pool: str, *, whole: bool) -> Prepare
 
 def assignment_of(claim: PreparedClaim, unit: MemoryUnit, node: str) -> Assignment:
     """A prepared claim as the ledger counts it."""
-    grants: dict[int, CardGrant] = {}
-    for each in claim.devices:
-        before = grants[each.index].units if each.index in grants else 0
-        grants[each.index] = CardGrant(each.index, before + claimed_units(each.memory_bytes, unit), each.whole)
+    cards = ((each.index, each.memory_bytes, each.whole) for each in claim.devices)
     reference = PodRef(claim.uid, claim.namespace, claim.name)
-    return Assignment(reference, node, tuple(grants[index] for index in sorted(grants)), assigned=True)
+    return Assignment(reference, node, claimed_grants(cards, unit), assigned=True)
 
 
 def check_room(

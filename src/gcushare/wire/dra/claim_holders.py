@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gcushare.core.claim_names import claimed_units, parse_device_name
+from gcushare.core.claim_names import parse_device_name, unit_bytes
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.nodes import Assignment, NodeState, PodRef
 from gcushare.core.quantities import parse_count
 from gcushare.core.requests import PodRequest
 from gcushare.core.units import parse_memory_unit
@@ -23,6 +23,7 @@ from gcushare.wire.dra.claims import (
     ClaimSpec,
     ResourceClaim,
     asked_of_claims,
+    claimed_grants,
     claimed_request,
     named_claims,
 )
@@ -182,15 +183,10 @@ class ClaimHolders:
         first = next(iter(holdings.values()))
         node = self._find_node(first.node)
         unit = node.unit if node is not None and node.unit is not None else parse_memory_unit(self._vendor.default_unit)
-        units: dict[int, int] = {}
-        wholes: dict[int, int] = {}
-        held = (card for each in holdings.values() if each.node == first.node for card in each.cards)
-        for index, memory_bytes in held:
-            if memory_bytes is None:
-                wholes[index] = node.cards[index].total if node is not None and index in node.cards else 0
-            units[index] = units.get(index, 0) + claimed_units(memory_bytes or 0, unit)
-        grants = tuple(CardGrant(i, wholes.get(i, units[i]), i in wholes) for i in sorted(units))
-        return Assignment(first.holder, first.node, grants, assigned=True)
+        sizes = {} if node is None else {card.index: card.total * unit_bytes(unit) for card in node.cards.values()}
+        cards = (card for each in holdings.values() if each.node == first.node for card in each.cards)
+        held = ((i, sizes.get(i, 0) if taken is None else taken, taken is None) for i, taken in cards)
+        return Assignment(first.holder, first.node, claimed_grants(held, unit), assigned=True)
 
     def _drop(self, uid: str) -> frozenset[str]:
         holding = self._claims.pop(uid, None)

@@ -12,6 +12,7 @@ from msgspec import field
 
 from gcushare.core.claim_names import ClaimSize, claimed_units, parse_template_name, unit_bytes
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.nodes import CardGrant
 from gcushare.core.quantities import parse_count
 from gcushare.core.requests import CardRequest, PodRequest
 from gcushare.core.units import MemoryUnit, parse_memory_unit
@@ -222,6 +223,15 @@ def asked_of_claims(specs: Iterable[ClaimSpec], vendor: Vendor) -> PodRequest | 
     if not cards:
         return None
     return PodRequest((), CardRequest(0, cards, whole=True) if is_whole else CardRequest(-(-units // cards), cards))
+
+
+def claimed_grants(cards: Iterable[tuple[int, int, bool]], unit: MemoryUnit) -> tuple[CardGrant, ...]:
+    """What claims take of each card: from the cards' indexes, the bytes taken, and whether a card is taken whole."""
+    grants: dict[int, CardGrant] = {}
+    for index, memory_bytes, is_whole in cards:
+        before = grants.get(index, CardGrant(index, 0))
+        grants[index] = CardGrant(index, before.units + claimed_units(memory_bytes, unit), before.whole or is_whole)
+    return tuple(grants[index] for index in sorted(grants))
 
 
 def claimed_request(pod: Pod, vendor: Vendor) -> PodRequest | None:

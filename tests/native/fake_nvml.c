@@ -1,5 +1,6 @@
 /* A libnvidia-ml of two cards for the tests: the functions that pynvml looks up, doing what the control file says. */
 #include "fake_control.h"
+#include "fake_limits.h"
 
 #define GIB (1ULL << 30)
 #define NVML_ERROR_INVALID_ARGUMENT 2
@@ -249,6 +250,17 @@ int nvmlDeviceGetAccountingStats(device_t device, unsigned int pid, accounting_t
     stats->max_memory = GIB * (unsigned long long)number_setting("peak_gib", card_of(device), 5);
     stats->is_running = 1;
     return 0;
+}
+
+/* "set keeping 0 dmem|misc"; without it the driver is one from before such limits. */
+int nvmlDeviceSetMemoryLimits_v1(device_t device, const set_limits_t *limits) {
+    GATE(card_of(device));
+    return set_limits(card_of(device), limits->group, limits->soft, limits->hard);
+}
+
+int nvmlDeviceGetMemoryLimits_v1(device_t device, get_limits_t *limits) {
+    GATE(card_of(device));
+    return get_limits(card_of(device), limits);
 }
 
 int nvmlEventSetCreate(void **set) { GATE(NO_CARD); *set = malloc(1); return 0; }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 
@@ -50,6 +50,14 @@ class HealthEvent:
     uuid: str | None
     reason: str
     critical: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMemory:
+    """A control group's memory of one card, in bytes; ``hard_bytes`` is None without a limit."""
+
+    hard_bytes: int | None
+    used_bytes: int
 
 
 class LinkLevel(enum.IntEnum):
@@ -107,6 +115,20 @@ class CardLibrary(Protocol):
         """The nearest connection of two cards; None if the machine does not report it."""
 
 
+@runtime_checkable
+class LimitingLibrary(Protocol):
+    """A ``CardLibrary`` whose driver keeps memory limits of control groups; ``group`` is the path of a group's folder.
+
+    Both methods raise ``LibraryCallError``, with ``is_unsupported`` from a driver that has no such limits.
+    """
+
+    def group_memory(self, slot: int, group: str) -> GroupMemory | None:
+        """Read a group's limit and use; None if the driver counts nothing there."""
+
+    def limit_group(self, slot: int, group: str, hard_bytes: int | None) -> None:
+        """Set a group's hard limit; None removes it. A limit below what is in use is refused."""
+
+
 class CardSource(Protocol):
     """A source of cards that never hangs or crashes its caller. One owner uses it at a time."""
 
@@ -147,3 +169,21 @@ class CardSource(Protocol):
 
     async def close(self) -> None:
         """Release everything; safe to repeat."""
+
+
+class LimitSource(CardSource, Protocol):
+    """A ``CardSource`` whose driver may keep memory limits of control groups."""
+
+    async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
+        """As in ``LimitingLibrary``.
+
+        Raises:
+            DeviceError: the library refuses, has no such limits, or does not answer.
+        """
+
+    async def limit_group(self, card: Card, group: str, hard_bytes: int | None) -> GroupMemory | None:
+        """As in ``LimitingLibrary``; returns what the driver has after that.
+
+        Raises:
+            DeviceError: the library refuses, has no such limits, or does not answer.
+        """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gcushare.cards.errors import NoSourceError
 from gcushare.cards.libraries import LIBRARY_FORMS, PCI_DEVICES, SOURCES, VENDOR_OF_LIBRARY, LibrarySpec
-from gcushare.cards.ports import CardReport, CardSource, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LimitSource, LinkLevel
 from gcushare.cards.worker.client import IsolatedSource
 from gcushare.cards.worker.time_limits import IsolationSettings
 from gcushare.core.cards import Card, CardUse
@@ -37,7 +37,7 @@ class SourceOptions:
     isolation: IsolationSettings = field(default_factory=IsolationSettings)
 
 
-def open_source(options: SourceOptions) -> CardSource:
+def open_source(options: SourceOptions) -> LimitSource:
     """Create the source that ``options.cards`` names. Nothing is loaded before its first ``list_cards``.
 
     Raises:
@@ -73,9 +73,9 @@ def open_source(options: SourceOptions) -> CardSource:
 class AutoSource:
     """The first of several sources that has cards; asked again while none has. The choice, once made, stays."""
 
-    def __init__(self, candidates: Sequence[CardSource]) -> None:
+    def __init__(self, candidates: Sequence[LimitSource]) -> None:
         self._candidates = tuple(candidates)
-        self._chosen: CardSource | None = None
+        self._chosen: LimitSource | None = None
         self.selection = ""
         """Which source was chosen, and why none of the others, as text."""
 
@@ -95,6 +95,12 @@ class AutoSource:
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
         return await self._require_chosen().link_level(card_a, card_b)
+
+    async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
+        return await self._require_chosen().group_memory(card, group)
+
+    async def limit_group(self, card: Card, group: str, hard_bytes: int | None) -> GroupMemory | None:
+        return await self._require_chosen().limit_group(card, group, hard_bytes)
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
         if self._chosen is not None:
@@ -138,7 +144,7 @@ class AutoSource:
                 await candidate.close()
         return chosen
 
-    def _require_chosen(self) -> CardSource:
+    def _require_chosen(self) -> LimitSource:
         if self._chosen is None:
             raise DeviceError(f"no source of cards was found yet: {self.selection}")
         return self._chosen

@@ -10,10 +10,11 @@ import pynvml
 
 from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
 from gcushare.cards.libraries import LibrarySpec
+from gcushare.cards.nvidia import nvml_limits
 from gcushare.cards.nvidia.nvml_queries import CODE_NAMES, NvmlCalls, NvmlProcesses, text_of
 from gcushare.cards.nvidia.xids import APPLICATION_XIDS, HEALTH_EVENTS, why_unhealthy
 from gcushare.cards.pci import PciBus, parse_pci_address
-from gcushare.cards.ports import CallObserver, CardLibrary, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.ports import CallObserver, CardLibrary, GroupMemory, HealthEvent, HealthReading, LinkLevel
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 
 _DEFAULT_LIBRARY = "libnvidia-ml.so.1"
@@ -201,6 +202,12 @@ class NvmlLibrary:
         if level in levels:
             return levels[level]
         return self._bus.link_level(self._addresses.get(slot_a, ""), self._addresses.get(slot_b, ""))
+
+    def group_memory(self, slot: int, group: str) -> GroupMemory | None:
+        return nvml_limits.read_group(self._calls, self._handle(slot), group)
+
+    def limit_group(self, slot: int, group: str, hard_bytes: int | None) -> None:
+        nvml_limits.limit_group(self._calls, self._handle(slot), group, hard_bytes)
 
     def _handle(self, slot: int) -> Any:
         return self._calls.call("nvmlDeviceGetHandleByIndex", slot)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from watchfiles import Change, awatch
 
-from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.simulated.file import MAX_FILE_BYTES, SimulatedCard, parse_simulated_cards
 from gcushare.core.cards import Card, CardUse
 from gcushare.core.errors import ConfigError, DeviceError
@@ -67,6 +67,12 @@ class SimulatedSource:
         if card_a.numa_node is None or card_b.numa_node is None:
             return None
         return LinkLevel.NUMA if card_a.numa_node == card_b.numa_node else LinkLevel.SYSTEM
+
+    async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
+        raise DeviceError("simulated cards keep no memory limits")
+
+    async def limit_group(self, card: Card, group: str, hard_bytes: int | None) -> GroupMemory | None:
+        raise DeviceError("simulated cards keep no memory limits")
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
         try:

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from gcushare.cards.errors import (
     CardMovedError,
     LibraryCallError,
@@ -24,9 +26,9 @@ from gcushare.cards.errors import (
 )
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.plausible import check_count, sanitize_card, sanitize_use
-from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.worker import time_limits
-from gcushare.cards.worker.messages import Described, EventAnswer, LinkAnswer, Opened, Operation, Request
+from gcushare.cards.worker.messages import Described, EventAnswer, GroupAnswer, LinkAnswer, Opened, Operation, Request
 from gcushare.cards.worker.process import WorkerProcess
 from gcushare.cards.worker.time_limits import IsolationSettings, Pauses
 from gcushare.core.cards import Card, CardUse, LeftOutCard
@@ -165,6 +167,24 @@ class IsolatedSource:
             raise DeviceError(pause_reason)
         answer = await self._ask_card(Request(Operation.LINK, slots[0], slots[1]), LinkAnswer, card_a, card_b)
         return answer.level
+
+    async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
+        """A control group's limit and use of a card; None if the driver counts nothing there."""
+        return await self._ask_of_group(Request(Operation.GROUP_MEMORY, group=group), card)
+
+    async def limit_group(self, card: Card, group: str, hard_bytes: int | None) -> GroupMemory | None:
+        """Set a control group's hard limit of a card, None for none; returns what the driver has after that."""
+        return await self._ask_of_group(Request(Operation.LIMIT_GROUP, group=group, hard_bytes=hard_bytes), card)
+
+    async def _ask_of_group(self, request: Request, card: Card) -> GroupMemory | None:
+        slot = self._slot(card)
+        if slot is None:
+            raise DeviceError(f"card {card.index} ({card.uuid}) is not listed by {self.name}")
+        pause_reason = self._pause_reason(slot)
+        if pause_reason is not None:
+            raise DeviceError(pause_reason)
+        answer = await self._ask_card(msgspec.structs.replace(request, slot=slot), GroupAnswer, card)
+        return answer.memory
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
         """Wait up to ``timeout_s`` seconds for an event, even if the library has none or its calls pause."""

@@ -21,7 +21,7 @@ import msgspec
 
 from gcushare.cards.errors import LibraryCallError
 from gcushare.cards.libraries import LibrarySpec, create_library
-from gcushare.cards.ports import CardLibrary
+from gcushare.cards.ports import CardLibrary, LimitingLibrary
 from gcushare.cards.worker import messages
 from gcushare.cards.worker.messages import Described, Operation, Request
 from gcushare.core.cards import Card
@@ -87,6 +87,11 @@ def _perform(library: CardLibrary, request: Request) -> object:
             return messages.EventAnswer(event=library.wait_event(request.timeout_s))
         case Operation.LINK:
             return messages.LinkAnswer(level=library.link_level(request.slot, request.other_slot))
+    if not isinstance(library, LimitingLibrary):
+        raise DeviceError("this vendor's library keeps no memory limits")
+    if request.operation is Operation.LIMIT_GROUP:
+        library.limit_group(request.slot, request.group, request.hard_bytes)
+    return messages.GroupAnswer(memory=library.group_memory(request.slot, request.group))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
-from gcushare.cards.ports import HealthEvent, LinkLevel
+from gcushare.cards.ports import GroupMemory, HealthEvent, LinkLevel
 from gcushare.core.cards import Card, LeftOutCard
 from gcushare.core.errors import DeviceError, RemoteContractError
 from gcushare.wire.untrusted_json import BoundedJsonDecoder, Int
@@ -40,15 +40,22 @@ class Operation(enum.Enum):
     USE = "use"  # CardUse
     EVENT = "event"  # EventAnswer
     LINK = "link"  # LinkAnswer
+    GROUP_MEMORY = "groupMemory"  # GroupAnswer
+    LIMIT_GROUP = "limitGroup"  # GroupAnswer
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call; ``slot`` and ``other_slot`` are positions in the library's list, ``timeout_s`` is for EVENT."""
+    """One call; ``slot`` and ``other_slot`` are positions in the library's list, ``timeout_s`` is for EVENT.
+
+    ``group`` is the path of a control group, ``hard_bytes`` its limit, None for none.
+    """
 
     operation: Operation
     slot: Int = 0
     other_slot: Int = 0
     timeout_s: float = 0.0
+    group: str = ""
+    hard_bytes: Int | None = None
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -75,6 +82,12 @@ class LinkAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer to LINK."""
 
     level: LinkLevel | None = None
+
+
+class GroupAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to GROUP_MEMORY and LIMIT_GROUP."""
+
+    memory: GroupMemory | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,0 +1,125 @@
+"""A tree of control groups of version 2 in a folder, with the part of the kernel that charges and refuses memory.
+
+What limits are set in it is the fake NVML's matter; the files are described at the top of ``fake_limits.h``.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Keeping = Literal["dmem", "misc"]
+NO_LIMIT = 2**64 - 1
+_FILES = {"dmem": "dmem.max", "misc": "misc.limits"}
+
+
+@dataclass(frozen=True, slots=True)
+class SetCall:
+    """One call that set a limit: bytes, and the code of its answer. ``at_ns``: nanoseconds since the epoch."""
+
+    at_ns: int
+    card: int
+    soft: int
+    hard: int
+    code: int
+    group: Path
+
+
+class ControlGroups:
+    """The machine's groups below ``root``, with a driver that keeps limits in one of its two ways."""
+
+    def __init__(self, root: Path, keeping: Keeping = "dmem") -> None:
+        self.root = root
+        self.keeping: Keeping = keeping
+        root.mkdir(parents=True, exist_ok=True)
+        (root / "cgroup.controllers").write_text("cpu memory pids dmem\n")
+
+    def make(self, path: str, *, dmem: bool = True) -> Path:
+        """Make a group, and those above it that are missing; ``dmem``: whether its parent turned the controller on."""
+        group = self.root
+        for name in path.strip("/").split("/"):
+            group = group / name
+            if not group.exists():
+                group.mkdir()
+                (group / "cgroup.controllers").write_text("cpu memory pids dmem\n")
+                (group / "cgroup.type").write_text("domain\n")
+                if self.keeping == "dmem" and dmem:
+                    (group / "dmem.max").touch()
+        return group
+
+    def remove(self, group: Path) -> None:
+        """Remove a group whose processes have ended, with all below it."""
+        shutil.rmtree(group)
+
+    def allocate(self, group: Path, card: int, size: int) -> bool:
+        """Have a process of this group allocate memory of a card; False if a limit refuses it."""
+        for limited, hard, base in self._limits_above(group, card):
+            if max(0, self.used(limited, card) - base) + size > hard:
+                return False
+        with (group / "charges").open("a") as file:
+            file.write(f"{card} {size}\n")
+        return True
+
+    def free(self, group: Path, card: int) -> None:
+        """Have the processes of this very group free all that they have of a card."""
+        lines = self._lines(group / "charges")
+        kept = [line for line in lines if int(line.split()[0]) != card]
+        (group / "charges").write_text("".join(f"{line}\n" for line in kept))
+
+    def used(self, group: Path, card: int) -> int:
+        """What a group and all below it have of a card."""
+        return sum(
+            size
+            for file in group.rglob("charges")
+            for which, size in (map(int, line.split()) for line in self._lines(file))
+            if which == card
+        )
+
+    def limit_of(self, group: Path, card: int) -> int | None:
+        """The hard limit of this very group; None if it has none."""
+        lines = [line.split() for line in self._lines(group / _FILES[self.keeping])]
+        hard = next((int(words[2]) for words in reversed(lines) if int(words[0]) == card), NO_LIMIT)
+        return None if hard == NO_LIMIT else hard
+
+    def soft_sum(self, card: int) -> int:
+        """All soft limits of the tree."""
+        files = list(self.root.rglob(_FILES[self.keeping]))
+        last = [[w for line in self._lines(f) if int((w := line.split())[0]) == card] for f in files]
+        return sum(int(words[-1][1]) for words in last if words)
+
+    def reload_driver(self) -> None:
+        """Load the driver again: it has forgotten every limit."""
+        for file in self.root.rglob(_FILES[self.keeping]):
+            if self.keeping == "dmem":
+                file.write_text("")
+            else:
+                file.unlink()
+
+    def _limits_above(self, group: Path, card: int) -> list[tuple[Path, int, int]]:
+        found = []
+        while group != self.root:
+            lines = [line.split() for line in self._lines(group / _FILES[self.keeping])]
+            of_card = [words for words in lines if int(words[0]) == card and int(words[2]) != NO_LIMIT]
+            if of_card and (self.limit_of(group, card) is not None):
+                found.append((group, int(of_card[-1][2]), int(of_card[-1][3])))
+                if self.keeping == "misc":  # the nearest counts alone
+                    break
+            group = group.parent
+        return found
+
+    @staticmethod
+    def _lines(file: Path) -> list[str]:
+        return file.read_text().splitlines() if file.exists() else []
+
+
+def read_set_calls(library: Path) -> list[SetCall]:
+    """The calls that set limits, from the log of a fake library."""
+    log = library.with_name(library.name + ".log")
+    lines = log.read_text().splitlines() if log.exists() else []
+    calls = []
+    for line in lines:
+        at_ns, card, soft, hard, code, group = line.split(" ", 5)
+        calls.append(SetCall(int(at_ns), int(card), int(soft), int(hard), int(code), Path(group)))
+    return calls

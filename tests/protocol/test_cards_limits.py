@@ -1,0 +1,146 @@
+"""Memory limits of control groups through NVML: a fake library with both ways of keeping them, in a real worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gcushare.cards.errors import LibraryCallError
+from gcushare.cards.ports import GroupMemory
+from gcushare.cards.worker.client import IsolatedSource
+from gcushare.core.cards import Card
+from gcushare.core.errors import DeviceError
+from tests.native.control_groups import ControlGroups, Keeping, read_set_calls
+from tests.native.libraries import FakeLibrary, install_fake, isolated
+
+GIB = 1 << 30
+BOTH: tuple[Keeping, ...] = ("dmem", "misc")
+
+
+def fake_keeping(folder: Path, keeping: Keeping, *rules: str) -> FakeLibrary:
+    fake = install_fake("nvml", folder)
+    fake.control(f"set keeping * {keeping}", *rules)
+    return fake
+
+
+async def cards_of(source: IsolatedSource) -> tuple[Card, ...]:
+    return (await source.list_cards()).cards
+
+
+@pytest.mark.parametrize("keeping", BOTH)
+async def test_a_limit_is_set_read_back_and_kept(tmp_path: Path, keeping: Keeping) -> None:
+    groups = ControlGroups(tmp_path / "cgroup", keeping)
+    pod = groups.make("kubepods/pod1")
+    container = groups.make("kubepods/pod1/c1")
+    fake = fake_keeping(tmp_path, keeping)
+    async with isolated(fake) as source:
+        card, other = await cards_of(source)
+        assert await source.limit_group(card, str(pod), 4 * GIB) == GroupMemory(hard_bytes=4 * GIB, used_bytes=0)
+        assert groups.allocate(container, 0, 3 * GIB)
+        assert not groups.allocate(container, 0, 2 * GIB)
+        assert groups.allocate(container, 1, 60 * GIB), "a limit is one of one card"
+        assert await source.group_memory(card, str(pod)) == GroupMemory(hard_bytes=4 * GIB, used_bytes=3 * GIB)
+        assert await source.limit_group(card, str(pod), None) in (
+            GroupMemory(hard_bytes=None, used_bytes=3 * GIB),
+            None,
+        )
+        assert groups.allocate(container, 0, 60 * GIB)
+        assert (
+            await source.group_memory(other, str(pod)) or GroupMemory(hard_bytes=None, used_bytes=0)
+        ).hard_bytes is None
+    assert [(call.card, call.soft, call.code) for call in read_set_calls(fake.path)] == [(0, 0, 0)] * 2
+
+
+async def test_with_the_controller_a_child_without_a_limit_reports_none_and_is_bound_by_its_parent(
+    tmp_path: Path,
+) -> None:
+    groups = ControlGroups(tmp_path / "cgroup", "dmem")
+    pod, container = groups.make("kubepods/pod1"), groups.make("kubepods/pod1/c1")
+    bare = groups.make("kubepods/pod1/c1/inner", dmem=False)
+    async with isolated(fake_keeping(tmp_path, "dmem")) as source:
+        card = (await cards_of(source))[0]
+        await source.limit_group(card, str(pod), 4 * GIB)
+        read = await source.group_memory(card, str(container))
+        assert read == GroupMemory(hard_bytes=None, used_bytes=0)
+        assert not groups.allocate(container, 0, 5 * GIB)
+        await source.limit_group(card, str(container), 8 * GIB)
+        assert not groups.allocate(bare, 0, 5 * GIB), "the parent bounds a child with a higher limit"
+        read = await source.group_memory(card, str(bare))
+        assert read == GroupMemory(hard_bytes=8 * GIB, used_bytes=0), "a group without files has those above it"
+        with pytest.raises(LibraryCallError, match="NOT_FOUND"):
+            await source.limit_group(card, str(bare), GIB)
+
+
+async def test_without_the_controller_the_nearest_limit_upwards_counts_alone(tmp_path: Path) -> None:
+    groups = ControlGroups(tmp_path / "cgroup", "misc")
+    pod, container = groups.make("kubepods/pod1"), groups.make("kubepods/pod1/c1")
+    async with isolated(fake_keeping(tmp_path, "misc")) as source:
+        card = (await cards_of(source))[0]
+        assert await source.group_memory(card, str(container)) is None, "no limit above is not an old driver"
+        assert groups.allocate(container, 0, GIB)
+        read = await source.limit_group(card, str(pod), 4 * GIB)
+        assert read == GroupMemory(hard_bytes=4 * GIB, used_bytes=0), "counted from the first limit on"
+        assert await source.group_memory(card, str(container)) == read
+        await source.limit_group(card, str(container), 8 * GIB)
+        assert groups.allocate(container, 0, 6 * GIB), "limits do not nest"
+
+
+@pytest.mark.parametrize("keeping", BOTH)
+async def test_a_limit_below_what_is_in_use_is_refused(tmp_path: Path, keeping: Keeping) -> None:
+    groups = ControlGroups(tmp_path / "cgroup", keeping)
+    pod = groups.make("kubepods/pod1")
+    async with isolated(fake_keeping(tmp_path, keeping)) as source:
+        card = (await cards_of(source))[0]
+        await source.limit_group(card, str(pod), 8 * GIB)
+        assert groups.allocate(pod, 0, 6 * GIB)
+        with pytest.raises(LibraryCallError, match="nvmlDeviceSetMemoryLimits_v1"):
+            await source.limit_group(card, str(pod), 4 * GIB)
+        await source.limit_group(card, str(pod), 6 * GIB)
+        groups.free(pod, 0)
+        await source.limit_group(card, str(pod), 4 * GIB)
+        assert groups.limit_of(pod, 0) == 4 * GIB
+
+
+@pytest.mark.parametrize("keeping", BOTH)
+async def test_what_cannot_be_limited_says_so(tmp_path: Path, keeping: Keeping) -> None:
+    groups = ControlGroups(tmp_path / "cgroup", keeping)
+    pod = groups.make("kubepods/pod1")
+    fake = fake_keeping(tmp_path, keeping)
+    async with isolated(fake) as source:
+        card = (await cards_of(source))[0]
+        for group in (groups.root, tmp_path / "gone"):
+            with pytest.raises(LibraryCallError):
+                await source.limit_group(card, str(group), GIB)
+        fake.control(f"set keeping * {keeping}", "set not_root * 1")
+        with pytest.raises(LibraryCallError, match="NO_PERMISSION"):
+            await source.limit_group(card, str(pod), GIB)
+        assert await source.group_memory(card, str(groups.root / "gone")) is None
+
+
+async def test_an_older_driver_has_no_such_call(tmp_path: Path) -> None:
+    groups = ControlGroups(tmp_path / "cgroup")
+    pod = groups.make("kubepods/pod1")
+    async with isolated(install_fake("nvml", tmp_path)) as source:
+        card = (await cards_of(source))[0]
+        with pytest.raises(LibraryCallError, match="FUNCTION_NOT_FOUND") as raised:
+            await source.group_memory(card, str(pod))
+        assert raised.value.failure.is_unsupported
+
+
+async def test_another_vendors_library_keeps_none(tmp_path: Path) -> None:
+    async with isolated(install_fake("efml", tmp_path)) as source:
+        card = (await cards_of(source))[0]
+        with pytest.raises(DeviceError, match="keeps no memory limits"):
+            await source.limit_group(card, str(tmp_path), GIB)
+
+
+async def test_a_call_that_hangs_costs_the_worker_and_is_an_error(tmp_path: Path) -> None:
+    groups = ControlGroups(tmp_path / "cgroup")
+    pod = groups.make("kubepods/pod1")
+    fake = fake_keeping(tmp_path, "dmem", "crash nvmlDeviceSetMemoryLimits_v1 0")
+    async with isolated(fake) as source:
+        first, second = await cards_of(source)
+        with pytest.raises(DeviceError, match="nvmlDeviceSetMemoryLimits_v1"):
+            await source.limit_group(first, str(pod), GIB)
+        assert await source.limit_group(second, str(pod), GIB) == GroupMemory(hard_bytes=GIB, used_bytes=0)

@@ -105,7 +105,7 @@ class SimulatedSockets:
         found = self._directory.files.get(socket.name)
         return None if found is not None and found.answers else "nothing answers"
 
-    async def register(self, kubelet_socket: Path, resource: str, socket_name: str) -> None:
+    async def register(self, kubelet_socket: Path, resource: str, socket_name: str, *, pre_start: bool) -> None:
         """Register with the kubelet."""
         self._process.require_alive()
         problem = await self._kubelet.register(resource, socket_name, self._process)

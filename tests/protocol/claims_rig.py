@@ -21,7 +21,7 @@ from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings
 from gcushare.device_plugin.program import NodeProgram
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
-from gcushare.node.node_settings import MpsSettings, OtherSystems
+from gcushare.node.node_settings import LimitSettings, OtherSystems
 from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
@@ -53,14 +53,14 @@ class ClaimsRig:
         vendor: Vendor = ENFLAME,
         source: Mapping[str, Any] | None = None,
         over_use: OverUseSettings | None = None,
-        limits: MpsSettings | None = None,
+        limits: LimitSettings | None = None,
         **node: Any,
     ) -> None:
         self._sizes = cards
         self.vendor = vendor
         self._source_settings = source or {}
         self._over_use_settings = over_use or OverUseSettings()
-        self._limit_settings = limits or MpsSettings()
+        self._limit_settings = limits or LimitSettings()
         self._node_settings = node
         self.other_systems = OtherSystems.REFUSE
         self.changes: dict[int, dict[str, Any]] = {}
@@ -99,11 +99,13 @@ class ClaimsRig:
     def settings(self) -> PluginSettings:
         return PluginSettings(
             cards=CardSettings(
-                vendor=self.vendor,
-                cards=f"simulated:{self.root / 'cards.json'}",
-                poll_interval=0.2,
-                other_systems=self.other_systems,
-                **self._source_settings,
+                **{
+                    "vendor": self.vendor,
+                    "cards": f"simulated:{self.root / 'cards.json'}",
+                    "poll_interval": 0.2,
+                    "other_systems": self.other_systems,
+                    **self._source_settings,
+                }
             ),
             over_use=self._over_use_settings,
             limits=self._limit_settings,
@@ -214,6 +216,14 @@ class ClaimsRig:
             BY_NAME["resourceclaims.resource.k8s.io"], key, lambda obj: merge(obj, status), status_only=True
         )
         return ClaimRef(created["metadata"]["uid"], name, namespace)
+
+    def reserve(self, claim: ClaimRef, *pods: tuple[str, str]) -> None:
+        """Reserve a claim for these pods, by name and uid."""
+        reserved = {"status": {"reservedFor": [{"resource": "pods", "name": name, "uid": uid} for name, uid in pods]}}
+        key = Key(claim.namespace, claim.name)
+        self.api.registry.update(
+            BY_NAME["resourceclaims.resource.k8s.io"], key, lambda obj: merge(obj, reserved), status_only=True
+        )
 
     def run_pod(self, name: str, *claims: str, namespace: str = "default") -> str:
         """Bind a pod to this node that has these claims, as Kubernetes leaves it; returns its uid."""

@@ -15,14 +15,11 @@ from gcushare.cli.top.rows import POD_GRANTED, POD_USED, POD_UTILIZATION, parse_
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.units import GIB
 from gcushare.node.mps.state import MpsFolders, MpsState, write_state
-from gcushare.node.node_settings import MemoryLimit, MpsSettings
+from gcushare.node.node_settings import LimitSettings, MemoryLimit
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.vendors import ALIYUN
 from gcushare.wire.annotations import OVER_USE
 from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.patches import merge
-from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.kubelet.dra import ClaimRef
 from tests.extender_objects import node_document, pod_document
 from tests.fake_proc import FakeProc
@@ -49,14 +46,6 @@ class UseRig(ClaimsRig):
         self.join(name, uid)
         assert (await self.kubelet.prepare(claim))[claim.uid].error == ""
         await self.until(lambda: uid in self.app.observed.pods.entries, "the driver knows the pod")
-
-    def reserve(self, claim: ClaimRef, *pods: tuple[str, str]) -> None:
-        """Reserve a claim for these pods, by name and uid."""
-        reserved = {"status": {"reservedFor": [{"resource": "pods", "name": name, "uid": uid} for name, uid in pods]}}
-        key = Key(claim.namespace, claim.name)
-        self.api.registry.update(
-            BY_NAME["resourceclaims.resource.k8s.io"], key, lambda obj: merge(obj, reserved), status_only=True
-        )
 
     async def share(self, name: str, other: str) -> None:
         """Run another pod with the claim of a pod."""
@@ -204,7 +193,7 @@ async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Pat
         assert top.code == 0, top.err
         assert top.lines[1].split()[:5] == ["node-1", "0", "0.0", "5.0", "16.0"]
         (row,) = [line for line in top.lines if "default/greedy" in line]
-        assert row.split()[2:8] == ["default/greedy", "4.0", "-", "5.0", "10%", "over"]
+        assert row.split()[2:9] == ["default/greedy", "4.0", "-", "5.0", "processes", "10%", "over"]
         assert "not reported" not in top.err
 
         here = await ask_addresses((silent_url(),), others=(rig.program.server.url,))
@@ -212,7 +201,7 @@ async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Pat
 
 
 def mps_rig(folders: MpsFolders) -> ClaimsRig:
-    limits = MpsSettings(memory_limit=MemoryLimit.MPS, mps_root=folders.root)
+    limits = LimitSettings(memory_limit=MemoryLimit.MPS, mps_root=folders.root)
     return ClaimsRig((16,), vendor=ALIYUN, limits=limits)
 
 

@@ -115,12 +115,12 @@ async def test_pods_stand_below_the_cards_if_a_plugin_reports_what_each_uses(tmp
         ran = await found.call("top")
         assert (ran.code, ran.err) == (0, "")
         assert [line.split() for line in ran.lines[-4:-1]] == [
-            ["NAME", "GCU", "POD", "GRANTED(GB)", "LIMIT(GB)", "USED(GB)", "UTIL", "NOTE"],
+            ["NAME", "GCU", "POD", "GRANTED(GB)", "LIMIT(GB)", "USED(GB)", "BY", "UTIL", "NOTE"],
             [
-                *("node-1", "0", "default/a", "4.0", "-", "6.0", "60%"),
+                *("node-1", "0", "default/a", "4.0", "-", "6.0", "processes", "60%"),
                 *("over", "by", "2.0,", "reported", "on", "the", "pod"),
             ],
-            ["node-1", "0", "default/b", "4.0", "-", "1.0", "5%"],
+            ["node-1", "0", "default/b", "4.0", "-", "1.0", "processes", "5%"],
         ]
         assert ran.lines[-1] == "1 pod: more is in use than was granted"
         document = json.loads((await found.call("top", "-o", "json")).out)

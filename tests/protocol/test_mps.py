@@ -218,7 +218,7 @@ async def test_without_a_daemon_cards_take_no_new_pods_and_open_when_it_answers(
 
 
 async def test_where_the_admin_chose_pods_come_without_a_limit() -> None:
-    async with mps_rig() as mps, LimitedRig(mps, mps_fallback=Fallback.UNLIMITED) as rig:
+    async with mps_rig() as mps, LimitedRig(mps, limit_fallback=Fallback.UNLIMITED) as rig:
         await rig.start()
         rig.bind("pod", 4)
         await rig.until_recorded("pod")

@@ -92,7 +92,7 @@ def programs_of(objects: Sequence[Object]) -> list[Object]:
         ),
         pytest.param(
             PLUGIN_CHART,
-            ("vendor=both", "memoryUnit=auto", "memoryLimit=mps", "mps.fallback=unlimited"),
+            ("vendor=both", "memoryUnit=auto", "memoryLimit=mps", "limitFallback=unlimited"),
             4,
             id="mps",
         ),

@@ -269,3 +269,25 @@ def test_the_schedulers_side_gets_its_own_certificate_and_no_key_of_the_extender
     assert secret_items(specs[name]) == {CA, CLIENT_CERT, CLIENT_KEY}
     for other, spec in specs.items():
         assert other == name or not [volume for volume in spec.get("volumes", ()) if "secret" in volume], other
+
+
+@pytest.mark.parametrize("serves_claims", [False, True])
+def test_limits_by_the_driver_take_one_capability_and_the_hosts_control_groups(serves_claims: bool) -> None:
+    claims = ["claims.enabled=true"] if serves_claims else []
+    objects = rendered(PLUGIN_CHART, "vendor=both", "memoryLimit=driver", "podUse=true", *claims)
+    limited = {name: spec for name, spec in pod_specs(objects).items() if name.startswith("DaemonSet/")}
+    found = {name: containers(spec)[0] for name, spec in limited.items()}
+    assert len(found) == 2
+    for name, container in found.items():
+        is_nvidia = name.endswith("-aliyun")
+        added = {"add": ["SYS_ADMIN"]} if is_nvidia else {}
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], **added}
+        assert ("--memory-limit=driver" in container["args"]) == is_nvidia
+        mounts = {each["mountPath"]: each.get("readOnly") for each in container["volumeMounts"]}
+        assert mounts.get("/host/cgroup") is (True if is_nvidia else None)
+        assert limited[name].get("hostPID") is (None if is_nvidia else True)
+    (policy,) = (
+        each for each in of_kind(objects, "ValidatingAdmissionPolicy") if "limit-variables" in each["metadata"]["name"]
+    )
+    assert "NVIDIA_GPU_MEMORY_LIMIT" in policy["spec"]["validations"][0]["messageExpression"]
+    assert ("resourceClaims" in policy["spec"]["matchConditions"][0]["expression"]) == serves_claims

@@ -54,7 +54,7 @@ PLUGIN_VALUES: dict[str, tuple[str, str]] = {
     "bursts": ("ignore", ""),
     "memoryLimit": ("mps", "vendor: aliyun"),
     "mps.root": ("/data/mps", "{vendor: aliyun, memoryLimit: mps}"),
-    "mps.fallback": ("unlimited", "{vendor: aliyun, memoryLimit: mps}"),
+    "limitFallback": ("unlimited", "{vendor: aliyun, memoryLimit: driver}"),
     "mps.resources": ("{limits: {memory: 1Gi}}", "{vendor: aliyun, memoryLimit: mps}"),
     "overUse.action": ("evict", "podUse: true"),
     "overUse.dryRun": ("true", "{podUse: true, overUse: {action: evict}}"),

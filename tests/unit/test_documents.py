@@ -38,7 +38,8 @@ FOREIGN_FLAGS |= {"create-namespace", "install", "repo", "reuse-values"}
 VARIABLE = re.compile(r"\b(?:ENFLAME|NVIDIA|ALIYUN|GCUSHARE)_[A-Z_]+\b(?!_)")
 OWN_KEY = re.compile(r"gcushare\.io/[a-z]+(?:-[a-z]+)*")
 VARIABLES_OF_OTHERS = {f"ENFLAME_CONTAINER_{name}" for name in ("SUB_CARD", "USABLE_GLOBAL_MEM")}
-"""Those of the vendor's own plugin, which no program of ours sets or reads."""
+VARIABLES_OF_OTHERS.add("NVIDIA_GPU_MEMORY_REQUEST")
+"""Those of the vendor's own plugin and of NVIDIA's toolkit, which no program of ours sets or reads."""
 METRIC = re.compile(r"`(gcushare_[a-z_]+)`")
 CHART_LABELS = {"gcushare.io/enabled", CLAIMS_LABEL, CLAIMS_ORDER_LABEL, SERVE_LABEL}
 KUBERNETES_MESSAGES = {

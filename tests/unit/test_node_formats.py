@@ -110,13 +110,16 @@ async def test_the_registration_as_a_device_plugin(tmp_path: Path) -> None:
     service, method = services.REGISTER.strip("/").split("/")
     server = await _serve(tmp_path / "kubelet.sock", service, method, answer)
     try:
-        await UnixSockets().register(tmp_path / "kubelet.sock", ENFLAME.memory_resource, ENFLAME.plugin_socket)
+        await UnixSockets().register(
+            tmp_path / "kubelet.sock", ENFLAME.memory_resource, ENFLAME.plugin_socket, pre_start=True
+        )
     finally:
         await server.stop(None)
     wanted = deviceplugin_pb2.RegisterRequest(
         version="v1beta1", endpoint=ENFLAME.plugin_socket, resource_name="enflame.com/gcu-memory"
     )
     wanted.options.get_preferred_allocation_available = True
+    wanted.options.pre_start_required = True
     assert seen == [wanted.SerializeToString()]
 
 

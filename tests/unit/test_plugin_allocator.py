@@ -395,7 +395,7 @@ async def test_a_tiny_share_still_gets_one_percent_of_the_threads() -> None:
 
 async def test_memory_that_cannot_be_limited_is_refused_or_given_without_a_limit() -> None:
     allocator, _ = limited(problem="the daemon is gone")
-    text = r"^memory cannot be limited \(card 0: the daemon is gone\); --mps-fallback unlimited lets pods start"
+    text = r"^memory cannot be limited \(card 0: the daemon is gone\); --limit-fallback unlimited lets pods start"
     with pytest.raises(Refused, match=text):
         await allocator.allocate(device_ids(units(0, 4)))
     allocator, _ = limited(problem="the daemon is gone", fallback=Fallback.UNLIMITED)

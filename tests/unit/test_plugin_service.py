@@ -29,6 +29,7 @@ async def test_a_defect_is_counted_and_not_hidden(call: str) -> None:
         cast(Any, Broken()),
         clock=lambda: 0.0,
         observe=lambda name, _seconds, error: seen.append((name, error)),
+        pre_start=cast(Any, Broken().allocate),
     )
     details = SimpleNamespace(method=f"/v1beta1.DevicePlugin/{call}")
     method = cast(Any, service.handler().service(cast(Any, details))).unary_unary

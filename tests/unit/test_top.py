@@ -7,6 +7,7 @@ import pytest
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.top.rows import (
     MEMORY,
+    POD_BY_DRIVER,
     POD_GRANTED,
     POD_USED,
     UNATTRIBUTED,
@@ -115,6 +116,14 @@ def reported(card: int, unattributed: int = 0, **pods: tuple[float, float]) -> d
     return {("node-1", card): CardReadings({MEMORY: 8.0 * GIB, UNATTRIBUTED: unattributed}, figures)}
 
 
+def test_the_table_of_pods_says_what_counts_their_use() -> None:
+    readings = reported(0, a=(4, 6), b=(4, 4))
+    readings["node-1", 0].pods["default/a"][POD_BY_DRIVER] = 1.0
+    summary = summary_of(8)
+    lines = [line.plain.split() for line in pod_use_lines(summary, pod_use_rows(summary, readings), None)]
+    assert [line[6] for line in lines[1:4]] == ["BY", "driver", "processes"]
+
+
 def test_control_characters_of_a_label_cannot_reach_the_terminal() -> None:
     summary = summary_of(8)
     hostile = {"default/a\x1b[2J\n": {POD_GRANTED: 4.0, POD_USED: 6.0}}
@@ -138,6 +147,7 @@ def test_documents_have_the_pods_in_bytes() -> None:
             "grantedBytes": 4 * GIB,
             "limitBytes": 0,
             "usedBytes": 6 * GIB,
+            "usedSource": "processes",
             "utilizationPercent": None,
             "over": True,
             "reported": False,
@@ -149,9 +159,11 @@ def test_documents_have_the_pods_in_bytes() -> None:
         "node": "node-1", "card": "0", "pod": "", "total_bytes": str(16 * GIB), "granted_bytes": str(8 * GIB),
         "reserved_bytes": "0", "used_bytes": str(8 * GIB), "unattributed_bytes": "7", "utilization_percent": "",
         "temperature_celsius": "", "power_watts": "", "over": "false", "limit_bytes": "",
+        "used_source": "",
     }  # fmt: skip
     assert dict(zip(heading, pod, strict=True)) == {
         "node": "node-1", "card": "0", "pod": "default/a", "total_bytes": "", "granted_bytes": str(4 * GIB),
         "reserved_bytes": "", "used_bytes": str(6 * GIB), "unattributed_bytes": "", "utilization_percent": "",
         "temperature_celsius": "", "power_watts": "", "over": "true", "limit_bytes": "0",
+        "used_source": "processes",
     }  # fmt: skip

@@ -14,6 +14,7 @@ from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
 from gcushare.device_plugin.adapters import HostAdapters, NodeHandler, PodHandler
 from gcushare.device_plugin.allocation.allocator import CardAllocator
+from gcushare.device_plugin.allocation.pre_start import PreStart
 from gcushare.device_plugin.kubelet.conflicts import ConflictSearch
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_NAME, PodResourcesReader
@@ -77,6 +78,7 @@ class PluginApp(Way):
         )
         self._agent = self._make_agent()
         self._parts = self._agent.parts
+        self._driver_limits = self._keep_driver_limits(self._parts.store, lambda: self._agent.inventory)
         self._conflicts = ConflictSearch(settings, self._parts, SliceDrivers(client, self._node_name), clock.monotonic)
         self._endpoints = {part: self._make_endpoint(part) for part in settings.cards.mode.parts}
         self._is_warned_of_units = False
@@ -134,7 +136,14 @@ class PluginApp(Way):
         if part == SERVES_WHOLE:
             devices, allocator = parts.whole_devices, parts.whole_allocator
             resource, socket = vendor.whole_card_resource, vendor.whole_card_socket
-        service = DevicePluginService(devices, allocator, clock=time.perf_counter, observe=self.metrics.observe_call)
+        pre_start = None
+        if self._driver_limits is not None and part == SERVES_MEMORY:
+            pre_start = PreStart(
+                self._driver_limits, parts.store, parts.reconciler, self._reader, lambda: self._agent.inventory
+            )
+        service = DevicePluginService(
+            devices, allocator, clock=time.perf_counter, observe=self.metrics.observe_call, pre_start=pre_start
+        )
         return Endpoint(
             resource,
             directory,
@@ -143,6 +152,7 @@ class PluginApp(Way):
             devices,
             find_conflict=partial(self._conflicts.find, part),
             on_registered=parts.reconciler.check_soon,
+            pre_start=pre_start is not None,
             pulse=Heartbeat(f"{part} registration", REGISTRATION_AGE_S, self._adapters.clock.monotonic),
             sockets=self._adapters.sockets,
             rng=self._adapters.rng,
@@ -224,6 +234,7 @@ class PluginApp(Way):
             pod_use=self._pod_use,
             over_use=self._over_use,
             mps=self._mps,
+            driver_limits=self._driver_limits,
         )
 
     async def run(self, shutdown: Shutdown) -> None:

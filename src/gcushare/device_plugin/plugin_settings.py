@@ -202,7 +202,7 @@ class PluginSettings:
     actions: ActionSettings = group(ActionSettings)
     cards: CardSettings = group(CardSettings)
     over_use: OverUseSettings = group(OverUseSettings)
-    limits: node_settings.MpsSettings = group(node_settings.MpsSettings)
+    limits: node_settings.LimitSettings = group(node_settings.LimitSettings)
     health: node_settings.HealthSettings = group(node_settings.HealthSettings)
     kubelet: KubeletSettings = group(KubeletSettings)
     kube: KubeSettings = group(KubeSettings)

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.process_owners import ProcessOwners
+from gcushare.core.cards import Inventory
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.kube.client import KubeClient
@@ -23,7 +24,8 @@ from gcushare.kube.events import EventRecorder
 from gcushare.node.api_server import EventAnnouncer
 from gcushare.node.card_and_pod_metrics import NodeMetrics
 from gcushare.node.cards import open_monitor
-from gcushare.node.mps.limits import make_limiter
+from gcushare.node.driver_limits.keeper import DriverLimits
+from gcushare.node.driver_limits.parts import make_driver_limits, make_limiter
 from gcushare.node.mps.watch import MpsWatch, make_mps_watch
 from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.node.pods import NodePods
@@ -62,6 +64,7 @@ class Way(abc.ABC):
             settings.cards, settings.health, self._cards_changed, clock.monotonic, self._adapters.cards
         )
         self._mps: MpsWatch | None = None
+        self._driver_limits: DriverLimits | None = None
         self.pages: Mapping[str, Handler] = {}
         """The handlers of the plugin's HTTP port, by path."""
 
@@ -93,6 +96,8 @@ class Way(abc.ABC):
             tasks.start("last events", self._drain(shutdown), drains=True)
             if self._mps is not None:
                 tasks.start("MPS daemon", self._mps.run())
+            if self._driver_limits is not None:
+                tasks.start("memory limits", self._driver_limits.run())
             self._start(tasks, shutdown)
 
     async def _drain(self, shutdown: Shutdown) -> None:
@@ -109,19 +114,36 @@ class Way(abc.ABC):
             self._cards_changed(self._monitor.snapshot)
 
     async def _read_cards(self) -> None:
-        """Read the cards for the first time, and the state of MPS before them."""
+        """Read the cards for the first time, and before them whether their memory can be limited."""
         if self._mps is not None:
             self._mps.poll()
+        if self._driver_limits is not None:
+            await self._driver_limits.poll()
         await self._monitor.poll()
 
     def _watch_mps(self, pods: NodePods, is_known: Callable[[], bool]) -> MpsWatch | None:
         return make_mps_watch(self._limiter, pods, self._announcer, self._offer_again, is_known=is_known)
 
+    def _keep_driver_limits(self, pods: NodePods, inventory: Callable[[], Inventory | None]) -> DriverLimits | None:
+        settings = self._settings
+        return make_driver_limits(
+            self._limiter,
+            settings.limits,
+            settings.cards,
+            settings.health,
+            pods,
+            self._monitor,
+            self._announcer,
+            self._offer_again,
+            inventory=inventory,
+        )
+
     def _watch_pod_use(self, pods: NodePods) -> PodMemoryMonitor | None:
         if not self._settings.cards.pod_use:
             return None
         owners = ProcessOwners(self._settings.cards.proc_root)
-        return PodMemoryMonitor(self._monitor, pods, owners, own_pid=os.getpid())
+        count = self._driver_limits.count if self._driver_limits is not None else None
+        return PodMemoryMonitor(self._monitor, pods, owners, own_pid=os.getpid(), count=count)
 
     def _make_pages(self, health: Health, describe: Callable[[], PluginStatus]) -> None:
         async def get_status(_request: web.Request) -> web.Response:

@@ -20,6 +20,7 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, CardUse, Health, Inventory, InventoryCard
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.node.cdi import CdiSpecPublisher
+from gcushare.node.driver_limits.keeper import DriverLimits
 from gcushare.node.mps.watch import MpsWatch
 from gcushare.node.over_use.evictor import Outcome
 from gcushare.node.over_use.parts import OverUseParts
@@ -49,6 +50,13 @@ class ObservedCards:
     over_use: OverUseParts | None
     cdi: CdiSpecPublisher
     mps: MpsWatch | None
+    driver_limits: DriverLimits | None
+
+    @property
+    def limit_problem(self) -> str:
+        """Why memory is not limited though it should be; "" if all is well."""
+        limits = self.mps or self.driver_limits
+        return limits.problem if limits is not None else ""
 
 
 T = TypeVar("T", bound=ObservedCards)
@@ -208,6 +216,7 @@ def _pod_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
     granted: dict[tuple[str, ...], int] = {}
     limits: dict[tuple[str, ...], int] = {}
     busy: dict[tuple[str, ...], float] = {}
+    by_driver: dict[tuple[str, ...], int] = {}
     pods = observed.pods.everyone
     for uid, cards in found.by_pod.items():
         entry = pods[uid]
@@ -218,6 +227,8 @@ def _pod_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
             key = (observed.vendor, observed.node, str(index), entry.ref.namespace, entry.ref.name)
             used[key] = used.get(key, 0) + size
             granted[key] = granted.get(key, 0) + may_use.get(index, 0)
+            if (uid, index) in found.by_driver:
+                by_driver[key] = 1
             if limit and index in may_use:
                 limits[key] = limits.get(key, 0) + limit
             if (percent := found.utilization.get(uid, {}).get(index)) is not None:
@@ -230,6 +241,12 @@ def _pod_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
     )
     yield gauge(
         "gcushare_pod_memory_used_bytes", "Bytes of a card that a pod's processes use.", _POD_LABELS, used.items()
+    )
+    yield gauge(
+        "gcushare_pod_memory_used_by_driver",
+        "1 where the driver counts the bytes that a pod uses of a card. No series: they are the sum over processes.",
+        _POD_LABELS,
+        by_driver.items(),
     )
     yield gauge(
         "gcushare_pod_memory_granted_bytes", "Bytes of a card that a pod may use.", _POD_LABELS, granted.items()

@@ -1,4 +1,4 @@
-"""Settings of both programs of a node: its cards and their health, the kubelet, and memory limits by MPS."""
+"""Settings of both programs of a node: its cards and their health, the kubelet, and memory limits."""
 
 from __future__ import annotations
 
@@ -124,9 +124,10 @@ class CardSourceSettings:
     pod_use: bool = setting(
         parsers.boolean(),
         default=False,
-        help="Report how much memory each pod really uses, by the processes on the cards and their control groups. "
-        "Needs the host's process ids (hostPID: true in the pod): to a caller in a process namespace of its own NVML "
-        "hides the others' processes, and their numbers mean nothing there.",
+        help="Report how much memory each pod really uses: what NVIDIA's driver counts, with --memory-limit driver "
+        "where it keeps limits; elsewhere by the processes on the cards and their control groups. That needs the "
+        "host's process ids (hostPID: true in the pod): to a caller in a process namespace of its own NVML hides the "
+        "others' processes, and their numbers mean nothing there.",
     )
     proc_root: Path = setting(
         parsers.path("DIR"),
@@ -186,34 +187,48 @@ class NodeSettings:
     )
 
 
-MPS_LIBRARY = "nvml"
-"""MPS is CUDA's: for the cards that this library manages."""
+LIMITED_LIBRARY = "nvml"
+"""Both means of limiting memory are NVIDIA's: for the cards that this library manages."""
 
 
 class MemoryLimit(enum.Enum):
-    """What keeps a process from allocating more than its container was granted: nothing, or MPS."""
+    """What keeps a pod from allocating more than it was granted: nothing, NVIDIA's driver, or MPS."""
 
     NONE = "none"
+    DRIVER = "driver"
     MPS = "mps"
 
 
 class Fallback(enum.Enum):
-    """What becomes of cards on which MPS cannot limit memory: they take no new pods, or pods without a limit."""
+    """What becomes of cards on which memory cannot be limited: they take no new pods, or pods without a limit."""
 
     REFUSE = "refuse"
     UNLIMITED = "unlimited"
 
 
 @settings
-class MpsSettings:
+class LimitSettings:
     """Memory limits."""
 
     memory_limit: MemoryLimit = setting(
         parsers.choice(MemoryLimit),
         default=MemoryLimit.NONE,
-        help="What keeps a process from allocating more memory than its container was granted: none, or mps, NVIDIA's "
-        "Multi-Process Service, whose control daemon runs next to the plugin (--run-mps-daemon; the chart starts it). "
-        "The limit is one of each process, not of the container.",
+        help="What keeps a pod from allocating more card memory than it was granted: none; driver, NVIDIA's driver 615 "
+        "or newer, which keeps the limit that this program sets for the pod's control group (of version 2); mps, "
+        "NVIDIA's Multi-Process Service, whose control daemon runs next to the plugin (--run-mps-daemon; the chart "
+        "starts it). With mps the limit is one of each process, not of the container.",
+    )
+    limit_fallback: Fallback = setting(
+        parsers.choice(Fallback),
+        default=Fallback.REFUSE,
+        help="What becomes of cards on which memory cannot be limited (an older driver, a card that is too old, an MPS "
+        "daemon that does not answer): refuse lets no new pods on them, and no container start whose limit cannot be "
+        "set; unlimited lets pods run there without a limit and says so.",
+    )
+    cgroup_dir: Path = setting(
+        parsers.path("DIR"),
+        default=Path("/sys/fs/cgroup"),
+        help="With --memory-limit driver: where the host's control groups are to be read; reading is enough.",
     )
     mps_root: Path = setting(
         parsers.path("DIR"),
@@ -221,21 +236,16 @@ class MpsSettings:
         help="With --memory-limit mps: the folder, the same on the host and here, of the daemon's pipes, logs, shared "
         "memory and state. Containers get its pipes and shared memory mounted.",
     )
-    mps_fallback: Fallback = setting(
-        parsers.choice(Fallback),
-        default=Fallback.REFUSE,
-        help="What becomes of cards on which MPS cannot limit memory (too old, a daemon that does not answer, another "
-        "one): refuse lets no new pods on them, unlimited lets pods on them without a limit and says so.",
-    )
 
 
-def use_conflicts(cards: CardSourceSettings, over_use: OverUseSettings, limits: MpsSettings) -> Iterator[str]:
+def use_conflicts(cards: CardSourceSettings, over_use: OverUseSettings, limits: LimitSettings) -> Iterator[str]:
     """No pod is evicted on figures that are not read, and a dry run needs something to rehearse."""
     is_evicting = over_use.over_use is Action.EVICT
     if is_evicting and not cards.pod_use:
         yield "--over-use evict needs --pod-use: what each pod uses is not known without it"
-    if limits.memory_limit is MemoryLimit.MPS and cards.vendor.library.name != MPS_LIBRARY:
-        able = " or ".join(vendor.name for vendor in VENDORS if vendor.library.name == MPS_LIBRARY)
-        yield f"--memory-limit mps limits memory of NVIDIA cards: give --vendor {able}, or --memory-limit none"
+    if limits.memory_limit is not MemoryLimit.NONE and cards.vendor.library.name != LIMITED_LIBRARY:
+        able = " or ".join(vendor.name for vendor in VENDORS if vendor.library.name == LIMITED_LIBRARY)
+        given = f"--memory-limit {limits.memory_limit.value}"
+        yield f"{given} limits memory of NVIDIA cards: give --vendor {able}, or --memory-limit none"
     if over_use.dry_run and not is_evicting:
         yield "--dry-run says what --over-use evict would do: give that too, or leave --dry-run out"

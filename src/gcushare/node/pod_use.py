@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 Processes = Mapping[int, int]
 """Bytes of one card by process id."""
+Counted = Mapping[str, Mapping[int, int]]
+"""Bytes by pod uid and card."""
 _NO_UTILIZATION: Mapping[int, Mapping[int, float]] = {}
 
 
@@ -33,7 +35,8 @@ class PodUse:
     of this program's own pod, for example an MPS server, and of pods that the API server does not have any more.
     ``peaks``: the most that one process of a pod had since the poll before, if the library keeps accounts; the pod had
     at least that. ``utilization``: percents of the chip's time by pod uid and card, without cards whose library does
-    not sample processes.
+    not sample processes. ``by_driver``: pods and cards whose bytes the driver counts, by control group and contexts
+    included; the others' are the sums over their processes.
     """
 
     by_pod: Mapping[str, Mapping[int, int]]
@@ -42,6 +45,11 @@ class PodUse:
     ended: Mapping[int, int] = field(default_factory=dict)
     peaks: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     utilization: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    by_driver: frozenset[tuple[str, int]] = frozenset()
+
+    def cards_by_driver(self, uid: str) -> tuple[int, ...]:
+        """The cards of a pod whose bytes the driver counts."""
+        return tuple(sorted(index for each, index in self.by_driver if each == uid))
 
 
 class CardPolls(Protocol):
@@ -104,15 +112,31 @@ def granted_bytes(entry: PodWithCards, inventory: Inventory | None) -> dict[int,
     return {index: inventory.unit.bytes_of(units) for index, units in entry.units_by_card().items()}
 
 
+def _places(counted: Counted) -> frozenset[tuple[str, int]]:
+    return frozenset((uid, index) for uid, of_cards in counted.items() for index in of_cards)
+
+
 def _sum_of(processes: Processes, pids: Collection[int]) -> int:
     return sum(size for pid, size in processes.items() if pid in pids)
 
 
 class PodMemoryMonitor:
-    """Keeps the pods' use. ``problem`` says why it is unknown; ``latest`` is None then, and before the first poll."""
+    """Keeps the pods' use. ``problem`` says why it is unknown; ``latest`` is None then, and before the first poll.
 
-    def __init__(self, polls: CardPolls, pods: NodePods, owners: ProcessOwners, *, own_pid: int | None = None) -> None:
+    ``count``: what the driver counts, by pod uid and card; it returns None where the driver counts nothing.
+    """
+
+    def __init__(
+        self,
+        polls: CardPolls,
+        pods: NodePods,
+        owners: ProcessOwners,
+        *,
+        own_pid: int | None = None,
+        count: Callable[[], Awaitable[Counted | None]] | None = None,
+    ) -> None:
         self._polls = polls
+        self._count = count
         self._pods = pods
         self._owners = owners
         self._latest: PodUse | None = None
@@ -143,6 +167,7 @@ class PodMemoryMonitor:
 
         /proc is read in a thread: the kernel may block a reader on its lock of control groups.
         """
+        counted = await self._count() if self._count is not None else None
         uses = self._polls.snapshot.uses
         cards = {index: use.processes for index, use in uses.items() if use.processes is not None}
         pids = {pid for processes in cards.values() for pid in processes}
@@ -151,6 +176,9 @@ class PodMemoryMonitor:
         problem, owners, outsiders = await asyncio.to_thread(
             lambda: (self._owners.problem(), self._owners.find(pids), self._owners.outsiders)
         )
+        if counted is not None and problem:
+            self.problem, self._latest = "", self._count_alone(counted)
+            return
         if problem and problem != self.problem:
             logger.warning("use per pod is not known %s", fields(reason=problem))
         self.problem = problem
@@ -162,7 +190,26 @@ class PodMemoryMonitor:
         found = divide_use(cards, owners, [pod for uid, pod in self._pods.everyone.items() if uid != own], busy)
         outside = {index: _sum_of(each, outsiders) for index, each in cards.items()}
         ended = {index: _sum_of(each, each.keys() - owners.keys() - outsiders) for index, each in cards.items()}
-        self._latest = replace(found, outside=outside, ended=ended, peaks=self._find_peaks(owners))
+        by_pod = {uid: {**found.by_pod.get(uid, {}), **of_cards} for uid, of_cards in (counted or {}).items()}
+        self._latest = replace(
+            found,
+            by_pod={**found.by_pod, **by_pod},
+            outside=outside,
+            ended=ended,
+            peaks=self._find_peaks(owners),
+            by_driver=_places(counted or {}),
+        )
+
+    def _count_alone(self, counted: Counted) -> PodUse:
+        """What is known where the host's processes are not: of a card with a pod that is not counted, that alone."""
+        pods = self._pods.entries
+        unknown = {index for uid, pod in pods.items() for index in pod.taken_cards if index not in counted.get(uid, {})}
+        rest = {
+            index: max(0, use.memory_used_bytes - sum(of_cards.get(index, 0) for of_cards in counted.values()))
+            for index, use in self._polls.snapshot.uses.items()
+            if use.memory_used_bytes is not None and index not in unknown
+        }
+        return PodUse(counted, rest, outside=rest, by_driver=_places(counted))
 
     def _find_peaks(self, owners: Mapping[int, str]) -> dict[str, dict[int, int]]:
         """The most that one process had since the poll before, by pod uid and card.

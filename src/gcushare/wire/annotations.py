@@ -189,6 +189,8 @@ class _CardUse(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     granted: Count
     peak: Count = 0
     limit: Count = 0
+    driver: bool = False
+    """Whether ``used`` is what the driver counts, in place of the sum over processes."""
 
 
 class _OverUseDocument(msgspec.Struct, frozen=True):
@@ -209,6 +211,7 @@ def encode_over_use(cards: Mapping[int, OverUse]) -> str:
             each.figures.granted,
             each.peak if each.peak > each.figures.used else 0,
             each.figures.limit,
+            each.figures.by_driver,
         )
         for index, each in sorted(cards.items())
     }
@@ -228,7 +231,9 @@ def decode_over_use(text: str) -> dict[int, OverUse]:
     except (ValueError, OverflowError) as error:
         raise RemoteContractError(f"annotation {OVER_USE} has an unreadable time: {found.since[:80]!r}") from error
     return {
-        index: OverUse(Figures(each.used, each.granted, limit=each.limit), moment, max(each.used, each.peak))
+        index: OverUse(
+            Figures(each.used, each.granted, limit=each.limit, by_driver=each.driver), moment, max(each.used, each.peak)
+        )
         for index, each in found.cards.items()
     }
 

@@ -57,17 +57,17 @@ ENVIRONMENT = {CONTAINER_BYTES} | frozenset(
 )
 """Variables that the card of a container follows from; that a pod's author sets one is worth knowing."""
 _OUR_FLAG_NAMES = """
-application-xids bursts card-count card-library card-policy cards cdi-dir claims claims-node-order context dashboard
-device-list-strategy driver-dirs dry-run extender-service extender-url files-dir filter-answer h help host-root
-ignorable interval kubeconfig kubelet-dir kubelet-message-limit kubernetes-dir leader-elect lease-name lease-namespace
-listen-address listen-port log-dir log-format log-level manifest memory-limit memory-unit mode mps-fallback mps-root
-namespace no-claims no-claims-node-order no-dry-run no-ignorable no-leader-elect no-pod-use no-remove-from-node
-no-restart no-run-mps-daemon no-status no-tls-from-verbs-secret no-whole-cards node-name node-policy other-systems
-over-use over-use-exempt over-use-looks over-use-tolerance over-use-when pod-use poll-interval print-config proc-root
-remove-from-node reserve restart run-mps-daemon scheduler-version status timeout tls-ca tls-cert tls-cert-file
-tls-client-ca-file tls-from-verbs-secret tls-key tls-key-file tls-server-name unit vendor verbs verbs-client-name
-verbs-port verbs-secret verbs-server-name verbs-tls-dir version wait-settle wait-timeout weight whole-card-policy
-whole-cards
+application-xids bursts card-count card-library card-policy cards cdi-dir cgroup-dir claims claims-node-order context
+dashboard device-list-strategy driver-dirs dry-run extender-service extender-url files-dir filter-answer h help
+host-root ignorable interval kubeconfig kubelet-dir kubelet-message-limit kubernetes-dir leader-elect lease-name
+lease-namespace limit-fallback listen-address listen-port log-dir log-format log-level manifest memory-limit
+memory-unit mode mps-root namespace no-claims no-claims-node-order no-dry-run no-ignorable no-leader-elect no-pod-use
+no-remove-from-node no-restart no-run-mps-daemon no-status no-tls-from-verbs-secret no-whole-cards node-name
+node-policy other-systems over-use over-use-exempt over-use-looks over-use-tolerance over-use-when pod-use
+poll-interval print-config proc-root remove-from-node reserve restart run-mps-daemon scheduler-version status timeout
+tls-ca tls-cert tls-cert-file tls-client-ca-file tls-from-verbs-secret tls-key tls-key-file tls-server-name unit vendor
+verbs verbs-client-name verbs-port verbs-secret verbs-server-name verbs-tls-dir version wait-settle wait-timeout weight
+whole-card-policy whole-cards
 """
 _SCHEDULER_FLAG_NAMES = """
 authentication-kubeconfig authorization-kubeconfig bind-address config feature-gates kubeconfig leader-elect

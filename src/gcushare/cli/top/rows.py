@@ -19,13 +19,15 @@ UTILIZATION = "gcushare_card_utilization_percent"
 UNATTRIBUTED = "gcushare_card_memory_unattributed_bytes"
 """A plugin serves it for each card whose use by pods it reports."""
 POD_USED = "gcushare_pod_memory_used_bytes"
+POD_BY_DRIVER = "gcushare_pod_memory_used_by_driver"
+"""A plugin serves it where the driver counts what a pod uses; elsewhere the plugin adds up its processes."""
 POD_GRANTED = "gcushare_pod_memory_granted_bytes"
 POD_LIMIT = "gcushare_pod_memory_limit_bytes"
 """A plugin serves it for a pod that may use more than its grant while no other pod needs it."""
 POD_OVER = "gcushare_pod_over_use_bytes"
 """A plugin serves it while a pod is over its grant by more than the tolerance, in several polls."""
 POD_UTILIZATION = "gcushare_pod_utilization_percent"
-_POD_FIGURES = frozenset({POD_USED, POD_GRANTED, POD_LIMIT, POD_OVER, POD_UTILIZATION})
+_POD_FIGURES = frozenset({POD_USED, POD_BY_DRIVER, POD_GRANTED, POD_LIMIT, POD_OVER, POD_UTILIZATION})
 _CARD_FIGURES = frozenset({MEMORY, TEMPERATURE, POWER, UTILIZATION, UNATTRIBUTED})
 _MARKER = "gcushare_card_units"
 """Every device plugin serves it; an answer without it comes from another program."""
@@ -160,6 +162,8 @@ class PodUseRow:
     utilization_percent: float | None = None
     is_reported: bool = False
     """Whether its plugin reports over-use: beyond the tolerance, in several polls."""
+    source: str = "processes"
+    """What counts the used bytes: the ``driver``, or the plugin from the ``processes``."""
 
     @property
     def is_over(self) -> bool:
@@ -183,6 +187,7 @@ def pod_use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> 
             limit_bytes=int(figures.get(POD_LIMIT, 0)),
             utilization_percent=figures.get(POD_UTILIZATION),
             is_reported=POD_OVER in figures,
+            source="driver" if POD_BY_DRIVER in figures else "processes",
         )
         for node in summary.nodes
         for index in node.state.cards

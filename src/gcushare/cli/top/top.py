@@ -155,8 +155,8 @@ def pod_use_lines(summary: Summary, rows: Sequence[PodUseRow], width: int | None
         used = Cell(_gib(row.used_bytes), style)
         busy = show_figure(row.utilization_percent, "%")
         limit = _gib(row.limit_bytes or None)
-        cells.append((row.node, str(row.index), row.pod, _gib(row.granted_bytes), limit, used, busy, note))
-    headings = ("NAME", word, "POD", f"GRANTED({label})", f"LIMIT({label})", f"USED({label})", "UTIL", "NOTE")
+        cells.append((row.node, str(row.index), row.pod, _gib(row.granted_bytes), limit, used, row.source, busy, note))
+    headings = ("NAME", word, "POD", f"GRANTED({label})", f"LIMIT({label})", f"USED({label})", "BY", "UTIL", "NOTE")
     lines = [Text(), *plain_table(headings, cells, width)]
     over_count = sum(row.is_over for row in rows)
     if over_count:
@@ -198,6 +198,7 @@ def use_document(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], problems
                 "grantedBytes": row.granted_bytes,
                 "limitBytes": row.limit_bytes,
                 "usedBytes": row.used_bytes,
+                "usedSource": row.source,
                 "utilizationPercent": row.utilization_percent,
                 "over": row.is_over,
                 "reported": row.is_reported,
@@ -212,7 +213,7 @@ def use_csv(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow]) -> str:
     """A line per card, whose pod is empty, and one for each pod whose use of the card is known."""
     columns = (
         *("node", "card", "pod", "total_bytes", "granted_bytes", "reserved_bytes", "used_bytes", "unattributed_bytes"),
-        *("utilization_percent", "temperature_celsius", "power_watts", "over", "limit_bytes"),
+        *("utilization_percent", "temperature_celsius", "power_watts", "over", "limit_bytes", "used_source"),
     )
     on_card: defaultdict[tuple[str, int], list[PodUseRow]] = defaultdict(list)
     for pod in pods:
@@ -222,10 +223,10 @@ def use_csv(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow]) -> str:
         node, card = row.node.name, row.state.index
         amounts = (row.total_bytes, row.granted_bytes, row.reserved_bytes, row.used_bytes, row.unattributed_bytes)
         readings = (row.readings.get(name) for name in (UTILIZATION, TEMPERATURE, POWER))
-        lines.append((node, card, "", *amounts, *readings, row.is_over, ""))
+        lines.append((node, card, "", *amounts, *readings, row.is_over, "", ""))
         for pod in on_card[node, card]:
             used = (pod.granted_bytes, "", pod.used_bytes, "", pod.utilization_percent, "", "")
-            lines.append((node, card, pod.pod, "", *used, pod.is_over, pod.limit_bytes))
+            lines.append((node, card, pod.pod, "", *used, pod.is_over, pod.limit_bytes, pod.source))
     return to_csv(columns, lines)
 
 

@@ -116,7 +116,8 @@ def describe_use(holder: HolderView, granted_bytes: int | None, unit: MemoryUnit
     """Describe what a pod uses, and say whether it is over its grant; "" and False if the use is unknown."""
     if holder.used_bytes is None:
         return "", False
-    used = f"used {show_bytes(holder.used_bytes, unit)}"
+    source = " (driver)" if holder.used_by_driver else ""
+    used = f"used {show_bytes(holder.used_bytes, unit)}{source}"
     if granted_bytes is None or holder.used_bytes <= granted_bytes:
         return used, False
     return f"{used}, over by {show_bytes(holder.used_bytes - granted_bytes, unit)}", True

@@ -40,13 +40,14 @@ class Figures:
     """One pod on one card at one poll, in bytes. ``granted`` is 0 on a card that it does not hold.
 
     ``peak``: the most since the poll before, if the library keeps accounts; never less than ``used``. ``limit``: what
-    the pod may use while no other pod needs it; 0 if only its grant.
+    the pod may use while no other pod needs it; 0 if only its grant. ``by_driver``: the driver counts what is in use.
     """
 
     used: int
     granted: int
     peak: int = 0
     limit: int = 0
+    by_driver: bool = False
 
     @property
     def can_burst(self) -> bool:
@@ -196,4 +197,5 @@ def describe_over_use(index: int, figures: Figures) -> str:
     granted = gib_text(figures.granted) if figures.granted else "nothing"
     used = figures.used if figures.excess else figures.most
     limit = f", limit {gib_text(figures.limit)}" if figures.can_burst else ""
-    return f"{gib_text(used)} of card {index} in use, {granted} granted{limit}"
+    source = " by the driver's count" if figures.by_driver else ""
+    return f"{gib_text(used)} of card {index} in use{source}, {granted} granted{limit}"

@@ -15,7 +15,7 @@ from gcushare.core.requests import split_over_cards
 from gcushare.core.units import MemoryUnit
 from gcushare.node.cdi import cdi_name
 from gcushare.node.container_environment import Grant, container_variables, device_paths
-from gcushare.node.mps.limits import NO_LIMITS, ContainerLimits, MpsLimiter
+from gcushare.node.memory_limiter import NO_LIMITS, ContainerLimits, MemoryLimiter
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import Vendor
 from gcushare.wire.protos import deviceplugin_pb2 as pb
@@ -27,7 +27,7 @@ class AllocateResponses:
 
     vendor: Vendor
     strategies: Collection[Strategy]
-    limiter: MpsLimiter | None = None
+    limiter: MemoryLimiter | None = None
     driver_dirs: tuple[Path, ...] = ()
     """Directories and files of the host that the strategy ``devices`` brings into containers, read-only."""
 

@@ -13,7 +13,7 @@ from gcushare.cards.libraries import PCI_DEVICES
 from gcushare.cards.pci import PciBus
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.backoff import Backoff, BackoffPolicy
-from gcushare.core.errors import GcushareError, RemoteContractError
+from gcushare.core.errors import DeviceError, GcushareError, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
 from gcushare.device_plugin.adapters import HostAdapters
@@ -34,6 +34,7 @@ from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_SLICES, Selector
 from gcushare.node.api_server import SliceDrivers
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
+from gcushare.node.driver_limits.keeper import HASTE_S, DriverLimits
 from gcushare.node.node_settings import OtherSystems, Strategy
 from gcushare.node.over_use.parts import OverUseParts, make_over_use
 from gcushare.node.pod_resources import list_claims_of_containers
@@ -41,7 +42,8 @@ from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.node.status import REGISTRATION_AGE_S
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.shutdown import RootTasks, Shutdown
-from gcushare.wire.dra.claims import POD_WITH_CLAIMS
+from gcushare.wire.dra.checkpoint import PreparedClaim
+from gcushare.wire.dra.claims import POD_WITH_CLAIMS, PodWithClaims
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.objects import NODE
 
@@ -86,6 +88,7 @@ class ClaimsApp(Way):
             self._cdi,
             self._writer,
         )
+        self._driver_limits = self._keep_driver_limits(self._pods, lambda: self._agent.inventory)
         self._registration = self._make_registration(directory)
         self._checks = ClaimChecks(
             self._prepared,
@@ -97,9 +100,10 @@ class ClaimsApp(Way):
             clock=self._adapters.clock.monotonic,
         )
         self._pod_use = self._watch_pod_use(self._pods)
-        self._over_use: OverUseParts | None = None
-        if self._pod_use is not None:
-            self._follow_use(self._pod_use, rng)
+        # A claim names its first pod alone: the pods themselves are followed where each of them is limited or measured.
+        is_followed = self._pod_use is not None or self._driver_limits is not None
+        self._pod_watch = self._make_pod_watch(rng) if is_followed else None
+        self._over_use = None if self._pod_use is None else self._make_over_use(self._pod_use)
         self._mps = self._watch_mps(self._pods, lambda: not self._recovery)
         self._node_watch = Reflector(
             client, NODES, self._agent, decode=NODE.read, selector=Selector(fields=f"metadata.name={node}"), rng=rng
@@ -145,6 +149,7 @@ class ClaimsApp(Way):
             pod_use=self._pod_use,
             over_use=self._over_use,
             mps=self._mps,
+            driver_limits=self._driver_limits,
             agent=self._agent,
             checks=self._checks,
             prepared=self._prepared,
@@ -159,9 +164,8 @@ class ClaimsApp(Way):
     def _offer(self, cards: CardsSnapshot) -> None:
         self._agent.on_cards(cards)
 
-    def _follow_use(self, pod_use: PodMemoryMonitor, rng: random.Random) -> None:
-        """Watch this node's pods, and process what each of them uses of the cards."""
-        self._pod_watch = Reflector(
+    def _make_pod_watch(self, rng: random.Random) -> Reflector[PodWithClaims]:
+        return Reflector(
             self._client,
             PODS_WITH_CLAIMS,
             self._pods,
@@ -170,7 +174,9 @@ class ClaimsApp(Way):
             settings=ReflectorSettings(from_cache=True),
             rng=rng,
         )
-        self._over_use = make_over_use(
+
+    def _make_over_use(self, pod_use: PodMemoryMonitor) -> OverUseParts:
+        return make_over_use(
             self._settings.over_use,
             pod_use,
             self._monitor,
@@ -192,6 +198,7 @@ class ClaimsApp(Way):
             self._health,
             inventory=self._agent.inventory_to_grant,
             claims_of_containers=lambda: list_claims_of_containers(self._pod_resources),
+            keep_limits=self._keep_limits if self._driver_limits is not None else None,
             pool=self._node_name,
             clock=time.perf_counter,
             observe=self.metrics.observe_call,
@@ -205,6 +212,35 @@ class ClaimsApp(Way):
             pulse=Heartbeat("registration", REGISTRATION_AGE_S),
         )
 
+    async def _keep_limits(self, claim: PreparedClaim) -> None:
+        """Limit the memory of the claim's pods, before their containers are created; of several one suffices.
+
+        The kubelet asks once for a claim, when the first of its pods comes.
+
+        Raises:
+            DeviceError: it cannot be limited.
+        """
+        assert self._driver_limits is not None
+        failures: list[DeviceError] = []
+        holders = [each for each in self._pods.entries.values() if claim in each.claims]
+        for holder in holders:
+            try:
+                await self._driver_limits.ensure(holder)
+            except DeviceError as error:
+                failures.append(error)
+        if failures and len(failures) == len(holders):
+            raise failures[0]
+
+    async def _follow_sharers(self, limits: DriverLimits) -> None:
+        """Limit the pods that come to use a prepared claim, for which the kubelet does not ask again."""
+        while True:
+            await self._pods.changed.wait()
+            self._pods.changed.clear()
+            await self._checks.ask_users()
+            for holder in self._pods.entries.values():
+                limits.expect(holder)
+            await asyncio.sleep(HASTE_S)
+
     def _start(self, tasks: RootTasks, shutdown: Shutdown) -> None:
         tasks.start("node watch", self._node_watch.run())
         tasks.start("slice watch", self._slice_watch.run())
@@ -212,8 +248,11 @@ class ClaimsApp(Way):
         tasks.start("inventory", self._writer.run())
         tasks.start("health streams", self._end_streams(shutdown), drains=True)
         tasks.start("driver", self._serve_claims())
-        if self._over_use is not None:
+        if self._driver_limits is not None:
+            tasks.start("pods that share a claim", self._follow_sharers(self._driver_limits))
+        if self._pod_watch is not None:
             tasks.start("pod watch", self._pod_watch.run())
+        if self._over_use is not None:
             self._over_use.start(tasks)
 
     async def _end_streams(self, shutdown: Shutdown) -> None:

@@ -84,10 +84,14 @@ class ClaimChecks:
         await self._find_unseen()
         now_s = self._clock()
         due = {uid for uid, since_s in self._unseen_since.items() if now_s - since_s >= UNSEEN_S}
-        for uid in sorted(due | self._pods.asking().keys()):
-            await self._ask(uid)
+        await self.ask_users(due)
         await self._release()
         self._prepared.mark_orphans(self._orphan_since.keys() & self._prepared.claims.keys())
+
+    async def ask_users(self, others: Collection[str] = ()) -> None:
+        """Ask for the claims that pods name and may have come to use, and for ``others``."""
+        for uid in sorted(self._pods.asking().keys() | others):
+            await self._ask(uid)
 
     async def _find_unseen(self) -> None:
         """Note which claims no container has, and forget those that one has again."""

@@ -6,6 +6,7 @@ node's pods are watched. Without it a pod is known by what its claim said when i
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ class ClaimPods:
         self._everyone: dict[str, PlainPod] = {}
         self._counted: Mapping[str, PreparedClaim] | None = None
         """The claims that these were computed from; None if a pod changed since."""
+        self.changed = asyncio.Event()
+        """Set by each change of a pod; the one who waits for it clears it."""
 
     def applied(self, obj: PodWithClaims) -> None:
         """Store a pod's newest state."""
@@ -51,6 +54,7 @@ class ClaimPods:
         else:
             self._pods[obj.metadata.uid] = obj
         self._counted = None
+        self.changed.set()
 
     def deleted(self, obj: PodWithClaims) -> None:
         """Remove a pod that is gone."""

@@ -25,7 +25,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import RESOURCE_CLAIMS
 from gcushare.node.cdi import cdi_name
 from gcushare.node.container_environment import Grant, container_variables, device_paths
-from gcushare.node.mps.limits import NO_LIMITS, MpsLimiter
+from gcushare.node.memory_limiter import NO_LIMITS, MemoryLimiter
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import Vendor
 from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim, PreparedDevice, users_of
@@ -44,7 +44,7 @@ class GrantForm:
     vendor: Vendor
     strategies: Collection[Strategy]
     driver_dirs: tuple[Path, ...] = ()
-    limiter: MpsLimiter | None = None
+    limiter: MemoryLimiter | None = None
 
     def edits(self, assignment: Assignment, grant: Grant, inventory: Inventory) -> ContainerEdits:
         """What the claim's own CDI device brings.

@@ -50,7 +50,7 @@ class Observed(ObservedCards):
             "inventory": self.writer.problem,
             "registration": self.registration.problem,
             "cdi": self.cdi.problem,
-            "memoryLimit": self.mps.problem if self.mps is not None else "",
+            "memoryLimit": self.limit_problem,
         }
         if self.over_use is not None and self.over_use.evictor is not None:
             found["overUse"] = self.over_use.evictor.problem
@@ -157,6 +157,7 @@ def _describe_pod(holder: ClaimHolder, used: PodUse | None, over_use: OverUsePar
         cards=holder.taken_cards,
         whole=holder.is_whole,
         used_by_card=dict(sorted(used.by_pod.get(uid, {}).items())) if used is not None else None,
+        used_by_driver=used.cards_by_driver(uid) if used is not None else (),
         utilization_by_card=dict(sorted(used.utilization.get(uid, {}).items())) if used is not None else None,
         over_use=describe_over_uses(over_use, uid),
     )

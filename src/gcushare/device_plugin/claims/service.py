@@ -104,8 +104,9 @@ ClaimsOfContainers: TypeAlias = Mapping[tuple[str, str], Collection[str]]
 class ClaimsService:
     """The services of one driver on one node.
 
-    ``inventory`` returns the cards, or raises why none may be given. ``observe`` is called for each claim of a call
-    with the call's name, the seconds and the error's class name, "" on success.
+    ``inventory`` returns the cards, or raises why none may be given. ``keep_limits`` limits the memory of a
+    claim's pods before their containers are created, or raises why it cannot. ``observe`` is called for each claim of a
+    call with the call's name, the seconds and the error's class name, "" on success.
     """
 
     def __init__(
@@ -116,10 +117,12 @@ class ClaimsService:
         *,
         inventory: Callable[[], Inventory],
         claims_of_containers: Callable[[], Awaitable[ClaimsOfContainers]],
+        keep_limits: Callable[[PreparedClaim], Awaitable[None]] | None = None,
         pool: str,
         clock: Callable[[], float],
         observe: Callable[[str, float, str], None],
     ) -> None:
+        self._keep_limits = keep_limits
         self._prepared = prepared
         self._client = client
         self._health = health
@@ -154,7 +157,10 @@ class ClaimsService:
             doubled = await self._find_doubled(ours)
 
         async def prepare(claim: pb.Claim) -> PreparedClaim:
-            return await self._prepare(claim, doubled.get(_key(claim), ""))
+            done = await self._prepare(claim, doubled.get(_key(claim), ""))
+            if self._keep_limits is not None:
+                await self._keep_limits(done)
+            return done
 
         outcomes = await asyncio.gather(
             *(self._answer(services.NODE_PREPARE_RESOURCES, claim, prepare) for claim in claims)

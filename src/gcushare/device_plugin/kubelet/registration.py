@@ -54,12 +54,14 @@ class Endpoint:
         *,
         find_conflict: Callable[[], Awaitable[str]] | None,
         on_registered: Callable[[], None],
+        pre_start: bool = False,
         pulse: Heartbeat,
         sockets: KubeletSockets,
         rng: random.Random,
     ) -> None:
         self._backoff = Backoff(RETRY, rng)
         self.resource = resource
+        self._pre_start = pre_start
         self._socket = directory / socket_name
         self._kubelet_socket = directory / KUBELET_SOCKET
         self._handler = handler
@@ -135,7 +137,7 @@ class Endpoint:
         self._server, self._own = server, self._sockets.identity(socket)
 
     async def _register(self) -> None:
-        await self._sockets.register(self._kubelet_socket, self.resource, self._socket.name)
+        await self._sockets.register(self._kubelet_socket, self.resource, self._socket.name, pre_start=self._pre_start)
         self._backoff.reset()
         self.registrations += 1
         self.problem = ""

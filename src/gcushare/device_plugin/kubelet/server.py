@@ -17,18 +17,21 @@ from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.node.card_and_pod_metrics import CallObserver
 from gcushare.wire.kubelet.device_lists import (
+    DeviceIds,
     decode_allocate_request,
     decode_preferred_request,
+    device_ids,
     encode_preferred_response,
 )
 from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare.wire.protos.services import read_message
 
 logger = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
 """GetPreferredAllocation carries every free id to us: 1.3 MB for 262,144 units, more for other layouts' longer ids."""
 
-CALLS = ("GetPreferredAllocation", "Allocate")
+CALLS = ("GetPreferredAllocation", "Allocate", "PreStartContainer")
 """The kubelet's calls that are timed and counted."""
 
 STATUS_OF_ERROR: tuple[tuple[type[GcushareError], grpc.StatusCode], ...] = (
@@ -48,15 +51,26 @@ class Context(Protocol):
 
 
 class DevicePluginService:
-    """One resource's DevicePlugin service."""
+    """One resource's DevicePlugin service.
+
+    ``pre_start`` prepares what a container needs that is about to be created, by its ids; None if there is nothing, and
+    the kubelet is asked for no such call.
+    """
 
     def __init__(
-        self, table: DeviceList, allocator: CardAllocator, *, clock: Callable[[], float], observe: CallObserver
+        self,
+        table: DeviceList,
+        allocator: CardAllocator,
+        *,
+        clock: Callable[[], float],
+        observe: CallObserver,
+        pre_start: Callable[[DeviceIds], Awaitable[None]] | None = None,
     ) -> None:
         self._table = table
         self._allocator = allocator
         self._clock = clock
         self._observe = observe
+        self._pre_start = pre_start
 
     def handler(self) -> grpc.GenericRpcHandler:
         """Return the handler to add to a server."""
@@ -73,7 +87,9 @@ class DevicePluginService:
         )
 
     async def _options(self, request: bytes, context: Context) -> bytes:
-        return pb.DevicePluginOptions(get_preferred_allocation_available=True).SerializeToString()
+        wants_pre_start = self._pre_start is not None
+        options = pb.DevicePluginOptions(get_preferred_allocation_available=True, pre_start_required=wants_pre_start)
+        return options.SerializeToString()
 
     async def _list_and_watch(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
         async for message in self._table.follow():
@@ -96,7 +112,15 @@ class DevicePluginService:
         return await self._answer("Allocate", context, grant)
 
     async def _pre_start_container(self, request: bytes, context: Context) -> bytes:
-        return b""
+        pre_start = self._pre_start
+        if pre_start is None:  # a kubelet that knows another plugin's options asks all the same
+            return b""
+
+        async def prepare() -> bytes:
+            await pre_start(device_ids(read_message(pb.PreStartContainerRequest, request).devices_ids))
+            return b""
+
+        return await self._answer("PreStartContainer", context, prepare)
 
     async def _answer(self, call: str, context: Context, work: Callable[[], Awaitable[bytes]]) -> bytes:
         started = self._clock()

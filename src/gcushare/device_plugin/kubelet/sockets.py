@@ -40,8 +40,10 @@ class KubeletSockets(Protocol):
         """Call a plugin's socket as the kubelet does; None if it answers, else why not."""
         ...
 
-    async def register(self, kubelet_socket: Path, resource: str, socket_name: str) -> None:
+    async def register(self, kubelet_socket: Path, resource: str, socket_name: str, *, pre_start: bool) -> None:
         """Register a resource with the kubelet, which dials the plugin's socket back before it answers.
+
+        ``pre_start``: have it call PreStartContainer before each container is created.
 
         Raises:
             RetryableError: it refused, or does not answer.
@@ -76,13 +78,14 @@ class UnixSockets:
             return f"{socket} does not answer: {error.code().name} {error.details()}"
         return None
 
-    async def register(self, kubelet_socket: Path, resource: str, socket_name: str) -> None:
+    async def register(self, kubelet_socket: Path, resource: str, socket_name: str, *, pre_start: bool) -> None:
         """Call the kubelet's Register."""
+        options = pb.DevicePluginOptions(get_preferred_allocation_available=True, pre_start_required=pre_start)
         request = pb.RegisterRequest(
             version=services.DEVICE_PLUGIN_VERSION,
             endpoint=socket_name,
             resource_name=resource,
-            options=pb.DevicePluginOptions(get_preferred_allocation_available=True),
+            options=options,
         )
         try:
             async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=CHANNEL_OPTIONS) as channel:

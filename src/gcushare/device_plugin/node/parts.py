@@ -21,7 +21,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.node.api_server import Announcer
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
-from gcushare.node.mps.limits import MpsLimiter
+from gcushare.node.memory_limiter import MemoryLimiter
 from gcushare.node.node_settings import Strategy
 
 
@@ -61,7 +61,7 @@ def make_parts(
     announcer: Announcer,
     clock: Clock,
     rng: random.Random,
-    limiter: MpsLimiter | None,
+    limiter: MemoryLimiter | None,
     events: NodeEvents,
 ) -> Parts:
     """Build them; nothing runs yet. ``source`` reads the kubelet, ``client`` writes to the API server."""

@@ -14,7 +14,7 @@ from itertools import chain
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.node.pods import CardCounts
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, is_whole_card_id
-from gcushare.wire.kubelet.device_lists import DeviceIds
+from gcushare.wire.kubelet.device_lists import DeviceIds, device_ids
 
 CHECKPOINT = "checkpoint"
 """The ``source`` of allocations that were read from the checkpoint."""
@@ -93,6 +93,17 @@ class KubeletAllocations:
         return frozenset(
             index for containers in self.whole.values() for cards in containers.values() for index in cards
         )
+
+    def find_holder(self, ids: DeviceIds) -> tuple[str, CardCounts] | None:
+        """Find the pod whose containers hold these ids of memory: its key, and its units by card, each id once.
+
+        Init containers' ids are given to later containers again. None if no pod is shown with all of them.
+        """
+        wanted = frozenset(ids.text())
+        for pod, held in self._held.items():
+            if wanted and wanted <= (all_ids := frozenset(chain.from_iterable(each.text() for each in held))):
+                return pod, device_ids(sorted(all_ids)).count_by_card()
+        return None
 
     def held_ids(self, card_index: int) -> frozenset[str]:
         """The held ids of one card, as text. Not stored: a node may have hundreds of thousands."""

@@ -76,7 +76,7 @@ def problems(observed: Observed) -> dict[str, str]:
         "pods": watch,
         POD_RECORDS: observed.reconciler.writer.problem,
         "cdi": observed.cdi.problem,
-        "memoryLimit": observed.mps.problem if observed.mps is not None else "",
+        "memoryLimit": observed.limit_problem,
         "overUse": observed.over_use.evictor.problem if observed.over_use.evictor is not None else "",
     }
     return {name: problem for name, problem in parts.items() if problem}
@@ -105,6 +105,7 @@ def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None, over_use: Over
         cards=_cards_of(entry),
         whole=entry.is_whole,
         used_by_card=dict(sorted(used.by_pod.get(entry.ref.uid, {}).items())) if used is not None else None,
+        used_by_driver=used.cards_by_driver(entry.ref.uid) if used is not None else (),
         utilization_by_card=dict(sorted(used.utilization.get(entry.ref.uid, {}).items())) if used is not None else None,
         over_use=describe_over_uses(over_use, entry.ref.uid),
     )

@@ -85,7 +85,9 @@ def _over_use_lines(found: OverUseStatus, pods: tuple[PodOnNode, ...]) -> Iterat
     for pod in over:
         reason = found.passed_over.get(pod.pod)
         for index, each in sorted((pod.over_use or {}).items()):
-            use = describe_over_use(index, Figures(each.used_bytes, each.granted_bytes))
+            use = describe_over_use(
+                index, Figures(each.used_bytes, each.granted_bytes, by_driver=index in pod.used_by_driver)
+            )
             yield f"  {pod.pod}: {use}, since {each.since}{f'; not evicted: {reason}' if reason else ''}"
     if found.last:
         yield f"  last: {found.last}"

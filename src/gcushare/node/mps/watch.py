@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from gcushare.core.log_fields import fields
 from gcushare.node.api_server import Announcer
+from gcushare.node.memory_limiter import MemoryLimiter
 from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.mps.state import MpsState, MpsStateReader
 from gcushare.node.pods import NodePods
@@ -111,15 +112,15 @@ class MpsWatch:
 
 
 def make_mps_watch(
-    limiter: MpsLimiter | None,
+    limiter: MemoryLimiter | None,
     pods: NodePods,
     announcer: Announcer,
     on_change: Callable[[], None],
     *,
     is_known: Callable[[], bool],
 ) -> MpsWatch | None:
-    """Build the watch of this machine's daemon; None if memory is not limited. Nothing is read yet."""
-    if limiter is None:
+    """Build the watch of this machine's daemon; None if MPS limits nothing. Nothing is read yet."""
+    if not isinstance(limiter, MpsLimiter):
         return None
     reader = MpsStateReader(limiter.folders)
     return MpsWatch(reader, limiter, pods, announcer, on_change, is_known=is_known, wall_clock_s=time.time)

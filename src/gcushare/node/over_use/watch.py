@@ -101,7 +101,13 @@ class OverUseWatch:
             for index, used in used_by_card.items():
                 if index in fresh:
                     of_card = granted.get(index, 0)
-                    figures[uid, index] = Figures(used, of_card, peaks.get(index, 0), limit if of_card else 0)
+                    figures[uid, index] = Figures(
+                        used,
+                        of_card,
+                        peaks.get(index, 0),
+                        limit if of_card else 0,
+                        by_driver=(uid, index) in found.by_driver,
+                    )
         for uids, units in self._pods.shared():
             for index, count in units.items():
                 places = [(uid, index) for uid in sorted(uids) if (uid, index) in figures]

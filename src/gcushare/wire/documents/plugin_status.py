@@ -92,6 +92,7 @@ class PodOnNode(_Document, frozen=True):
     ``recorded_cards`` are empty without a record (the first plugins wrote null). ``cards`` are the cards that it holds,
     or that are kept for it; ``whole`` says that it has all of each. ``used_by_card`` are the bytes that its processes
     use. It is null if the plugin does not report use by pod, and lacks cards whose library does not list processes.
+    ``used_by_driver`` are the cards of it whose bytes the driver counts; the others' are sums over processes.
     ``over_use`` is by card, while the pod is over its grant; null likewise. ``utilization_by_card`` are percents of the
     chip's time; it lacks cards whose library does not sample processes.
     """
@@ -107,6 +108,7 @@ class PodOnNode(_Document, frozen=True):
     cards: tuple[Count, ...] = ()
     whole: bool = False
     used_by_card: dict[Count, Count] | None = None
+    used_by_driver: tuple[Count, ...] = ()
     utilization_by_card: dict[Count, float] | None = None
     over_use: dict[Count, PodOverUse] | None = None
 

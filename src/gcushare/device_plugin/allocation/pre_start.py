@@ -1,0 +1,83 @@
+"""Sets the driver's limits of a pod before one of its containers is created, by the ids that the kubelet gave to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from gcushare.core.cards import Inventory
+from gcushare.core.errors import RetryableError
+from gcushare.core.nodes import PodRef
+from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations
+from gcushare.device_plugin.pods.pod import PodEntry
+from gcushare.device_plugin.pods.reconciler import AllocationReconciler, AllocationsSource
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.driver_limits.keeper import DriverLimits
+from gcushare.node.driver_limits.wanted import PodLimit
+from gcushare.node.over_use.watch import entitled_bytes
+from gcushare.wire.kubelet.device_lists import DeviceIds
+
+_LOOKS = 6
+_BETWEEN_LOOKS_S = 0.25
+
+
+class PreStart:
+    """Called with the ids of a container of shared memory. The call names no pod, but podresources and the checkpoint
+    do: by then the kubelet has admitted the pod.
+    """
+
+    def __init__(
+        self,
+        limits: DriverLimits,
+        store: PodStore,
+        reconciler: AllocationReconciler,
+        source: AllocationsSource,
+        inventory: Callable[[], Inventory | None],
+    ) -> None:
+        self._limits = limits
+        self._store = store
+        self._reconciler = reconciler
+        self._source = source
+        self._inventory = inventory
+
+    async def __call__(self, ids: DeviceIds) -> None:
+        """Set the limits.
+
+        Raises:
+            RetryableError: the pod, or what it holds, is not known yet; the kubelet calls again.
+            DeviceError: a limit cannot be set.
+        """
+        inventory, counts = self._inventory(), ids.count_by_card()
+        if inventory is None or not counts:
+            raise RetryableError("the cards of this container are not known yet; the kubelet tries again")
+        amounts = {index: inventory.unit.bytes_of(units) for index, units in counts.items()}
+        for _ in range(_LOOKS):
+            shown = await self._find_holder(ids)
+            entry = next((each for each in self._store.entries.values() if shown[0] in each.keys), None)
+            if entry is not None and _covers(entry, inventory, amounts):
+                await self._limits.ensure(entry, amounts)
+                return
+            await asyncio.sleep(_BETWEEN_LOOKS_S)
+            await self._reconciler.check()
+        # A pod that the API server has not shown, such as a static pod while it is away: the checkpoint has its uid.
+        uid, held = await self._find_holder(ids, by_uid=True)
+        hard = {index: inventory.unit.bytes_of(units) for index, units in held.items()}
+        await self._limits.ensure_limit(PodLimit(PodRef(uid, "", uid), uid, hard), amounts)
+
+    async def _find_holder(self, ids: DeviceIds, *, by_uid: bool = False) -> tuple[str, dict[int, int]]:
+        """The pod that holds ids, with its units by card. podresources does not show ordinary init containers."""
+        shown = KubeletAllocations(CHECKPOINT) if by_uid else await self._source.fetch()
+        holder = shown.find_holder(ids)
+        if holder is None:
+            holder = (await self._source.fetch_checkpoint()).find_holder(ids)
+        if holder is None:
+            raise RetryableError(
+                f"the kubelet shows no pod that holds {ids.first(1)} and the other {len(ids) - 1} ids of this container"
+            )
+        return holder[0], dict(holder[1])
+
+
+def _covers(entry: PodEntry, inventory: Inventory, amounts: dict[int, int]) -> bool:
+    """Whether the store knows already that a pod has all that its container was given."""
+    granted = entitled_bytes(entry, inventory)
+    return all(granted.get(index, 0) >= size for index, size in amounts.items())

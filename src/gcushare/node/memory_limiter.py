@@ -1,0 +1,83 @@
+"""Decide for each card whether memory can be limited there, whatever limits it, and what follows if it cannot."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from gcushare.cards.health import CardsSnapshot
+from gcushare.core.cards import Card, Health, InventoryCard
+from gcushare.core.errors import Refused
+from gcushare.core.units import MemoryUnit
+from gcushare.node.node_settings import Fallback
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLimits:
+    """A container's variables, and the host folders that are mounted, by their path in the container."""
+
+    variables: Mapping[str, str]
+    mounts: Mapping[str, str]
+
+
+NO_LIMITS = ContainerLimits({}, {})
+
+
+class MemoryLimiter(ABC):
+    """What limits memory on this node: MPS, or NVIDIA's driver."""
+
+    def __init__(self, fallback: Fallback) -> None:
+        self._fallback = fallback
+
+    @property
+    def refuses(self) -> bool:
+        """Whether cards without a limit take no new pods."""
+        return self._fallback is Fallback.REFUSE
+
+    @abstractmethod
+    def problem_of(self, card: Card) -> str:
+        """Why memory of a card cannot be limited now; "" if it can."""
+
+    @abstractmethod
+    def limit(
+        self,
+        cards: Sequence[InventoryCard],
+        units: Mapping[int, int],
+        unit: MemoryUnit,
+        *,
+        usable: Mapping[int, int] | None = None,
+        by_memory: bool = False,
+    ) -> ContainerLimits:
+        """Return what a container with so many units of each card gets; nothing if one of the cards has no limit.
+
+        ``usable``: the units that it may use, if they are more than those granted. ``by_memory``: it may use the chip
+        in proportion to what was granted, too.
+        """
+
+    def close_cards(self, found: CardsSnapshot) -> CardsSnapshot:
+        """Return the cards to offer: with ``--limit-fallback refuse`` those without a limit take no new pods."""
+        if not self.refuses:
+            return found
+        cards = tuple(
+            msgspec.structs.replace(each, health=Health.UNHEALTHY, reason=f"memory cannot be limited: {problem}")
+            if each.health is Health.HEALTHY and (problem := self.problem_of(each))
+            else each
+            for each in found.cards
+        )
+        return replace(found, cards=cards)
+
+    def check(self, cards: Iterable[InventoryCard]) -> None:
+        """Check that memory of these cards can be limited, or need not be.
+
+        Raises:
+            Refused: it cannot, and ``--limit-fallback`` is ``refuse``.
+        """
+        problems = {card.index: problem for card in cards if (problem := self.problem_of(card))}
+        if problems and self.refuses:
+            cards_text = "; ".join(f"card {index}: {problem}" for index, problem in sorted(problems.items()))
+            raise Refused(
+                f"memory cannot be limited ({cards_text}); --limit-fallback unlimited lets pods start without a limit"
+            )

@@ -1,0 +1,387 @@
+"""Memory limited by NVIDIA's driver: what pods get before their containers start, and what becomes of it later."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gcushare.core.units import GIB
+from gcushare.device_plugin.claims.claim_checks import CHECK_S
+from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.node.node_settings import Fallback, LimitSettings, MemoryLimit
+from gcushare.wire.annotations import MEMORY_LIMIT, OVER_USE
+from tests.fake_proc import FakeProc
+from tests.native.control_groups import ControlGroups, Keeping, SetCall, read_set_calls
+from tests.native.libraries import FakeLibrary, install_fake
+from tests.protocol.claims_rig import ClaimsRig, share
+from tests.protocol.plugin_rig import PluginRig
+
+CONTAINER = "pid:[4026532842]"
+VARIABLE = "NVIDIA_GPU_MEMORY_LIMIT"
+CARDS = (f"set memory * {16 * GIB}", "absent nvmlDeviceGetPciInfo_v3 * 3")
+
+
+class DriverRig(PluginRig):
+    """A plugin whose cards are those of a fake NVML, on a machine with control groups of version 2."""
+
+    def __init__(self, folder: Path, keeping: Keeping = "dmem", **plugin: Any) -> None:
+        self.groups = ControlGroups(folder / "cgroup", keeping)
+        self.groups.make("kubepods")
+        self.library: FakeLibrary = install_fake("nvml", folder)
+        self.rules()
+        settings = {
+            "cards": "nvml",
+            "card_library": (f"nvml={self.library.path}",),
+            "memory_limit": MemoryLimit.DRIVER,
+            "cgroup_dir": self.groups.root,
+            **plugin,
+        }
+        super().__init__(cards=(16, 16), plugin=settings, plugin_first=False, start_retry_s=0.2)
+
+    def rules(self, *more: str, keeping: bool = True) -> None:
+        """Replace the rules of the library; ``keeping``: it is of a driver that keeps limits."""
+        kept = (f"set keeping * {self.groups.keeping}",) if keeping else ()
+        self.library.control(*CARDS, *kept, *more)
+
+    async def start(self, allocatable: int = 32) -> None:
+        await self.start_plugin()
+        await self.until_units(32, allocatable=allocatable)
+        await self.until(self.is_registered, "every resource is registered and listed")
+
+    def pod_with_group(self, name: str, *units: int, **options: Any) -> Path:
+        """Bind a pod, and make its group, as the kubelet does before anything of it runs."""
+        self.bind(name, *units, **options)
+        return self.make_group(name)
+
+    def make_group(self, name: str) -> Path:
+        return self.groups.make(f"kubepods/burstable/pod{self.uid(name)}")
+
+    def uid(self, name: str) -> str:
+        return str(self.pod(name)["metadata"]["uid"])
+
+    def is_running(self, name: str) -> bool:
+        return self.kubelet.container_view(self.uid(name), "c0") is not None
+
+    async def until_running(self, name: str) -> None:
+        await self.until(lambda: self.is_running(name), f"{name} runs; {self.problem('memoryLimit')}")
+
+    def variables(self, name: str) -> Mapping[str, str]:
+        return self.view(name).environment
+
+    def calls_for(self, group: Path) -> list[SetCall]:
+        return [call for call in read_set_calls(self.library.path) if call.group == group]
+
+
+@pytest.mark.parametrize("keeping", ["dmem", "misc"])
+async def test_a_pod_has_its_limit_before_its_container_starts(tmp_path: Path, keeping: Keeping) -> None:
+    async with DriverRig(tmp_path, keeping) as rig:
+        await rig.start()
+        group = rig.pod_with_group("pod", 4, card=1)
+        await rig.until_running("pod")
+        assert [(call.card, call.soft, call.hard, call.code) for call in rig.calls_for(group)] == [(1, 0, 4 * GIB, 0)]
+        container = rig.groups.make(f"{group.relative_to(rig.groups.root)}/c0")
+        assert not rig.groups.allocate(container, 1, 5 * GIB)
+        assert rig.groups.allocate(container, 1, 4 * GIB)
+        assert (rig.variables("pod").get(VARIABLE)) == ("4096" if keeping == "dmem" else None)
+        assert rig.problem("memoryLimit") == ""
+
+
+async def test_all_containers_of_a_pod_share_its_limit_and_each_sees_its_own(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path) as rig:
+        await rig.start()
+        group = rig.pod_with_group("pod", 4, 2)
+        await rig.until_running("pod")
+        assert rig.groups.limit_of(group, 0) == 6 * GIB
+        child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/last")
+        await rig.until(lambda: rig.groups.limit_of(child, 0) == 2 * GIB, "the container that was started last has its")
+
+
+async def test_a_container_that_appears_later_sees_its_pods_limit(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path) as rig:
+        await rig.start()
+        group = rig.pod_with_group("pod", 4)
+        await rig.until_running("pod")
+        await rig.end_plugin()
+        child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/again")
+        await rig.start()
+        await rig.until(lambda: rig.groups.limit_of(child, 0) == 4 * GIB, "the container sees it")
+
+
+async def test_a_container_does_not_start_without_its_limit_and_its_pod_says_why(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path) as rig:
+        await rig.start()
+        rig.bind("pod", 4)
+        await rig.until(lambda: rig.events("MemoryLimitFailed"), "the Event on the pod")
+        assert "the kubelet should have made it" in rig.events("MemoryLimitFailed")[0]
+        assert not rig.is_running("pod")
+        rig.make_group("pod")
+        await rig.until_running("pod")
+        await rig.until(lambda: not rig.problem("memoryLimit"), "all is well")
+
+
+async def test_where_the_admin_chose_a_container_starts_without_and_is_marked(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path, limit_fallback=Fallback.UNLIMITED) as rig:
+        await rig.start()
+        rig.bind("pod", 4)
+        await rig.until_running("pod")
+        await rig.until(lambda: rig.events("MemoryNotLimited"), "the Event on the pod")
+        assert "default/pod has no limit" in rig.problem("memoryLimit")
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [("set not_root * 1", "SYS_ADMIN"), ("fail nvmlDeviceSetMemoryLimits_v1 * 3", "RmMemacctMode")],
+)
+async def test_cards_on_which_nothing_can_be_limited_take_no_new_pods(tmp_path: Path, rule: str, words: str) -> None:
+    async with DriverRig(tmp_path) as rig:
+        rig.rules(rule)
+        await rig.start_plugin()
+        await rig.until_units(32, allocatable=0)
+        assert words in rig.problem("memoryLimit")
+        await rig.until(lambda: rig.events("MemoryLimitUnavailable"), "the Event on the node")
+        rig.rules()
+        await rig.until_units(32)
+
+
+async def test_an_older_driver_refuses_new_pods_or_lets_them_in_without_a_limit(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path, limit_fallback=Fallback.UNLIMITED) as rig:
+        rig.rules(keeping=False)
+        await rig.start()
+        assert "615" in rig.problem("memoryLimit")
+        rig.pod_with_group("pod", 4)
+        await rig.until_running("pod")
+
+
+async def test_control_groups_of_version_1_are_a_reason(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path) as rig:
+        (rig.groups.root / "cgroup.controllers").unlink()
+        await rig.start_plugin()
+        await rig.until_units(32, allocatable=0)
+        assert "version 2" in rig.problem("memoryLimit")
+
+
+async def test_one_card_that_keeps_no_limits_closes_alone(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path) as rig:
+        rig.rules("fail nvmlDeviceSetMemoryLimits_v1 0 3")
+        await rig.start_plugin()
+        await rig.until_units(32, allocatable=16)
+        group = rig.pod_with_group("pod", 4, card=1)
+        await rig.until_running("pod")
+        assert rig.groups.limit_of(group, 1) == 4 * GIB
+
+
+async def test_a_whole_card_gets_no_limit(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path, mode=Mode.BOTH) as rig:
+        await rig.start()
+        rig.bind_whole("whole", 1, "0")
+        group = rig.make_group("whole")
+        await rig.until_running("whole")
+        assert rig.calls_for(group) == []
+
+
+async def test_limits_that_a_reloaded_driver_lost_are_set_again(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path) as rig:
+        await rig.start()
+        group = rig.pod_with_group("pod", 4)
+        await rig.until_running("pod")
+        rig.groups.reload_driver()
+        await rig.until(lambda: rig.groups.limit_of(group, 0) == 4 * GIB, "the limit is there again")
+        await rig.until(lambda: rig.events("MemoryLimitsLost"), "the Event on the node")
+
+
+async def test_a_restarted_plugin_finds_every_pod_again_and_limits_what_it_missed(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path) as rig:
+        await rig.start()
+        group = rig.pod_with_group("pod", 4)
+        await rig.until_running("pod")
+        await rig.end_plugin()
+        rig.groups.reload_driver()
+        assert rig.groups.allocate(group, 0, 6 * GIB)
+        await rig.start()
+        await rig.until(lambda: rig.groups.limit_of(group, 0) == 6 * GIB, "no less than what it uses")
+        rig.groups.free(group, 0)
+        await rig.until(lambda: rig.groups.limit_of(group, 0) == 4 * GIB, "its grant once it is freed")
+
+
+async def test_an_init_containers_ids_are_its_pods(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path) as rig:
+        await rig.start()
+        init = {"name": "load", "image": "x", "resources": {"limits": {"enflame.com/gcu-memory": "6"}}}
+        group = rig.pod_with_group("pod", 4, init=[init])
+        await rig.until_running("pod")
+        assert rig.groups.limit_of(group, 0) == 6 * GIB
+
+
+async def test_a_burst_takes_only_what_no_grant_needs_and_gives_it_back(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path) as rig:
+        # The fake's cards have 1 and 2 GiB in use by something else: 15 are free on card 0.
+        await rig.start()
+        group = rig.pod_with_group("burst", 4, annotations={MEMORY_LIMIT: "12"})
+        await rig.until_running("burst")
+        await rig.until(lambda: rig.groups.limit_of(group, 0) == 12 * GIB, "the whole limit: no other pod is here")
+        assert rig.variables("burst")[VARIABLE] == str(12 * 1024)
+        rig.pod_with_group("neighbour", 8)
+        await rig.until_running("neighbour")
+        # 15 free, 12 of them granted and unused, 0.5 for the margin.
+        await rig.until(lambda: rig.groups.limit_of(group, 0) == int(6.5 * GIB), "what is left over")
+
+
+async def test_a_changed_annotation_counts_without_a_restart(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path) as rig:
+        await rig.start()
+        group = rig.pod_with_group("pod", 4, annotations={MEMORY_LIMIT: "6"})
+        child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/c0")
+        await rig.until_running("pod")
+        await rig.until(lambda: rig.groups.limit_of(child, 0) == 6 * GIB, "the container sees it")
+        await rig.request(
+            "PATCH", "/api/v1/namespaces/default/pods/pod", {"metadata": {"annotations": {MEMORY_LIMIT: "10"}}}
+        )
+        await rig.until(lambda: rig.groups.limit_of(group, 0) == 10 * GIB, "the pod has it")
+        await rig.until(lambda: rig.groups.limit_of(child, 0) == 10 * GIB, "the container sees it")
+
+
+async def test_use_per_pod_is_what_the_driver_counts_where_the_hosts_processes_are_hidden(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc", CONTAINER)
+    async with DriverRig(tmp_path, "misc", pod_use=True, proc_root=proc.root, mode=Mode.BOTH) as rig:
+        await rig.start()
+        group = rig.pod_with_group("pod", 4)
+        rig.bind_whole("whole", 1, "1")
+        rig.make_group("whole")
+        await rig.until_running("pod")
+        await rig.until_running("whole")
+        assert rig.groups.allocate(group, 0, 3 * GIB)
+        await rig.until(lambda: used_by(rig, rig.uid("pod")) == {0: 3 * GIB}, "the driver's count")
+        status = json.loads((await rig.get("/status"))[1])
+        found = {pod["pod"]: (pod["usedByCard"], pod["usedByDriver"]) for pod in status["pods"]}
+        # Without the kernel's controller the driver counts only where it has set a limit.
+        assert found == {"default/pod": ({"0": 3 * GIB}, [0]), "default/whole": ({}, [])}
+        assert status["podUse"] == ""
+        metrics = (await rig.get("/metrics"))[1]
+        assert len(re.findall(r"^gcushare_pod_memory_used_by_driver\{.*\} 1.0$", metrics, re.MULTILINE)) == 1
+        assert len(re.findall(r"^gcushare_card_memory_unattributed_bytes\{", metrics, re.MULTILINE)) == 1
+
+
+async def test_with_the_kernels_controller_a_whole_cards_pod_is_counted_too(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc", CONTAINER)
+    async with DriverRig(tmp_path, pod_use=True, proc_root=proc.root, mode=Mode.BOTH) as rig:
+        await rig.start()
+        rig.bind_whole("whole", 1, "1")
+        group = rig.make_group("whole")
+        await rig.until_running("whole")
+        assert rig.groups.allocate(group, 1, 9 * GIB)
+        await rig.until(lambda: used_by(rig, rig.uid("whole")) == {1: 9 * GIB}, "the driver's count")
+
+
+async def test_use_per_pod_is_not_known_where_neither_the_driver_nor_the_host_says_it(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc", CONTAINER)
+    unlimited = Fallback.UNLIMITED
+    async with DriverRig(tmp_path, pod_use=True, proc_root=proc.root, limit_fallback=unlimited) as rig:
+        rig.rules(keeping=False)
+        await rig.start()
+        monitor = rig.app.observed.pod_use
+        assert monitor is not None
+        await rig.until(lambda: "hostPID" in monitor.problem, "what is missing")
+        assert monitor.latest is None
+
+
+async def test_over_use_says_that_the_driver_counts_it(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc", CONTAINER)
+    async with DriverRig(tmp_path, pod_use=True, proc_root=proc.root, poll_interval=0.2) as rig:
+        await rig.start()
+        group = rig.pod_with_group("pod", 4)
+        await rig.until_running("pod")
+        await rig.end_plugin()
+        rig.groups.reload_driver()
+        assert rig.groups.allocate(group, 0, 6 * GIB)
+        await rig.start()
+        await rig.until(lambda: rig.events("OverUse"), "the Event")
+        assert "6.00 GiB of card 0 in use by the driver's count, 4.00 GiB granted" in rig.events("OverUse")[0]
+        assert '"driver":true' in (rig.annotation("pod", OVER_USE) or "")
+
+
+def used_by(rig: DriverRig | ClaimsRig, uid: str) -> Mapping[int, int]:
+    monitor = rig.app.observed.pod_use
+    found = monitor.latest if monitor is not None else None
+    return {} if found is None else found.by_pod.get(uid, {})
+
+
+def claims_rig(folder: Path, **settings: Any) -> tuple[ClaimsRig, ControlGroups]:
+    groups = ControlGroups(folder / "cgroup")
+    groups.make("kubepods")
+    library = install_fake("nvml", folder)
+    library.control(*CARDS, "set keeping * dmem")
+    limits = LimitSettings(memory_limit=MemoryLimit.DRIVER, cgroup_dir=groups.root, **settings)
+    source = {"cards": "nvml", "card_library": (f"nvml={library.path}",), "pod_use": True}
+    source["proc_root"] = FakeProc(folder / "proc", CONTAINER).root
+    rig = ClaimsRig(source=source, limits=limits)
+    return rig, groups
+
+
+async def test_a_claims_pod_is_limited_before_the_claim_is_prepared(tmp_path: Path) -> None:
+    rig, groups = claims_rig(tmp_path)
+    async with rig:
+        await rig.start()
+        uid = rig.run_pod("pod", "claim")
+        claim = rig.allocate("claim", share("card-0", 4))
+        rig.reserve(claim, ("pod", uid))
+        refused = (await rig.kubelet.prepare(claim))[claim.uid]
+        assert "the kubelet should have made it" in refused.error
+        group = groups.make(f"kubepods/pod{uid}")
+        await rig.until(lambda: uid in rig.app.observed.pods.entries, "the driver has seen the pod")
+        prepared = (await rig.kubelet.prepare(claim))[claim.uid]
+        assert not prepared.error
+        assert groups.limit_of(group, 0) == 4 * GIB
+        assert groups.allocate(group, 0, 2 * GIB)
+        await rig.until(lambda: used_by(rig, uid) == {0: 2 * GIB}, "the driver's count")
+        edits = (rig.root / "cdi").glob("*.json")
+        assert any(f"{VARIABLE}=4096" in file.read_text() for file in edits)
+
+
+async def test_each_pod_of_a_shared_claim_is_limited_within_a_poll(tmp_path: Path) -> None:
+    rig, groups = claims_rig(tmp_path)
+    async with rig:
+        await rig.start()
+        uids = [rig.run_pod(name, "claim") for name in ("first", "later")]
+        first = groups.make(f"kubepods/pod{uids[0]}")
+        claim = rig.allocate("claim", share("card-0", 4))
+        rig.reserve(claim, ("first", uids[0]), ("later", uids[1]))
+        assert not (await rig.kubelet.prepare(claim))[claim.uid].error
+        assert groups.limit_of(first, 0) == 4 * GIB
+        later = groups.make(f"kubepods/pod{uids[1]}")
+        await rig.until(lambda: groups.limit_of(later, 0) == 4 * GIB, "the kubelet does not ask for it again")
+
+
+async def test_a_pod_that_comes_to_use_a_prepared_claim_is_limited_at_once(
+    tmp_path: Path,
+) -> None:
+    rig, groups = claims_rig(tmp_path)
+    async with rig:
+        await rig.start()
+        first = rig.run_pod("first", "claim")
+        groups.make(f"kubepods/pod{first}")
+        claim = rig.allocate("claim", share("card-0", 4))
+        rig.reserve(claim, ("first", first))
+        assert not (await rig.kubelet.prepare(claim))[claim.uid].error
+        uid = rig.run_pod("later", "claim")
+        later = groups.make(f"kubepods/pod{uid}")
+        rig.reserve(claim, ("first", first), ("later", uid))
+        started = time.monotonic()
+        await rig.until(lambda: groups.limit_of(later, 0) == 4 * GIB, "no check of every ten seconds is needed")
+        assert time.monotonic() - started < CHECK_S / 2
+
+
+async def test_a_limit_of_a_containers_own_does_not_replace_its_pods(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path, "misc") as rig:
+        await rig.start()
+        group = rig.pod_with_group("pod", 4)
+        await rig.until_running("pod")
+        child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/c0")
+        (child / "misc.limits").write_text(f"0 0 {15 * GIB} 0\n")  # as the toolkit sets it by a pod's own variable
+        await rig.until(lambda: rig.groups.limit_of(child, 0) is None, "it is removed")
+        assert not rig.groups.allocate(child, 0, 5 * GIB)

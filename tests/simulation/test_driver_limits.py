@@ -1,0 +1,385 @@
+"""Random pods, containers, restarts, crashes and drivers: nothing runs without its limit, and no limit is too high.
+
+The keeper, the binding and the fake library are the real ones; the kubelet's order of steps is played here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from gcushare.cards.health import CardsSnapshot
+from gcushare.cards.nvidia.nvml import NvmlLibrary
+from gcushare.cards.pci import PciBus
+from gcushare.cards.ports import CardReport, GroupMemory, LimitSource
+from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard
+from gcushare.core.errors import DeviceError
+from gcushare.core.nodes import PodRef
+from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES
+from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.node.driver_limits.keeper import DriverLimits
+from gcushare.node.driver_limits.limiter import DriverLimiter
+from gcushare.node.node_settings import Fallback
+from gcushare.node.pods import NO_SIZES, CardCounts, SharedGrant
+from tests.native.control_groups import ControlGroups, Keeping, read_set_calls
+from tests.native.libraries import FakeLibrary, install_fake
+
+CARD_GIB, CARDS, STEPS = 16, 2, 60
+MIB = 1 << 20
+GOOD = ("set keeping * {}", f"set memory * {CARD_GIB * GIB}", "absent nvmlDeviceGetPciInfo_v3 * 3")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FakeLibrary, NvmlLibrary]]:
+    """One for all seeds: the binding keeps the functions of the first library that it loads."""
+    fake = install_fake("nvml", tmp_path_factory.mktemp("nvml"))
+    loaded = NvmlLibrary(str(fake.path), PciBus(Path("/nonexistent")), lambda _name: None)
+    loaded.open()
+    yield fake, loaded
+    loaded.close()
+
+
+class Crashed(BaseException):
+    """The program was killed in the middle of a call."""
+
+
+class DirectSource:
+    """The library in this very process; after ``calls_left`` calls the program is killed."""
+
+    name = "nvml"
+
+    def __init__(self, library: NvmlLibrary) -> None:
+        self._library = library
+        self.calls_left: int | None = None
+
+    def _count(self) -> None:
+        if self.calls_left is not None:
+            self.calls_left -= 1
+            if self.calls_left < 0:
+                raise Crashed
+
+    async def list_cards(self) -> CardReport:
+        found = [self._library.describe(slot) for slot in range(self._library.card_count())]
+        return CardReport(cards=tuple(each for each in found if isinstance(each, Card)))
+
+    async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
+        self._count()
+        return self._library.group_memory(card.index, group)
+
+    async def limit_group(self, card: Card, group: str, hard_bytes: int | None) -> GroupMemory | None:
+        self._count()
+        self._library.limit_group(card.index, group, hard_bytes)
+        return self._library.group_memory(card.index, group)
+
+    async def close(self) -> None:
+        """It stays open for the next seed."""
+
+
+@dataclass
+class Pod:
+    """A pod with memory of cards: a ``PodWithCards``, and what runs of it."""
+
+    ref: PodRef
+    units: dict[int, int]
+    containers: list[dict[int, int]]
+    limit: int = 0
+    is_whole: bool = False
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    machine_uid: str = ""
+    is_static: bool = False
+    placed_s: float = 0.0
+    ends_at_s: float | None = None
+    path: Path = Path()
+    running: dict[int, Path] = field(default_factory=dict)
+
+    @property
+    def taken_cards(self) -> tuple[int, ...]:
+        return tuple(sorted(self.units))
+
+    @property
+    def group_uid(self) -> str:
+        return self.machine_uid or self.ref.uid
+
+    def overdue_since_s(self, longest_wait_s: float) -> float | None:
+        return None
+
+    def units_by_card(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:
+        return self.units
+
+    def entitled_units(self) -> Mapping[int, int]:
+        return self.units
+
+    def most(self, index: int) -> int:
+        return max(self.units[index], self.limit) * GIB
+
+
+class Node:
+    """The machine, its kubelet, and the program under test, which is started again and again."""
+
+    def __init__(self, rng: random.Random, folder: Path, fake: FakeLibrary, library: NvmlLibrary) -> None:
+        self.rng = rng
+        self.keeping: Keeping = rng.choice(["dmem", "misc"])
+        self.groups = ControlGroups(folder, self.keeping)
+        self.is_systemd = rng.random() < 0.5
+        self.prefix = rng.choice(["", "outer/", "system.slice/docker-77.scope/kubelet/"])
+        self.groups.make(self.prefix + ("kubepods.slice" if self.is_systemd else "kubepods"))
+        self.fake, self.library = fake, library
+        fake.path.with_name(fake.path.name + ".log").unlink(missing_ok=True)
+        self.set_good(True)
+        self.entries: dict[str, Pod] = {}
+        self.made = 0
+        self.polls = 0
+        self.events: list[str] = []
+        cards = [
+            InventoryCard(index=index, uuid=f"GPU-{index:08d}", memory_bytes=CARD_GIB * GIB, units=CARD_GIB)
+            for index in range(CARDS)
+        ]
+        self.inventory = Inventory(unit=parse_memory_unit("1"), cards=tuple(cards))
+        self.start_program()
+
+    # The pods as the program sees them
+
+    @property
+    def everyone(self) -> Mapping[str, Pod]:
+        return self.entries
+
+    def shared(self) -> tuple[SharedGrant, ...]:
+        return ()
+
+    def held_units(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:
+        return {index: sum(pod.units.get(index, 0) for pod in self.entries.values()) for index in range(CARDS)}
+
+    def unconfirmed_units(self) -> Mapping[int, int]:
+        return {}
+
+    def unrecorded_units(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:
+        return {}
+
+    def promised(self) -> Mapping[int, int]:
+        return {}
+
+    def promised_whole(self) -> tuple[int, ...]:
+        return ()
+
+    def doubt_of(self, index: int) -> str:
+        return ""
+
+    @property
+    def snapshot(self) -> CardsSnapshot:
+        uses = {index: CardUse(memory_used_bytes=self.in_use(index)) for index in range(CARDS)}
+        return CardsSnapshot(cards=self.inventory.cards, uses=uses)
+
+    async def wait_poll(self, after: int = 0) -> int:
+        return after + 1
+
+    def about_node(self, reason: str, message: str, *, warning: bool) -> None:
+        self.events.append(reason)
+
+    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
+        self.events.append(reason)
+
+    # What happens
+
+    def start_program(self) -> None:
+        self.source = DirectSource(self.library)
+        self.keeper = DriverLimits(
+            cast(LimitSource, self.source),  # all that the keeper asks of it
+            self.groups.root,
+            DriverLimiter(Fallback.REFUSE),
+            self,
+            self,
+            self,
+            lambda: None,
+            inventory=lambda: self.inventory,
+        )
+
+    def set_good(self, is_good: bool) -> None:
+        rules = [rule.format(self.keeping) for rule in GOOD]
+        self.fake.control(*rules, *(() if is_good else ("set not_root * 1",)))
+        self.is_good = is_good
+
+    def in_use(self, index: int) -> int:
+        return self.groups.used(self.groups.root, index)
+
+    def group_of(self, pod: Pod) -> str:
+        uid, quality = pod.group_uid, self.rng.choice(["", "burstable", "besteffort"])
+        if self.is_systemd:
+            middle = f"kubepods-{quality}" if quality else "kubepods"
+            folder = f"kubepods.slice/{middle}.slice/" if quality else "kubepods.slice/"
+            return f"{self.prefix}{folder}{middle}-pod{uid.replace('-', '_')}.slice"
+        return f"{self.prefix}kubepods/{quality}{'/' if quality else ''}pod{uid}"
+
+    def admit(self) -> None:
+        """Have the scheduler place a pod by the ledger, and the kubelet make its group."""
+        self.made += 1
+        held = self.held_units()
+        wanted = self.rng.choice([1, 2, 4, 8])
+        cards = [index for index in range(CARDS) if held[index] + wanted <= CARD_GIB]
+        if not cards:
+            return
+        chosen = self.rng.sample(cards, self.rng.randint(1, len(cards)))
+        count = self.rng.randint(1, min(3, wanted))
+        shares = [wanted // count + (wanted % count if each == 0 else 0) for each in range(count)]
+        uid = f"{self.made:08x}-1111-4222-8333-444444444444"
+        pod = Pod(
+            PodRef(uid, "default", f"pod-{self.made}"),
+            dict.fromkeys(chosen, wanted),
+            [dict.fromkeys(chosen, size) for size in shares],
+            limit=self.rng.choice([0, 0, 12, 16]),
+            is_whole=False,
+            machine_uid=f"{self.made:032x}" if self.rng.random() < 0.2 else "",
+        )
+        self.entries[uid] = pod
+        pod.path = self.groups.make(self.group_of(pod))
+
+    async def start_container(self, pod: Pod, number: int) -> None:
+        """Start one as the kubelet does: it asks before, and creates nothing if that fails."""
+        try:
+            await self.keeper.ensure(pod, {index: size * GIB for index, size in pod.containers[number].items()})
+        except DeviceError:
+            assert not self.is_good, "a limit that can be set was refused"
+            return
+        self.made += 1
+        if number in pod.running:
+            self.groups.remove(pod.running[number])
+        group = self.groups.make(f"{pod.path.relative_to(self.groups.root)}/container-{self.made}")
+        if self.keeping == "dmem" and self.is_good and self.rng.random() < 0.3:
+            # The container toolkit sets it by a variable of the container.
+            index = self.rng.choice(list(pod.units))
+            self.library.limit_group(index, str(group), self.rng.choice([GIB, 20 * GIB]))
+        pod.running[number] = group
+        if self.is_good:
+            self.check_bursts()
+
+    def allocate(self, pod: Pod) -> None:
+        """Have a process allocate some memory of a card; only the driver refuses."""
+        if pod.running:
+            group, index = self.rng.choice(list(pod.running.values())), self.rng.choice(list(pod.units))
+            size = self.rng.choice([64 * MIB, GIB, 3 * GIB, 9 * GIB])
+            if self.in_use(index) + size <= CARD_GIB * GIB:
+                self.groups.allocate(group, index, size)
+
+    def free(self, pod: Pod) -> None:
+        if pod.running:
+            self.groups.free(self.rng.choice(list(pod.running.values())), self.rng.choice(list(pod.units)))
+
+    def delete(self, pod: Pod) -> None:
+        del self.entries[pod.ref.uid]
+        self.groups.remove(pod.path)
+
+    async def step(self) -> None:
+        pods = list(self.entries.values())
+        pod = self.rng.choice(pods) if pods else None
+        action = self.rng.choice(["admit", "start", "start", "allocate", "allocate", "free", "delete", "poll", "crash",
+                                  "reload", "resize", "break"])  # fmt: skip
+        if action == "admit" or pod is None:
+            self.admit()
+        elif action == "start":
+            number = self.rng.randrange(len(pod.containers))
+            if self.rng.random() < 0.2:
+                self.source.calls_left = self.rng.randrange(6)
+            try:
+                await self.start_container(pod, number)
+            except Crashed:
+                self.start_program()  # the kubelet calls again later
+            self.source.calls_left = None
+        elif action == "allocate":
+            self.allocate(pod)
+        elif action == "free":
+            self.free(pod)
+        elif action == "delete":
+            self.delete(pod)
+        elif action == "poll":
+            await self.keeper.poll()
+        elif action == "crash":
+            self.source.calls_left = self.rng.randrange(20)
+            with contextlib.suppress(Crashed):
+                await self.keeper.poll()
+            self.start_program()
+        elif action == "reload":
+            self.groups.reload_driver()
+            self.set_good(True)
+            await self.keeper.poll()
+            self.check_after_poll()
+        elif action == "resize":
+            pod.limit = self.rng.choice([0, 6, 12, 16])
+            await self.keeper.poll()
+        elif action == "break":
+            self.set_good(not self.is_good)
+
+    # What must hold
+
+    def check(self) -> None:
+        """Nothing runs without a limit of its pod, and no pod has more than a limit that counted."""
+        for pod in self.entries.values():
+            if not pod.running:
+                continue
+            for index in pod.units:
+                hard = self.groups.limit_of(pod.path, index)
+                assert hard is not None, f"{pod.ref} runs without a limit of card {index}"
+                assert self.groups.used(pod.path, index) <= hard
+                assert hard <= max(16 * GIB, pod.most(index))
+                if self.keeping == "misc":
+                    own = [self.groups.limit_of(child, index) for child in pod.running.values()]
+                    assert own == [None] * len(own), "a limit of its own would count in place of the pod's"
+
+    def check_after_poll(self) -> None:
+        """Every limit is what the ledger counts, or what was in use already; bursts leave the grants alone."""
+        if not self.is_good:
+            return
+        for index in range(CARDS):
+            pods = [pod for pod in self.entries.values() if index in pod.units and pod.running]
+            for pod in pods:
+                hard, used = self.groups.limit_of(pod.path, index), self.groups.used(pod.path, index)
+                assert hard is not None
+                assert pod.units[index] * GIB <= hard <= max(pod.most(index), used)
+        self.check_bursts()
+
+    def check_bursts(self) -> None:
+        """Limits of pods that burst leave to the others what they were granted, if there was as much before."""
+        for index in range(CARDS):
+            pods = [pod for pod in self.entries.values() if index in pod.units and pod.running]
+            waiting = [pod for pod in self.entries.values() if index in pod.units and not pod.running]
+            needed = sum(max(pod.units[index] * GIB, self.groups.used(pod.path, index)) for pod in [*pods, *waiting])
+            if needed + BURST_MARGIN_BYTES <= CARD_GIB * GIB:
+                limits = [self.groups.limit_of(pod.path, index) or 0 for pod in pods]
+                kept = sum(pod.units[index] * GIB for pod in waiting)
+                assert sum(limits) + kept <= CARD_GIB * GIB, "a burst can grow into a neighbour's grant"
+
+
+async def play(seed: int, folder: Path, fake: FakeLibrary, library: NvmlLibrary) -> Node:
+    node = Node(random.Random(seed), folder, fake, library)
+    await node.keeper.poll()
+    for _ in range(STEPS):
+        await node.step()
+        node.check()
+    await node.keeper.poll()
+    node.set_good(True)
+    await node.keeper.poll()
+    await node.keeper.poll()
+    node.check()
+    node.check_after_poll()
+    return node
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_nothing_runs_without_its_limit_and_nothing_is_left(
+    tmp_path: Path, library: tuple[FakeLibrary, NvmlLibrary], seed: int
+) -> None:
+    node = asyncio.run(play(seed, tmp_path / "cgroup", *library))
+    for pod in list(node.entries.values()):
+        node.delete(pod)
+    asyncio.run(node.keeper.poll())
+    for index in range(CARDS):
+        left = [each for each in node.groups.root.rglob("*") if each.is_dir() and node.groups.limit_of(each, index)]
+        assert left == []
+        assert node.groups.soft_sum(index) == 0
+    assert all(call.soft == 0 for call in read_set_calls(node.fake.path))
+    assert node.keeper.used == {}

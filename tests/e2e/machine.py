@@ -2,18 +2,21 @@
 
 The kubelet has its device plugin directory written into it, below /var/lib/kubelet. In its own mount namespace that is
 our folder, as is /etc/kubernetes; outside nothing changes, and a kubelet that runs here already is left alone. Pods
-use the host's network and no cgroups of their own, so that neither CNI nor a cgroup layout is asked of the machine.
+use the host's network and, unless a test needs them, no cgroups of their own, so that neither CNI nor a cgroup layout
+is asked of the machine.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import signal
 import socket
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,6 +29,7 @@ from tests.e2e.control_plane import NODE, NODE_USER, ControlPlane
 from tests.e2e.images import NAME, build_image
 from tests.e2e.waiting import until
 
+_GROUPS = Path("/sys/fs/cgroup")
 _BOOTED = re.compile(r"(containerd successfully booted)")
 _STARTED = re.compile(r"(Started kubelet)")
 _KUBELET_DIR, _KUBERNETES_DIR = Path("/var/lib/kubelet"), Path("/etc/kubernetes")
@@ -35,18 +39,26 @@ _MOUNTED = 'while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit; shift 2; do
 class Machine:
     """The one node of a control plane, as long as it is entered; skips the test, when made, where it cannot serve."""
 
-    def __init__(self, control_plane: ControlPlane, feature_gates: Mapping[str, bool] | None = None) -> None:
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        feature_gates: Mapping[str, bool] | None = None,
+        *,
+        pod_groups: bool = False,
+    ) -> None:
         need_root("to run containerd and a kubelet")
         self._kubelet = need_binaries("kubelet")["kubelet"]
         self._tools = need_tools("containerd", "ctr", "runc", "unshare", "mount", why="to run pods for a kubelet")
         self.address = machine_address()
         self.control_plane = control_plane
         self.feature_gates = dict(feature_gates or {})
+        self._pod_groups = pod_groups
         self.root = control_plane.root / NODE
         self.pod_logs = control_plane.root / "pods"
         self._socket = control_plane.root / "containerd.sock"
         self.etc = control_plane.root / "host" / "etc" / "kubernetes"
         self._made: list[Path] = []
+        self._had_groups = True
 
     @property
     def plugins(self) -> Path:
@@ -74,6 +86,7 @@ class Machine:
 
     async def _start(self) -> None:
         self._made = [folder for folder in (_KUBELET_DIR, _KUBERNETES_DIR) if not folder.exists()]
+        self._had_groups = bool(_groups_of_pods())
         for folder in (self.root, self.pod_logs, self.etc / "manifests", *self._made):
             folder.mkdir(parents=True, exist_ok=True)
         await self._start_containerd()
@@ -92,6 +105,9 @@ class Machine:
                 os.kill(pid, signal.SIGKILL)
         for folder in self._made:
             folder.rmdir()
+        for top in () if self._had_groups else _groups_of_pods():
+            for group, _, _ in os.walk(top, topdown=False):
+                Path(group).rmdir()
 
     async def start_kubelet(self) -> None:
         """Start the kubelet, or start it again; returns when plugins can register."""
@@ -121,6 +137,13 @@ class Machine:
     async def end_container(self, at: str) -> None:
         """Send TERM to a container, by its id at containerd."""
         await self._ctr("tasks", "kill", "--signal", "SIGTERM", at)
+
+    async def created_ns(self, at: str) -> int:
+        """When containerd created a container, by its id there: nanoseconds since the epoch."""
+        written = str(json.loads(await self._ctr("containers", "info", at))["CreatedAt"])
+        moment, _, digits = written.rstrip("Z").partition(".")
+        seconds = int(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp())
+        return seconds * 1_000_000_000 + int(digits.ljust(9, "0")[:9])
 
     def logs(self, pod: dict[str, object], container: str = "main") -> list[str]:
         """Read what a pod's container wrote."""
@@ -227,7 +250,8 @@ state = "{root}/containerd-state"
             "fileCheckFrequency": "1s",
             "podLogsDir": str(self.pod_logs),
             "cgroupDriver": "cgroupfs",
-            "cgroupsPerQOS": False,
+            # With them the kubelet makes a control group for each pod, which few machines of tests allow.
+            "cgroupsPerQOS": self._pod_groups,
             "enforceNodeAllocatable": [],
             "failSwapOn": False,
             "localStorageCapacityIsolation": False,
@@ -246,6 +270,11 @@ state = "{root}/containerd-state"
             # Cgroups of version 1, which kubelets refuse from 1.35 on unless configured not to.
             config["failCgroupV1"] = False
         return config
+
+
+def _groups_of_pods() -> list[Path]:
+    """The groups that kubelets make for pods on this machine, one for each hierarchy of version 1."""
+    return [*_GROUPS.glob("kubepods"), *_GROUPS.glob("*/kubepods")]
 
 
 def _free_port() -> int:

@@ -67,10 +67,14 @@ class NodeSide:
 
     async def start_plugin(self) -> str:
         """Start the plugin, or start it again; returns the URL of its port."""
-        command = plugin_command(self._plan, self.scheduling.place, self.node)
+        command = self.command(self._plan)
         if self._kubeconfig is not None:
             command = with_kubeconfig(command, self._kubeconfig)
         return await self.scheduling.control_plane.start(command)
+
+    def command(self, plan: ClusterPlan) -> Command:
+        """How the plugin is started."""
+        return plugin_command(plan, self.scheduling.place, self.node)
 
     async def restart_kubelet(self) -> None:
         """Kill the kubelet and start it; returns when a plugin that runs has registered with the new one.

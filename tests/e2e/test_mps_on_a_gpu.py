@@ -49,10 +49,14 @@ class Client:
 
     async def allocate(self, mib: int) -> int:
         """Returns CUDA's code; ``mib`` 0 asks whether the context still works."""
+        return int(await self.ask(str(mib)))
+
+    async def ask(self, words: str) -> str:
+        """Write one line to the process; returns its answer."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{mib}\n".encode())
+        self.process.stdin.write(f"{words}\n".encode())
         await self.process.stdin.drain()
-        return int(await self.line())
+        return await self.line()
 
     async def line(self) -> str:
         assert self.process.stdout is not None

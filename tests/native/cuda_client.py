@@ -1,7 +1,8 @@
 """A process that computes nothing and allocates: through the CUDA driver's own API, with nothing to install.
 
 Reads sizes in MiB from its standard input, one per line, allocates each and answers with CUDA's code: 0 is success, 2
-is out of memory. A 0 asks whether its context still works. Source: CUDA driver API reference.
+is out of memory. A 0 asks whether its context still works. "managed MIB" allocates managed memory; "info" is answered
+with the MiB that are free and all that there are. Source: CUDA driver API reference.
 """
 
 from __future__ import annotations
@@ -28,8 +29,17 @@ def main() -> int:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:
-        size, pointer = int(line), ctypes.c_uint64()
-        if size:
+        word, _, amount = line.strip().rpartition(" ")
+        if amount == "info":
+            free, total = ctypes.c_size_t(), ctypes.c_size_t()
+            cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
+            sys.stdout.write(f"{free.value // MIB} {total.value // MIB}\n")
+            sys.stdout.flush()
+            continue
+        size, pointer = int(amount), ctypes.c_uint64()
+        if word == "managed":
+            code = cuda.cuMemAllocManaged(ctypes.byref(pointer), ctypes.c_size_t(size * MIB), 1)
+        elif size:
             code = cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size * MIB))
         else:
             code = cuda.cuCtxSynchronize()

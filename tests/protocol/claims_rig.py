@@ -40,7 +40,7 @@ NODE = "node-1"
 NAMES = ENFLAME.claims
 LABELS = {SERVE_LABEL: SERVE_CLAIMS}
 SLICES = "resourceslices.resource.k8s.io"
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class ClaimsRig:

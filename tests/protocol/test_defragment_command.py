@@ -41,7 +41,7 @@ async def test_the_one_pod_that_comes_again_is_named_with_its_new_place(tmp_path
         code, text, errors = await ask("defragment", rig, "--for", "12")
         assert (code, errors) == (0, "")
         assert "Room on node gpu-1, card 0, once 1 pod moved:\n  default/web from gpu-1 to gpu-1, card 1" in text
-        assert "2 pods stay: no controller would make another" in text
+        assert "not moved: 2 pods, without a controller that creates another" in text
         await evict_as_printed(rig, text, "web")
         code, text, _ = await ask("defragment", rig, "--for", "16", "--whole", "-o", "json")
         assert (code, json.loads(text)["plan"]) == (3, None)

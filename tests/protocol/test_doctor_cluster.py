@@ -256,7 +256,7 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (extender_that_hears_nothing, WARNING, "extender-behind", EXTENDER, "15 min"),
         (ledger_that_drifted, WARNING, "ledger-drift", EXTENDER, "3 pods"),
         (plugin_of_another_release, WARNING, "versions-differ", "plugin of node n1", "0.9.4"),
-        (policy_removed, WARNING, "policy-missing", "vendor enflame", "no policy exists"),
+        (policy_removed, WARNING, "policy-missing", "vendor enflame", "there is no ValidatingAdmissionPolicy"),
         (policy_that_only_warns, WARNING, "policy-missing", "vendor enflame", "no binding that denies"),
         (policy_of_somebody_else, WARNING, "policy-missing", "vendor enflame", "that exists does not name it"),
         (plugin_with_a_fast_clock, WARNING, "clocks-apart", "device plugin of node n1", "5 min ahead of"),

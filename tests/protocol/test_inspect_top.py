@@ -47,7 +47,7 @@ async def test_grants_are_shown_with_what_is_used_and_a_card_over_its_grants_is_
         assert ran.lines[1].split() == ["node-1", "0", "4.0", "3.5", "16.0", "-", "61°C", "-", "1"]
         assert ran.lines[2].split()[:9] == ["node-1", "1", "8.0", "11.0", "16.0", "-", "61°C", "-", "1"]
         assert ran.lines[2].endswith("over by 3.0: default/b")
-        assert ran.lines[3].startswith("1 card: ")
+        assert ran.lines[3].startswith("1 card holds more than its pods were granted")
         assert "note: what each pod uses is not reported: --pod-use of the device plugin" in ran.err
         document = json.loads((await found.call("top", "-o", "json")).out)
         assert [(card["usedBytes"], card["over"]) for card in document["cards"]] == [
@@ -122,7 +122,7 @@ async def test_pods_stand_below_the_cards_if_a_plugin_reports_what_each_uses(tmp
             ],
             ["node-1", "0", "default/b", "4.0", "-", "1.0", "processes", "5%"],
         ]
-        assert ran.lines[-1] == "1 pod: more is in use than was granted"
+        assert ran.lines[-1] == "1 pod uses more than granted"
         document = json.loads((await found.call("top", "-o", "json")).out)
         assert [(pod["pod"], pod["usedBytes"], pod["over"]) for pod in document["pods"]] == [
             ("default/a", 6 * GIB, True),

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.runtime.entry import ProcessContext, run_program
+from gcushare.runtime.exit_codes import EXIT_STATUS
 from gcushare.runtime.settings.declare import Program, settings
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -60,6 +61,22 @@ def test_a_page_fits_80_columns(words: tuple[str, ...]) -> None:
     assert [sign for sign in page if not sign.isprintable() and sign != "\n"] == []
     assert "default: empty" not in page, "what holds without the flag is said"
     assert not re.search(r"\b\d+\.0s\b", page), "durations are shown as people write them"
+
+
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_every_page_has_each_exit_status_in_one_table(words: tuple[str, ...]) -> None:
+    page = help_of(*words)
+    table = page.partition("\nExit status:\n")[2].partition("\n\n")[0]
+    codes = re.findall(r"(?m)^  (\S+)  +[A-Z]", table)
+    assert codes == sorted(codes, key=lambda code: (len(code), code))
+    assert {*map(str, EXIT_STATUS)} <= {*codes}
+    assert not re.search(r"(?i)exit (status|code)", page.replace("\nExit status:\n", "")), "it stands in the table"
+
+
+def test_own_codes_stand_in_the_table() -> None:
+    assert "  4      The worst finding is an error" in help_of("gcushare", "doctor")
+    assert "  3      Moving pods makes no room" in help_of("gcushare", "defragment")
+    assert "  1      One of several plugins did not answer" in help_of("gcushare", "cards")
 
 
 @settings

@@ -8,7 +8,7 @@ from typing import TypeVar
 from gcushare._version import __version__
 from gcushare.config_manager.manager_settings import CommandSettings, RunSettings, UninstallSettings
 from gcushare.runtime.entry import ProcessContext, columns_of, run_program
-from gcushare.runtime.exit_codes import DONE, MISUSED
+from gcushare.runtime.exit_codes import DONE, FAILED, MISUSED
 from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.help_text import render_overview
 from gcushare.wire.contracts import CONFIG_MANAGER
@@ -107,6 +107,13 @@ def _program(command: str, settings: type[T]) -> Program[T]:
         (f"{name} --unit /etc/systemd/system/kube-scheduler.service --restart", "a scheduler that systemd starts"),
     )
     shown = examples if settings is CommandSettings else ()
+    asked = {FAILED: "It does not run, is not healthy, or does not call the extender; stdout says which."}
     return Program(
-        name=name, summary=_COMMANDS[command], version=__version__, settings=settings, examples=shown, notes=_NOTES
+        name=name,
+        summary=_COMMANDS[command],
+        version=__version__,
+        settings=settings,
+        examples=shown,
+        exit_status=asked if command == "status" else {},
+        notes=_NOTES,
     )

@@ -11,7 +11,7 @@ from gcushare._version import __version__
 from gcushare.core.errors import DeviceError, GcushareError, NotFoundError, Refused
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.runtime.entry import ProcessContext, run_program
-from gcushare.runtime.exit_codes import DONE, exit_code_for
+from gcushare.runtime.exit_codes import DONE, FAILED, exit_code_for
 from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.log import LogLevel, LogSettings
 from gcushare.runtime.settings.old_flags import GLOG_FLAGS, OldFlag, left_out, refused, refused_switch
@@ -31,6 +31,7 @@ PROGRAM = Program(
         ("gcushare-device-plugin --status", "the state of the plugin that runs here"),
         ("gcushare-device-plugin --remove-from-node", "remove what it wrote, after it was stopped for good"),
     ),
+    exit_status={FAILED: "Refused or failed; with --status, the plugin reports a problem."},
     notes="Endpoints on --listen-port: /healthz, /readyz, /metrics, /status (the state of this node, as JSON).",
 )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gcushare._version import __version__
 from gcushare.cli.terminal.output import color_flag
 from gcushare.cluster.cluster_flags import plugin_namespace
+from gcushare.runtime.exit_codes import FAILED
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -75,6 +76,7 @@ CARDS_PROGRAM = Program(
         (f"{CARDS} --plugin http://127.0.0.1:32767,http://127.0.0.1:32768", "two vendors' plugins of one node"),
         (f"{CARDS} -o json | jq '.nodes[].status.cards[] | {{index, health, reason}}'", "for programs"),
     ),
+    exit_status={FAILED: "One of several plugins did not answer; or refused, or not found. The reason is on stderr."},
     notes="A process is shown with its pod where its control group on this machine carries the pod's uid, else with "
     "its card alone. What a library does not report is shown as '-'. The wide form adds how the driver runs a card "
     "(persistence mode, power limit, its CUDA version, fan, performance state, ECC, MIG, compute mode); n/a: the card "

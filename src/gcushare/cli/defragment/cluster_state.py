@@ -70,7 +70,7 @@ def find_movable(pods: Iterable[Pod], vendor: Vendor) -> MovablePods:
         try:
             request = pod_request(pod, vendor)
         except (RemoteContractError, Refused):
-            kept["the request cannot be read"] += 1
+            kept["with a request that cannot be read"] += 1
             continue
         if request is None:
             continue
@@ -85,13 +85,13 @@ def find_movable(pods: Iterable[Pod], vendor: Vendor) -> MovablePods:
 def _reason_to_stay(pod: Pod) -> str:
     owner = next((each for each in pod.metadata.owner_references if each.controller), None)
     if owner is None:
-        return "no controller would make another"
+        return "without a controller that creates another"
     if owner.kind in _BOUND_TO_ITS_NODE:
-        return f"bound to one node ({owner.kind})"
+        return f"tied to a node (of a {owner.kind})"
     if pod.is_being_deleted:
         return "being deleted"
     if any(pod.metadata.annotations.get(key) == value for key, value in EXEMPTIONS.items()):
-        return "exempt by an annotation"
+        return "exempt by annotation"
     if (pod.spec.priority or 0) > 0:
-        return "the priority is too high"
+        return "with a priority that is too high"
     return ""

@@ -54,7 +54,7 @@ def render_text(plan: RoomPlan | None, found: MovablePods, version: str) -> str:
         ]
         once = "" if len(plan.moves) == 1 else ", each once the pod before it runs again"
         lines += [f"To move them{once}:", *(f"  {eviction_command(move, version)}" for move in plan.moves)]
-    lines += [f"{counted(count, 'pod', 'stay')}: {reason}" for reason, count in found.kept.items()]
+    lines += [f"not moved: {counted(count, 'pod')}, {reason}" for reason, count in found.kept.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -8,6 +8,7 @@ from gcushare._version import __version__
 from gcushare.cli.terminal.output import TextOrJson, text_or_json_flag
 from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted
+from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -53,8 +54,8 @@ DEFRAGMENT_PROGRAM = Program(
         (f"{DEFRAGMENT} --for 12", "room for 12 units on one card"),
         (f"{DEFRAGMENT} --for 2 --whole", "two whole cards of one node"),
     ),
-    notes=f"Its own exit status: 0 if there is room or a plan, {NO_ROOM} if moving the pods that may be moved makes no "
-    f"room. Never named are pods without a controller, of a DaemonSet, "
+    exit_status={DONE: "There is room, or a plan that makes room.", NO_ROOM: "Moving pods makes no room."},
+    notes="Never named are pods without a controller, of a DaemonSet, "
     "with several cards, with a higher priority, and those with cluster-autoscaler.kubernetes.io/safe-to-evict: "
     "'false' or descheduler.alpha.kubernetes.io/prefer-no-eviction: 'true'. Only cards are considered: whether "
     "kube-scheduler agrees (CPU, taints, affinity) is not known here. The commands need kubectl and the "

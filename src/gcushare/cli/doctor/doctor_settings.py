@@ -70,8 +70,11 @@ DOCTOR_PROGRAM = Program(
             "on a control-plane node",
         ),
     ),
-    notes=f"Its own exit status: {DONE} where nothing is wrong (infos aside), {FOUND_WARNING} where the worst finding "
-    f"is a warning, {FOUND_ERROR} where it is an error; with --fix, of what is left afterwards. The other codes mean "
-    "that no examination was made. docs/doctor.md lists every finding. NO_COLOR is obeyed, and on a terminal COLUMNS; "
-    "a pipe gets whole lines.",
+    exit_status={
+        DONE: "Nothing is wrong, infos aside; with --fix, nothing is left.",
+        FOUND_WARNING: "The worst finding is a warning; with --fix, the worst that is left.",
+        FOUND_ERROR: "The worst finding is an error; with --fix, the worst that is left.",
+    },
+    notes="With a code other than 0, 3 and 4 no examination was made. docs/doctor.md lists every "
+    "finding. NO_COLOR is obeyed, and on a terminal COLUMNS; a pipe gets whole lines.",
 )

@@ -15,6 +15,7 @@ from gcushare.cli.kubectl.flags import (
     TopSettings,
 )
 from gcushare.cli.kubectl.marks import Mark, legend_rows
+from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.settings.declare import Program
 from gcushare.vendors.vendor import Vendor
 
@@ -24,6 +25,9 @@ COMMANDS = {
     "nodes-needed": "how many more nodes the waiting pods need",
     "completion": "the completion script of a shell",
 }
+
+
+_REASON = "or refused, not found or failed; the reason is on stderr."
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +83,14 @@ def _table(names: Names) -> Program[TableSettings]:
         ),
         commands=tuple(COMMANDS.items()),
         legends=(("Marks behind figures", legend_rows(Mark)),),
+        exit_status={FAILED: f"Shown in part, {_REASON}"},
         notes=(
             "Each mark is explained below the table where it is used. A command, where there is one, is the first "
             f"word; a node that is called like one is shown by '{word} -d NODE'.\n\n"
             "On a terminal the table has these marks, and below it what is wrong and which pods wait; on a pipe it is, "
             "byte for byte, the one of Aliyun's gpushare, for programs. '-o wide' has the marks on a pipe too.\n\n"
             "Standard error holds warnings and, on a terminal, what was read (the scheduler extender, or the API "
-            "server alone). A node whose cards cannot be read is a warning. Exit status 1 also means that pods or "
-            "claims, which every figure needs, could not be read.\n\n"
+            "server alone). A node whose cards cannot be read is a warning.\n\n"
             "Rights: get and list nodes and pods; get services/proxy in the extender's namespace for its figures; get "
             f"pods/proxy for top. {names.executable} is the same command without kubectl."
         ),
@@ -106,8 +110,9 @@ def _explain(names: Names) -> Program[ExplainSettings]:
             (f"{word} team-a/train-7", "the same"),
             (f"{word} team-a/train-7 -o json", "for programs"),
         ),
+        exit_status={DONE: "Explained, also a pod that waits."},
         notes="The numbers are the scheduler extender's own; without it the same rules are applied here to what the "
-        "API server says. A pod that waits is explained with exit status 0.",
+        "API server says.",
     )
 
 
@@ -125,6 +130,7 @@ def _top(names: Names) -> Program[TopSettings]:
             (f"{word} node-1 -o wide", "one node, with the pods' names"),
             (f"{word} -o json", "in bytes, for programs"),
         ),
+        exit_status={FAILED: f"Some plugins did not answer, {_REASON}"},
         notes="Without --pod-use of the device plugins the use is a card's, not a pod's: of several pods on a card "
         "that is over, each may be the one. What the library does not report is shown as '-'. In csv a card's line has "
         "no pod, and lines of its pods follow it.",

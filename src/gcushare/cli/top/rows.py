@@ -204,6 +204,5 @@ def pod_use_hint(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> 
         return ""
     where = f" on {silent} of {counted(len(asked), 'node')}" if asked & telling else ""
     return (
-        f"what each pod uses is not reported{where}: --pod-use of the device plugin or the claims "
-        "driver reports it (podUse: true in their charts), by the host's process ids"
+        f"what each pod uses is not reported{where}: start the device plugin with --pod-use (podUse: true in its chart)"
     )

@@ -137,7 +137,7 @@ def use_lines(summary: Summary, rows: Sequence[CardUseRow], width: int | None, *
     lines = plain_table((*names, "NOTE"), cells, width)
     over_count = sum(row.is_over for row in rows)
     if over_count:
-        note = f"{counted(over_count, 'card')}: more is in use than was granted and the driver needs"
+        note = f"{counted(over_count, 'card', 'hold')} more than its pods were granted, the driver's own memory aside"
         lines.append(Text(note, "red"))
     return lines
 
@@ -160,7 +160,7 @@ def pod_use_lines(summary: Summary, rows: Sequence[PodUseRow], width: int | None
     lines = [Text(), *plain_table(headings, cells, width)]
     over_count = sum(row.is_over for row in rows)
     if over_count:
-        lines.append(Text(f"{counted(over_count, 'pod')}: more is in use than was granted", "red"))
+        lines.append(Text(f"{counted(over_count, 'pod', 'use')} more than granted", "red"))
     return lines
 
 

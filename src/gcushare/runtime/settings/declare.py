@@ -195,5 +195,7 @@ class Program(Generic[T]):
     """Pairs of a command word and what it does, shown above the flags."""
     legends: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     """Tables after the examples: a heading, and pairs of a sign and its meaning."""
+    exit_status: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    """What its own codes mean, or what a code of `exit_codes` means here."""
     notes: str = ""
     """Paragraphs at the end of the help: files, endpoints and so on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,7 @@ def render_help(program: Program[Any], specs: Sequence[Spec], columns: str = "")
     for concern, members in concerns.items():
         page.terms(concern, [(_name(spec), _describe(spec)) for spec in members])
     page.terms("Common", _COMMON)
-    page.table("Exit status", [(str(code), meaning) for code, meaning in EXIT_STATUS.items()])
+    page.exit_status(program.exit_status)
     page.terms("Examples", [(_break_command(line, page.width - 2), text) for line, text in program.examples])
     for title, rows in program.legends:
         page.table(title, rows)
@@ -67,6 +67,7 @@ def render_overview(
     page.paragraphs(summary)
     page.commands(name, commands)
     page.table("Common", _COMMON[-2:])
+    page.exit_status({})
     page.notes(notes)
     return page.text
 
@@ -101,6 +102,11 @@ class _Page:
         if commands:
             self.text += "\n"
             self.paragraphs(f"'{name} COMMAND --help' shows a command's own flags.")
+
+    def exit_status(self, own: Mapping[int, str]) -> None:
+        """Write the table of `EXIT_STATUS`, with a program's own codes among them."""
+        rows = {str(code): meaning for code, meaning in (*EXIT_STATUS.items(), *own.items())}
+        self.table("Exit status", sorted(rows.items(), key=lambda row: (len(row[0]), row[0])))
 
     def notes(self, notes: str) -> None:
         if notes:

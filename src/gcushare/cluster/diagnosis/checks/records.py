@@ -74,7 +74,7 @@ def _check_confirmed(each: RequestingPod, vendor: Vendor, age_s: float) -> Itera
         yield warning(
             "stale-reservation",
             subject,
-            f"card {cards} of {node} is reserved for it since {span(age_s)}, and the kubelet never took it up",
+            f"card {cards} of {node} was reserved for it {span(age_s)} ago, and the kubelet has not started it",
             f"see the pod's events and the kubelet of {node}; deleting the pod returns its units",
         )
 
@@ -146,17 +146,15 @@ def check_policy(facts: Facts) -> Iterator[Finding]:
         if any(policy.denies for policy in naming):
             continue
         if naming:
-            found = f"policy {naming[0].name} has no binding that denies"
+            found = f"ValidatingAdmissionPolicy {naming[0].name} has no binding that denies it"
         elif facts.policies:
-            count = len(facts.policies)
-            found = "the one that exists does not name it" if count == 1 else f"none of the {count} that exist name it"
+            found = f"no ValidatingAdmissionPolicy of {len(facts.policies)} names it"
         else:
-            found = "no policy exists"
+            found = "there is no ValidatingAdmissionPolicy"
         yield warning(
             "policy-missing",
             f"vendor {vendor.name}",
-            f"no ValidatingAdmissionPolicy keeps pods' authors from writing {key}: {found}; a "
-            "forged record has memory counted that is not used, or hides memory that is",
+            f"anyone who may create a pod may write {key} on it, and so make cards look full or free: {found}",
             "install the extender's chart with admission.enabled=auto and admission.protectRecords=true",
         )
 

@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -24,7 +25,8 @@ from gcushare_playground.demo.stage import Mismatch, Stage
 from gcushare_playground.doubles import InsideDoubles
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from gcushare_playground.processes import Child, Command
-from tests.playground.clusters import BIN
+
+HAS_KUBECTL = shutil.which("kubectl") is not None
 
 WAITS_S = 150.0
 ROOT = Path(__file__).parents[2]
@@ -190,22 +192,32 @@ def find_kubeconfig(child: Child) -> Path:
 
 
 async def typed_commands_work(child: Child) -> None:
-    """Type every line that is printed, and some others, in a shell that knows nothing but the kubeconfig."""
-    found = re.search(r"(  export KUBECONFIG=.*?)\nThe cards in a browser", child.log_file.read_text(), re.DOTALL)
+    """Type every line that is printed, and some others, in a second terminal that knows nothing of the first."""
+    found = re.search(r"In another terminal:\n(.*?)\nThe cards in a browser", child.log_file.read_text(), re.DOTALL)
     assert found is not None
     printed = [line.strip() for line in found[1].splitlines()]
-    assert [line.split()[0] for line in printed[:3]] == ["export", "kubectl", "kubectl"]
-    ours = [line for line in printed if line.startswith(("kubectl inspect", "gcushare"))]
-    assert len(ours) == 4
-    environ = {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": "/nowhere", "KUBECONFIG": str(find_kubeconfig(child))}
-    for line in [*ours, "kubectl inspect gcushare", "kubectl inspect gcushare -d"]:
-        words = line.replace("kubectl inspect gcushare", "kubectl-inspect-gcushare").split()
+    exports = [line for line in printed if line.startswith("export ")]
+    assert [line.partition("=")[0] for line in exports] == [
+        f"export {name}" for name in ("PATH", "KUBECONFIG", "EXTENDER", "PLUGIN")
+    ]
+    typed = [*printed[len(exports) :], "kubectl inspect gcushare", "kubectl inspect gcushare -d"]
+    typed += ["curl -fsS $EXTENDER/metrics", "curl -fsS $PLUGIN/status", 'gcushare cards --plugin "$PLUGIN"']
+    assert len(typed) == 11
+    for line in typed:
+        words = line if HAS_KUBECTL else line.replace("kubectl inspect gcushare", "kubectl-inspect-gcushare")
+        if not HAS_KUBECTL and words.startswith("kubectl "):
+            continue
         process = await asyncio.create_subprocess_exec(
-            *words, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+            *("bash", "-c", "\n".join((*exports, words))),
+            env={"PATH": "/usr/bin:/bin", "HOME": "/nowhere"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         output, complaint = await process.communicate()
         expected = 3 if "doctor" in line else 0
         assert process.returncode == expected, f"{line}: {complaint.decode()}"
+        if line.startswith("curl"):  # its progress
+            continue
         assert output
         assert not complaint or complaint.startswith((b"source: the scheduler extender", b"note: what each pod uses"))
 

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ class Reader:
     census: Census
     document: Document
     environ: Mapping[str, str]
+    saved: dict[str, Block] = field(default_factory=dict)
+    """Blocks that the document has the reader save as a file, by its name."""
 
     async def follow(self) -> int:
         """Try every block; returns how many were tried."""
@@ -57,6 +59,10 @@ class Reader:
 
     async def _create(self, block: Block) -> None:
         body: dict[str, Any] = YAML(typ="safe", pure=True).load(block.text)
+        file = f"{body['metadata']['name']}.yaml"
+        if f"kubectl create -f {file}\n" in self.document.text and file not in self.saved:
+            self.saved[file] = block
+            return
         await self.census.cluster.client.create(RESOURCES[body["kind"]], body, namespace="default")
         if body["kind"] == "Pod":
             key = f"default/{body['metadata']['name']}"
@@ -72,6 +78,9 @@ class Reader:
 
     async def _run(self, block: Block) -> None:
         for number, line in enumerate(block.text.splitlines(), start=block.line + 1):
+            if found := re.fullmatch(r"kubectl create -f (\S+\.yaml)", line):
+                await self._create(self.saved[found[1]])
+                continue
             if (words := runnable(line)) is None:
                 continue
             process = await asyncio.create_subprocess_exec(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import shutil
 import signal
 import socket
+import sys
 import time
+from pathlib import Path
 from typing import TextIO
 
 from gcushare.core.errors import GcushareError, Refused
@@ -114,13 +117,17 @@ async def _play(cluster: Cluster, stage: Stage, settings: DemoSettings) -> int:
 
 def _tell_how_to_play(cluster: Cluster, stage: Stage) -> None:
     prefix = cluster.plan.vendor.url_prefix
+    plugins = [] if cluster.serves_claims else [f"  export PLUGIN={url}\n" for url in cluster.plugin_urls.values()][:1]
+    kubectl = "" if shutil.which("kubectl") else "kubectl is not on this machine; kubectl-inspect-* works without it.\n"
     commands = "".join(f"  {command.line}\n" for command in admin_commands(cluster).values())
     stage.say(
-        "The cluster stays up; Ctrl-C ends it.\n"
+        f"The cluster stays up; Ctrl-C ends it. {kubectl}In another terminal:\n"
+        f"  export PATH={Path(sys.executable).parent}:$PATH\n"
         f"  export KUBECONFIG={cluster.place.kubeconfig}\n"
+        f"  export EXTENDER={cluster.extender_url}\n{''.join(plugins)}"
         "  kubectl get pod -A\n"
         f"{commands}"
-        f"  curl '{cluster.extender_url}{prefix}/inspect?pretty'\n"
+        f'  curl "$EXTENDER{prefix}/inspect?pretty"\n'
         f"The cards in a browser: {cluster.extender_url}/dashboard/\n"
         f"API server {cluster.api_url}   extender {cluster.extender_url}   logs {cluster.place.logs}"
     )

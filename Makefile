@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The tests start some hundred commands; compiling the programs again for each of them costs as much as what they do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow test-deep soak fuzz lint audit mutants format protos e2e bench-plugin bench-extender bench-packing docs vendors dashboards screenshots single-files executables package publish release-check clean
+.PHONY: install demo test test-slow test-deep soak fuzz lint audit mutants format protos e2e bench-plugin bench-extender bench-packing docs site vendors dashboards screenshots single-files executables package publish release-check clean
 
 install: $(VENV)/.installed
 
@@ -71,6 +71,16 @@ bench-packing: install
 
 docs: install
 	$(BIN)/python -m scripts.cli_reference
+
+# The documents in build/site, with search in both languages; a broken link ends it. Its tools stay out of $(VENV).
+SITE := .cache/site
+$(SITE)/.installed: site/requirements.txt
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --requirement site/requirements.txt
+	touch $@
+
+site: $(SITE)/.installed
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --config-file site/mkdocs.yml $(ARGS)
 
 vendors: install
 	$(BIN)/python -m scripts.vendors

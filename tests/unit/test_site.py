@@ -1,0 +1,50 @@
+"""The site of the documents: every page is in its navigation, and its tools are pinned and stay its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from tests.documents import GUIDES, ROOT
+
+SITE = ROOT / "site"
+PIN = re.compile(r"[A-Za-z0-9._-]+==[0-9][\w.]*")
+
+
+class _Loader(yaml.SafeLoader):
+    """MkDocs' own tags are of no interest here."""
+
+
+_Loader.add_multi_constructor("!", lambda loader, suffix, node: None)
+
+
+def pages(found: Any) -> Iterator[str]:
+    match found:
+        case str():
+            yield found
+        case list():
+            for each in found:
+                yield from pages(each)
+        case dict():
+            yield from pages([*found.values()])
+
+
+def test_every_guide_is_in_the_navigation_in_both_languages() -> None:
+    config = yaml.load((SITE / "mkdocs.yml").read_text(), _Loader)
+    listed = list(pages(config["nav"]))
+    assert len(listed) == len(set(listed))
+    assert {*GUIDES, *(f"zh/{name}" for name in GUIDES)} <= {*listed}
+    assert {each.removeprefix("zh/") for each in listed} - {*GUIDES} == {
+        *("index.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+    }
+
+
+def test_its_tools_are_pinned_and_are_no_dependency_of_ours() -> None:
+    lines = (SITE / "requirements.txt").read_text().splitlines()[1:]
+    assert [line for line in lines if not PIN.fullmatch(line)] == []
+    assert any(line.startswith("mkdocs-material==") for line in lines)
+    for name in ("pyproject.toml", "constraints.txt", "hashes.txt"):
+        assert "mkdocs" not in (ROOT / name).read_text()

@@ -19,7 +19,7 @@ SAYINGS = {
     "quick-start.md": (rf"Kubernetes {OLDEST} or newer", rf"Kubernetes {OLDEST} 或更新版本"),
     "install.md": (rf"Kubernetes {OLDEST} to {NEWEST}", rf"Kubernetes {OLDEST} 到 {NEWEST}"),
     "admin-guide.md": (rf"between {OLDEST} and {NEWEST}", rf"在 {OLDEST} 到 {NEWEST} 之间"),
-    "limits.md": (rf"clusters from {OLDEST} on", rf"从 {OLDEST} 起的集群"),
+    "comparison.md": (rf"clusters from {OLDEST} on", rf"{OLDEST} 以来的集群"),
     "troubleshooting.md": (rf"^{OLDEST} to {NEWEST}\b", rf"^{OLDEST} 到 {NEWEST}\b"),
     "doctor.md": (rf"`kubernetes-too-old` .* older than {OLDEST}$", rf"`kubernetes-too-old`.*低于 {OLDEST}$"),
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest_asyncio
+from ruamel.yaml import YAML
 
 from gcushare.vendors import ALIYUN
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
@@ -13,7 +15,6 @@ from tests.charts import needs_helm
 from tests.documents import ROOT
 from tests.e2e.assets import need_binaries
 from tests.e2e.claims import (
-    CLAIMS,
     SLICES,
     claim_node,
     create_each,
@@ -53,13 +54,6 @@ async def cluster(control_plane: ControlPlane) -> AsyncIterator[Path]:
     yield folder
 
 
-async def apply(control_plane: ControlPlane, folder: Path, beginning: str) -> None:
-    """Create what a block of the page shows; the policies may hold only a moment after helm ended."""
-    path = folder / "block.yaml"
-    path.write_text(page_text(PAGE, beginning))
-    await type_in(control_plane, f"kubectl create -f {path}")
-
-
 async def until_bound(control_plane: ControlPlane, name: str) -> str:
     """Wait until a pod has a node, and name it."""
     found = ""
@@ -88,7 +82,7 @@ async def until_policies_hold(control_plane: ControlPlane) -> None:
 
 async def test_the_pod_of_the_page_gets_a_claim_of_its_size(control_plane: ControlPlane, cluster: Path) -> None:
     await until_policies_hold(control_plane)
-    await apply(control_plane, cluster, "# pod")
+    await create(control_plane, cluster, page_text(PAGE, "# pod"))
     await until_bound(control_plane, "first")
     said = await type_in(control_plane, LOOK, cluster)
     assert said.startswith("gpu-mem-4")
@@ -96,12 +90,32 @@ async def test_the_pod_of_the_page_gets_a_claim_of_its_size(control_plane: Contr
     assert "4/16" in said
 
 
-async def test_a_claim_takes_a_card_by_its_model(control_plane: ControlPlane, cluster: Path) -> None:
-    await apply(control_plane, cluster, "# by-model")
+async def create(control_plane: ControlPlane, folder: Path, text: str) -> None:
+    path = folder / "block.yaml"
+    path.write_text(text)
+    await type_in(control_plane, f"kubectl create -f {path}")
+
+
+async def test_a_claim_takes_a_card_by_its_model_and_is_counted(control_plane: ControlPlane, cluster: Path) -> None:
+    text = page_text(PAGE, "# by-model")
+    await create(control_plane, cluster, text)
     assert await until_bound(control_plane, "on-a-t4") == "node-1"
-    text = page_text(PAGE, "# by-model").replace("t4", "a100").replace("Tesla T4", "A100")
-    (cluster / "block.yaml").write_text(text)
-    await type_in(control_plane, f"kubectl create -f {cluster / 'block.yaml'}")
+    await create(control_plane, cluster, text.replace("t4", "a100").replace("Tesla T4", "A100"))
     assert await until_bound(control_plane, "on-a-a100") == "node-2"
-    for each in await control_plane.client.list_all(CLAIMS):
-        assert each["status"]["allocation"]
+    said = await type_in(control_plane, "kubectl inspect gpushare node-2")
+    assert "6/16" in said
+
+
+async def test_models_in_an_order_are_alternatives_of_one_request(control_plane: ControlPlane, cluster: Path) -> None:
+    """As the page says: ``firstAvailable`` in place of ``exactly``; no card is of the first model."""
+    objects = list(YAML(typ="safe").load_all(page_text(PAGE, "# by-model").replace("t4", "first")))
+    (request,) = objects[0]["spec"]["spec"]["devices"]["requests"]
+    exactly = request.pop("exactly")
+    request["firstAvailable"] = []
+    for name in ("H200", "A100"):
+        selectors = [{"cel": {"expression": f"device.attributes['aliyun.gcushare.io'].model == '{name}'"}}]
+        request["firstAvailable"].append({**exactly, "name": name.lower(), "selectors": selectors})
+    await create(control_plane, cluster, json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    assert await until_bound(control_plane, "on-a-first") == "node-2"
+    said = await type_in(control_plane, "kubectl inspect gpushare node-2")
+    assert "12/16" in said or said.count("6/16") == 2

@@ -258,7 +258,7 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (plugin_of_another_release, WARNING, "versions-differ", "plugin of node n1", "0.9.4"),
         (policy_removed, WARNING, "policy-missing", "vendor enflame", "there is no ValidatingAdmissionPolicy"),
         (policy_that_only_warns, WARNING, "policy-missing", "vendor enflame", "no binding that denies"),
-        (policy_of_somebody_else, WARNING, "policy-missing", "vendor enflame", "that exists does not name it"),
+        (policy_of_somebody_else, WARNING, "policy-missing", "vendor enflame", "Policy of 1 names it"),
         (plugin_with_a_fast_clock, WARNING, "clocks-apart", "device plugin of node n1", "5 min ahead of"),
         (extender_with_a_slow_clock, WARNING, "clocks-apart", EXTENDER, "5 min behind"),
         (certificate_that_ends_soon, WARNING, "certificate-expires", "extender-tls, tls.crt", "in 10 d"),

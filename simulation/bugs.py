@@ -46,7 +46,7 @@ class ForgetsReservations(Bug):
 
     def plant_in_extender(self, app: Extender) -> None:
         for state in app.states:
-            keep = state.on_pod_resync
+            keep = state.pods_retained
 
             def forget(uids: frozenset[str], version: str, state: Any = state, keep: Any = keep) -> None:
                 keep(uids, version)
@@ -55,7 +55,7 @@ class ForgetsReservations(Bug):
                 for uid in state.ledger.reserved:
                     state.ledger.roll_back(uid)
 
-            _replace(state, "on_pod_resync", forget)
+            _replace(state, "pods_retained", forget)
 
 
 class LeadsUncurrent(Bug):
@@ -82,13 +82,13 @@ class KeepsTheDead(Bug):
 
     def plant_in_extender(self, app: Extender) -> None:
         for state in app.states:
-            lose, calls = state.on_pod_delete, iter(range(10**9))
+            lose, calls = state.pod_deleted, iter(range(10**9))
 
             def forget(uid: str, lose: Any = lose, calls: Any = calls) -> None:
                 if next(calls) % 3 != 2:
                     lose(uid)
 
-            _replace(state, "on_pod_delete", forget)
+            _replace(state, "pod_deleted", forget)
 
 
 class NeverSettles(Bug):
@@ -130,14 +130,14 @@ class DiesOfAName(Bug):
 
     def plant_in_extender(self, app: Extender) -> None:
         for state in app.states:
-            see = state.on_pod_update
+            see = state.pod_applied
 
             def look(pod: Any, see: Any = see) -> None:
                 if "7" in pod.metadata.name:
                     raise ValueError(pod.metadata.name)
                 see(pod)
 
-            _replace(state, "on_pod_update", look)
+            _replace(state, "pod_applied", look)
 
 
 class NeverCorrects(Bug):
@@ -165,13 +165,13 @@ class LeaksTasks(Bug):
 
     def plant_in_plugin(self, app: PluginApp) -> None:
         agent, kept = app.observed.agent, []
-        change = agent.on_pod_update
+        change = agent.pod_applied
 
         def changed(pod: Any) -> None:
             change(pod)
             kept.append(asyncio.create_task(asyncio.Event().wait()))
 
-        _replace(agent, "on_pod_update", changed)
+        _replace(agent, "pod_applied", changed)
 
 
 class GivesTwice(Bug):

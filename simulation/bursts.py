@@ -99,7 +99,7 @@ class BurstNode:
         """Start the plugin with nothing but what the API server and the kubelet say."""
         self.store = PodStore(ENFLAME)
         for pod in self.pods.values():
-            self.store.on_pod_update(pod)
+            self.store.pod_applied(pod)
         self.allocators = {
             resource: CardAllocator(
                 self.store,
@@ -199,7 +199,7 @@ class BurstNode:
         assignment = pod_assignment(pod, ENFLAME)
         assert assignment is not None
         self.ledger.apply(assignment)
-        self.store.on_pod_update(pod)
+        self.store.pod_applied(pod)
 
     def end(self, uid: str) -> None:
         """A pod ends, or was refused by the kubelet, and its object goes."""
@@ -207,7 +207,7 @@ class BurstNode:
         self.devices.end(uid)
         self.shown.discard(uid)
         self.ledger.forget(uid)
-        self.store.on_pod_delete(uid, is_over=True)
+        self.store.pod_deleted(uid, is_over=True)
 
     # The kubelet
 

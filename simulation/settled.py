@@ -51,9 +51,9 @@ class SettledInvariants:
         """The view of an extender that has just read everything."""
         state = VendorState(self._world.vendor, Policies("binpack", "binpack", "close"), monotonic=lambda: 0.0)
         for node in self._world.store.all("nodes").values():
-            state.on_node_update(NODE.read(node.raw))
+            state.node_applied(NODE.read(node.raw))
         for pod in self._world.store.all("pods").values():
-            state.on_pod_update(POD.read(pod.raw))
+            state.pod_applied(POD.read(pod.raw))
         return state
 
     def _check_ledger(self, replica: ExtenderReplica, truth: VendorState) -> None:

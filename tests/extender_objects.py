@@ -131,7 +131,7 @@ def state_of(
 ) -> VendorState:
     state = VendorState(vendor, policies or DEFAULT_POLICIES, monotonic=monotonic)
     for node in nodes:
-        state.on_node_update(node)
+        state.node_applied(node)
     return state
 
 

@@ -82,7 +82,7 @@ async def test_a_card_that_a_pod_has_whole_is_shown_so_before_and_after_its_admi
     async with PluginRig(cards=(16, 16), plugin={"mode": Mode.BOTH}) as rig:
         rig.bind_whole("now", cards="0")
         await rig.until_recorded("now")
-        rig.app.observed.store.on_pod_update(a_pod("later", None, whole=1, node="node-1", record=as_whole(1)))
+        rig.app.observed.store.pod_applied(a_pod("later", None, whole=1, node="node-1", record=as_whole(1)))
         (node,) = (await Caller({}).ask("--plugin", address(rig)))["nodes"]
     assert node["status"]["modes"] == ["memory", "whole"]
     assert [(card["mode"], card["grantedUnits"]) for card in node["cards"]] == [("whole", 16), ("whole", 0)]

@@ -64,7 +64,7 @@ class World:
     def start_plugin(self) -> None:
         self.plugin = make_rig(self.folder, mode=Mode.BOTH)
         for pod in self.pods.values():
-            self.plugin.agent.on_pod_update(pod)
+            self.plugin.agent.pod_applied(pod)
         self.show_record()
         self.plugin.see(*[UNITS] * CARDS)
         self.listen()
@@ -124,7 +124,7 @@ class World:
         pod = msgspec.json.decode(msgspec.json.encode(document), type=Pod)
         self.pods[pod.metadata.uid] = pod
         if self.rng.random() < 0.9:
-            self.plugin.agent.on_pod_update(pod)
+            self.plugin.agent.pod_applied(pod)
         return pod
 
     def _end(self, uid: str) -> None:
@@ -133,7 +133,7 @@ class World:
         self.forced.discard(uid)
         pod = self.pods.pop(uid, None)
         if pod is not None:
-            self.plugin.agent.on_pod_delete(ended(pod))
+            self.plugin.agent.pod_deleted(ended(pod))
 
     def force_some_pod(self) -> None:
         """Delete a pod by force: its object is gone at once, and its containers run on."""
@@ -142,7 +142,7 @@ class World:
             uid = self.rng.choice(uids)
             self.forced.add(uid)
             self.were_forced += 1
-            self.plugin.agent.on_pod_delete(self.pods.pop(uid))
+            self.plugin.agent.pod_deleted(self.pods.pop(uid))
 
     def end_some_pod(self) -> None:
         if self.held:

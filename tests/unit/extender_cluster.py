@@ -157,10 +157,10 @@ class Cluster:
     def tell(self, state: VendorState) -> None:
         """Let a watch say everything as it is now."""
         for pod in self.pods.values():
-            state.on_pod_update(pod)
+            state.pod_applied(pod)
         known = state.waiting.keys() | state.bound.keys() | state.ledger.reserved
         for uid in known - {pod.metadata.uid for pod in self.pods.values()}:
-            state.on_pod_delete(uid)
+            state.pod_deleted(uid)
 
     @staticmethod
     def _bound(pod: Pod, node: str, annotations: Mapping[str, str]) -> Pod:

@@ -69,4 +69,4 @@ class Desk:
     def _see(self, body: bytes) -> None:
         pod = msgspec.convert(json.loads(body)["Pod"], Pod)
         for state in self._states:
-            state.on_pod_update(pod)
+            state.pod_applied(pod)

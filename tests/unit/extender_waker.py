@@ -69,21 +69,21 @@ class Bench:
 
     def hold(self, name: str, units: int, node: str = "node-1", card: int = 0, **options: Any) -> None:
         """Let a pod hold units."""
-        self.state.on_pod_update(a_pod(name, units, node=node, record=on_card(card, units), **options))
+        self.state.pod_applied(a_pod(name, units, node=node, record=on_card(card, units), **options))
 
     def end(self, name: str) -> None:
-        self.state.on_pod_delete(f"uid-{name}")
+        self.state.pod_deleted(f"uid-{name}")
 
     def create(self, name: str, units: int, **options: Any) -> None:
         options.setdefault("creationTimestamp", f"2026-01-01T00:{next(self._ages):02d}:00Z")
-        self.state.on_pod_update(a_pod(name, units, **options))
+        self.state.pod_applied(a_pod(name, units, **options))
 
     def ask(self, name: str, units: int, among: Sequence[str] | None = None, **options: Any) -> str:
         """Ask as kube-scheduler does; returns what filter says."""
         options.setdefault("creationTimestamp", f"2026-01-01T00:{next(self._ages):02d}:00Z")
         pod = a_pod(name, units, **options)
         if f"uid-{name}" not in self.state.waiting:
-            self.state.on_pod_update(pod)
+            self.state.pod_applied(pod)
         known = self.state.find_request(f"uid-{name}") or read_scheduling_request(pod, ENFLAME, self.state.policies)
         body = filter_body(pod_document(name, units, **options), among or self.names)
         return self.filters.filter(FilterDecoder().decode(body), known).result

@@ -111,7 +111,7 @@ class Rig:
     def node(self, **annotations: str) -> None:
         """Have the Node carry these annotations: ``cordon``, ``inventory``."""
         keys = {"cordon": ENFLAME.cordon_annotation, "inventory": ENFLAME.inventory_annotation}
-        self.agent.on_node_update(
+        self.agent.node_applied(
             Node(metadata=ObjectMeta(annotations={keys[name]: text for name, text in annotations.items()}))
         )
 

@@ -90,7 +90,7 @@ class OverUseNode:
         self.store = PodStore(ENFLAME)
         for number in range(pods):
             uid = f"00000000-0000-4000-8000-{number:012d}"
-            self.store.on_pod_update(a_pod(f"p{number}", gib, node=NODE, record=on_card(0, gib), uid=uid))
+            self.store.pod_applied(a_pod(f"p{number}", gib, node=NODE, record=on_card(0, gib), uid=uid))
         held: Holdings = {f"default/p{number}": {"main": {0: gib}} for number in range(pods)}
         self.store.on_kubelet_read(KubeletAllocations(memory=held))
         self.uids = {entry.ref.name: uid for uid, entry in self.store.entries.items()}

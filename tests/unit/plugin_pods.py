@@ -80,7 +80,7 @@ def ended(pod: Pod) -> Pod:
 def store_of(*pods: Pod) -> PodStore:
     store = PodStore(ENFLAME)
     for each in pods:
-        store.on_pod_update(each)
+        store.pod_applied(each)
     return store
 
 

@@ -83,7 +83,7 @@ def reconciler_of(world: World, store: PodStore, *, inventory: Inventory | None 
 def store_of(*names: str) -> PodStore:
     store = PodStore(ENFLAME)
     for name in names:
-        store.on_pod_update(pod(name, 4))
+        store.pod_applied(pod(name, 4))
     return store
 
 

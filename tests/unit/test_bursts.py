@@ -165,7 +165,7 @@ def test_an_unknown_use_of_the_card_is_no_danger() -> None:
 async def test_a_node_reports_a_burst_only_once_another_pod_needs_the_memory(tmp_path: Path) -> None:
     node = OverUseNode(tmp_path, pods=2, gib=32)
     uid = node.uids["p0"]
-    node.store.on_pod_update(
+    node.store.pod_applied(
         a_pod("p0", 32, node="node-1", record=on_card(0, 32), uid=uid, annotations={MEMORY_LIMIT: "64"})
     )
     node.start("p0", 100)

@@ -136,7 +136,7 @@ def test_a_forged_template_that_a_finalizer_holds_is_waited_for_and_not_deleted_
     big = msgspec.structs.replace(template(plan, FIVE), spec=nine)
     plan.templates.applied(deleted(big))
     assert plan.next_step(FIVE, 0) is None
-    plan.on_pod_update(waiting("p", FIVE.name))
+    plan.pod_applied(waiting("p", FIVE.name))
     assert plan.next_step(FIVE, 0) == Plan(Step.WAIT)
     plan.templates.deleted(deleted(big))
     assert plan.next_step(FIVE, 0) == Plan(Step.CREATE)
@@ -144,7 +144,7 @@ def test_a_forged_template_that_a_finalizer_holds_is_waited_for_and_not_deleted_
 
 def test_a_template_that_marks_its_claims_is_not_ours() -> None:
     plan = make_plan()
-    plan.on_pod_update(waiting("p", FIVE.name))
+    plan.pod_applied(waiting("p", FIVE.name))
     own = template(plan, FIVE)
     metadata = ObjectMeta(annotations={"a": "b"})
     plan.templates.applied(msgspec.structs.replace(own, spec=msgspec.structs.replace(own.spec, metadata=metadata)))
@@ -169,5 +169,5 @@ def test_a_forged_template_differs_from_ours(devices: bytes) -> None:
     plan = make_plan()
     body = b'{"metadata":{"name":"gcu-memory-5","namespace":"team","uid":"t"},"spec":{"spec":{"devices":%s}}}' % devices
     plan.templates.applied(RESOURCE_CLAIM_TEMPLATE.read(body))
-    plan.on_pod_update(waiting("p", FIVE.name))
+    plan.pod_applied(waiting("p", FIVE.name))
     assert plan.next_step(FIVE, 0) == Plan(Step.DELETE)

@@ -102,34 +102,34 @@ def claims_node(name: str, *sizes: int) -> Node:
 @pytest.mark.parametrize("text", ["x", "77", "-1", "²"])
 def test_a_label_that_somebody_spoiled_counts_as_none(text: str) -> None:
     levels = NodeLevels(lambda: None)
-    levels.on_node_update(labelled(claims_node("a", 16), "7", 1))
-    levels.on_node_update(labelled(claims_node("a", 16), text, 2))
+    levels.node_applied(labelled(claims_node("a", 16), "7", 1))
+    levels.node_applied(labelled(claims_node("a", 16), text, 2))
     assert levels.by_name["a"] == 0
 
 
 def test_an_answer_holds_until_the_watch_reaches_it_and_an_older_one_counts_for_nothing() -> None:
     levels, found = NodeLevels(lambda: None), claims_node("a", 16)
-    levels.on_node_update(labelled(found, "3", 3))
+    levels.node_applied(labelled(found, "3", 3))
     levels.on_written(labelled(found, "6", 6))
-    levels.on_node_update(labelled(found, "4", 4))
+    levels.node_applied(labelled(found, "4", 4))
     assert levels.by_name["a"] == 6
-    levels.on_node_update(labelled(found, "8", 8))
+    levels.node_applied(labelled(found, "8", 8))
     levels.on_written(labelled(found, "7", 7))
     assert levels.by_name["a"] == 8
 
 
 def test_nodes_of_resources_and_nodes_that_are_gone_have_no_part_in_the_order() -> None:
     state = state_of(claims_node("a", 16), a_node("b", 16), claims_node("c", 16))
-    state.on_node_update(a_node("c", 16, modes=(SERVES_MEMORY,)))
+    state.node_applied(a_node("c", 16, modes=(SERVES_MEMORY,)))
     assert set(read_fill([state.ledger], {})) == {"a"}
-    state.on_node_delete("a")
+    state.node_deleted("a")
     assert read_fill([state.ledger], {}) == {}
 
 
 def test_a_node_counts_with_the_cards_of_every_vendor_in_bytes() -> None:
     enflame, aliyun = state_of(claims_node("a", 16)), state_of(vendor=ALIYUN)
-    aliyun.on_node_update(a_node("a", vendor=ALIYUN, offered=cards(24, 24), modes=(SERVES_CLAIMS,)))
-    enflame.on_claim_update(a_claim("one", a_result("card-0", 4, pool="a")))
+    aliyun.node_applied(a_node("a", vendor=ALIYUN, offered=cards(24, 24), modes=(SERVES_CLAIMS,)))
+    enflame.claim_applied(a_claim("one", a_result("card-0", 4, pool="a")))
     ledgers: list[Ledger] = [enflame.ledger, aliyun.ledger]
     assert read_fill(ledgers, {"a": 2}) == {"a": NodeFill(64 * GIB, 4 * GIB, 2)}
 

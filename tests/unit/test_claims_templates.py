@@ -50,7 +50,7 @@ def template(plan: TemplatePlan, key: TemplateKey, uid: str = "t") -> ResourceCl
 def test_a_template_is_made_when_a_pod_waits_for_it() -> None:
     plan = make_plan()
     assert plan.next_step(FIVE, 0) is None
-    plan.on_pod_update(waiting("p", FIVE.name))
+    plan.pod_applied(waiting("p", FIVE.name))
     assert plan.changed >= {FIVE}
     assert plan.next_step(FIVE, 0) == Plan(Step.CREATE)
     plan.templates.applied(template(plan, FIVE))
@@ -60,14 +60,14 @@ def test_a_template_is_made_when_a_pod_waits_for_it() -> None:
 @pytest.mark.parametrize("name", ["gcu-memory-0", "gcu-memory-05", "gcu-memory", "other-5", "gcu-memory-5-cards-1", ""])
 def test_names_that_are_not_ours_are_left_to_others(name: str) -> None:
     plan = make_plan()
-    plan.on_pod_update(waiting("p", name))
+    plan.pod_applied(waiting("p", name))
     assert plan.changed == set()
     assert plan.next_step(TemplateKey("team", name), 0) is None
 
 
 def test_a_namespace_that_did_not_opt_in_gets_nothing_until_it_does() -> None:
     plan = make_plan(opted_in=False)
-    plan.on_pod_update(waiting("p", FIVE.name))
+    plan.pod_applied(waiting("p", FIVE.name))
     assert plan.next_step(FIVE, 0) is None
     plan.changed.clear()
     plan.namespaces.applied(ObjectHead(metadata=ObjectMeta(name="team", uid="team")))
@@ -79,15 +79,15 @@ def test_an_unused_template_goes_after_its_time_counted_from_the_last_pod() -> N
     plan = make_plan()
     plan.templates.applied(template(plan, FIVE))
     assert plan.next_step(FIVE, 100) == Plan(Step.DELETE, 160)
-    plan.on_pod_update(waiting("p", FIVE.name))
+    plan.pod_applied(waiting("p", FIVE.name))
     assert plan.next_step(FIVE, 150) is None
-    plan.on_pod_delete("p")
+    plan.pod_deleted("p")
     assert plan.next_step(FIVE, 200) == Plan(Step.DELETE, 260)
 
 
 def test_a_template_with_another_spec_is_deleted_at_once_and_made_again() -> None:
     plan = make_plan()
-    plan.on_pod_update(waiting("p", FIVE.name))
+    plan.pod_applied(waiting("p", FIVE.name))
     other = template(plan, TemplateKey("team", "gcu-memory-6"))
     stale = ResourceClaimTemplate(metadata=ObjectMeta(name=FIVE.name, namespace="team", uid="t"), spec=other.spec)
     plan.templates.applied(stale)
@@ -101,7 +101,7 @@ def test_a_namespace_has_a_bound_on_its_templates() -> None:
     for number in range(1, MAX_TEMPLATES + 1):
         key = TemplateKey("team", f"gcu-memory-{number}")
         plan.templates.applied(template(plan, key, uid=str(number)))
-    plan.on_pod_update(waiting("p", "gcu-memory-999"))
+    plan.pod_applied(waiting("p", "gcu-memory-999"))
     assert plan.next_step(TemplateKey("team", "gcu-memory-999"), 0) == Plan(Step.REFUSE)
     plan.templates.retained(frozenset({"1"}), "9")
     assert plan.next_step(TemplateKey("team", "gcu-memory-999"), 0) == Plan(Step.CREATE)
@@ -110,19 +110,19 @@ def test_a_namespace_has_a_bound_on_its_templates() -> None:
 def test_two_pods_share_a_template_and_the_last_one_counts() -> None:
     plan = make_plan()
     for uid in ("p", "q"):
-        plan.on_pod_update(waiting(uid, FIVE.name, FIVE.name))
+        plan.pod_applied(waiting(uid, FIVE.name, FIVE.name))
     plan.templates.applied(template(plan, FIVE))
     assert {pod.name for pod in plan.users(FIVE)} == {"pod-p", "pod-q"}
-    plan.on_pod_resync(frozenset({"q"}), "9")
+    plan.pods_retained(frozenset({"q"}), "9")
     assert plan.next_step(FIVE, 0) is None
-    plan.on_pod_resync(frozenset(), "10")
+    plan.pods_retained(frozenset(), "10")
     assert plan.next_step(FIVE, 0) == Plan(Step.DELETE, 60)
 
 
 def test_a_pod_that_runs_waits_for_no_template() -> None:
     plan = make_plan()
-    plan.on_pod_update(waiting("p", FIVE.name))
-    plan.on_pod_update(waiting("p", FIVE.name, phase="Running"))
+    plan.pod_applied(waiting("p", FIVE.name))
+    plan.pod_applied(waiting("p", FIVE.name, phase="Running"))
     assert plan.next_step(FIVE, 0) is None
     assert plan.users(FIVE) == ()
 

@@ -23,7 +23,7 @@ from tests.extender_objects import a_node, a_pod, on_card, pod_document
 
 def seen(vendor: Vendor = ENFLAME) -> ClusterSnapshot:
     snapshot = ClusterSnapshot(vendor)
-    snapshot.on_node_update(a_node("node-1", 16, 16, vendor=vendor))
+    snapshot.node_applied(a_node("node-1", 16, 16, vendor=vendor))
     return snapshot
 
 
@@ -35,7 +35,7 @@ def figures(snapshot: ClusterSnapshot) -> dict[tuple[str, int], tuple[int, int]]
 def test_a_bound_pod_whose_record_cannot_be_read_holds_nothing_and_is_kept_with_its_problem() -> None:
     snapshot = seen()
     key = ENFLAME.record.card_index
-    snapshot.on_pod_update(a_pod("broken", 4, node="node-1", annotations={key: "one"}, phase="Running"))
+    snapshot.pod_applied(a_pod("broken", 4, node="node-1", annotations={key: "one"}, phase="Running"))
     assert "is not a whole number" in snapshot.pods["uid-broken"].problem
     assert snapshot.without_card() == {}, "it waits for nothing: it has something, and no one can tell what"
     assert [(facts.ref.name, facts.units) for facts in snapshot.unplaced()["node-1"]] == [("broken", 4)]
@@ -44,9 +44,9 @@ def test_a_bound_pod_whose_record_cannot_be_read_holds_nothing_and_is_kept_with_
 
 def test_a_pod_whose_request_cannot_be_read_either_is_reported_without_an_amount() -> None:
     snapshot = seen()
-    snapshot.on_pod_update(a_pod("broken", "many", node="node-1", phase="Running"))
+    snapshot.pod_applied(a_pod("broken", "many", node="node-1", phase="Running"))
     assert [(facts.ref.name, facts.units) for facts in snapshot.unplaced()["node-1"]] == [("broken", 0)]
-    snapshot.on_pod_update(a_pod("broken", 4, node="node-1", record=on_card(1, 4), phase="Running"))
+    snapshot.pod_applied(a_pod("broken", 4, node="node-1", record=on_card(1, 4), phase="Running"))
     assert snapshot.unplaced() == {}
     assert figures(snapshot)["node-1", 1] == (4, 16)
 
@@ -68,15 +68,15 @@ def test_a_pod_nominated_for_a_node_is_pending_there_and_waits() -> None:
     snapshot = seen()
     document = pod_document("next", 6)
     document["status"]["nominatedNodeName"] = "node-1"
-    snapshot.on_pod_update(msgspec.convert(document, type(a_pod("x"))))
+    snapshot.pod_applied(msgspec.convert(document, type(a_pod("x"))))
     assert [facts.units for facts in snapshot.without_card()["node-1"]] == [6]
     assert [facts.ref.name for facts in snapshot.waiting()] == ["next"]
 
 
 def test_a_node_that_cannot_be_read_is_kept_with_its_problem_and_one_without_cards_is_not() -> None:
     snapshot = ClusterSnapshot(ENFLAME)
-    snapshot.on_node_update(a_node("bad", 16, annotations={ENFLAME.inventory_annotation: "{"}))
-    snapshot.on_node_update(a_node("other", 16, vendor=ALIYUN))
+    snapshot.node_applied(a_node("bad", 16, annotations={ENFLAME.inventory_annotation: "{"}))
+    snapshot.node_applied(a_node("other", 16, vendor=ALIYUN))
     assert "cannot be read" in snapshot.node_facts["bad"].problem
     assert set(snapshot.node_facts) == {"bad"}
     assert snapshot.nodes_with_cards() == []
@@ -149,7 +149,7 @@ def test_what_is_no_document_is_refused(body: bytes) -> None:
 
 def test_a_node_that_the_extender_does_not_show_is_left_out_and_reported() -> None:
     snapshot = seen()
-    snapshot.on_node_update(a_node("new", 16))
+    snapshot.node_applied(a_node("new", 16))
     ledger = Ledger()
     ledger.set_node("node-1", cards(16, 16), None)
     adopt_document(snapshot, decode_document(OPENING + encode_node(ENFLAME, ledger.nodes["node-1"]) + CLOSING))
@@ -159,7 +159,7 @@ def test_a_node_that_the_extender_does_not_show_is_left_out_and_reported() -> No
 
 def test_a_pod_that_the_extender_is_binding_waits_no_more() -> None:
     snapshot = seen()
-    snapshot.on_pod_update(a_pod("a", 4))
+    snapshot.pod_applied(a_pod("a", 4))
     assert [facts.ref.name for facts in snapshot.waiting()] == ["a"]
     ledger = Ledger()
     ledger.set_node("node-1", cards(16, 16), None)

@@ -109,7 +109,7 @@ def test_what_is_known_in_addition_to_the_ledger_is_added() -> None:
 
 def test_a_waiting_pod_says_what_it_asks_for() -> None:
     state = state_of()
-    state.on_pod_update(a_pod("p", 12))
+    state.pod_applied(a_pod("p", 12))
 
     document = waiting_document(ENFLAME, state.waiting["uid-p"], PodMetadata(scheduler="0/1 nodes are available"))
     assert msgspec.to_builtins(document) == {

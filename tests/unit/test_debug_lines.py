@@ -17,7 +17,7 @@ SECRET = {"example.com/password": "hunter2"}
 
 
 def see(log: PodChangeLog, document: Document) -> None:
-    log.on_pod_update(POD.read(msgspec.json.encode(document)))
+    log.pod_applied(POD.read(msgspec.json.encode(document)))
 
 
 def recorded(*, assigned: bool) -> Document:

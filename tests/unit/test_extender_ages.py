@@ -198,7 +198,7 @@ class TestReadAgain:
         rig = await self.ahead()
         corrected = at("word", a_pod("a", 12, node="node-1", record=on_card(1, 12)))
         rig.cluster.pods["default", "a"] = corrected
-        rig.state.on_pod_update(corrected)
+        rig.state.pod_applied(corrected)
         assert rig.used() == [12, 0]
         await rig.service.confirm(older_than_s=0.0)
 

@@ -72,7 +72,7 @@ class TestWaking:
         bench.serves = False
         async with bench.running():
             for number in range(50):
-                bench.state.on_pod_update(nominated("a", f"node-{number}"))
+                bench.state.pod_applied(nominated("a", f"node-{number}"))
             assert len(bench.state.nominations.released) == 49
             await bench.pass_(2 * waker.IDLE_CHECK_S)
             assert bench.state.nominations.released == set()
@@ -105,7 +105,7 @@ async def test_explanations_are_stored_up_to_a_number() -> None:
     state = state_of(a_node("node-1", 16))
     explains = service.ExplainService(state)
     for number in range(service._MAX_KEPT + 3):
-        state.on_pod_update(a_pod(f"p{number}", 20 + number))
+        state.pod_applied(a_pod(f"p{number}", 20 + number))
         await explains.explain("default", f"p{number}")
     assert len(explains._kept) == service._MAX_KEPT
 
@@ -150,7 +150,7 @@ def test_the_page_stores_so_many_labels_of_a_pod() -> None:
     feed = Feed([state])
     pod = a_pod("a", 4, labels={f"label-{number:03}": "x" for number in range(300)})
     for observer in (state, feed.metadata):
-        observer.on_pod_update(pod)
+        observer.pod_applied(pod)
     assert len(feed.metadata.pods["uid-a"].labels) == MAX_LABELS
 
 

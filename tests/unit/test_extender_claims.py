@@ -56,7 +56,7 @@ class Side:
         self.dispatcher = dispatcher_of((self.state, None), cluster=self.cluster)
 
     def allocate(self, pod: str, node: str, card: int, units: int) -> None:
-        self.state.on_claim_update(allocated(pod, node, card, units))
+        self.state.claim_applied(allocated(pod, node, card, units))
 
     async def named(self, document: Document, *nodes: str) -> list[str]:
         """The nodes that filter names."""
@@ -174,9 +174,9 @@ async def test_a_whole_card_is_taken_on_a_node_that_serves_claims_if_no_other_ha
     document = pod_document("whole", whole=1)
     side = Side(document)
     assert await side.named(document, "claims-1", "resources") == ["claims-1"]
-    side.state.on_node_update(a_node("both", 16, modes=("memory", "whole")))
+    side.state.node_applied(a_node("both", 16, modes=("memory", "whole")))
     assert await side.named(document, "claims-1", "both") == ["both"]
-    side.state.on_pod_update(a_pod("taker", whole=1, node="both", record=as_whole(0)))
+    side.state.pod_applied(a_pod("taker", whole=1, node="both", record=as_whole(0)))
     assert await side.named(document, "claims-1", "both") == ["claims-1"]
     side.allocate("whole", "claims-1", 1, 16)
     assert await side.bind("whole", "claims-1") == ""
@@ -200,21 +200,21 @@ def test_a_pod_that_names_a_claim_of_its_author_waits_like_one_of_the_policy(cla
     pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resource_claims=(entry,)))
     claim = own_claim("mine", {"memory": "4Gi"}, count=2)
     if claim_first:
-        state.on_claim_update(claim)
-    state.on_pod_update(pod)
-    state.on_claim_update(claim)
+        state.claim_applied(claim)
+    state.pod_applied(pod)
+    state.claim_applied(claim)
     (waiting,) = state.claiming.values()
     assert isinstance(waiting, SchedulingRequest)
     assert (waiting.cards.units, waiting.cards.cards, waiting.cards.whole) == (4, 2, False)
-    state.on_claim_delete("uid-mine")
+    state.claim_deleted("uid-mine")
     assert (state.claiming, state.names.find("default", "p")) == ({}, [])
-    state.on_claim_update(own_claim("mine", {}, klass=ENFLAME.claims.whole_class))
-    state.on_node_update(a_node("plain", 16, modes=BOTH_MODES))
+    state.claim_applied(own_claim("mine", {}, klass=ENFLAME.claims.whole_class))
+    state.node_applied(a_node("plain", 16, modes=BOTH_MODES))
     assert (list(state.claiming), state.waiting) == (["uid-p"], {}), (
         "a claim stays one when a plugin serves whole cards"
     )
-    state.on_claim_update(own_claim("of-another", {"memory": "4Gi"}))
-    state.on_pod_resync(frozenset(), "9")
+    state.claim_applied(own_claim("of-another", {"memory": "4Gi"}))
+    state.pods_retained(frozenset(), "9")
     assert (state.claiming, state.claims.noted_pods) == ({}, frozenset())
 
 

@@ -160,7 +160,7 @@ class TestForged:
         cluster.tell(state)
         dispatcher = dispatcher_of((state, None), cluster=cluster)
         await ask(dispatcher, pod_document("a", 4), "gcu")
-        state.on_pod_delete("uid-a")
+        state.pod_deleted("uid-a")
 
         assert (await dispatcher.bind(bind_body("a", "gcu"))).result == "refused"
         assert cluster.bindings == []
@@ -253,7 +253,7 @@ async def test_a_pod_that_cannot_be_read_now_is_no_refusal() -> None:
 async def test_a_bind_that_fails_is_counted_for_the_vendor_whose_pod_it_is() -> None:
     gcu, gpu = state_of(a_node("gcu", 16)), state_of(a_node("gpu", 4, vendor=ALIYUN), vendor=ALIYUN)
     cluster = Cluster(a_pod("b", 4, vendor=ALIYUN), a_pod("c", 4, vendor=ALIYUN, node="gpu", record=on_card(0, 4)))
-    gpu.on_pod_update(cluster.pods["default", "b"])
+    gpu.pod_applied(cluster.pods["default", "b"])
     dispatcher = dispatcher_of((gcu, None), (gpu, None), cluster=cluster)
     await ask(dispatcher, pod_document("b", 4, vendor=ALIYUN), "gpu")
     cluster.tell(gpu)
@@ -295,7 +295,7 @@ def test_what_comes_in_the_way_of_a_call_is_counted_by_its_family(error: Excepti
 
 async def test_explain_finds_the_pod_under_either_prefix() -> None:
     gcu, gpu = state_of(a_node("gcu", 16)), state_of(a_node("gpu", 16, vendor=ALIYUN), vendor=ALIYUN)
-    gpu.on_pod_update(a_pod("b", 4, vendor=ALIYUN, node="gpu", record=on_card(0, 4)))
+    gpu.pod_applied(a_pod("b", 4, vendor=ALIYUN, node="gpu", record=on_card(0, 4)))
     for states in ((gcu, gpu), (gpu, gcu)):
         dispatcher = dispatcher_of(*((state, None) for state in states))
         assert (await dispatcher.explain("default", "b")).node == "gpu"

@@ -43,7 +43,7 @@ def update(state: VendorState, units: int, *sizes: int, unit: str = "1") -> None
     """Bring a node's newest state: the cards of its inventory, and the kubelet's count."""
     offered = [card(index, size) for index, size in enumerate(sizes)]
     annotations = {ENFLAME.inventory_annotation: inventory_text(offered, unit)}
-    state.on_node_update(counted(node_document("n", offered=offered, annotations=annotations), units))
+    state.node_applied(counted(node_document("n", offered=offered, annotations=annotations), units))
 
 
 def answer(state: VendorState, names: list[str], *, most: int | None = 20) -> Mapping[str, Any]:

@@ -181,5 +181,5 @@ async def test_a_watch_of_a_quiet_node_lets_its_sender_find_out_whether_the_read
     async with aclosing(pieces), asyncio.timeout(5):
         assert b'"type":"ADDED"' in await anext(pieces)
         assert await anext(pieces) == b""
-        state.on_node_update(a_node("busy", 32))
+        state.node_applied(a_node("busy", 32))
         assert await anext(pieces) == b"", "another node changed"

@@ -133,14 +133,14 @@ class TestReadsThatAreLate:
     @staticmethod
     def later(rig: Rig, what: str) -> list[int]:
         """Let the watch catch up; returns what the node holds then."""
-        rig.state.on_pod_update(rig.cluster.pods["default", "a"])
+        rig.state.pod_applied(rig.cluster.pods["default", "a"])
         if what == "deleted":
             rig.cluster.pods.clear()
-            rig.state.on_pod_delete("uid-a")
+            rig.state.pod_deleted("uid-a")
             return [0, 0]
         corrected = a_pod("a", 4, node="node-1", record=on_card(1, 4))
         rig.cluster.put(corrected)
-        rig.state.on_pod_update(corrected)
+        rig.state.pod_applied(corrected)
         return [0, 4]
 
     @pytest.mark.parametrize("what", ["deleted", "corrected"])
@@ -176,7 +176,7 @@ async def test_a_pod_that_went_while_no_one_watched_waits_no_more() -> None:
     rig = brief_rig(a_pod("a", 4))
     await rig.bind()
     rig.cluster.pods.clear()
-    rig.state.on_pod_resync(frozenset(), "500")
+    rig.state.pods_retained(frozenset(), "500")
     await rig.service.confirm(older_than_s=0.0)
 
     assert (rig.used(), dict(rig.state.waiting)) == ([0, 0], {})
@@ -192,7 +192,7 @@ async def test_a_pod_that_went_while_it_was_bound_and_no_one_watched_waits_no_mo
         await asyncio.sleep(0)
     rig.cluster.pods.clear()
     if is_late:
-        rig.state.on_pod_resync(frozenset(), "500")
+        rig.state.pods_retained(frozenset(), "500")
         assert (rig.used(), dict(rig.state.waiting)) == ([4, 0], {}), "what the Binding may still do stays counted"
     rig.cluster.bindings_travel.set()
     with pytest.raises(Refused, match="does not exist any more"):
@@ -243,4 +243,4 @@ def tell_some(rig: Rig, rng: random.Random) -> None:
     """Let the watch tell of some pods."""
     reported: list[Pod] = rng.sample(list(rig.cluster.pods.values()), 4)
     for pod in reported:
-        rig.state.on_pod_update(pod)
+        rig.state.pod_applied(pod)

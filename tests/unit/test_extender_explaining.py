@@ -28,7 +28,7 @@ from tests.unit.extender_desk import Desk
 
 async def test_a_pod_whose_binding_is_under_way_is_explained_by_its_card() -> None:
     state = state_of(a_node("node-1", 16))
-    state.on_pod_update(a_pod("a", 4))
+    state.pod_applied(a_pod("a", 4))
     found = state.find_request("uid-a")
     assert found is not None
     state.ledger.reserve(found.pod, "node-1", found.cards, state.preferences.rank_cards(found, None))
@@ -38,7 +38,7 @@ async def test_a_pod_whose_binding_is_under_way_is_explained_by_its_card() -> No
 
 async def test_explaining_a_large_cluster_gives_others_a_turn() -> None:
     state = state_of(*(a_node(f"node-{number}", 16) for number in range(300)))
-    state.on_pod_update(a_pod("a", 20))
+    state.pod_applied(a_pod("a", 20))
     explaining = asyncio.create_task(ExplainService(state).explain("default", "a"))
     turns = 0
     while not explaining.done():
@@ -52,8 +52,8 @@ async def test_explaining_a_large_cluster_gives_others_a_turn() -> None:
 async def test_while_a_node_is_weighed_and_the_next_others_get_a_turn() -> None:
     state = state_of(*(a_node(f"node-{number}", 16) for number in range(MAX_REMEDIES_TRIED)))
     for number in range(MAX_REMEDIES_TRIED):
-        state.on_pod_update(a_pod(f"p{number}", 10, node=f"node-{number}", record=on_card(0, 10)))
-    state.on_pod_update(a_pod("a", 12))
+        state.pod_applied(a_pod(f"p{number}", 10, node=f"node-{number}", record=on_card(0, 10)))
+    state.pod_applied(a_pod("a", 12))
     explaining = asyncio.create_task(ExplainService(state).explain("default", "a"), name="explain")
     turns = 0
     while not explaining.done():
@@ -67,7 +67,7 @@ async def test_while_a_node_is_weighed_and_the_next_others_get_a_turn() -> None:
 async def test_what_was_found_is_recalled_until_a_node_changes() -> None:
     state = state_of(a_node("node-1", 16))
     for name in ("a", "b"):
-        state.on_pod_update(a_pod(name, 20))
+        state.pod_applied(a_pod(name, 20))
     service = ExplainService(state)
     first, second = (service.question_of(asked) for name in "ab" if (asked := state.find_request(f"uid-{name}")))
     assert (first, service.cost_of(first)) == (second, 1)
@@ -76,7 +76,7 @@ async def test_what_was_found_is_recalled_until_a_node_changes() -> None:
     assert service.cost_of(second) == 0
     assert await service.gather(second) is found
 
-    state.on_node_update(a_node("node-2", 16))
+    state.node_applied(a_node("node-2", 16))
     assert service.cost_of(first) == 2
     assert (await service.gather(first)).classes[0].nodes == 2
 
@@ -84,8 +84,8 @@ async def test_what_was_found_is_recalled_until_a_node_changes() -> None:
 def restricted() -> VendorState:
     """A waiting pod that the scheduler asked about with one node, which is full, while the other is free."""
     state = state_of(a_node("node-a", 16), a_node("node-b", 16))
-    state.on_pod_update(a_pod("x", 16, node="node-a", record=on_card(0, 16)))
-    state.on_pod_update(a_pod("a", 12))
+    state.pod_applied(a_pod("x", 16, node="node-a", record=on_card(0, 16)))
+    state.pod_applied(a_pod("a", 12))
     state.asked.record("uid-a", frozenset({"node-a"}))
     return state
 
@@ -110,7 +110,7 @@ async def test_what_filter_was_asked_is_what_explain_speaks_of() -> None:
     assert (await desk.dispatcher.explain("default", "a")).state == "waits"
     desk.filter(filter_body(pod_document("a", 12), ["node-a", "node-b"]))  # It fits there: nothing new is remembered.
     assert state.asked.get("uid-a") == frozenset({"node-a"})
-    state.on_pod_delete("uid-a")
+    state.pod_deleted("uid-a")
     assert state.asked.get("uid-a") is None
 
 
@@ -127,26 +127,26 @@ class TestNames:
     async def test_a_pod_is_found_by_its_namespace_and_name_wherever_it_is(self) -> None:
         state = state_of(a_node("node-1", 16))
         service = ExplainService(state)
-        state.on_pod_update(a_pod("a", 4, namespace="other", uid="uid-other"))
-        state.on_pod_update(a_pod("a", 4))
+        state.pod_applied(a_pod("a", 4, namespace="other", uid="uid-other"))
+        state.pod_applied(a_pod("a", 4))
         assert [(await service.explain(space, "a")).state for space in ("other", "default")] == ["fits", "fits"]
 
-        state.on_pod_update(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
+        state.pod_applied(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
         assert (await service.explain("default", "a")).state == "bound"
 
-        state.on_pod_delete("uid-a")
+        state.pod_deleted("uid-a")
         assert service.find("default", "a") is None
 
     async def test_a_successor_of_the_same_name_is_the_one_matched(self) -> None:
         state = state_of(a_node("node-1", 16))
-        state.on_pod_update(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
-        state.on_pod_update(a_pod("a", 4, uid="uid-successor"))
+        state.pod_applied(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
+        state.pod_applied(a_pod("a", 4, uid="uid-successor"))
         service = ExplainService(state)
         assert (await service.explain("default", "a")).uid == "uid-successor"
 
-        state.on_pod_delete("uid-a")
+        state.pod_deleted("uid-a")
         assert (await service.explain("default", "a")).uid == "uid-successor"
-        state.on_pod_delete("uid-successor")
+        state.pod_deleted("uid-successor")
         assert service.find("default", "a") is None
 
     async def test_a_pod_that_only_filter_and_bind_saw_is_found_by_its_reservation(self) -> None:

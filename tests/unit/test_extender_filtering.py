@@ -116,13 +116,13 @@ def test_every_answer_of_a_conversation_is_what_the_rules_say(
     for number, (kind, what) in enumerate([("node", (name, [16, 8])) for name in NODES[:4]] + steps):
         match kind:
             case "node":
-                state.on_node_update(a_node(what[0], *what[1]))
+                state.node_applied(a_node(what[0], *what[1]))
             case "pod":
                 name, node, index, units = what
-                state.on_pod_update(a_pod(name, units, node=node, record=on_card(index, units)))
+                state.pod_applied(a_pod(name, units, node=node, record=on_card(index, units)))
             case "gone":
-                state.on_node_delete(what)
-                state.on_pod_delete(f"uid-{what}")
+                state.node_deleted(what)
+                state.pod_deleted(f"uid-{what}")
             case _:
                 units, names = what
                 asking = pod_document(f"ask-{number}", units)
@@ -213,7 +213,7 @@ def test_cards_that_the_pod_avoids_do_not_count() -> None:
 
 def test_a_pod_may_choose_its_own_node_policy() -> None:
     state = state_of(a_node("empty", 16), a_node("used", 16))
-    state.on_pod_update(a_pod("x", 8, node="used", record=on_card(0, 8)))
+    state.pod_applied(a_pod("x", 8, node="used", record=on_card(0, 8)))
     service = Service(state, NamedNodes(1))
 
     assert service.filter(pod_document("a"), ["empty", "used"])["NodeNames"] == ["used"]
@@ -259,12 +259,12 @@ def test_a_request_about_no_node_is_answered_with_none_and_refused_to_no_one(nod
 )
 def test_a_refusal_says_in_one_word_why(units: int, asked: list[str], reason: str) -> None:
     state = state_of(a_node("node-1", 16), a_node("node-2", 16))
-    state.on_pod_update(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
-    state.on_pod_update(a_pod("y", 3, node="node-2", record=on_card(0, 3)))
+    state.pod_applied(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
+    state.pod_applied(a_pod("y", 3, node="node-2", record=on_card(0, 3)))
     answer = Service(state).desk.filter(filter_body(pod_document("a", units), asked))
 
     assert (answer.result, answer.reason) == ("refused", reason)
-    state.on_pod_update(a_pod("z", 10, node="node-2", record=on_card(0, 10)))
+    state.pod_applied(a_pod("z", 10, node="node-2", record=on_card(0, 10)))
     full = Service(state).desk.filter(filter_body(pod_document("a", 12), asked))
     assert (full.result, full.reason) == ("refused", "full")
 
@@ -309,7 +309,7 @@ def test_filter_names_and_prioritize_scores_the_nodes_with_the_cards_that_the_au
     state = state_of(policies=replace(DEFAULT_POLICIES, node=policy))
     for name, model, gib in (("n-a100", "A100", 80), ("n-h200", "H200", 141), ("n-full", "H200", 141)):
         state.ledger.set_node(name, [card(0, gib, model=model)], GIB_UNIT)
-    state.on_pod_update(a_pod("holder", 140, node="n-full", record=on_card(0, 140)))
+    state.pod_applied(a_pod("holder", 140, node="n-full", record=on_card(0, 140)))
     service = Service(state, NamedNodes(20, only_equal=True))
     names = ["n-a100", "n-full", "n-h200"]
     asking = pod_document("asks", 40, annotations={USE_CARDS: use})

@@ -32,7 +32,7 @@ async def run_until(loop: asyncio.Task[None], holds: Callable[[], bool]) -> None
 
 async def test_drift_is_repaired_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     state = state_of(a_node("node-1", 16))
-    state.on_pod_update(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
+    state.pod_applied(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
     state.ledger.forget("uid-a")
     registry = CollectorRegistry()
     counter = RequestMetrics(registry, ["enflame"]).drifts["enflame"]
@@ -48,7 +48,7 @@ async def test_drift_is_repaired_counted_and_logged(caplog: pytest.LogCaptureFix
 
 async def test_a_reservation_without_its_watch_event_is_settled_by_reading() -> None:
     state = state_of(a_node("node-1", 16))
-    state.on_pod_update(a_pod("a", 4))
+    state.pod_applied(a_pod("a", 4))
     cluster = Cluster(a_pod("a", 4))
     binds = BindService(state, cluster, AlwaysLeader(), times=BindTimes())
     await binds.bind(BindArguments(PodRef("uid-a", "default", "a"), "node-1"))

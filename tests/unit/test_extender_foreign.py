@@ -53,12 +53,10 @@ def test_figures_and_documents_can_be_made_of_whatever_nodes_and_pods_say(
     state = state_of(NODE.read(json.dumps(node_document("good", 16)).encode()))
     for number, body in enumerate(nodes):
         with suppress(RemoteContractError):
-            state.on_node_update(NODE.read(body.replace(b'"bad"', b'"bad-%d"' % number)))
+            state.node_applied(NODE.read(body.replace(b'"bad"', b'"bad-%d"' % number)))
     for number, body in enumerate(pods):
         with suppress(RemoteContractError):
-            state.on_pod_update(
-                POD.read(body.replace(b'"uid-bad"', b'"uid-%d"' % number).replace(b'"bad"', b'"bad-0"'))
-            )
+            state.pod_applied(POD.read(body.replace(b'"uid-bad"', b'"uid-%d"' % number).replace(b'"bad"', b'"bad-0"')))
 
     assert 'gcushare_units_free{unit="1",vendor="enflame"}' in figures(state)
     assert state.ledger.nodes["good"].fits(asks(16))

@@ -34,7 +34,7 @@ class Crowd:
         document = pod_document(name, units)
         document["spec"]["priority"] = 100
         document["status"]["nominatedNodeName"] = nominated
-        self.state.on_pod_update(msgspec.convert(document, Pod))
+        self.state.pod_applied(msgspec.convert(document, Pod))
         request = self.state.find_request(f"uid-{name}")
         assert request is not None
         return request

@@ -52,14 +52,14 @@ def crowded() -> VendorState:
     """Two cards of 16 on node-1: victim holds 12 of card 0, and other 12 of card 1."""
     state = state_of(a_node("node-1", 16, 16))
     for name, index in (("victim", 0), ("other", 1)):
-        state.on_pod_update(convert(pod_document(name, 12, node="node-1", record=on_card(index, 12))))
+        state.pod_applied(convert(pod_document(name, 12, node="node-1", record=on_card(index, 12))))
     return state
 
 
 def leave(state: VendorState, name: str = "victim") -> None:
     """Have somebody ask for a pod's deletion; it holds its card until it is gone."""
     meta: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:10Z"}
-    state.on_pod_update(convert(pod_document(name, 12, node="node-1", record=on_card(0, 12), **meta)))
+    state.pod_applied(convert(pod_document(name, 12, node="node-1", record=on_card(0, 12), **meta)))
 
 
 def filtered(state: VendorState, document: Document) -> tuple[list[str], dict[str, str]]:
@@ -77,9 +77,9 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
     @staticmethod
     def emptied() -> VendorState:
         state = crowded()
-        state.on_pod_update(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
+        state.pod_applied(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
         leave(state)
-        state.on_pod_delete("uid-victim")
+        state.pod_deleted("uid-victim")
         return state
 
     @pytest.mark.parametrize("priority", [pytest.param(LOW, id="lower"), pytest.param(HIGH, id="equal")])
@@ -97,8 +97,8 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
     )
     def test_nodes_where_nothing_is_kept_are_named(self, best: int | None, failed: set[str]) -> None:
         state = self.emptied()
-        state.on_node_update(a_node("node-2", 16))
-        state.on_node_update(a_node("node-3", 4))
+        state.node_applied(a_node("node-2", 16))
+        state.node_applied(a_node("node-3", 4))
         desk = Desk((state, FilterService(state, named=NamedNodes(best), refusals=lambda _: None)))
         answer = json.loads(desk.filter(filter_body(wanting("thief", 8, LOW), ["node-1", "node-2", "node-3"])).body)
 
@@ -110,7 +110,7 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
     async def test_metrics_and_explain_say_that_the_room_is_kept(self, *, asks_first: bool) -> None:
         state = self.emptied()
         thief = wanting("thief", 8, LOW)
-        state.on_pod_update(convert(thief))
+        state.pod_applied(convert(thief))
         request = state.find_request("uid-thief")
         assert request is not None
         state.indexes.get(request.shape)
@@ -132,14 +132,14 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
         state = self.emptied()
         match how:
             case "gone":
-                state.on_pod_delete("uid-preemptor")
+                state.pod_deleted("uid-preemptor")
             case "bound":
-                state.on_node_update(a_node("node-2", 16))
-                state.on_pod_update(convert(wanting("preemptor", 16, HIGH, node="node-2", record=on_card(0, 16))))
+                state.node_applied(a_node("node-2", 16))
+                state.pod_applied(convert(wanting("preemptor", 16, HIGH, node="node-2", record=on_card(0, 16))))
             case "nominated elsewhere":
-                state.on_pod_update(convert(wanting("preemptor", 16, HIGH, nominated="node-2")))
+                state.pod_applied(convert(wanting("preemptor", 16, HIGH, nominated="node-2")))
             case _:
-                state.on_pod_update(convert(wanting("preemptor", 16, HIGH)))
+                state.pod_applied(convert(wanting("preemptor", 16, HIGH)))
 
         assert filtered(state, wanting("thief", 8, LOW)) == (["node-1"], {})
 
@@ -147,8 +147,8 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
 async def test_a_card_that_is_left_in_part_is_kept_from_preempts_answer_on() -> None:
     """The four free units on the victim's card are the preemptor's too, before its nomination is seen."""
     state = crowded()
-    state.on_pod_delete("uid-other")
-    state.on_pod_update(convert(pod_document("other", 16, node="node-1", record=on_card(1, 16))))
+    state.pod_deleted("uid-other")
+    state.pod_applied(convert(pod_document("other", 16, node="node-1", record=on_card(1, 16))))
     await preempt(state, wanting("preemptor", 16, HIGH), "victim")
 
     assert filtered(state, wanting("thief", 4, LOW)) == ([], {"node-1": KEPT_REASON})
@@ -157,7 +157,7 @@ async def test_a_card_that_is_left_in_part_is_kept_from_preempts_answer_on() -> 
 async def test_bind_keeps_the_room_as_well() -> None:
     """Filter answered before the preemptor was nominated."""
     rig = Rig(convert(wanting("thief", 12, LOW)), cards=(16,))
-    rig.state.on_pod_update(convert(wanting("preemptor", 12, HIGH, nominated="node-1")))
+    rig.state.pod_applied(convert(wanting("preemptor", 12, HIGH, nominated="node-1")))
     with pytest.raises(Refused, match=r"kept for default/preemptor \(priority 100\)"):
         await rig.service.bind(BindArguments(PodRef("uid-thief", "default", "thief"), "node-1"))
 
@@ -166,7 +166,7 @@ async def test_bind_keeps_the_room_as_well() -> None:
 
 async def test_bind_gives_the_card_that_is_not_kept() -> None:
     rig = Rig(convert(wanting("small", 8, LOW)))
-    rig.state.on_pod_update(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
+    rig.state.pod_applied(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
     await rig.service.bind(BindArguments(PodRef("uid-small", "default", "small"), "node-1"))
 
     assert rig.used() == [0, 8]
@@ -175,12 +175,12 @@ async def test_bind_gives_the_card_that_is_not_kept() -> None:
 def test_of_two_preemptors_of_one_priority_the_first_waits_for_none() -> None:
     state = state_of(a_node("node-1", 16, 16))
     for index, name in enumerate(("victim", "other")):
-        state.on_pod_update(convert(pod_document(name, 16, node="node-1", record=on_card(index, 16))))
+        state.pod_applied(convert(pod_document(name, 16, node="node-1", record=on_card(index, 16))))
     first, second = (wanting(name, 16, HIGH, nominated="node-1") for name in ("first", "second"))
-    state.on_pod_update(convert(first))
-    state.on_pod_update(convert(second))
+    state.pod_applied(convert(first))
+    state.pod_applied(convert(second))
     leave(state)
-    state.on_pod_delete("uid-victim")
+    state.pod_deleted("uid-victim")
 
     assert filtered(state, first) == (["node-1"], {})
     assert filtered(state, second) == ([], {"node-1": KEPT_REASON})
@@ -223,8 +223,8 @@ class TestHowLong:
 
     def test_preempting_again_on_the_same_node_names_the_new_victims_at_once(self) -> None:
         state = crowded()
-        state.on_pod_update(convert(pod_document("more", 4, node="node-1", record=on_card(1, 4))))
-        state.on_pod_update(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
+        state.pod_applied(convert(pod_document("more", 4, node="node-1", record=on_card(1, 4))))
+        state.pod_applied(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
         assert filtered(state, wanting("thief", 4, LOW))[0] == ["node-1"], "no room is known to come free for it"
         asking = state.find_request("uid-preemptor")
         assert asking is not None
@@ -256,12 +256,12 @@ class TestHowLong:
         now = 0.0
         state = state_of(a_node("node-1", 16, 16), monotonic=lambda: now)
         for name, index in (("victim", 0), ("other", 1)):
-            state.on_pod_update(convert(pod_document(name, 12, node="node-1", record=on_card(index, 12))))
-        state.on_pod_update(convert(wanting("preemptor", 16, HIGH)))
+            state.pod_applied(convert(pod_document(name, 12, node="node-1", record=on_card(index, 12))))
+        state.pod_applied(convert(wanting("preemptor", 16, HIGH)))
         asking = state.find_request("uid-preemptor")
         assert asking is not None
         state.nominations.expect(asking, {"node-1": ["uid-victim"]})
-        state.on_pod_update(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
+        state.pod_applied(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
         now = EXPECTED_S
         thief = self.asking("thief", LOW)
         (ahead,) = state.nominations.find_ahead(thief.pod).values()
@@ -364,7 +364,7 @@ class TestGroups:
         assert len(state.nominations) == 2
         now = 1.5 * GROUP_REFUSED_S
         assert filtered(state, wanting("single", 10, LOW))[0] == ["node-1"]
-        state.on_pod_update(convert(wanting("taker", 10, LOW, node="node-1", record=on_card(0, 10))))
+        state.pod_applied(convert(wanting("taker", 10, LOW, node="node-1", record=on_card(0, 10))))
         assert filtered(state, wanting("thief", 10, LOW)) == ([], {"node-1": KEPT_REASON})
         assert filtered(state, self.member("m-1", 4))[0] == ["node-1"], "the next attempt begins"
         now += 0.9 * GROUP_KEPT_S

@@ -22,7 +22,7 @@ def crowded() -> VendorState:
     """Two cards of 16: a holds 10 of card 0, b and c hold 10 and 6 of card 1."""
     state = state_of(a_node("node-1", 16, 16))
     for name, index, units in (("a", 0, 10), ("b", 1, 10), ("c", 1, 6)):
-        state.on_pod_update(a_pod(name, units, node="node-1", record=on_card(index, units)))
+        state.pod_applied(a_pod(name, units, node="node-1", record=on_card(index, units)))
     return state
 
 
@@ -31,7 +31,7 @@ def test_where_each_victim_breaks_a_budget_the_fewest_end_however_important(viol
     state = crowded()
     document = pod_document("a", 10, node="node-1", record=on_card(0, 10))
     document["spec"]["priority"] = 100
-    state.on_pod_update(msgspec.convert(document, Pod))
+    state.pod_applied(msgspec.convert(document, Pod))
     found = reduce_victims(state.ledger.nodes["node-1"], asks(12), ["uid-a", "uid-b", "uid-c"], violations=violations)
 
     assert found == ([f"uid-{name}" for name in ended], min(violations, len(ended)))
@@ -76,7 +76,7 @@ async def test_while_victims_are_weighed_others_get_their_turns() -> None:
     for node in range(20):
         for number in range(32):
             name = f"pod-{node}-{number}"
-            state.on_pod_update(a_pod(name, 2, node=f"node-{node}", record=on_card(0, 2, size=64)))
+            state.pod_applied(a_pod(name, 2, node=f"node-{node}", record=on_card(0, 2, size=64)))
     victims = {name: list(node.assignments) for name, node in state.ledger.nodes.items()}
     answering = asyncio.create_task(Desk((state, None)).preempt(proposing(60, victims)), name="preempt")
     turns = 0

@@ -32,7 +32,7 @@ class Cluster:
         self._held: dict[str, Document] = {}
 
     def _see(self, document: Document) -> None:
-        self.state.on_pod_update(msgspec.convert(document, Pod))
+        self.state.pod_applied(msgspec.convert(document, Pod))
 
     def hold(self, name: str, card: int, units: int, priority: int = LOW) -> None:
         created = f"2026-01-01T00:00:{len(self._held):02}Z"

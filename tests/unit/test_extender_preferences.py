@@ -32,8 +32,8 @@ def make_state() -> tuple[VendorState, SpareObserver]:
 
 def see(state: VendorState, observer: SpareObserver, *pods: Pod) -> None:
     for pod in pods:
-        observer.on_pod_update(pod)
-        state.on_pod_update(pod)
+        observer.pod_applied(pod)
+        state.pod_applied(pod)
 
 
 def pod(name: str, units: object = 4, *, cpu: str = "", owner: str = "", **options: Any) -> Pod:
@@ -68,8 +68,8 @@ def best(state: VendorState, name: str, names: list[str]) -> list[str]:
 def test_it_learns_from_the_pods_on_nodes_with_cards_but_not_from_those_that_are_on_every_node() -> None:
     state, observer = make_state()
     node = a_node("node-1", 16, 16)
-    observer.on_node_update(node)
-    state.on_node_update(node)
+    observer.node_applied(node)
+    state.node_applied(node)
     see(
         state,
         observer,
@@ -93,8 +93,8 @@ def test_it_learns_again_when_a_tenth_more_or_fewer_or_other_pods_are_there() ->
     state, observer = make_state()
     assert not state.preferences.has_changed
     for name in ("node-1", "elsewhere"):
-        observer.on_node_update(a_node(name, 16))
-    state.on_node_update(a_node("node-1", 16))
+        observer.node_applied(a_node(name, 16))
+    state.node_applied(a_node("node-1", 16))
     assert state.preferences.has_changed, "the first node"
     learn(state)
     assert not state.preferences.has_changed
@@ -106,12 +106,12 @@ def test_it_learns_again_when_a_tenth_more_or_fewer_or_other_pods_are_there() ->
 
     see(state, observer, *running, *(pod(f"more-{number}", None, cpu="1", node="node-1") for number in range(4)))
     assert not state.preferences.has_changed, "a tenth, but no more; pods that are seen again do not count"
-    observer.on_pod_delete("uid-p0")
+    observer.pod_deleted("uid-p0")
     assert state.preferences.has_changed, "others"
     learn(state)
     assert not state.preferences.has_changed
     for number in range(1, 6):
-        observer.on_pod_delete(f"uid-p{number}")
+        observer.pod_deleted(f"uid-p{number}")
     assert state.preferences.has_changed, "fewer"
 
 
@@ -120,8 +120,8 @@ def fragmented() -> tuple[VendorState, SpareObserver]:
     state, observer = make_state()
     for name in ("a", "b"):
         node = a_node(name, 16, 16)
-        observer.on_node_update(node)
-        state.on_node_update(node)
+        observer.node_applied(node)
+        state.node_applied(node)
     for number, (where, index, units) in enumerate([("a", 0, 8), ("a", 1, 8), ("a", 1, 8), ("b", 0, 12), ("b", 1, 8)]):
         see(state, observer, pod(f"p{number}", units, node=where, record=on_card(index, units)))
     see(state, observer, pod("new", 4))
@@ -146,8 +146,8 @@ def test_a_restarted_extender_prefers_the_same_whatever_the_order_of_the_lists()
     second, observer = make_state()
     for name in ("b", "a"):
         node = a_node(name, 16, 16)
-        observer.on_node_update(node)
-        second.on_node_update(node)
+        observer.node_applied(node)
+        second.node_applied(node)
     pods = [
         pod(held.pod.name, held.units, node=held.node, record=on_card(held.grants[0].index, held.units))
         for held in first.bound.values()
@@ -168,15 +168,15 @@ def test_a_pod_without_cards_that_takes_a_nodes_cpu_moves_the_node_back() -> Non
     assert best(state, "asks", ["a", "b"]) == ["b"]
     see(state, observer, pod("takes", None, cpu="60", node="b"))
     assert best(state, "asks", ["a", "b"]) == ["a"]
-    observer.on_pod_delete("uid-takes")
+    observer.pod_deleted("uid-takes")
     assert best(state, "asks", ["a", "b"]) == ["b"]
 
 
 def test_a_change_of_cpu_alone_is_no_change_of_the_ledger() -> None:
     state, observer = make_state()
     node = a_node("a", 16)
-    observer.on_node_update(node)
-    state.on_node_update(node)
+    observer.node_applied(node)
+    state.node_applied(node)
     before = state.changes.position
     see(state, observer, pod("web", None, cpu="4", node="a"))
     assert state.changes.position == before
@@ -186,8 +186,8 @@ async def test_nodes_that_a_call_left_for_later_are_scored_in_the_background() -
     state, observer = fragmented()
     for number in range(3 * SCORED_PER_CALL):
         node = a_node(f"more-{number}", 16)
-        observer.on_node_update(node)
-        state.on_node_update(node)
+        observer.node_applied(node)
+        state.node_applied(node)
     for _ in state.preferences.learn(state.bound):
         pass
     request = state.find_request("uid-new")
@@ -206,8 +206,8 @@ async def test_nodes_that_a_call_left_for_later_are_scored_in_the_background() -
 
 def test_pods_of_other_policies_share_an_order_whatever_cpu_they_ask_for() -> None:
     state = VendorState(ENFLAME, DEFAULT_POLICIES)
-    state.on_pod_update(pod("a", 4, cpu="1"))
-    state.on_pod_update(pod("b", 4, cpu="2"))
+    state.pod_applied(pod("a", 4, cpu="1"))
+    state.pod_applied(pod("b", 4, cpu="2"))
     shapes = {request.shape for request in map(state.find_request, ("uid-a", "uid-b")) if request is not None}
     assert len(shapes) == 1
     assert shapes.pop().request == CardRequest(4)
@@ -217,8 +217,8 @@ def test_pods_whose_authors_named_the_node_and_that_no_kubelet_accepted_teach_no
     """Its kubelet is down, say: they stay Pending, and a pod's author may make any number of them."""
     state, observer = make_state()
     node = a_node("node-1", 16, 16)
-    observer.on_node_update(node)
-    state.on_node_update(node)
+    observer.node_applied(node)
+    state.node_applied(node)
     see(state, observer, pod("a", 4, cpu="2", node="node-1", record=on_card(0, 4)))
     learn(state)
     before = dict(state.preferences.fill.typical)
@@ -251,8 +251,8 @@ def test_whatever_was_learned_every_node_with_room_is_still_offered() -> None:
     state, observer = make_state()
     names = [f"node-{number}" for number in range(4)]
     for name in names:
-        observer.on_node_update(a_node(name, 16, 16))
-        state.on_node_update(a_node(name, 16, 16))
+        observer.node_applied(a_node(name, 16, 16))
+        state.node_applied(a_node(name, 16, 16))
     see(
         state,
         observer,
@@ -267,5 +267,5 @@ def test_whatever_was_learned_every_node_with_room_is_still_offered() -> None:
 
 def a_ledger_node() -> NodeState:
     state, _ = make_state()
-    state.on_node_update(a_node("node-1", *[16] * 8))
+    state.node_applied(a_node("node-1", *[16] * 8))
     return state.ledger.nodes["node-1"]

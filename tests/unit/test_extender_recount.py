@@ -21,7 +21,7 @@ from tests.unit.test_extender_state import bound, largest, used
 def test_drift_is_found_and_repaired() -> None:
     state = state_of(a_node("node-1", 16, 16))
     for name in ("a", "b"):
-        state.on_pod_update(bound(name))
+        state.pod_applied(bound(name))
     state.ledger.forget("uid-a")
     state.ledger.apply(Assignment(PodRef("uid-ghost", "default", "ghost"), "node-1", ()))
 
@@ -32,7 +32,7 @@ def test_drift_is_found_and_repaired() -> None:
 
 def test_sums_that_are_not_those_of_the_pods_are_found_and_repaired() -> None:
     state = state_of(a_node("node-1", 16, 16))
-    state.on_pod_update(bound("a"))
+    state.pod_applied(bound("a"))
     card_state = state.ledger.nodes["node-1"].cards[0]
     card_state.used += 8
 
@@ -72,13 +72,13 @@ def test_an_order_of_nodes_that_missed_a_change_is_found_and_repaired() -> None:
 
 def test_what_is_reported_between_two_steps_is_no_drift() -> None:
     state = state_of(a_node("node-1", 16, 16))
-    state.on_pod_update(bound("a"))
-    state.on_pod_update(bound("b"))
+    state.pod_applied(bound("a"))
+    state.pod_applied(bound("b"))
     steps = maintenance.recount(state)
     found = next(steps)
-    state.on_pod_update(bound("a", card_index=1))
-    state.on_pod_delete("uid-b")
-    state.on_pod_update(bound("c"))
+    state.pod_applied(bound("a", card_index=1))
+    state.pod_deleted("uid-b")
+    state.pod_applied(bound("c"))
 
     assert [*found, *(drift for some in steps for drift in some)] == []
 
@@ -112,20 +112,20 @@ def test_the_ledger_is_what_a_fresh_one_makes_of_the_last_words_of_everybody(ste
             pod = bound(f"p{number}", units, node=f"node-{where}")
             if f"p{number}" not in pods or pods[f"p{number}"].spec.node_name == f"node-{where}":
                 pods[f"p{number}"] = pod
-                state.on_pod_update(pod)
+                state.pod_applied(pod)
         elif kind == "node":
             nodes[f"node-{number}"] = a_node(f"node-{number}", where)
-            state.on_node_update(nodes[f"node-{number}"])
+            state.node_applied(nodes[f"node-{number}"])
         elif kind == "lost":
             pods.pop(f"p{number}", None)
-            state.on_pod_delete(f"uid-p{number}")
+            state.pod_deleted(f"uid-p{number}")
         else:
             nodes.pop(f"node-{number}", None)
-            state.on_node_delete(f"node-{number}")
+            state.node_deleted(f"node-{number}")
 
     fresh = state_of(*reversed(nodes.values()))
     for pod in reversed(pods.values()):
-        fresh.on_pod_update(pod)
+        fresh.pod_applied(pod)
     for name in {*state.ledger.nodes, *fresh.ledger.nodes}:
         assert used(state, name) == used(fresh, name)
         assert largest(state, name) == largest(fresh, name)

@@ -38,7 +38,7 @@ class Bench:
     def refuse(self, name: str, units: int) -> None:
         """Let filter refuse a pod that the watch has brought."""
         pod = a_pod(name, units)
-        self.state.on_pod_update(pod)
+        self.state.pod_applied(pod)
         found = read_scheduling_request(pod, ENFLAME, DEFAULT_POLICIES)
         assert found is not None
         self.reporter.on_refused(found)
@@ -56,7 +56,7 @@ class Bench:
 
 def small_state() -> VendorState:
     state = state_of(a_node("node-1", 16))
-    state.on_pod_update(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
+    state.pod_applied(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
     return state
 
 
@@ -90,13 +90,13 @@ async def test_each_pod_is_reported_once_a_minute() -> None:
 @pytest.mark.parametrize(
     ("change", "other"),
     [
-        pytest.param(lambda state: state.on_pod_delete("uid-x"), 20, id="it fits"),
+        pytest.param(lambda state: state.pod_deleted("uid-x"), 20, id="it fits"),
         pytest.param(
-            lambda state: state.on_pod_update(a_pod("a", 4, node="node-1", record=on_card(0, 4))),
+            lambda state: state.pod_applied(a_pod("a", 4, node="node-1", record=on_card(0, 4))),
             12,
             id="it has its cards",
         ),
-        pytest.param(lambda state: state.on_pod_delete("uid-a"), 12, id="it is gone"),
+        pytest.param(lambda state: state.pod_deleted("uid-a"), 12, id="it is gone"),
     ],
 )
 async def test_a_pod_that_waits_no_more_when_it_is_its_turn_is_not_reported(
@@ -151,7 +151,7 @@ async def test_explaining_a_large_cluster_again_and_again_is_paced() -> None:
 
 async def test_the_nodes_that_the_scheduler_asked_about_are_what_a_refusal_is_about() -> None:
     state = state_of(a_node("node-1", 16), a_node("node-2", 16))
-    state.on_pod_update(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
+    state.pod_applied(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
     bench = Bench(state)
     state.asked.record("uid-a", frozenset({"node-1"}))
     bench.refuse("a", 12)

@@ -31,7 +31,7 @@ def crowded(vendor: Vendor = ENFLAME) -> VendorState:
     """Three cards of 16 with 4, 10 and 16 free."""
     state = state_of(a_node("node-1", 16, 16, 16), vendor=vendor)
     for name, index, units in (("a", 0, 12), ("b", 1, 6)):
-        state.on_pod_update(a_pod(name, units, node="node-1", record=on_card(index, units)))
+        state.pod_applied(a_pod(name, units, node="node-1", record=on_card(index, units)))
     return state
 
 
@@ -42,11 +42,11 @@ def fits(state: VendorState, units: int, cards: str = "2") -> bool:
 
 async def bind(state: VendorState, pod: Pod) -> Cluster:
     cluster = Cluster(pod)
-    state.on_pod_update(pod)
+    state.pod_applied(pod)
     await BindService(state, cluster, AlwaysLeader()).bind(
         BindArguments(PodRef(pod.metadata.uid, "default", pod.metadata.name), "node-1")
     )
-    state.on_pod_update(cluster.pods["default", pod.metadata.name])
+    state.pod_applied(cluster.pods["default", pod.metadata.name])
     return cluster
 
 
@@ -66,7 +66,7 @@ async def test_the_record_names_all_cards_and_every_reader_counts_the_same_share
     cluster = await bind(state, pod)
     written = cluster.pods["default", "p"].metadata.annotations
     fresh = crowded()
-    fresh.on_pod_update(cluster.pods["default", "p"])
+    fresh.pod_applied(cluster.pods["default", "p"])
 
     assert (written[ENFLAME.record.card_index], written[ENFLAME.record.pod_units]) == ("1,2", "20")
     for reported in (state, fresh):
@@ -110,5 +110,5 @@ def test_what_cannot_be_granted_is_refused_with_what_to_do(state: VendorState, u
     body = filter_body(pod_document("p", units, annotations=TWO), ["node-1"])
 
     assert words in json.loads(Desk((state, None)).filter(body).body)["Error"]
-    state.on_pod_update(a_pod("p", units, annotations=TWO))
+    state.pod_applied(a_pod("p", units, annotations=TWO))
     assert words in rejected(state, "uid-p").problem

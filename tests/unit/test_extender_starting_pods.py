@@ -168,7 +168,7 @@ async def test_filter_names_other_nodes_meanwhile_and_the_busy_one_if_there_is_n
     nodes, reasons = filtered(rig, second, named)
     assert nodes == ["node-2"]
     assert reasons == ({"node-1": STARTING_REASON} if most is None else {})
-    rig.state.on_node_delete("node-2")
+    rig.state.node_deleted("node-2")
     assert filtered(rig, second, named)[0] == ["node-1"]
     rig.cluster.start("none")
     rig.cluster.tell(rig.state)
@@ -180,7 +180,7 @@ def test_a_pod_with_two_containers_and_one_with_an_equal_container_do_not_start_
     container = one.spec.containers[0]
     two = replace(one, spec=replace(one.spec, containers=(container, Container("b", container.resources))))
     rig = Rig(one)
-    rig.state.on_pod_update(two)
+    rig.state.pod_applied(two)
     request = rig.state.find_request("uid-one")
     assert request is not None
     assert request.calls is not None

@@ -45,22 +45,22 @@ class TestMemoryWithoutARecord:
         document = pod_document("a", 12, node="node-1", record=on_card(1, 12))
         document["spec"]["containers"][0]["resources"]["limits"][ENFLAME.count_resource] = "2"
         state = state_of(a_node("node-1", 16, 16))
-        state.on_pod_update(msgspec.convert(document, Pod))
+        state.pod_applied(msgspec.convert(document, Pod))
 
         assert used(state) == {0: 0, 1: 12}
         assert state.pod_problems == {}
 
     def test_until_its_card_is_known_nothing_that_could_be_its_is_granted(self) -> None:
         state = state_of(a_node("node-1", 16, 16))
-        state.on_pod_update(a_pod("a", 12, node="node-1"))
+        state.pod_applied(a_pod("a", 12, node="node-1"))
         assert largest(state) == 4
 
-        state.on_pod_update(bound("a", 12, card_index=1))
+        state.pod_applied(bound("a", 12, card_index=1))
         assert largest(state) == 16
 
     def test_a_spread_over_cards_keeps_each_cards_part(self) -> None:
         state = state_of(a_node("node-1", 16, 16))
-        state.on_pod_update(a_pod("a", 24, node="node-1", annotations={CARDS: "2"}))
+        state.pod_applied(a_pod("a", 24, node="node-1", annotations={CARDS: "2"}))
 
         assert largest(state) == 4
 
@@ -68,11 +68,11 @@ class TestMemoryWithoutARecord:
         holder = UnrecordedHolder(pod="kube-system/x", units={0: 12})
         inventory = Inventory(unit=parse_memory_unit("1"), cards=(card(0), card(1)), unrecorded=(holder,))
         state = state_of(a_node("node-1", 16, 16, annotations={INVENTORY: encode_inventory(inventory)}))
-        state.on_pod_resync(frozenset(), "1")
+        state.pods_retained(frozenset(), "1")
 
         assert recount(state) == []
         assert used(state) == {0: 12, 1: 0}
-        state.on_node_update(a_node("node-1", 16, 16))
+        state.node_applied(a_node("node-1", 16, 16))
         assert used(state) == {0: 0, 1: 0}
 
     def test_more_containers_than_a_pod_may_ask_with_are_refused(self) -> None:
@@ -81,7 +81,7 @@ class TestMemoryWithoutARecord:
             document["spec"]["containers"][0] | {"name": f"c{n}"} for n in range(MAX_REQUESTING_CONTAINERS + 1)
         ]
         state = state_of(a_node("node-1", 100))
-        state.on_pod_update(msgspec.convert(document, Pod))
+        state.pod_applied(msgspec.convert(document, Pod))
 
         assert f"at most {MAX_REQUESTING_CONTAINERS} of a pod may" in rejected(state, "uid-a").problem
 
@@ -89,22 +89,22 @@ class TestMemoryWithoutARecord:
 class TestPods:
     def test_a_bound_pod_holds_what_its_record_says(self) -> None:
         state = state_of(a_node("node-1", 16, 16))
-        state.on_pod_update(bound("a", 4, card_index=1))
-        state.on_pod_update(bound("b", 8, card_index=1))
+        state.pod_applied(bound("a", 4, card_index=1))
+        state.pod_applied(bound("b", 8, card_index=1))
 
         assert used(state) == {0: 0, 1: 12}
 
     def test_the_units_come_from_the_spec_and_not_from_the_annotation(self) -> None:
         state = state_of(a_node("node-1", 16))
-        state.on_pod_update(a_pod("a", 4, node="node-1", record=on_card(0, 1)))
+        state.pod_applied(a_pod("a", 4, node="node-1", record=on_card(0, 1)))
 
         assert used(state) == {0: 4}
 
     @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
     def test_a_finished_pod_holds_nothing(self, phase: str) -> None:
         state = state_of(a_node("node-1", 16))
-        state.on_pod_update(bound("a"))
-        state.on_pod_update(bound("a", phase=phase))
+        state.pod_applied(bound("a"))
+        state.pod_applied(bound("a", phase=phase))
 
         assert used(state) == {0: 0}
         assert state.bound == {}
@@ -112,73 +112,73 @@ class TestPods:
     def test_a_pod_being_deleted_holds_until_it_is_gone(self) -> None:
         state = state_of(a_node("node-1", 16))
         leaving = bound("a", deletionTimestamp="2026-01-01T00:00:10Z")
-        state.on_pod_update(leaving)
+        state.pod_applied(leaving)
         assert used(state) == {0: 4}
 
-        state.on_pod_delete("uid-a")
+        state.pod_deleted("uid-a")
         assert used(state) == {0: 0}
 
     def test_an_unbound_pods_record_is_ignored(self) -> None:
         state = state_of(a_node("node-1", 16))
-        state.on_pod_update(a_pod("forged", 4, record=on_card(0, 16)))
+        state.pod_applied(a_pod("forged", 4, record=on_card(0, 16)))
 
         assert used(state) == {0: 0}
         assert isinstance(state.waiting["uid-forged"], SchedulingRequest)
 
     def test_a_pod_bound_by_somebody_else_without_a_record_holds_no_card_yet(self) -> None:
         state = state_of(a_node("node-1", 16))
-        state.on_pod_update(a_pod("a", 4, node="node-1"))
+        state.pod_applied(a_pod("a", 4, node="node-1"))
 
         assert used(state) == {0: 0}
         assert state.bound["uid-a"].grants == ()
 
     def test_a_damaged_record_is_a_problem_that_is_reported_and_goes_away_with_its_correction(self) -> None:
         state = state_of(a_node("node-1", 16))
-        state.on_pod_update(a_pod("a", 4, node="node-1", annotations={ENFLAME.record.card_index: "first"}))
+        state.pod_applied(a_pod("a", 4, node="node-1", annotations={ENFLAME.record.card_index: "first"}))
         assert "'first'" in state.pod_problems["uid-a"]
         assert used(state) == {0: 0}
 
-        state.on_pod_update(bound("a"))
+        state.pod_applied(bound("a"))
         assert state.pod_problems == {}
         assert used(state) == {0: 4}
 
     @pytest.mark.parametrize("wish", [{CARDS: "3"}, {CARDS: "none"}, {USE_CARDS: ",,"}, {NODE_POLICY: "best"}])
     def test_a_bound_pods_author_cannot_make_it_hold_less_by_its_wishes(self, wish: dict[str, str]) -> None:
         state = state_of(a_node("node-1", 16))
-        state.on_pod_update(bound("a", 4, annotations=wish))
+        state.pod_applied(bound("a", 4, annotations=wish))
 
         assert used(state) == {0: 4}
 
     def test_pods_of_another_vendor_leave_no_trace(self) -> None:
         state = state_of(a_node("node-1", 16))
-        state.on_pod_update(a_pod("a", 4, vendor=ALIYUN))
-        state.on_pod_update(a_pod("b", 4, vendor=ALIYUN, node="node-1", record=on_card(0, 4)))
-        state.on_pod_update(a_pod("c", None, node="node-1"))
+        state.pod_applied(a_pod("a", 4, vendor=ALIYUN))
+        state.pod_applied(a_pod("b", 4, vendor=ALIYUN, node="node-1", record=on_card(0, 4)))
+        state.pod_applied(a_pod("c", None, node="node-1"))
 
         assert (state.waiting, state.bound, used(state)) == ({}, {}, {0: 0})
 
     def test_a_pod_that_cannot_be_granted_waits_with_its_problem(self) -> None:
         state = state_of(a_node("node-1", 16))
-        state.on_pod_update(a_pod("a", "1.5"))
+        state.pod_applied(a_pod("a", "1.5"))
 
         assert isinstance(state.waiting["uid-a"], RejectedRequest)
         assert "1.5" in rejected(state, "uid-a").problem
 
     def test_an_older_state_that_arrives_late_does_not_unbind_a_pod(self) -> None:
         state = state_of(a_node("node-1", 16))
-        state.on_pod_update(bound("a"))
-        state.on_pod_update(a_pod("a"))
+        state.pod_applied(bound("a"))
+        state.pod_applied(a_pod("a"))
 
         assert used(state) == {0: 4}
         assert state.waiting == {}
 
     def test_a_name_used_again_is_another_pod(self) -> None:
         state = state_of(a_node("node-1", 16))
-        state.on_pod_update(bound("a", 4))
-        state.on_pod_update(a_pod("a", 8, node="node-1", record=on_card(0, 8), uid="uid-second"))
+        state.pod_applied(bound("a", 4))
+        state.pod_applied(a_pod("a", 8, node="node-1", record=on_card(0, 8), uid="uid-second"))
         assert used(state) == {0: 12}
 
-        state.on_pod_delete("uid-a")
+        state.pod_deleted("uid-a")
         assert used(state) == {0: 8}
 
     def test_what_filter_saw_is_known_until_the_watch_tells_more(self) -> None:
@@ -188,7 +188,7 @@ class TestPods:
         state.remember(asking)
         assert state.find_request("uid-a") is asking
 
-        state.on_pod_update(a_pod("a", 8))
+        state.pod_applied(a_pod("a", 8))
         seen = state.find_request("uid-a")
         assert seen is not None
         assert seen.cards.units == 8
@@ -212,28 +212,28 @@ class TestNodes:
 
     def test_a_node_that_goes_takes_no_pods_and_its_pods_count_again_when_it_comes_back(self) -> None:
         state = state_of(a_node("node-1", 16))
-        state.on_pod_update(bound("a"))
-        state.on_node_delete("node-1")
+        state.pod_applied(bound("a"))
+        state.node_deleted("node-1")
         assert largest(state) == 0
 
-        state.on_node_update(a_node("node-1", 16))
+        state.node_applied(a_node("node-1", 16))
         assert largest(state) == 12
 
     def test_a_node_that_returns_smaller_has_less_room(self) -> None:
         state = state_of(a_node("node-1", 16, 16))
-        state.on_pod_update(bound("a", 12))
-        state.on_pod_update(bound("b", 12, card_index=1))
-        state.on_node_update(a_node("node-1", 8))
+        state.pod_applied(bound("a", 12))
+        state.pod_applied(bound("b", 12, card_index=1))
+        state.node_applied(a_node("node-1", 8))
 
         assert largest(state) == 0
         assert used(state) == {0: 12, 1: 12}
-        state.on_pod_delete("uid-b")
+        state.pod_deleted("uid-b")
         assert used(state) == {0: 12}
 
     def test_a_cordoned_card_takes_no_pods_and_keeps_those_it_has(self) -> None:
         state = state_of(a_node("node-1", 16, 8))
-        state.on_pod_update(bound("a"))
-        state.on_node_update(a_node("node-1", 16, 8, annotations={CORDON: "0"}))
+        state.pod_applied(bound("a"))
+        state.node_applied(a_node("node-1", 16, 8, annotations={CORDON: "0"}))
 
         assert largest(state) == 8
         assert used(state)[0] == 4
@@ -250,12 +250,12 @@ class TestNodes:
     )
     def test_an_inventory_that_cannot_be_read_takes_no_pods_and_says_why(self, text: str) -> None:
         state = state_of(a_node("node-1", 16, annotations={INVENTORY: text}))
-        state.on_pod_update(bound("a"))
+        state.pod_applied(bound("a"))
 
         assert not state.ledger.nodes["node-1"].fits(asks(1))
         assert "inventory annotation" in state.nodes.problems["node-1"]
 
-        state.on_node_update(a_node("node-1", 16))
+        state.node_applied(a_node("node-1", 16))
         assert state.nodes.problems == {}
         assert largest(state) == 12
 
@@ -264,21 +264,21 @@ class TestNodes:
     ) -> None:
         state = state_of()
         for text in ("bad", "bad", "[]"):
-            state.on_node_update(a_node("node-1", 16, annotations={INVENTORY: text}))
-            state.on_node_update(a_node("node-1", 16, annotations={INVENTORY: text, "heartbeat": "now"}))
+            state.node_applied(a_node("node-1", 16, annotations={INVENTORY: text}))
+            state.node_applied(a_node("node-1", 16, annotations={INVENTORY: text, "heartbeat": "now"}))
 
         assert len([record for record in caplog.records if "takes no pods" in record.message]) == 2
 
     def test_a_heartbeat_changes_nothing(self) -> None:
         state = state_of(a_node("node-1", 16))
         position = state.changes.position
-        state.on_node_update(a_node("node-1", 16, annotations={"heartbeat": "now"}))
+        state.node_applied(a_node("node-1", 16, annotations={"heartbeat": "now"}))
 
         assert state.changes.position == position
 
     def test_a_node_that_stops_offering_cards_is_unknown(self) -> None:
         state = state_of(a_node("node-1", 16))
-        state.on_node_update(Node(metadata=ObjectMeta(name="node-1")))
+        state.node_applied(Node(metadata=ObjectMeta(name="node-1")))
 
         assert "node-1" not in state.ledger.nodes
 

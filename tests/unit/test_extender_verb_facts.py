@@ -113,7 +113,7 @@ class TestPreempt:
     def state() -> VendorState:
         state = state_of(a_node("n1", 16), a_node("n2", 16))
         for name, node in (("a", "n1"), ("b", "n2")):
-            state.on_pod_update(a_pod(name, 16, node=node, record=on_card(0, 16)))
+            state.pod_applied(a_pod(name, 16, node=node, record=on_card(0, 16)))
         return state
 
     async def test_the_result_says_whether_a_node_is_left(self) -> None:

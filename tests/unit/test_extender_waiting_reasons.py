@@ -40,7 +40,7 @@ def half_full() -> VendorState:
     """Two nodes with two cards of 16 units; a pod holds 10 units of each card."""
     state = state_of(a_node("node-1", 16, 16, modes=BOTH), a_node("node-2", 16, 16, modes=BOTH))
     for number, (node, index) in enumerate((n, i) for n in ("node-1", "node-2") for i in (0, 1)):
-        state.on_pod_update(a_pod(f"holder-{number}", 10, node=node, record=on_card(index, 10)))
+        state.pod_applied(a_pod(f"holder-{number}", 10, node=node, record=on_card(index, 10)))
     return state
 
 
@@ -64,7 +64,7 @@ def half_full() -> VendorState:
 )
 def test_a_pod_waits_for_one_reason(pod: Pod, reason: PendingReason) -> None:
     state = half_full()
-    state.on_pod_update(pod)
+    state.pod_applied(pod)
     ask_for_all(state)
     assert reasons(state) == {reason: 1}
 
@@ -72,15 +72,15 @@ def test_a_pod_waits_for_one_reason(pod: Pod, reason: PendingReason) -> None:
 def test_empty_cards_on_different_nodes_are_fragmented_for_a_pod_that_wants_two() -> None:
     state = state_of(a_node("node-1", 16, 16, modes=BOTH), a_node("node-2", 16, 16, modes=BOTH))
     for node in ("node-1", "node-2"):
-        state.on_pod_update(a_pod(f"holder-{node}", 1, node=node, record=on_card(0, 1)))
-    state.on_pod_update(a_pod("one", None, whole=1))
-    state.on_pod_update(a_pod("two", None, whole=2))
+        state.pod_applied(a_pod(f"holder-{node}", 1, node=node, record=on_card(0, 1)))
+    state.pod_applied(a_pod("one", None, whole=1))
+    state.pod_applied(a_pod("two", None, whole=2))
     assert reasons(state) == {PendingReason.FITS: 1, PendingReason.FRAGMENTED: 1}
 
 
 def test_a_pod_whose_binding_is_under_way_waits_no_more() -> None:
     state = state_of(a_node("node-1", 16))
-    state.on_pod_update(a_pod("p", 4))
+    state.pod_applied(a_pod("p", 4))
     assert reasons(state) == {PendingReason.FITS: 1}
     waiting = state.waiting["uid-p"]
     assert isinstance(waiting, SchedulingRequest)
@@ -91,8 +91,8 @@ def test_a_pod_whose_binding_is_under_way_waits_no_more() -> None:
 def test_of_choosy_pods_only_those_that_the_scheduler_asked_for_lately_are_judged() -> None:
     state = state_of(a_node("node-1", 16))
     for number in range(MAX_SEARCHED_SHAPES + 5):
-        state.on_pod_update(a_pod(f"p-{number}", 1, annotations={USE_CARDS: f"0,{number + 1}"}))
-    state.on_pod_update(a_pod("plain", 1))
+        state.pod_applied(a_pod(f"p-{number}", 1, annotations={USE_CARDS: f"0,{number + 1}"}))
+    state.pod_applied(a_pod("plain", 1))
     assert reasons(state) == {PendingReason.FITS: 1, PendingReason.UNKNOWN: MAX_SEARCHED_SHAPES + 5}
     ask_for_all(state)
     assert reasons(state) == {PendingReason.FITS: 1 + MAX_SEARCHED_SHAPES, PendingReason.UNKNOWN: 5}
@@ -101,21 +101,21 @@ def test_of_choosy_pods_only_those_that_the_scheduler_asked_for_lately_are_judge
 class TestElsewhere:
     def test_room_that_the_scheduler_did_not_ask_about_is_elsewhere(self) -> None:
         state = state_of(a_node("node-a", 16), a_node("node-b", 16))
-        state.on_pod_update(a_pod("x", 16, node="node-a", record=on_card(0, 16)))
+        state.pod_applied(a_pod("x", 16, node="node-a", record=on_card(0, 16)))
         for name, names in (("p", {"node-a"}), ("q", {"node-a", "node-b"})):
-            state.on_pod_update(a_pod(name, 12))
+            state.pod_applied(a_pod(name, 12))
             state.asked.record(f"uid-{name}", frozenset(names))
-        state.on_pod_update(a_pod("r", 12))
+        state.pod_applied(a_pod("r", 12))
         ask_for_all(state)
         assert reasons(state) == {PendingReason.ELSEWHERE: 1, PendingReason.FITS: 2}
 
-        state.on_pod_delete("uid-x")
+        state.pod_deleted("uid-x")
         assert reasons(state) == {PendingReason.FITS: 3}
 
     def test_of_very_many_sets_only_some_are_searched(self) -> None:
         state = state_of(a_node("node-a", 16))
         for number in range(MAX_SEARCHED_SETS + 3):
-            state.on_pod_update(a_pod(f"p-{number}", 1))
+            state.pod_applied(a_pod(f"p-{number}", 1))
             state.asked.record(f"uid-p-{number}", frozenset({f"other-{number}"}))
         ask_for_all(state)
         assert reasons(state) == {PendingReason.ELSEWHERE: MAX_SEARCHED_SETS, PendingReason.UNKNOWN: 3}
@@ -135,8 +135,8 @@ class TestNodesWithoutUnits:
 
     def test_it_ends_with_the_kubelets_count_or_with_the_node(self) -> None:
         state = state_of(self.node("0"))
-        state.on_node_update(self.node("16", "1"))
+        state.node_applied(self.node("16", "1"))
         assert state.nodes.without_units == set()
         state = state_of(self.node("0"))
-        state.on_node_delete("node-1")
+        state.node_deleted("node-1")
         assert state.nodes.without_units == set()

@@ -66,7 +66,7 @@ async def test_as_many_are_woken_as_would_fit_by_priority_and_then_by_age() -> N
             bench.ask(f"pod-{number:03}", 5, creationTimestamp=f"2026-01-01T{number // 60:02}:{number % 60:02}:00Z")
         urgent = pod_document("urgent", 5)
         urgent["spec"]["priority"] = 7
-        bench.state.on_pod_update(msgspec.convert(urgent, Pod))
+        bench.state.pod_applied(msgspec.convert(urgent, Pod))
         bench.ask("urgent", 5)
         bench.end("x")
         assert await bench.pass_(ANSWER_S) == ["pod-000", "pod-001", "urgent"]
@@ -183,7 +183,7 @@ async def test_a_card_that_is_healthy_again_is_room_as_well() -> None:
     bench = Bench(4)
     async with bench.running():
         assert bench.ask("a", 8) == "refused"
-        bench.state.on_node_update(a_node("node-1", 16))
+        bench.state.node_applied(a_node("node-1", 16))
         assert await bench.pass_(SOON_S) == ["a"]
 
 
@@ -193,16 +193,16 @@ async def test_room_that_is_kept_no_more_wakes_pods_that_were_kept_out(how: str)
     bench.hold("y", 16, "node-2")
     nominee = nominated("node-1")
     async with bench.running():
-        bench.state.on_pod_update(nominee)
+        bench.state.pod_applied(nominee)
         assert bench.ask("a", 8) == "refused"
         assert "a" not in await bench.pass_(10)
         match how:
             case "gone":
                 bench.end("nominee")
             case "cleared":
-                bench.state.on_pod_update(nominated(""))
+                bench.state.pod_applied(nominated(""))
             case "nominated elsewhere":
-                bench.state.on_pod_update(nominated("node-2"))
+                bench.state.pod_applied(nominated("node-2"))
             case _:
                 bench.hold("nominee", 0, "node-2")
         assert "a" in await bench.pass_(IDLE_CHECK_S + SETTLE_S + 3 * CHECK_S)
@@ -215,7 +215,7 @@ async def test_a_node_that_the_scheduler_left_out_for_a_nominee_counts_once_it_i
     async with bench.running():
         assert bench.ask("a", 8, ["node-2"]) == "refused"
         bench.end("x")
-        bench.state.on_pod_update(nominated("node-1"))
+        bench.state.pod_applied(nominated("node-1"))
         assert "a" not in await bench.pass_(10), "the scheduler asks about no node for it"
         bench.hold("nominee", 0, "node-2")
         assert "a" in await bench.pass_(IDLE_CHECK_S + SETTLE_S + 3 * CHECK_S)
@@ -224,7 +224,7 @@ async def test_a_node_that_the_scheduler_left_out_for_a_nominee_counts_once_it_i
 async def test_room_that_was_kept_long_enough_wakes_pods_that_were_kept_out_once() -> None:
     bench = Bench(16)
     async with bench.running():
-        bench.state.on_pod_update(nominated("node-1"))
+        bench.state.pod_applied(nominated("node-1"))
         assert bench.ask("a", 8) == "refused"
         assert "a" not in await bench.pass_(KEPT_S - IDLE_CHECK_S)
         assert "a" in await bench.pass_(2 * IDLE_CHECK_S + SETTLE_S + 3 * CHECK_S)
@@ -264,7 +264,7 @@ async def test_a_group_is_woken_as_one() -> None:
             document = pod_document(name, 8, creationTimestamp=f"2026-01-01T00:{len(bench.state.waiting):02}:00Z")
             if group:
                 document["spec"]["schedulingGroup"] = {"podGroupName": group}
-            bench.state.on_pod_update(msgspec.convert(document, Pod))
+            bench.state.pod_applied(msgspec.convert(document, Pod))
             assert bench.ask(name, 8) == "refused"
         bench.end("x")
         bench.end("y")

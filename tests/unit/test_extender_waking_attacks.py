@@ -72,7 +72,7 @@ async def test_pods_that_are_deleted_as_soon_as_they_are_woken_do_not_keep_the_r
             woken = await bench.pass_(0.5)
             if "victim" in woken:
                 break
-            bench.state.on_pod_delete(f"uid-bait-{number - 1}")
+            bench.state.pod_deleted(f"uid-bait-{number - 1}")
             bench.hold("blink", 16)
             bench.ask(f"bait-{number}", 16, namespace="attacker", creationTimestamp=OLD)
             bench.end("blink")
@@ -132,7 +132,7 @@ async def test_pods_that_come_and_go_with_ever_new_shapes_leave_no_memory_behind
             bench.ask(name, units, **own)
             if number % 3 == 0:
                 bench.hold(name, units, node=f"node-{1 + number % 20}", card=number % 8, **own)
-            bench.state.on_pod_delete(f"uid-churned-{number - 50}")
+            bench.state.pod_deleted(f"uid-churned-{number - 50}")
             if number % 100 == 99:
                 await bench.pass_(1)
         gc.collect()
@@ -140,7 +140,7 @@ async def test_pods_that_come_and_go_with_ever_new_shapes_leave_no_memory_behind
 
     tracemalloc.start(1)
     for number in range(4096):
-        bench.state.on_pod_delete(f"uid-long-gone-{number}")  # Their uids are all that is stored of deleted pods.
+        bench.state.pod_deleted(f"uid-long-gone-{number}")  # Their uids are all that is stored of deleted pods.
     try:
         async with bench.running():
             await churn(range(400))

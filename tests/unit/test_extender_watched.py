@@ -55,35 +55,35 @@ class TestWhereAPodWaits:
     def test_a_pod_for_whole_cards_waits_for_the_nodes_that_serve_them(self) -> None:
         state = state_of()
         moves = self.moved(state)
-        state.on_pod_update(a_pod("w", whole=1))
-        state.on_pod_update(a_pod("m"))
+        state.pod_applied(a_pod("w", whole=1))
+        state.pod_applied(a_pod("m"))
         assert (set(state.parked), set(state.waiting)) == ({"uid-w"}, {"uid-m"})
-        state.on_node_update(a_node("n", 16, modes=(SERVES_CLAIMS,)))
+        state.node_applied(a_node("n", 16, modes=(SERVES_CLAIMS,)))
         assert (set(state.parked), set(state.claiming)) == (set(), {"uid-w"})
-        state.on_node_update(a_node("n", 16, modes=BOTH_MODES))
+        state.node_applied(a_node("n", 16, modes=BOTH_MODES))
         assert (set(state.claiming), set(state.waiting)) == (set(), {"uid-w", "uid-m"})
-        state.on_node_update(a_node("n", 16, annotations={ENFLAME.inventory_annotation: "bad"}))
+        state.node_applied(a_node("n", 16, annotations={ENFLAME.inventory_annotation: "bad"}))
         assert (set(state.parked), set(state.waiting)) == ({"uid-w"}, {"uid-m"}), (
             "a node that cannot be read serves none"
         )
-        state.on_node_update(a_node("n", 16, modes=BOTH_MODES))
-        state.on_node_delete("n")
+        state.node_applied(a_node("n", 16, modes=BOTH_MODES))
+        state.node_deleted("n")
         assert set(state.parked) == {"uid-w"}
         assert moves == [{"uid-w"}] * 5
 
     def test_a_request_that_becomes_readable_waits_once(self) -> None:
         state = state_of()
-        state.on_pod_update(a_pod("a", "1.5"))
-        state.on_pod_update(a_pod("a", whole=1))
+        state.pod_applied(a_pod("a", "1.5"))
+        state.pod_applied(a_pod("a", whole=1))
         assert (set(state.waiting), set(state.parked)) == (set(), {"uid-a"})
-        state.on_pod_update(a_pod("a", "1.5"))
+        state.pod_applied(a_pod("a", "1.5"))
         assert (set(state.waiting), set(state.parked)) == ({"uid-a"}, set())
 
     def test_a_reserved_pod_that_a_list_lacks_waits_no_more_and_stays_reserved(self) -> None:
         state = state_of(a_node("n", 16))
-        state.on_pod_update(a_pod("a"))
+        state.pod_applied(a_pod("a"))
         state.ledger.reserve(PodRef("uid-a", "default", "a"), "n", asks(4), lambda _state, _request: (0,))
-        state.on_pod_resync(frozenset(), "1")
+        state.pods_retained(frozenset(), "1")
         assert (state.waiting, state.names.find("default", "a"), state.ledger.is_reserved("uid-a")) == ({}, [], True)
 
     @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ class TestWhereAPodWaits:
     @pytest.mark.parametrize("whole", [0, 1])
     def test_a_pod_that_filter_read_has_its_newest_version(self, whole: int, read: str, kept: str) -> None:
         state = state_of()
-        state.on_pod_update(a_pod("a", whole=whole, resourceVersion="7"))
+        state.pod_applied(a_pod("a", whole=whole, resourceVersion="7"))
         state.remember(request_of(a_pod("a", whole=whole, resourceVersion=read)))
         found = state.find_request("uid-a")
         assert found is not None
@@ -102,7 +102,7 @@ class TestWhereAPodWaits:
 
     def test_a_pod_that_is_not_granted_is_not_replaced_by_a_read(self) -> None:
         state = state_of()
-        state.on_pod_update(a_pod("a", "1.5", resourceVersion="7"))
+        state.pod_applied(a_pod("a", "1.5", resourceVersion="7"))
         state.remember(request_of(a_pod("a", 4, resourceVersion="9")))
         assert (state.find_request("uid-a"), state.find_waiting("uid-a")) == (None, state.waiting["uid-a"])
 
@@ -110,26 +110,26 @@ class TestWhereAPodWaits:
 class TestWhatABoundPodHolds:
     def test_over_use_is_kept_while_the_pod_has_it(self) -> None:
         state = state_of(a_node("n", 16))
-        state.on_pod_update(a_pod("a", node="n", record=on_card(0, 4), annotations={OVER_USE: OVER}))
+        state.pod_applied(a_pod("a", node="n", record=on_card(0, 4), annotations={OVER_USE: OVER}))
         assert "2026-01-01" in state.over_use["uid-a"]
-        state.on_pod_update(a_pod("a", node="n", record=on_card(0, 4)))
+        state.pod_applied(a_pod("a", node="n", record=on_card(0, 4)))
         assert state.over_use == {}
-        state.on_pod_update(a_pod("a", node="n", record=on_card(0, 4), annotations={OVER_USE: OVER}))
-        state.on_pod_delete("uid-a")
+        state.pod_applied(a_pod("a", node="n", record=on_card(0, 4), annotations={OVER_USE: OVER}))
+        state.pod_deleted("uid-a")
         assert state.over_use == {}
 
     def test_claims_are_counted_by_their_holders_until_they_end(self) -> None:
         state = state_of(a_node("n", 16, 16, modes=(SERVES_CLAIMS,)))
         handler = ClaimHandler([state])
         for name in ("a", "b", "c"):
-            state.on_pod_update(msgspec.convert(claiming_document(name, 4), Pod))
+            state.pod_applied(msgspec.convert(claiming_document(name, 4), Pod))
         assert set(state.claiming) == {"uid-a", "uid-b", "uid-c"}
         claims = {name: allocated(name, "n", card, 4) for name, card in (("a", 0), ("b", 1), ("c", 1))}
         for claim in claims.values():
             handler.applied(claim)
         bound_document = claiming_document("a", 4, **{OVER_USE: OVER})
         bound_document["spec"]["nodeName"] = "n"
-        state.on_pod_update(msgspec.convert(bound_document, Pod))
+        state.pod_applied(msgspec.convert(bound_document, Pod))
         assert (set(state.bound), state.claiming, set(state.over_use)) == ({"uid-a", "uid-b", "uid-c"}, {}, {"uid-a"})
         assert {index: card.used for index, card in state.ledger.nodes["n"].cards.items()} == {0: 4, 1: 8}
         assert (state.counts_by_claim("uid-a"), state.counts_by_claim("uid-x")) == (True, False)
@@ -166,11 +166,11 @@ class TestReadsAhead:
     def test_a_bound_pod_that_was_read_stays_until_the_watch_reaches_it(self) -> None:
         state = state_of(a_node("n", 16))
         state.on_pod_read(a_pod("a", node="n", record=on_card(0, 4), resourceVersion="7"), 1.0)
-        state.on_pod_update(a_pod("a", node="n", record=on_card(0, 4), resourceVersion="6", phase="Failed"))
-        state.on_pod_resync(frozenset(), "6")
+        state.pod_applied(a_pod("a", node="n", record=on_card(0, 4), resourceVersion="6", phase="Failed"))
+        state.pods_retained(frozenset(), "6")
         assert set(state.bound) == {"uid-a"}
         assert [each.since_s for each in state.ahead.due(100.0, 1.0)] == [1.0]
-        state.on_pod_delete("uid-a")
+        state.pod_deleted("uid-a")
         assert (set(state.bound), len(state.ahead.uids)) == (set(), 0)
 
 
@@ -226,10 +226,10 @@ class TestNodeReader:
         without = msgspec.structs.replace(node.status, capacity=dict(node.status.capacity) | {resource: "0"})
         state = state_of(msgspec.structs.replace(node, status=without))
         assert state.nodes.without_units == ({"n"} if empty else set())
-        state.on_node_update(node)
+        state.node_applied(node)
         assert state.nodes.without_units == set()
-        state.on_node_update(msgspec.structs.replace(node, status=without))
-        state.on_node_delete("n")
+        state.node_applied(msgspec.structs.replace(node, status=without))
+        state.node_deleted("n")
         assert (state.nodes.without_units, state.nodes.marks) == (set(), {})
 
 
@@ -248,7 +248,7 @@ class TestChangeLog:
             a_pod("b", vendor=ALIYUN),
             msgspec.convert(init, Pod),
         ):
-            log.on_pod_update(each)
+            log.pod_applied(each)
         start = 'old_status="" new_status=Pending old_annotations={} new_annotations={}'
         shown = {ENFLAME.record.card_index: "1", "gcushare.io/corrected": "0->1"}
         assert caplog.messages == [
@@ -258,9 +258,9 @@ class TestChangeLog:
             f"pod changed pod=default/b uid=uid-b {start}",
             f"pod changed pod=default/init uid=uid-init {start}",
         ]
-        log.on_pod_resync(frozenset({"uid-a"}), "1")
-        log.on_pod_delete("uid-a")
-        log.on_pod_delete("uid-a")
+        log.pods_retained(frozenset({"uid-a"}), "1")
+        log.pod_deleted("uid-a")
+        log.pod_deleted("uid-a")
         for name in ("a", "b"):
-            log.on_pod_update(a_pod(name, phase="Failed", vendor=ENFLAME if name == "a" else ALIYUN))
+            log.pod_applied(a_pod(name, phase="Failed", vendor=ENFLAME if name == "a" else ALIYUN))
         assert ['old_status="" new_status=Failed' in each for each in caplog.messages[4:]] == [True, True]

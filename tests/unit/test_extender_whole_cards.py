@@ -84,7 +84,7 @@ class TestFilter:
     def test_nodes_that_could_never_hold_it_are_distinguished_from_those_where_pods_may_end(self) -> None:
         state = mixed_state()
         for name, node in (("x", "both"), ("y", "whole")):
-            state.on_pod_update(a_pod(name, node=node, whole=2, record=as_whole(0, 1)))
+            state.pod_applied(a_pod(name, node=node, whole=2, record=as_whole(0, 1)))
         answer = ask_filter(state, pod_document("a", whole=2))
         reason = ENFLAME.refused_whole_reason
 
@@ -94,11 +94,11 @@ class TestFilter:
 
     def test_a_shared_card_is_no_whole_one_and_a_whole_one_has_no_memory_left(self) -> None:
         state = state_of(a_node("both", 16, 16, **BOTH))
-        state.on_pod_update(a_pod("shared", 1, node="both", record=on_card(0, 1)))
+        state.pod_applied(a_pod("shared", 1, node="both", record=on_card(0, 1)))
         assert ask_filter(state, pod_document("a", whole=2))["NodeNames"] == []
         assert ask_filter(state, pod_document("b", whole=1))["NodeNames"] == ["both"]
 
-        state.on_pod_update(a_pod("owner", node="both", whole=1, record=as_whole(1)))
+        state.pod_applied(a_pod("owner", node="both", whole=1, record=as_whole(1)))
         assert ask_filter(state, pod_document("c", 16))["NodeNames"] == []
         assert ask_filter(state, pod_document("d", 15))["NodeNames"] == ["both"]
 
@@ -143,15 +143,15 @@ class TestOtherPlugins:
 
     def test_a_pod_waits_for_us_only_while_a_node_serves_whole_cards(self) -> None:
         state = state_of(a_node("memory", 16))
-        state.on_pod_update(a_pod("owner", whole=1))
+        state.pod_applied(a_pod("owner", whole=1))
         assert state.waiting == {}
 
-        state.on_node_update(a_node("both", 16, **BOTH))
+        state.node_applied(a_node("both", 16, **BOTH))
         assert list(state.waiting) == ["uid-owner"]
-        state.on_node_update(a_node("both", 16))
+        state.node_applied(a_node("both", 16))
         assert state.waiting == {}
-        state.on_pod_delete("uid-owner")
-        state.on_node_update(a_node("both", 16, **BOTH))
+        state.pod_deleted("uid-owner")
+        state.node_applied(a_node("both", 16, **BOTH))
         assert state.waiting == {}
 
     @given(st.permutations(["pod", "memory pod", "both", "memory", "lost"]))
@@ -160,21 +160,21 @@ class TestOtherPlugins:
         for what in order:
             match what:
                 case "pod":
-                    state.on_pod_update(a_pod("owner", whole=1))
+                    state.pod_applied(a_pod("owner", whole=1))
                 case "memory pod":
-                    state.on_pod_update(a_pod("sharer", 4))
+                    state.pod_applied(a_pod("sharer", 4))
                 case "both" | "memory":
-                    state.on_node_update(a_node(what, 16, **(BOTH if what == "both" else {})))
+                    state.node_applied(a_node(what, 16, **(BOTH if what == "both" else {})))
                 case _:
-                    state.on_node_delete("gone")
+                    state.node_deleted("gone")
 
         assert set(state.waiting) == {"uid-owner", "uid-sharer"}
-        state.on_node_delete("both")
+        state.node_deleted("both")
         assert set(state.waiting) == {"uid-sharer"}
 
     def test_a_bound_pod_without_our_record_holds_no_card_of_ours(self) -> None:
         state = state_of(a_node("node-1", 16), vendor=ALIYUN)
-        state.on_pod_update(a_pod("theirs", whole=1, node="node-1", vendor=ALIYUN))
+        state.pod_applied(a_pod("theirs", whole=1, node="node-1", vendor=ALIYUN))
 
         assert state.bound == {}
         assert state.pod_problems == {}
@@ -182,7 +182,7 @@ class TestOtherPlugins:
     async def test_a_parked_pod_is_refused_with_what_would_help(self) -> None:
         state = state_of(a_node("memory", 16))
         pod = a_pod("owner", whole=1)
-        state.on_pod_update(pod)
+        state.pod_applied(pod)
         binds = BindService(state, Cluster(pod), AlwaysLeader())
         with pytest.raises(Refused, match="node memory serves no whole cards"):
             await binds.bind(BindArguments(PodRef("uid-owner", "default", "owner"), "memory"))
@@ -196,7 +196,7 @@ class TestOtherPlugins:
     async def test_a_node_that_none_of_us_serves_is_refused(self) -> None:
         state = state_of(a_node("both", 16, **BOTH))
         pod = a_pod("owner", whole=1)
-        state.on_pod_update(pod)
+        state.pod_applied(pod)
 
         with pytest.raises(Refused, match="node 'theirs' has no cards that the scheduler extender knows of"):
             await BindService(state, Cluster(pod), AlwaysLeader()).bind(
@@ -208,8 +208,8 @@ class TestPreempt:
     async def test_everybody_on_the_cards_must_end_and_no_one_else(self) -> None:
         state = state_of(a_node("both", 16, 16, 16, **BOTH))
         for name, index in (("a", 0), ("b", 0), ("c", 1)):
-            state.on_pod_update(a_pod(name, 4, node="both", record=on_card(index, 4)))
-        state.on_pod_update(a_pod("owner", node="both", whole=1, record=as_whole(2)))
+            state.pod_applied(a_pod(name, 4, node="both", record=on_card(index, 4)))
+        state.pod_applied(a_pod("owner", node="both", whole=1, record=as_whole(2)))
         proposal = {"both": {"Pods": [{"UID": f"uid-{name}"} for name in "abc"], "NumPDBViolations": 0}}
         body = json.dumps({"Pod": pod_document("p", whole=1), "NodeNameToMetaVictims": proposal}).encode()
         answer = json.loads((await Desk((state, None)).preempt(body)).body)
@@ -221,7 +221,7 @@ class TestAnswersForPeople:
     def test_whole_cards_of_different_size_count_as_they_are_everywhere(self) -> None:
         """A record of several whole cards names one size for all of them, the largest."""
         state = state_of(a_node("both", 16, 32, 32, **BOTH))
-        state.on_pod_update(a_pod("owner", node="both", whole=2, record=as_whole(0, 1, size=32)))
+        state.pod_applied(a_pod("owner", node="both", whole=2, record=as_whole(0, 1, size=32)))
         node = state.ledger.nodes["both"]
         totals = ClusterTotals(state.ledger, state.changes).by_unit()["1"]
         document = json.loads(encode_node(ENFLAME, node))

@@ -171,10 +171,10 @@ class NamedNodes:
     def __init__(self) -> None:
         self.nodes: dict[str, str] = {}
 
-    def on_node_update(self, node: Node) -> None:
+    def node_applied(self, node: Node) -> None:
         self.nodes[node.metadata.name] = node.metadata.uid
 
-    def on_node_delete(self, name: str) -> None:
+    def node_deleted(self, name: str) -> None:
         del self.nodes[name]
 
 

@@ -67,7 +67,7 @@ class Matching(RuleBasedStateMachine):
     def show(self, each: BoundPod, phase: str = "Pending") -> None:
         shown = pod(each.name, *each.units, card=each.card, phase=phase)
         shown.metadata.annotations.update(each.written)
-        self.store.on_pod_update(shown)
+        self.store.pod_applied(shown)
 
     def planned(self) -> dict[int, int]:
         """Units per card by the records."""
@@ -203,6 +203,6 @@ def test_after_a_restart_one_change_of_places_makes_way_for_the_next() -> None:
     """Three of four pods got each other's cards, and nothing of it was written before the plugin ended."""
     store = PodStore(ENFLAME)
     for name, index in (("p1", 1), ("p2", 1), ("p3", 0), ("p4", 0)):
-        store.on_pod_update(pod(name, 4, card=index))
+        store.pod_applied(pod(name, 4, card=index))
     reconcile(store, {f"d/{name}": {"c0": {index: 4}} for name, index in (("p1", 0), ("p3", 1), ("p4", 0))})
     assert (store.held_units(), store.promised()) == ({0: 8, 1: 4}, {1: 4})

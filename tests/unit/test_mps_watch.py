@@ -48,7 +48,7 @@ class Node:
         """Have a pod hold memory whose cards were chosen then."""
         found = pod(name, 4)
         keys = {"enflame.com/gcu-device-assign-time": str(round(since_s * 1e9))}
-        self.store.on_pod_update(with_annotations(found, {**found.metadata.annotations, **keys}))
+        self.store.pod_applied(with_annotations(found, {**found.metadata.annotations, **keys}))
         self.held[f"d/{name}"] = {"c0": {0: 4}}
         reconcile(self.store, self.held)
 

@@ -92,7 +92,7 @@ async def test_a_forged_mirror_that_names_a_neighbours_uid_takes_none_of_its_fig
     node = OverUseNode(tmp_path)
     uid = node.uids["p0"]
     forged = {MIRROR: uid, STATIC_POD_UID: uid}
-    node.store.on_pod_update(a_pod("forged", 4, node=NODE, record=on_card(0, 4), annotations=forged))
+    node.store.pod_applied(a_pod("forged", 4, node=NODE, record=on_card(0, 4), annotations=forged))
     node.start("p0", 11)
     node.use({11: 9})
     for _ in range(3):
@@ -183,7 +183,7 @@ def test_a_small_pod_that_is_being_deleted_protects_no_other_pod(when: When) -> 
 async def test_a_pod_without_a_grant_is_an_offender_and_keeps_no_card_from_being_judged(tmp_path: Path) -> None:
     node = OverUseNode(tmp_path)
     for name in ("helper", "unreadable"):
-        node.store.on_pod_update(a_pod(name, 0, node=NODE, uid=f"{len(name):08d}-0000-4000-8000-000000000000"))
+        node.store.pod_applied(a_pod(name, 0, node=NODE, uid=f"{len(name):08d}-0000-4000-8000-000000000000"))
         node.uids[name] = f"{len(name):08d}-0000-4000-8000-000000000000"
     node.start("p0", 11)
     node.start("helper", 31)
@@ -193,7 +193,7 @@ async def test_a_pod_without_a_grant_is_an_offender_and_keeps_no_card_from_being
     assert set(node.watch.over) == {node.uids["p0"], node.uids["helper"]}
     assert node.watch.cards[0].unknown == 0
     assert node.watch.figures[node.uids["helper"], 0].granted == 0
-    node.store.on_pod_delete(node.uids["helper"])
+    node.store.pod_deleted(node.uids["helper"])
     await node.poll()
     assert set(node.watch.over) == {node.uids["p0"]}
     assert node.watch.cards[0].unknown == 0, "its containers run on, and still its memory is no process of the host's"
@@ -203,7 +203,7 @@ async def test_where_others_hand_out_the_cards_too_a_pod_without_a_grant_is_not_
     node = OverUseNode(tmp_path)
     node.watch._hands_out_alone = lambda: False
     uid = "00000009-0000-4000-8000-000000000000"
-    node.store.on_pod_update(a_pod("other", 0, node=NODE, uid=uid))
+    node.store.pod_applied(a_pod("other", 0, node=NODE, uid=uid))
     node.proc.start_in_pod(31, uid)
     node.use({31: 3})
     for _ in range(3):
@@ -226,7 +226,7 @@ async def test_processes_that_end_before_their_pod_is_found_are_no_unknown_ones(
 def test_a_pod_that_needs_no_cards_and_got_some_has_what_the_kubelet_gave_it(tmp_path: Path) -> None:
     node = OverUseNode(tmp_path)
     uid = "00000009-0000-4000-8000-000000000000"
-    node.store.on_pod_update(a_pod("other", 0, node=NODE, uid=uid))
+    node.store.pod_applied(a_pod("other", 0, node=NODE, uid=uid))
     node.store.on_kubelet_read(KubeletAllocations(memory={"default/other": {"main": {0: 3}}}))
     node.store.find_unrecorded(0.0)
     assert node.store.everyone[uid].units_by_card() == {0: 3}

@@ -131,9 +131,9 @@ def test_when_an_offender_should_have_ended_follows_from_its_deletion(own_s: int
     )
     spec = msgspec.structs.replace(plain.spec, termination_grace_period_seconds=own_s)
     store = PodStore(ENFLAME)
-    store.on_pod_update(msgspec.structs.replace(plain, metadata=metadata, spec=spec))
+    store.pod_applied(msgspec.structs.replace(plain, metadata=metadata, spec=spec))
     assert store.entries["u"].overdue_since_s(600.0) == since_s
-    store.on_pod_update(plain)
+    store.pod_applied(plain)
     assert store.entries["u"].overdue_since_s(600.0) is None
 
 

@@ -73,16 +73,16 @@ def test_an_annotation_that_somebody_else_wrote_shows_nothing_and_breaks_nothing
 
 def test_explain_says_it_of_the_pod_from_the_api_server_and_from_the_extender() -> None:
     state = state_of(a_node("n1", 16))
-    state.on_pod_update(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
+    state.pod_applied(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
     (uid,) = state.over_use
     assert state.over_use[uid] == WORDS
     document = explain_bound(state.bound[uid], 4, "", state.over_use[uid])
     assert document.over_use == WORDS
     assert document.summary.endswith(f"over its grant: {WORDS}")
-    state.on_pod_update(a_pod("greedy", 4, node="n1", record=on_card(0, 4)))
+    state.pod_applied(a_pod("greedy", 4, node="n1", record=on_card(0, 4)))
     assert state.over_use == {}
-    state.on_pod_update(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
-    state.on_pod_delete(uid)
+    state.pod_applied(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
+    state.pod_deleted(uid)
     assert state.over_use == {}
 
 

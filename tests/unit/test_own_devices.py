@@ -36,7 +36,7 @@ def heard(pod: PodWithClaims, vendor: Vendor = ENFLAME, mode: Mode = Mode.MEMORY
     heard = Heard()
     report = OwnDevicesReport(vendor, mode, heard)
     for _ in range(2):
-        report.on_pod_update(pod)
+        report.pod_applied(pod)
     return heard.pods
 
 
@@ -90,10 +90,10 @@ def test_whole_cards_count_where_the_plugin_serves_them() -> None:
 def test_a_pod_of_the_same_uid_is_named_again_only_once_it_was_gone() -> None:
     seen, pod = Heard(), a_pod(container("main", ENFLAME, 4, {"value": "all"}))
     report = OwnDevicesReport(ENFLAME, Mode.MEMORY, seen)
-    report.on_pod_update(pod)
-    report.on_pod_resync(frozenset({"uid-a"}))
-    report.on_pod_update(pod)
+    report.pod_applied(pod)
+    report.pods_retained(frozenset({"uid-a"}))
+    report.pod_applied(pod)
     assert len(seen.pods) == 1
-    report.on_pod_delete("uid-a")
-    report.on_pod_update(pod)
+    report.pod_deleted("uid-a")
+    report.pod_applied(pod)
     assert len(seen.pods) == 2

@@ -26,7 +26,7 @@ def make(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Rig:
     caplog.set_level(logging.INFO, "gcushare")
     rig = make_rig(tmp_path, mode=Mode.BOTH)
     rig.see(16, 16)
-    rig.agent.on_pod_update(pod("a", 4, card=0))
+    rig.agent.pod_applied(pod("a", 4, card=0))
     rig.hold(a=device_ids_of_card(0, 4))
     return rig
 
@@ -34,7 +34,7 @@ def make(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Rig:
 async def test_the_line_of_a_grant_explains_its_pod(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rig = make(tmp_path, caplog)
     matched = pod("b", 8, card=0)
-    rig.agent.on_pod_update(
+    rig.agent.pod_applied(
         with_annotations(matched, {**matched.metadata.annotations, "example.com/password": "hunter2"})
     )
     await rig.parts.allocator.allocate(device_ids(device_ids_of_card(0, 16)[4:12]))

@@ -72,7 +72,7 @@ async def test_without_cards_both_calls_say_that_the_pod_can_be_created_again(tm
 
 async def test_the_pods_recorded_card_is_preferred_to_a_fuller_one(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "gcushare")
-    rig.agent.on_pod_update(pod("a", 4, card=2))
+    rig.agent.pod_applied(pod("a", 4, card=2))
     entries = await rig.parts.allocator.prefer(ask(4, units(0, 5), units(2, 16)))
     assert chosen(entries) == {2: 4}
     assert "preferring pod=d/a size=4 card=(2,)" in caplog.messages
@@ -83,22 +83,22 @@ async def test_a_full_recorded_card_is_left_for_another_and_the_log_names_both(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "gcushare")
-    rig.agent.on_pod_update(pod("a", 4, card=2))
+    rig.agent.pod_applied(pod("a", 4, card=2))
     assert chosen(await rig.parts.allocator.prefer(ask(4, units(0, 5), units(2, 3)))) == {0: 4}
     line = "the recorded card has no room, another is used pod=d/a size=4 recorded=(2,) card=(0,)"
     assert caplog.messages == [line]
 
 
 async def test_a_pod_without_a_record_takes_no_room_that_is_kept_for_others(rig: Rig) -> None:
-    rig.agent.on_pod_update(pod("memory", 12, card=0))
-    rig.agent.on_pod_update(whole_pod("whole", 1, "1"))
+    rig.agent.pod_applied(pod("memory", 12, card=0))
+    rig.agent.pod_applied(whole_pod("whole", 1, "1"))
     # Card 0 keeps 12 of its 16 units and card 1 all of them, so the emptiest card is the only one left.
     entries = await rig.parts.allocator.prefer(ask(5, units(0, 15), units(1, 14), units(2, 16)))
     assert chosen(entries) == {2: 5}
 
 
 async def test_memory_is_never_taken_from_a_card_in_whole_use(rig: Rig) -> None:
-    rig.agent.on_pod_update(whole_pod("whole", 1, "1"))
+    rig.agent.pod_applied(whole_pod("whole", 1, "1"))
     await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(1)]))
     assert chosen(await rig.parts.allocator.prefer(ask(4, units(1, 5), units(2, 16)))) == {2: 4}
     with pytest.raises(Refused, match=r"card 0: 3 of 16, card 1: in use as a whole, card 2: 0 of 16"):
@@ -106,12 +106,12 @@ async def test_memory_is_never_taken_from_a_card_in_whole_use(rig: Rig) -> None:
 
 
 async def test_a_whole_card_is_neither_one_in_shared_use_nor_one_kept_for_others(rig: Rig) -> None:
-    rig.agent.on_pod_update(pod("shared", 4, card=None))
+    rig.agent.pod_applied(pod("shared", 4, card=None))
     await rig.parts.allocator.allocate(device_ids(units(0, 4)))
-    rig.agent.on_pod_update(pod("waiting", 4, card=1))
+    rig.agent.pod_applied(pod("waiting", 4, card=1))
     assert chosen_whole(await rig.parts.whole_allocator.prefer(ask_whole(1, 0, 1, 2))) == [encode_whole_card_id(2)]
-    rig.agent.on_pod_update(whole_pod("other", 1, "2"))
-    rig.agent.on_pod_update(whole_pod("mine", 2, "1,2"))
+    rig.agent.pod_applied(whole_pod("other", 1, "2"))
+    rig.agent.pod_applied(whole_pod("mine", 2, "1,2"))
     entries = await rig.parts.whole_allocator.prefer(ask_whole(2, 0, 1, 2))
     assert chosen_whole(entries) == [encode_whole_card_id(1), encode_whole_card_id(2)]
     with pytest.raises(Refused, match=r"^3 whole cards wanted, 2 free on this node \(card 0: shared, card 1: free"):
@@ -119,14 +119,14 @@ async def test_a_whole_card_is_neither_one_in_shared_use_nor_one_kept_for_others
 
 
 async def test_whole_cards_of_an_init_container_are_among_those_of_the_next(rig: Rig) -> None:
-    rig.agent.on_pod_update(whole_pod("a", 2, "1,2", init=1))
+    rig.agent.pod_applied(whole_pod("a", 2, "1,2", init=1))
     await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(2)]))
     entries = await rig.parts.whole_allocator.prefer(ask_whole(2, 0, 1, must=(2,)))
     assert chosen_whole(entries) == [encode_whole_card_id(1), encode_whole_card_id(2)]
 
 
 async def test_the_ids_of_an_init_container_are_used_again(rig: Rig) -> None:
-    rig.agent.on_pod_update(init_pod("a", 2, 4))
+    rig.agent.pod_applied(init_pod("a", 2, 4))
     await rig.parts.allocator.allocate(device_ids(units(0, 2, start=7)))
     entries = await rig.parts.allocator.prefer(ask(4, units(0, 16), must=units(0, 2, start=7)))
     assert set(units(0, 2, start=7)) <= set(DeviceIds(b"".join(entries)).text())
@@ -134,8 +134,8 @@ async def test_the_ids_of_an_init_container_are_used_again(rig: Rig) -> None:
 
 
 async def test_an_allocation_is_for_the_pod_whose_card_was_preferred(rig: Rig) -> None:
-    rig.agent.on_pod_update(pod("a", 4, card=0))
-    rig.agent.on_pod_update(pod("b", 4, card=1))
+    rig.agent.pod_applied(pod("a", 4, card=0))
+    rig.agent.pod_applied(pod("b", 4, card=1))
     # No unit of card 0 is free, so the call must be for b; Allocate alone would take a, the first by name.
     entries = await rig.parts.allocator.prefer(ask(4, units(1, 16)))
     await rig.parts.allocator.allocate(DeviceIds(b"".join(entries)))
@@ -144,15 +144,15 @@ async def test_an_allocation_is_for_the_pod_whose_card_was_preferred(rig: Rig) -
 
 
 async def test_a_pod_that_appears_between_the_two_calls_is_not_the_one_that_was_preferred(rig: Rig) -> None:
-    rig.agent.on_pod_update(pod("b", 4, card=0))
+    rig.agent.pod_applied(pod("b", 4, card=0))
     entries = await rig.parts.allocator.prefer(ask(4, units(0, 16)))
-    rig.agent.on_pod_update(pod("a", 4, card=0))
+    rig.agent.pod_applied(pod("a", 4, card=0))
     await rig.parts.allocator.allocate(DeviceIds(b"".join(entries)))
     entries_of = rig.parts.store.entries
     assert (entries_of["uid-a"].held_cards, entries_of["uid-b"].held_cards) == ((), (0,))
-    rig.agent.on_pod_update(pod("c", 3, card=0))
+    rig.agent.pod_applied(pod("c", 3, card=0))
     await rig.parts.allocator.prefer(ask(3, units(0, 16)))
-    rig.parts.store.on_pod_delete("uid-c")
+    rig.parts.store.pod_deleted("uid-c")
     await rig.parts.allocator.allocate(device_ids(units(0, 3)))
     assert rig.parts.store.pending_allocations == 2, "the pod is gone, and the units are given out all the same"
 
@@ -161,7 +161,7 @@ async def test_what_was_given_out_is_in_use_before_the_kubelet_shows_it(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "gcushare")
-    rig.agent.on_pod_update(pod("a", 4, card=0))
+    rig.agent.pod_applied(pod("a", 4, card=0))
     await rig.parts.allocator.allocate(device_ids(units(0, 4)))
     await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(1)]))
     (given,) = rig.parts.store.fresh_ids()
@@ -174,8 +174,8 @@ async def test_what_was_given_out_is_in_use_before_the_kubelet_shows_it(
 
 
 async def test_a_preference_that_the_kubelet_did_not_follow_says_nothing_of_the_next_call(rig: Rig) -> None:
-    rig.agent.on_pod_update(pod("a", 4, card=0))
-    rig.agent.on_pod_update(pod("b", 4, card=1))
+    rig.agent.pod_applied(pod("a", 4, card=0))
+    rig.agent.pod_applied(pod("b", 4, card=1))
     await rig.parts.allocator.prefer(ask(4, units(1, 16)))
     await rig.parts.allocator.allocate(device_ids(units(0, 4)))
     await rig.parts.allocator.allocate(device_ids(units(1, 4)))
@@ -198,7 +198,7 @@ async def test_a_pod_of_two_cards_gets_units_of_two_and_not_of_three(rig: Rig) -
         pod("a", 8, card=None),
         {"gcushare.io/cards": "2", "enflame.com/gcu-device-id": "0,1", "enflame.com/gcu-device-assigned": "false"},
     )
-    rig.agent.on_pod_update(over_two)
+    rig.agent.pod_applied(over_two)
     assert chosen(await rig.parts.allocator.prefer(ask(8, units(0, 16), units(1, 16), units(2, 16)))) == {0: 4, 1: 4}
     with pytest.raises(Refused, match=r"8 units were taken from 3 cards .*, and d/a gets 2: "):
         await rig.parts.allocator.allocate(device_ids([*units(0, 4), *units(1, 2), *units(2, 2)]))
@@ -207,7 +207,7 @@ async def test_a_pod_of_two_cards_gets_units_of_two_and_not_of_three(rig: Rig) -
 
 
 async def test_the_containers_of_a_pod_share_its_card(rig: Rig) -> None:
-    rig.agent.on_pod_update(pod("a", 4, 3, card=0))
+    rig.agent.pod_applied(pod("a", 4, 3, card=0))
     await rig.parts.allocator.allocate(device_ids(units(0, 4)))
     text = r"^container 'c1' of pod d/a was given card \[1\], and its other containers hold card \[0\]: "
     with pytest.raises(Refused, match=text):
@@ -229,7 +229,7 @@ async def test_ids_that_name_no_card_are_refused(rig: Rig, ids: list[str], text:
 
 
 async def test_a_card_in_the_other_use_is_refused_with_its_pods(rig: Rig) -> None:
-    rig.agent.on_pod_update(whole_pod("whole", 1, "1"))
+    rig.agent.pod_applied(whole_pod("whole", 1, "1"))
     await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(1)]))
     text = r"^card 1 is in use as a whole by d/whole, so no memory of it can be given; the pod must be scheduled again$"
     with pytest.raises(Refused, match=text):
@@ -241,11 +241,11 @@ async def test_a_card_in_the_other_use_is_refused_with_its_pods(rig: Rig) -> Non
 
 
 async def test_the_pods_sum_is_said_only_if_every_pod_that_it_can_be_for_has_the_same(rig: Rig) -> None:
-    rig.agent.on_pod_update(pod("a", 4, 2, card=0))
+    rig.agent.pod_applied(pod("a", 4, 2, card=0))
     answer = await rig.parts.allocator.allocate(device_ids(units(0, 4)))
     assert (answer.envs["ENFLAME_COM_GCU_MEM_POD"], answer.envs["ENFLAME_COM_GCU_MEM_CONTAINER"]) == ("6", "4")
-    rig.agent.on_pod_update(pod("b", 5, 2, card=1))
-    rig.agent.on_pod_update(pod("c", 5, 3, card=1))
+    rig.agent.pod_applied(pod("b", 5, 2, card=1))
+    rig.agent.pod_applied(pod("c", 5, 3, card=1))
     answer = await rig.parts.allocator.allocate(device_ids(units(1, 5)))
     assert answer.envs["ENFLAME_COM_GCU_MEM_POD"] == "5", "b and c are equal candidates with other sums"
 
@@ -278,11 +278,11 @@ async def test_a_call_waits_for_a_pod_that_the_watch_shows_later(caplog: pytest.
     allocator = waiting_allocator(store, pods, wait_s=60.0)
     call = asyncio.create_task(allocator.prefer(ask(4, units(0, 5), units(1, 16))), name="prefer")
     await asyncio.sleep(0)
-    store.on_pod_update(pod("another-size", 3, card=0))
+    store.pod_applied(pod("another-size", 3, card=0))
     pods.notify()
     await asyncio.sleep(0)
     assert not call.done()
-    store.on_pod_update(pod("a", 4, card=1))
+    store.pod_applied(pod("a", 4, card=1))
     pods.notify()
     async with asyncio.timeout(10):
         assert chosen(await call) == {1: 4}
@@ -291,12 +291,12 @@ async def test_a_call_waits_for_a_pod_that_the_watch_shows_later(caplog: pytest.
 
 async def test_a_call_for_whole_cards_waits_for_a_pod_whose_cards_are_free() -> None:
     store, pods = PodStore(ENFLAME), PodChanges()
-    store.on_pod_update(pod("memory", 1, card=0))
+    store.pod_applied(pod("memory", 1, card=0))
     allocator = waiting_allocator(store, pods, wait_s=60.0, whole=True)
     call = asyncio.create_task(allocator.prefer(ask_whole(1, 0, 1)), name="prefer")
     await asyncio.sleep(0)
     assert not call.done()
-    store.on_pod_update(whole_pod("a", 1, "1"))
+    store.pod_applied(whole_pod("a", 1, "1"))
     pods.notify()
     async with asyncio.timeout(10):
         assert chosen_whole(await call) == [encode_whole_card_id(1)]
@@ -304,12 +304,12 @@ async def test_a_call_for_whole_cards_waits_for_a_pod_whose_cards_are_free() -> 
 
 async def test_a_pod_whose_card_is_taken_does_not_end_the_wait() -> None:
     store, pods = PodStore(ENFLAME), PodChanges()
-    store.on_pod_update(pod("a", 4, card=0))
+    store.pod_applied(pod("a", 4, card=0))
     allocator = waiting_allocator(store, pods, wait_s=60.0)
     call = asyncio.create_task(allocator.prefer(ask(4, units(0, 3), units(1, 16))), name="prefer")
     await asyncio.sleep(0)
     assert not call.done()
-    store.on_pod_update(pod("b", 4, card=1))
+    store.pod_applied(pod("b", 4, card=1))
     pods.notify()
     async with asyncio.timeout(10):
         assert chosen(await call) == {1: 4}
@@ -325,8 +325,8 @@ async def test_a_wait_is_bounded_and_logged(caplog: pytest.LogCaptureFixture) ->
 
 async def test_a_call_that_may_continue_another_pod_waits_until_the_kubelet_shows_which() -> None:
     store, pods = PodStore(ENFLAME), PodChanges()
-    store.on_pod_update(pod("a", 4, 4, card=0))
-    store.on_pod_update(pod("b", 4, 4, card=1))
+    store.pod_applied(pod("a", 4, 4, card=0))
+    store.pod_applied(pod("b", 4, 4, card=1))
     allocator = waiting_allocator(store, pods, wait_s=60.0)
     await allocator.allocate(device_ids(units(1, 4)))
     call = asyncio.create_task(allocator.prefer(ask(4, units(0, 16), units(1, 12, start=4))), name="prefer")
@@ -356,7 +356,7 @@ def proportional(name: str, size: int) -> Pod:
 
 async def test_limited_memory_is_the_containers_own_and_its_threads_are_in_proportion() -> None:
     allocator, store = limited()
-    store.on_pod_update(proportional("a", 4))
+    store.pod_applied(proportional("a", 4))
     answer = await allocator.allocate(device_ids(units(0, 4)))
     assert answer.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "u0=4096M"
     assert answer.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
@@ -370,7 +370,7 @@ async def test_limited_memory_is_the_containers_own_and_its_threads_are_in_propo
 async def test_memory_is_limited_to_what_the_pod_may_use_and_not_to_its_request() -> None:
     allocator, store = limited()
     burst = pod("a", 4, card=0)
-    store.on_pod_update(with_annotations(burst, {**burst.metadata.annotations, "gcushare.io/memory-limit": "12"}))
+    store.pod_applied(with_annotations(burst, {**burst.metadata.annotations, "gcushare.io/memory-limit": "12"}))
     answer = await allocator.allocate(device_ids(units(0, 4)))
     assert answer.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "u0=12288M"
 
@@ -378,8 +378,8 @@ async def test_memory_is_limited_to_what_the_pod_may_use_and_not_to_its_request(
 async def test_threads_are_unlimited_if_any_pod_that_the_call_can_be_for_did_not_ask() -> None:
     allocator, store = limited()
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in (await allocator.allocate(device_ids(units(1, 4)))).envs
-    store.on_pod_update(proportional("a", 4))
-    store.on_pod_update(pod("b", 4, card=0))
+    store.pod_applied(proportional("a", 4))
+    store.pod_applied(pod("b", 4, card=0))
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in (await allocator.allocate(device_ids(units(0, 4)))).envs
 
 
@@ -387,7 +387,7 @@ async def test_a_tiny_share_still_gets_one_percent_of_the_threads() -> None:
     allocator, store = limited()
     cards = (InventoryCard(index=0, uuid="u0", memory_bytes=1000 << 20, units=1000),)
     allocator.set_inventory(Inventory(unit=parse_memory_unit("MiB"), cards=cards))
-    store.on_pod_update(proportional("a", 4))
+    store.pod_applied(proportional("a", 4))
     answer = await allocator.allocate(device_ids(device_ids_of_card(0, 1000)[:4]))
     assert answer.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
     assert answer.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "u0=4M"

@@ -30,8 +30,8 @@ async def keeper_with(world: World, *names: str) -> tuple[AllocationReconciler, 
 
 def watch(reconciler: AllocationReconciler, store: PodStore, name: str, card: int, *, assigned: bool = True) -> None:
     """Have the watch show a pod with this record."""
-    store.on_pod_update(pod(name, 4, card=card, assigned=assigned))
-    reconciler.writer.on_pod_update(f"uid-{name}")
+    store.pod_applied(pod(name, 4, card=card, assigned=assigned))
+    reconciler.writer.pod_applied(f"uid-{name}")
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -47,7 +47,7 @@ async def test_a_pod_whose_record_is_refused_delays_no_other(failure: GcushareEr
     async with running(reconciler.writer.run(), "writer under test"):
         await until(lambda: world.asked == ["a"])
         world.hold("b", 1)
-        store.on_pod_update(pod("b", 4))
+        store.pod_applied(pod("b", 4))
         await reconciler.check()
         await until(lambda: world.patched == [("b", "1")])
     assert world.asked == ["a", "b"]
@@ -59,7 +59,7 @@ async def test_a_write_that_is_not_answered_delays_no_other_and_is_not_sent_twic
     async with running(reconciler.writer.run(), "writer under test"):
         await until(lambda: world.asked == ["a"])
         world.hold("b", 1)
-        store.on_pod_update(pod("b", 4))
+        store.pod_applied(pod("b", 4))
         await reconciler.check()
         await until(lambda: world.patched == [("b", "1")])
         world.stuck["a"].set()
@@ -118,7 +118,7 @@ async def test_many_pods_are_one_problem_and_one_that_is_gone_is_none() -> None:
     reconciler, store = await keeper_with(world, *names)
     await write_due(reconciler)
     assert reconciler.writer.problem == "the records of 5 pods (d/a, d/b, d/c and 2 more) cannot be written: no rights"
-    store.on_pod_resync(["uid-e"])
+    store.pods_retained(["uid-e"])
     await write_due(reconciler)
     assert reconciler.writer.problem == "the records of 1 pod (d/e) cannot be written: no rights"
 
@@ -192,8 +192,8 @@ async def test_nothing_is_written_before_the_cards_are_known() -> None:
 
 async def test_exchanged_cards_of_waiting_pods_are_written_when_the_batch_is_over() -> None:
     world, store = World(), PodStore(ENFLAME)
-    store.on_pod_update(pod("a", 4, card=0))
-    store.on_pod_update(pod("b", 4, card=1))
+    store.pod_applied(pod("a", 4, card=0))
+    store.pod_applied(pod("b", 4, card=1))
     reconciler = reconciler_of(world, store)
     reconciler.on_allocate()
     world.hold("b", 0)

@@ -31,7 +31,7 @@ def served(vendor: Vendor, kind: str) -> tuple[PodStore, Pod]:
     asked = {CARDS: "2"} if kind == "two cards" else {}
     bound = a_pod("a", 6, vendor=vendor, node="n", record=record, annotations=asked, whole=whole)
     store = PodStore(vendor)
-    store.on_pod_update(bound)
+    store.pod_applied(bound)
     see(store, kind)
     return store, repaired(store, bound)
 
@@ -53,7 +53,7 @@ def repaired(store: PodStore, bound: Pod) -> Pod:
     (write,) = writes(store)
     store.on_record_written(write)
     right = with_annotations(bound, bound.metadata.annotations | dict(write.annotations))
-    store.on_pod_update(right)
+    store.pod_applied(right)
     assert writes(store) == []
     return right
 
@@ -77,7 +77,7 @@ def test_every_set_of_keys_comes_back_as_it_was(vendor: Vendor, kind: str, value
     assert right.metadata.annotations[CARD_UUID] == ",".join(f"uuid-{i}" for i in KINDS[kind].card_indexes)
     for changed in chain.from_iterable(combinations(keys, count) for count in range(1, len(keys) + 1)):
         damaged = damage(right, dict.fromkeys(changed, value))
-        store.on_pod_update(damaged)
+        store.pod_applied(damaged)
         after = repaired(store, damaged).metadata.annotations
         assert {key: after.get(key) for key in keys} == {key: right.metadata.annotations[key] for key in keys}, changed
 
@@ -90,7 +90,7 @@ def test_after_a_restart_all_that_the_node_knows_comes_back(kind: str, value: st
     for key in keys_of(ENFLAME, kind):
         store = PodStore(ENFLAME)
         damaged = damage(right, {key: value})
-        store.on_pod_update(damaged)
+        store.pod_applied(damaged)
         see(store, kind)
         if key == time and value:
             assert writes(store) == [], "another time may be true: nothing but the record says when"
@@ -106,18 +106,18 @@ def corrected(annotations: Mapping[str, str]) -> dict[str, str]:
 def test_keys_that_the_record_must_not_have_are_emptied() -> None:
     store, right = served(ENFLAME, "memory")
     damaged = damage(right, {CARD_MODE: "whole", UNITS_BY_CARD: "3,3"})
-    store.on_pod_update(damaged)
+    store.pod_applied(damaged)
     after = repaired(store, damaged).metadata.annotations
     assert (after[CARD_MODE], after[UNITS_BY_CARD]) == ("", "")
 
 
 def test_the_event_names_the_keys_and_the_first_confirmation_is_none() -> None:
     store = PodStore(ENFLAME)
-    store.on_pod_update(a_pod("a", 6, node="n", record=KINDS["memory"]))
+    store.pod_applied(a_pod("a", 6, node="n", record=KINDS["memory"]))
     see(store, "memory")
     assert [write.repaired for write in writes(store)] == [""]
     store, right = served(ENFLAME, "memory")
-    store.on_pod_update(damage(right, {ENFLAME.record.pod_units: "7", CARD_UUID: None}))
+    store.pod_applied(damage(right, {ENFLAME.record.pod_units: "7", CARD_UUID: None}))
     (write,) = writes(store)
     assert write.repaired == f"wrong or missing: {ENFLAME.record.pod_units}, {CARD_UUID}"
 
@@ -127,7 +127,7 @@ def test_a_card_that_got_another_index_keeps_its_uuid_and_a_lost_one_its_size() 
     swapped = {**UUIDS, 1: "uuid-2", 2: "uuid-1"}
     assert store.writes(swapped, UNITS, 99) == []
     again = PodStore(ENFLAME)
-    again.on_pod_update(right)
+    again.pod_applied(right)
     see(again, "memory")
     assert again.writes(swapped, UNITS, 99) == []
     assert again.writes({}, {}, 99) == []

@@ -38,9 +38,9 @@ def gone_store(grace_s: int, *, longest_wait_s: float = 600.0) -> PodStore:
     plain = pod("a", 4, card=0)
     spec = msgspec.structs.replace(plain.spec, termination_grace_period_seconds=grace_s)
     store = PodStore(ENFLAME, longest_wait_s=longest_wait_s)
-    store.on_pod_update(msgspec.structs.replace(plain, spec=spec))
+    store.pod_applied(msgspec.structs.replace(plain, spec=spec))
     reconcile(store, {"uid-a": {"c0": {0: 4}}})
-    store.on_pod_delete("uid-a")
+    store.pod_deleted("uid-a")
     return store
 
 
@@ -63,8 +63,8 @@ def test_a_pod_has_stopped_if_its_last_state_says_that_nothing_of_it_runs(last: 
 def test_a_pod_deleted_by_force_keeps_its_cards_though_the_kubelet_does_not_show_it_any_more() -> None:
     store = store_of(pod("a", 4, card=0), whole_pod("w", cards="1"))
     reconcile(store, {"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
-    assert store.on_pod_delete("uid-a")
-    assert store.on_pod_delete("uid-w")
+    assert store.pod_deleted("uid-a")
+    assert store.pod_deleted("uid-w")
     reconcile(store, {})
     assert in_use(store) == ({0}, {1})
     assert (store.users_of(0, whole=False), store.users_of(1, whole=True)) == (["d/a"], ["d/w"])
@@ -73,21 +73,21 @@ def test_a_pod_deleted_by_force_keeps_its_cards_though_the_kubelet_does_not_show
 def test_a_pod_that_was_missed_by_the_watch_is_not_known_to_have_ended() -> None:
     store = store_of(pod("a", 4, card=0))
     reconcile(store, {"d/a": {"c0": {0: 4}}})
-    store.on_pod_resync(())
+    store.pods_retained(())
     reconcile(store, {})
     assert in_use(store) == ({0}, set())
 
 
 def test_a_pod_that_held_nothing_leaves_nothing_behind() -> None:
     store = store_of(pod("a", 4, card=0))
-    store.on_pod_delete("uid-a")
+    store.pod_deleted("uid-a")
     assert (store.gone.uids, in_use(store)) == (frozenset(), (set(), set()))
 
 
 def test_a_card_is_free_when_the_time_is_over_in_which_its_gone_pod_had_to_end() -> None:
     store = store_of(pod("a", 4, card=0))
     reconcile(store, {"uid-a": {"c0": {0: 4}}})
-    store.on_pod_delete("uid-a")
+    store.pod_deleted("uid-a")
     store.end_gone((), 100.0)
     store.end_gone((), 100.0 + GRACE_S + KILL_MARGIN_S)
     assert in_use(store) == ({0}, set())
@@ -99,7 +99,7 @@ def test_a_card_is_free_when_the_time_is_over_in_which_its_gone_pod_had_to_end()
 def test_while_the_kubelet_shows_a_pod_it_may_not_have_heard_of_its_deletion_and_no_time_passes(key: str) -> None:
     store = store_of(pod("a", 4, card=0))
     reconcile(store, {key: {"c0": {0: 4}}})
-    store.on_pod_delete("uid-a")
+    store.pod_deleted("uid-a")
     for now_s in (0.0, 10_000.0, 20_000.0):
         store.end_gone({key}, now_s)
         assert in_use(store) == ({0}, set())
@@ -111,8 +111,8 @@ def test_while_the_kubelet_shows_a_pod_it_may_not_have_heard_of_its_deletion_and
 def test_another_pod_of_the_same_name_does_not_keep_the_cards_of_the_one_before() -> None:
     store = store_of(pod("a", 4, card=0))
     reconcile(store, {"d/a": {"c0": {0: 4}}})
-    store.on_pod_delete("uid-a")
-    store.on_pod_update(pod("a", 4, card=1, uid="new"))
+    store.pod_deleted("uid-a")
+    store.pod_applied(pod("a", 4, card=1, uid="new"))
     reconcile(store, {"d/a": {"c0": {1: 4}}})
     for now_s in (0.0, 1_000.0):
         store.end_gone({"d/a"}, now_s)
@@ -129,8 +129,8 @@ def test_a_pods_own_time_to_end_is_waited_for() -> None:
 def test_a_pod_that_is_here_again_is_not_gone() -> None:
     store = store_of(pod("a", 4, card=0))
     reconcile(store, {"uid-a": {"c0": {0: 4}}})
-    store.on_pod_delete("uid-a")
-    store.on_pod_update(pod("a", 4, card=0, assigned=True))
+    store.pod_deleted("uid-a")
+    store.pod_applied(pod("a", 4, card=0, assigned=True))
     assert store.gone.uids == frozenset()
     assert (in_use(store), store.held_units()) == (({0}, set()), {0: 4})
 
@@ -141,7 +141,7 @@ async def test_the_reconciler_counts_the_time_from_the_look_that_does_not_show_t
     reconciler = reconciler_of(world, store)
     world.hold("a", 0)
     await reconciler.check()
-    store.on_pod_delete("uid-a")
+    store.pod_deleted("uid-a")
     await reconciler.check()
     world.now_s += 1_000
     if source == "none":
@@ -197,7 +197,7 @@ def test_a_static_pods_processes_are_known_by_its_uid_on_the_machine() -> None:
     plain = pod("a", 4, card=0)
     store = store_of(with_annotations(plain, plain.metadata.annotations | MIRROR_ANNOTATIONS))
     reconcile(store, {"d/a": {"c0": {0: 4}}})
-    store.on_pod_delete("uid-a")
+    store.pod_deleted("uid-a")
     store.end_gone((), 0.0, running={"hash"})
     store.end_gone((), 1_000.0, running={"hash"})
     assert in_use(store) == ({0}, set())
@@ -232,7 +232,7 @@ def test_a_kubelet_that_shows_a_pod_or_a_process_of_it_makes_the_end_unknown_aga
 def test_a_pod_that_the_kubelet_shows_does_not_keep_another_one_closed() -> None:
     store = store_of(pod("a", 4, card=0), pod("b", 4, card=1))
     reconcile(store, {"d/a": {"c0": {0: 4}}, "d/b": {"c0": {1: 4}}})
-    store.on_pod_resync(())
+    store.pods_retained(())
     reconcile(store, {})
     assert [store.users_of(index, whole=False) for index in (0, 1)] == [["d/a"], ["d/b"]]
     for now_s in (0.0, 1_000.0):

@@ -62,7 +62,7 @@ def test_a_card_with_a_pod_of_init_containers_is_closed_only_when_all_its_ids_ar
 def test_a_card_of_a_pod_in_doubt_is_closed_only_when_the_kubelet_was_asked_about_it() -> None:
     store = store_of()
     reconcile(store, {})
-    store.on_pod_update(pod("a", 4, card=0, assigned=True))
+    store.pod_applied(pod("a", 4, card=0, assigned=True))
     held, _ = held_of(store)
     assert held.of_cards(record_of(), frozenset({0})) == {}
     reconcile(store, {"uid-a": {"c0": {0: 4}}})

@@ -30,7 +30,7 @@ def allocate(ids: list[str], *pods: Pod) -> dict[str, str]:
     responses = AllocateResponses(ENFLAME, (Strategy.ENV,))
     store = PodStore(ENFLAME)
     for each in pods:
-        store.on_pod_update(each)
+        store.pod_applied(each)
     allocator = CardAllocator(
         store,
         responses,

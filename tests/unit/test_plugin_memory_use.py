@@ -20,7 +20,7 @@ def store_of(*held: tuple[str, int], annotations: Mapping[str, str] | None = Non
     """Pods of 4 units by name and card, each with the uid that its name gives it."""
     store = PodStore(ENFLAME)
     for name, card in held:
-        store.on_pod_update(a_pod(name, node=NODE, record=on_card(card, 4), annotations=dict(annotations or {})))
+        store.pod_applied(a_pod(name, node=NODE, record=on_card(card, 4), annotations=dict(annotations or {})))
     reconcile(store, {f"default/{name}": {"main": {card: 4}} for name, card in held})
     return store
 
@@ -67,13 +67,13 @@ def test_of_a_card_whose_processes_are_not_listed_nothing_is_reported() -> None:
 
 def test_a_pod_that_has_no_card_yet_and_no_process_is_not_reported() -> None:
     store = PodStore(ENFLAME)
-    store.on_pod_update(a_pod("waits", node=NODE, record=on_card(0, 4)))
+    store.pod_applied(a_pod("waits", node=NODE, record=on_card(0, 4)))
     assert divide_use({0: {}}, {}, store.entries.values()).by_pod == {}
 
 
 def test_a_pod_of_two_whole_cards_is_reported_for_each() -> None:
     store = PodStore(ENFLAME)
-    store.on_pod_update(a_pod("w", None, whole=2, node=NODE, record=as_whole(0, 1)))
+    store.pod_applied(a_pod("w", None, whole=2, node=NODE, record=as_whole(0, 1)))
     reconcile(store, {}, {"default/w": {"main": {0: 1, 1: 1}}})
     w = uid_of(store, "w")
     assert divide_use({0: {7: 3}, 1: {}}, {7: w}, store.entries.values()).by_pod == {w: {0: 3, 1: 0}}
@@ -87,7 +87,7 @@ def test_a_static_pods_processes_carry_its_manifests_uid() -> None:
 def test_a_pod_cannot_take_anothers_processes_by_an_annotation() -> None:
     store = store_of(("a", 0))
     a = uid_of(store, "a")
-    store.on_pod_update(a_pod("thief", node=NODE, record=on_card(0, 4), annotations={STATIC_POD_UID: a, MIRROR: a}))
+    store.pod_applied(a_pod("thief", node=NODE, record=on_card(0, 4), annotations={STATIC_POD_UID: a, MIRROR: a}))
     assert divide_use({0: {7: 3}}, {7: a}, store.entries.values()).by_pod == {a: {0: 3}}
 
 
@@ -99,7 +99,7 @@ def test_a_pod_may_use_its_units_and_one_with_a_whole_card_also_what_no_unit_sta
     assert granted_bytes(shared, inventory) == {0: 4 * GIB}
     assert granted_bytes(shared, None) == {}
     store = PodStore(ENFLAME)
-    store.on_pod_update(a_pod("w", None, whole=1, node=NODE, record=as_whole(0)))
+    store.pod_applied(a_pod("w", None, whole=1, node=NODE, record=as_whole(0)))
     reconcile(store, {}, {"default/w": {"main": {0: 1}}})
     (whole,) = store.entries.values()
     assert granted_bytes(whole, inventory) == {0: card.memory_bytes}

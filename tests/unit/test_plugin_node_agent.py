@@ -39,8 +39,8 @@ def test_a_source_that_fails_for_a_while_takes_no_card_away(rig: Rig) -> None:
 
 def test_a_sick_card_is_reported_to_the_node_and_to_the_pods_that_hold_it(rig: Rig) -> None:
     rig.see(16, 16)
-    rig.agent.on_pod_update(pod("a", 4, card=0))
-    rig.agent.on_pod_update(pod("b", 4, card=1))
+    rig.agent.pod_applied(pod("a", 4, card=0))
+    rig.agent.pod_applied(pod("b", 4, card=1))
     rig.hold(a=device_ids_of_card(0, 4), b=device_ids_of_card(1, 4))
     rig.see(16, 16, sick={1: "lost"})
     assert rig.listed() == (32, 16)
@@ -152,16 +152,16 @@ def test_what_no_record_reports_is_published_with_the_inventory(rig: Rig) -> Non
     wanted = rig.parts.publisher.wanted
     assert wanted is not None
     assert [(holder.pod, dict(holder.units)) for holder in wanted.unrecorded] == [("d/stranger", {1: 12})]
-    rig.agent.on_pod_update(pod("stranger", 12))
+    rig.agent.pod_applied(pod("stranger", 12))
     assert rig.parts.publisher.wanted == rig.agent.inventory, "its own record tells from now on"
 
 
 def test_a_card_closed_for_a_pod_that_is_gone_is_published_and_opened_again(tmp_path: Path) -> None:
     rig = make_rig(tmp_path, mode=Mode.BOTH)
     rig.see(16, 16)
-    rig.agent.on_pod_update(pod("a", 4, card=0))
+    rig.agent.pod_applied(pod("a", 4, card=0))
     rig.hold(a=device_ids_of_card(0, 4))
-    rig.agent.on_pod_delete(pod("a", 4, card=0))
+    rig.agent.pod_deleted(pod("a", 4, card=0))
     wanted = rig.parts.publisher.wanted
     assert wanted is not None
     assert [card.closures for card in wanted.cards] == [(Closure(use="whole", pod="d/a"),), ()]

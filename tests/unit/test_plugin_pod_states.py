@@ -67,12 +67,12 @@ class History:
         name, card = f"p{number}", self.rng.choice([None, *CARDS])
         if self.rng.random() < 0.15:
             self.shown.pop(f"d/{name}", None)
-            self.store.on_pod_delete(f"uid-{name}", is_over=self.rng.random() < 0.5)
+            self.store.pod_deleted(f"uid-{name}", is_over=self.rng.random() < 0.5)
             return
         made = SHAPES[number % len(SHAPES)](name, card, self.rng.random() < 0.3)
         if self.rng.random() < 0.1:
             made = with_annotations(made, {**made.metadata.annotations, "enflame.com/gcu-device-id": "zero"})
-        self.store.on_pod_update(made)
+        self.store.pod_applied(made)
 
     def allocate(self) -> None:
         candidates = self.store.candidates()

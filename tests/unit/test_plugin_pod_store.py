@@ -55,9 +55,9 @@ def test_a_pod_that_was_torn_over_two_cards_says_how_much_it_has_of_each() -> No
     record = decode_record(ENFLAME, write.annotations)
     assert record is not None
     assert record.units_by_card(5) == {0: 2, 3: 3}
-    store.on_pod_update(with_annotations(pod("a", 2, 3), write.annotations))
+    store.pod_applied(with_annotations(pod("a", 2, 3), write.annotations))
     assert written(store) == {}
-    store.on_pod_update(with_annotations(pod("a", 2, 3), {**write.annotations, UNITS_BY_CARD: "4,1"}))
+    store.pod_applied(with_annotations(pod("a", 2, 3), {**write.annotations, UNITS_BY_CARD: "4,1"}))
     (again,) = store.writes(UUIDS, UNITS, 2)
     assert (again.annotations[UNITS_BY_CARD], again.corrected_from) == ("2,3", ())
 
@@ -67,10 +67,10 @@ def test_shares_that_somebody_else_wrote_on_a_pod_with_equal_ones_are_taken_away
     reconcile(store, {"d/a": {"c0": {0: 2}, "c1": {3: 2}}})
     (write,) = store.writes(UUIDS, UNITS, 1)
     assert UNITS_BY_CARD not in write.annotations
-    store.on_pod_update(with_annotations(pod("a", 2, 2), {**write.annotations, UNITS_BY_CARD: "3,1"}))
+    store.pod_applied(with_annotations(pod("a", 2, 2), {**write.annotations, UNITS_BY_CARD: "3,1"}))
     (again,) = store.writes(UUIDS, UNITS, 2)
     assert again.annotations[UNITS_BY_CARD] == ""
-    store.on_pod_update(with_annotations(pod("a", 2, 2), again.annotations))
+    store.pod_applied(with_annotations(pod("a", 2, 2), again.annotations))
     assert written(store) == {}
 
 
@@ -119,7 +119,7 @@ def test_a_corrected_pod_that_the_kubelet_forgot_keeps_its_correction(*, is_echo
     (write,) = store.writes(UUIDS, UNITS, 1)
     store.on_record_written(write)
     if is_echoed:
-        store.on_pod_update(with_annotations(pod("a", 4), write.annotations))
+        store.pod_applied(with_annotations(pod("a", 4), write.annotations))
     reconcile(store, {})
     assert written(store) == {}
     assert [c.card_indexes for c in store.candidates()] == [(1,)]
@@ -131,8 +131,8 @@ def test_a_pod_planned_next_to_a_corrected_one_does_not_change_places_with_it() 
     reconcile(store, shown)
     (write,) = store.writes(UUIDS, UNITS, 1)
     store.on_record_written(write)
-    store.on_pod_update(with_annotations(pod("a", 4), write.annotations))
-    store.on_pod_update(pod("b", 4, card=1))
+    store.pod_applied(with_annotations(pod("a", 4), write.annotations))
+    store.pod_applied(pod("b", 4, card=1))
     reconcile(store, shown)
     assert written(store) == {}
     assert [c.card_indexes for c in store.candidates()] == [(1,)]
@@ -228,14 +228,14 @@ def test_pods_that_ended_before_they_were_seen_hold_nothing_and_one_of_the_same_
     shown: dict[str, dict[str, dict[int, int]]] = {"d/a": {"c0": {0: 4}}, "uid-b": {"c0": {1: 4}}}
     reconcile(store, shown)
     assert in_use(store) == (set(), set())
-    assert store.on_pod_update(pod("a", 4, card=None, uid="new"))
+    assert store.pod_applied(pod("a", 4, card=None, uid="new"))
     assert in_use(store) == ({0}, set())
-    assert not store.on_pod_delete("uid-c")
+    assert not store.pod_deleted("uid-c")
 
 
 def test_a_pod_without_cards_is_neither_kept_nor_unreadable() -> None:
     store = PodStore(ENFLAME)
-    assert not store.on_pod_update(with_annotations(pod("a"), {"enflame.com/gcu-device-id": "x"}))
+    assert not store.pod_applied(with_annotations(pod("a"), {"enflame.com/gcu-device-id": "x"}))
     assert (store.entries, store.unreadable) == ({}, ())
 
 
@@ -284,12 +284,12 @@ def test_an_exchange_that_enables_another_is_followed_by_it_and_outlasts_older_r
     reconcile(store, {"d/a": {"c0": {1: 4}}, "d/b": {"c0": {2: 4}}})
     entry = store.entries["uid-c"]
     assert entry.promise == (0,)
-    store.on_pod_update(pod("c", 4, card=2))
+    store.pod_applied(pod("c", 4, card=2))
     assert entry.promise == (0,), "the watch shows the record of before"
     (write,) = [each for each in store.writes(UUIDS, UNITS, 1) if each.pod.name == "c"]
     store.on_record_written(write)
     entry.promise = (3,)
-    store.on_pod_update(pod("c", 4, card=0))
+    store.pod_applied(pod("c", 4, card=0))
     assert entry.promise == (3,), "the watch shows our own write, which is older than the newest exchange"
 
 

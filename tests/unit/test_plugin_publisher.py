@@ -67,7 +67,7 @@ class ANode:
 @asynccontextmanager
 async def publishing(node: ANode, vendor: Vendor = ENFLAME, **more: int) -> AsyncIterator[Publisher]:
     publisher = Publisher(vendor, "node-1", node, rng=random.Random(1), **more)
-    publisher.on_node_update(node.as_object())
+    publisher.node_applied(node.as_object())
     async with running(publisher.run(), "publisher"):
         yield publisher
 
@@ -97,7 +97,7 @@ async def test_what_the_kubelet_zeroed_or_somebody_removed_is_written_again() ->
         await node.until_writes(2)
         node.capacity[COUNT] = "0"
         node.annotations.clear()
-        publisher.on_node_update(node.as_object())
+        publisher.node_applied(node.as_object())
         await node.until_writes(4)
     assert (node.capacity[COUNT], list(node.annotations)) == ("8", [INVENTORY])
 
@@ -119,10 +119,10 @@ def test_the_unit_of_a_plugin_before_this_one_is_read_from_the_node() -> None:
     publisher = Publisher(ENFLAME, "node-1", node, rng=random.Random(1))
     assert publisher.published_unit() is None
     node.annotations[INVENTORY] = encode_inventory(inventory(1, unit="0.1"))
-    publisher.on_node_update(node.as_object())
+    publisher.node_applied(node.as_object())
     assert publisher.published_unit() == "0.1"
     node.annotations[INVENTORY] = "not ours"
-    publisher.on_node_update(node.as_object())
+    publisher.node_applied(node.as_object())
     assert publisher.published_unit() is None
 
 
@@ -131,7 +131,7 @@ def test_cordons_are_the_words_of_the_admins_annotation() -> None:
     publisher = Publisher(ENFLAME, "node-1", node, rng=random.Random(1))
     assert publisher.cordoned == frozenset()
     node.annotations[ENFLAME.cordon_annotation] = " 1, GCU-7 ,"
-    publisher.on_node_update(node.as_object())
+    publisher.node_applied(node.as_object())
     assert publisher.cordoned == {"1", "GCU-7"}
 
 

@@ -22,7 +22,7 @@ async def test_with_the_checkpoint_as_source_a_static_pod_holds_its_cards_and_is
     world, store = World(record=checkpoint(hash=0)), store_of(mirror())
     await reconciler_of(world, store).check()
     assert (store.held_units(), store.promised()) == ({0: 4}, {})
-    store.on_pod_update(pod("new", 4, card=1))
+    store.pod_applied(pod("new", 4, card=1))
     assert waiting(store) == ["new"]
     assert store.promised() == {1: 4}
 
@@ -30,7 +30,7 @@ async def test_with_the_checkpoint_as_source_a_static_pod_holds_its_cards_and_is
 async def test_a_static_pod_that_comes_after_the_checkpoint_was_read_is_known_by_it() -> None:
     world, store = World(record=checkpoint(hash=0)), store_of()
     await reconciler_of(world, store).check()
-    store.on_pod_update(mirror(assigned=False))
+    store.pod_applied(mirror(assigned=False))
     assert waiting(store) == []
     assert store.held_units() == {0: 4}
 
@@ -52,7 +52,7 @@ async def test_a_change_of_source_is_no_news_of_a_static_pod() -> None:
     world.hold("mirror", 0)
     reconciler = reconciler_of(world, store)
     await reconciler.check()
-    store.on_pod_update(pod("new", 4, card=0))
+    store.pod_applied(pod("new", 4, card=0))
     store.on_allocate("uid-new", "c0", {0: 4}, world.now_s)
     world.record = checkpoint(hash=0)
     await reconciler.check()
@@ -65,7 +65,7 @@ async def test_a_static_pod_that_was_recorded_here_is_counted_once() -> None:
     await reconciler.check()
     await write_due(reconciler)
     assert world.patched == [("mirror", "1")]
-    store.on_pod_update(mirror(card=1))
+    store.pod_applied(mirror(card=1))
     await reconciler.check()
     assert (store.held_units(), dict(store.unrecorded.now)) == ({1: 4}, {})
 

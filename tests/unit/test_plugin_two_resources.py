@@ -25,8 +25,8 @@ def test_a_card_is_in_use_from_the_moment_it_is_handed_out_until_its_pod_has_end
     assert in_use(store) == ({0}, {1})
     reconcile(store, {"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
     assert in_use(store) == ({0}, {1})
-    store.on_pod_delete("uid-a", is_over=True)
-    store.on_pod_delete("uid-w", is_over=True)
+    store.pod_deleted("uid-a", is_over=True)
+    store.pod_deleted("uid-w", is_over=True)
     assert in_use(store) == (set(), set()), "the kubelet shows a pod that has ended until the next admission"
 
 
@@ -43,8 +43,8 @@ def test_a_unit_of_memory_and_a_whole_card_of_the_same_number_are_never_taken_fo
 def test_what_somebody_unknown_holds_is_in_use_until_the_kubelets_record_drops_it() -> None:
     store = PodStore(ENFLAME)
     reconcile(store, {"d/young": {"c0": {0: 4}}}, {"d/other": {"c0": {2: 1}}})
-    store.on_pod_update(whole_pod("other", cards="2"))
-    store.on_pod_resync({"uid-other"})
+    store.pod_applied(whole_pod("other", cards="2"))
+    store.pods_retained({"uid-other"})
     assert in_use(store) == ({0}, {2}), "a list may be older than a pod that the kubelet has admitted"
     reconcile(store, {}, {"d/other": {"c0": {2: 1}}})
     assert in_use(store) == (set(), {2})
@@ -118,34 +118,34 @@ def open_to(rig: Rig) -> tuple[int, set[str]]:
 
 def test_a_card_in_whole_use_closes_its_memory_and_opens_it_when_its_pod_ends(both: Rig) -> None:
     assert open_to(both) == (8, {"card-0", "card-1"})
-    both.agent.on_pod_update(whole_pod("w", cards="1"))
+    both.agent.pod_applied(whole_pod("w", cards="1"))
     show(both, whole={"w": ["card-1"]})
     assert open_to(both) == (4, {"card-0", "card-1"}), "the held device itself stays healthy"
-    both.agent.on_pod_delete(ended(whole_pod("w", cards="1")))
+    both.agent.pod_deleted(ended(whole_pod("w", cards="1")))
     assert open_to(both) == (8, {"card-0", "card-1"})
 
 
 def test_a_card_in_shared_use_closes_as_a_whole_and_opens_when_the_last_pod_ends(both: Rig) -> None:
     for name in ("a", "b"):
-        both.agent.on_pod_update(pod(name, 1))
+        both.agent.pod_applied(pod(name, 1))
     show(both, {"a": device_ids_of_card(0, 1), "b": device_ids_of_card(0, 2)[1:]})
     assert open_to(both) == (8, {"card-1"})
-    both.agent.on_pod_delete(ended(pod("a", 1)))
+    both.agent.pod_deleted(ended(pod("a", 1)))
     assert open_to(both) == (8, {"card-1"})
-    both.agent.on_pod_delete(ended(pod("b", 1)))
+    both.agent.pod_deleted(ended(pod("b", 1)))
     assert open_to(both) == (8, {"card-0", "card-1"})
 
 
 def test_a_held_id_stays_healthy_even_if_a_card_is_in_both_uses(both: Rig) -> None:
     for each in (pod("a", 2), whole_pod("w", cards="0")):
-        both.agent.on_pod_update(each)
+        both.agent.pod_applied(each)
     show(both, {"a": device_ids_of_card(0, 2)}, {"w": ["card-0"]})
     units, whole = open_to(both)
     assert (units, whole) == (6, {"card-0", "card-1"})
 
 
 async def test_an_allocation_closes_the_card_at_once_without_waiting_for_the_kubelets_record(both: Rig) -> None:
-    both.agent.on_pod_update(pod("a", 1, card=0))
+    both.agent.pod_applied(pod("a", 1, card=0))
     await both.parts.allocator.allocate(device_ids(device_ids_of_card(0, 1)))
     assert open_to(both) == (8, {"card-1"})
     await both.parts.whole_allocator.allocate(device_ids(["card-1"]))

@@ -96,7 +96,7 @@ def test_a_node_that_is_seen_late_ends_what_was_offered_in_another_unit_without_
 async def test_records_are_kept_true_while_another_unit_is_refused(tmp_path: Path) -> None:
     rig = make_rig(tmp_path, unit="0.1")
     rig.node(inventory=published(tmp_path, "1"))
-    rig.agent.on_pod_update(pod("a", 4, card=0))
+    rig.agent.pod_applied(pod("a", 4, card=0))
     rig.hold(a=device_ids_of_card(0, 4))
     rig.see(16)
     assert "changes from '1' to '0.1'" in rig.agent.problem

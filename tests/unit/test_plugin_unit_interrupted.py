@@ -61,7 +61,7 @@ class World:
     def show_node(self) -> None:
         assert self.rig is not None
         meta = ObjectMeta(annotations=dict(self.annotations))
-        self.rig.agent.on_node_update(Node(metadata=meta, status=NodeStatus(capacity=dict(self.capacity))))
+        self.rig.agent.node_applied(Node(metadata=meta, status=NodeStatus(capacity=dict(self.capacity))))
 
     async def run_plugin(self, unit: str) -> None:
         """Start a plugin, show it the node, and have it write what it wants until nothing changes any more.

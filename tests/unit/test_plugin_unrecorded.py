@@ -48,7 +48,7 @@ def asking(name: str, limits: dict[str, str], **annotations: str) -> Pod:
 )
 def test_a_pod_that_would_have_been_refused_is_recorded_with_what_the_kubelet_gave_it(refused: Pod) -> None:
     store = PodStore(ENFLAME)
-    store.on_pod_update(refused)
+    store.pod_applied(refused)
     reconcile(store, {"d/a": {"c0": {1: 12}}})
     store.find_unrecorded(0.0)
     assert store.held_units(SIZES) == {1: 12}
@@ -60,7 +60,7 @@ def test_a_pod_that_would_have_been_refused_is_recorded_with_what_the_kubelet_ga
 def test_what_no_record_can_tell_is_counted_at_once_and_published_when_it_lasts() -> None:
     both = asking("both", {MEMORY: "4", WHOLE: "1"})
     store = PodStore(ENFLAME)
-    store.on_pod_update(both)
+    store.pod_applied(both)
     assert store.entries == {}
     reconcile(store, {"d/both": {"c0": {0: 4}}, "d/unseen": {"c0": {0: 2}, "c1": {0: 1}}}, {"uid-both": {"c0": {1: 1}}})
     store.find_unrecorded(10.0)
@@ -78,16 +78,16 @@ def test_what_no_record_can_tell_is_counted_at_once_and_published_when_it_lasts(
 
 def test_a_pod_that_comes_or_ends_is_no_unrecorded_holder_any_more() -> None:
     store = PodStore(ENFLAME)
-    store.on_pod_update(pod("c", 4, card=0))
+    store.pod_applied(pod("c", 4, card=0))
     reconcile(store, {"d/a": {"c0": {0: 4}}, "d/b": {"c0": {0: 4}}, "d/c": {"c0": {0: 4}}})
     store.find_unrecorded(0.0)
     assert set(store.unrecorded.now) == {"d/a", "d/b"}
-    store.on_pod_update(pod("a", 4))
+    store.pod_applied(pod("a", 4))
     assert (set(store.unrecorded.now), store.held_units(SIZES)) == ({"d/b"}, {0: 12})
-    store.on_pod_delete("uid-c", is_over=True)
+    store.pod_deleted("uid-c", is_over=True)
     store.find_unrecorded(1.0)
     assert set(store.unrecorded.now) == {"d/b"}, "the kubelet may show a pod that has ended for a while"
-    store.on_pod_delete("uid-a")
+    store.pod_deleted("uid-a")
     store.find_unrecorded(2.0)
     assert set(store.unrecorded.now) == {"d/b"}, "one deleted by force closes its card instead"
     reconcile(store, {})
@@ -126,7 +126,7 @@ def test_a_static_pod_is_counted_once_and_a_forged_uid_hides_nothing_more_than_t
 def test_the_newest_record_decides_what_a_static_pods_uid_hides() -> None:
     store = store_of(mirror(card=0))
     reconcile(store, {"hash": {"c0": {0: 4}}})
-    store.on_pod_update(mirror(card=1))
+    store.pod_applied(mirror(card=1))
     store.find_unrecorded(0.0)
     assert set(store.unrecorded.now) == {"hash"}
 
@@ -135,7 +135,7 @@ def test_an_unreadable_pod_that_ends_holds_nothing_any_more() -> None:
     store = store_of(asking("both", {MEMORY: "4", WHOLE: "1"}))
     reconcile(store, {"d/both": {"c0": {0: 4}}, "d/other": {"c0": {1: 4}}})
     store.find_unrecorded(0.0)
-    assert store.on_pod_delete("uid-both", is_over=True)
+    assert store.pod_deleted("uid-both", is_over=True)
     assert set(store.unrecorded.now) == {"d/other"}
     store.find_unrecorded(1.0)
     assert set(store.unrecorded.now) == {"d/other"}

@@ -74,19 +74,19 @@ def test_pods_that_end_or_are_gone_give_back_what_they_took() -> None:
     spare = SpareResources()
     observer = SpareObserver(spare)
     status = NodeStatus(allocatable={"cpu": "8", "memory": "8Gi"})
-    observer.on_node_update(Node(metadata=ObjectMeta(name="n"), status=status))
-    observer.on_pod_update(a_pod("1", "1Gi", node=""))
+    observer.node_applied(Node(metadata=ObjectMeta(name="n"), status=status))
+    observer.pod_applied(a_pod("1", "1Gi", node=""))
     assert spare.left("n") == Amounts(8000, 8192)
     ends: tuple[Callable[[], None], ...] = (
-        lambda: observer.on_pod_update(a_pod("1", "1Gi", phase="Succeeded")),
-        lambda: observer.on_pod_delete("u"),
-        lambda: observer.on_pod_resync(frozenset({"other"}), "1"),
+        lambda: observer.pod_applied(a_pod("1", "1Gi", phase="Succeeded")),
+        lambda: observer.pod_deleted("u"),
+        lambda: observer.pods_retained(frozenset({"other"}), "1"),
     )
     for end in ends:
-        observer.on_pod_update(a_pod("1", "1Gi"))
+        observer.pod_applied(a_pod("1", "1Gi"))
         assert spare.left("n") == Amounts(6000, 6144)
         assert spare.asked_by("u") == Amounts(2000, 2048)
         end()
         assert spare.left("n") == Amounts(8000, 8192)
-    observer.on_node_delete("n")
+    observer.node_deleted("n")
     assert spare.left("n") == Amounts()

@@ -125,7 +125,7 @@ def adopt_document(snapshot: ClusterSnapshot, nodes: list[NodePart]) -> None:
     for name in sorted(snapshot.node_facts.keys() - shown.keys()):
         if not snapshot.node_facts[name].problem:
             snapshot.problems.append(f"node {name} is not known to the scheduler extender (yet?): left out")
-            snapshot.on_node_delete(name)
+            snapshot.node_deleted(name)
 
 
 def _cards_of(node: NodePart, known: NodeState | None) -> list[InventoryCard]:

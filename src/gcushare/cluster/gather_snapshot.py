@@ -76,4 +76,4 @@ async def _read_claims(reader: Reader, snapshot: ClusterSnapshot) -> None:
         snapshot.problems.append(f"what claims hold and ask for is missing: {error}")
         return
     for claim in claims:
-        snapshot.on_claim_update(claim)
+        snapshot.claim_applied(claim)

@@ -106,18 +106,18 @@ class ClusterSnapshot(ClusterView):
     def count(self, nodes: Iterable[Node], pods: Iterable[Pod]) -> None:
         """Update all nodes and pods of a list."""
         for node in nodes:
-            self.on_node_update(node)
+            self.node_applied(node)
         for pod in pods:
-            self.on_pod_update(pod)
+            self.pod_applied(pod)
 
     @property
     def needs_claims(self) -> bool:
         """Whether a node serves claims, so that claims say what its pods hold."""
         return any(node.serves_claims for node in self.ledger.nodes.values())
 
-    def on_node_update(self, node: Node) -> None:
+    def node_applied(self, node: Node) -> None:
         """Update a node; one without cards of this vendor is removed."""
-        super().on_node_update(node)
+        super().node_applied(node)
         name = node.metadata.name
         state, problem = self.ledger.nodes.get(name), self.nodes.problems.get(name, "")
         if state is None or not state.known:
@@ -131,13 +131,13 @@ class ClusterSnapshot(ClusterView):
             problem=problem,
         )
 
-    def on_node_delete(self, name: str) -> None:
+    def node_deleted(self, name: str) -> None:
         self.node_facts.pop(name, None)
-        super().on_node_delete(name)
+        super().node_deleted(name)
 
-    def on_pod_delete(self, uid: str) -> None:
+    def pod_deleted(self, uid: str) -> None:
         self.pods.pop(uid, None)
-        super().on_pod_delete(uid)
+        super().pod_deleted(uid)
 
     def _known_pods(self) -> set[str]:
         return super()._known_pods() | self.pods.keys()

@@ -37,7 +37,7 @@ class ClusterView:
 
     # Nodes
 
-    def on_node_update(self, node: Node) -> None:
+    def node_applied(self, node: Node) -> None:
         """Update a node. If nothing about its cards has changed, that costs next to nothing."""
         if self.nodes.has_changed(node):
             self._update_node(node)
@@ -52,7 +52,7 @@ class ClusterView:
         self._count_claims(self.claims.on_node(name))
         return found.modes if found is not None else ()
 
-    def on_node_delete(self, name: str) -> None:
+    def node_deleted(self, name: str) -> None:
         """Remove a node that is gone. What its pods hold stays counted until they are gone too."""
         self.nodes.forget(name)
         self.ledger.remove_node(name)
@@ -60,23 +60,23 @@ class ClusterView:
 
     # Claims
 
-    def on_claim_update(self, claim: ResourceClaim) -> None:
+    def claim_applied(self, claim: ResourceClaim) -> None:
         """Update a claim, and the pods that name it; an allocated claim counts like a pod with a record."""
         self._count_claims(self.claims.update(claim))
         for pod in self.claims.pods_naming(claim.metadata.uid):
             self._update_pod(pod)
 
-    def on_claim_delete(self, uid: str) -> None:
+    def claim_deleted(self, uid: str) -> None:
         """Remove a claim that is gone; repeatable."""
         pods = self.claims.pods_naming(uid)
         self._count_claims(self.claims.remove(uid))
         for pod in pods:
             self._update_pod(pod)
 
-    def on_claim_resync(self, uids: frozenset[str], version: str) -> None:
+    def claims_retained(self, uids: frozenset[str], version: str) -> None:
         """Remove every claim but ``uids``, which are all that existed at ``version``."""
         for uid in self.claims.uids - uids:
-            self.on_claim_delete(uid)
+            self.claim_deleted(uid)
 
     def _count_claims(self, holders: Iterable[str]) -> None:
         """Count again what these holders of ``claims`` hold, because a change of ``claims`` named them."""
@@ -86,20 +86,20 @@ class ClusterView:
 
     # Pods
 
-    def on_pod_update(self, pod: Pod) -> None:
+    def pod_applied(self, pod: Pod) -> None:
         """Update a pod that was added or changed. Pods that ask for nothing of this vendor are not stored."""
         self._update_pod(pod)
 
-    def on_pod_delete(self, uid: str) -> None:
+    def pod_deleted(self, uid: str) -> None:
         """Remove a pod that is gone; repeatable. What a claim holds is free once the claim is deallocated."""
         self.claims.forget_pod(uid)
         self.pod_problems.pop(uid, None)
         self._release(uid)
 
-    def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
+    def pods_retained(self, uids: frozenset[str], version: str) -> None:
         """Remove every pod but ``uids``, which are all that existed at ``version``."""
         for uid in self._known_pods() - uids:
-            self.on_pod_delete(uid)
+            self.pod_deleted(uid)
 
     def _known_pods(self) -> set[str]:
         return self.bound.keys() | self.claims.noted_pods
@@ -115,7 +115,7 @@ class ClusterView:
         elif uid in self.bound and not self.claims.holds(uid):
             pass  # Stale: a pod is bound once, permanently, so a later state is known.
         elif is_finished(pod):
-            self.on_pod_delete(uid)
+            self.pod_deleted(uid)
         else:
             self.claims.note_pod(pod)
             self._update_unbound(pod, self.claims.request_of(pod))

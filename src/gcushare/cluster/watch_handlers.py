@@ -1,4 +1,8 @@
-"""Handlers of watches that pass objects on to views and other observers, in order."""
+"""Handlers of watches that pass objects on to views and other observers, in order.
+
+All words are those of ``kube.collections.WatchHandler``: an object was applied or deleted, others were retained. An
+observer of several kinds has the kind in the names of its methods.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +18,19 @@ from gcushare.wire.objects import Node, Pod
 class NodeObserver(Protocol):
     """An observer of nodes, by name; ``view.ClusterView`` says what each call means."""
 
-    def on_node_update(self, node: Node) -> None: ...
+    def node_applied(self, node: Node) -> None: ...
 
-    def on_node_delete(self, name: str) -> None: ...
+    def node_deleted(self, name: str) -> None: ...
 
 
 class PodObserver(Protocol):
     """An observer of pods, by uid."""
 
-    def on_pod_update(self, pod: Pod) -> None: ...
+    def pod_applied(self, pod: Pod) -> None: ...
 
-    def on_pod_delete(self, uid: str) -> None: ...
+    def pod_deleted(self, uid: str) -> None: ...
 
-    def on_pod_resync(self, uids: frozenset[str], version: str) -> None: ...
+    def pods_retained(self, uids: frozenset[str], version: str) -> None: ...
 
 
 class NodeHandler:
@@ -39,7 +43,7 @@ class NodeHandler:
     def applied(self, obj: Node) -> None:
         self._places.put(obj.metadata)
         for observer in self._observers:
-            observer.on_node_update(obj)
+            observer.node_applied(obj)
 
     def deleted(self, obj: Node) -> None:
         self._delete(obj.metadata.uid)
@@ -51,7 +55,7 @@ class NodeHandler:
     def _delete(self, uid: str) -> None:
         if (name := self._places.drop(uid)) is not None:
             for observer in self._observers:
-                observer.on_node_delete(name)
+                observer.node_deleted(name)
 
 
 class PodHandler:
@@ -62,15 +66,15 @@ class PodHandler:
 
     def applied(self, obj: Pod) -> None:
         for observer in self._observers:
-            observer.on_pod_update(obj)
+            observer.pod_applied(obj)
 
     def deleted(self, obj: Pod) -> None:
         for observer in self._observers:
-            observer.on_pod_delete(obj.metadata.uid)
+            observer.pod_deleted(obj.metadata.uid)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         for observer in self._observers:
-            observer.on_pod_resync(uids, version)
+            observer.pods_retained(uids, version)
 
 
 class ClaimHandler:
@@ -81,12 +85,12 @@ class ClaimHandler:
 
     def applied(self, obj: ResourceClaim) -> None:
         for view in self._views:
-            view.on_claim_update(obj)
+            view.claim_applied(obj)
 
     def deleted(self, obj: ResourceClaim) -> None:
         for view in self._views:
-            view.on_claim_delete(obj.metadata.uid)
+            view.claim_deleted(obj.metadata.uid)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         for view in self._views:
-            view.on_claim_resync(uids, version)
+            view.claims_retained(uids, version)

@@ -50,21 +50,21 @@ class PodHandler:
 
     def applied(self, obj: PodWithClaims) -> None:
         """Use a pod's newest state."""
-        self._agent.on_pod_update(obj)
+        self._agent.pod_applied(obj)
         if self._own_devices is not None:
-            self._own_devices.on_pod_update(obj)
+            self._own_devices.pod_applied(obj)
 
     def deleted(self, obj: PodWithClaims) -> None:
         """Remove a pod that is gone."""
-        self._agent.on_pod_delete(obj)
+        self._agent.pod_deleted(obj)
         if self._own_devices is not None:
-            self._own_devices.on_pod_delete(obj.metadata.uid)
+            self._own_devices.pod_deleted(obj.metadata.uid)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         """Remove every pod that a full list lacks."""
-        self._agent.on_pod_resync(uids)
+        self._agent.pods_retained(uids)
         if self._own_devices is not None:
-            self._own_devices.on_pod_resync(uids)
+            self._own_devices.pods_retained(uids)
 
 
 class NodeHandler:
@@ -75,7 +75,7 @@ class NodeHandler:
 
     def applied(self, obj: Node) -> None:
         """Use the Node's newest state."""
-        self._agent.on_node_update(obj)
+        self._agent.node_applied(obj)
 
     def deleted(self, obj: Node) -> None:
         """Wait for it to come back: the kubelet creates its Node again."""

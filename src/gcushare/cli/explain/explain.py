@@ -152,7 +152,7 @@ async def _explain_bound(reader: Reader, vendor: Vendor, figures: SourceFlags, p
     except NotFoundError:
         snapshot = ClusterSnapshot(vendor, is_partial=True)
         snapshot.problems.append(f"node {node} does not exist any more")
-    snapshot.on_pod_update(pod)
+    snapshot.pod_applied(pod)
     assignment = snapshot.ledger.assignment(pod.metadata.uid)
     if assignment is None:
         raise RemoteContractError(f"pod {pod.key} is bound to {node!r}, but holds nothing that can be read")

@@ -107,7 +107,7 @@ class NodeAgent:
     def applied(self, obj: Node) -> None:
         """Use the Node's newest state: its uid, its cordons, and what a device plugin offers there."""
         self._node = obj
-        self._writer.on_node_update(obj.metadata.annotations.get(self._plan.vendor.inventory_annotation))
+        self._writer.node_applied(obj.metadata.annotations.get(self._plan.vendor.inventory_annotation))
         self._update()
 
     def deleted(self, obj: Node) -> None:

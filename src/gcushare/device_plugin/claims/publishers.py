@@ -133,7 +133,7 @@ class InventoryWriter(Publisher):
         self._wanted: str | None = None
         self._current: str | None = None
 
-    def on_node_update(self, text: str | None) -> None:
+    def node_applied(self, text: str | None) -> None:
         """Use what the Node has under the key; None if it has nothing."""
         self._current = text
         self._wake.set()

@@ -73,11 +73,11 @@ class NodeAgent:
         self._cards = cards
         self._replan()
 
-    def on_node_update(self, node: Node) -> None:
+    def node_applied(self, node: Node) -> None:
         """Use the Node's newest state: its cordons, and whether it still has the inventory as published."""
         is_first = not self.parts.publisher.has_seen_node
         before, unit = self.parts.publisher.unreadable, self.parts.publisher.published_unit()
-        self.parts.publisher.on_node_update(node)
+        self.parts.publisher.node_applied(node)
         unreadable = self.parts.publisher.unreadable
         if unreadable and unreadable != before:
             self._warn("InventoryUnreadable", f"{unreadable}; it is written again")
@@ -95,24 +95,24 @@ class NodeAgent:
             self._replan()
         self._report_old_kubelet()
 
-    def on_pod_update(self, pod: Pod) -> None:
+    def pod_applied(self, pod: Pod) -> None:
         """Use the newest state of a pod of this node."""
         if is_finished(pod):
             self._explain_lost_card(pod.metadata.uid)
-        if self.parts.store.on_pod_update(pod):
+        if self.parts.store.pod_applied(pod):
             self.parts.reconciler.check_soon()
-        self.parts.reconciler.writer.on_pod_update(pod.metadata.uid)
+        self.parts.reconciler.writer.pod_applied(pod.metadata.uid)
         self._pods_changed()
 
-    def on_pod_delete(self, pod: Pod) -> None:
+    def pod_deleted(self, pod: Pod) -> None:
         """Remove a deleted pod of this node; ``pod`` is its last state."""
-        if self.parts.store.on_pod_delete(pod.metadata.uid, is_over=has_stopped(pod)):
+        if self.parts.store.pod_deleted(pod.metadata.uid, is_over=has_stopped(pod)):
             self.parts.reconciler.check_soon()
         self._pods_changed()
 
-    def on_pod_resync(self, uids: frozenset[str]) -> None:
+    def pods_retained(self, uids: frozenset[str]) -> None:
         """Remove all pods of this node but these, which are all of a full list."""
-        self.parts.store.on_pod_resync(uids)
+        self.parts.store.pods_retained(uids)
         self.parts.reconciler.check_soon()
         self._pods_changed()
 

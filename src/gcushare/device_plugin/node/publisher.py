@@ -129,7 +129,7 @@ class Publisher:
         """Write nothing until the next inventory; the one on the Node stays."""
         self.wanted = None
 
-    def on_node_update(self, node: Node) -> None:
+    def node_applied(self, node: Node) -> None:
         """Use the Node's newest state."""
         is_first = self._node is None
         self._node = node

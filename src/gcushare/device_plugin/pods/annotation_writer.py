@@ -121,7 +121,7 @@ class RecordWriter:
         """Store when the last allocation was made: a batch of pods is being admitted."""
         self._allocated_at_s = self._clock()
 
-    def on_pod_update(self, uid: str) -> None:
+    def pod_applied(self, uid: str) -> None:
         """Check whether the watch shows a pod's record as it was last written."""
         entry, attempt = self._store.entries.get(uid), self._attempts.get(uid)
         if entry is None or attempt is None or entry.record is None:

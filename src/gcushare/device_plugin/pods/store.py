@@ -58,12 +58,12 @@ class PodStore:
 
     # The three inputs: the watch, the calls of the kubelet, and the kubelet's allocations
 
-    def on_pod_update(self, pod: Pod) -> bool:
+    def pod_applied(self, pod: Pod) -> bool:
         """Store a pod's newest state; True if it is new here or has ended, so that the kubelet should be read."""
         ref = pod_ref(pod)
         if not pod.is_bound or is_finished(pod):
             self._ended |= {ref.uid, str(ref)}
-            return self.on_pod_delete(ref.uid, is_over=True)
+            return self.pod_deleted(ref.uid, is_over=True)
         is_new = ref.uid not in self._entries
         reuses_name = is_new and self._is_name_reused(ref)
         self._ended -= {ref.uid, str(ref)}
@@ -94,7 +94,7 @@ class PodStore:
         compute_states(self._entries, self._pending)
         return is_new
 
-    def on_pod_delete(self, uid: str, *, is_over: bool = False) -> bool:
+    def pod_deleted(self, uid: str, *, is_over: bool = False) -> bool:
         """Remove a pod that was deleted; False if it was not here.
 
         ``is_over``: all its containers have ended. Otherwise its cards stay in use until no container of it can run any
@@ -104,7 +104,7 @@ class PodStore:
         compute_states(self._entries, self._pending)
         return is_known
 
-    def on_pod_resync(self, uids: Collection[str]) -> None:
+    def pods_retained(self, uids: Collection[str]) -> None:
         """Remove every pod but these: they are all that a full list has."""
         for uid in [uid for uid in (*self._entries, *self._others) if uid not in uids]:
             self._remove(uid, is_over=False)

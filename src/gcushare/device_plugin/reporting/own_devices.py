@@ -27,7 +27,7 @@ class OwnDevicesReport:
         self._announcer = announcer
         self._known: set[str] = set()
 
-    def on_pod_update(self, pod: PodWithClaims) -> None:
+    def pod_applied(self, pod: PodWithClaims) -> None:
         containers = (*pod.spec.init_containers, *pod.spec.containers)
         is_ours = any(not self._resources.isdisjoint(each.resources.limits) for each in containers)
         if pod.metadata.uid in self._known or is_finished(pod) or not is_ours:
@@ -36,8 +36,8 @@ class OwnDevicesReport:
         if text := describe_own_devices(containers, self._vendor):
             self._announcer.about_pod(pod_ref(pod), "OwnVisibleDevices", f"{text}; remove the variable", warning=True)
 
-    def on_pod_delete(self, uid: str) -> None:
+    def pod_deleted(self, uid: str) -> None:
         self._known.discard(uid)
 
-    def on_pod_resync(self, uids: frozenset[str]) -> None:
+    def pods_retained(self, uids: frozenset[str]) -> None:
         self._known &= uids

@@ -112,7 +112,7 @@ class NodeLevels:
         self._ahead: dict[str, str] = {}
         """By name of the node, the version of an answer that the watch has not reached."""
 
-    def on_node_update(self, node: Node) -> None:
+    def node_applied(self, node: Node) -> None:
         """Read the label of a node that the watch brought, unless our own write is newer."""
         name, version = node.metadata.name, node.metadata.resource_version
         self._seen[name] = version
@@ -121,7 +121,7 @@ class NodeLevels:
         self._ahead.pop(name, None)
         self._set(node)
 
-    def on_node_delete(self, name: str) -> None:
+    def node_deleted(self, name: str) -> None:
         """Forget a node that is gone."""
         for known in (self._seen, self._ahead):
             known.pop(name, None)

@@ -114,7 +114,7 @@ class TemplatePlan:
             return None
         return Plan(Step.DELETE, self._unused_since.setdefault(key, now_s) + self._unused_s)
 
-    def on_pod_update(self, pod: Pod) -> None:
+    def pod_applied(self, pod: Pod) -> None:
         """Update a pod that was added or changed. It waits until its containers have started."""
         named: frozenset[TemplateKey] = frozenset()
         if pod.spec.resource_claims and pod.status.phase == _PENDING:
@@ -125,11 +125,11 @@ class TemplatePlan:
         for key in named:
             self._users[key][pod.metadata.uid] = pod_ref(pod)
 
-    def on_pod_delete(self, uid: str) -> None:
+    def pod_deleted(self, uid: str) -> None:
         """Remove a pod that is gone; repeatable."""
         self._set_named(uid, frozenset())
 
-    def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
+    def pods_retained(self, uids: frozenset[str], version: str) -> None:
         """Remove every pod but ``uids``, which are all that existed at ``version``."""
         for uid in self._named_by.keys() - uids:
             self._set_named(uid, frozenset())

@@ -52,11 +52,11 @@ class MetadataCache:
 
     # Nodes
 
-    def on_node_update(self, node: Node) -> None:
+    def node_applied(self, node: Node) -> None:
         name = node.metadata.name
         holders = [state for state in self._states if name in state.ledger.nodes]
         if not holders:
-            self.on_node_delete(name)
+            self.node_deleted(name)
             return
         metadata = NodeMetadata(
             labels=shown_labels(node.metadata.labels),
@@ -70,18 +70,18 @@ class MetadataCache:
             for state in holders:
                 self._touch_node(state.vendor.name, name)
 
-    def on_node_delete(self, name: str) -> None:
+    def node_deleted(self, name: str) -> None:
         """Remove a node; the ledger notifies the readers."""
         self.nodes.pop(name, None)
 
     # Pods
 
-    def on_pod_update(self, pod: Pod) -> None:
+    def pod_applied(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         waiting = self._find_waiting(uid)
         holders = [state for state in self._states if uid in state.bound]
         if waiting is None and not holders:
-            self.on_pod_delete(uid)
+            self.pod_deleted(uid)
             if any(uid in state.parked for state in self._states):
                 self.pods[uid] = _metadata_of(pod, waits=True)  # It is shown from when a node serves whole cards.
             return
@@ -119,16 +119,16 @@ class MetadataCache:
                 self._waiting[uid] = waiting
             self._touch_pod(uid)
 
-    def on_pod_delete(self, uid: str) -> None:
+    def pod_deleted(self, uid: str) -> None:
         """Remove a pod that is gone, or that neither holds cards nor waits for any; repeatable."""
         self.pods.pop(uid, None)
         self._problems.pop(uid, None)
         if self._waiting.pop(uid, None) is not None:
             self._touch_pod(uid)
 
-    def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
+    def pods_retained(self, uids: frozenset[str], version: str) -> None:
         for uid in self.pods.keys() - uids:
-            self.on_pod_delete(uid)
+            self.pod_deleted(uid)
 
 
 def _metadata_of(pod: Pod, *, waits: bool) -> PodMetadata:

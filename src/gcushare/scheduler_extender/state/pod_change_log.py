@@ -27,7 +27,7 @@ class PodChangeLog:
         self._last: dict[str, tuple[str, str]] = {}
         """By uid: the phase, and the annotations of the record as JSON."""
 
-    def on_pod_update(self, pod: Pod) -> None:
+    def pod_applied(self, pod: Pod) -> None:
         if not logger.isEnabledFor(logging.DEBUG):
             return
         uid, annotations = pod.metadata.uid, sorted(pod.metadata.annotations.items())
@@ -50,8 +50,8 @@ class PodChangeLog:
                 ),
             )
 
-    def on_pod_delete(self, uid: str) -> None:
+    def pod_deleted(self, uid: str) -> None:
         self._last.pop(uid, None)
 
-    def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
+    def pods_retained(self, uids: frozenset[str], version: str) -> None:
         self._last = {uid: last for uid, last in self._last.items() if uid in uids}

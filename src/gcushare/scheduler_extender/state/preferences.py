@@ -156,13 +156,13 @@ class SpareObserver:
     def __init__(self, spare: SpareResources) -> None:
         self._spare = spare
 
-    def on_node_update(self, node: Node) -> None:
+    def node_applied(self, node: Node) -> None:
         self._spare.offer(node.metadata.name, node_amounts(node))
 
-    def on_node_delete(self, name: str) -> None:
+    def node_deleted(self, name: str) -> None:
         self._spare.offer(name, None)
 
-    def on_pod_update(self, pod: Pod) -> None:
+    def pod_applied(self, pod: Pod) -> None:
         if pod.spec.node_name and not is_finished(pod):
             owners = {owner.kind for owner in pod.metadata.owner_references}
             # A binding and the node's kubelet set this condition, an author cannot. Source: kube-apiserver,
@@ -173,9 +173,9 @@ class SpareObserver:
         else:
             self._spare.give_back(pod.metadata.uid)
 
-    def on_pod_delete(self, uid: str) -> None:
+    def pod_deleted(self, uid: str) -> None:
         self._spare.give_back(uid)
 
-    def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
+    def pods_retained(self, uids: frozenset[str], version: str) -> None:
         for uid in self._spare.pods - uids:
             self._spare.give_back(uid)

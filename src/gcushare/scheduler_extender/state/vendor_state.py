@@ -113,9 +113,9 @@ class VendorState(ClusterView):
             logger.info("node can be read again %s", fields(vendor=self.vendor.name, node=name))
         return modes
 
-    def on_node_delete(self, name: str) -> None:
+    def node_deleted(self, name: str) -> None:
         self._record_modes(name)
-        super().on_node_delete(name)
+        super().node_deleted(name)
 
     @property
     def _wholes(self) -> dict[str, WaitingPod]:
@@ -153,7 +153,7 @@ class VendorState(ClusterView):
         """Whether a pod is in ``bound`` by an allocated claim; kube-scheduler may not have bound it yet."""
         return uid in self.bound and self.claims.holds(uid)
 
-    def on_pod_update(self, pod: Pod) -> None:
+    def pod_applied(self, pod: Pod) -> None:
         """Update a pod that the watch brought. Pods that ask for nothing of this vendor are not stored."""
         self.gone.discard(pod.metadata.uid)
         if not self.ahead.hides(pod):
@@ -165,13 +165,13 @@ class VendorState(ClusterView):
             self.ahead.record(pod, now_s)
             self._update_pod(pod)
 
-    def on_pod_delete(self, uid: str) -> None:
+    def pod_deleted(self, uid: str) -> None:
         self.gone.add(uid)
         self.ahead.forget(uid)
         self._stop_waiting(uid)
-        super().on_pod_delete(uid)
+        super().pod_deleted(uid)
 
-    def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
+    def pods_retained(self, uids: frozenset[str], version: str) -> None:
         """Remove every pod but ``uids``, which are all that existed at ``version``.
 
         Reservations stay, but their pods no longer wait: the bind in progress settles them. Pods that were read at a
@@ -184,7 +184,7 @@ class VendorState(ClusterView):
             if self.ledger.is_reserved(uid):
                 self._stop_waiting(uid)
             else:
-                self.on_pod_delete(uid)
+                self.pod_deleted(uid)
 
     def _doubt(self, pod: Pod, problem: str) -> None:
         uid = pod.metadata.uid

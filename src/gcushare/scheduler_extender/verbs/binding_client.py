@@ -203,7 +203,7 @@ class BindingClient:
                 timeout_s=self.patience_s(deadline_s),
             )
         except NotFoundError as error:
-            self._state.on_pod_delete(attempt.pod.uid)  # No event follows if a list did not contain it.
+            self._state.pod_deleted(attempt.pod.uid)  # No event follows if a list did not contain it.
             raise _gone(attempt.pod) from error
         except ConflictError as error:
             self.conflicts += 1
@@ -242,7 +242,7 @@ class BindingClient:
         try:
             pod = await self._api.read_pod(ref.namespace, ref.name, timeout_s=self.patience_s(deadline_s))
         except NotFoundError as error:
-            self._state.on_pod_delete(ref.uid)
+            self._state.pod_deleted(ref.uid)
             raise _gone(ref) from error
         return pod, evaluate(pod, ref.uid, node)
 
@@ -251,7 +251,7 @@ class BindingClient:
         if found is Found.GONE:
             if pod.metadata.uid != ref.uid:
                 # A uid is never used again, so this overwrites no later state.
-                self._state.on_pod_delete(ref.uid)
+                self._state.pod_deleted(ref.uid)
             return _gone(ref)
         self._apply_read(ref.uid, pod)
         return Refused(f"pod {ref} is bound to node {pod.spec.node_name!r} already")
@@ -303,7 +303,7 @@ class BindingClient:
         logger.info("reservation resolved %s", fields(pod=ref, node=unconfirmed.node, found=found.value))
         del self._unconfirmed[key]
         if pod is None:
-            self._state.on_pod_delete(ref.uid)
+            self._state.pod_deleted(ref.uid)
         elif pod.is_bound:
             self._state.on_pod_read(pod, self._monotonic())
         ledger.roll_back(key)
@@ -319,13 +319,13 @@ class BindingClient:
         if not state.ahead.holds(read):
             return  # The watch brought it during the read.
         if pod is None:
-            state.on_pod_delete(ref.uid)
+            state.pod_deleted(ref.uid)
         elif pod.is_bound and pod.metadata.resource_version != read.watched:
             state.on_pod_read(pod, self._monotonic())
         else:
             # The watch has this version, or the store was restored to a time before the Binding: the watch is right.
-            state.on_pod_delete(ref.uid)
-            state.on_pod_update(pod)
+            state.pod_deleted(ref.uid)
+            state.pod_applied(pod)
 
 
 def _gone(ref: PodRef) -> Refused:

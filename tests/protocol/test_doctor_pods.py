@@ -46,7 +46,7 @@ def pod_of_status(uid: str, **parts: Any) -> dict[str, Any]:
         ),
         pytest.param(
             lambda: {"units": 4, "record": record(0, 4, assigned=False)},
-            WARNING, "stale-reservation", "card 0 of n1 is reserved for it since 10 min", id="never taken up",
+            WARNING, "stale-reservation", "card 0 of n1 was reserved for it 10 min ago", id="never taken up",
         ),
         pytest.param(
             lambda: {"units": 4},

@@ -48,7 +48,7 @@ async def test_grants_are_shown_with_what_is_used_and_a_card_over_its_grants_is_
         assert ran.lines[2].split()[:9] == ["node-1", "1", "8.0", "11.0", "16.0", "-", "61°C", "-", "1"]
         assert ran.lines[2].endswith("over by 3.0: default/b")
         assert ran.lines[3].startswith("1 card holds more than its pods were granted")
-        assert "note: what each pod uses is not reported: --pod-use of the device plugin" in ran.err
+        assert "note: what each pod uses is not reported: start the device plugin with --pod-use" in ran.err
         document = json.loads((await found.call("top", "-o", "json")).out)
         assert [(card["usedBytes"], card["over"]) for card in document["cards"]] == [
             (int(3.5 * GIB), False),

@@ -19,7 +19,14 @@ from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import Limits, RequestReport
-from gcushare.kube.errors import AlreadyExistsError, GoneError, InvalidError, UnauthorizedError, UnknownOutcomeError
+from gcushare.kube.errors import (
+    AlreadyExistsError,
+    GoneError,
+    InvalidError,
+    UnansweredError,
+    UnauthorizedError,
+    UnknownOutcomeError,
+)
 from gcushare.kube.resources import NODES, PODS, Selector
 from tests.protocol.kube_server import ScriptedServer, answer, cut_body, drop, lines, scripted, status, text
 
@@ -189,7 +196,7 @@ async def test_a_connection_lost_after_sending(server: ScriptedServer, client: K
     server.on("GET", POD_PATH, drop(), drop())
     with pytest.raises(RetryableError) as caught:
         await READ(client)
-    assert type(caught.value) is RetryableError
+    assert type(caught.value) is UnansweredError
 
 
 async def test_a_bind_whose_connection_was_lost_is_never_sent_twice(server: ScriptedServer, client: KubeClient) -> None:
@@ -201,7 +208,7 @@ async def test_a_bind_whose_connection_was_lost_is_never_sent_twice(server: Scri
 
 @pytest.mark.parametrize(
     ("call", "expected"),
-    [pytest.param(READ, RetryableError, id="read"), pytest.param(BIND, UnknownOutcomeError, id="bind")],
+    [pytest.param(READ, UnansweredError, id="read"), pytest.param(BIND, UnknownOutcomeError, id="bind")],
 )
 async def test_a_server_that_hangs_is_left_after_the_deadline(
     server: ScriptedServer, call: Call, expected: type[RetryableError]
@@ -218,7 +225,7 @@ async def test_a_server_that_is_not_there_left_nothing_behind(unused_server: Kub
     async with KubeClient(unused_server) as client:
         with pytest.raises(RetryableError, match="nothing was sent") as caught:
             await client.bind_pod(POD, "node-1", {})
-    assert type(caught.value) is RetryableError
+    assert type(caught.value) is UnansweredError
 
 
 @pytest.fixture

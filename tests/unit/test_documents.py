@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import astuple
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -273,3 +275,18 @@ def test_the_command_line_reference_is_in_step_with_the_programs() -> None:
     words = (sys.executable, "-m", "scripts.cli_reference", "--check")
     ended = subprocess.run(words, capture_output=True, text=True, timeout=200, cwd=ROOT, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_the_fraction_of_the_user_guide_is_that_of_each_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's own lines: 24 GiB on two cards of 16 are three quarters of each."""
+    (lines,) = [block.text for block in guide("user-guide.md").blocks() if "import torch" in block.text]
+    fractions: dict[int, float] = {}
+    cuda = SimpleNamespace(
+        device_count=lambda: 2,
+        get_device_properties=lambda card: SimpleNamespace(total_memory=16 * GIB),
+        set_per_process_memory_fraction=lambda share, card: fractions.update({card: share}),
+    )
+    monkeypatch.setitem(sys.modules, "torch", cast(ModuleType, SimpleNamespace(cuda=cuda)))
+    monkeypatch.setenv(CONTAINER_BYTES, str(24 * GIB))
+    exec(compile(lines, "user-guide.md", "exec"), {})
+    assert fractions == {0: 0.75, 1: 0.75}

@@ -17,6 +17,8 @@ OUTSIDE = {
 """Files of the root, and the pages that they become."""
 
 _CODE = re.compile(r"(?ms)^```.*?^```$|`[^`\n]+`")
+_INFO = re.compile(r"(?m)^(```\w+) .*$")
+"""A fence whose language other words follow, for the tests; MkDocs would not take it for one."""
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -35,8 +37,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turn links that leave docs/ to pages of the site."""
+    """Turn links that leave docs/ to pages of the site, and leave a fence its language alone."""
     path = page.file.src_uri
+    markdown = _INFO.sub(r"\1", markdown)
     return markdown if path in OUTSIDE.values() else _with_links(markdown, (ROOT / "docs" / path).parent, path)
 
 

@@ -136,6 +136,21 @@ def test_all_calls_of_two_equal_pods_that_were_taken_for_each_other_change_hands
     assert (store.entries["uid-p"].state, store.entries["uid-p"].held) == (PodState.PARTLY_SERVED, {"init0": {1: 4}})
 
 
+@pytest.mark.parametrize("names", ["pq", "qp"])
+def test_equal_containers_of_pods_that_were_taken_for_each_other_change_them_once(names: str) -> None:
+    """Both pods have a sidecar of the same size on the same card; only the last container says which pod is which."""
+    first, second = names
+    shape = ("sidecar", 2), ("init", 6), ("app", 4)
+    store = store_of(*(with_annotations(spread(name, *shape), {}) for name in names))
+    for number, (kind, amount) in enumerate(shape):
+        store.on_allocate(f"uid-{first}", f"{kind}{number}", {1: amount}, float(number))
+    store.on_allocate(f"uid-{second}", "sidecar0", {1: 2}, 3.0)
+    of_second = {"sidecar0": {1: 2}, "app2": {1: 4}}
+    shown = {f"d/{first}": {"sidecar0": {1: 2}}, f"d/{second}": of_second}
+    store.on_kubelet_read(KubeletAllocations("podresources", shown))
+    assert [store.entries[f"uid-{name}"].served for name in names] == [1, 3]
+
+
 def candidate(name: str, *amounts: int, cards: tuple[int, ...] = (), per_pod: int = 1, **other: object) -> Candidate:
     containers = tuple(ContainerRequest(f"c{n}", ContainerKind.APP, units) for n, units in enumerate(amounts))
     request = PodRequest(containers, CardRequest(sum(amounts) // per_pod, per_pod))

@@ -209,6 +209,11 @@ class PendingAllocations:
         """Add one that was just made."""
         self._open.append(pending)
 
+    def names(self, counts: CardCounts, whole: bool, container: str, uids: Collection[str]) -> bool:
+        """Whether one of these counts was made for this container of a pod with one of these uids."""
+        made = (each for each in self._open if (each.whole, each.container) == (whole, container))
+        return any(each.counts == counts and each.uid in uids for each in made)
+
     def confirm(
         self,
         counts: CardCounts,

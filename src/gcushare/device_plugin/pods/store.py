@@ -143,9 +143,12 @@ class PodStore:
         entries = self._entries.values()
         names = {entry.machine_uid: str(entry.ref) for entry in entries if entry.machine_uid}
         names |= {entry.ref.uid: str(entry.ref) for entry in entries}
+        new = []
         for pod, container, is_whole in shown.not_in(self._shown, names):
             uids = {uid for uid, entry in self._entries.items() if pod in entry.keys}
-            counts = shown.counts((pod, container, is_whole))
+            new.append((shown.counts((pod, container, is_whole)), is_whole, container, uids))
+        # First what proves that pods were taken for each other: then their equal containers are found at the right one.
+        for counts, is_whole, container, uids in sorted(new, key=lambda each: self._pending.names(*each)):
             self._pending.confirm(counts, whole=is_whole, container=container, uids=uids, has_init=self._has_init)
         self._shown = shown
         self._ended &= shown.pods

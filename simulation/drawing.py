@@ -74,6 +74,8 @@ def make_schedule(seed: int, *, rounds: int = ROUNDS, quiet_hours: int = 0, plan
         lease=rng.choice([OUR_LEASE, USUAL_LEASE]),
         has_policies=random.Random(f"{seed}/policies").random() < 0.5,
     )
+    if random.Random(f"{seed}/default policy").random() < 0.5:  # apart from the other draws, as has_policies
+        settings = replace(settings, node_policy="expected-fill")
     actions: list[Action] = []
     ends: list[tuple[float, float]] = []
     now_s = FIRST_S

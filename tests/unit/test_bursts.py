@@ -278,7 +278,7 @@ def test_top_shows_the_limit_and_calls_a_burst_within_it_no_over_use() -> None:
         ("default/noted", 8, True),
     ]
     lines = [line.plain.split() for line in pod_use_lines(summary, rows, None)]
-    assert ["n1", "0", "default/burst", "4.0", "12.0", "10.0", "-"] in lines
+    assert ["n1", "0", "default/burst", "4.0", "12.0", "10.0", "processes", "-"] in lines
     (card,) = use_rows(summary, readings)
     assert card.burst_bytes == 8 * GIB
     assert not card.is_over, "8 granted, 8 more may be used"

@@ -33,7 +33,7 @@ _FACT_NAMES = """
 about accepted address call card card_pods card_uuid cards cert check claim claims client_ca code config_map
 connections container copy count counted deadline_s delay_s deleted demands detail devices dir drain_s drifts driver
 endpoint error file files
-for_s found from gates generation hint identity leader leading lease left_s level limit limit_s
+for_s found from gates generation group hint identity leader leading lease left_s level limit limit_s
 look_every_s method missing ms name names node nodes objects observed peer pid pod pods problem purpose reason
 recorded relist resource rest_s retry_in_s retry_s secret selection size slice slices slow source state status step
 steps target task tasks template uid unit units url uuid vendor version waited_s whole wrong

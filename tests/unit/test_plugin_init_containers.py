@@ -136,8 +136,8 @@ def test_all_calls_of_two_equal_pods_that_were_taken_for_each_other_change_hands
     assert (store.entries["uid-p"].state, store.entries["uid-p"].held) == (PodState.PARTLY_SERVED, {"init0": {1: 4}})
 
 
-@pytest.mark.parametrize("names", ["pq", "qp"])
-def test_equal_containers_of_pods_that_were_taken_for_each_other_change_them_once(names: str) -> None:
+@pytest.mark.parametrize("names", [("p", "q"), ("q", "p")], ids="".join)
+def test_equal_containers_of_pods_that_were_taken_for_each_other_change_them_once(names: tuple[str, str]) -> None:
     """Both pods have a sidecar of the same size on the same card; only the last container says which pod is which."""
     first, second = names
     shape = ("sidecar", 2), ("init", 6), ("app", 4)
@@ -146,7 +146,7 @@ def test_equal_containers_of_pods_that_were_taken_for_each_other_change_them_onc
         store.on_allocate(f"uid-{first}", f"{kind}{number}", {1: amount}, float(number))
     store.on_allocate(f"uid-{second}", "sidecar0", {1: 2}, 3.0)
     of_second = {"sidecar0": {1: 2}, "app2": {1: 4}}
-    shown = {f"d/{first}": {"sidecar0": {1: 2}}, f"d/{second}": of_second}
+    shown: dict[str, Mapping[str, CardCounts]] = {f"d/{first}": {"sidecar0": {1: 2}}, f"d/{second}": of_second}
     store.on_kubelet_read(KubeletAllocations("podresources", shown))
     assert [store.entries[f"uid-{name}"].served for name in names] == [1, 3]
 

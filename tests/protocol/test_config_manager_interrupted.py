@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ async def started(node: ProcessNode, url: str, stdout: int = asyncio.subprocess.
         stdout=stdout,
         stderr=asyncio.subprocess.PIPE,
         env={},
+        preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),  # these tests, too, may run under nohup
     )
 
 

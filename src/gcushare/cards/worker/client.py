@@ -149,13 +149,7 @@ class IsolatedSource:
 
     async def use(self, card: Card) -> CardUse:
         """Read a card's measurements, without those that ``plausible`` drops."""
-        slot = self._slot(card)
-        if slot is None:
-            raise DeviceError(f"card {card.index} ({card.uuid}) is not listed by {self.name}")
-        pause_reason = self._pause_reason(slot)
-        if pause_reason is not None:
-            raise DeviceError(pause_reason)
-        return sanitize_use(await self._ask_card(Request(Operation.USE, slot), CardUse, card))
+        return sanitize_use(await self._ask_card(Request(Operation.USE, self._open_slot(card)), CardUse, card))
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
         """The nearest connection of two cards; None if one is not listed or the connection is unknown."""
@@ -177,14 +171,22 @@ class IsolatedSource:
         return await self._ask_of_group(Request(Operation.LIMIT_GROUP, group=group, hard_bytes=hard_bytes), card)
 
     async def _ask_of_group(self, request: Request, card: Card) -> GroupMemory | None:
+        request = msgspec.structs.replace(request, slot=self._open_slot(card))
+        return (await self._ask_card(request, GroupAnswer, card)).memory
+
+    def _open_slot(self, card: Card) -> int:
+        """Where a card stands in the library's list.
+
+        Raises:
+            DeviceError: it is not listed, or calls about it pause.
+        """
         slot = self._slot(card)
         if slot is None:
             raise DeviceError(f"card {card.index} ({card.uuid}) is not listed by {self.name}")
         pause_reason = self._pause_reason(slot)
         if pause_reason is not None:
             raise DeviceError(pause_reason)
-        answer = await self._ask_card(msgspec.structs.replace(request, slot=slot), GroupAnswer, card)
-        return answer.memory
+        return slot
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
         """Wait up to ``timeout_s`` seconds for an event, even if the library has none or its calls pause."""

@@ -205,7 +205,7 @@ class Kubelet:
         self.world.counts["pods admitted"] += 1
         self.world.note(f"{self.node} runs {'/'.join(stored.key)} on {self._words(uid)}")
         await asyncio.sleep(0.05 + self.rng.random())
-        await self._write_status(stored, {"phase": "Running"})
+        await self._write_status(stored, {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"})
 
     async def _allocate(self, key: tuple[str, str, str], size: int, reusable: frozenset[str]) -> frozenset[str]:
         resource = key[2]

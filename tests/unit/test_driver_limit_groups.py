@@ -23,7 +23,7 @@ HASH = "0f3c8e5a1b2c4d3e8f90a1b2c3d4e5f6"
         (f"kubepods.slice/kubepods-pod{SLICE}.slice", UID),
         (f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{SLICE}.slice", UID),
         (f"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{SLICE}.slice", UID),
-        (f"my/own/root/kubepods/pod{UID}", UID),
+        (f"some/other/folder/kubepods/pod{UID}", UID),
         (f"system.slice/docker-1234.scope/kubelet/kubepods/burstable/pod{UID}", UID),
         (f"kubepods/burstable/pod{HASH}", HASH),
         (f"kubepods.slice/kubepods-pod{HASH}.slice", HASH),

@@ -42,7 +42,6 @@ def main(process: ProcessContext | None = None) -> int:
     process = process or ProcessContext()
     command = process.argv[0] if process.argv else ""
     rest = replace(process, argv=tuple(process.argv[1:]))
-
     unsaid: list[OSError] = []
 
     def say(line: str) -> None:

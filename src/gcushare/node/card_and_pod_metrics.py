@@ -125,6 +125,7 @@ def collect_card_metrics(observed: ObservedCards) -> Iterator[Metric]:
     yield _pod_metric(observed)
     yield from _use_metrics(observed)
     yield from _pod_use_metrics(observed)
+    yield from _unattributed_metrics(observed)
     yield from _over_use_metrics(observed)
 
 
@@ -233,12 +234,6 @@ def _pod_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
                 limits[key] = limits.get(key, 0) + limit
             if (percent := found.utilization.get(uid, {}).get(index)) is not None:
                 busy[key] = busy.get(key, 0.0) + percent
-    last = observed.cards()
-    unattributed = (
-        (_labels(observed, each), found.unattributed[each.index])
-        for each in last.cards
-        if each.index in found.unattributed and each.index not in last.gone
-    )
     yield gauge(
         "gcushare_pod_memory_used_bytes", "Bytes of a card that a pod's processes use.", _POD_LABELS, used.items()
     )
@@ -262,6 +257,17 @@ def _pod_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
         "Percent of a card's time that a pod's processes use. No series: the library does not sample processes.",
         _POD_LABELS,
         busy.items(),
+    )
+
+
+def _unattributed_metrics(observed: ObservedCards) -> Iterator[Metric]:
+    found, last = observed.pod_use.latest if observed.pod_use is not None else None, observed.cards()
+    if found is None:
+        return
+    unattributed = (
+        (_labels(observed, each), found.unattributed[each.index])
+        for each in last.cards
+        if each.index in found.unattributed and each.index not in last.gone
     )
     yield gauge(
         "gcushare_card_memory_unattributed_bytes",

@@ -17,7 +17,8 @@ from aiohttp import web
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.scheduler_extender.dashboard.token_reviews import PATH, VERB, Reviews, TokenReviewLimit
+from gcushare.kube.write_rate import TokenBucket
+from gcushare.scheduler_extender.dashboard.token_reviews import PATH, VERB, Reviews
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,11 @@ _AGAIN_S = 5.0
 
 _REFUSED_S = 10.0
 """How long a refusal is cached: short, so that a role that was just granted soon works."""
+
+UNKNOWN_PER_S, UNKNOWN_BURST = 10.0, 20
+"""Reviews of tokens that were not valid a moment ago: so many a second on average, and so many at once. The API server
+is asked no more, whatever strangers send. Readers' own renewals are few: one each in 40 seconds.
+"""
 
 _MAX_REMEMBERED = 1024
 _MAX_TOKEN_CHARS = 16_384
@@ -58,7 +64,7 @@ class TokenGuard:
         self._readers: OrderedDict[str, ReviewedToken] = OrderedDict()
         self._refusals: OrderedDict[str, ReviewedToken] = OrderedDict()
         self._asking: dict[str, asyncio.Lock] = {}
-        self._limit = TokenReviewLimit(self._clock)
+        self._unknown = TokenBucket(UNKNOWN_PER_S, UNKNOWN_BURST, self._clock)
 
     async def admit(self, request: web.Request) -> None:
         """Review the request's bearer token, or use the cached review; return if its owner may read.
@@ -68,13 +74,13 @@ class TokenGuard:
             ForbiddenError: its owner may not.
             RetryableError: unknown at the moment.
         """
-        verdict = await self._check(_read_token(request), request.remote)
+        verdict = await self._check(_read_token(request))
         if not verdict.known:
             raise _unauthorized(verdict.problem)
         if verdict.problem:
             raise ForbiddenError(verdict.problem)
 
-    async def _check(self, token: str, address: str | None) -> ReviewedToken:
+    async def _check(self, token: str) -> ReviewedToken:
         # Only a hash of the token is stored: it is of no use to an attacker who reads the memory.
         key = hashlib.sha256(token.encode()).hexdigest()
         lock = self._asking.setdefault(key, asyncio.Lock())
@@ -83,15 +89,15 @@ class TokenGuard:
             if (verdict := self._recall(key, is_renewed=lock.locked())) is not None:
                 return verdict
             async with lock:
-                return self._recall(key) or await self._review(key, token, address)
+                return self._recall(key) or await self._review(key, token)
         finally:
             if not lock.locked():
                 self._asking.pop(key, None)
 
-    async def _review(self, key: str, token: str, address: str | None) -> ReviewedToken:
+    async def _review(self, key: str, token: str) -> ReviewedToken:
         held = self._readers.get(key)
         try:
-            if not (self._limit.take_for_unknown(address) if held is None else self._limit.take_for_known()):
+            if held is None and not self._unknown.take_now():
                 raise RetryableError("too many tokens to be reviewed at once; try again in a moment", delay_s=1.0)
             verdict = await self._ask(token)
         except RetryableError as error:

@@ -1,16 +1,13 @@
-"""Filters log lines and metrics of our programs, and kube-scheduler's log lines; pure.
-
-Lines of older releases, which wrote ``error=`` values without quotes, are cut too.
-"""
+"""Filters log lines and metrics of our programs, and kube-scheduler's log lines; pure."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
-from gcushare.cli.support_bundle.redact import ELLIPSIS, has_foreign_tail, own_words
+from gcushare.cli.support_bundle.redact import ELLIPSIS, has_foreign_tail, is_secret_name, own_words
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.wording import counted
 from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder
@@ -29,25 +26,15 @@ _SCHEDULER = re.compile(
 """A line of kube-scheduler: the first quotation is a phrase of its source, everything else may be foreign."""
 _SCHEDULER_FACT = re.compile(r"(?<![^ ])(\w{1,40})=(?:\"((?:[^\"\\]|\\.){0,4096})\"|([^ ]{1,2048}))")
 
-_FACT_NAMES = """
-about accepted address call card card_pods card_uuid cards cert check claim claims client_ca code config_map
-connections container copy count counted deadline_s delay_s deleted demands detail devices dir drain_s drifts driver
-endpoint error file files
-for_s found from gates generation group hint identity leader leading lease left_s level limit limit_s
-look_every_s method missing ms name names node nodes objects observed peer pid pod pods problem purpose reason
-recorded relist resource rest_s retry_in_s retry_s secret selection size slice slices slow source state status step
-steps target task tasks template uid unit units url uuid vendor version waited_s whole wrong
-"""
-FACTS = frozenset(_FACT_NAMES.split())
-"""Facts of log lines that are kept."""
 MASKED_FACTS = frozenset({"user", "path", "ids", "old_status", "new_status", "old_annotations", "new_annotations"})
 """Facts whose values are masked: callers choose ``user`` and ``path``; pods' authors the others (debug level)."""
 _SENTENCES = frozenset({"detail", "error", "hint", "problem", "reason", "wrong"})
-"""Facts that are text. Programs quote them; unquoted text of several words is from an older release and masked."""
-_BARE_WORD = re.compile(r"[A-Z][A-Za-z]{1,60}|\d{1,9}|True|False|None")
-_ANY_KEY = re.compile(r"(?<![^ ])\w{1,40}=")
-_KNOWN_KEY = re.compile(rf"(?<![^ ])(?:{'|'.join(sorted(FACTS | MASKED_FACTS))})=")
-_QUOTED_VALUE = re.compile(r"\"((?:[^\"\\]|\\.){0,8192})\"(?= |\Z)")
+"""Facts that are text: a single word of them may be anybody's."""
+_SAFE_WORD = re.compile(r"[A-Z][A-Za-z]{1,60}|\d{1,9}|True|False|None")
+_FACT = re.compile(r"(?:\A|(?<= ))(\w{1,40})=(?:\"((?:[^\"\\]|\\.){0,8192})\"|([^ \"'=\\]{1,2048}))(?: |\Z)")
+"""As ``core.log_fields`` writes them: a value of several words stands in quotes."""
+
+_FACT_KEY = re.compile(r"(?<![^ ])\w{1,40}=")
 
 _JSON_KEYS = ("time", "level", "place", "logger")
 _JSON_HEAD = re.compile(r"[\d:.TZ-]+ [A-Z]+ [\w./-]+:\d+ [\w.]+")
@@ -98,45 +85,30 @@ def _log_line(line: str, names: Collection[str]) -> str | None:
 
 
 def _log_message(message: str, names: Collection[str]) -> str:
-    """Cut a phrase and the facts that follow it."""
-    first = _ANY_KEY.search(message)
+    """Cut a phrase and the facts that follow it; of what has another form nothing is kept."""
+    first = _FACT_KEY.search(message)
     position = first.start() if first else len(message)
     phrase = message[:position]
-    facts = () if has_foreign_tail(phrase) else _facts(message, position, names)
-    return own_words(phrase, names) + "".join(facts)
+    kept = [own_words(phrase, names)]
+    while position < len(message) and not has_foreign_tail(phrase):
+        fact = _FACT.match(message, position)
+        if fact is None:
+            kept.append(ELLIPSIS)
+            break
+        position = fact.end()
+        kept.append(f"{fact[1]}={_fact_value(fact, names)}{' ' if position < len(message) else ''}")
+    return "".join(kept)
 
 
-def _facts(message: str, position: int, names: Collection[str]) -> Iterator[str]:
-    """Yield the facts after a position, each with the space after it.
-
-    A value in quotes ends at its closing quote. A bare one ends at the next known key, or with the message: it may hold
-    spaces and equals signs. After one that does, ``key=`` may be part of the same text, so only names are kept.
-    """
-    is_loose = False
-    while position < len(message):
-        key, _, rest = message[position:].partition("=")
-        position += len(key) + 1
-        quoted = _QUOTED_VALUE.match(rest)
-        if quoted is None and rest.startswith('"'):
-            yield f"{key}={ELLIPSIS}"  # Cut off within its quotes: what looks like a key is part of the text.
-            return
-        following = _KNOWN_KEY.search(message, position + (quoted.end() if quoted else 0))
-        end = following.start() if following else len(message)
-        value = message[position:end].rstrip(" ")
-        is_loose = is_loose or (" " in value and quoted is None)
-        if key not in FACTS:
-            kept = ELLIPSIS
-        elif quoted is not None:
-            text = own_words(re.sub(r"\\(.)", r"\1", quoted[1]), names).replace('"', "'")
-            kept = f'"{text}"' + (f" {ELLIPSIS}" if len(value) > quoted.end() else "")
-        elif value in names:
-            kept = value
-        elif is_loose or "=" in value or (key in _SENTENCES and not _BARE_WORD.fullmatch(value)):
-            kept = ELLIPSIS
-        else:
-            kept = own_words(value, names)
-        yield f"{key}={kept}{' ' if following else ''}"
-        position = end
+def _fact_value(fact: re.Match[str], names: Collection[str]) -> str:
+    key, text, word = fact[1], fact[2], fact[3]
+    if key in MASKED_FACTS or is_secret_name(key):
+        return ELLIPSIS
+    if text is not None:
+        return '"{}"'.format(own_words(re.sub(r"\\(.)", r"\1", text), names).replace('"', "'"))
+    if word in names:
+        return word
+    return ELLIPSIS if key in _SENTENCES and not _SAFE_WORD.fullmatch(word) else own_words(word, names)
 
 
 def cut_metrics(text: str) -> str:

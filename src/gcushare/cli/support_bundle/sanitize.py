@@ -1,12 +1,13 @@
 """Cuts Kubernetes objects, findings and programs' answers down to known fields; pure.
 
 Objects keep the fields of ``kept_fields``. Free text of people is removed: annotations except ours, values of
-environment variables, command lines except known flags of our programs, messages. The numbers of removed annotations,
+environment variables, command lines except flags of our programs, messages. The numbers of removed annotations,
 labels and variables are kept.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,7 +32,7 @@ from gcushare.cli.support_bundle.kept_fields import (
     text,
 )
 from gcushare.cli.support_bundle.log_filter import cut_metrics
-from gcushare.cli.support_bundle.redact import is_secret_anywhere, own_document, own_words
+from gcushare.cli.support_bundle.redact import is_secret_anywhere, is_secret_name, own_document, own_words
 from gcushare.cli.terminal.findings_text import document, versions
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding
@@ -56,29 +57,7 @@ ENVIRONMENT = {CONTAINER_BYTES} | frozenset(
     )
 )
 """Variables that the card of a container follows from; that a pod's author sets one is worth knowing."""
-_OUR_FLAG_NAMES = """
-application-xids bursts card-count card-library card-policy cards cdi-dir cgroup-dir claims claims-node-order context
-dashboard device-list-strategy driver-dirs dry-run extender-service extender-url files-dir filter-answer h help
-host-root ignorable interval kubeconfig kubelet-dir kubelet-message-limit kubernetes-dir leader-elect lease-name
-lease-namespace limit-fallback listen-address listen-port log-dir log-format log-level manifest memory-limit
-memory-unit mode mps-root namespace no-claims no-claims-node-order no-dry-run no-ignorable no-leader-elect no-pod-use
-no-remove-from-node no-restart no-run-mps-daemon no-status no-tls-from-verbs-secret no-whole-cards node-name
-node-policy other-systems over-use over-use-exempt over-use-looks over-use-tolerance over-use-when pod-use
-poll-interval print-config proc-root remove-from-node reserve restart run-mps-daemon scheduler-version status timeout
-tls-ca tls-cert tls-cert-file tls-client-ca-file tls-from-verbs-secret tls-key tls-key-file tls-server-name unit vendor
-verbs verbs-client-name verbs-port verbs-secret verbs-server-name verbs-tls-dir version wait-settle wait-timeout weight
-whole-card-policy whole-cards
-"""
-_SCHEDULER_FLAG_NAMES = """
-authentication-kubeconfig authorization-kubeconfig bind-address config feature-gates kubeconfig leader-elect
-leader-elect-resource-name policy-config-file secure-port tls-cert-file tls-private-key-file v
-"""
-OUR_FLAGS = frozenset(_OUR_FLAG_NAMES.split())
-"""Every flag of the programs in the cluster, apart from those declared secret. It is a list of its own, which a test
-compares with the declarations: commands for people import none of these programs.
-"""
-FLAGS = OUR_FLAGS | frozenset(_SCHEDULER_FLAG_NAMES.split())
-"""Those, and flags of kube-scheduler that hold no secret."""
+_FLAG = re.compile(r"--[a-z][a-z0-9-]{0,63}|-v")
 FLAG_VALUE = text(r"[\w./:,=-]{0,512}")
 COMMAND_WORDS = frozenset(
     {*(program.value for program in Program), "gcushare", "python", "python3", "-m", "run", "uninstall", "apply"}
@@ -124,18 +103,21 @@ def secrets_of(pod: JsonObject) -> Iterator[str]:
 
 
 def slim_words(words: Sequence[Any]) -> list[str]:
-    """Reduce a command line to program names and to flags that are known to hold no secret."""
-    kept = [str(word) for word, before in zip(words, ["", *words], strict=False) if _is_known(str(word), str(before))]
+    """Reduce a command line to program names and to flags, but for those with a secret's name or a value of free text.
+
+    Only for programs that refuse flags which they do not know.
+    """
+    kept = [str(word) for word, before in zip(words, ["", *words], strict=False) if _is_kept(str(word), str(before))]
     left_out = len(words) - len(kept)
     return [*kept, f"({left_out} left out)"] if left_out else kept
 
 
-def _is_known(word: str, before: str) -> bool:
+def _is_kept(word: str, before: str) -> bool:
     name, _, value = word.partition("=")
-    if word.startswith("-") and name.lstrip("-") in FLAGS:
+    if not word.startswith("-"):
+        name, value = (before, word) if before.startswith("-") and "=" not in before else ("", "")
+    if _FLAG.fullmatch(name) and not is_secret_name(name):
         return FLAG_VALUE(value) is not Left.OUT
-    if before.startswith("-") and before.lstrip("-") in FLAGS and not word.startswith("-"):
-        return FLAG_VALUE(word) is not Left.OUT
     return word.rpartition("/")[2] in COMMAND_WORDS
 
 

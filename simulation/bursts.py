@@ -2,8 +2,8 @@
 
 Extender and plugin are the programs' own decisions: the ledger, which pod has to start first, the pod store and the
 choice of ids. The kubelet is the simulation's device manager: it admits in any order, gives ids of init containers
-again in any order, and does not ask for a preference if it has no choice. The plugin may restart at any moment. No time
-passes, so a burst takes a millisecond: ``python -m simulation.bursts --count 1000000``.
+again in any order, and does not ask for a preference if it has no choice. The plugin may restart at any moment. Some
+nodes get pods that no scheduler placed. No time passes: ``python -m simulation.bursts --count 1000000``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import multiprocessing
 import random
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -34,7 +34,7 @@ from gcushare.scheduler_extender.state.starting_pods import StartingPods
 from gcushare.vendors import ENFLAME
 from gcushare.wire import annotations as keys
 from gcushare.wire.annotations import PodRecord, encode_record
-from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_card_id
+from gcushare.wire.kubelet.device_ids import decode_whole_card_id, device_ids_of_card, encode_whole_card_id
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
 from gcushare.wire.objects import POD, Pod
 from gcushare.wire.pods import kubelet_calls, pod_assignment, pod_ref, pod_request
@@ -45,7 +45,7 @@ MODELS = ("S60", "T20")
 RULES: tuple[Mapping[str, str], ...] = (
     {}, {}, {keys.CARDS: "2"}, {keys.CARDS: "2"}, {keys.USE_CARDS: "0"}, {keys.USE_CARDS: "1"}, {keys.USE_CARDS: "S60"},
     {keys.USE_CARDS: "T20,S60"}, {keys.USE_CARDS: "strongest"}, {keys.AVOID_CARDS: "0"}, {keys.AVOID_CARDS: "T20"},
-    {keys.CARD_POLICY: "spread"}, {keys.CARDS: "2", keys.AVOID_CARDS: "1"},
+    {keys.CARD_POLICY: "spread"}, {keys.CARDS: "2", keys.AVOID_CARDS: "1"}, {keys.MEMORY_LIMIT: "16"},
 )  # fmt: skip
 SHAPES: tuple[tuple[tuple[str, int], ...], ...] = (
     (("app", 2),), (("app", 4),), (("app", 4),), (("app", 4),), (("app", 2), ("app", 2)), (("app", 2), ("app", 4)),
@@ -66,6 +66,7 @@ class BurstNode:
     def __init__(self, seed: int, *, gates: bool = True) -> None:
         self.rng = random.Random(f"bursts/{seed}")
         self.gates = gates
+        self.by_hand = self.rng.choice([0.0, 0.0, 0.3])  # of the pods, placed by no scheduler
         count = self.rng.choice([2, 2, 3, 4])
         cards = [
             InventoryCard(index=i, uuid=f"u{i}", memory_bytes=size * GIB, units=size, model=self.rng.choice(MODELS))
@@ -173,6 +174,11 @@ class BurstNode:
         for pod in self.waiting:
             request, calls = self.requests[pod.metadata.uid]
             ref = pod_ref(pod)
+            if self.rng.random() < self.by_hand:
+                self.waiting.remove(pod)
+                self.starting.add(ref.uid, "n", calls)
+                self._update(_changed(pod, pod.metadata.annotations, node="n"))
+                return True
             policy = POLICIES[pod.metadata.annotations.get(keys.CARD_POLICY, "binpack")]
             try:
                 assignment = self.ledger.reserve(ref, "n", request.cards, policy.rank_card)
@@ -196,9 +202,8 @@ class BurstNode:
 
     def _update(self, pod: Pod) -> None:
         self.pods[pod.metadata.uid] = pod
-        assignment = pod_assignment(pod, ENFLAME)
-        assert assignment is not None
-        self.ledger.apply(assignment)
+        if (assignment := pod_assignment(pod, ENFLAME)) is not None:
+            self.ledger.apply(assignment)
         self.store.pod_applied(pod)
 
     def end(self, uid: str) -> None:
@@ -222,7 +227,7 @@ class BurstNode:
             except (Refused, AdmissionRefused) as error:
                 self.counts["refused"] += 1
                 self.end(uid)
-                if self.gates:
+                if self.gates and not self.by_hand:
                     raise RuleBroken(f"{uid} was refused: {error}") from error
                 return
             reusable = reusable | ids if container.name.startswith("init") else reusable - ids
@@ -233,9 +238,8 @@ class BurstNode:
 
     def _allocate(self, key: tuple[str, str, str], size: int, reusable: frozenset[str]) -> frozenset[str]:
         allocator = self.allocators[key[2]]
-        if (
-            not self.gates
-        ):  # The plugin waits some milliseconds: the calls before may be shown, and say whose they were.
+        if self.by_hand or not self.gates:
+            # The plugin waits some milliseconds: the calls before are shown, and say whose they were.
             self.shown.add(key[0])
             self.read_kubelet()
         free = self.devices.check_can(key[2], size, reusable)
@@ -304,7 +308,10 @@ class BurstNode:
                 raise RuleBroken(f"wrong cards: {words}, recorded {assignment}")
             if not all(request.cards.allows(self.cards[index]) for index in held):
                 raise RuleBroken(f"excluded cards: {words}")
-            if not request.cards.whole and not held == recorded == dict.fromkeys(held, request.cards.units):
+            # The last free ids are taken without a preference: room that a pod by hand took may leave unequal parts.
+            is_all = self.by_hand and sum(held.values()) == request.total_units
+            equal = held if is_all else dict.fromkeys(held, request.cards.units)
+            if not request.cards.whole and not held == recorded == equal:
                 raise RuleBroken(f"wrong units: {words}, recorded {assignment}")
             if not request.cards.whole and any(
                 self.visible[uid, each.name] != ",".join(map(str, sorted(held)))
@@ -320,12 +327,8 @@ class BurstNode:
     def _held(self, uid: str) -> dict[int, int]:
         """The distinct ids that a pod holds, by card."""
         ids = frozenset().union(*(ids for (owner, _, _), ids in self.devices.held.items() if owner == uid))
-        found = KubeletAllocations()
         memory = device_ids(sorted(ids))
-        if memory.run:
-            return memory.count_by_card()
-        found.add_whole(uid, "all", sorted(ids))
-        return dict.fromkeys(found.whole_cards, 1)
+        return memory.count_by_card() if memory.run else dict.fromkeys(map(decode_whole_card_id, ids), 1)
 
 
 def _make_pod(name: str, amounts: tuple[tuple[str, int], ...], resource: str, rule: Mapping[str, str]) -> Pod:
@@ -361,6 +364,7 @@ BURSTS_PER_NODE = 20
 def play_seed(seed: int, *, gates: bool = True) -> tuple[int, str, Counter[str]]:
     """Play the bursts of one seed; returns it, the rule that was broken or "", and what happened."""
     node = BurstNode(seed, gates=gates)
+    node.counts["by hand"] = bool(node.by_hand)
     for _ in range(BURSTS_PER_NODE):
         try:
             node.play()
@@ -380,20 +384,16 @@ def main(arguments: list[str] | None = None) -> int:
     seeds = range(options.first, options.first + options.count // BURSTS_PER_NODE)
     total, broken = Counter[str](), 0
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
-        for seed, words, counts in _progress(pool.imap_unordered(play_seed, seeds, chunksize=50)):
+        outcomes = pool.imap_unordered(play_seed, seeds, chunksize=50)
+        for number, (seed, words, counts) in enumerate(outcomes, 1):
             total.update(counts)
+            if number % 5000 == 0:
+                print(f"{number * BURSTS_PER_NODE} bursts", flush=True)
             if words:
                 broken += 1
                 print(f"seed {seed}: {words}", flush=True)
     print(f"{dict(total)}, {broken} broken")
     return 1 if broken else 0
-
-
-def _progress(outcomes: Iterator[T]) -> Iterator[T]:
-    for number, outcome in enumerate(outcomes, 1):
-        if number % 5000 == 0:
-            print(f"{number * BURSTS_PER_NODE} bursts", flush=True)
-        yield outcome
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ import pytest
 from simulation.bursts import BURSTS_PER_NODE, MEMORY, BurstNode, RuleBroken, play_seed
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_no_pod_that_the_extender_binds_gets_cards_against_its_rules(seed: int) -> None:
+@pytest.mark.parametrize("seed", [*range(12), *range(90, 94)])
+def test_no_pod_gets_cards_against_its_rules(seed: int) -> None:
+    """In some seeds no scheduler places a part of the pods: those, and whose room they took, may be refused."""
     _, broken, counts = play_seed(seed)
-    assert (broken, counts["bursts"], counts["refused"]) == ("", BURSTS_PER_NODE, 0), f"seed {seed}"
+    assert (broken, counts["bursts"]) == ("", BURSTS_PER_NODE), f"seed {seed}"
+    assert counts["by hand"] or not counts["refused"]
 
 
 def test_pods_that_are_bound_at_once_are_refused_or_get_other_cards_which_the_check_finds() -> None:

@@ -155,7 +155,8 @@ def test_a_container_may_use_its_request_and_what_its_pods_limit_adds() -> None:
     plain = bound("plain")
     assert allocate(ids, burst, plain)[CONTAINER_BYTES] == str(4 << 30), "the call may be for either"
     large = bound("large", **{MEMORY_LIMIT: "99"})
-    assert allocate(ids, large)[CONTAINER_BYTES] == str(16 << 30), "no more than the card has"
+    with pytest.raises(Refused, match="annotations of pod default/large exclude"):
+        allocate(ids, large)
 
 
 def test_a_card_without_a_promise_on_it_comes_first_then_the_fullest_then_the_lowest() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from gcushare.core.errors import GcushareError
@@ -294,12 +294,15 @@ def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequ
     return pod_request(pod, vendor, options=PodOptions(cards=count), is_bound=True)
 
 
-def authors_selection(pod: Pod) -> CardSelection | None:
+def authors_selection(pod: Pod, request: CardRequest) -> CardSelection | None:
     """The cards that a pod's author allows, None for all. Options that the extender would refuse allow all."""
+    annotations = pod.metadata.annotations
     try:
-        return pod_options(pod.metadata.annotations).selection
+        selection = pod_options(annotations).selection
     except GcushareError:
         return None
+    limit = memory_limit(annotations, request)
+    return replace(selection or CardSelection(), limit=limit) if limit else selection
 
 
 def find_refusal(pod: Pod, vendor: Vendor, record: PodRecord | None) -> str:

@@ -386,7 +386,7 @@ class PodStore:
             self._unreadable.pop(ref.uid, None)
             return None
         grace_s = DEFAULT_GRACE_S if seconds is None else float(seconds)
-        selection = authors_selection(pod)
+        selection = authors_selection(pod, request.cards)
         return PodEntry(ref, request, None, {}, selection=selection, may_burst=self._allows_bursts, grace_s=grace_s)
 
     def _is_name_reused(self, ref: PodRef) -> bool:

@@ -44,7 +44,7 @@ BUNDLE_PROGRAM = Program(
         (f"{BUNDLE} --max-size 5Mi", "small enough to be mailed"),
     ),
     notes="Fields go in by name: no Secrets, no environment, no annotations or labels of others, no command lines but "
-    "flags, no messages, no log lines but those of these programs; and from what is left whatever looks like a password, token or key is masked. MANIFEST.json lists every file, and what was left out and "
-    "why. "
+    "flags, no messages, no log lines but those of these programs; and from what is left whatever looks like a "
+    "password, token or key is masked. MANIFEST.json lists every file, and what was left out and why. "
     "Names of nodes, pods, namespaces and images stay: read the archive before you send it.",
 )

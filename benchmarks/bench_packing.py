@@ -23,7 +23,7 @@ from benchmarks.packing.churn import Churn, ChurnRun, run_churn
 from benchmarks.packing.cluster import TrackedCluster
 from benchmarks.packing.policies import POLICIES, Given, make_policy
 from gcushare.cli.simulate.runs import Run, run_policy
-from gcushare.cli.simulate.workload import NodeSpec, build_workload, read_nodes, read_pods
+from gcushare.cli.simulate.workload import EmptyNode, build_workload, read_nodes, read_pods
 from gcushare.core.packing.expected_fill import Demand
 
 LOAD = 1.3
@@ -43,7 +43,7 @@ LARGE = 8
 
 DEFAULT_POLICIES = (*PUBLISHED_POLICIES, "expected-fill")
 
-Nodes = tuple[NodeSpec, ...]
+Nodes = tuple[EmptyNode, ...]
 Pods = tuple[Demand, ...]
 
 

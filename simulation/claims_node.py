@@ -18,7 +18,7 @@ from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.claims.claim_checks import ClaimChecks
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
-from gcushare.device_plugin.claims.node_agent import NodeAgent, Offer
+from gcushare.device_plugin.claims.node_agent import ClaimsAgent, ClaimsOffer
 from gcushare.device_plugin.claims.prepared_claims import GrantForm, PreparedClaims, list_claims
 from gcushare.device_plugin.claims.publishers import InventoryWriter, SlicePublisher
 from gcushare.device_plugin.claims.service import ClaimsService, HealthStream
@@ -127,7 +127,7 @@ class ClaimsNode:
         self.process = Process(self.name)
         self.process.is_alive = False
         self.publisher: SlicePublisher | None = None
-        self.agent: NodeAgent | None = None
+        self.agent: ClaimsAgent | None = None
         self.checks: ClaimChecks | None = None
         self.prepared: PreparedClaims | None = None
         self._service: ClaimsService | None = None
@@ -187,7 +187,9 @@ class ClaimsNode:
         cdi = CdiSpecPublisher(CdiSpecFile(_NOWHERE, ENFLAME), is_wanted=False)
         plan = SlicePlan(ENFLAME, self.name)
         writer = InventoryWriter(client, self.name, ENFLAME.inventory_annotation, rng)
-        self.agent = NodeAgent(Offer(UNIT, NO_RESERVE, "binpack"), plan, prepared, self.publisher, health, cdi, writer)
+        self.agent = ClaimsAgent(
+            ClaimsOffer(UNIT, NO_RESERVE, "binpack"), plan, prepared, self.publisher, health, cdi, writer
+        )
         if self.disk.planted == "counts no pod":
             prepared.assignments = lambda inventory: []  # type: ignore[method-assign]
         slices = Selector(fields=f"spec.nodeName={self.name},spec.driver={NAMES.driver}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire import annotations as keys
 from simulation.certificates import SECRET_FAULTS
@@ -62,7 +62,7 @@ def make_schedule(seed: int, *, rounds: int = ROUNDS, quiet_hours: int = 0, plan
         seed=seed,
         nodes=nodes,
         vendor=rng.choice(["enflame", "enflame", "aliyun"]),
-        mode=rng.choice([Mode.MEMORY, Mode.MEMORY, Mode.BOTH]),
+        mode=rng.choice([GrantMode.MEMORY, GrantMode.MEMORY, GrantMode.BOTH]),
         old_scheduler=rng.random() < 0.3,
         clock_drift=rng.choice([0.0, 0.0005, 0.01]),
         wall_skew_s=rng.choice([0.0, 5.0, 3600.0]),
@@ -235,7 +235,7 @@ class _Drawing:
     def _create(self) -> dict[str, Any]:
         rng = self._rng
         self._names += 1
-        whole = self._settings.mode is Mode.BOTH and rng.random() < 0.3
+        whole = self._settings.mode is GrantMode.BOTH and rng.random() < 0.3
         several = not whole and rng.random() < 0.2
         made = {
             "name": f"p{self._names}",

@@ -16,9 +16,9 @@ from gcushare.config_manager.host.running_scheduler import WaitLimits
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.manager import Manager
 from gcushare.config_manager.manager_settings import ExtenderOptions, PlaceSettings
-from gcushare.config_manager.node_reports import ClusterState
+from gcushare.config_manager.node_reports import SharedConfigMap
 from gcushare.config_manager.plan.execute import Executor
-from gcushare.config_manager.reconcile import Mode, Reconciler, hold_lease
+from gcushare.config_manager.reconcile import Reconciler, WantedMode, hold_lease
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
@@ -38,14 +38,14 @@ LOOK_S = 0.2
 _KEPT = "/etc/kubernetes/scheduler.conf"
 
 
-class _HostState(ClusterState):
+class _HostState(SharedConfigMap):
     """Reports through the API server; what the admin wants is the world's."""
 
     def __init__(self, world: HostsWorld, client: KubeClient, node: str) -> None:
         super().__init__(client, ExtenderOptions(), "kube-system", node)
         self._world = world
 
-    async def mode(self) -> Mode:
+    async def mode(self) -> WantedMode:
         return await self._world.mode()
 
     async def extender(self) -> ExtenderEntry:
@@ -127,7 +127,7 @@ class HostsWorld(RoundsWorld):
     def __init__(self, schedule: HostSchedule) -> None:
         super().__init__("hosts", schedule.seed)
         self.schedule = schedule
-        self.wanted = Mode.APPLY
+        self.wanted = WantedMode.APPLY
         self.url = "http://10.96.1.37:32766"
         self.is_extender_away = False
         self.hosts = [HostManager(self, number) for number in range(HOSTS)]
@@ -136,7 +136,7 @@ class HostsWorld(RoundsWorld):
             if schedule.planted == "unsafe order":
                 host.disk.write = _out_of_order(host.disk, self.loop)  # type: ignore[method-assign,assignment]
 
-    async def mode(self) -> Mode:
+    async def mode(self) -> WantedMode:
         """What the admin wants."""
         await asyncio.sleep(0.003)
         return self.wanted
@@ -188,7 +188,7 @@ class HostsWorld(RoundsWorld):
                 host.weather.begin(self.loop.steps, Odds(**args["odds"]))
                 self.loop.call_world(args["for_s"], host.weather.clear)
             case "mode":
-                self.wanted = Mode.RECOVER if self.wanted is Mode.APPLY else Mode.APPLY
+                self.wanted = WantedMode.RECOVER if self.wanted is WantedMode.APPLY else WantedMode.APPLY
             case "url":
                 self.url = args["url"]
             case "extender away":
@@ -214,7 +214,7 @@ class HostsWorld(RoundsWorld):
             files = host.disk.files
             text = files[MANIFEST].content.decode()
             flags = {flag.name: flag.value for flag in parse_manifest(text, MANIFEST).flags}
-            if self.wanted is Mode.RECOVER:
+            if self.wanted is WantedMode.RECOVER:
                 if text != TEXT:
                     self.fail("what is wanted comes about", f"{host.name} was not recovered: {text}")
                 left = sorted(files.keys() - {MANIFEST, _KEPT})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from simulation.invariants import Picture
 from simulation.schedule import OUR_LEASE, Action, Schedule, Settings
 from simulation.world import World
@@ -21,7 +21,7 @@ def make_replay(seed: int, actions: int = 14) -> Schedule:
         seed=seed,
         nodes=((8, 4), (8,)),
         vendor="enflame",
-        mode=Mode.MEMORY,
+        mode=GrantMode.MEMORY,
         old_scheduler=False,
         clock_drift=0.0,
         wall_skew_s=0.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 
 FIRST_S = 20.0
 """Before anything happens: the programs start."""
@@ -35,7 +35,7 @@ class Settings:
     nodes: tuple[tuple[int, ...], ...]
     """Gigabytes of each card of each node."""
     vendor: str
-    mode: Mode
+    mode: GrantMode
     old_scheduler: bool
     clock_drift: float
     wall_skew_s: float

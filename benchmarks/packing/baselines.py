@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 from benchmarks.packing.cluster import TrackedCluster
 from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode
-from gcushare.cli.simulate.policies import NO_FIT, Policy, Scored, least_allocated
+from gcushare.cli.simulate.policies import NO_FIT, NodeChooser, Scored, least_allocated
 from gcushare.cli.simulate.workload import units_of
 from gcushare.core.packing.expected_fill import Demand, Room, Spot
 
 TOP = 100
 
 
-class Random(Policy):
+class Random(NodeChooser):
     """Any node that fits, and any card of it."""
 
     def __init__(self, seed: int) -> None:
@@ -36,7 +36,7 @@ class Random(Policy):
         return self._draw.choice([index for index, score in enumerate(scores) if score != NO_FIT])
 
 
-class _Sized(Policy):
+class _Sized(NodeChooser):
     """Scores against the largest node of the cluster."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -110,7 +110,7 @@ class Packing(_Sized):
         return demand.cards - len(joined), sum(free * 100 // self.card_units for free in joined)
 
 
-class DraFirstFit(Policy):
+class DraFirstFit(NodeChooser):
     """What kube-scheduler does with claims by itself: it scores nodes by CPU and memory, and takes the first card.
 
     Of its default scores this is NodeResourcesFit's, LeastAllocated; claims have none.

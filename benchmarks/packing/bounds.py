@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, gcd
 
-from gcushare.cli.simulate.workload import NodeSpec, units_of
+from gcushare.cli.simulate.workload import EmptyNode, units_of
 from gcushare.core.packing.expected_fill import Demand
 
 
@@ -32,7 +32,7 @@ class Bounds:
         return min(self.demand, self.resources, self.acceptance)
 
 
-def compute_bounds(nodes: Sequence[NodeSpec], workload: Sequence[Demand]) -> Bounds:
+def compute_bounds(nodes: Sequence[EmptyNode], workload: Sequence[Demand]) -> Bounds:
     """Bound the allocation ratio of a workload that arrives in this order and never ends.
 
     Raises:

@@ -16,7 +16,7 @@ from statistics import mean
 from benchmarks.packing.cluster import TrackedCluster
 from benchmarks.packing.policies import Given, make_policy
 from gcushare.cli.simulate.runs import Placer
-from gcushare.cli.simulate.workload import NodeSpec, units_of
+from gcushare.cli.simulate.workload import EmptyNode, units_of
 from gcushare.core.packing.expected_fill import Demand
 
 
@@ -129,7 +129,7 @@ class _World:
 
 def run_churn(
     policy: str,
-    nodes: Sequence[NodeSpec],
+    nodes: Sequence[EmptyNode],
     trace: Sequence[Demand],
     churn: Churn,
     seed: int,

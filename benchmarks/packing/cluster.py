@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gcushare.cli.simulate.cluster import SimulatedCluster
-from gcushare.cli.simulate.workload import NodeSpec
+from gcushare.cli.simulate.workload import EmptyNode
 from gcushare.core.packing.expected_fill import Demand, Spot
 
 
 class TrackedCluster(SimulatedCluster):
     """Remembers what each pod holds."""
 
-    def __init__(self, specs: Iterable[NodeSpec]) -> None:
+    def __init__(self, specs: Iterable[EmptyNode]) -> None:
         super().__init__(specs)
         self.pods: dict[str, tuple[int, Demand]] = {}
         """Pods that are placed, by uid: the node's position and what they hold."""

@@ -9,7 +9,7 @@ from functools import partial
 from benchmarks.packing import baselines
 from benchmarks.packing.cluster import TrackedCluster
 from benchmarks.packing.typical_pods import FragGradient, typical_pods
-from gcushare.cli.simulate.policies import BesideKubeScheduler, Policy, of_the_extender
+from gcushare.cli.simulate.policies import BesideKubeScheduler, NodeChooser, of_the_extender
 from gcushare.core import placement
 from gcushare.core.packing.expected_fill import Demand
 
@@ -27,11 +27,11 @@ class Given:
     cards_alone: bool = False
 
 
-def _of_the_extender(name: str, given: Given) -> Policy:
+def _of_the_extender(name: str, given: Given) -> NodeChooser:
     return of_the_extender(name, given.trace)
 
 
-POLICIES: Mapping[str, Callable[[Given], Policy]] = {
+POLICIES: Mapping[str, Callable[[Given], NodeChooser]] = {
     "random": lambda given: baselines.Random(given.seed),
     "dot-product": lambda given: baselines.DotProduct(given.cluster),
     "clustering": lambda given: baselines.Clustering(given.cluster),
@@ -45,7 +45,7 @@ POLICIES: Mapping[str, Callable[[Given], Policy]] = {
 extender's own ``expected-fill`` is given the trace's typical pods as ``fgd`` is."""
 
 
-def make_policy(name: str, given: Given) -> Policy:
+def make_policy(name: str, given: Given) -> NodeChooser:
     """Make the policy of this name.
 
     Raises:

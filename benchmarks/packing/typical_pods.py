@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gcushare.cli.simulate.cluster import SimulatedNode
-from gcushare.cli.simulate.policies import Policy, Scored
+from gcushare.cli.simulate.policies import NodeChooser, Scored
 from gcushare.core.packing.expected_fill import Demand, Room, room_after, spots_of
 
 POPULARITY = 0.95
@@ -54,7 +54,7 @@ class Fragmentation:
         return known
 
 
-class FragGradient(Policy):
+class FragGradient(NodeChooser):
     """The published scores: 100 times the sigmoid of the fragmentation that goes away, in cards, rounded down."""
 
     def __init__(self, typical: dict[Demand, float], card_units: int) -> None:

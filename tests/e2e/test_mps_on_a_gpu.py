@@ -18,7 +18,7 @@ from gcushare.cards.pci import PciBus
 from gcushare.core.cards import Card
 from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
-from gcushare.core.over_use.tracking import ChangeKind, Figures, OverUseTracker
+from gcushare.core.over_use.tracking import OverUseChangeKind, OverUseTracker, PolledUse
 from gcushare.node.mps.daemon import run_mps_daemon
 from gcushare.node.mps.limits import limits_of
 from gcushare.node.mps.state import MpsFolders, MpsStateReader
@@ -145,14 +145,16 @@ async def test_over_use_of_a_process_outside_of_mps_is_found_and_its_eviction_re
             pods = {modest.pid: "modest", greedy.pid: "greedy"}
             tracker = OverUseTracker(TOLERANCE, polls=2)
             changes = []
-            use, figures = library.use(0), dict[tuple[str, int], Figures]()
+            use, figures = library.use(0), dict[tuple[str, int], PolledUse]()
             for poll in range(2):
                 use = library.use(0)
                 figures = {
-                    (pods[pid], 0): Figures(size, granted) for pid, size in (use.processes or {}).items() if pid in pods
+                    (pods[pid], 0): PolledUse(size, granted)
+                    for pid, size in (use.processes or {}).items()
+                    if pid in pods
                 }
                 changes += tracker.take(figures, set(pods.values()), float(poll))
-            assert [(change.kind, change.place) for change in changes] == [(ChangeKind.BEGAN, ("greedy", 0))]
+            assert [(change.kind, change.place) for change in changes] == [(OverUseChangeKind.BEGAN, ("greedy", 0))]
             by_pod = {uid: found for (uid, _), found in figures.items()}
             reading = CardReading(0, card.memory_bytes, use.memory_used_bytes, 0, by_pod)
             offender = Offender(PodRef("greedy", "default", "greedy"), 0, by_pod["greedy"])

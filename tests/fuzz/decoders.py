@@ -36,7 +36,7 @@ from gcushare.kube.client import PAGE
 from gcushare.kube.connection.credentials import client_context
 from gcushare.kube.connection.kubeconfig import read_kubeconfig, resolve_context
 from gcushare.kube.connection.watch_lines import watch_events
-from gcushare.kube.errors import Attempt
+from gcushare.kube.errors import FailedRequest
 from gcushare.node.mps.daemon import find_daemon
 from gcushare.runtime.http.scheduler_fast_path import read_head
 from gcushare.runtime.settings.declare import Program, list_specs
@@ -119,7 +119,7 @@ def _watch(body: bytes) -> object:
             yield body[start : start + 1000]
 
     async def heads() -> list[object]:
-        return [HEAD.read(event.object) async for event in watch_events(pieces(), Attempt("GET /", False))]
+        return [HEAD.read(event.object) async for event in watch_events(pieces(), FailedRequest("GET /", False))]
 
     try:
         heads().send(None)

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from gcushare.cluster.metrics_text import Figures, parse_figures
+from gcushare.cluster.metrics_text import MetricsPage, parse_figures
 from gcushare.core.cards import Inventory
 from gcushare.core.units import GIB
 from gcushare.device_plugin.app import PluginApp
@@ -327,11 +327,11 @@ class PluginRig:
         ):
             return answer.status, await answer.text()
 
-    async def figures(self) -> Figures:
+    async def figures(self) -> MetricsPage:
         """Its metrics, read."""
         return parse_figures((await self.get("/metrics"))[1])
 
-    async def until_figures(self, wanted: Callable[[Figures], object]) -> Figures:
+    async def until_figures(self, wanted: Callable[[MetricsPage], object]) -> MetricsPage:
         """The figures as soon as they are so."""
         async with asyncio.timeout(60):
             while not wanted(found := await self.figures()):

@@ -11,7 +11,7 @@ import pytest
 
 from gcushare.cli.cards.cards import is_loopback
 from gcushare.core.units import GIB
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from tests.extender_objects import a_pod, as_whole
 from tests.fake_proc import make_proc
 from tests.protocol.cards_command_rig import Caller
@@ -79,7 +79,7 @@ async def test_a_process_is_shown_with_the_pod_of_its_control_group(rig: PluginR
 
 
 async def test_a_card_that_a_pod_has_whole_is_shown_so_before_and_after_its_admission() -> None:
-    async with PluginRig(cards=(16, 16), plugin={"mode": Mode.BOTH}) as rig:
+    async with PluginRig(cards=(16, 16), plugin={"mode": GrantMode.BOTH}) as rig:
         rig.bind_whole("now", cards="0")
         await rig.until_recorded("now")
         rig.app.observed.store.pod_applied(a_pod("later", None, whole=1, node="node-1", record=as_whole(1)))

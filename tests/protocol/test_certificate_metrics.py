@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from gcushare.cluster.metrics_text import Figures, parse_figures
+from gcushare.cluster.metrics_text import MetricsPage, parse_figures
 from gcushare.runtime.http.tls import FollowedTls, Purpose, TlsFiles
 from gcushare.runtime.settings.serving import ServeSettings
 from tests.protocol.extender_rig import ExtenderRig, extender_settings
@@ -61,7 +61,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder.make(tmp_path)
 
 
-def expect_ends(found: Figures, folder: Folder) -> None:
+def expect_ends(found: MetricsPage, folder: Folder) -> None:
     assert found.sum(NAME, purpose="server", file=str(folder.path / "tls.crt")) == folder.end_s("tls.crt")
     assert found.sum(NAME, purpose="client_ca", file=str(folder.path / "ca.crt")) == folder.end_s("ca.crt")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gcushare.cluster.reader import NoProgress, Reader
+from gcushare.cluster.reader import Reader, ReadProgress
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import PODS
 from gcushare.wire.objects import POD
@@ -13,7 +13,7 @@ def pod(name: str, **metadata: object) -> dict[str, object]:
     return {"metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", **metadata}}
 
 
-class Counted(NoProgress):
+class Counted(ReadProgress):
     def __init__(self) -> None:
         self.counts: list[int] = []
 

@@ -17,8 +17,8 @@ from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.host.launch import HealthEndpoint
 from gcushare.config_manager.host.running_scheduler import Running, find_mirror_pod, poll_host
 from gcushare.config_manager.manager_settings import ExtenderOptions
-from gcushare.config_manager.node_reports import ClusterState, read_reports, write_mode
-from gcushare.config_manager.reconcile import Mode, State, hold_lease
+from gcushare.config_manager.node_reports import SharedConfigMap, read_reports, write_mode
+from gcushare.config_manager.reconcile import State, WantedMode, hold_lease
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.client import KubeClient
@@ -97,12 +97,12 @@ async def test_tls_files_are_read_each_time_and_checked(tmp_path: Path) -> None:
 
 
 async def test_the_mode_is_apply_unless_the_config_map_has_another(client: KubeClient) -> None:
-    desired = ClusterState(client, ExtenderOptions(), NAMESPACE, "cp-1")
-    assert await desired.mode() is Mode.APPLY
-    await write_mode(client, NAMESPACE, Mode.RECOVER)
-    assert await desired.mode() is Mode.RECOVER
-    await write_mode(client, NAMESPACE, Mode.APPLY)
-    assert await desired.mode() is Mode.APPLY
+    desired = SharedConfigMap(client, ExtenderOptions(), NAMESPACE, "cp-1")
+    assert await desired.mode() is WantedMode.APPLY
+    await write_mode(client, NAMESPACE, WantedMode.RECOVER)
+    assert await desired.mode() is WantedMode.RECOVER
+    await write_mode(client, NAMESPACE, WantedMode.APPLY)
+    assert await desired.mode() is WantedMode.APPLY
     patch = Patch(PatchKind.MERGE, {"data": {"mode": "remove"}})
     await client.patch(CONFIG_MAPS, CONFIG_MANAGER, patch, namespace=NAMESPACE)
     with pytest.raises(RemoteContractError, match="mode is 'remove', expected 'apply' or 'recover'"):
@@ -114,8 +114,8 @@ async def test_reports_of_many_nodes_keep_each_other_and_the_mode(client: KubeCl
     for name in names[:4]:
         await client.create(NODES, {"metadata": {"name": name}})
     assert await read_reports(client, NAMESPACE) == []
-    await write_mode(client, NAMESPACE, Mode.RECOVER)
-    reporters = [ClusterState(client, ExtenderOptions(), NAMESPACE, name) for name in names]
+    await write_mode(client, NAMESPACE, WantedMode.RECOVER)
+    reporters = [SharedConfigMap(client, ExtenderOptions(), NAMESPACE, name) for name in names]
     await asyncio.gather(*(reporter.report(State.APPLIED, "") for reporter in reporters))
     await reporters[1].report(State.FAILED, "it keeps restarting")
     expected = [NodeReport(name, "applied", "") for name in names[:4]]

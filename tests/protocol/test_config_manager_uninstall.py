@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.manager_settings import ExtenderOptions
-from gcushare.config_manager.node_reports import ClusterState, read_reports, write_mode
-from gcushare.config_manager.reconcile import Mode, Reconciler, hold_lease
+from gcushare.config_manager.node_reports import SharedConfigMap, read_reports, write_mode
+from gcushare.config_manager.reconcile import Reconciler, WantedMode, hold_lease
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, Tenure
@@ -38,7 +38,7 @@ def turn(client: KubeClient, identity: str) -> AbstractAsyncContextManager[Tenur
 
 
 def config_manager(client: KubeClient, host: Host) -> Reconciler:
-    state = ClusterState(client, ExtenderOptions(extender_url=URL), NAMESPACE, "cp-1")
+    state = SharedConfigMap(client, ExtenderOptions(extender_url=URL), NAMESPACE, "cp-1")
     return Reconciler(
         manager=host.manager,
         cluster=state,
@@ -72,7 +72,7 @@ async def test_a_node_in_the_middle_of_its_first_change_is_waited_for(
     await asyncio.wait_for(held.waiting.wait(), 60)
     assert host.tree() != before, "the manifest is switched already"
     uninstall = asyncio.create_task(call("uninstall", f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}"))
-    desired = ClusterState(client, ExtenderOptions(extender_url=URL), NAMESPACE, "another")
+    desired = SharedConfigMap(client, ExtenderOptions(extender_url=URL), NAMESPACE, "another")
 
     async def is_wanted_back() -> bool:
         return (await desired.mode()).value == "recover"
@@ -113,7 +113,7 @@ async def test_a_node_reports_again_if_its_report_was_lost(
     assert [report.state for report in reported] == ["applied"]
     await client.delete(CONFIG_MAPS, CONFIG_MANAGER, namespace=NAMESPACE)
     if is_recreated:
-        await write_mode(client, NAMESPACE, Mode.APPLY)
+        await write_mode(client, NAMESPACE, WantedMode.APPLY)
     await loop.round()
     assert await read_reports(client, NAMESPACE) == reported
     written = await client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=NAMESPACE)

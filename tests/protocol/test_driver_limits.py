@@ -13,7 +13,7 @@ import pytest
 
 from gcushare.core.units import GIB
 from gcushare.device_plugin.claims.claim_checks import CHECK_S
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.node.node_settings import Fallback, LimitSettings, MemoryLimit
 from gcushare.wire.annotations import MEMORY_LIMIT, OVER_USE
 from tests.fake_proc import FakeProc
@@ -177,7 +177,7 @@ async def test_one_card_that_keeps_no_limits_closes_alone(tmp_path: Path) -> Non
 
 
 async def test_a_whole_card_gets_no_limit(tmp_path: Path) -> None:
-    async with DriverRig(tmp_path, mode=Mode.BOTH) as rig:
+    async with DriverRig(tmp_path, mode=GrantMode.BOTH) as rig:
         await rig.start()
         rig.bind_whole("whole", 1, "0")
         group = rig.make_group("whole")
@@ -248,7 +248,7 @@ async def test_a_changed_annotation_counts_without_a_restart(tmp_path: Path) -> 
 
 async def test_use_per_pod_is_what_the_driver_counts_where_the_hosts_processes_are_hidden(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc", CONTAINER)
-    async with DriverRig(tmp_path, "misc", pod_use=True, proc_root=proc.root, mode=Mode.BOTH) as rig:
+    async with DriverRig(tmp_path, "misc", pod_use=True, proc_root=proc.root, mode=GrantMode.BOTH) as rig:
         await rig.start()
         group = rig.pod_with_group("pod", 4)
         rig.bind_whole("whole", 1, "1")
@@ -269,7 +269,7 @@ async def test_use_per_pod_is_what_the_driver_counts_where_the_hosts_processes_a
 
 async def test_with_the_kernels_controller_a_whole_cards_pod_is_counted_too(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc", CONTAINER)
-    async with DriverRig(tmp_path, pod_use=True, proc_root=proc.root, mode=Mode.BOTH) as rig:
+    async with DriverRig(tmp_path, pod_use=True, proc_root=proc.root, mode=GrantMode.BOTH) as rig:
         await rig.start()
         rig.bind_whole("whole", 1, "1")
         group = rig.make_group("whole")

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gcushare.cli.top.rows import DRIVER_SHARE
 from gcushare.core.units import GIB
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.node.over_use.over_use_settings import Action
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare_playground.apiserver import FailBefore, Fault
@@ -108,7 +108,7 @@ async def scrape_plugin(proc: Path) -> str:
 
 async def scrape_closed_card() -> str:
     """The metrics of a plugin that knows of containers which may run on: their pod was deleted by force."""
-    async with PluginRig(cards=(16,), plugin={"mode": Mode.BOTH}, termination_s=60.0) as rig:
+    async with PluginRig(cards=(16,), plugin={"mode": GrantMode.BOTH}, termination_s=60.0) as rig:
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
         rig.kubelet.faults.podresources = PodResourcesMode.FORGET

@@ -10,7 +10,7 @@ import pytest
 
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import GIB
-from gcushare.device_plugin.plugin_settings import Bursts, Mode
+from gcushare.device_plugin.plugin_settings import Bursts, GrantMode
 from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.node.mps.daemon import MpsControl
 from gcushare.node.mps.state import MpsStateReader
@@ -241,7 +241,7 @@ async def test_a_card_that_is_too_old_for_mps_takes_no_new_pods_and_the_others_d
 
 @pytest.mark.slow
 async def test_a_whole_card_has_no_neighbour_and_gets_no_limit() -> None:
-    async with mps_rig() as mps, LimitedRig(mps, mode=Mode.BOTH) as rig:
+    async with mps_rig() as mps, LimitedRig(mps, mode=GrantMode.BOTH) as rig:
         await mps.start_well()
         await rig.start()
         rig.bind_whole("whole", 1, "0")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from gcushare.core.cards import Closure
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.reporting.status import describe_node
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CARD_UUID
@@ -18,7 +18,7 @@ from tests.protocol.plugin_rig import NODE, RESOURCE, WHOLE, PluginRig, containe
 from tests.protocol.test_plugin_cards import CORDON
 
 PODS_LIST = r"^/api/v1/pods"
-BOTH = {"mode": Mode.BOTH}
+BOTH = {"mode": GrantMode.BOTH}
 SOON_S = 5.0
 """Less than the time in which an unchanged record would be looked at or written again by itself."""
 

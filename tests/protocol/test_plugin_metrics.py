@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gcushare.core.units import GIB
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.reporting.status import describe_node
 from gcushare.device_plugin.reporting.status_text import render_status
 from gcushare.node.node_settings import Reserve
@@ -46,7 +46,9 @@ def _used(rig: PluginRig, by_card: Mapping[int, Mapping[int, int]]) -> None:
 
 async def test_what_pods_use_is_reported_by_pod_and_card_with_what_belongs_to_no_one(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc")
-    async with PluginRig(cards=(16, 16), plugin={"pod_use": True, "proc_root": proc.root, "mode": Mode.BOTH}) as rig:
+    async with PluginRig(
+        cards=(16, 16), plugin={"pod_use": True, "proc_root": proc.root, "mode": GrantMode.BOTH}
+    ) as rig:
         rig.bind("a", 4, card=0)
         rig.bind("b", 2, card=0)
         rig.bind_whole("w", cards="1")

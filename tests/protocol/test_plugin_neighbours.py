@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.node.node_settings import OtherSystems
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare_playground.apiserver.faults import Delay, FailBefore, Fault
@@ -63,7 +63,7 @@ async def test_each_known_system_is_named_and_the_resource_left_unregistered(
 async def test_memory_and_whole_cards_are_kept_back_by_one_finding() -> None:
     """Both parts register at the same time: the slices are listed for both, and one event names the system."""
     async with AsyncExitStack() as stack:
-        chosen = {"vendor": ALIYUN, "mode": Mode.BOTH}
+        chosen = {"vendor": ALIYUN, "mode": GrantMode.BOTH}
         rig = await stack.enter_async_context(PluginRig(plugin=chosen, plugin_first=False))
         lists = Fault(Delay(0.2), path="/resourceslices")
         rig.api.faults.on(lists)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare_playground.kubelet.faults import PodResourcesMode
 from tests.protocol.plugin_rig import RESOURCE, WHOLE, PluginRig
 from tests.protocol.reference_plugin import ReferencePlugin, devices
 
-BOTH = {"mode": Mode.BOTH}
+BOTH = {"mode": GrantMode.BOTH}
 
 
 async def test_a_whole_card_is_given_with_its_device_nodes_and_no_soft_limits_and_its_memory_is_closed() -> None:
@@ -133,7 +133,7 @@ async def test_a_kubelet_that_shows_no_pod_after_its_start_opens_no_card_that_is
 
 
 async def test_with_mode_whole_the_plugin_alone_serves_cards_without_any_extender() -> None:
-    async with PluginRig(cards=(16,) * 4, plugin={"mode": Mode.WHOLE}, plugin_first=False) as rig:
+    async with PluginRig(cards=(16,) * 4, plugin={"mode": GrantMode.WHOLE}, plugin_first=False) as rig:
         rig.write_cards({index: {"numa": index % 2} for index in range(4)})
         await rig.start_plugin()
         await rig.until_allocatable(WHOLE, 4)

@@ -21,7 +21,7 @@ from gcushare.core.errors import (
     RemoteContractError,
     RetryableError,
 )
-from gcushare.runtime.health import Health
+from gcushare.runtime.health import HealthChecks
 from gcushare.runtime.http.server import start_server
 from gcushare.runtime.metrics import make_registry, metrics_route
 from tests.protocol.runtime_bench import SETTINGS, Work, connected, serving, until
@@ -189,7 +189,7 @@ async def test_an_address_that_is_taken_is_a_settings_problem() -> None:
 
 
 async def test_health_metrics_and_the_probe_of_ourselves_work_over_the_port() -> None:
-    health = Health()
+    health = HealthChecks()
     well = [True]
 
     async def check() -> str | None:

@@ -18,7 +18,7 @@ from aiohttp import ClientConnectorError, ClientOSError, ClientSession, TCPConne
 from cryptography import x509
 
 from gcushare.core.errors import ConfigError
-from gcushare.runtime.health import Health
+from gcushare.runtime.health import HealthChecks
 from gcushare.runtime.http.answers import Cause
 from gcushare.runtime.http.scheduler_fast_path import VERBS, Verb
 from gcushare.runtime.http.server import RunningServer, start_server
@@ -178,7 +178,7 @@ async def test_only_clients_of_the_authority_may_call_but_probes_need_no_certifi
 ) -> None:
     clients, strangers = Authority("clients"), Authority("strangers")
     secret.publish(secret.authority.issue("server"), clients)
-    async with serving(guarded, None, *Health().routes()) as server:
+    async with serving(guarded, None, *HealthChecks().routes()) as server:
         async with calling(trusting(secret.authority)) as session:
             async with session.post(f"{server.url}/echo", data=b"x") as got:
                 assert got.status == 403
@@ -312,7 +312,7 @@ async def test_plain_http_on_the_tls_port_does_not_disturb_the_server(secret: Se
 
 async def test_it_knows_itself_over_tls(secret: Secret, guarded: ServeSettings) -> None:
     secret.publish(secret.authority.issue("server"), Authority("clients"))
-    async with serving(guarded, None, *Health().routes()) as server:
+    async with serving(guarded, None, *HealthChecks().routes()) as server:
         assert await server.probe() is None
 
 

@@ -9,7 +9,7 @@ from simulation.drawing import make_schedule
 from simulation.run import run
 from simulation.schedule import OUR_LEASE, Action, Schedule
 
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 
 ONE_CARD_GIVEN_TWICE = "recorded units of a card are never above its size"
 ONE_LEADER = "one leader serves"
@@ -34,7 +34,7 @@ class Storm:
     invariant: str
     actions: tuple[Action, ...]
     nodes: tuple[tuple[int, ...], ...] = TWO_CARDS
-    mode: Mode = Mode.MEMORY
+    mode: GrantMode = GrantMode.MEMORY
     length_s: float = 140.0
 
     def schedule(self, planted: str = "") -> Schedule:
@@ -46,7 +46,7 @@ def planned(
     actions: tuple[Action, ...],
     planted: str = "",
     nodes: tuple[tuple[int, ...], ...] = TWO_CARDS,
-    mode: Mode = Mode.MEMORY,
+    mode: GrantMode = GrantMode.MEMORY,
     length_s: float = 140.0,
 ) -> Schedule:
     """A run of only these actions, in the order of their times; calm comes after this length."""
@@ -151,7 +151,7 @@ STORMS = {
         RECORDS_STAY,
         (Action(29.0, "ignore preference", {"node": 0, "for_s": 5.0}), create_whole(30.0, "p1", 1, init=2)),
         EIGHT_CARDS,
-        mode=Mode.BOTH,
+        mode=GrantMode.BOTH,
         length_s=600.0,
     ),
     "refuses all": Storm(PODS_ARE_BOUND, (create(30.0, "p1", 8),)),

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import GcushareError
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.wire.kubelet.device_ids import decode_device_id, decode_whole_card_id
 from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids
@@ -62,7 +62,7 @@ class World:
         self.start_plugin()
 
     def start_plugin(self) -> None:
-        self.plugin = make_rig(self.folder, mode=Mode.BOTH)
+        self.plugin = make_rig(self.folder, mode=GrantMode.BOTH)
         for pod in self.pods.values():
             self.plugin.agent.pod_applied(pod)
         self.show_record()

@@ -16,7 +16,7 @@ from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
-from gcushare.scheduler_extender.verbs.request_metrics import Answer
+from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.wire.objects import Pod
 from tests.unit.extender_cluster import Cluster
@@ -50,19 +50,19 @@ class Desk:
         self._states = [state for state, _ in parts]
         self.dispatcher = dispatcher_of(*parts)
 
-    def filter(self, body: bytes) -> Answer:
+    def filter(self, body: bytes) -> VerbAnswer:
         self._see(body)
         answer = self.dispatcher.filter(body)
-        assert isinstance(answer, Answer), "the pod was to be read"
+        assert isinstance(answer, VerbAnswer), "the pod was to be read"
         return answer
 
-    def prioritize(self, body: bytes) -> Answer:
+    def prioritize(self, body: bytes) -> VerbAnswer:
         self._see(body)
         answer = self.dispatcher.prioritize(body)
-        assert isinstance(answer, Answer), "the pod was to be read"
+        assert isinstance(answer, VerbAnswer), "the pod was to be read"
         return answer
 
-    async def preempt(self, body: bytes) -> Answer:
+    async def preempt(self, body: bytes) -> VerbAnswer:
         self._see(body)
         return await self.dispatcher.preempt(body)
 

@@ -29,7 +29,7 @@ from gcushare.kube.client import PAGE, object_decoder
 from gcushare.kube.connection.exec_plugin import CREDENTIAL
 from gcushare.kube.connection.kubeconfig import parse_kubeconfig
 from gcushare.kube.connection.watch_lines import EVENT
-from gcushare.kube.errors import Attempt as KubeAttempt
+from gcushare.kube.errors import FailedRequest as KubeAttempt
 from gcushare.kube.errors import HttpFailure, error_of_answer, parse_status
 from gcushare.node.mps.state import MPS_STATE
 from gcushare.scheduler_extender.claims.service import NAMESPACE

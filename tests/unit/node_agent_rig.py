@@ -18,8 +18,8 @@ from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCa
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
 from gcushare.device_plugin.node.parts import NodeEvents, Parts
-from gcushare.device_plugin.node.publisher import NodePatcher, Publisher
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.node.publisher import CardsPublisher, NodePatcher
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
@@ -116,7 +116,9 @@ class Rig:
         )
 
 
-def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY, patcher: NodePatcher | None = None) -> Rig:
+def make_rig(
+    tmp_path: Path, unit: str = "1", mode: GrantMode = GrantMode.MEMORY, patcher: NodePatcher | None = None
+) -> Rig:
     """Without ``patcher`` the Node is never written: the API server is away."""
     away, heard = Away(), Heard()
 
@@ -153,7 +155,7 @@ def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY, patcher:
                 on_read=events.on_kubelet_read,
                 on_record_written=events.on_record_written,
             ),
-            publisher=Publisher(ENFLAME, "node-1", patcher or away, rng=rng),
+            publisher=CardsPublisher(ENFLAME, "node-1", patcher or away, rng=rng),
             announcer=heard,
             cdi=CdiSpecPublisher(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
         )

@@ -1,6 +1,8 @@
-"""The architecture document names what is there: packages, sub-packages and the modules of its journeys."""
+"""The tree is as the architecture document says: its packages and journeys, unique names and no circles of imports."""
 
+import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +56,12 @@ def test_contributing_names_every_package_and_every_journey() -> None:
     names = re.findall(r"^\*\*([^*.]+)\.?\*\*", DOCUMENTS[0].read_text(), re.MULTILINE)
     assert len(names) == 5
     assert [name for name in names if f"**{name.lower()}**" not in text.lower()] == []
+
+
+def test_no_two_classes_have_the_same_name() -> None:
+    trees = (ast.parse(each.read_text()) for each in HOUSE.rglob("*.py") if not each.stem.endswith("_pb2"))
+    classes = Counter(each.name for tree in trees for each in ast.walk(tree) if isinstance(each, ast.ClassDef))
+    assert [name for name, count in classes.items() if count > 1] == []
 
 
 def journeys(text: str) -> list[list[str]]:

@@ -26,7 +26,7 @@ from gcushare.core.explain.reason_text import summarise as summarise_explanation
 from gcushare.core.explain.reasons import Explainer, Verdict
 from gcushare.core.nodes import NodeState, PodRef
 from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardReading, Offender, When, decide
-from gcushare.core.over_use.tracking import ChangeKind, Figures, OverUseTracker
+from gcushare.core.over_use.tracking import OverUseChangeKind, OverUseTracker, PolledUse
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.requests import CardRequest, CardSelection, limit_per_card
 from gcushare.core.units import GIB
@@ -54,14 +54,14 @@ def node_of(*sizes: int) -> NodeState:
 
 
 def offender(name: str, used: float, granted: int = 4, limit: int = 0, priority: int = 0) -> Offender:
-    figures = Figures(int(used * GIB), granted * GIB, limit=limit * GIB)
+    figures = PolledUse(int(used * GIB), granted * GIB, limit=limit * GIB)
     return Offender(PodRef(f"uid-{name}", "default", name, priority=priority), 0, figures)
 
 
 def card_of(*offenders: Offender, neighbour: tuple[float, int] = (2, 8)) -> CardReading:
     """A card of 16 GiB with these pods and one neighbour: what it uses and what it was granted."""
     used, granted = neighbour
-    figures = {each.pod.uid: each.figures for each in offenders} | {"n": Figures(int(used * GIB), granted * GIB)}
+    figures = {each.pod.uid: each.figures for each in offenders} | {"n": PolledUse(int(used * GIB), granted * GIB)}
     return CardReading(0, 16 * GIB, sum(each.used for each in figures.values()), 0, figures)
 
 
@@ -125,21 +125,21 @@ def test_a_limit_above_every_card_is_explained_with_what_would_help() -> None:
 
 def test_a_burst_within_the_limit_is_no_over_use_until_a_grant_of_the_card_is_in_danger() -> None:
     tracker = OverUseTracker(TOLERANCE, polls=2)
-    burst = {PLACE: Figures(10 * GIB, 4 * GIB, limit=12 * GIB)}
+    burst = {PLACE: PolledUse(10 * GIB, 4 * GIB, limit=12 * GIB)}
     for _ in range(4):
         assert tracker.take(burst, {"uid"}, 1.0) == []
     tracker.take(burst, {"uid"}, 2.0, tight={0})
     (change,) = tracker.take(burst, {"uid"}, 3.0, tight={0})
-    assert change.kind is ChangeKind.BEGAN
+    assert change.kind is OverUseChangeKind.BEGAN
     tracker.take(burst, {"uid"}, 4.0, tight={1})
     (change,) = tracker.take(burst, {"uid"}, 5.0, tight={1})
-    assert change.kind is ChangeKind.ENDED
+    assert change.kind is OverUseChangeKind.ENDED
 
 
 def test_use_above_the_limit_is_an_over_use_on_any_card() -> None:
     tracker = OverUseTracker(TOLERANCE, polls=1)
-    (change,) = tracker.take({PLACE: Figures(13 * GIB, 4 * GIB, limit=12 * GIB)}, {"uid"}, 1.0)
-    assert change.kind is ChangeKind.BEGAN
+    (change,) = tracker.take({PLACE: PolledUse(13 * GIB, 4 * GIB, limit=12 * GIB)}, {"uid"}, 1.0)
+    assert change.kind is OverUseChangeKind.BEGAN
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_grant_is_in_danger_if_free_memory_does_not_cover_it_with_a_margin(
 
 
 def test_an_unknown_use_of_the_card_is_no_danger() -> None:
-    assert not CardReading(0, 16 * GIB, None, 0, {"n": Figures(0, 8 * GIB)}).is_tight
+    assert not CardReading(0, 16 * GIB, None, 0, {"n": PolledUse(0, 8 * GIB)}).is_tight
 
 
 async def test_a_node_reports_a_burst_only_once_another_pod_needs_the_memory(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_bursting_pod_goes_before_all_others_and_of_these_the_lowest_priority_
     left = list(pods)
     order = []
     while left:
-        card = CardReading(0, 16 * GIB, 16 * GIB, 0, {"n": Figures(0, 8 * GIB)})
+        card = CardReading(0, 16 * GIB, 16 * GIB, 0, {"n": PolledUse(0, 8 * GIB)})
         victim = decide(left, {0: card}, When.DANGER).victim
         assert victim is not None
         order.append(victim.pod.name)

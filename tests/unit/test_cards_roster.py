@@ -6,8 +6,8 @@ import msgspec
 
 from gcushare.cards.health import (
     CardChange,
+    CardChangeKind,
     CardRoster,
-    ChangeKind,
 )
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
 from gcushare.core.cards import Card, CardUse, Health, LeftOutCard
@@ -39,8 +39,8 @@ def health_of(roster: CardRoster) -> dict[int, Health]:
 def test_new_cards_appear_and_stand_by_index() -> None:
     roster = CardRoster(POLICY)
     assert roster.update_list(report(SECOND, FIRST), 0.0) == [
-        CardChange(ChangeKind.APPEARED, SECOND, "34359738368 bytes, "),
-        CardChange(ChangeKind.APPEARED, FIRST, "17179869184 bytes, "),
+        CardChange(CardChangeKind.APPEARED, SECOND, "34359738368 bytes, "),
+        CardChange(CardChangeKind.APPEARED, FIRST, "17179869184 bytes, "),
     ]
     assert [
         Card(**{name: getattr(state, name) for name in Card.__struct_fields__}) for state in roster.snapshot().cards
@@ -50,7 +50,7 @@ def test_new_cards_appear_and_stand_by_index() -> None:
 
 def test_a_sick_card_leaves_the_others_untouched() -> None:
     roster = roster_of(FIRST, SECOND)
-    assert roster.record_reading(SECOND, OFF_THE_BUS, 5.0) == [CardChange(ChangeKind.SICK, SECOND, "off the bus")]
+    assert roster.record_reading(SECOND, OFF_THE_BUS, 5.0) == [CardChange(CardChangeKind.SICK, SECOND, "off the bus")]
     assert health_of(roster) == {0: Health.HEALTHY, 1: Health.UNHEALTHY}
 
 
@@ -58,7 +58,7 @@ def test_another_uuid_at_the_same_index_is_a_replaced_card_with_a_clean_record()
     roster = roster_of(FIRST)
     roster.record_reading(FIRST, OFF_THE_BUS, 5.0)
     new = msgspec.structs.replace(FIRST, uuid="new")
-    assert roster.update_list(report(new), 10.0) == [CardChange(ChangeKind.REPLACED, new, "a")]
+    assert roster.update_list(report(new), 10.0) == [CardChange(CardChangeKind.REPLACED, new, "a")]
     assert health_of(roster) == {0: Health.HEALTHY}
 
 
@@ -73,14 +73,14 @@ def test_a_card_of_another_size_is_altered_and_keeps_its_health() -> None:
     roster = roster_of(FIRST)
     roster.record_reading(FIRST, OFF_THE_BUS, 5.0)
     grown = msgspec.structs.replace(FIRST, memory_bytes=24 * GIB)
-    assert roster.update_list(report(grown), 10.0) == [CardChange(ChangeKind.ALTERED, grown, str(FIRST))]
+    assert roster.update_list(report(grown), 10.0) == [CardChange(CardChangeKind.ALTERED, grown, str(FIRST))]
     assert health_of(roster) == {0: Health.UNHEALTHY}
 
 
 def test_a_card_that_is_no_longer_listed_is_lost_once_and_stays_unhealthy() -> None:
     roster = roster_of(FIRST, SECOND)
     reason = "the card is no longer listed by its driver"
-    assert roster.update_list(report(FIRST), 5.0) == [CardChange(ChangeKind.LOST, SECOND, reason)]
+    assert roster.update_list(report(FIRST), 5.0) == [CardChange(CardChangeKind.LOST, SECOND, reason)]
     assert roster.update_list(report(FIRST), 10.0) == []
     assert [(s.index, s.health, s.reason, s.index in roster.snapshot().gone) for s in roster.snapshot().cards] == [
         (0, Health.HEALTHY, "", False),
@@ -91,7 +91,9 @@ def test_a_card_that_is_no_longer_listed_is_lost_once_and_stays_unhealthy() -> N
 def test_a_card_that_is_now_shared_another_way_is_lost_for_that_reason() -> None:
     roster = roster_of(FIRST)
     left_out = (LeftOutCard(index=0, uuid="a", reason="MIG mode is on"),)
-    assert roster.update_list(report(left_out=left_out), 5.0) == [CardChange(ChangeKind.LOST, FIRST, "MIG mode is on")]
+    assert roster.update_list(report(left_out=left_out), 5.0) == [
+        CardChange(CardChangeKind.LOST, FIRST, "MIG mode is on")
+    ]
     assert roster.left_out == left_out
 
 
@@ -100,14 +102,14 @@ def test_a_lost_card_that_comes_back_recovers_by_its_readings() -> None:
     roster.update_list(report(), 5.0)
     assert roster.update_list(report(FIRST), 10.0) == []
     changes = [roster.record_reading(FIRST, GOOD, at) for at in (10.0, 20.0, 40.0)]
-    assert changes[-1] == [CardChange(ChangeKind.RECOVERED, FIRST)]
+    assert changes[-1] == [CardChange(CardChangeKind.RECOVERED, FIRST)]
     assert not roster.snapshot().gone
 
 
 def test_a_critical_event_makes_the_card_that_it_names_unhealthy() -> None:
     roster = roster_of(FIRST, SECOND)
     event = HealthEvent(uuid="b", reason="critical XID 79", critical=True)
-    assert roster.record_event(event, 5.0) == [CardChange(ChangeKind.SICK, SECOND, "critical XID 79")]
+    assert roster.record_event(event, 5.0) == [CardChange(CardChangeKind.SICK, SECOND, "critical XID 79")]
 
 
 def test_events_that_name_no_card_or_are_not_critical_change_nothing_by_themselves() -> None:
@@ -122,7 +124,7 @@ def test_events_that_name_no_card_or_are_not_critical_change_nothing_by_themselv
 def test_a_silent_source_makes_every_card_sick_only_after_its_time() -> None:
     roster = roster_of(FIRST, SECOND)
     assert roster.record_no_answer("driver is gone", 59.0) == []
-    assert [change.kind for change in roster.record_no_answer("driver is gone", 60.0)] == [ChangeKind.SICK] * 2
+    assert [change.kind for change in roster.record_no_answer("driver is gone", 60.0)] == [CardChangeKind.SICK] * 2
 
 
 def test_two_cards_of_one_index_do_not_take_turns() -> None:

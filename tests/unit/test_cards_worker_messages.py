@@ -14,7 +14,7 @@ from gcushare.cards.worker.messages import (
     EventAnswer,
     LinkAnswer,
     Operation,
-    Request,
+    WorkerRequest,
     decode_answer,
     encode_failure,
     encode_line,
@@ -51,7 +51,7 @@ def test_a_number_that_is_none_arrives_as_not_reported() -> None:
 
 @pytest.mark.parametrize("operation", list(Operation))
 def test_every_request_survives_the_way(operation: Operation) -> None:
-    request = Request(operation, slot=3, other_slot=4, timeout_s=1.5)
+    request = WorkerRequest(operation, slot=3, other_slot=4, timeout_s=1.5)
     assert REQUEST.read(encode_line(request)) == request
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gcushare.cli.uninstall.clean import PROGRAM as CLEANUP
-from gcushare.config_manager.manager_settings import ExtenderOptions, RunSettings, UninstallSettings
+from gcushare.config_manager.manager_settings import ExtenderOptions, RecoverNodesSettings, RunSettings
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, extender_entry
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat
 from gcushare.device_plugin.command_line import PROGRAM as PLUGIN
@@ -44,7 +44,7 @@ PROGRAMS: dict[tuple[str, ...], Program[Any]] = {
     ("gcushare-device-plugin",): PLUGIN,
     ("gcushare-scheduler-extender",): EXTENDER,
     ("gcushare-config-manager", "run"): _program("run", RunSettings),
-    ("gcushare-config-manager", "uninstall"): _program("uninstall", UninstallSettings),
+    ("gcushare-config-manager", "uninstall"): _program("uninstall", RecoverNodesSettings),
     ("python3", "-m", "gcushare.cli.uninstall"): CLEANUP,
 }
 

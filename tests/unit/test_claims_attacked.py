@@ -10,7 +10,7 @@ import pytest
 
 from gcushare.core.errors import DeviceError, GcushareError, Refused
 from gcushare.device_plugin.claims.claim_files import CheckpointFile
-from gcushare.scheduler_extender.claims.template_plan import Plan, Step, TemplateKey
+from gcushare.scheduler_extender.claims.template_plan import DueStep, Step, TemplateKey
 from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim, PreparedDevice
 from gcushare.wire.dra.claims import RESOURCE_CLAIM_TEMPLATE, ResourceClaimTemplate
 from gcushare.wire.objects import ObjectMeta
@@ -137,9 +137,9 @@ def test_a_forged_template_that_a_finalizer_holds_is_waited_for_and_not_deleted_
     plan.templates.applied(deleted(big))
     assert plan.next_step(FIVE, 0) is None
     plan.pod_applied(waiting("p", FIVE.name))
-    assert plan.next_step(FIVE, 0) == Plan(Step.WAIT)
+    assert plan.next_step(FIVE, 0) == DueStep(Step.WAIT)
     plan.templates.deleted(deleted(big))
-    assert plan.next_step(FIVE, 0) == Plan(Step.CREATE)
+    assert plan.next_step(FIVE, 0) == DueStep(Step.CREATE)
 
 
 def test_a_template_that_marks_its_claims_is_not_ours() -> None:
@@ -148,7 +148,7 @@ def test_a_template_that_marks_its_claims_is_not_ours() -> None:
     own = template(plan, FIVE)
     metadata = ObjectMeta(annotations={"a": "b"})
     plan.templates.applied(msgspec.structs.replace(own, spec=msgspec.structs.replace(own.spec, metadata=metadata)))
-    assert plan.next_step(FIVE, 0) == Plan(Step.DELETE)
+    assert plan.next_step(FIVE, 0) == DueStep(Step.DELETE)
 
 
 FORGED = [
@@ -170,4 +170,4 @@ def test_a_forged_template_differs_from_ours(devices: bytes) -> None:
     body = b'{"metadata":{"name":"gcu-memory-5","namespace":"team","uid":"t"},"spec":{"spec":{"devices":%s}}}' % devices
     plan.templates.applied(RESOURCE_CLAIM_TEMPLATE.read(body))
     plan.pod_applied(waiting("p", FIVE.name))
-    assert plan.next_step(FIVE, 0) == Plan(Step.DELETE)
+    assert plan.next_step(FIVE, 0) == DueStep(Step.DELETE)

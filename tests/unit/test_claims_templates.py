@@ -9,7 +9,7 @@ from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.claims.template_plan import (
     MAX_TEMPLATES,
     OWN_LABELS,
-    Plan,
+    DueStep,
     Step,
     TemplateKey,
     TemplatePlan,
@@ -52,7 +52,7 @@ def test_a_template_is_made_when_a_pod_waits_for_it() -> None:
     assert plan.next_step(FIVE, 0) is None
     plan.pod_applied(waiting("p", FIVE.name))
     assert plan.changed >= {FIVE}
-    assert plan.next_step(FIVE, 0) == Plan(Step.CREATE)
+    assert plan.next_step(FIVE, 0) == DueStep(Step.CREATE)
     plan.templates.applied(template(plan, FIVE))
     assert plan.next_step(FIVE, 0) is None
 
@@ -72,17 +72,17 @@ def test_a_namespace_that_did_not_opt_in_gets_nothing_until_it_does() -> None:
     plan.changed.clear()
     plan.namespaces.applied(ObjectHead(metadata=ObjectMeta(name="team", uid="team")))
     assert plan.changed == {FIVE}
-    assert plan.next_step(FIVE, 0) == Plan(Step.CREATE)
+    assert plan.next_step(FIVE, 0) == DueStep(Step.CREATE)
 
 
 def test_an_unused_template_goes_after_its_time_counted_from_the_last_pod() -> None:
     plan = make_plan()
     plan.templates.applied(template(plan, FIVE))
-    assert plan.next_step(FIVE, 100) == Plan(Step.DELETE, 160)
+    assert plan.next_step(FIVE, 100) == DueStep(Step.DELETE, 160)
     plan.pod_applied(waiting("p", FIVE.name))
     assert plan.next_step(FIVE, 150) is None
     plan.pod_deleted("p")
-    assert plan.next_step(FIVE, 200) == Plan(Step.DELETE, 260)
+    assert plan.next_step(FIVE, 200) == DueStep(Step.DELETE, 260)
 
 
 def test_a_template_with_another_spec_is_deleted_at_once_and_made_again() -> None:
@@ -91,9 +91,9 @@ def test_a_template_with_another_spec_is_deleted_at_once_and_made_again() -> Non
     other = template(plan, TemplateKey("team", "gcu-memory-6"))
     stale = ResourceClaimTemplate(metadata=ObjectMeta(name=FIVE.name, namespace="team", uid="t"), spec=other.spec)
     plan.templates.applied(stale)
-    assert plan.next_step(FIVE, 0) == Plan(Step.DELETE)
+    assert plan.next_step(FIVE, 0) == DueStep(Step.DELETE)
     plan.templates.deleted(stale)
-    assert plan.next_step(FIVE, 0) == Plan(Step.CREATE)
+    assert plan.next_step(FIVE, 0) == DueStep(Step.CREATE)
 
 
 def test_a_namespace_has_a_bound_on_its_templates() -> None:
@@ -102,9 +102,9 @@ def test_a_namespace_has_a_bound_on_its_templates() -> None:
         key = TemplateKey("team", f"gcu-memory-{number}")
         plan.templates.applied(template(plan, key, uid=str(number)))
     plan.pod_applied(waiting("p", "gcu-memory-999"))
-    assert plan.next_step(TemplateKey("team", "gcu-memory-999"), 0) == Plan(Step.REFUSE)
+    assert plan.next_step(TemplateKey("team", "gcu-memory-999"), 0) == DueStep(Step.REFUSE)
     plan.templates.retained(frozenset({"1"}), "9")
-    assert plan.next_step(TemplateKey("team", "gcu-memory-999"), 0) == Plan(Step.CREATE)
+    assert plan.next_step(TemplateKey("team", "gcu-memory-999"), 0) == DueStep(Step.CREATE)
 
 
 def test_two_pods_share_a_template_and_the_last_one_counts() -> None:
@@ -116,7 +116,7 @@ def test_two_pods_share_a_template_and_the_last_one_counts() -> None:
     plan.pods_retained(frozenset({"q"}), "9")
     assert plan.next_step(FIVE, 0) is None
     plan.pods_retained(frozenset(), "10")
-    assert plan.next_step(FIVE, 0) == Plan(Step.DELETE, 60)
+    assert plan.next_step(FIVE, 0) == DueStep(Step.DELETE, 60)
 
 
 def test_a_pod_that_runs_waits_for_no_template() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.config_manager.reconcile import AFTER_FAILURE_S, Mode, Reconciler, State
+from gcushare.config_manager.reconcile import AFTER_FAILURE_S, Reconciler, State, WantedMode
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.core.errors import RetryableError
 from gcushare.kube.election import Tenure
@@ -32,7 +32,7 @@ CHANGING = (State.CHANGING, "")
 class Cluster:
     """The wish, the reports and the turns of one cluster, kept in memory."""
 
-    wanted: Mode = Mode.APPLY
+    wanted: WantedMode = WantedMode.APPLY
     settings: ExtenderEntry = EXTENDER
     is_down: bool = False
     at_turn: Callable[[], None] = lambda: None
@@ -42,7 +42,7 @@ class Cluster:
     holder: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def mode(self) -> Mode:
+    async def mode(self) -> WantedMode:
         if self.is_down:
             raise RetryableError("the API server does not answer")
         return self.wanted
@@ -65,7 +65,7 @@ class Node:
     cluster: Cluster
     name: str = "cp-1"
 
-    async def mode(self) -> Mode:
+    async def mode(self) -> WantedMode:
         return await self.cluster.mode()
 
     async def extender(self) -> ExtenderEntry:
@@ -109,7 +109,7 @@ async def test_the_mode_recover_is_followed_and_reported(tmp_path: Path) -> None
     before = host.tree()
     loop = reconciler(host, cluster)
     await loop.round()
-    cluster.wanted = Mode.RECOVER
+    cluster.wanted = WantedMode.RECOVER
     await loop.round()
     await loop.round()
     assert host.tree() == before
@@ -150,7 +150,7 @@ async def test_a_node_that_cannot_be_changed_and_never_was_does_not_keep_the_oth
     make(host)
     before, loop = host.tree(), reconciler(host, cluster)
     await loop.round()
-    cluster.wanted = Mode.RECOVER
+    cluster.wanted = WantedMode.RECOVER
     await loop.round()
     (failed, why), (recovered, reason) = cluster.reported["cp-1"]
     # Only a change needs the version.
@@ -232,7 +232,7 @@ async def test_two_nodes_never_change_their_schedulers_at_once(tmp_path: Path) -
 async def test_a_wish_to_recover_that_came_while_it_waited_for_its_turn_is_obeyed(tmp_path: Path) -> None:
     host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
     before = host.tree()
-    cluster.at_turn = lambda: setattr(cluster, "wanted", Mode.RECOVER)
+    cluster.at_turn = lambda: setattr(cluster, "wanted", WantedMode.RECOVER)
     await reconciler(host, cluster).round()
     assert host.tree() == before
     assert cluster.reported["cp-1"] == [CHANGING, (State.RECOVERED, "")]

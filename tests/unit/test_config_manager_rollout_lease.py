@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.host.files import HostFiles
-from gcushare.config_manager.reconcile import ROLLOUT_TIMES, Mode, Reconciler, State, hold_lease
+from gcushare.config_manager.reconcile import ROLLOUT_TIMES, Reconciler, State, WantedMode, hold_lease
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import RetryableError
 from gcushare.wire.objects import Lease
@@ -85,7 +85,7 @@ class Node:
         self.changes += 1
         self.change(self.changes)
 
-    async def mode(self) -> Mode:
+    async def mode(self) -> WantedMode:
         self._reach()
         return self.world.wanted
 
@@ -111,7 +111,7 @@ class World:
 
     root: Path
     time: VirtualTime = field(default_factory=VirtualTime)
-    wanted: Mode = Mode.APPLY
+    wanted: WantedMode = WantedMode.APPLY
     extender: ExtenderEntry = EXTENDER
     starts: list[tuple[float, str]] = field(default_factory=list)
     server: DatedLeaseServer = field(init=False)
@@ -157,7 +157,7 @@ async def moved(world: World, *nodes: Node) -> None:
 
 async def unwanted(world: World, *nodes: Node) -> None:
     await world.rounds(*nodes)
-    world.wanted = Mode.RECOVER
+    world.wanted = WantedMode.RECOVER
 
 
 STORIES = {

@@ -11,7 +11,7 @@ import pytest
 from gcushare.cluster.watch_handlers import NodeHandler, PodHandler
 from gcushare.core.fit_index import MAX_LOGGED_CHANGES
 from gcushare.scheduler_extender.cooperative_yield import PIECE_BYTES
-from gcushare.scheduler_extender.dashboard.feed import Feed, Mark, parse_mark
+from gcushare.scheduler_extender.dashboard.feed import Feed, FeedPosition, parse_mark
 from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
@@ -44,7 +44,7 @@ class Watched:
     async def snapshot(self) -> Any:
         return msgspec.json.decode(b"".join([piece async for piece in self.feed.snapshot(REPLICA)]))
 
-    def news(self, mark: Mark) -> dict[str, list[Any]]:
+    def news(self, mark: FeedPosition) -> dict[str, list[Any]]:
         """All changes since a mark, joined."""
         pieces = self.feed.changes(mark)
         assert pieces is not None
@@ -282,8 +282,8 @@ def test_a_mark_of_another_process_or_of_long_ago_does_not_count() -> None:
     watched.see(a_node("a", 16))
     mark = watched.feed.mark
 
-    assert watched.feed.changes(Mark("00000000", 0)) is None
-    assert watched.feed.changes(Mark(mark.epoch, mark.position + 1)) is None
+    assert watched.feed.changes(FeedPosition("00000000", 0)) is None
+    assert watched.feed.changes(FeedPosition(mark.epoch, mark.position + 1)) is None
     two_states = [a_pod("x", units, node="a", record=on_card(0, units)) for units in (4, 5)]
     for number in range(MAX_LOGGED_CHANGES):
         watched.see(two_states[number % 2])

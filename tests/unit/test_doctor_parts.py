@@ -15,7 +15,7 @@ from gcushare.cluster.diagnosis.findings import (
 )
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, parse_extenders
 from gcushare.cluster.metrics_text import parse_figures
-from gcushare.cluster.programs import Program, SeenPod, flag_of, program_of
+from gcushare.cluster.programs import ProgramKind, SeenPod, flag_of, program_of
 from gcushare.cluster.reader import parse_date
 from gcushare.core.errors import RemoteContractError
 
@@ -47,13 +47,13 @@ def a_pod(image: str = "i", command: list[str] | None = None, *args: str, phase:
 @pytest.mark.parametrize(
     ("pod", "program"),
     [
-        pytest.param(a_pod("r/e:1", ["gcushare-device-plugin"]), Program.PLUGIN, id="command"),
-        pytest.param(a_pod("r/e:1", ["/usr/bin/gcushare-scheduler-extender"]), Program.EXTENDER, id="path"),
-        pytest.param(a_pod("r/gcushare-device-plugin@sha256:0a"), Program.PLUGIN, id="image with digest"),
-        pytest.param(a_pod("r:5000/kube-scheduler:v1.30.1"), Program.SCHEDULER, id="image with tag"),
+        pytest.param(a_pod("r/e:1", ["gcushare-device-plugin"]), ProgramKind.PLUGIN, id="command"),
+        pytest.param(a_pod("r/e:1", ["/usr/bin/gcushare-scheduler-extender"]), ProgramKind.EXTENDER, id="path"),
+        pytest.param(a_pod("r/gcushare-device-plugin@sha256:0a"), ProgramKind.PLUGIN, id="image with digest"),
+        pytest.param(a_pod("r:5000/kube-scheduler:v1.30.1"), ProgramKind.SCHEDULER, id="image with tag"),
         pytest.param(
             a_pod("r/gcushare-scheduler-extender:1", ["gcushare-config-manager", "run"]),
-            Program.CONFIG_MANAGER,
+            ProgramKind.CONFIG_MANAGER,
             id="the command beats the image",
         ),
         pytest.param(a_pod("r/gcushare-scheduler-extender:1", ["sleep"]), None, id="another command in our image"),
@@ -62,7 +62,7 @@ def a_pod(image: str = "i", command: list[str] | None = None, *args: str, phase:
         pytest.param(a_pod(), None, id="anything"),
     ],
 )
-def test_programs_are_recognised_however_they_were_installed(pod: SeenPod, program: Program | None) -> None:
+def test_programs_are_recognised_however_they_were_installed(pod: SeenPod, program: ProgramKind | None) -> None:
     assert program_of(pod) is program
 
 

@@ -11,7 +11,7 @@ import pytest
 from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request_metrics import Answer
+from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claims import ConsumerReference, ResourceClaim, asked_of_claims
 from gcushare.wire.objects import Pod, PodResourceClaim
@@ -61,7 +61,7 @@ class Side:
     async def named(self, document: Document, *nodes: str) -> list[str]:
         """The nodes that filter names."""
         answer = self.dispatcher.filter(filter_body(document, nodes))
-        body = (answer if isinstance(answer, Answer) else await answer).body
+        body = (answer if isinstance(answer, VerbAnswer) else await answer).body
         found: list[str] = json.loads(body)["NodeNames"]
         return found
 
@@ -158,7 +158,7 @@ async def test_the_name_of_another_pod_is_refused() -> None:
     forged = claiming_document("b", 4)
     forged["metadata"]["uid"] = "uid-a"
     answer = side.dispatcher.filter(filter_body(forged, ["claims-1"]))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, VerbAnswer)
     assert json.loads(answer.body)["Error"] == "uid 'uid-a' is pod default/a, not default/b"
 
 

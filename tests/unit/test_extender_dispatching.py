@@ -17,7 +17,7 @@ from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.pod_lookup import BURST_READS
-from gcushare.scheduler_extender.verbs.request_metrics import Answer, reason_of, result_of
+from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer, reason_of, result_of
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, state_of
@@ -34,7 +34,7 @@ def bind_body(name: str, node: str, uid: str | None = None) -> bytes:
 async def ask(dispatcher: Dispatcher, pod: Document, *nodes: str) -> Document:
     """Filter's answer, whether or not the pod has to be read."""
     answer = dispatcher.filter(filter_body(pod, nodes))
-    found: Document = json.loads((answer if isinstance(answer, Answer) else await answer).body)
+    found: Document = json.loads((answer if isinstance(answer, VerbAnswer) else await answer).body)
     return found
 
 
@@ -197,7 +197,7 @@ class TestZero:
             items = {"items": [{"metadata": {"name": name}} for name in ("gcu", "plain")]}
             body = json.dumps({**json.loads(body), "Nodes": items, "NodeNames": None}).encode()
         answer = dispatcher.filter(body)
-        answer = answer if isinstance(answer, Answer) else await answer
+        answer = answer if isinstance(answer, VerbAnswer) else await answer
         bound = await dispatcher.bind(bind_body("zero", "plain"))
 
         assert (answer.result, bound.result, bound.vendor) == ("not_asking", "bound", vendor.name)
@@ -229,7 +229,7 @@ async def test_a_pod_is_read_once_for_all_the_calls_about_it() -> None:
     state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("a", 4))
     dispatcher = dispatcher_of((state, None), cluster=cluster)
     await ask(dispatcher, pod_document("a", 4), "gcu")
-    assert isinstance(dispatcher.prioritize(filter_body(pod_document("a", 4), ["gcu"])), Answer)
+    assert isinstance(dispatcher.prioritize(filter_body(pod_document("a", 4), ["gcu"])), VerbAnswer)
     assert (await dispatcher.bind(bind_body("a", "gcu"))).result == "bound"
 
     assert cluster.reads == 1
@@ -241,10 +241,10 @@ async def test_a_pod_that_cannot_be_read_now_is_no_refusal() -> None:
     dispatcher = dispatcher_of((state_of(a_node("gcu", 16)), None), cluster=cluster)
 
     answer = dispatcher.filter(filter_body(pod_document("a", 4), ["gcu"]))
-    assert not isinstance(answer, Answer)
+    assert not isinstance(answer, VerbAnswer)
     assert (await answer).reason == "unavailable"
     scores = dispatcher.prioritize(filter_body(pod_document("a", 4), ["gcu"]))
-    assert not isinstance(scores, Answer)
+    assert not isinstance(scores, VerbAnswer)
     with pytest.raises(RetryableError):
         await scores
     assert (await ask(dispatcher, pod_document("a", 4), "gcu"))["NodeNames"] == ["gcu"]

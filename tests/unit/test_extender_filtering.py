@@ -17,7 +17,7 @@ from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import FilterService
-from gcushare.scheduler_extender.verbs.request_metrics import Answer
+from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import AVOID_CARDS, CARD_POLICY, CARDS, MEMORY_LIMIT, NODE_POLICY, USE_CARDS
 from gcushare.wire.extender_api import SPARE_NODES
@@ -189,7 +189,7 @@ def test_what_is_no_request_becomes_the_protocols_error() -> None:
     service = Service(state_of())
 
     answer = service.desk.dispatcher.filter(b"no JSON")
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, VerbAnswer)
     assert "is not filter arguments" in json.loads(answer.body)["Error"]
     assert "node names" in json.loads(service.desk.filter(filter_body(pod_document("a"), [1])).body)["Error"]  # type: ignore[list-item]  # on purpose
 

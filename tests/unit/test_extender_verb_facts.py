@@ -15,7 +15,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import MAX_VICTIMS, MAX_VICTIMS_OF_NODE
-from gcushare.scheduler_extender.verbs.request_metrics import Answer
+from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, state_of
@@ -36,7 +36,7 @@ class Timed(Cluster):
         return await super().read_pod(namespace, name, timeout_s=timeout_s)
 
 
-def facts(answer: Answer) -> tuple[str, str, str]:
+def facts(answer: VerbAnswer) -> tuple[str, str, str]:
     return answer.result, answer.vendor, answer.reason
 
 
@@ -83,7 +83,7 @@ async def test_pods_that_are_read_are_scored_within_a_time_limit() -> None:
     cluster = Timed(a_pod("p"))
     dispatcher = dispatcher_of((state_of(a_node("n", 16), a_node("m", 8)), None), cluster=cluster)
     answer = dispatcher.prioritize(filter_body(pod_document("p", 4), ["n", "m"]))
-    assert not isinstance(answer, Answer)
+    assert not isinstance(answer, VerbAnswer)
     assert {each["Host"]: each["Score"] for each in json.loads((await answer).body)}.keys() == {"n", "m"}
     assert [0 < limit <= 5 for limit in cluster.limits] == [True]
     with pytest.raises(RemoteContractError, match=r"^the Pod of the request has no metadata.uid, name or namespace$"):

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from gcushare.runtime.health import Check, Health, Heartbeat
+from gcushare.runtime.health import Check, HealthChecks, Heartbeat
 from tests.manual_clock import ManualClock
 
 
@@ -32,7 +32,7 @@ async def raising_timeout() -> str | None:
 
 
 async def test_all_well_is_ok_with_every_check_named() -> None:
-    health = Health()
+    health = HealthChecks()
     health.add_live("loop", answering(None))
     health.add_ready("watch", answering(None))
 
@@ -42,7 +42,7 @@ async def test_all_well_is_ok_with_every_check_named() -> None:
 
 
 async def test_each_way_to_fail_is_a_reason_with_its_name() -> None:
-    health = Health(timeout_s=0.01)
+    health = HealthChecks(timeout_s=0.01)
     health.add_ready("well", answering(None))
     health.add_ready("answers", answering("behind by 7 events"))
     health.add_ready("raises", raising)
@@ -61,7 +61,7 @@ async def test_each_way_to_fail_is_a_reason_with_its_name() -> None:
 
 
 async def test_what_is_not_alive_is_not_ready_but_what_is_not_ready_may_be_alive() -> None:
-    health = Health()
+    health = HealthChecks()
     health.add_ready("watch", answering("not synced"))
     assert await health.report_live() == {}
 
@@ -89,7 +89,7 @@ async def test_a_check_is_logged_when_it_changes_not_at_each_probe(caplog: pytes
     async def check() -> str | None:
         return state[0]
 
-    health = Health()
+    health = HealthChecks()
     health.add_ready("api", check)
     await health.report_ready()
     await health.report_ready()

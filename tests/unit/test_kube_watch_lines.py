@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError, RetryableError
 from gcushare.kube.connection.watch_lines import MAX_LINE_BYTES, watch_events
-from gcushare.kube.errors import Attempt, GoneError
+from gcushare.kube.errors import FailedRequest, GoneError
 
-ATTEMPT = Attempt("GET /api/v1/pods", writes=False)
+ATTEMPT = FailedRequest("GET /api/v1/pods", writes=False)
 
 
 async def _chunks(parts: Iterable[bytes]) -> AsyncIterator[bytes]:

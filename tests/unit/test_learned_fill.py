@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gcushare.cli.simulate.cluster import SimulatedCluster, request_of
 from gcushare.cli.simulate.policies import LeastLoss
 from gcushare.cli.simulate.runs import Placer
-from gcushare.cli.simulate.workload import NodeSpec
+from gcushare.cli.simulate.workload import EmptyNode
 from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
@@ -26,8 +26,8 @@ from gcushare.core.requests import CardRequest
 from tests.builders import GIB_UNIT, cards, held
 
 SPECS = [
-    *(NodeSpec(f"a-{number}", 16000, 65536, 2) for number in range(5)),
-    *(NodeSpec(f"b-{number}", 64000, 262144, 8) for number in range(3)),
+    *(EmptyNode(f"a-{number}", 16000, 65536, 2) for number in range(5)),
+    *(EmptyNode(f"b-{number}", 64000, 262144, 8) for number in range(3)),
 ]
 TRACE = [
     *[Demand(1, 810, False, 3152, 5600)] * 8,
@@ -101,7 +101,7 @@ def test_before_anything_is_learned_nodes_and_cards_are_those_of_binpack() -> No
 
 def test_a_share_goes_next_to_what_leaves_the_typical_pods_their_room() -> None:
     """Of two cards with room the tighter one is left alone: half a card is asked for often, and fits exactly there."""
-    cluster = SimulatedCluster([NodeSpec("n", 1000, 1000, 2)])
+    cluster = SimulatedCluster([EmptyNode("n", 1000, 1000, 2)])
     cluster.place("a", 0, Demand(1, 500), None)
     cluster.place("b", 0, Demand(0, 0), None)
     node = cluster.ledger.nodes["n"]

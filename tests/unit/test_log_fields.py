@@ -11,7 +11,7 @@ import pytest
 
 from gcushare.core.errors import GcushareError
 from gcushare.core.log_fields import fields
-from gcushare.kube.errors import Attempt, HttpFailure, error_of_answer
+from gcushare.kube.errors import FailedRequest, HttpFailure, error_of_answer
 from tests.documents import ROOT
 
 FORBIDDEN = (
@@ -25,7 +25,7 @@ def forbidden(request: str) -> GcushareError:
     """The error that an API server's refusal becomes."""
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden"}
     return error_of_answer(
-        Attempt(request, False), HttpFailure(403, json.dumps(body | {"message": FORBIDDEN}).encode())
+        FailedRequest(request, False), HttpFailure(403, json.dumps(body | {"message": FORBIDDEN}).encode())
     )
 
 

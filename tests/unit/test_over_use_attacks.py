@@ -10,7 +10,7 @@ import pytest
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
-from gcushare.core.over_use.tracking import Figures, OverUseTracker
+from gcushare.core.over_use.tracking import OverUseTracker, PolledUse
 from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.node.over_use.watch import divide_grant
@@ -103,7 +103,7 @@ async def test_a_forged_mirror_that_names_a_neighbours_uid_takes_none_of_its_fig
 @pytest.mark.parametrize("polls", [2, 3])
 def test_memory_that_is_freed_before_every_second_poll_is_never_an_over_use(polls: int) -> None:
     """It is the known limit of polling: fewer polls in a row (overUse.looks: 1) report it."""
-    over, within = Figures(8 * GIB, 4 * GIB), Figures(GIB, 4 * GIB)
+    over, within = PolledUse(8 * GIB, 4 * GIB), PolledUse(GIB, 4 * GIB)
     tracker, strict = OverUseTracker(TOLERANCE, polls=polls), OverUseTracker(TOLERANCE, polls=1)
     began = 0
     for number in range(100):
@@ -116,16 +116,16 @@ def test_memory_that_is_freed_before_every_second_poll_is_never_an_over_use(poll
 def test_where_the_library_keeps_accounts_what_was_freed_before_the_poll_is_reported() -> None:
     tracker = OverUseTracker(TOLERANCE, polls=2)
     for number in range(2):
-        tracker.take({PLACE: Figures(GIB, 4 * GIB, peak=8 * GIB)}, {ATTACKER}, float(number))
+        tracker.take({PLACE: PolledUse(GIB, 4 * GIB, peak=8 * GIB)}, {ATTACKER}, float(number))
     assert PLACE in tracker.over
 
 
 def _refused(name: str, used: int) -> Offender:
-    return Offender(PodRef(f"uid-{name}", "default", name), 0, Figures(used * GIB, 4 * GIB))
+    return Offender(PodRef(f"uid-{name}", "default", name), 0, PolledUse(used * GIB, 4 * GIB))
 
 
 def _card(*offenders: Offender) -> CardReading:
-    figures = {each.pod.uid: each.figures for each in offenders} | {"n": Figures(0, 8 * GIB)}
+    figures = {each.pod.uid: each.figures for each in offenders} | {"n": PolledUse(0, 8 * GIB)}
     return CardReading(0, 16 * GIB, sum(each.used for each in figures.values()), 0, figures)
 
 
@@ -138,7 +138,7 @@ def test_a_pod_whose_eviction_is_refused_for_ever_does_not_protect_the_next_one(
 
 def test_a_pod_within_its_grant_is_never_chosen_for_the_shortage_that_another_makes() -> None:
     worst = replace(_refused("worst", 14), refused_lately="a budget refuses")
-    modest = Offender(PodRef("uid-modest", "default", "modest"), 0, Figures(4 * GIB, 4 * GIB, peak=9 * GIB))
+    modest = Offender(PodRef("uid-modest", "default", "modest"), 0, PolledUse(4 * GIB, 4 * GIB, peak=9 * GIB))
     assert decide([worst, modest], {0: _card(worst, modest)}, When.ALWAYS).victim is None
 
 
@@ -242,6 +242,6 @@ USES = [
 
 @pytest.mark.parametrize(("used", "granted"), USES)
 def test_a_shared_grant_counts_once(used: dict[str, int], granted: dict[str, float]) -> None:
-    figures = {(uid, 0): Figures(size * GIB, 4 * GIB) for uid, size in used.items()}
+    figures = {(uid, 0): PolledUse(size * GIB, 4 * GIB) for uid, size in used.items()}
     divide_grant(figures, list(figures), 4 * GIB)
     assert {uid: figures[uid, 0].granted for uid in used} == {uid: int(size * GIB) for uid, size in granted.items()}

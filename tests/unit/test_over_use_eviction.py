@@ -10,7 +10,7 @@ import pytest
 
 from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
-from gcushare.core.over_use.tracking import Figures
+from gcushare.core.over_use.tracking import PolledUse
 from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
@@ -18,14 +18,14 @@ from tests.extender_objects import a_pod, on_card
 
 
 def offender(name: str = "greedy", used: int = 8, granted: int = 4, priority: int = 0, card: int = 0) -> Offender:
-    figures = Figures(used * GIB, granted * GIB)
+    figures = PolledUse(used * GIB, granted * GIB)
     return Offender(PodRef(f"uid-{name}", "default", name, priority=priority), card, figures)
 
 
 def card_of(*offenders: Offender, memory: int = 16, neighbour: tuple[int, int] = (2, 8), index: int = 0) -> CardReading:
     """A card with these pods and one neighbour that uses some of its grant."""
     used, granted = neighbour
-    figures = {each.pod.uid: each.figures for each in offenders} | {"n": Figures(used * GIB, granted * GIB)}
+    figures = {each.pod.uid: each.figures for each in offenders} | {"n": PolledUse(used * GIB, granted * GIB)}
     in_use = sum(each.used for each in figures.values())
     return CardReading(index=index, memory=memory * GIB, in_use=in_use, unknown=0, figures=figures)
 
@@ -97,7 +97,7 @@ def test_of_a_card_that_was_not_seen_no_one_is_evicted() -> None:
 
 
 def test_a_pod_that_is_within_its_grant_at_the_last_poll_is_not_evicted_for_a_peak() -> None:
-    peaked = replace(offender(), figures=Figures(2 * GIB, 4 * GIB, 9 * GIB))
+    peaked = replace(offender(), figures=PolledUse(2 * GIB, 4 * GIB, 9 * GIB))
     assert decide([peaked], {0: card_of(peaked, memory=8)}, When.ALWAYS).victim is None
 
 

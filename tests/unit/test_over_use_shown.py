@@ -11,7 +11,7 @@ from gcushare.cluster.card_drawing.figures import describe_holder
 from gcushare.cluster.card_drawing.node_view import view_status
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.over_use.tracking import Figures, OverUse
+from gcushare.core.over_use.tracking import OverUse, PolledUse
 from gcushare.core.units import GIB
 from gcushare.device_plugin.reporting.status_text import render_status
 from gcushare.vendors import ENFLAME
@@ -29,7 +29,7 @@ from tests.extender_objects import a_node, a_pod, on_card, state_of
 from tests.unit.status_documents import FIRST
 
 SINCE = 1_763_790_000.0
-NOTE = encode_over_use({0: OverUse(Figures(5 * GIB, 4 * GIB), SINCE, 6 * GIB)})
+NOTE = encode_over_use({0: OverUse(PolledUse(5 * GIB, 4 * GIB), SINCE, 6 * GIB)})
 WORDS = "5.00 GiB of card 0 in use, 4.00 GiB granted, since 2025-11-22T05:40:00Z"
 
 
@@ -55,7 +55,7 @@ def test_the_annotation_is_for_people_and_machines() -> None:
         "cards": {"0": {"used": 5 * GIB, "granted": 4 * GIB, "peak": 6 * GIB}},
     }
     (read,) = decode_over_use(NOTE).values()
-    assert (read.figures, read.since, read.peak) == (Figures(5 * GIB, 4 * GIB), SINCE, 6 * GIB)
+    assert (read.figures, read.since, read.peak) == (PolledUse(5 * GIB, 4 * GIB), SINCE, 6 * GIB)
     assert over_use_text(over()) == WORDS
     assert (note_since_s(over(), 0), note_since_s(over(), 1)) == (SINCE, None)
 

@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 
 from gcushare.core.over_use.tracking import (
     UNKNOWN_POLLS,
-    ChangeKind,
-    Figures,
+    OverUseChangeKind,
     OverUseTracker,
+    PolledUse,
 )
 from gcushare.core.units import GIB
 from tests.builders import TOLERANCE
 
 MIB = GIB // 1024
 PLACE = ("uid", 0)
-OVER, WITHIN = Figures(5 * GIB, 4 * GIB), Figures(4 * GIB, 4 * GIB)
+OVER, WITHIN = PolledUse(5 * GIB, 4 * GIB), PolledUse(4 * GIB, 4 * GIB)
 
 
-def kinds(tracker: OverUseTracker, *polls: Figures | None) -> list[ChangeKind | None]:
+def kinds(tracker: OverUseTracker, *polls: PolledUse | None) -> list[OverUseChangeKind | None]:
     """What each poll changed; None is a poll that could not tell."""
-    found: list[ChangeKind | None] = []
+    found: list[OverUseChangeKind | None] = []
     for figures in polls:
         seen = {PLACE: figures} if figures is not None else {}
         changes = tracker.take(seen, {"uid"}, 1000.0 + tracker.polls, is_blind=figures is None)
@@ -45,34 +45,47 @@ def test_the_tolerance_is_a_share_of_the_grant_or_a_fixed_amount_whichever_is_mo
 
 def test_a_pod_is_over_after_as_many_polls_in_a_row_as_were_asked_for_and_no_longer_after_as_many_within() -> None:
     tracker = OverUseTracker(TOLERANCE, polls=2)
-    assert kinds(tracker, OVER, OVER, OVER, WITHIN, WITHIN) == [None, ChangeKind.BEGAN, None, None, ChangeKind.ENDED]
+    assert kinds(tracker, OVER, OVER, OVER, WITHIN, WITHIN) == [
+        None,
+        OverUseChangeKind.BEGAN,
+        None,
+        None,
+        OverUseChangeKind.ENDED,
+    ]
     assert not tracker.over
 
 
 def test_what_jumps_about_the_limit_neither_begins_nor_ends() -> None:
     tracker = OverUseTracker(TOLERANCE, polls=2)
     assert kinds(tracker, OVER, WITHIN, OVER, WITHIN) == [None] * 4
-    assert kinds(tracker, OVER, OVER, WITHIN, OVER, WITHIN, OVER) == [None, ChangeKind.BEGAN, None, None, None, None]
+    assert kinds(tracker, OVER, OVER, WITHIN, OVER, WITHIN, OVER) == [
+        None,
+        OverUseChangeKind.BEGAN,
+        None,
+        None,
+        None,
+        None,
+    ]
 
 
 def test_an_over_use_began_with_its_first_poll_and_knows_its_most() -> None:
     tracker = OverUseTracker(TOLERANCE, polls=3)
-    kinds(tracker, WITHIN, Figures(6 * GIB, 4 * GIB), OVER, OVER)
+    kinds(tracker, WITHIN, PolledUse(6 * GIB, 4 * GIB), OVER, OVER)
     over = tracker.over[PLACE]
     assert (over.since, over.peak, over.figures) == (1001.0, 6 * GIB, OVER)
 
 
 def test_a_peak_between_two_polls_counts_if_the_library_keeps_accounts() -> None:
     tracker = OverUseTracker(TOLERANCE, polls=2)
-    peak = Figures(2 * GIB, 4 * GIB, 7 * GIB)
-    assert kinds(tracker, peak, peak) == [None, ChangeKind.BEGAN]
+    peak = PolledUse(2 * GIB, 4 * GIB, 7 * GIB)
+    assert kinds(tracker, peak, peak) == [None, OverUseChangeKind.BEGAN]
     assert tracker.over[PLACE].peak == 7 * GIB
 
 
 def test_polls_that_cannot_tell_change_nothing_until_what_was_known_is_old() -> None:
     tracker = OverUseTracker(TOLERANCE, polls=2)
-    assert kinds(tracker, OVER, None, OVER) == [None, None, ChangeKind.BEGAN]
-    assert kinds(tracker, *[None] * UNKNOWN_POLLS) == [None] * (UNKNOWN_POLLS - 1) + [ChangeKind.UNKNOWN]
+    assert kinds(tracker, OVER, None, OVER) == [None, None, OverUseChangeKind.BEGAN]
+    assert kinds(tracker, *[None] * UNKNOWN_POLLS) == [None] * (UNKNOWN_POLLS - 1) + [OverUseChangeKind.UNKNOWN]
     assert not tracker.over
 
 
@@ -103,13 +116,13 @@ def test_an_earlier_time_is_kept_and_a_later_one_is_not() -> None:
 @given(st.lists(st.one_of(st.none(), st.integers(0, 8)), max_size=60), st.integers(1, 4))
 def test_beginnings_and_ends_take_turns_and_agree_with_who_is_over(uses: list[int | None], needed: int) -> None:
     tracker = OverUseTracker(TOLERANCE, polls=needed)
-    last: ChangeKind | None = None
+    last: OverUseChangeKind | None = None
     for use in uses:
-        (kind,) = kinds(tracker, None if use is None else Figures(use * GIB, 4 * GIB))
+        (kind,) = kinds(tracker, None if use is None else PolledUse(use * GIB, 4 * GIB))
         if kind is not None:
-            assert (kind is ChangeKind.BEGAN) == (last is not ChangeKind.BEGAN)
+            assert (kind is OverUseChangeKind.BEGAN) == (last is not OverUseChangeKind.BEGAN)
             last = kind
-        assert (PLACE in tracker.over) == (last is ChangeKind.BEGAN)
+        assert (PLACE in tracker.over) == (last is OverUseChangeKind.BEGAN)
 
 
 def test_polls_that_could_not_tell_say_nothing_of_an_earlier_over_use_until_there_were_many() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.dra.claims import POD_WITH_CLAIMS, PodWithClaims
@@ -32,7 +32,9 @@ def a_pod(*containers: dict[str, Any], init: tuple[dict[str, Any], ...] = (), ph
     return POD_WITH_CLAIMS.read(msgspec.json.encode({"metadata": metadata, "spec": spec, "status": {"phase": phase}}))
 
 
-def heard(pod: PodWithClaims, vendor: Vendor = ENFLAME, mode: Mode = Mode.MEMORY) -> list[tuple[str, str, str]]:
+def heard(
+    pod: PodWithClaims, vendor: Vendor = ENFLAME, mode: GrantMode = GrantMode.MEMORY
+) -> list[tuple[str, str, str]]:
     heard = Heard()
     report = OwnDevicesReport(vendor, mode, heard)
     for _ in range(2):
@@ -84,12 +86,12 @@ def test_no_other_pod_is_named(pod: PodWithClaims) -> None:
 def test_whole_cards_count_where_the_plugin_serves_them() -> None:
     whole = container("main", ENFLAME, 0, {"value": "all"})
     whole["resources"]["limits"] = {ENFLAME.whole_card_resource: "1"}
-    assert [len(heard(a_pod(whole), mode=mode)) for mode in Mode] == [0, 1, 1]
+    assert [len(heard(a_pod(whole), mode=mode)) for mode in GrantMode] == [0, 1, 1]
 
 
 def test_a_pod_of_the_same_uid_is_named_again_only_once_it_was_gone() -> None:
     seen, pod = Heard(), a_pod(container("main", ENFLAME, 4, {"value": "all"}))
-    report = OwnDevicesReport(ENFLAME, Mode.MEMORY, seen)
+    report = OwnDevicesReport(ENFLAME, GrantMode.MEMORY, seen)
     report.pod_applied(pod)
     report.pods_retained(frozenset({"uid-a"}))
     report.pod_applied(pod)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from tests.unit.node_agent_rig import Rig, make_rig
@@ -24,7 +24,7 @@ def facts_of(caplog: pytest.LogCaptureFixture) -> dict[str, str]:
 
 def make(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Rig:
     caplog.set_level(logging.INFO, "gcushare")
-    rig = make_rig(tmp_path, mode=Mode.BOTH)
+    rig = make_rig(tmp_path, mode=GrantMode.BOTH)
     rig.see(16, 16)
     rig.agent.pod_applied(pod("a", 4, card=0))
     rig.hold(a=device_ids_of_card(0, 4))

@@ -14,7 +14,7 @@ from gcushare.core.errors import Refused
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.response import AllocateResponses
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.mps.limits import MpsLimiter
@@ -56,7 +56,7 @@ def chosen_whole(entries: Sequence[bytes]) -> list[str]:
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     """Three cards of 16 units, given by units and whole."""
-    made = make_rig(tmp_path, mode=Mode.BOTH)
+    made = make_rig(tmp_path, mode=GrantMode.BOTH)
     made.see(16, 16, 16)
     return made
 

@@ -7,7 +7,7 @@ import pytest
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Closure, UnrecordedHolder
 from gcushare.core.nodes import PodRef
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
@@ -157,7 +157,7 @@ def test_what_no_record_reports_is_published_with_the_inventory(rig: Rig) -> Non
 
 
 def test_a_card_closed_for_a_pod_that_is_gone_is_published_and_opened_again(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path, mode=Mode.BOTH)
+    rig = make_rig(tmp_path, mode=GrantMode.BOTH)
     rig.see(16, 16)
     rig.agent.pod_applied(pod("a", 4, card=0))
     rig.hold(a=device_ids_of_card(0, 4))

@@ -10,7 +10,7 @@ import pytest
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import ForbiddenError
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.node.publisher import Publisher
+from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.device_plugin.plugin_settings import CardCount
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.nodes import encode_inventory
@@ -65,8 +65,8 @@ class ANode:
 
 
 @asynccontextmanager
-async def publishing(node: ANode, vendor: Vendor = ENFLAME, **more: int) -> AsyncIterator[Publisher]:
-    publisher = Publisher(vendor, "node-1", node, rng=random.Random(1), **more)
+async def publishing(node: ANode, vendor: Vendor = ENFLAME, **more: int) -> AsyncIterator[CardsPublisher]:
+    publisher = CardsPublisher(vendor, "node-1", node, rng=random.Random(1), **more)
     publisher.node_applied(node.as_object())
     async with running(publisher.run(), "publisher"):
         yield publisher
@@ -116,7 +116,7 @@ async def test_a_refused_write_is_a_problem_until_it_succeeds() -> None:
 
 def test_the_unit_of_a_plugin_before_this_one_is_read_from_the_node() -> None:
     node = ANode()
-    publisher = Publisher(ENFLAME, "node-1", node, rng=random.Random(1))
+    publisher = CardsPublisher(ENFLAME, "node-1", node, rng=random.Random(1))
     assert publisher.published_unit() is None
     node.annotations[INVENTORY] = encode_inventory(inventory(1, unit="0.1"))
     publisher.node_applied(node.as_object())
@@ -128,7 +128,7 @@ def test_the_unit_of_a_plugin_before_this_one_is_read_from_the_node() -> None:
 
 def test_cordons_are_the_words_of_the_admins_annotation() -> None:
     node = ANode()
-    publisher = Publisher(ENFLAME, "node-1", node, rng=random.Random(1))
+    publisher = CardsPublisher(ENFLAME, "node-1", node, rng=random.Random(1))
     assert publisher.cordoned == frozenset()
     node.annotations[ENFLAME.cordon_annotation] = " 1, GCU-7 ,"
     publisher.node_applied(node.as_object())

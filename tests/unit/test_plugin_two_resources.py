@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
@@ -89,7 +89,7 @@ def test_whole_pods_of_equal_size_that_changed_places_are_both_recorded_truly() 
 
 @pytest.fixture
 def both(tmp_path: Path) -> Rig:
-    rig = make_rig(tmp_path, mode=Mode.BOTH)
+    rig = make_rig(tmp_path, mode=GrantMode.BOTH)
     show(rig)
     rig.see(4, 4)
     return rig
@@ -160,7 +160,7 @@ def test_a_sick_card_is_unhealthy_in_both_lists_and_a_cordoned_one_if_no_one_hol
 
 
 def test_with_mode_whole_only_whole_cards_are_listed_whatever_the_unit(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path, unit="MiB", mode=Mode.WHOLE)
+    rig = make_rig(tmp_path, unit="MiB", mode=GrantMode.WHOLE)
     rig.see(*[64] * 8)
     assert rig.agent.problem == "", "524,288 units would not fit a message, and none is sent"
     assert (rig.parts.memory_devices.message, len(healthy(rig.parts.whole_devices.message))) == (b"", 8)

@@ -7,14 +7,14 @@ import itertools
 import pytest
 from benchmarks.packing.bounds import compute_bounds
 
-from gcushare.cli.simulate.workload import NodeSpec
+from gcushare.cli.simulate.workload import EmptyNode
 from gcushare.core.packing.expected_fill import Demand, Room, Spot, room_after, spots_of
 
 LARGE, SMALL, WHOLE = Demand(1, 810), Demand(1, 190), Demand(1, 0, True)
 
 
-def nodes(*cards: int, cpu: int = 0) -> list[NodeSpec]:
-    return [NodeSpec(f"n-{number}", cpu, 0, count) for number, count in enumerate(cards)]
+def nodes(*cards: int, cpu: int = 0) -> list[EmptyNode]:
+    return [EmptyNode(f"n-{number}", cpu, 0, count) for number, count in enumerate(cards)]
 
 
 def best_of_all(rooms: tuple[Room, ...], workload: tuple[Demand, ...]) -> int:
@@ -58,7 +58,7 @@ def test_cpu_of_the_whole_cluster_bounds_what_can_be_used() -> None:
 
 
 def test_cards_of_different_sizes_are_refused() -> None:
-    mixed = [NodeSpec("a", 0, 0, 1, "", 16), NodeSpec("b", 0, 0, 1, "", 32)]
+    mixed = [EmptyNode("a", 0, 0, 1, "", 16), EmptyNode("b", 0, 0, 1, "", 32)]
     with pytest.raises(ValueError, match="one size"):
         compute_bounds(mixed, [WHOLE])
 

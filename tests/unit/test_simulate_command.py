@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from gcushare.cli.simulate.cluster import SimulatedCluster
-from gcushare.cli.simulate.comparing import Plan, mixed, nodes_needed
+from gcushare.cli.simulate.comparing import Comparison, mixed, nodes_needed
 from gcushare.cli.simulate.live import reduce_cluster
 from gcushare.cli.simulate.runs import Placer
-from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods
+from gcushare.cli.simulate.workload import EmptyNode, read_nodes, read_pods
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import Refused
@@ -97,7 +97,7 @@ def test_questions_that_exclude_each_other_are_refused(files: list[str]) -> None
 
 def test_the_nodes_that_pods_need_suffice_and_one_less_does_not(files: list[str], tmp_path: Path) -> None:
     nodes, pods = tuple(read_nodes(tmp_path / "nodes.csv")), tuple(read_pods(tmp_path / "pods.csv"))
-    plan = Plan(nodes, pods, None, ("binpack",))
+    plan = Comparison(nodes, pods, None, ("binpack",))
     needed = nodes_needed(plan, "binpack", plan.workload())
     assert needed == mixed(nodes, len(needed))
     for count, is_enough in ((len(needed), True), (len(needed) - 1, False)):
@@ -122,7 +122,9 @@ def test_as_many_nodes_are_needed_as_kube_schedulers_spreading_takes(tmp_path: P
 
 
 def test_a_mix_keeps_the_proportions_at_every_size() -> None:
-    nodes = [NodeSpec(f"a-{n}", 1, 1, 2, "A") for n in range(6)] + [NodeSpec(f"b-{n}", 1, 1, 8, "B") for n in range(2)]
+    nodes = [EmptyNode(f"a-{n}", 1, 1, 2, "A") for n in range(6)] + [
+        EmptyNode(f"b-{n}", 1, 1, 8, "B") for n in range(2)
+    ]
     for count in (4, 8, 40):
         assert sum(node.model == "B" for node in mixed(nodes, count)) == count // 4
 
@@ -147,7 +149,7 @@ def test_a_live_cluster_is_reduced_to_its_cards_cpu_and_pods() -> None:
     pods = [pod("a", "gpu-1", cpu="2", memory="1Gi", gpu="4"), pod("b", "gpu-1", cpu="500m"), pod("c", "", gpu="8")]
     random.Random(1).shuffle(pods)
     specs, demands = reduce_cluster([node], pods, ALIYUN, [])
-    assert specs == [NodeSpec("gpu-1", 63000, 262144, 2, "", 16)]
+    assert specs == [EmptyNode("gpu-1", 63000, 262144, 2, "", 16)]
     assert sorted(demands) == [Demand(1, 4, False, 2000, 1024), Demand(1, 8)]
 
 

@@ -12,12 +12,12 @@ from benchmarks.packing.policies import POLICIES, Given, make_policy
 from benchmarks.packing.typical_pods import Fragmentation, typical_pods
 
 from gcushare.cli.simulate.runs import Placer, run_policy
-from gcushare.cli.simulate.workload import NodeSpec, build_workload, units_of
+from gcushare.cli.simulate.workload import EmptyNode, build_workload, units_of
 from gcushare.core.packing.expected_fill import Demand, Room
 
 NODES = [
-    *(NodeSpec(f"a-{number}", 16000, 65536, 2, "P100") for number in range(6)),
-    *(NodeSpec(f"b-{number}", 64000, 262144, 8, "G2") for number in range(3)),
+    *(EmptyNode(f"a-{number}", 16000, 65536, 2, "P100") for number in range(6)),
+    *(EmptyNode(f"b-{number}", 64000, 262144, 8, "G2") for number in range(3)),
 ]
 TRACE = [
     *[Demand(1, 810, False, 3152, 5600)] * 8,
@@ -131,7 +131,7 @@ def test_with_kube_scheduler_pods_without_cards_go_where_most_is_left_and_others
 
 
 def test_plain_claims_take_the_first_card_that_fits_on_the_node_with_most_left() -> None:
-    cluster = TrackedCluster([NodeSpec("a", 8000, 8192, 2, "G2"), NodeSpec("b", 9000, 8192, 2, "G2")])
+    cluster = TrackedCluster([EmptyNode("a", 8000, 8192, 2, "G2"), EmptyNode("b", 9000, 8192, 2, "G2")])
     placer = Placer(cluster, make_policy("dra-first-fit", Given(cluster, [], 1)))
     share = Demand(1, 600, False, 1000, 1024)
     placed = [placer.place(str(number), share) for number in range(4)]
@@ -142,7 +142,7 @@ def test_plain_claims_take_the_first_card_that_fits_on_the_node_with_most_left()
 
 
 def test_under_churn_time_is_counted_and_every_arrival_has_a_wait() -> None:
-    nodes = [NodeSpec(f"n-{number}", 64000, 65536, 8, "G2") for number in range(3)]
+    nodes = [EmptyNode(f"n-{number}", 64000, 65536, 8, "G2") for number in range(3)]
     trace = [Demand(1, 500)] * 12 + [Demand(8, 0, True)]
     run = run_churn("expected-fill", nodes, trace, Churn(0.9, 20.0, 8), 3)
     assert run.arrivals > 100

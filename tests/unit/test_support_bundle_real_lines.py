@@ -14,7 +14,7 @@ from gcushare.cli.support_bundle.log_filter import cut_log
 from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.core.errors import ConfigError
 from gcushare.core.log_fields import fields
-from gcushare.kube.errors import Attempt, HttpFailure, describe, error_of_answer, error_of_status
+from gcushare.kube.errors import FailedRequest, HttpFailure, describe, error_of_answer, error_of_status
 from gcushare.runtime.logs import JsonFormatter, TextFormatter
 from gcushare.runtime.settings.declare import settings
 from gcushare.wire.objects import Status
@@ -88,7 +88,7 @@ class _NoSettings:
 
 
 def kube_errors(message: str) -> list[Exception]:
-    attempt = Attempt("list pods", writes=False)
+    attempt = FailedRequest("list pods", writes=False)
     status = Status(code=403, reason="Forbidden", message=message)
     page = message.encode()
     return [

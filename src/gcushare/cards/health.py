@@ -108,7 +108,7 @@ class CardsSnapshot:
     problem: str = ""
 
 
-class ChangeKind(enum.Enum):
+class CardChangeKind(enum.Enum):
     """What happened to a card; the values are written to the log."""
 
     APPEARED = "appeared"
@@ -127,7 +127,7 @@ class ChangeKind(enum.Enum):
 class CardChange:
     """One change of one card; ``detail`` is the reason, or what was there before."""
 
-    kind: ChangeKind
+    kind: CardChangeKind
     card: Card
     detail: str = ""
 
@@ -228,10 +228,10 @@ class CardRoster:
         if tracked is None or tracked.card.uuid != card.uuid:
             self._tracked[card.index] = _Tracked(card, HealthTracker(self._policy))
             if tracked is None:
-                return [CardChange(ChangeKind.APPEARED, card, f"{card.memory_bytes} bytes, {card.model}")]
-            return [CardChange(ChangeKind.REPLACED, card, tracked.card.uuid)]
+                return [CardChange(CardChangeKind.APPEARED, card, f"{card.memory_bytes} bytes, {card.model}")]
+            return [CardChange(CardChangeKind.REPLACED, card, tracked.card.uuid)]
         before, tracked.card, tracked.is_gone = tracked.card, card, False
-        return [CardChange(ChangeKind.ALTERED, card, str(before))] if card != before else []
+        return [CardChange(CardChangeKind.ALTERED, card, str(before))] if card != before else []
 
     def _lose(self, tracked: _Tracked, now_s: float) -> list[CardChange]:
         reasons = {card.uuid: card.reason for card in self.left_out}
@@ -241,7 +241,7 @@ class CardRoster:
         if tracked.is_gone:
             return changes
         tracked.is_gone, tracked.use = True, None
-        return [CardChange(ChangeKind.LOST, tracked.card, reason)]
+        return [CardChange(CardChangeKind.LOST, tracked.card, reason)]
 
     def _update_health(self, card: Card, update: Callable[[HealthTracker], HealthReading]) -> list[CardChange]:
         tracked = self._tracked.get(card.index)
@@ -252,6 +252,6 @@ class CardRoster:
         if verdict == before:
             return []
         if verdict.healthy:
-            return [CardChange(ChangeKind.RECOVERED, tracked.card)]
-        kind = ChangeKind.SICK if before.healthy else ChangeKind.STILL_SICK
+            return [CardChange(CardChangeKind.RECOVERED, tracked.card)]
+        kind = CardChangeKind.SICK if before.healthy else CardChangeKind.STILL_SICK
         return [CardChange(kind, tracked.card, verdict.reason)]

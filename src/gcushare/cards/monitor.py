@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gcushare.cards.health import CardChange, CardRoster, CardsSnapshot, ChangeKind, HealthPolicy
+from gcushare.cards.health import CardChange, CardChangeKind, CardRoster, CardsSnapshot, HealthPolicy
 from gcushare.cards.links import LinkTable
 from gcushare.cards.ports import CardSource
 from gcushare.core.cards import LeftOutCard
@@ -20,13 +20,13 @@ from gcushare.core.wording import index_text
 logger = logging.getLogger(__name__)
 
 _LOG_LEVELS = {
-    ChangeKind.APPEARED: logging.INFO,
-    ChangeKind.REPLACED: logging.WARNING,
-    ChangeKind.ALTERED: logging.WARNING,
-    ChangeKind.LOST: logging.ERROR,
-    ChangeKind.SICK: logging.ERROR,
-    ChangeKind.STILL_SICK: logging.WARNING,
-    ChangeKind.RECOVERED: logging.INFO,
+    CardChangeKind.APPEARED: logging.INFO,
+    CardChangeKind.REPLACED: logging.WARNING,
+    CardChangeKind.ALTERED: logging.WARNING,
+    CardChangeKind.LOST: logging.ERROR,
+    CardChangeKind.SICK: logging.ERROR,
+    CardChangeKind.STILL_SICK: logging.WARNING,
+    CardChangeKind.RECOVERED: logging.INFO,
 }
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from gcushare.cluster.cluster_flags import SourceFlags
-from gcushare.cluster.programs import Endpoint, named_service
+from gcushare.cluster.programs import ProgramAddress, named_service
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import SERVES_MEMORY, Health, InventoryCard
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
@@ -27,7 +27,7 @@ QUICK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Extender:
+class ExtenderClient:
     """The extender as one vendor's pods see it. ``endpoints`` are tried in turn until one answers.
 
     Its methods raise ``GcushareError`` if it does not answer, or not with its document, and ``Refused`` if it serves
@@ -36,7 +36,7 @@ class Extender:
 
     vendor: Vendor
     text: str
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[ProgramAddress, ...]
     timeout_s: float | None = None
 
     async def inspect(self, node: str | None) -> list[NodePart]:
@@ -87,17 +87,19 @@ class Extender:
 @asynccontextmanager
 async def open_extender(
     flags: SourceFlags, vendor: Vendor, api: KubeClient, *, timeout_s: float | None
-) -> AsyncIterator[Extender]:
+) -> AsyncIterator[ExtenderClient]:
     """Yield the way to the extender; nothing is asked yet."""
     if flags.extender_url is not None:
         config = KubeConfig(server=flags.extender_url.rstrip("/"), source="--extender-url")
         async with KubeClient(config, program="gcushare") as client:
-            yield Extender(vendor, f"the scheduler extender at {config.server}", (Endpoint(client, ""),), timeout_s)
+            yield ExtenderClient(
+                vendor, f"the scheduler extender at {config.server}", (ProgramAddress(client, ""),), timeout_s
+            )
         return
     namespace, _, service = flags.extender_service.partition("/")
     ways = (service,) if service.startswith("https:") else (f"http:{service}", f"https:{service}")
     endpoints = tuple(named_service(api, namespace, way) for way in ways)
-    yield Extender(vendor, f"the scheduler extender ({flags.extender_service})", endpoints, timeout_s)
+    yield ExtenderClient(vendor, f"the scheduler extender ({flags.extender_service})", endpoints, timeout_s)
 
 
 def adopt_document(snapshot: ClusterSnapshot, nodes: list[NodePart]) -> None:

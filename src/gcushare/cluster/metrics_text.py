@@ -13,7 +13,7 @@ from gcushare.wire.untrusted_json import reason_of
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class MetricsPage:
     """Every figure of one answer, and the names of all families in it; an empty one was never asked for."""
 
     samples: tuple[Sample, ...]
@@ -40,7 +40,7 @@ class Figures:
         return [each.value for each in self.samples if each.name == name and wanted <= each.labels.items()]
 
 
-def parse_figures(text: str) -> Figures:
+def parse_figures(text: str) -> MetricsPage:
     """Read the text that Prometheus scrapes.
 
     Raises:
@@ -53,4 +53,4 @@ def parse_figures(text: str) -> Figures:
         raise RemoteContractError(
             f"the metrics cannot be read: {type(failure).__name__}: {reason_of(failure)}"
         ) from failure
-    return Figures(samples, frozenset(family.name for family in families))
+    return MetricsPage(samples, frozenset(family.name for family in families))

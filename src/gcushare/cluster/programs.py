@@ -134,7 +134,7 @@ PLUGIN_PODS = Resource("api/v1", "pods", SeenPod)
 SERVICES = Resource("api/v1", "services", Service)
 
 
-class Program(enum.Enum):
+class ProgramKind(enum.Enum):
     """A program of this project, or kube-scheduler; the value is the name of its command and of its image."""
 
     PLUGIN = contracts.DEVICE_PLUGIN
@@ -147,7 +147,7 @@ _ONE_SHOTS = frozenset({"uninstall", "--remove-from-node", "--status"})
 """Words that make a program do one thing and end."""
 
 
-def program_of(pod: SeenPod) -> Program | None:
+def program_of(pod: SeenPod) -> ProgramKind | None:
     """Which program a pod runs; None for all others, for ended pods and for one-shots."""
     container = main_container(pod)
     if container is None or is_finished(pod) or _ONE_SHOTS & set(container.command_line):
@@ -157,7 +157,7 @@ def program_of(pod: SeenPod) -> Program | None:
 
 def is_plugin(pod: SeenPod) -> bool:
     """Whether a pod offers its node's cards: a device plugin, by its command, image or name."""
-    return program_of(pod) is Program.PLUGIN or any(name in pod.metadata.name for name in _PLUGIN_NAMES)
+    return program_of(pod) is ProgramKind.PLUGIN or any(name in pod.metadata.name for name in _PLUGIN_NAMES)
 
 
 def main_container(pod: SeenPod) -> SeenContainer | None:
@@ -165,14 +165,14 @@ def main_container(pod: SeenPod) -> SeenContainer | None:
     return next((each for each in pod.spec.containers if _program_of(each) is not None), None)
 
 
-def _program_of(container: SeenContainer) -> Program | None:
+def _program_of(container: SeenContainer) -> ProgramKind | None:
     # The extender's image holds the config manager too, so the command decides if there is one.
     command = {posixpath.basename(word) for word in container.command_line[:2]}
-    by_command = next((each for each in Program if each.value in command), None)
+    by_command = next((each for each in ProgramKind if each.value in command), None)
     if by_command is not None or container.command:
         return by_command
     image = posixpath.basename(container.image.partition("@")[0]).partition(":")[0]
-    return next((each for each in Program if each.value == image), None)
+    return next((each for each in ProgramKind if each.value == image), None)
 
 
 def flag(pod: SeenPod, name: str) -> str | None:
@@ -200,7 +200,7 @@ def port_of(pod: SeenPod) -> int:
         return int(reported)
     ports = [port for container in _containers_of(pod) for port in container.ports]
     named = [port.container_port for port in ports if port.name == _PORT_NAME]
-    default = contracts.EXTENDER_PORT if program_of(pod) is Program.EXTENDER else contracts.PLUGIN_PORT
+    default = contracts.EXTENDER_PORT if program_of(pod) is ProgramKind.EXTENDER else contracts.PLUGIN_PORT
     return next(iter([*named, *(port.container_port for port in ports)]), default)
 
 
@@ -220,7 +220,7 @@ def _containers_of(pod: SeenPod) -> tuple[SeenContainer, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ProgramAddress:
     """A prefix of paths at some server; ``resource`` names the right that the proxy needs, empty without a proxy."""
 
     client: KubeClient
@@ -236,15 +236,15 @@ class Endpoint:
         return await self.client.get_raw(f"{self.prefix}{path}", self.resource or "address", timeout_s=timeout_s)
 
 
-def proxied_pod(client: KubeClient, pod: SeenPod) -> Endpoint:
+def proxied_pod(client: KubeClient, pod: SeenPod) -> ProgramAddress:
     """A program's pod, through the API server; port and TLS are as the pod says."""
     scheme = "https" if has_tls(pod) else "http"
     namespace, name = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
     place = f"{scheme}:{name}:{port_of(pod)}"
-    return Endpoint(client, f"/api/v1/namespaces/{namespace}/pods/{place}/proxy", "pods/proxy")
+    return ProgramAddress(client, f"/api/v1/namespaces/{namespace}/pods/{place}/proxy", "pods/proxy")
 
 
-def proxied_service(client: KubeClient, service: Service) -> Endpoint:
+def proxied_service(client: KubeClient, service: Service) -> ProgramAddress:
     """The pods that are ready behind a Service, reached through the API server."""
     port = service.spec.ports[0] if service.spec.ports else None
     scheme = "https:" if port is not None and (port.name == "https" or port.port == 443) else ""
@@ -252,7 +252,7 @@ def proxied_service(client: KubeClient, service: Service) -> Endpoint:
     return named_service(client, service.metadata.namespace, f"{scheme}{service.metadata.name}{tail}")
 
 
-def named_service(client: KubeClient, namespace: str, place: str) -> Endpoint:
+def named_service(client: KubeClient, namespace: str, place: str) -> ProgramAddress:
     """The Service that ``place`` names as the API server's proxy reads it: ``[https:]NAME[:PORT]``."""
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/services/{quote(place, safe=':')}/proxy"
-    return Endpoint(client, path, "services/proxy")
+    return ProgramAddress(client, path, "services/proxy")

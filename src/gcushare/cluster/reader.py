@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from gcushare.cluster.programs import PLUGIN_PODS, Endpoint, SeenPod, is_plugin, proxied_pod
+from gcushare.cluster.programs import PLUGIN_PODS, ProgramAddress, SeenPod, is_plugin, proxied_pod
 from gcushare.cluster.rights import Area, Right, Unread
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, RemoteContractError
 from gcushare.kube.client import PAGE_SIZE, KubeClient
@@ -82,22 +82,14 @@ def may_ask(raw: msgspec.Raw, texts: tuple[bytes, ...]) -> bool:
     return any(each in text for each in texts)
 
 
-class Progress(Protocol):
-    """Shows what is being done; a terminal's is ``cli.terminal.screen.Progress``."""
-
-    def __call__(self, doing: str) -> None: ...
-
-    def count(self, what: str, count: int) -> None: ...
-
-
-class NoProgress:
-    """For reads that end before anyone could watch them."""
+class ReadProgress:
+    """Receives what is being read, and shows nothing; a terminal's is ``cli.terminal.screen.Progress``."""
 
     def __call__(self, doing: str) -> None:
-        """Show nothing."""
+        """Set the current step."""
 
     def count(self, what: str, count: int) -> None:
-        """Show nothing."""
+        """Set how many of something were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +123,7 @@ class Reader:
     """
 
     client: KubeClient
-    progress: Progress = field(default_factory=NoProgress)
+    progress: ReadProgress = field(default_factory=ReadProgress)
     clock: Clock = field(default_factory=SystemClock)
     problems: list[str] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
@@ -226,7 +218,7 @@ class Reader:
     async def learn_rights(self, rights: Sequence[Right]) -> bytes:
         """Learn the server's time and which rights the caller lacks; returns the body of /version."""
         self.progress("asking the API server")
-        hello = await self.ask(Endpoint(self.client, "", "version"), "/version")
+        hello = await self.ask(ProgramAddress(self.client, "", "version"), "/version")
         self.ahead_s, self.within_s = hello.ahead_s or 0.0, hello.within_s
         await self.find_missing(rights)
         return hello.body
@@ -308,7 +300,7 @@ class Reader:
         answers = await ask_all(map(ask, pods))
         return list(zip(pods, answers, strict=True))
 
-    async def ask(self, endpoint: Endpoint, path: str, *, timeout_s: float | None = ANSWER_S) -> Dated:
+    async def ask(self, endpoint: ProgramAddress, path: str, *, timeout_s: float | None = ANSWER_S) -> Dated:
         """Ask a program over HTTP, also for its time; ``timeout_s`` None leaves the client's own deadline."""
         async with self._slots:
             sent, began = self.clock.now(), self.clock.monotonic()

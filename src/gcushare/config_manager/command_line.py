@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gcushare._version import __version__
-from gcushare.config_manager.manager_settings import CommandSettings, RunSettings, UninstallSettings
+from gcushare.config_manager.manager_settings import CommandSettings, RecoverNodesSettings, RunSettings
 from gcushare.runtime.entry import ProcessContext, columns_of, run_program
 from gcushare.runtime.exit_codes import DONE, FAILED, MISUSED
 from gcushare.runtime.settings.declare import Program
@@ -73,7 +73,7 @@ def main(process: ProcessContext | None = None) -> int:
 
         return run(lambda shutdown: commands.reconcile(settings, say, shutdown))
 
-    def uninstall(settings: UninstallSettings) -> int:
+    def uninstall(settings: RecoverNodesSettings) -> int:
         import asyncio
 
         from gcushare.config_manager import commands
@@ -86,7 +86,7 @@ def main(process: ProcessContext | None = None) -> int:
         program = _program(command, RunSettings)
         return run_program(program, run_loop, log_settings=lambda settings: settings.log, process=rest)
     if command == "uninstall":
-        return run_program(_program(command, UninstallSettings), uninstall, process=rest)
+        return run_program(_program(command, RecoverNodesSettings), uninstall, process=rest)
     if command == "--version":
         say(f"{CONFIG_MANAGER} {__version__}")
         return DONE

@@ -26,11 +26,11 @@ from gcushare.config_manager.host.running_scheduler import (
 )
 from gcushare.config_manager.host.systemd_unit import Systemctl, UnitFile
 from gcushare.config_manager.manager import Manager, Prepared
-from gcushare.config_manager.manager_settings import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
-from gcushare.config_manager.node_reports import ClusterState, read_reports, write_mode
+from gcushare.config_manager.manager_settings import CommandSettings, PlaceSettings, RecoverNodesSettings, RunSettings
+from gcushare.config_manager.node_reports import SharedConfigMap, read_reports, write_mode
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.steps import describe, render_diff
-from gcushare.config_manager.reconcile import Mode, Reconciler, State, hold_lease
+from gcushare.config_manager.reconcile import Reconciler, State, WantedMode, hold_lease
 from gcushare.config_manager.scheduler_config.versions import accepted_versions
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, Refused, RetryableError
 from gcushare.core.wording import counted
@@ -38,7 +38,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
 from gcushare.kube.election import ApiLease
 from gcushare.runtime.exit_codes import DONE, FAILED
-from gcushare.runtime.health import Health, Heartbeat
+from gcushare.runtime.health import HealthChecks, Heartbeat
 from gcushare.runtime.http.server import start_server
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.shutdown import Shutdown, root_tasks
@@ -163,7 +163,7 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
         # The time makes it differ between restarts of this pod, which must wait for an earlier holder like any other.
         identity = f"{settings.place.node_name}_{socket.gethostname()}_{asyncio.get_running_loop().time():.6f}"
         heart = Heartbeat("reconciler", silence_s(settings.place.wait_timeout))
-        state = ClusterState(client, settings.extender, settings.namespace, settings.place.node_name)
+        state = SharedConfigMap(client, settings.extender, settings.namespace, settings.place.node_name)
         lease = ApiLease(client, settings.namespace, CONFIG_MANAGER)
         reconciler = Reconciler(
             manager=manager,
@@ -173,7 +173,7 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
             interval_s=settings.interval,
             beat=heart.beat,
         )
-        health = Health()
+        health = HealthChecks()
         health.add_live("reconciler", heart.check)
         health.add_ready("scheduler", reconciler.check)
         app = web.Application()
@@ -196,7 +196,7 @@ def silence_s(wait_timeout_s: float) -> float:
     return max(_LEAST_SILENCE_S, 3 * wait_timeout_s)
 
 
-async def uninstall(settings: UninstallSettings, say: Say) -> int:
+async def uninstall(settings: RecoverNodesSettings, say: Say) -> int:
     """Have every node recover and wait until all have reported it; an API server may fail for a while."""
     async with open_cluster(settings.kube, program=CONFIG_MANAGER) as client:
         clock = SystemClock()
@@ -206,7 +206,7 @@ async def uninstall(settings: UninstallSettings, say: Say) -> int:
             pause_s = _POLL_S
             try:
                 if not is_asked:
-                    await write_mode(client, settings.namespace, Mode.RECOVER)
+                    await write_mode(client, settings.namespace, WantedMode.RECOVER)
                     is_asked = True
                 reports = await read_reports(client, settings.namespace)
             except (RetryableError, ConflictError) as error:

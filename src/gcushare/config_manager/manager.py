@@ -24,7 +24,7 @@ from gcushare.config_manager.host.unit_files import Surroundings, find_unit
 from gcushare.config_manager.manager_settings import PlaceSettings
 from gcushare.config_manager.plan.decide import plan_apply, plan_recover
 from gcushare.config_manager.plan.execute import Executor
-from gcushare.config_manager.plan.observe import Observed, find_directory, find_manifest, observe, read_target
+from gcushare.config_manager.plan.observe import ObservedScheduler, find_directory, find_manifest, observe, read_target
 from gcushare.config_manager.plan.steps import Plan, RemoveFile, Switch, WriteFile, outcome
 from gcushare.config_manager.scheduler_config.document import new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
@@ -43,7 +43,7 @@ VersionSource = Callable[[SchedulerFile | None], Awaitable[str | None]]
 class Prepared:
     """A decision with the observation that it is based on; ``undo`` removes all of our change."""
 
-    observed: Observed
+    observed: ObservedScheduler
     version: Version | None
     """The scheduler's; None if it is not known, which only stops a change."""
     plan: Plan

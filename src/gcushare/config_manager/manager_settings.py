@@ -221,7 +221,7 @@ class RunSettings(CommandSettings):
 
 
 @settings
-class UninstallSettings:
+class RecoverNodesSettings:
     """Settings of the command that has every node recover."""
 
     kube: KubeSettings = group(KubeSettings)

@@ -10,7 +10,7 @@ import msgspec
 
 from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.manager_settings import ExtenderOptions
-from gcushare.config_manager.reconcile import Mode, State
+from gcushare.config_manager.reconcile import State, WantedMode
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import NotFoundError, RemoteContractError
 from gcushare.kube.client import KubeClient
@@ -29,7 +29,7 @@ _CONFIG_MAPS = Resource("api/v1", "configmaps", _ConfigMap)
 
 
 @dataclass(slots=True)
-class ClusterState:
+class SharedConfigMap:
     """What a node reads and reports through the API server: the desired mode, the extender's address, its own state.
 
     Reports stand under a key per node, and merge patches keep those of other nodes. An admin who replaces or recreates
@@ -42,15 +42,15 @@ class ClusterState:
     node: str
     _written: Mapping[str, str] = field(default_factory=dict)
 
-    async def mode(self) -> Mode:
+    async def mode(self) -> WantedMode:
         """Read the mode. Without a ConfigMap, or a mode in it, the admin wants what this program was started for."""
         data = await _read(self.client, self.namespace)
         self._written = {key: text for key, text in data.items() if key == node_report.REPORT_KEY_PREFIX + self.node}
-        mode = data.get(node_report.MODE_KEY, Mode.APPLY.value)
+        mode = data.get(node_report.MODE_KEY, WantedMode.APPLY.value)
         try:
-            return Mode(mode)
+            return WantedMode(mode)
         except ValueError as error:
-            accepted = " or ".join(repr(each.value) for each in Mode)
+            accepted = " or ".join(repr(each.value) for each in WantedMode)
             raise RemoteContractError(
                 f"ConfigMap {CONFIG_MANAGER}: {node_report.MODE_KEY} is {mode!r}, expected {accepted}"
             ) from error
@@ -68,7 +68,7 @@ class ClusterState:
         self._written = data
 
 
-async def write_mode(client: KubeClient, namespace: str, mode: Mode) -> None:
+async def write_mode(client: KubeClient, namespace: str, mode: WantedMode) -> None:
     """Have every node apply or recover."""
     await _write(client, namespace, {node_report.MODE_KEY: mode.value})
 

@@ -30,7 +30,7 @@ AFTER_FAILURE_S = 900.0
 """Before the same change is tried again after a rollback. A changed file or mode is tried at once."""
 
 
-class Mode(enum.Enum):
+class WantedMode(enum.Enum):
     """What the cluster's admin wants for every scheduler."""
 
     APPLY = "apply"
@@ -48,7 +48,7 @@ class State(enum.Enum):
     a change leaves this report."""
 
 
-_DONE = {Mode.APPLY: State.APPLIED, Mode.RECOVER: State.RECOVERED}
+_DONE = {WantedMode.APPLY: State.APPLIED, WantedMode.RECOVER: State.RECOVERED}
 
 
 class ClusterPort(Protocol):
@@ -57,7 +57,7 @@ class ClusterPort(Protocol):
     Every method raises ``GcushareError`` if the cluster cannot be reached now.
     """
 
-    async def mode(self) -> Mode:
+    async def mode(self) -> WantedMode:
         """Read whether to apply or to recover."""
 
     async def extender(self) -> ExtenderEntry:
@@ -120,7 +120,7 @@ class Reconciler:
         try:
             prepared = await self._prepare(mode)
         except GcushareError as error:
-            if mode is not Mode.RECOVER or not self.manager.is_untouched():
+            if mode is not WantedMode.RECOVER or not self.manager.is_untouched():
                 raise
             # A scheduler that cannot be changed must not block an uninstall.
             self._failed = None
@@ -155,8 +155,8 @@ class Reconciler:
         self._failed = None
         return _DONE[mode], ""
 
-    async def _prepare(self, mode: Mode) -> Prepared:
-        if mode is Mode.RECOVER:
+    async def _prepare(self, mode: WantedMode) -> Prepared:
+        if mode is WantedMode.RECOVER:
             return await self.manager.prepare_recover()
         return await self.manager.prepare_apply(await self.cluster.extender())
 

@@ -41,7 +41,7 @@ class HostAdapters:
     cards: CardSource | None = None
 
 
-class PodHandler:
+class OwnPodHandler:
     """Passes this node's pods to the agent, and to ``own_devices`` if these are reported."""
 
     def __init__(self, agent: NodeAgent, own_devices: OwnDevicesReport | None) -> None:
@@ -67,7 +67,7 @@ class PodHandler:
             self._own_devices.pods_retained(uids)
 
 
-class NodeHandler:
+class OwnNodeHandler:
     """Passes this node's Node object to the agent."""
 
     def __init__(self, agent: NodeAgent) -> None:

@@ -12,7 +12,7 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
-from gcushare.device_plugin.adapters import HostAdapters, NodeHandler, PodHandler
+from gcushare.device_plugin.adapters import HostAdapters, OwnNodeHandler, OwnPodHandler
 from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.allocation.pre_start import PreStart
 from gcushare.device_plugin.kubelet.conflicts import ConflictSearch
@@ -24,7 +24,7 @@ from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import MAX_NAMES, Offer
 from gcushare.device_plugin.node.parts import make_parts
 from gcushare.device_plugin.plugin_settings import PluginSettings
-from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
+from gcushare.device_plugin.reporting.metrics import ObservedResources, PluginMetrics
 from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
 from gcushare.device_plugin.reporting.status import describe_node, make_health
 from gcushare.device_plugin.way import Way
@@ -199,7 +199,7 @@ class PluginApp(Way):
         self._pods = Reflector(
             self._client,
             PODS_WITH_CLAIMS,
-            PodHandler(self._agent, own_devices),
+            OwnPodHandler(self._agent, own_devices),
             decode=POD_WITH_CLAIMS.read,
             selector=Selector(fields=f"spec.nodeName={self._node_name}"),
             settings=ReflectorSettings(from_cache=True),
@@ -209,16 +209,16 @@ class PluginApp(Way):
         self._node = Reflector(
             self._client,
             NODES,
-            NodeHandler(self._agent),
+            OwnNodeHandler(self._agent),
             decode=NODE.read,
             selector=Selector(fields=f"metadata.name={self._node_name}"),
             clock=self._adapters.clock,
             rng=self._adapters.rng,
         )
 
-    def _observe(self) -> Observed:
+    def _observe(self) -> ObservedResources:
         parts = self._parts
-        return Observed(
+        return ObservedResources(
             vendor=self._vendor.name,
             node=self._node_name,
             inventory=lambda: None if (found := self._agent.inventory) is None else self._agent.describe(found),

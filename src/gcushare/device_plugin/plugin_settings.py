@@ -21,7 +21,7 @@ from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT, PODS_PER_THOUSAN
 from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, MAX_MESSAGE_LIMIT_BYTES
 
 
-class Mode(enum.Enum):
+class GrantMode(enum.Enum):
     """What a node's cards are granted as: memory units, whole cards, or both from one ledger."""
 
     MEMORY = SERVES_MEMORY
@@ -31,7 +31,7 @@ class Mode(enum.Enum):
     @property
     def parts(self) -> tuple[str, ...]:
         """The modes as in the inventory."""
-        return BOTH_MODES if self is Mode.BOTH else (self.value,)
+        return BOTH_MODES if self is GrantMode.BOTH else (self.value,)
 
 
 class Bursts(enum.Enum):
@@ -74,9 +74,9 @@ def _auto_units(vendor: Vendor) -> str:
 class CardSettings(node_settings.CardSourceSettings):
     """Cards."""
 
-    mode: Mode = setting(
-        parsers.choice(Mode),
-        default=Mode.MEMORY,
+    mode: GrantMode = setting(
+        parsers.choice(GrantMode),
+        default=GrantMode.MEMORY,
         help="What pods may ask for: memory, whole cards "
         f"({' or '.join(vendor.whole_card_resource for vendor in VENDORS)}), or both; a card is then "
         "free, shared or whole, never two at a time. whole needs no scheduler extender.",

@@ -29,7 +29,7 @@ from gcushare.node.driver_limits.parts import make_driver_limits, make_limiter
 from gcushare.node.mps.watch import MpsWatch, make_mps_watch
 from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.node.pods import NodePods
-from gcushare.runtime.health import Health
+from gcushare.runtime.health import HealthChecks
 from gcushare.runtime.metrics import metrics_route
 from gcushare.runtime.shutdown import EVENTS_DRAIN_S, REQUESTS_DRAIN_S, RootTasks, Shutdown, root_tasks
 from gcushare.wire.documents.plugin_status import PluginStatus
@@ -145,7 +145,7 @@ class Way(abc.ABC):
         count = self._driver_limits.count if self._driver_limits is not None else None
         return PodMemoryMonitor(self._monitor, pods, owners, own_pid=os.getpid(), count=count)
 
-    def _make_pages(self, health: Health, describe: Callable[[], PluginStatus]) -> None:
+    def _make_pages(self, health: HealthChecks, describe: Callable[[], PluginStatus]) -> None:
         async def get_status(_request: web.Request) -> web.Response:
             return web.Response(body=msgspec.json.encode(describe()), content_type="application/json")
 

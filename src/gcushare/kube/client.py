@@ -16,7 +16,7 @@ from gcushare.kube import patches
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import MAX_ANSWER_BYTES, ApiTransport, Limits, Observer, Request, Transport
 from gcushare.kube.connection.watch_lines import RawWatchEvent, watch_events
-from gcushare.kube.errors import Attempt, InvalidError
+from gcushare.kube.errors import FailedRequest, InvalidError
 from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.resources import EVENTS, EVERYTHING, NODES, PODS, JsonObject, Resource, Selector, with_query
 from gcushare.wire.kubernetes_versions import eviction_version
@@ -76,7 +76,7 @@ class KubeClient:
     async def version(self) -> str:
         """Return the server's version, such as ``v1.36.2``."""
         answer = await self.get_raw("/version", "version")
-        document: JsonObject = self._decode(dict, answer, Attempt("GET /version", False))
+        document: JsonObject = self._decode(dict, answer, FailedRequest("GET /version", False))
         return str(document.get("gitVersion", ""))
 
     async def get_raw(self, path: str, resource: str, *, timeout_s: float | None = None) -> bytes:
@@ -139,7 +139,7 @@ class KubeClient:
         self, resource: Resource[T], selector: Selector = EVERYTHING, *, page_size: int | None = PAGE_SIZE
     ) -> list[T]:
         """Read a whole collection. Use ``pages`` or a ``Reflector`` for large ones."""
-        attempt = Attempt(f"GET {resource.path(namespace=selector.namespace)}", False)
+        attempt = FailedRequest(f"GET {resource.path(namespace=selector.namespace)}", False)
         found: list[T] = []
         async with aclosing(self.pages(resource, selector, page_size=page_size)) as pages:
             async for page in pages:
@@ -331,7 +331,7 @@ class KubeClient:
         body, _ = await self._transport.send(request)
         return self._decode(resource.type, body, request.attempt)
 
-    def _decode(self, kind: type[T], body: bytes | msgspec.Raw, attempt: Attempt) -> T:
+    def _decode(self, kind: type[T], body: bytes | msgspec.Raw, attempt: FailedRequest) -> T:
         decoder = self._decoders.get(kind)
         if decoder is None:
             decoder = self._decoders[kind] = object_decoder(kind)

@@ -72,7 +72,7 @@ class NotConnectedError(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class FailedRequest:
     """A failed request: its text for messages, and whether it ``writes``, so that it may have taken effect."""
 
     text: str
@@ -117,7 +117,7 @@ def parse_status(body: bytes) -> Status:
         return Status(message=body[: 4 * MAX_MESSAGE_CHARS].decode("utf-8", errors="replace"))
 
 
-def error_of_answer(attempt: Attempt, failure: HttpFailure) -> GcushareError:
+def error_of_answer(attempt: FailedRequest, failure: HttpFailure) -> GcushareError:
     """Choose the error for an HTTP answer. After a 5xx, a write's outcome is unknown; after a 429, it had no effect."""
     status = parse_status(failure.body)
     reason = _cut(status.reason, MAX_REASON_CHARS) or "without a reason"
@@ -125,14 +125,16 @@ def error_of_answer(attempt: Attempt, failure: HttpFailure) -> GcushareError:
     return _error_of_code(failure.code, status, message, attempt, retry_after_s(failure.retry_after, status))
 
 
-def error_of_status(attempt: Attempt, status: Status) -> GcushareError:
+def error_of_status(attempt: FailedRequest, status: Status) -> GcushareError:
     """Choose the error for a Status inside a watch stream."""
     code = status.code or 500
     message = f"{attempt.text} reported {code} {_cut(status.reason, MAX_REASON_CHARS)}: {_cut(status.message)}"
     return _error_of_code(code, status, message, attempt, retry_after_s(None, status))
 
 
-def _error_of_code(code: int, status: Status, message: str, attempt: Attempt, delay_s: float | None) -> GcushareError:
+def _error_of_code(
+    code: int, status: Status, message: str, attempt: FailedRequest, delay_s: float | None
+) -> GcushareError:
     if code == 409 and status.reason == "AlreadyExists":
         return AlreadyExistsError(message)
     causes = status.details.causes if status.details else ()

@@ -99,7 +99,7 @@ class ReflectorCounters:
 
 
 @dataclass(slots=True, eq=False)
-class _Goal:
+class _CatchUp:
     """What a ``catch_up`` waits for: a version, or a list that began after ``lists_begun`` others."""
 
     version: str
@@ -140,7 +140,7 @@ class Reflector(Generic[T]):
         self._must_list = True
         self._page_size: int | None = self._settings.page_size
         self._alive_at: float | None = None
-        self._goals: list[_Goal] = []
+        self._goals: list[_CatchUp] = []
         self._lists_begun = 0
         self._list_took_s = 0.0
         self._turn: asyncio.Timeout | None = None
@@ -183,7 +183,7 @@ class Reflector(Generic[T]):
         """
         lists_begun = self._lists_begun
         version = await self._client.newest_version(self._resource, self._selector)
-        goal = _Goal(version, lists_begun)
+        goal = _CatchUp(version, lists_begun)
         self._goals.append(goal)
         try:
             self._check_goals()
@@ -200,7 +200,7 @@ class Reflector(Generic[T]):
         finally:
             self._goals.remove(goal)
 
-    async def _reaches(self, goal: _Goal, within_s: float) -> bool:
+    async def _reaches(self, goal: _CatchUp, within_s: float) -> bool:
         try:
             async with asyncio.timeout(within_s):
                 await goal.reached.wait()

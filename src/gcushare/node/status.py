@@ -15,7 +15,7 @@ from gcushare.core.wording import utc_text
 from gcushare.node.card_and_pod_metrics import ObservedCards
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodUse
-from gcushare.runtime.health import Progress
+from gcushare.runtime.health import CounterHeartbeat
 from gcushare.wire.documents.plugin_status import CardStatus, OverUseStatus, PodOverUse, UseStatus
 
 REGISTRATION_AGE_S = 60.0
@@ -24,9 +24,9 @@ POLL_GRACE_S = 300.0
 """Added for the cards task: opening a library may take a minute, and attempts are some time apart."""
 
 
-def cards_progress(polls: Callable[[], int], poll_interval_s: float) -> Progress:
+def cards_progress(polls: Callable[[], int], poll_interval_s: float) -> CounterHeartbeat:
     """The check that the cards are still polled; ``polls`` counts the rounds of the cards task."""
-    return Progress("cards", polls, 3 * poll_interval_s + POLL_GRACE_S)
+    return CounterHeartbeat("cards", polls, 3 * poll_interval_s + POLL_GRACE_S)
 
 
 def problems_text(problems: Mapping[str, str]) -> str | None:

@@ -41,7 +41,7 @@ class Heartbeat:
         return f"task {self._task!r} made no progress for {age_s:.1f}s; allowed {self._max_age_s:g}s"
 
 
-class Progress(Heartbeat):
+class CounterHeartbeat(Heartbeat):
     """A counter that must change. If it does not for ``max_age_s``, a restart is needed."""
 
     def __init__(
@@ -63,7 +63,7 @@ Reasons = dict[str, str | None]
 """The results of a set of checks by name; None means that a check passed."""
 
 
-class Health:
+class HealthChecks:
     """The checks of one program and their two endpoints.
 
     A liveness check may fail only if a restart would help. Everything else (an unreachable server, a stale watch) is

@@ -20,7 +20,7 @@ from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.election import ApiLease, make_identity
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector
-from gcushare.runtime.health import Health, Heartbeat
+from gcushare.runtime.health import HealthChecks, Heartbeat
 from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
 from gcushare.runtime.metrics import (
     CertificateCollector,
@@ -211,7 +211,7 @@ class Extender:
         for unserved in self._unserved:
             app.add_routes(unserved.routes)
         app.add_routes(root_routes(self.services, () if self._feed is None else ENDPOINTS))
-        health = Health()
+        health = HealthChecks()
         health.add_live("recount", self._heartbeat.check)
         health.add_ready("caches", self._check_synced)
         health.add_ready("leader", self._check_leader)

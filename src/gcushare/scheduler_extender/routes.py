@@ -17,7 +17,13 @@ from gcushare.runtime.http.scheduler_fast_path import Verb
 from gcushare.scheduler_extender.leadership import NotLeader, NotReady, Serving
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.pod_lookup import PodApi
-from gcushare.scheduler_extender.verbs.request_metrics import VERB_NAMES, Answer, RequestMetrics, reason_of, result_of
+from gcushare.scheduler_extender.verbs.request_metrics import (
+    VERB_NAMES,
+    RequestMetrics,
+    VerbAnswer,
+    reason_of,
+    result_of,
+)
 from gcushare.vendors import Vendor
 from gcushare.wire.documents.explain import encode_explanation, render_explanation, without_uid
 from gcushare.wire.documents.inspect import indent
@@ -77,19 +83,19 @@ class VendorRoutes:
             raise
 
     def _answer(
-        self, verb: str, ask: Callable[[bytes], Answer | Awaitable[Answer]], body: bytes
+        self, verb: str, ask: Callable[[bytes], VerbAnswer | Awaitable[VerbAnswer]], body: bytes
     ) -> bytes | Awaitable[bytes]:
         """Answer a call: filter and prioritize at once if the pod is known, everything else later."""
         started = time.perf_counter()
         with self._counting_failures(verb, started):
             self._serving.require()
             answer = ask(body)
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, VerbAnswer):
             return self._answer_later(verb, answer, started)
         self._metrics.count(answer.vendor, verb, answer.result, time.perf_counter() - started, answer.reason)
         return answer.body
 
-    async def _answer_later(self, verb: str, coming: Awaitable[Answer], started: float) -> bytes:
+    async def _answer_later(self, verb: str, coming: Awaitable[VerbAnswer], started: float) -> bytes:
         with self._counting_failures(verb, started):
             answer = await coming
             if verb in ("filter", "prioritize"):

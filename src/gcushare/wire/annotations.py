@@ -20,7 +20,7 @@ import msgspec
 
 from gcushare.core.cards import MAX_CARDS, CardIndex
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.over_use.tracking import Figures, OverUse, describe_over_use
+from gcushare.core.over_use.tracking import OverUse, PolledUse, describe_over_use
 from gcushare.core.requests import MAX_POD_UNITS, split_over_cards
 from gcushare.core.wording import utc_text
 from gcushare.vendors.vendor import Vendor
@@ -232,7 +232,9 @@ def decode_over_use(text: str) -> dict[int, OverUse]:
         raise RemoteContractError(f"annotation {OVER_USE} has an unreadable time: {found.since[:80]!r}") from error
     return {
         index: OverUse(
-            Figures(each.used, each.granted, limit=each.limit, by_driver=each.driver), moment, max(each.used, each.peak)
+            PolledUse(each.used, each.granted, limit=each.limit, by_driver=each.driver),
+            moment,
+            max(each.used, each.peak),
         )
         for index, each in found.cards.items()
     }

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from gcushare.core.errors import ConfigError
 from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
-from gcushare.runtime.health import Health
+from gcushare.runtime.health import HealthChecks
 from gcushare.runtime.http.server import start_server
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare_playground.scheduler.configuration import load_scheduler_settings
@@ -31,7 +31,7 @@ async def serve(settings: SchedulerSettings, config: KubeConfig, port: int) -> N
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     async with SchedulerDouble(settings, config) as scheduler:
-        health = Health()
+        health = HealthChecks()
 
         async def check_synced() -> str | None:
             return None if scheduler.synced.is_set() else "nodes and pods were not listed yet"

@@ -102,7 +102,7 @@ class EccStatus(ctypes.Structure):
     )
 
 
-class Event(ctypes.Structure):
+class EfmlEvent(ctypes.Structure):
     """``efmlEvent_t``: its kind and a text."""
 
     _fields_ = (("id", ctypes.c_uint32), ("type", ctypes.c_int), ("message", ctypes.c_char * _TEXT_BYTES))
@@ -201,7 +201,7 @@ class NativeApi:
             if error.failure.code == _TIMEOUT:
                 return None
             raise
-        event = Event.from_buffer(buffer)
+        event = EfmlEvent.from_buffer(buffer)
         kind = _EVENT_NAMES.get(event.type, f"event {event.type}")
         reason = f"the library reported {kind} ({event.id}): {decode_text(event.message)}"
         return HealthEvent(uuid=None, reason=reason, critical=False)

@@ -28,7 +28,15 @@ from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.plausible import check_count, sanitize_card, sanitize_use
 from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.worker import time_limits
-from gcushare.cards.worker.messages import Described, EventAnswer, GroupAnswer, LinkAnswer, Opened, Operation, Request
+from gcushare.cards.worker.messages import (
+    Described,
+    EventAnswer,
+    GroupAnswer,
+    LinkAnswer,
+    Opened,
+    Operation,
+    WorkerRequest,
+)
 from gcushare.cards.worker.process import WorkerProcess
 from gcushare.cards.worker.time_limits import IsolationSettings, Pauses
 from gcushare.core.cards import Card, CardUse, LeftOutCard
@@ -134,7 +142,7 @@ class IsolatedSource:
         if pause_reason is not None:
             return HealthReading(healthy=False, reason=pause_reason, conclusive=True)
         try:
-            reading = await self._ask_card(Request(Operation.HEALTH, slot), HealthReading, card)
+            reading = await self._ask_card(WorkerRequest(Operation.HEALTH, slot), HealthReading, card)
         except WorkerLostError as error:
             return HealthReading(healthy=False, reason=self._describe_loss(error, slot), conclusive=True)
         except LibraryCallError as error:
@@ -149,7 +157,7 @@ class IsolatedSource:
 
     async def use(self, card: Card) -> CardUse:
         """Read a card's measurements, without those that ``plausible`` drops."""
-        return sanitize_use(await self._ask_card(Request(Operation.USE, self._open_slot(card)), CardUse, card))
+        return sanitize_use(await self._ask_card(WorkerRequest(Operation.USE, self._open_slot(card)), CardUse, card))
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
         """The nearest connection of two cards; None if one is not listed or the connection is unknown."""
@@ -159,18 +167,18 @@ class IsolatedSource:
         pause_reason = self._card_pauses.blocked_by((slots[0], Operation.LINK), self._clock())
         if pause_reason is not None:
             raise DeviceError(pause_reason)
-        answer = await self._ask_card(Request(Operation.LINK, slots[0], slots[1]), LinkAnswer, card_a, card_b)
+        answer = await self._ask_card(WorkerRequest(Operation.LINK, slots[0], slots[1]), LinkAnswer, card_a, card_b)
         return answer.level
 
     async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
         """A control group's limit and use of a card; None if the driver counts nothing there."""
-        return await self._ask_of_group(Request(Operation.GROUP_MEMORY, group=group), card)
+        return await self._ask_of_group(WorkerRequest(Operation.GROUP_MEMORY, group=group), card)
 
     async def limit_group(self, card: Card, group: str, hard_bytes: int | None) -> GroupMemory | None:
         """Set a control group's hard limit of a card, None for none; returns what the driver has after that."""
-        return await self._ask_of_group(Request(Operation.LIMIT_GROUP, group=group, hard_bytes=hard_bytes), card)
+        return await self._ask_of_group(WorkerRequest(Operation.LIMIT_GROUP, group=group, hard_bytes=hard_bytes), card)
 
-    async def _ask_of_group(self, request: Request, card: Card) -> GroupMemory | None:
+    async def _ask_of_group(self, request: WorkerRequest, card: Card) -> GroupMemory | None:
         request = msgspec.structs.replace(request, slot=self._open_slot(card))
         return (await self._ask_card(request, GroupAnswer, card)).memory
 
@@ -195,7 +203,7 @@ class IsolatedSource:
         if can_wait and self._library_pauses.blocked_by(_EVENTS, now_s) is None:
             try:
                 answer = await self._ask(
-                    Request(Operation.EVENT, timeout_s=timeout_s),
+                    WorkerRequest(Operation.EVENT, timeout_s=timeout_s),
                     EventAnswer,
                     timeout_s + self._settings.call_timeout_s,
                 )
@@ -223,7 +231,7 @@ class IsolatedSource:
 
     async def _count(self) -> int:
         try:
-            count = await self._ask(Request(Operation.COUNT), int, self._settings.call_timeout_s)
+            count = await self._ask(WorkerRequest(Operation.COUNT), int, self._settings.call_timeout_s)
         except LibraryCallError as error:
             await self._start_over(str(error))  # the library as a whole fails: initialise it again
             raise
@@ -241,7 +249,7 @@ class IsolatedSource:
         if reason is not None:
             return reason
         try:
-            found = _card_of(await self._ask_card(Request(Operation.DESCRIBE, slot), Described), slot)
+            found = _card_of(await self._ask_card(WorkerRequest(Operation.DESCRIBE, slot), Described), slot)
         except LibraryCallError as error:
             return str(error)
         except WorkerLostError as error:
@@ -249,7 +257,7 @@ class IsolatedSource:
         self._numbered[slot] = found.uuid
         return found
 
-    async def _ask_card(self, request: Request, result_type: type[T], *cards: Card) -> T:
+    async def _ask_card(self, request: WorkerRequest, result_type: type[T], *cards: Card) -> T:
         """Ask about the cards that the request's slots had in the last list; a lost worker pauses the card's calls."""
         slot = request.slot
         try:
@@ -264,14 +272,16 @@ class IsolatedSource:
         self._card_pauses.succeed((slot, request.operation))
         return result
 
-    async def _ask(self, request: Request, result_type: type[T], timeout_s: float, cards: Sequence[Card] = ()) -> T:
+    async def _ask(
+        self, request: WorkerRequest, result_type: type[T], timeout_s: float, cards: Sequence[Card] = ()
+    ) -> T:
         async with self._lock:
             worker = await self._running()
             try:
                 for slot, card in zip((request.slot, request.other_slot), cards, strict=False):
                     if self._numbered.get(slot) != card.uuid:
                         # Check that the slot still holds the card.
-                        describe = Request(Operation.DESCRIBE, slot)
+                        describe = WorkerRequest(Operation.DESCRIBE, slot)
                         described = await worker.call(describe, Described, self._settings.call_timeout_s)
                         self._numbered[slot] = _card_of(described, slot).uuid
                         if self._numbered[slot] != card.uuid:

@@ -23,7 +23,7 @@ from gcushare.cards.errors import LibraryCallError
 from gcushare.cards.libraries import LibrarySpec, create_library
 from gcushare.cards.ports import CardLibrary, LimitingLibrary
 from gcushare.cards.worker import messages
-from gcushare.cards.worker.messages import Described, Operation, Request
+from gcushare.cards.worker.messages import Described, Operation, WorkerRequest
 from gcushare.core.cards import Card
 from gcushare.core.errors import DeviceError
 
@@ -72,7 +72,7 @@ def _serve(connection: socket.socket, requests: BinaryIO, library: CardLibrary) 
     library.close()
 
 
-def _perform(library: CardLibrary, request: Request) -> object:
+def _perform(library: CardLibrary, request: WorkerRequest) -> object:
     match request.operation:
         case Operation.COUNT:
             return library.card_count()

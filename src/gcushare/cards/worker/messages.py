@@ -44,7 +44,7 @@ class Operation(enum.Enum):
     LIMIT_GROUP = "limitGroup"  # GroupAnswer
 
 
-class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+class WorkerRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """One call; ``slot`` and ``other_slot`` are positions in the library's list, ``timeout_s`` is for EVENT.
 
     ``group`` is the path of a control group, ``hard_bytes`` its limit, None for none.
@@ -90,7 +90,7 @@ class GroupAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     memory: GroupMemory | None = None
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class WorkerAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """A result, or the message of a ``DeviceError``; ``call`` is set if a vendor's function answered with a code."""
 
     result: msgspec.Raw = msgspec.Raw()
@@ -99,23 +99,23 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     call: CallFailure | None = None
 
 
-REQUEST = BoundedJsonDecoder(Request, "a request to a worker", limit_bytes=MAX_LINE_BYTES)
-ANSWER = BoundedJsonDecoder(Answer, "a worker's answer", limit_bytes=MAX_LINE_BYTES)
+REQUEST = BoundedJsonDecoder(WorkerRequest, "a request to a worker", limit_bytes=MAX_LINE_BYTES)
+ANSWER = BoundedJsonDecoder(WorkerAnswer, "a worker's answer", limit_bytes=MAX_LINE_BYTES)
 
 
-def encode_line(message: Request | Answer) -> bytes:
+def encode_line(message: WorkerRequest | WorkerAnswer) -> bytes:
     return msgspec.json.encode(message) + b"\n"
 
 
 def encode_result(result: object) -> bytes:
-    return encode_line(Answer(result=msgspec.Raw(msgspec.json.encode(result))))
+    return encode_line(WorkerAnswer(result=msgspec.Raw(msgspec.json.encode(result))))
 
 
 def encode_failure(error: DeviceError) -> bytes:
     """Encode a failure; ``decode_answer`` raises it again with the type that it had."""
     call = error.failure if isinstance(error, LibraryCallError) else None
     is_missing = isinstance(error, LibraryMissingError)
-    return encode_line(Answer(failure=str(error), is_missing=is_missing, call=call))
+    return encode_line(WorkerAnswer(failure=str(error), is_missing=is_missing, call=call))
 
 
 def decode_answer(line: bytes, result_type: type[T]) -> T:

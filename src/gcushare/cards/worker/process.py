@@ -21,7 +21,14 @@ import msgspec
 
 from gcushare.cards.errors import CallHungError, WorkerDiedError
 from gcushare.cards.libraries import LibrarySpec
-from gcushare.cards.worker.messages import MAX_LINE_BYTES, CallRecorder, Opened, Request, decode_answer, encode_line
+from gcushare.cards.worker.messages import (
+    MAX_LINE_BYTES,
+    CallRecorder,
+    Opened,
+    WorkerRequest,
+    decode_answer,
+    encode_line,
+)
 from gcushare.core.errors import DeviceError, RemoteContractError
 from gcushare.core.log_fields import fields
 
@@ -88,7 +95,7 @@ class WorkerProcess:
             await self.close()
             raise
 
-    async def call(self, request: Request, result_type: type[T], timeout_s: float) -> T:
+    async def call(self, request: WorkerRequest, result_type: type[T], timeout_s: float) -> T:
         """Ask and wait for the answer.
 
         Raises:

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gcushare.cards.process_owners import PROC, ProcessOwners
-from gcushare.cli.cards.cards_settings import HERE, CardsSettings, Output
+from gcushare.cli.cards.cards_settings import HERE, CardsOutput, CardsSettings
 from gcushare.cli.terminal.output import to_json
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.card_drawing.draw import view_lines
@@ -49,10 +49,10 @@ def run(settings: CardsSettings, process: ProcessContext, *, proc: Path = PROC) 
 
     cards = asyncio.run(work())
     screen = Screen(process, settings.color)
-    if settings.output is Output.JSON:
+    if settings.output is CardsOutput.JSON:
         screen.print_text(to_json(cards))
     else:
-        screen.print_lines(view_lines(cards, screen.width, is_wide=settings.output is Output.WIDE))
+        screen.print_lines(view_lines(cards, screen.width, is_wide=settings.output is CardsOutput.WIDE))
         for origin, why in sorted(cards.failures.items()):
             screen.say("warning", f"{origin}: {why}")
     return FAILED if cards.failures else DONE

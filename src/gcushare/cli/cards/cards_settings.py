@@ -20,7 +20,7 @@ HERE = tuple(f"{scheme}://127.0.0.1:{PLUGIN_PORT}" for scheme in ("http", "https
 """Where this machine's plugin answers."""
 
 
-class Output(enum.Enum):
+class CardsOutput(enum.Enum):
     TABLE = "table"
     WIDE = "wide"
     JSON = "json"
@@ -43,9 +43,9 @@ class CardsSettings:
         f"{HERE[0]} and, if that does not answer, over HTTPS. At a loopback address any certificate is "
         "accepted, elsewhere the system's authorities count.",
     )
-    output: Output = setting(
-        parsers.choice(Output),
-        default=Output.TABLE,
+    output: CardsOutput = setting(
+        parsers.choice(CardsOutput),
+        default=CardsOutput.TABLE,
         short="-o",
         help="table for people, wide with serial numbers, slots, persistence mode, power limit, CUDA version, ECC, "
         "MIG, fan, names of processes and pods' uids, json with everything.",

@@ -18,7 +18,7 @@ from gcushare.wire.pods import is_finished, pod_request
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterState:
+class CurrentCluster:
     """The cluster as it was read once. ``opened`` are the nodes that take pods.
 
     ``problems``: objects that could not be read, and so count nowhere.
@@ -30,7 +30,7 @@ class ClusterState:
     problems: tuple[str, ...]
 
 
-async def read_state(client: KubeClient, vendor: Vendor) -> ClusterState:
+async def read_state(client: KubeClient, vendor: Vendor) -> CurrentCluster:
     """Read the cluster: nodes, then unfinished pods."""
     reader = Reader(client)
     snapshot = ClusterSnapshot(vendor, problems=reader.problems)
@@ -40,7 +40,7 @@ async def read_state(client: KubeClient, vendor: Vendor) -> ClusterState:
     facts = snapshot.node_facts
     opened = sorted(name for name in facts if facts[name].is_ready and not facts[name].is_unschedulable)
     found = find_movable(pods, vendor)
-    return ClusterState(snapshot.ledger, found, tuple(opened), tuple(snapshot.problems))
+    return CurrentCluster(snapshot.ledger, found, tuple(opened), tuple(snapshot.problems))
 
 
 EXEMPTIONS: Mapping[str, str] = {

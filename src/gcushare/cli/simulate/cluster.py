@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gcushare.cli.simulate.workload import NodeSpec
+from gcushare.cli.simulate.workload import EmptyNode
 from gcushare.core.cards import InventoryCard
 from gcushare.core.fit_index import NameLog
 from gcushare.core.ledger import Ledger
@@ -22,7 +22,7 @@ _FULLEST = POLICIES["binpack"].rank_card
 class SimulatedNode:
     """One node: its state in the ledger, what is left of CPU and memory, and the same as a ``Room``."""
 
-    spec: NodeSpec
+    spec: EmptyNode
     state: NodeState
     cpu_milli: int
     memory_mib: int
@@ -32,7 +32,7 @@ class SimulatedNode:
 class SimulatedCluster:
     """Nodes in order of name. Cards are counted by the ledger, through the calls that the extender makes."""
 
-    def __init__(self, specs: Iterable[NodeSpec]) -> None:
+    def __init__(self, specs: Iterable[EmptyNode]) -> None:
         self.ledger = Ledger()
         self.changes = NameLog()
         """The nodes that changed, cards or not, for a policy that caches their scores."""

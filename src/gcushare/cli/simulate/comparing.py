@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gcushare.cli.simulate.cluster import SimulatedCluster
-from gcushare.cli.simulate.policies import BesideKubeScheduler, Policy, of_the_extender
+from gcushare.cli.simulate.policies import BesideKubeScheduler, NodeChooser, of_the_extender
 from gcushare.cli.simulate.runs import Placer, Run, run_policy
-from gcushare.cli.simulate.workload import NodeSpec, arrange, build_workload, units_of
+from gcushare.cli.simulate.workload import EmptyNode, arrange, build_workload, units_of
 from gcushare.core.errors import Refused
 from gcushare.core.packing.expected_fill import Demand, Room
 
@@ -24,13 +24,13 @@ Done = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Comparison:
     """What is compared: nodes, pods, and how much of the cluster's cards is requested; None takes the pods once each.
 
     The policies are asked about pods with cards alone, as kube-scheduler asks the extender.
     """
 
-    nodes: tuple[NodeSpec, ...]
+    nodes: tuple[EmptyNode, ...]
     pods: tuple[Demand, ...]
     load: float | None
     policies: tuple[str, ...]
@@ -43,12 +43,12 @@ class Plan:
         limit = int(self.load * sum(node.units for node in self.nodes))
         return build_workload(self.pods, limit, card_units, SEED)
 
-    def make_policy(self, name: str) -> Policy:
+    def make_policy(self, name: str) -> NodeChooser:
         """Make a policy for one run."""
         return BesideKubeScheduler(of_the_extender(name, self.pods))
 
 
-def compare(plan: Plan, done: Done) -> dict[str, Run]:
+def compare(plan: Comparison, done: Done) -> dict[str, Run]:
     """Place the workload by every policy."""
     workload, runs = plan.workload(), dict[str, Run]()
     for name in plan.policies:
@@ -57,20 +57,20 @@ def compare(plan: Plan, done: Done) -> dict[str, Run]:
     return runs
 
 
-def compare_needs(plan: Plan, done: Done) -> dict[str, list[NodeSpec]]:
+def compare_needs(plan: Comparison, done: Done) -> dict[str, list[EmptyNode]]:
     """The nodes of the plan's mix that each policy needs for all pods.
 
     Raises:
         Refused: as ``nodes_needed``.
     """
-    workload, needs = plan.workload(), dict[str, list[NodeSpec]]()
+    workload, needs = plan.workload(), dict[str, list[EmptyNode]]()
     for name in plan.policies:
         needs[name] = nodes_needed(plan, name, workload)
         done()
     return needs
 
 
-def nodes_needed(plan: Plan, policy: str, pods: Sequence[Demand]) -> list[NodeSpec]:
+def nodes_needed(plan: Comparison, policy: str, pods: Sequence[Demand]) -> list[EmptyNode]:
     """The fewest nodes of the plan's mix on which the policy places every pod, by bisection.
 
     Nodes are taken from the mix evenly, so that any number of them resembles it. Bisection assumes that more nodes
@@ -109,7 +109,7 @@ def nodes_needed(plan: Plan, policy: str, pods: Sequence[Demand]) -> list[NodeSp
     return mixed(nodes, high)
 
 
-def mixed(nodes: Sequence[NodeSpec], count: int) -> list[NodeSpec]:
+def mixed(nodes: Sequence[EmptyNode], count: int) -> list[EmptyNode]:
     """``count`` nodes in the proportions of the given ones, each kind as often as its share says."""
     kinds = Counter(replace(node, name="") for node in nodes)
     shares = sorted(kinds.items(), key=lambda pair: (-pair[1], pair[0].model, pair[0].cards, pair[0].cpu_milli))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from gcushare.cli.simulate.workload import NodeSpec
+from gcushare.cli.simulate.workload import EmptyNode
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.reader import UNFINISHED, Reader
 from gcushare.core.cards import SERVES_WHOLE
@@ -24,7 +24,7 @@ from gcushare.wire.pods import pod_request
 
 async def read_live(
     kube: KubeSettings, vendor_name: str, environ: Mapping[str, str], problems: list[str]
-) -> tuple[list[NodeSpec], list[Demand]]:
+) -> tuple[list[EmptyNode], list[Demand]]:
     """Read the nodes that have cards of this vendor, empty, and every unfinished pod that holds or wants some.
 
     Pods without cards of these nodes take CPU and memory where they run; they are left out of the pods and subtracted
@@ -49,7 +49,7 @@ async def list_all(client: KubeClient, problems: list[str]) -> tuple[list[Node],
 
 def reduce_cluster(
     nodes: Iterable[Node], pods: Iterable[Pod], vendor: Vendor, problems: list[str]
-) -> tuple[list[NodeSpec], list[Demand]]:
+) -> tuple[list[EmptyNode], list[Demand]]:
     """The same from objects; pure.
 
     Raises:
@@ -80,7 +80,7 @@ def reduce_cluster(
             others[pod.spec.node_name] += demand.cpu_milli
             other_memory[pod.spec.node_name] += demand.memory_mib
     specs = [
-        NodeSpec(
+        EmptyNode(
             spec.name,
             max(0, spec.cpu_milli - others[spec.name]),
             max(0, spec.memory_mib - other_memory[spec.name]),
@@ -122,11 +122,11 @@ def _is_served(pod: Pod, demand: Demand, modes: Mapping[str, Collection[str]]) -
     return not pod.is_bound or pod.spec.node_name in modes
 
 
-def _spec_of(node: Node, found: NodeCards) -> NodeSpec | None:
+def _spec_of(node: Node, found: NodeCards) -> EmptyNode | None:
     usable = [card for card in found.cards if card.is_usable and card.units]
     if not usable:
         return None
     units, _ = Counter(card.units for card in usable).most_common(1)[0]
     alike = [card for card in usable if card.units == units]
     offered = node_amounts(node)
-    return NodeSpec(node.metadata.name, offered.cpu_milli, offered.memory_mib, len(alike), alike[0].model, units)
+    return EmptyNode(node.metadata.name, offered.cpu_milli, offered.memory_mib, len(alike), alike[0].model, units)

@@ -20,7 +20,7 @@ Scored = tuple[float, Spot | None]
 """A node's score, the greater the better, and the card for a share; None leaves it to the fullest card that fits."""
 
 
-class Policy(ABC):
+class NodeChooser(ABC):
     """Chooses a node by scores."""
 
     @abstractmethod
@@ -35,7 +35,7 @@ class Policy(ABC):
         return list(scores).index(max(scores))
 
 
-class LeastLoss(Policy):
+class LeastLoss(NodeChooser):
     """``expected-fill``: a pod goes where the node loses least of what the ``typical`` pods could still use."""
 
     def __init__(self, typical: Mapping[Demand, float]) -> None:
@@ -50,7 +50,7 @@ class LeastLoss(Policy):
         return score_loss(loss, own, node.state, request_of(demand)), spot
 
 
-class OfTheExtender(Policy):
+class OfTheExtender(NodeChooser):
     """A node policy of the extender with its card policy, which see cards alone."""
 
     def __init__(self, policy: placement.Policy) -> None:
@@ -70,13 +70,13 @@ class OfTheExtender(Policy):
         return self._policy.score_node(node.state, request), spot
 
 
-class BesideKubeScheduler(Policy):
+class BesideKubeScheduler(NodeChooser):
     """Asks a policy about pods with cards alone, as the extender is asked.
 
     Other pods go where most of CPU and memory is left: NodeResourcesFit's default, LeastAllocated.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: NodeChooser) -> None:
         self._policy = policy
 
     def score(self, node: SimulatedNode, demand: Demand) -> Scored:
@@ -96,7 +96,7 @@ def least_allocated(node: SimulatedNode, demand: Demand) -> float:
     return (cpu + memory) / 2
 
 
-def of_the_extender(name: str, typical: Sequence[Demand]) -> Policy:
+def of_the_extender(name: str, typical: Sequence[Demand]) -> NodeChooser:
     """The extender's policy of this name, for pods like the ``typical`` ones."""
     if name == placement.EXPECTED_FILL:
         return LeastLoss(Counter(typical))

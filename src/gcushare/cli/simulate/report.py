@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from gcushare.cli.simulate.comparing import Plan
+from gcushare.cli.simulate.comparing import Comparison
 from gcushare.cli.simulate.runs import Run
-from gcushare.cli.simulate.workload import NodeSpec
+from gcushare.cli.simulate.workload import EmptyNode
 from gcushare.cli.terminal.layout import plain_table
 from gcushare.core.wording import counted
 
@@ -18,7 +18,7 @@ _HEADINGS = ("POLICY", "ALLOCATED", "PARTIAL", "IDLE", "UNPLACED")
 _MAX_KINDS = 6
 
 
-def render_text(plan: Plan, runs: Mapping[str, Run], width: int | None) -> str:
+def render_text(plan: Comparison, runs: Mapping[str, Run], width: int | None) -> str:
     """Policies from best to worst, and which pods found no place."""
     cards = sum(node.cards for node in plan.nodes)
     pods = next(run.pods for run in runs.values())
@@ -32,7 +32,7 @@ def render_text(plan: Plan, runs: Mapping[str, Run], width: int | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def document(plan: Plan, runs: Mapping[str, Run]) -> dict[str, Any]:
+def document(plan: Comparison, runs: Mapping[str, Run]) -> dict[str, Any]:
     return {
         "nodes": len(plan.nodes),
         "cards": sum(node.cards for node in plan.nodes),
@@ -41,7 +41,7 @@ def document(plan: Plan, runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
-def render_needs(plan: Plan, needs: Mapping[str, Sequence[NodeSpec]], width: int | None) -> str:
+def render_needs(plan: Comparison, needs: Mapping[str, Sequence[EmptyNode]], width: int | None) -> str:
     """How many nodes and cards each policy needs, the fewest first."""
     ranked = sorted(needs, key=lambda policy: (sum(node.cards for node in needs[policy]), policy))
     given = sum(node.cards for node in plan.nodes)
@@ -52,7 +52,7 @@ def render_needs(plan: Plan, needs: Mapping[str, Sequence[NodeSpec]], width: int
     return "\n".join(_table(("POLICY", "NODES", "CARDS", "OF THE GIVEN"), rows, width)) + "\n"
 
 
-def needs_document(plan: Plan, needs: Mapping[str, Sequence[NodeSpec]]) -> dict[str, Any]:
+def needs_document(plan: Comparison, needs: Mapping[str, Sequence[EmptyNode]]) -> dict[str, Any]:
     return {
         "given": {"nodes": len(plan.nodes), "cards": sum(node.cards for node in plan.nodes)},
         "needed": {

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode
-from gcushare.cli.simulate.policies import NO_FIT, Policy, Scored
+from gcushare.cli.simulate.policies import NO_FIT, NodeChooser, Scored
 from gcushare.core.packing.expected_fill import Demand, Spot
 from gcushare.core.wording import counted
 
@@ -27,7 +27,7 @@ class Run:
     unplaced: Mapping[str, int]
 
 
-def run_policy(policy: Policy, cluster: SimulatedCluster, workload: Sequence[Demand]) -> Run:
+def run_policy(policy: NodeChooser, cluster: SimulatedCluster, workload: Sequence[Demand]) -> Run:
     """Place a workload on an empty cluster; every pod is tried once, in order, and stays."""
     placer = Placer(cluster, policy)
     refused = (pod for number, pod in enumerate(workload) if placer.place(str(number), pod) is None)
@@ -58,7 +58,7 @@ class _Table:
 class Placer:
     """Places pods as a policy chooses. Scores a node again only if it changed since the last pod of equal demand."""
 
-    def __init__(self, cluster: SimulatedCluster, policy: Policy) -> None:
+    def __init__(self, cluster: SimulatedCluster, policy: NodeChooser) -> None:
         self._cluster = cluster
         self._policy = policy
         self._tables: dict[Demand, _Table] = {}

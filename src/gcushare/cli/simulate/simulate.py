@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gcushare.cli.simulate.comparing import Done, Plan, compare, compare_needs
+from gcushare.cli.simulate.comparing import Comparison, Done, compare, compare_needs
 from gcushare.cli.simulate.live import read_live
 from gcushare.cli.simulate.report import document, needs_document, render_needs, render_text
 from gcushare.cli.simulate.simulate_settings import SimulateSettings
-from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods
+from gcushare.cli.simulate.workload import EmptyNode, read_nodes, read_pods
 from gcushare.cli.terminal.output import TextOrJson, to_json
 from gcushare.cli.terminal.screen import Screen
 from gcushare.core.errors import ConfigError
@@ -27,7 +27,7 @@ _MOST_WARNINGS = 10
 def run(settings: SimulateSettings, process: ProcessContext) -> int:
     """Run the simulation, print what was found, and return the exit code."""
     nodes, pods = _read(settings, process)
-    plan = Plan(tuple(nodes), tuple(pods), settings.source.load, settings.policy)
+    plan = Comparison(tuple(nodes), tuple(pods), settings.source.load, settings.policy)
     columns = (TextColumn("policies"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     is_shown = process.stderr.isatty() and process.environ.get("TERM", "") not in ("", "dumb")
     with Progress(*columns, console=Console(file=process.stderr), transient=True, disable=not is_shown) as bar:
@@ -37,7 +37,7 @@ def run(settings: SimulateSettings, process: ProcessContext) -> int:
     return DONE
 
 
-def _answer(settings: SimulateSettings, plan: Plan, done: Done, width: int | None) -> str:
+def _answer(settings: SimulateSettings, plan: Comparison, done: Done, width: int | None) -> str:
     is_json = settings.output is TextOrJson.JSON
     if settings.what_if.cards_needed:
         needs = compare_needs(plan, done)
@@ -46,7 +46,7 @@ def _answer(settings: SimulateSettings, plan: Plan, done: Done, width: int | Non
     return to_json(document(plan, runs)) if is_json else render_text(plan, runs, width)
 
 
-def _read(settings: SimulateSettings, process: ProcessContext) -> tuple[list[NodeSpec], list[Demand]]:
+def _read(settings: SimulateSettings, process: ProcessContext) -> tuple[list[EmptyNode], list[Demand]]:
     source = settings.source
     if source.from_cluster:
         problems: list[str] = []

@@ -29,7 +29,7 @@ POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSpec:
+class EmptyNode:
     """A node before any pod is on it: ``cards`` cards of ``card_units`` each."""
 
     name: str
@@ -44,14 +44,14 @@ class NodeSpec:
         return self.cards * self.card_units
 
 
-def read_nodes(path: Path) -> list[NodeSpec]:
+def read_nodes(path: Path) -> list[EmptyNode]:
     """Read the nodes that have cards, in order of name.
 
     Raises:
         ConfigError: the file cannot be read, lacks a column, or a line lacks a name or a number.
     """
     nodes = [
-        NodeSpec(
+        EmptyNode(
             _name(path, line, row),
             _count(path, line, row, "cpu_milli"),
             _count(path, line, row, "memory_mib"),

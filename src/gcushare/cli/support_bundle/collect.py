@@ -29,7 +29,7 @@ from gcushare.cluster.diagnosis.checks.views import requesting_pods
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding
 from gcushare.cluster.diagnosis.gather_facts import gather
-from gcushare.cluster.programs import Endpoint, Program, SeenPod, main_container, proxied_pod, proxied_service
+from gcushare.cluster.programs import ProgramAddress, ProgramKind, SeenPod, main_container, proxied_pod, proxied_service
 from gcushare.cluster.reader import AT_ONCE, Reader, ask_all
 from gcushare.cluster.rights import Area
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError, RetryableError
@@ -111,7 +111,7 @@ class Collector:
 
         plugins = [
             page
-            for pod in facts.running(Program.PLUGIN)
+            for pod in facts.running(ProgramKind.PLUGIN)
             for page in self._node_pages(pod, "plugins", sanitize.cut_document(PLUGIN_STATUS.read))
         ]
         await self._add_sources("asking device plugins", plugins, AT_ONCE)
@@ -147,7 +147,7 @@ class Collector:
         yield self._page(endpoint, "/status", f"{folder}/status.json", cut)
         yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", sanitize.cut_figures)
 
-    def _extender_pages(self, name: str, endpoint: Endpoint) -> Iterator[_Source]:
+    def _extender_pages(self, name: str, endpoint: ProgramAddress) -> Iterator[_Source]:
         folder = f"extender/{name}"
         yield self._page(endpoint, "/version", f"{folder}/version.txt", sanitize.cut_version)
         yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", sanitize.cut_figures)
@@ -161,7 +161,7 @@ class Collector:
                 page = f"{vendor.url_prefix}/explain/{names[0]}/{names[1]}"
                 yield self._page(endpoint, page, file, sanitize.cut_document(EXPLANATION.read))
 
-    def _page(self, endpoint: Endpoint, path: str, file: str, cut: Cut) -> _Source:
+    def _page(self, endpoint: ProgramAddress, path: str, file: str, cut: Cut) -> _Source:
         """A program's answer to ``path``; ``cut`` returns the part that goes in."""
 
         async def read() -> bytes:
@@ -171,8 +171,8 @@ class Collector:
 
         return _Source(file, f"its answer to {path}", read)
 
-    def _extenders(self) -> list[tuple[str, Endpoint]]:
-        pods = self.facts.running(Program.EXTENDER)
+    def _extenders(self) -> list[tuple[str, ProgramAddress]]:
+        pods = self.facts.running(ProgramKind.EXTENDER)
         found = [(pod.metadata.name, proxied_pod(self.reader.client, pod)) for pod in pods]
         service = self.facts.extender.service
         if not found and service is not None:
@@ -192,7 +192,7 @@ class Collector:
 
     def _logs(self) -> Iterator[_Source]:
         """The logs of our programs' and kube-scheduler's containers, now and before the last restart; no sidecars."""
-        for program in Program:
+        for program in ProgramKind:
             for pod in self.facts.running(program):
                 container = main_container(pod)
                 if container is None:

@@ -37,7 +37,7 @@ from gcushare.cli.terminal.findings_text import document, versions
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerFacts
-from gcushare.cluster.programs import Program
+from gcushare.cluster.programs import ProgramKind
 from gcushare.core.errors import RemoteContractError
 from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.vendors import VENDORS
@@ -60,7 +60,7 @@ ENVIRONMENT = {CONTAINER_BYTES} | frozenset(
 _FLAG = re.compile(r"--[a-z][a-z0-9-]{0,63}|-v")
 FLAG_VALUE = text(r"[\w./:,=-]{0,512}")
 COMMAND_WORDS = frozenset(
-    {*(program.value for program in Program), "gcushare", "python", "python3", "-m", "run", "uninstall", "apply"}
+    {*(program.value for program in ProgramKind), "gcushare", "python", "python3", "-m", "run", "uninstall", "apply"}
 )
 
 

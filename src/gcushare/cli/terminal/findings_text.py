@@ -8,7 +8,7 @@ from typing import Any
 from gcushare.cli.terminal.screen import wrapped
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, Fix, Severity, worst
-from gcushare.cluster.programs import Program
+from gcushare.cluster.programs import ProgramKind
 from gcushare.core.wording import counted, one_line
 
 DOCUMENT_VERSION = 1
@@ -73,7 +73,7 @@ def document(facts: Facts, findings: Sequence[Finding], fixed: Sequence[Fix] = (
             "nodes": len(facts.nodes),
             "plugins": len(facts.plugins),
             "extenders": len(facts.extender.replicas),
-            "schedulers": len(facts.running(Program.SCHEDULER)),
+            "schedulers": len(facts.running(ProgramKind.SCHEDULER)),
             "pods": len(facts.pods),
         },
         "versions": versions(facts),

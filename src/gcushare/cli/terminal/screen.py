@@ -15,6 +15,7 @@ from typing import Self, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from gcushare.cluster.reader import ReadProgress
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import escape
 from gcushare.core.wording import printable
@@ -27,7 +28,7 @@ _CLEAR = "\r\x1b[K"
 _WIDEST = 79
 
 
-class Progress:
+class Progress(ReadProgress):
     """A status line on stderr that overwrites itself. Use it as a context manager; call it with the current step."""
 
     def __init__(self, stream: TextIO, *, terminal: str, patience_s: float = PATIENCE_S) -> None:

@@ -8,8 +8,8 @@ from datetime import datetime
 from functools import cached_property
 
 from gcushare.cluster.diagnosis.schedulers import SchedulerFacts
-from gcushare.cluster.metrics_text import Figures
-from gcushare.cluster.programs import Program, SeenPod, Service
+from gcushare.cluster.metrics_text import MetricsPage
+from gcushare.cluster.programs import ProgramKind, SeenPod, Service
 from gcushare.cluster.reader import ClockFacts
 from gcushare.cluster.rights import Area, Unread
 from gcushare.core.cards import Inventory
@@ -43,7 +43,7 @@ class ReplicaFacts:
     name: str
     pod: SeenPod | None = None
     version: str = ""
-    figures: Figures = field(default_factory=lambda: Figures(()))
+    figures: MetricsPage = field(default_factory=lambda: MetricsPage(()))
     problem: str = ""
 
     @property
@@ -124,7 +124,7 @@ class Facts:
     nodes: tuple[Node, ...] = ()
     pods: tuple[SeenPod, ...] = ()
     """Pods that may ask for cards, carry a record, or run one of the programs."""
-    programs: Mapping[Program, tuple[SeenPod, ...]] = field(default_factory=dict)
+    programs: Mapping[ProgramKind, tuple[SeenPod, ...]] = field(default_factory=dict)
     plugins: tuple[PluginFacts, ...] = ()
     claims: ClaimsFacts | None = None
     """None in a cluster without nodes that serve claims."""
@@ -157,7 +157,7 @@ class Facts:
         """Whether ``nodes`` is complete: it is not if one node was asked for, or some could not be read."""
         return self.scope is None and self.knows(Area.NODES)
 
-    def running(self, program: Program) -> tuple[SeenPod, ...]:
+    def running(self, program: ProgramKind) -> tuple[SeenPod, ...]:
         return self.programs.get(program, ())
 
     def vendors(self) -> tuple[Vendor, ...]:

@@ -16,8 +16,8 @@ from gcushare.cluster.diagnosis.facts import ExtenderFacts, Facts, PluginFacts, 
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.programs import (
     SERVICES,
-    Endpoint,
-    Program,
+    ProgramAddress,
+    ProgramKind,
     SeenPod,
     flag,
     program_of,
@@ -39,7 +39,7 @@ NodeOrPod = TypeVar("NodeOrPod", Node, SeenPod)
 
 _RAW_NODES: Resource[msgspec.Raw] = Resource("api/v1", "nodes", msgspec.Raw, namespaced=False)
 
-_OF_NODES = (None, Program.PLUGIN)
+_OF_NODES = (None, ProgramKind.PLUGIN)
 """Pods of another node than the one asked for that are left out: other people's, and the programs of that node."""
 CONCERNED = (b"gcu", b"gpu", b"GPU_MEM", b"kube-scheduler")
 """One of these stands in the JSON of every pod that asks for cards, carries a record or runs one of the programs."""
@@ -67,20 +67,20 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
         cluster_objects.read_policies(reader),
         cluster_objects.read_drivers(reader),
     )
-    programs: dict[Program, list[SeenPod]] = {each: [] for each in Program}
+    programs: dict[ProgramKind, list[SeenPod]] = {each: [] for each in ProgramKind}
     for pod in pods:
         if (program := program_of(pod)) is not None:
             programs[program].append(pod)
-    ours = [*programs[Program.EXTENDER], *programs[Program.CONFIG_MANAGER]]
-    namespaces = dict.fromkeys((namespace, *(pod.metadata.namespace for pod in programs[Program.CONFIG_MANAGER])))
+    ours = [*programs[ProgramKind.EXTENDER], *programs[ProgramKind.CONFIG_MANAGER]]
+    namespaces = dict.fromkeys((namespace, *(pod.metadata.namespace for pod in programs[ProgramKind.CONFIG_MANAGER])))
     plugins, extender, schedulers, reports, certificates = await asyncio.gather(
-        _ask_plugins(reader, [pod for pod in programs[Program.PLUGIN] if pod.is_bound]),
-        _read_extender(reader, where, programs[Program.EXTENDER]),
-        cluster_objects.read_schedulers(reader, programs[Program.SCHEDULER], scheduler_config),
+        _ask_plugins(reader, [pod for pod in programs[ProgramKind.PLUGIN] if pod.is_bound]),
+        _read_extender(reader, where, programs[ProgramKind.EXTENDER]),
+        cluster_objects.read_schedulers(reader, programs[ProgramKind.SCHEDULER], scheduler_config),
         cluster_objects.read_reports(reader, tuple(namespaces)),
         cluster_objects.read_certificates(reader, ours),
     )
-    claims = await cluster_objects.read_claims(reader, nodes, programs[Program.EXTENDER])
+    claims = await cluster_objects.read_claims(reader, nodes, programs[ProgramKind.EXTENDER])
     return Facts(
         now=reader.now(),
         server_version=server_version,
@@ -196,7 +196,7 @@ async def _ask_replicas(reader: Reader, pods: Sequence[SeenPod]) -> list[Replica
     return await asyncio.gather(*(ask(pod) for pod in pods))
 
 
-async def _ask_replica(reader: Reader, endpoint: Endpoint, name: str, pod: SeenPod | None = None) -> ReplicaFacts:
+async def _ask_replica(reader: Reader, endpoint: ProgramAddress, name: str, pod: SeenPod | None = None) -> ReplicaFacts:
     """Ask one extender for its version and figures."""
     try:
         version = await reader.ask(endpoint, "/version")

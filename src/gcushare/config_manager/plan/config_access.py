@@ -14,7 +14,7 @@ _SECRET_MODE = 0o600
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ConfigReader:
     """The user that a scheduler runs as."""
 
     shown: str
@@ -30,7 +30,7 @@ class Reader:
         return bool(mode >> shift & wanted)
 
 
-def find_reader(files: Files, runs_as: RunsAs) -> Reader:
+def find_reader(files: Files, runs_as: RunsAs) -> ConfigReader:
     """Resolve users and groups by the host's own files; those of a directory service are not known."""
     names = (runs_as.user, *runs_as.groups)
     is_named = not all(map(str.isdecimal, names))
@@ -38,7 +38,9 @@ def find_reader(files: Files, runs_as: RunsAs) -> Reader:
     uid, primary = next((each[2:4] for each in users if each[0] == runs_as.user), (runs_as.user, ""))
     gids = {each[2] for each in groups if each[0] in runs_as.groups or runs_as.user in each[3].split(",")}
     gids.update(runs_as.groups or [primary])
-    return Reader(runs_as.user, int(uid) if uid.isdecimal() else None, frozenset(map(int, filter(str.isdecimal, gids))))
+    return ConfigReader(
+        runs_as.user, int(uid) if uid.isdecimal() else None, frozenset(map(int, filter(str.isdecimal, gids)))
+    )
 
 
 def _entries(files: Files, path: str) -> list[list[str]]:
@@ -49,7 +51,7 @@ def _entries(files: Files, path: str) -> list[list[str]]:
 
 
 def readable_config(
-    content: bytes, target: FileState, original: FileState | None, reader: Reader, *, is_secret: bool
+    content: bytes, target: FileState, original: FileState | None, reader: ConfigReader, *, is_secret: bool
 ) -> FileState:
     """Make the file's attributes: no wider than those of the ``original`` that was copied, if there is one.
 

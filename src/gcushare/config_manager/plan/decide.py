@@ -15,7 +15,7 @@ from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget, writte
 from gcushare.config_manager.host.paths_and_record import Layout, Record, sha256
 from gcushare.config_manager.plan import manual_lines
 from gcushare.config_manager.plan.config_access import readable_config
-from gcushare.config_manager.plan.observe import Observed
+from gcushare.config_manager.plan.observe import ObservedScheduler
 from gcushare.config_manager.plan.steps import AwaitScheduler, Plan, RemoveFile, Restart, Step, Switch, WriteFile
 from gcushare.config_manager.scheduler_config.document import ConfigDocument, merged_config, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
@@ -26,7 +26,7 @@ from gcushare.wire.flags import effective
 _RECORD_MODE = 0o600
 
 
-def plan_apply(observed: Observed, extender: ExtenderEntry, version: Version, *, restart: bool) -> Plan:
+def plan_apply(observed: ObservedScheduler, extender: ExtenderEntry, version: Version, *, restart: bool) -> Plan:
     """Plan to make the scheduler call the extender; the plan is empty if it does already.
 
     ``restart`` says whether to wait for the scheduler and, if systemd starts it, to restart it. The kubelet restarts a
@@ -72,7 +72,7 @@ def plan_apply(observed: Observed, extender: ExtenderEntry, version: Version, *,
     return Plan(opening=manual_lines.opening_lines("modify", version), steps=steps, notes=tuple(notes))
 
 
-def plan_recover(observed: Observed, version: Version | None, *, restart: bool) -> Plan:
+def plan_recover(observed: ObservedScheduler, version: Version | None, *, restart: bool) -> Plan:
     """Plan to restore the scheduler's file and to remove all of our files."""
     layout = observed.layout
     notes = list(observed.notes)
@@ -114,7 +114,7 @@ def plan_recover(observed: Observed, version: Version | None, *, restart: bool) 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Goal:
+class _WantedFiles:
     """The files as they must be after the plan."""
 
     target: ConfigTarget
@@ -125,7 +125,7 @@ class _Goal:
     is_switched: bool
 
 
-def _goal(observed: Observed, extender: ExtenderEntry, version: Version, *, is_proven: bool) -> _Goal:
+def _goal(observed: ObservedScheduler, extender: ExtenderEntry, version: Version, *, is_proven: bool) -> _WantedFiles:
     document, is_adopted = _document(observed, extender, version)
     path = observed.layout.policy if document.format is ConfigFormat.POLICY else observed.layout.config
     content = document.text.encode()
@@ -154,7 +154,7 @@ def _goal(observed: Observed, extender: ExtenderEntry, version: Version, *, is_p
         is_proven=is_proven,
         is_adopted=is_adopted,
     )
-    return _Goal(
+    return _WantedFiles(
         target=target,
         config=config,
         scheduler_file=scheduler_file,
@@ -164,7 +164,7 @@ def _goal(observed: Observed, extender: ExtenderEntry, version: Version, *, is_p
     )
 
 
-def _document(observed: Observed, extender: ExtenderEntry, version: Version) -> tuple[ConfigDocument, bool]:
+def _document(observed: ObservedScheduler, extender: ExtenderEntry, version: Version) -> tuple[ConfigDocument, bool]:
     """Make the configuration: from ours if it was edited by hand, else from the admin's, else a new one.
 
     Returns the configuration, and whether it contains an edit by hand.
@@ -184,7 +184,7 @@ def _document(observed: Observed, extender: ExtenderEntry, version: Version) -> 
     return merged, False
 
 
-def _changes(observed: Observed, goal: _Goal, aside: list[Step]) -> tuple[Step, ...]:
+def _changes(observed: ObservedScheduler, goal: _WantedFiles, aside: list[Step]) -> tuple[Step, ...]:
     """List the necessary writes, the switch last; none if everything is in place. ``aside`` copies a lost edit."""
     layout = observed.layout
     pristine = replace(observed.target_state, content=observed.pristine.text.encode())
@@ -205,7 +205,7 @@ def _changes(observed: Observed, goal: _Goal, aside: list[Step]) -> tuple[Step, 
     return tuple(steps)
 
 
-def _record_step(observed: Observed, record: Record) -> WriteFile:
+def _record_step(observed: ObservedScheduler, record: Record) -> WriteFile:
     state = replace(observed.target_state, content=record.encoded(), mode=_RECORD_MODE)
     return WriteFile(path=observed.layout.record, state=state)
 
@@ -226,7 +226,7 @@ def _with_newest(sums: tuple[str, ...], file: FileState | None, newest: str) -> 
     return (*(item for item in sums if item != newest and item in (sums[-1], present)), newest)
 
 
-def _kept_aside(observed: Observed, notes: list[str]) -> list[Step]:
+def _kept_aside(observed: ObservedScheduler, notes: list[str]) -> list[Step]:
     """Keep a copy of our configuration if it was edited by hand."""
     edited = observed.own_edited
     state = observed.snapshot[edited.path] if edited is not None else None

@@ -18,7 +18,7 @@ from gcushare.config_manager.host.running_scheduler import (
     wait_for_scheduler,
 )
 from gcushare.config_manager.host.systemd_unit import Systemd, SystemdError
-from gcushare.config_manager.plan.observe import Observed, read_target
+from gcushare.config_manager.plan.observe import ObservedScheduler, read_target
 from gcushare.config_manager.plan.steps import (
     AwaitScheduler,
     Plan,
@@ -72,7 +72,7 @@ class Executor:
     say: Callable[[str], None]
     limits: WaitLimits
 
-    async def apply(self, observed: Observed, plan: Plan, undo: Plan, tenure: Tenure | None = None) -> None:
+    async def apply(self, observed: ObservedScheduler, plan: Plan, undo: Plan, tenure: Tenure | None = None) -> None:
         """Carry out a plan that changes the scheduler, or leave everything as it was.
 
         ``undo`` removes all of our change. It is used when an earlier run ended while it waited, and the change that it
@@ -101,7 +101,7 @@ class Executor:
             self.say("interrupted, everything is put back; Ctrl-C again to not wait for kube-scheduler")
             raise await self._roll_back(observed, plan, undo, InterruptedError("interrupted"), guard) from None
 
-    async def problem_before(self, observed: Observed, plan: Plan) -> str:
+    async def problem_before(self, observed: ObservedScheduler, plan: Plan) -> str:
         """Find the problem of the scheduler for which ``apply`` is refused; empty if it has none or is not waited for.
 
         Nothing could separate our change from a problem that was there before it.
@@ -112,7 +112,7 @@ class Executor:
         waits = any(isinstance(step, AwaitScheduler) and step.required for step in plan.steps)
         return (await self.poll(observed.pristine.health)).problem if waits and not observed.has_trace else ""
 
-    async def recover(self, observed: Observed, plan: Plan, tenure: Tenure | None = None) -> None:
+    async def recover(self, observed: ObservedScheduler, plan: Plan, tenure: Tenure | None = None) -> None:
         """Carry out a plan that removes our change; if a step fails, a second run continues.
 
         Raises:
@@ -120,7 +120,7 @@ class Executor:
         """
         await self._carry_out(observed, plan, _Guard(self, observed, tenure))
 
-    async def _carry_out(self, observed: Observed, plan: Plan, guard: _Guard) -> None:
+    async def _carry_out(self, observed: ObservedScheduler, plan: Plan, guard: _Guard) -> None:
         for line in plan.opening:
             self.say(line)
         endpoint = observed.pristine.health
@@ -165,7 +165,7 @@ class Executor:
         logger.debug("step done %s", fields(step=describe(step)))
 
     async def _roll_back(
-        self, observed: Observed, plan: Plan, undo: Plan, reason: Exception, guard: _Guard
+        self, observed: ObservedScheduler, plan: Plan, undo: Plan, reason: Exception, guard: _Guard
     ) -> RolledBackError:
         """Put the files back, wait for the earlier scheduler, and return the error that describes the outcome.
 
@@ -198,7 +198,7 @@ class Executor:
             return RolledBackError(f"{reason}; the scheduler's file was not changed")
         return RolledBackError(f"{reason}; rolled back, {await self._state_after(observed, plan)}")
 
-    def _must_undo(self, observed: Observed, plan: Plan, reason: Exception) -> bool:
+    def _must_undo(self, observed: ObservedScheduler, plan: Plan, reason: Exception) -> bool:
         """Whether the files from before the plan may themselves be what made the scheduler unhealthy."""
         layout = observed.layout
         waits = any(isinstance(step, AwaitScheduler) for step in plan.steps)
@@ -214,7 +214,7 @@ class Executor:
         )
         return waits and not observed.was_seen_healthy and not is_write_only
 
-    async def _state_after(self, observed: Observed, plan: Plan) -> str:
+    async def _state_after(self, observed: ObservedScheduler, plan: Plan) -> str:
         """Wait for the scheduler that the restored file starts, and describe the result."""
         _, target = read_target(self.files, observed.layout)
         awaits = [step for step in plan.steps if isinstance(step, AwaitScheduler)]
@@ -232,7 +232,7 @@ class Executor:
 class _Guard:
     """Checks before each step that this node holds the Lease and that no other program changed the scheduler's file."""
 
-    def __init__(self, executor: Executor, observed: Observed, tenure: Tenure | None) -> None:
+    def __init__(self, executor: Executor, observed: ObservedScheduler, tenure: Tenure | None) -> None:
         self._executor = executor
         self._tenure = tenure
         self._target = observed.layout.target

@@ -19,14 +19,14 @@ from gcushare.config_manager.host.paths_and_record import (
 )
 from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
 from gcushare.config_manager.plan.base_config import BaseConfig, read_base
-from gcushare.config_manager.plan.config_access import Reader, find_reader
+from gcushare.config_manager.plan.config_access import ConfigReader, find_reader
 from gcushare.config_manager.plan.steps import Snapshot
 from gcushare.config_manager.scheduler_config.old_schedulers import POLICY_FILE
 from gcushare.core.errors import ConfigError, NotFoundError, Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedScheduler:
     """One scheduler's files, read at one moment."""
 
     layout: Layout
@@ -40,7 +40,7 @@ class Observed:
     edited_since: bool
     """Whether the target was edited after our change."""
     record: Record | None
-    reader: Reader
+    reader: ConfigReader
     """The user that runs the scheduler, and so must be able to read its configuration."""
     base: BaseConfig | None
     """The configuration that the admin gave the scheduler."""
@@ -135,7 +135,7 @@ def read_target(files: Files, layout: Layout) -> tuple[FileState, SchedulerFile]
     return state, layout.parse(state.content)
 
 
-def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed:
+def observe(files: Files, layout: Layout, *, with_base: bool = True) -> ObservedScheduler:
     """Read the target, our files and, unless ``with_base`` is false (to recover), the admin's configuration.
 
     Raises:
@@ -159,7 +159,7 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
     temporary = {temporary_path(path) for path in (*layout.own_files, layout.target)}
     folders = {posixpath.dirname(path) for path in temporary}
     present = {posixpath.join(folder, name) for folder in folders for name in files.names(folder)}
-    return Observed(
+    return ObservedScheduler(
         layout=layout,
         snapshot=snapshot,
         target=target,
@@ -199,7 +199,7 @@ def _check_directory(layout: Layout, target: SchedulerFile) -> None:
 def _without_us(
     layout: Layout, target: SchedulerFile, snapshot: Snapshot, record: Record | None
 ) -> tuple[SchedulerFile, bool, bool]:
-    """Compute ``pristine``, ``has_trace`` and ``edited_since`` of ``Observed``."""
+    """Compute ``pristine``, ``has_trace`` and ``edited_since`` of ``ObservedScheduler``."""
     ours = own_flag(target.flags, layout.own_configs)
     if not target.has_trace(layout.own_configs) and (record is None or ours is None):
         return target, False, False

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from gcushare.core.over_use.tracking import Figures, gib_text
+from gcushare.core.over_use.tracking import PolledUse, gib_text
 from gcushare.core.units import GIB
 
 if TYPE_CHECKING:  # the settings, which name the choices here, need no ledger
@@ -48,7 +48,7 @@ class CardReading:
     memory: int
     in_use: int | None
     unknown: int | None
-    figures: Mapping[str, Figures]
+    figures: Mapping[str, PolledUse]
     promised: int = 0
     unconfirmed: int = 0
     doubt: str = ""
@@ -96,7 +96,7 @@ class Offender:
 
     pod: PodRef
     index: int
-    figures: Figures
+    figures: PolledUse
     ending: bool = False
     is_overdue: bool = False
     is_static: bool = False
@@ -181,7 +181,7 @@ def _why_not(
     return ""
 
 
-def _is_permitted(figures: Figures, card: CardReading, when: When) -> bool:
+def _is_permitted(figures: PolledUse, card: CardReading, when: When) -> bool:
     if figures.can_burst:
         return not card.is_tight and (when is When.DANGER or figures.used <= figures.limit)
     return when is When.DANGER and not card.shortfall

@@ -36,7 +36,7 @@ class Tolerance:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class PolledUse:
     """One pod on one card at one poll, in bytes. ``granted`` is 0 on a card that it does not hold.
 
     ``peak``: the most since the poll before, if the library keeps accounts; never less than ``used``. ``limit``: what
@@ -69,12 +69,12 @@ class Figures:
 class OverUse:
     """That a pod is over. ``since``: seconds since the epoch of the first poll above the limit; ``peak``: the most."""
 
-    figures: Figures
+    figures: PolledUse
     since: float
     peak: int
 
 
-class ChangeKind(enum.Enum):
+class OverUseChangeKind(enum.Enum):
     """What became of a pod on a card."""
 
     BEGAN = "began"
@@ -88,7 +88,7 @@ class ChangeKind(enum.Enum):
 class OverUseChange:
     """One change; ``over_use`` is what was known when it began or ended."""
 
-    kind: ChangeKind
+    kind: OverUseChangeKind
     place: Place
     over_use: OverUse
 
@@ -131,7 +131,7 @@ class OverUseTracker:
 
     def take(
         self,
-        found: Mapping[Place, Figures],
+        found: Mapping[Place, PolledUse],
         alive: Collection[str],
         now: float,
         *,
@@ -158,7 +158,7 @@ class OverUseTracker:
             if streak.unknown >= UNKNOWN_POLLS:
                 del self._streaks[place]
                 if (was := self.over.pop(place, None)) is not None:
-                    changes.append(OverUseChange(ChangeKind.UNKNOWN, place, was))
+                    changes.append(OverUseChange(OverUseChangeKind.UNKNOWN, place, was))
         return changes
 
     def adopt(self, place: Place, since: float) -> None:
@@ -167,7 +167,7 @@ class OverUseTracker:
         if over is not None and since < over.since:
             self.over[place] = replace(over, since=since)
 
-    def _update(self, place: Place, figures: Figures, now: float, *, is_tight: bool) -> OverUseChange | None:
+    def _update(self, place: Place, figures: PolledUse, now: float, *, is_tight: bool) -> OverUseChange | None:
         may_use = figures.limit if figures.can_burst and not is_tight else figures.granted
         is_above = figures.most > self.tolerance.limit_of(may_use)
         streak = self._streaks.get(place)
@@ -183,8 +183,8 @@ class OverUseTracker:
             return None
         if is_above:
             began = self.over[place] = OverUse(figures, streak.first, streak.peak)
-            return OverUseChange(ChangeKind.BEGAN, place, began)
-        return OverUseChange(ChangeKind.ENDED, place, self.over.pop(place))
+            return OverUseChange(OverUseChangeKind.BEGAN, place, began)
+        return OverUseChange(OverUseChangeKind.ENDED, place, self.over.pop(place))
 
 
 def gib_text(size: int) -> str:
@@ -192,7 +192,7 @@ def gib_text(size: int) -> str:
     return f"{size / GIB:.2f} GiB"
 
 
-def describe_over_use(index: int, figures: Figures) -> str:
+def describe_over_use(index: int, figures: PolledUse) -> str:
     """Say what a pod uses of a card, with both numbers."""
     granted = gib_text(figures.granted) if figures.granted else "nothing"
     used = figures.used if figures.excess else figures.most

@@ -78,7 +78,7 @@ def choose_victims(
         return None
     if node.fits(request) and kept_room.fits_after_nominees(node, request, room.left):
         return ()
-    return _Search(node, request, victims, room, count_first=count_first).run()
+    return _VictimSearch(node, request, victims, room, count_first=count_first).run()
 
 
 _LOWEST = -(1 << 62)
@@ -133,7 +133,7 @@ def _find_need(
     return request.units - left.get(state.index, shares.room_after(state)), False
 
 
-class _Search:
+class _VictimSearch:
     def __init__(
         self,
         node: NodeState,

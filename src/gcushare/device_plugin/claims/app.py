@@ -20,11 +20,11 @@ from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.claims.claim_checks import ClaimChecks
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
-from gcushare.device_plugin.claims.node_agent import NodeAgent, Offer
+from gcushare.device_plugin.claims.node_agent import ClaimsAgent, ClaimsOffer
 from gcushare.device_plugin.claims.prepared_claims import GrantForm, PreparedClaims, list_claims
 from gcushare.device_plugin.claims.publishers import InventoryWriter, SlicePublisher
 from gcushare.device_plugin.claims.registration import Registration
-from gcushare.device_plugin.claims.reporting import ClaimsMetrics, Observed, describe, make_health
+from gcushare.device_plugin.claims.reporting import ClaimsMetrics, ObservedClaims, describe, make_health
 from gcushare.device_plugin.claims.service import ClaimsService, HealthStream
 from gcushare.device_plugin.claims.slice_plan import SlicePlan
 from gcushare.device_plugin.plugin_settings import PluginSettings
@@ -79,8 +79,8 @@ class ClaimsApp(Way):
         wants_cdi = Strategy.CDI in settings.kubelet.device_list_strategy
         self._cdi = CdiSpecPublisher(CdiSpecFile(settings.kubelet.cdi_dir, vendor), is_wanted=wants_cdi)
         self._writer = InventoryWriter(client, node, vendor.inventory_annotation, rng)
-        self._agent = NodeAgent(
-            Offer(cards.claims_unit, cards.reserve, cards.card_policy, cards.other_systems),
+        self._agent = ClaimsAgent(
+            ClaimsOffer(cards.claims_unit, cards.reserve, cards.card_policy, cards.other_systems),
             SlicePlan(vendor, node, PciBus(PCI_DEVICES).root),
             self._prepared,
             self._publisher,
@@ -140,8 +140,8 @@ class ClaimsApp(Way):
             return f"which claims are allocated is not known: {error}"
         return some_names(sorted(f"{each.metadata.namespace}/{each.metadata.name}" for each in found), MAX_NAMES)
 
-    def _observe(self) -> Observed:
-        return Observed(
+    def _observe(self) -> ObservedClaims:
+        return ObservedClaims(
             vendor=self._vendor.name,
             node=self._node_name,
             inventory=lambda: self._agent.inventory,

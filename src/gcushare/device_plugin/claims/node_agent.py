@@ -34,7 +34,7 @@ _MAX_NAMES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ClaimsOffer:
     """How the cards are offered: ``card_policy`` is the placement policy that orders them.
 
     ``other_systems``: what follows if another system hands out the same cards.
@@ -46,7 +46,7 @@ class Offer:
     other_systems: OtherSystems = OtherSystems.REFUSE
 
 
-class NodeAgent:
+class ClaimsAgent:
     """One vendor's cards of this node; each ``on_...`` records a change and updates all that depends on it.
 
     ``problem`` says why nothing, or not everything, is offered, and is "" if all is. ``others_poll_s`` is the time
@@ -57,7 +57,7 @@ class NodeAgent:
 
     def __init__(
         self,
-        offer: Offer,
+        offer: ClaimsOffer,
         plan: SlicePlan,
         prepared: PreparedClaims,
         publisher: SlicePublisher,

@@ -11,7 +11,7 @@ from gcushare._version import __version__
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.device_plugin.claims.claim_checks import ClaimChecks
 from gcushare.device_plugin.claims.claim_pods import ClaimHolder, ClaimPods
-from gcushare.device_plugin.claims.node_agent import NodeAgent
+from gcushare.device_plugin.claims.node_agent import ClaimsAgent
 from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
 from gcushare.device_plugin.claims.publishers import InventoryWriter, SlicePublisher
 from gcushare.device_plugin.claims.registration import Registration
@@ -20,7 +20,7 @@ from gcushare.node.card_and_pod_metrics import NodeMetrics, ObservedCards
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodUse
 from gcushare.node.status import card_statuses, cards_progress, describe_action, describe_over_uses, problems_text
-from gcushare.runtime.health import Health
+from gcushare.runtime.health import HealthChecks
 from gcushare.wire.contracts import DEVICE_PLUGIN
 from gcushare.wire.documents.plugin_status import ClaimedDevice, ClaimOnNode, PluginStatus, PodOnNode, SlicesStatus
 
@@ -28,11 +28,11 @@ _LATENCY_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed(ObservedCards):
+class ObservedClaims(ObservedCards):
     """The parts whose state is shown. ``recovery`` says why the checkpoint is not usable yet, "" if it is."""
 
     pods: ClaimPods
-    agent: NodeAgent
+    agent: ClaimsAgent
     checks: ClaimChecks
     prepared: PreparedClaims
     publisher: SlicePublisher
@@ -57,7 +57,7 @@ class Observed(ObservedCards):
         return {part: problem for part, problem in found.items() if problem}
 
 
-class ClaimsMetrics(NodeMetrics[Observed]):
+class ClaimsMetrics(NodeMetrics[ObservedClaims]):
     """The metrics of claims; of calls gcushare_claims_call_seconds, gcushare_claims_failed_calls and
     gcushare_claims_api_requests.
     """
@@ -74,7 +74,7 @@ class ClaimsMetrics(NodeMetrics[Observed]):
         for call in CALLS:
             self._calls.labels(call, "ok")
 
-    def read(self, observed: Observed) -> Iterator[Metric]:
+    def read(self, observed: ObservedClaims) -> Iterator[Metric]:
         """Read the state of claims, slices and registration."""
         labels = (observed.vendor, observed.node)
         gauges = (
@@ -106,7 +106,7 @@ class ClaimsMetrics(NodeMetrics[Observed]):
         yield rounds
 
 
-def describe(seen: Observed) -> PluginStatus:
+def describe(seen: ObservedClaims) -> PluginStatus:
     """The document of ``/status``: as a device plugin's, and the claims and slices."""
     inventory = seen.agent.inventory
     used = seen.pod_use.latest if seen.pod_use is not None else None
@@ -163,9 +163,9 @@ def _describe_pod(holder: ClaimHolder, used: PodUse | None, over_use: OverUsePar
     )
 
 
-def make_health(seen: Observed, card_polls: Callable[[], int], poll_interval_s: float) -> Health:
+def make_health(seen: ObservedClaims, card_polls: Callable[[], int], poll_interval_s: float) -> HealthChecks:
     """Return the checks of /healthz and /readyz. ``card_polls`` counts the rounds of the cards task."""
-    health = Health()
+    health = HealthChecks()
     health.add_live("registration task", seen.registration.pulse.check)
     health.add_live("cards task", cards_progress(card_polls, poll_interval_s).check)
     health.add_ready("registration socket", seen.registration.probe)

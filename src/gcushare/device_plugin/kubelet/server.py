@@ -44,7 +44,7 @@ STATUS_OF_ERROR: tuple[tuple[type[GcushareError], grpc.StatusCode], ...] = (
 """The first row that fits decides; the kubelet shows the text on the pod."""
 
 
-class Context(Protocol):
+class CallContext(Protocol):
     """The part of grpc.aio's servicer context that is used here."""
 
     async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn: ...
@@ -86,23 +86,23 @@ class DevicePluginService:
             },
         )
 
-    async def _options(self, request: bytes, context: Context) -> bytes:
+    async def _options(self, request: bytes, context: CallContext) -> bytes:
         wants_pre_start = self._pre_start is not None
         options = pb.DevicePluginOptions(get_preferred_allocation_available=True, pre_start_required=wants_pre_start)
         return options.SerializeToString()
 
-    async def _list_and_watch(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
+    async def _list_and_watch(self, request: bytes, context: CallContext) -> AsyncIterator[bytes]:
         async for message in self._table.follow():
             yield message
 
-    async def _get_preferred_allocation(self, request: bytes, context: Context) -> bytes:
+    async def _get_preferred_allocation(self, request: bytes, context: CallContext) -> bytes:
         async def prefer() -> bytes:
             containers = decode_preferred_request(request)
             return encode_preferred_response([await self._allocator.prefer(container) for container in containers])
 
         return await self._answer("GetPreferredAllocation", context, prefer)
 
-    async def _allocate(self, request: bytes, context: Context) -> bytes:
+    async def _allocate(self, request: bytes, context: CallContext) -> bytes:
         async def grant() -> bytes:
             response = pb.AllocateResponse()
             for ids in decode_allocate_request(request):
@@ -111,7 +111,7 @@ class DevicePluginService:
 
         return await self._answer("Allocate", context, grant)
 
-    async def _pre_start_container(self, request: bytes, context: Context) -> bytes:
+    async def _pre_start_container(self, request: bytes, context: CallContext) -> bytes:
         pre_start = self._pre_start
         if pre_start is None:  # a kubelet that knows another plugin's options asks all the same
             return b""
@@ -122,7 +122,7 @@ class DevicePluginService:
 
         return await self._answer("PreStartContainer", context, prepare)
 
-    async def _answer(self, call: str, context: Context, work: Callable[[], Awaitable[bytes]]) -> bytes:
+    async def _answer(self, call: str, context: CallContext, work: Callable[[], Awaitable[bytes]]) -> bytes:
         started = self._clock()
         try:
             answer = await work()

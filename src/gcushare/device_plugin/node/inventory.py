@@ -12,7 +12,7 @@ from gcushare.core.cards import SERVES_MEMORY, Health, Inventory
 from gcushare.core.errors import Refused
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
 from gcushare.core.wording import counted, some_names
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.node.cards import offer_card
 from gcushare.node.node_settings import AUTO_UNIT, NO_RESERVE, Reserve
 from gcushare.vendors import Vendor
@@ -37,7 +37,7 @@ class Offer:
     reserve: Reserve = NO_RESERVE
     cordoned: frozenset[str] = frozenset()
     is_leaving: bool = False
-    mode: Mode = Mode.MEMORY
+    mode: GrantMode = GrantMode.MEMORY
     message_limit_bytes: int = KUBELET_MESSAGE_LIMIT_BYTES
 
 

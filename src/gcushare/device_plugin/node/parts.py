@@ -11,8 +11,8 @@ from gcushare.cards.process_owners import ProcessOwners
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
-from gcushare.device_plugin.node.publisher import Publisher
-from gcushare.device_plugin.plugin_settings import Mode, PluginSettings
+from gcushare.device_plugin.node.publisher import CardsPublisher
+from gcushare.device_plugin.plugin_settings import GrantMode, PluginSettings
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler, AllocationsSource
@@ -49,7 +49,7 @@ class Parts:
     whole_devices: WholeCardDeviceList
     whole_allocator: CardAllocator
     reconciler: AllocationReconciler
-    publisher: Publisher
+    publisher: CardsPublisher
     announcer: Announcer
     cdi: CdiSpecPublisher
 
@@ -76,7 +76,7 @@ def make_parts(
 
     responses = AllocateResponses(vendor, strategies, limiter, kubelet.driver_dirs)
     # Without a scheduler that chooses cards none is kept for any pod, so no call waits for its pod.
-    wait_for_whole_s = 0.0 if cards.mode is Mode.WHOLE else kubelet.wait_for_pod
+    wait_for_whole_s = 0.0 if cards.mode is GrantMode.WHOLE else kubelet.wait_for_pod
     make_allocator = partial(
         CardAllocator,
         store,
@@ -104,7 +104,7 @@ def make_parts(
             on_record_written=events.on_record_written,
             running_pods=ProcessOwners(cards.proc_root).running_pods if cards.pod_use else None,
         ),
-        publisher=Publisher(vendor, kubelet.node_name, client, rng=rng, pods_per_count=pods_per_count),
+        publisher=CardsPublisher(vendor, kubelet.node_name, client, rng=rng, pods_per_count=pods_per_count),
         announcer=announcer,
         cdi=CdiSpecPublisher(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in strategies),
     )

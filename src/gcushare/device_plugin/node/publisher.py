@@ -46,7 +46,7 @@ class ResourceCounts:
     allocatable: int
 
 
-class Publisher:
+class CardsPublisher:
     """Keeps the Node's count and inventory as ``publish`` last said; ``run`` is its owner task."""
 
     def __init__(

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import CALLS
 from gcushare.device_plugin.node.agent import NodeAgent
-from gcushare.device_plugin.node.publisher import Publisher
+from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.card_and_pod_metrics import NodeMetrics, ObservedCards, gauge
@@ -21,7 +21,7 @@ _LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed(ObservedCards):
+class ObservedResources(ObservedCards):
     """The components whose state is shown; ``endpoints`` are by mode.
 
     ``watch_age_s`` is the time since the last answer of the API server that confirmed the view of the pods; None before
@@ -32,12 +32,12 @@ class Observed(ObservedCards):
     store: PodStore
     reconciler: AllocationReconciler
     endpoints: Mapping[str, Endpoint]
-    publisher: Publisher
+    publisher: CardsPublisher
     watch_age_s: Callable[[], float | None]
     over_use: OverUseParts
 
 
-class PluginMetrics(NodeMetrics[Observed]):
+class PluginMetrics(NodeMetrics[ObservedResources]):
     """The plugin's metrics; of calls gcushare_plugin_call_seconds, gcushare_plugin_failed_calls and
     gcushare_plugin_api_requests.
     """
@@ -53,13 +53,13 @@ class PluginMetrics(NodeMetrics[Observed]):
             _LATENCY_BUCKETS_S,
         )
 
-    def read(self, observed: Observed) -> Iterator[Metric]:
+    def read(self, observed: ObservedResources) -> Iterator[Metric]:
         """Read the state of registrations and records."""
         yield from _registration_metrics(observed)
         yield from _record_metrics(observed)
 
 
-def _registration_metrics(observed: Observed) -> Iterator[Metric]:
+def _registration_metrics(observed: ObservedResources) -> Iterator[Metric]:
     names = ("vendor", "node", "resource")
     registered = GaugeMetricFamily("gcushare_plugin_registered", "1 while the kubelet reads the list.", labels=names)
     times = CounterMetricFamily("gcushare_plugin_registrations", "Registrations with the kubelet.", labels=names)
@@ -70,7 +70,7 @@ def _registration_metrics(observed: Observed) -> Iterator[Metric]:
     yield from (registered, times)
 
 
-def _record_metrics(observed: Observed) -> Iterator[Metric]:
+def _record_metrics(observed: ObservedResources) -> Iterator[Metric]:
     labels = (observed.vendor, observed.node)
     names = ("vendor", "node")
     reconciler, writer = observed.reconciler, observed.reconciler.writer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
-from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.node.api_server import Announcer
 from gcushare.vendors import Vendor
 from gcushare.wire.dra.claims import PodWithClaims
@@ -17,7 +17,7 @@ class OwnDevicesReport:
     A pod's variables never change, so each pod is looked at once.
     """
 
-    def __init__(self, vendor: Vendor, mode: Mode, announcer: Announcer) -> None:
+    def __init__(self, vendor: Vendor, mode: GrantMode, announcer: Announcer) -> None:
         self._vendor = vendor
         self._resources = {
             resource

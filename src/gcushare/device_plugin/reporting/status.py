@@ -15,12 +15,12 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.reconciler import PERIOD_S
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.device_plugin.reporting.metrics import Observed
+from gcushare.device_plugin.reporting.metrics import ObservedResources
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodUse
 from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.node.status import card_statuses, cards_progress, describe_action, describe_over_uses, problems_text
-from gcushare.runtime.health import Health, Progress
+from gcushare.runtime.health import CounterHeartbeat, HealthChecks
 from gcushare.wire.documents.plugin_status import PluginStatus, PodOnNode, UnreadableStatus
 
 _REGISTRATION = {SERVES_MEMORY: "registration", SERVES_WHOLE: "wholeRegistration"}
@@ -30,7 +30,7 @@ WATCH_STALE_S = 150.0
 """Twice the silence after which a watch counts as dead. By then it is open again, if the API server answers."""
 
 
-def describe_node(observed: Observed) -> PluginStatus:
+def describe_node(observed: ObservedResources) -> PluginStatus:
     """Describe the plugin's present state."""
     inventory = observed.agent.inventory
     age_s = observed.watch_age_s()
@@ -60,7 +60,7 @@ def describe_node(observed: Observed) -> PluginStatus:
     )
 
 
-def problems(observed: Observed) -> dict[str, str]:
+def problems(observed: ObservedResources) -> dict[str, str]:
     """All present problems, by component; empty if there are none."""
     age_s, watch = observed.watch_age_s(), ""
     if age_s is None:
@@ -114,12 +114,12 @@ def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None, over_use: Over
 RECORD_AGE_S = 3 * PERIOD_S
 
 
-def make_health(observed: Observed, *, card_polls: Callable[[], int], poll_interval_s: float) -> Health:
+def make_health(observed: ObservedResources, *, card_polls: Callable[[], int], poll_interval_s: float) -> HealthChecks:
     """Return the checks of /healthz and /readyz. ``card_polls`` counts the rounds of the cards task."""
-    health = Health()
+    health = HealthChecks()
     for part, endpoint in observed.endpoints.items():
         health.add_live(f"{part} registration task", endpoint.pulse.check)
-    checks = Progress("kubelet record", lambda: observed.reconciler.checks, RECORD_AGE_S)
+    checks = CounterHeartbeat("kubelet record", lambda: observed.reconciler.checks, RECORD_AGE_S)
     health.add_live("record task", checks.check)
     health.add_live("cards task", cards_progress(card_polls, poll_interval_s).check)
     for part, endpoint in observed.endpoints.items():

@@ -11,7 +11,7 @@ from typing import TextIO
 from gcushare.cluster.card_drawing.draw import view_lines
 from gcushare.cluster.card_drawing.node_view import CardsView, view_status
 from gcushare.cluster.plugin_status import fetch_status
-from gcushare.core.over_use.tracking import Figures, describe_over_use
+from gcushare.core.over_use.tracking import PolledUse, describe_over_use
 from gcushare.core.wording import index_text, printable
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.settings.serving import ServeSettings
@@ -86,7 +86,7 @@ def _over_use_lines(found: OverUseStatus, pods: tuple[PodOnNode, ...]) -> Iterat
         reason = found.passed_over.get(pod.pod)
         for index, each in sorted((pod.over_use or {}).items()):
             use = describe_over_use(
-                index, Figures(each.used_bytes, each.granted_bytes, by_driver=index in pod.used_by_driver)
+                index, PolledUse(each.used_bytes, each.granted_bytes, by_driver=index in pod.used_by_driver)
             )
             yield f"  {pod.pod}: {use}, since {each.since}{f'; not evicted: {reason}' if reason else ''}"
     if found.last:

@@ -24,7 +24,7 @@ from gcushare.kube.connection.credentials import (
     load_client_certificate,
 )
 from gcushare.kube.connection.exec_plugin import ExecCredentials
-from gcushare.kube.connection.kubeconfig import Resolved, is_there, read_kubeconfig, resolve_context
+from gcushare.kube.connection.kubeconfig import ResolvedContext, is_there, read_kubeconfig, resolve_context
 from gcushare.kube.connection.overrides import NO_OVERRIDES, Overrides, no_kubeconfig, override
 
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -159,7 +159,7 @@ def _from_kubeconfig(paths: list[Path], sources: ConfigSources) -> KubeConfig:
     )
 
 
-def _tls(resolved: Resolved) -> ssl.SSLContext:
+def _tls(resolved: ResolvedContext) -> ssl.SSLContext:
     where = resolved.where
     context = client_context(_authority(resolved), where, verify=not resolved.cluster.value.insecure_skip_tls_verify)
     user, user_file = resolved.user.value, resolved.user.file
@@ -172,12 +172,12 @@ def _tls(resolved: Resolved) -> ssl.SSLContext:
     return context
 
 
-def _authority(resolved: Resolved) -> bytes | None:
+def _authority(resolved: ResolvedContext) -> bytes | None:
     cluster, file = resolved.cluster.value, resolved.cluster.file
     return _data_or_file(cluster.certificate_authority_data, cluster.certificate_authority, file, resolved.where)
 
 
-def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Clock) -> Credentials:
+def _credentials(resolved: ResolvedContext, context: ssl.SSLContext | None, clock: Clock) -> Credentials:
     """Choose credentials as kubectl does: a token file, else a token, else a password, else a program.
 
     Raises:

@@ -27,7 +27,7 @@ _LONGEST_BODY = 64 * 1024
 
 
 @dataclass(slots=True)
-class _Answer:
+class _HttpAnswer:
     code: int
     headers: dict[str, str]
     body: bytes
@@ -40,7 +40,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, idle: list[_Connection]) -> None:
         self._idle = idle
         self._received = b""
-        self._waiter: asyncio.Future[_Answer] | None = None
+        self._waiter: asyncio.Future[_HttpAnswer] | None = None
         self.transport: asyncio.Transport
         self.idle_since = 0.0
 
@@ -66,7 +66,7 @@ class _Connection(asyncio.Protocol):
             self._idle.remove(self)
         self._fail(exc or aiohttp.ServerDisconnectedError())
 
-    async def ask(self, request: bytes) -> _Answer:
+    async def ask(self, request: bytes) -> _HttpAnswer:
         """Send a request and wait for its answer. If that fails or is cancelled, the connection is closed."""
         self._waiter = asyncio.get_running_loop().create_future()
         try:
@@ -181,7 +181,7 @@ def _header(name: str, value: str) -> str:
     return f"{name}: {value}\r\n"
 
 
-def _read_answer(data: bytes) -> _Answer | None:
+def _read_answer(data: bytes) -> _HttpAnswer | None:
     """Read an answer; None while it is incomplete.
 
     Raises:
@@ -209,7 +209,7 @@ def _read_answer(data: bytes) -> _Answer | None:
     if found is None:
         return None
     body, rest = found
-    return _Answer(int(code), headers, body, is_last or rest != b"")
+    return _HttpAnswer(int(code), headers, body, is_last or rest != b"")
 
 
 def _read_body(data: bytes, headers: dict[str, str]) -> tuple[bytes, bytes] | None:

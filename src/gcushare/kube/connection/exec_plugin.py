@@ -50,7 +50,7 @@ class ExecSpec(msgspec.Struct, frozen=True, rename="camel"):
     provide_cluster_info: bool = False
 
 
-class _Answer(msgspec.Struct, frozen=True, rename="camel"):
+class _CredentialStatus(msgspec.Struct, frozen=True, rename="camel"):
     token: str | None = None
     expiration_timestamp: datetime | None = None
     client_certificate_data: str | None = None
@@ -60,7 +60,7 @@ class _Answer(msgspec.Struct, frozen=True, rename="camel"):
 class _Credential(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str
     kind: str
-    status: _Answer
+    status: _CredentialStatus
 
 
 CREDENTIAL = BoundedJsonDecoder(_Credential, "an ExecCredential", limit_bytes=1024 * 1024)
@@ -93,7 +93,7 @@ class ExecCredentials:
         self._cluster = cluster
         self._tls = tls
         self._clock = clock
-        self._answer: _Answer | None = None
+        self._answer: _CredentialStatus | None = None
         self._certificate: tuple[str, str] | None = None
         self.generation = 0
         self._running = asyncio.Lock()
@@ -115,10 +115,10 @@ class ExecCredentials:
             self._answer = None
 
     @staticmethod
-    def _header(answer: _Answer) -> str | None:
+    def _header(answer: _CredentialStatus) -> str | None:
         return None if answer.token is None else f"Bearer {answer.token}"
 
-    async def _ask(self) -> _Answer:
+    async def _ask(self) -> _CredentialStatus:
         answer = self._parse(await self._run())
         if answer.client_certificate_data and answer.client_key_data:
             if self._tls is None:
@@ -134,7 +134,7 @@ class ExecCredentials:
             raise ConfigError(f"{self._shown} answered with neither a token nor a client certificate and its key")
         return answer
 
-    def _parse(self, output: bytes) -> _Answer:
+    def _parse(self, output: bytes) -> _CredentialStatus:
         try:
             credential = CREDENTIAL.read(output)
         except RemoteContractError as error:

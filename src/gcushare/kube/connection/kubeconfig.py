@@ -74,7 +74,7 @@ class _NamedContext(msgspec.Struct, frozen=True):
     context: Context
 
 
-class _Document(msgspec.Struct, frozen=True, rename="kebab"):
+class _KubeconfigFile(msgspec.Struct, frozen=True, rename="kebab"):
     clusters: tuple[_NamedCluster, ...] | None = None
     users: tuple[_NamedUser, ...] | None = None
     contexts: tuple[_NamedContext, ...] | None = None
@@ -108,7 +108,7 @@ class Kubeconfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedContext:
     """The parts of one context. ``where`` names the file and the context in messages."""
 
     where: str
@@ -145,7 +145,7 @@ def is_there(path: Path) -> bool:
         return True
 
 
-def resolve_context(config: Kubeconfig, context: str | None) -> Resolved:
+def resolve_context(config: Kubeconfig, context: str | None) -> ResolvedContext:
     """Find a context's cluster and user; None means the current context.
 
     Raises:
@@ -162,7 +162,7 @@ def resolve_context(config: Kubeconfig, context: str | None) -> Resolved:
     # As in kubectl, a context without a user, or with an undefined user, is anonymous.
     user = config.users.get(chosen.user or "", Placed(User(), entry.file))
     where = f"{entry.file} (context {name!r})"
-    return Resolved(where, cluster, user, chosen.namespace or "default", chosen.user or "")
+    return ResolvedContext(where, cluster, user, chosen.namespace or "default", chosen.user or "")
 
 
 def _find(kind: str, name: str, entries: dict[str, Placed[E]], config: Kubeconfig) -> Placed[E]:
@@ -176,7 +176,7 @@ def known_names(entries: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in sorted(entries)) or "none"
 
 
-def _read_document(path: Path) -> _Document:
+def _read_document(path: Path) -> _KubeconfigFile:
     what = f"kubeconfig {str(path)!r}"
     try:
         with path.open("rb") as file:
@@ -190,13 +190,13 @@ def _read_document(path: Path) -> _Document:
     return parse_kubeconfig(text, what)
 
 
-def parse_kubeconfig(text: str, what: str) -> _Document:
+def parse_kubeconfig(text: str, what: str) -> _KubeconfigFile:
     """Read one file's text.
 
     Raises:
         ConfigError: it is not a kubeconfig. The text is not quoted, because it may be a token.
     """
     try:
-        return load_as(_Document, text, what)
+        return load_as(_KubeconfigFile, text, what)
     except RemoteContractError as error:
         raise ConfigError(str(error)) from None

@@ -21,7 +21,7 @@ from gcushare.core.errors import ConfigError, GcushareError, RemoteContractError
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.direct import DirectPosts
 from gcushare.kube.errors import (
-    Attempt,
+    FailedRequest,
     HttpFailure,
     NotConnectedError,
     UnansweredError,
@@ -71,9 +71,9 @@ class Request:
     timeout_s: float | None = None
 
     @property
-    def attempt(self) -> Attempt:
+    def attempt(self) -> FailedRequest:
         """The request for error messages, without the query, because a continue token is long."""
-        return Attempt(f"{self.method} {self.path.partition('?')[0]}", writes=self.method != "GET")
+        return FailedRequest(f"{self.method} {self.path.partition('?')[0]}", writes=self.method != "GET")
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +304,7 @@ def _headers(request: Request, authorization: str | None) -> dict[str, str]:
     return headers
 
 
-async def _chunks(response: aiohttp.ClientResponse, attempt: Attempt) -> AsyncGenerator[bytes, None]:
+async def _chunks(response: aiohttp.ClientResponse, attempt: FailedRequest) -> AsyncGenerator[bytes, None]:
     # Only errors of reading are converted, not those of the chunk's consumer.
     chunks = response.content.iter_any()
     while True:
@@ -317,7 +317,7 @@ async def _chunks(response: aiohttp.ClientResponse, attempt: Attempt) -> AsyncGe
         yield chunk
 
 
-def error_of_transport(attempt: Attempt, failure: Exception) -> GcushareError:
+def error_of_transport(attempt: FailedRequest, failure: Exception) -> GcushareError:
     """Choose the error for a request without a complete answer.
 
     Without a connection, the request had no effect. After that, a write may have had one.

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.kube.errors import Attempt, error_of_status
+from gcushare.kube.errors import FailedRequest, error_of_status
 from gcushare.wire.objects import STATUS, WatchEvent
 from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
@@ -20,7 +20,7 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 EVENT = BoundedJsonDecoder(WatchEvent[msgspec.Raw], "a watch event", limit_bytes=MAX_LINE_BYTES, max_depth=None)
 
 
-async def watch_events(chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncGenerator[RawWatchEvent, None]:
+async def watch_events(chunks: AsyncIterator[bytes], attempt: FailedRequest) -> AsyncGenerator[RawWatchEvent, None]:
     """Decode a watch stream, until the server ends it.
 
     Raises:
@@ -44,7 +44,7 @@ async def watch_events(chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncG
                     yield _decode(line, attempt)
 
 
-def _decode(line: bytes, attempt: Attempt) -> RawWatchEvent:
+def _decode(line: bytes, attempt: FailedRequest) -> RawWatchEvent:
     try:
         event = EVENT.read(line)
         if event.type != "ERROR":

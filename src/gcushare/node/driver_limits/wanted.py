@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gcushare.core.cards import Inventory
 from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardReading
-from gcushare.core.over_use.tracking import Figures
+from gcushare.core.over_use.tracking import PolledUse
 from gcushare.node.over_use.watch import entitled_bytes
 from gcushare.node.pods import NodePods, PodWithCards
 
@@ -58,7 +58,7 @@ def burst_growth(pods: NodePods, inventory: Inventory, others: Mapping[int, int]
     growth: dict[int, int] = {}
     for card in inventory.cards:
         figures = {
-            entry.ref.uid: Figures(
+            entry.ref.uid: PolledUse(
                 used.get(entry.ref.uid, {}).get(card.index, 0), granted, limit=inventory.unit.bytes_of(entry.limit)
             )
             for entry in pods.entries.values()

@@ -11,12 +11,12 @@ from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.log_fields import fields
 from gcushare.core.over_use.eviction import CardReading
 from gcushare.core.over_use.tracking import (
-    ChangeKind,
-    Figures,
     OverUse,
     OverUseChange,
+    OverUseChangeKind,
     OverUseTracker,
     Place,
+    PolledUse,
     describe_over_use,
     gib_text,
 )
@@ -56,7 +56,7 @@ class OverUseWatch:
         self._hands_out_alone = hands_out_alone
         self._wall_clock_s = wall_clock_s
         self.began = 0
-        self.figures: Mapping[Place, Figures] = {}
+        self.figures: Mapping[Place, PolledUse] = {}
         """The figures of every pod on every card that the last reading has."""
         self.cards: Mapping[int, CardReading] = {}
         """The cards of the last reading, with the grants that are in danger."""
@@ -84,13 +84,13 @@ class OverUseWatch:
         for change in self.tracker.take(self.figures, alive, now_s, is_blind=is_blind, tight=tight):
             self._announce(change)
 
-    def _read_figures(self) -> dict[Place, Figures]:
+    def _read_figures(self) -> dict[Place, PolledUse]:
         found, inventory = self._pod_use.latest, self._inventory()
         if found is None or inventory is None:
             return {}
         cards = self._polls.snapshot
         fresh = {each.index for each in cards.cards} - cards.gone - cards.unread
-        figures: dict[Place, Figures] = {}
+        figures: dict[Place, PolledUse] = {}
         having, pods = self._pods.entries, self._pods.everyone
         for uid, used_by_card in found.by_pod.items():
             if uid not in having and not self._hands_out_alone():
@@ -101,7 +101,7 @@ class OverUseWatch:
             for index, used in used_by_card.items():
                 if index in fresh:
                     of_card = granted.get(index, 0)
-                    figures[uid, index] = Figures(
+                    figures[uid, index] = PolledUse(
                         used,
                         of_card,
                         peaks.get(index, 0),
@@ -121,7 +121,7 @@ class OverUseWatch:
         promised, unconfirmed = self._pods.promised(), self._pods.unconfirmed_units()
         whole = self._pods.promised_whole()
         units = inventory.units_by_card
-        by_card: dict[int, dict[str, Figures]] = {}
+        by_card: dict[int, dict[str, PolledUse]] = {}
         for (uid, index), figures in self.figures.items():
             by_card.setdefault(index, {})[uid] = figures
         readings: dict[int, CardReading] = {}
@@ -146,7 +146,7 @@ class OverUseWatch:
         uid, index = change.place
         entry = self._pods.everyone[uid]
         figures = self.figures.get(change.place, change.over_use.figures)
-        if change.kind is ChangeKind.BEGAN:
+        if change.kind is OverUseChangeKind.BEGAN:
             since = note_since_s(entry.annotations, index) if self.tracker.is_first_word else None
             if since is not None:
                 # The pod was already over under the process before this one, which reported it. Only at the first
@@ -158,7 +158,7 @@ class OverUseWatch:
             uses = f"{describe_over_use(index, figures)}{peak}"
             words = f"{uses}: other pods of this card may lack what they were granted"
             self._announcer.about_pod(entry.ref, "OverUse", words, warning=True)
-        elif change.kind is ChangeKind.ENDED:
+        elif change.kind is OverUseChangeKind.ENDED:
             within = "what it may use" if figures.can_burst else "its grant"
             words = f"within {within} again: {describe_over_use(index, figures)}"
             self._announcer.about_pod(entry.ref, "OverUseEnded", words, warning=False)
@@ -168,7 +168,7 @@ class OverUseWatch:
         logger.info("over-use %s: %s %s", change.kind.value, words, fields(pod=entry.ref, uid=uid, card=index))
 
 
-def divide_grant(figures: dict[Place, Figures], places: Collection[Place], size: int) -> None:
+def divide_grant(figures: dict[Place, PolledUse], places: Collection[Place], size: int) -> None:
     """Divide a grant among the pods that share it: it counts in full for each of them before, and once afterwards.
 
     Each pod gets what it uses, and an equal part of the rest. If all of them use too much together, each gets a part in

@@ -24,7 +24,7 @@ _COMMON = (
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedSetting:
     """A setting with its value and source."""
 
     spec: Spec
@@ -72,7 +72,7 @@ def render_overview(
     return page.text
 
 
-def render_config(program: str, resolved: Sequence[Resolved]) -> str:
+def render_config(program: str, resolved: Sequence[ResolvedSetting]) -> str:
     """Render the settings as flags that a shell reads back. Secrets are masked and commented out."""
     settings = [item for item in resolved if not item.spec.is_argument]
     lines = [
@@ -174,7 +174,7 @@ def _describe(spec: Spec) -> str:
     if spec.is_required:
         facts.append("required")
     else:
-        facts.append(f"default: {Resolved(spec, spec.default, '').show() or parser.unset or 'none'}")
+        facts.append(f"default: {ResolvedSetting(spec, spec.default, '').show() or parser.unset or 'none'}")
     if spec.env:
         facts.append(f"env: {spec.env}")
     elif not spec.is_argument:

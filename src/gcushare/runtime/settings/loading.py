@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings.command_line import CommandLine
 from gcushare.runtime.settings.declare import Program, group_of, list_specs
-from gcushare.runtime.settings.help_text import MASK, Resolved, render_config, render_help
+from gcushare.runtime.settings.help_text import MASK, ResolvedSetting, render_config, render_help
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def load_settings(program: Program[T], argv: Sequence[str], environ: Mapping[str
     if "version" in line.actions:
         raise Answered(f"{program.name} {program.version}\n")
     problems: list[str] = []
-    resolved: list[Resolved] = []
+    resolved: list[ResolvedSetting] = []
     for spec in specs:
         if spec.name in line.values:
             text, source = line.values[spec.name], "argument" if spec.is_argument else f"flag {spec.flag}"
@@ -51,10 +51,10 @@ def load_settings(program: Program[T], argv: Sequence[str], environ: Mapping[str
             problems.append(f"{spec.flag} is required: give it {places}; accepted: {spec.parser.accepted}")
             continue
         else:
-            resolved.append(Resolved(spec, spec.default, "default"))
+            resolved.append(ResolvedSetting(spec, spec.default, "default"))
             continue
         try:
-            resolved.append(Resolved(spec, spec.parser.parse(text), source))
+            resolved.append(ResolvedSetting(spec, spec.parser.parse(text), source))
         except ValueError as error:
             shown = repr(MASK) if spec.is_secret else repr(text[:_SHOWN_VALUE])
             cut = f" (cut, {len(text)} characters)" if len(text) > _SHOWN_VALUE else ""

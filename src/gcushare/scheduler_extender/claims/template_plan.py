@@ -46,7 +46,7 @@ class Step(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DueStep:
     """A step, and the moment from which it is due."""
 
     step: Step
@@ -97,22 +97,22 @@ class TemplatePlan:
                 return template_spec(size, vendor, unit)
         return None
 
-    def next_step(self, key: TemplateKey, now_s: float) -> Plan | None:
+    def next_step(self, key: TemplateKey, now_s: float) -> DueStep | None:
         """What has to be done about a template, and when; None if nothing."""
         wanted, found = self._is_wanted(key), self._existing.get(key)
         if found is None:
             self._unused_since.pop(key, None)
             if not wanted:
                 return None
-            return Plan(Step.CREATE if self._count[key.namespace] < MAX_TEMPLATES else Step.REFUSE)
+            return DueStep(Step.CREATE if self._count[key.namespace] < MAX_TEMPLATES else Step.REFUSE)
         if found.metadata.deletion_timestamp is not None:
-            return Plan(Step.WAIT) if wanted and found.spec != self.spec_of(key) else None
+            return DueStep(Step.WAIT) if wanted and found.spec != self.spec_of(key) else None
         if found.spec != self.spec_of(key):
-            return Plan(Step.DELETE)  # it cannot be changed; it is created again if a pod names it
+            return DueStep(Step.DELETE)  # it cannot be changed; it is created again if a pod names it
         if wanted:
             self._unused_since.pop(key, None)
             return None
-        return Plan(Step.DELETE, self._unused_since.setdefault(key, now_s) + self._unused_s)
+        return DueStep(Step.DELETE, self._unused_since.setdefault(key, now_s) + self._unused_s)
 
     def pod_applied(self, pod: Pod) -> None:
         """Update a pod that was added or changed. It waits until its containers have started."""

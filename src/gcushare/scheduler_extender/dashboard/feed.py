@@ -38,7 +38,7 @@ _encoder = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class FeedPosition:
     """A position in one process's log. Readers send it back as ``epoch.position``."""
 
     epoch: str
@@ -48,10 +48,10 @@ class Mark:
         return f"{self.epoch}.{self.position}"
 
 
-def parse_mark(text: str) -> Mark | None:
+def parse_mark(text: str) -> FeedPosition | None:
     """Read a mark; None for other text, which is answered like a mark of another process."""
     found = re.fullmatch(r"([0-9a-f]{8})\.([0-9]{1,18})", text)
-    return Mark(found[1], int(found[2])) if found else None
+    return FeedPosition(found[1], int(found[2])) if found else None
 
 
 class Feed:
@@ -82,13 +82,13 @@ class Feed:
         self._wake.set()
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> FeedPosition:
         """The end of the log."""
-        return Mark(self._epoch, self._log.position)
+        return FeedPosition(self._epoch, self._log.position)
 
     async def events(
         self,
-        mark: Mark | None,
+        mark: FeedPosition | None,
         replica: Callable[[], ReplicaDocument],
         find_refusal: Callable[[], Awaitable[str | None]],
         serving: Serving,
@@ -126,7 +126,7 @@ class Feed:
                 sent, sent_at = now, time.monotonic()
                 yield _event("replica", _encoder.encode(sent))
 
-    async def wait_past(self, mark: Mark) -> None:
+    async def wait_past(self, mark: FeedPosition) -> None:
         """Return once something changed after ``mark``."""
         while self._log.position == mark.position:
             self._wake.clear()
@@ -152,7 +152,7 @@ class Feed:
             opening = b""
         yield b"}\n"
 
-    def changes(self, mark: Mark) -> Iterator[bytes] | None:
+    def changes(self, mark: FeedPosition) -> Iterator[bytes] | None:
         """Describe the changes after a mark, in documents of bounded size; None if the log begins later."""
         if mark.epoch != self._epoch or mark.position > self._log.position:
             return None
@@ -225,7 +225,7 @@ def _is_shown(node: NodeState) -> bool:
     return node.known or bool(node.assignments)
 
 
-def _event(name: str, data: bytes, mark: Mark | None = None) -> bytes:
+def _event(name: str, data: bytes, mark: FeedPosition | None = None) -> bytes:
     head = b"" if mark is None else b"id: %b\n" % str(mark).encode()
     return b"%bevent: %b\ndata: %b\n\n" % (head, name.encode(), data)
 

@@ -9,22 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import msgspec
-
 from gcushare.core.cards import Closure, Health
 from gcushare.core.nodes import Assignment, CardState, NodeState
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest, WaitingPod
 from gcushare.vendors.vendor import Vendor
+from gcushare.wire.documents import Document
 
 SNAPSHOT_VERSION = 1
 
 
-class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    pass
-
-
-class CardDocument(_Document, frozen=True):
+class CardDocument(Document, frozen=True):
     """One card. ``free`` is what a new pod can get here, ``used`` what pods hold; a card held whole counts in full.
 
     ``whole_free``: a pod can get the card whole. ``missing``: pods name this card, but the node does not have it.
@@ -45,7 +40,7 @@ class CardDocument(_Document, frozen=True):
     missing: bool = False
 
 
-class PodDocument(_Document, frozen=True):
+class PodDocument(Document, frozen=True):
     """A pod on a node. ``grants`` are (card, units, 1 if it holds the card whole).
 
     ``reserved``: its Binding is being sent. ``assigned``: the node has handed the card out. ``unrecorded``: the node
@@ -71,7 +66,7 @@ class PodDocument(_Document, frozen=True):
     labels: Mapping[str, str] = {}
 
 
-class NodeDocument(_Document, frozen=True):
+class NodeDocument(Document, frozen=True):
     """A node of one vendor with its cards and pods. ``largest`` is the most that a new pod can get of one card.
 
     ``serves`` is ``memory``, ``whole`` or ``both``. ``uncounted``: the kubelet counts none of the cards' units.
@@ -98,7 +93,7 @@ class NodeDocument(_Document, frozen=True):
     pods: tuple[PodDocument, ...] = ()
 
 
-class WaitingDocument(_Document, frozen=True):
+class WaitingDocument(Document, frozen=True):
     """A pod without a node. ``problem``: why no node can grant it; ``scheduler``: kube-scheduler's message."""
 
     vendor: str
@@ -117,7 +112,7 @@ class WaitingDocument(_Document, frozen=True):
     labels: Mapping[str, str] = {}
 
 
-class VendorDocument(_Document, frozen=True):
+class VendorDocument(Document, frozen=True):
     """A vendor that the extender serves, its word for cards, its nodes' label and its ``kubectl inspect`` command."""
 
     name: str
@@ -126,7 +121,7 @@ class VendorDocument(_Document, frozen=True):
     inspect: str
 
 
-class ReplicaDocument(_Document, frozen=True, omit_defaults=False):
+class ReplicaDocument(Document, frozen=True, omit_defaults=False):
     """The replica that answers. ``age_s``: seconds since its watch cache was known to be current; ``now_ms``: time."""
 
     leads: bool

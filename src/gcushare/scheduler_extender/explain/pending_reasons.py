@@ -53,7 +53,7 @@ def count_pending(state: VendorState, totals: Iterable[UnitTotals]) -> dict[Pend
     counts = dict.fromkeys(PendingReason, 0)
     counts[PendingReason.CLAIM] = len(state.claiming)
     shapes: dict[Shape, Counter[tuple[frozenset[str] | None, frozenset[str]]]] = {}
-    sums, search, reserved = list(totals), _Search(state), state.ledger.reserved
+    sums, search, reserved = list(totals), _ShapeSearch(state), state.ledger.reserved
     for uid, waiting in state.waiting.items():
         if uid in reserved:
             continue
@@ -82,13 +82,13 @@ def evaluate_refusal(
     found = totals.by_unit_within(MAX_CHANGED_NODES)
     if found is None:
         return PendingReason.UNKNOWN
-    reason = _Search(state).evaluate(shape, list(found.values()))
+    reason = _ShapeSearch(state).evaluate(shape, list(found.values()))
     if reason is not PendingReason.FITS:
         return reason
     return PendingReason.KEPT if is_kept else PendingReason.ELSEWHERE
 
 
-class _Search:
+class _ShapeSearch:
     """Searches the indexes of the shapes that the scheduler asked for, within the limits of one answer."""
 
     def __init__(self, state: VendorState) -> None:

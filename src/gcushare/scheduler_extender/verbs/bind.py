@@ -25,7 +25,7 @@ from gcushare.scheduler_extender.state.scheduling_request import (
     read_scheduling_request,
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.binding_client import Attempt, BindingClient, BindTimes
+from gcushare.scheduler_extender.verbs.binding_client import BindAttempt, BindingClient, BindTimes
 from gcushare.scheduler_extender.verbs.pod_lookup import PodApi, read_unbound
 from gcushare.wire.annotations import PodRecord, encode_record
 from gcushare.wire.extender_api import BindArguments
@@ -159,7 +159,7 @@ class BindService:
                 "two could get each other's cards: this pod is bound there once that one has started"
             )
 
-    def _log_bound(self, attempt: Attempt, *, ms: float) -> None:
+    def _log_bound(self, attempt: BindAttempt, *, ms: float) -> None:
         """Write the one line that explains a bind: which card, who is on it, and what the Binding changed."""
         held, old = attempt.assignment, dict(attempt.old_annotations)
         node = self._state.ledger.nodes.get(held.node)
@@ -181,10 +181,10 @@ class BindService:
             ),
         )
 
-    async def _send_without_cards(self, arguments: BindArguments, deadline_s: float) -> Attempt:
+    async def _send_without_cards(self, arguments: BindArguments, deadline_s: float) -> BindAttempt:
         """Bind a pod without a record: kube-scheduler has allocated its claim, or it asks for 0 of our resources."""
         pod = await read_unbound(self._api, arguments.pod, timeout_s=self.sender.patience_s(deadline_s))
-        attempt = Attempt(Assignment(arguments.pod, arguments.node, ()), {})
+        attempt = BindAttempt(Assignment(arguments.pod, arguments.node, ()), {})
         await self.sender.send(attempt, deadline_s, version=pod.metadata.resource_version, is_doubtful=False)
         return attempt
 
@@ -226,7 +226,7 @@ class BindService:
             raise Refused(f"uid {arguments.pod.uid!r} is pod {request.pod}, not {arguments.pod}")
         return request
 
-    def _prepare(self, arguments: BindArguments, request: SchedulingRequest) -> tuple[Attempt, bool]:
+    def _prepare(self, arguments: BindArguments, request: SchedulingRequest) -> tuple[BindAttempt, bool]:
         """Reserve cards for the pod. The second value says whether the same Binding was sent before.
 
         Cards that an earlier Binding may still bind stay reserved: for the same node the same cards are used again, and
@@ -247,7 +247,7 @@ class BindService:
                 sender.unpark(uid, earlier.node)
             raise
 
-    def _reserve(self, arguments: BindArguments, request: SchedulingRequest) -> Attempt:
+    def _reserve(self, arguments: BindArguments, request: SchedulingRequest) -> BindAttempt:
         ledger, nominations, node = self._state.ledger, self._state.nominations, arguments.node
         left = nominations.room_left(request, node)
         try:
@@ -269,7 +269,7 @@ class BindService:
             assign_time_ns=assignment.assign_time_ns,
             whole=request.cards.whole,
         )
-        return Attempt(assignment, encode_record(self._state.vendor, record), request.old_record)
+        return BindAttempt(assignment, encode_record(self._state.vendor, record), request.old_record)
 
 
 def _describe_others(node: NodeState, held: Assignment) -> str:

@@ -64,7 +64,7 @@ def evaluate(pod: Pod, uid: str, node: str) -> Found:
 
 
 @dataclass(slots=True, eq=False)
-class Attempt:
+class BindAttempt:
     """A reservation to be bound, and the record that its Binding carries.
 
     ``old_annotations``: what the pod has under the record's keys before. ``version``: the pod's latest known
@@ -85,7 +85,7 @@ class Attempt:
 class Unconfirmed:
     """A reservation whose bind call ended, and that the watch has not confirmed yet."""
 
-    attempt: Attempt
+    attempt: BindAttempt
     is_acknowledged: bool
     since_s: float
 
@@ -155,7 +155,7 @@ class BindingClient:
         if found is not Found.UNBOUND:
             raise self._end(ref, pod, found)
 
-    async def send(self, attempt: Attempt, deadline_s: float, *, version: str, is_doubtful: bool) -> None:
+    async def send(self, attempt: BindAttempt, deadline_s: float, *, version: str, is_doubtful: bool) -> None:
         """Send a Binding until its outcome is known or the deadline passes.
 
         ``version``: the pod's resourceVersion from before this call. If this process was paused and the Binding leaves
@@ -186,12 +186,12 @@ class BindingClient:
         self._state.ledger.drop_parked(attempt.pod.uid)  # Bound here, so not to another node.
         self._record_unconfirmed(attempt, is_acknowledged=True)
 
-    def _record_unconfirmed(self, attempt: Attempt, *, is_acknowledged: bool) -> None:
+    def _record_unconfirmed(self, attempt: BindAttempt, *, is_acknowledged: bool) -> None:
         uid = attempt.pod.uid
         if self._state.ledger.is_reserved(uid):
             self._unconfirmed[uid] = Unconfirmed(attempt, is_acknowledged, self._monotonic())
 
-    async def _send_once(self, attempt: Attempt, deadline_s: float) -> None:
+    async def _send_once(self, attempt: BindAttempt, deadline_s: float) -> None:
         """Send the Binding once. If the answer leaves its outcome open, read the pod."""
         try:
             self.check_leader()
@@ -212,7 +212,7 @@ class BindingClient:
             self.unknown_outcomes += 1
             await self._resolve(attempt, deadline_s, error)
 
-    async def _resolve(self, attempt: Attempt, deadline_s: float, cause: GcushareError) -> None:
+    async def _resolve(self, attempt: BindAttempt, deadline_s: float, cause: GcushareError) -> None:
         """Read the pod after an answer that leaves its state open; returns if it is bound as we asked."""
         ref = attempt.pod
         try:

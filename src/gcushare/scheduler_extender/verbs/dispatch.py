@@ -21,7 +21,7 @@ from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.pod_lookup import Known, PodApi, PodLookup
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
-from gcushare.scheduler_extender.verbs.request_metrics import Answer, reason_of, result_of
+from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer, reason_of, result_of
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.wire import extender_api
 from gcushare.wire.documents.explain import ExplainDocument
@@ -59,7 +59,7 @@ class Dispatcher:
         self._pods = PodLookup([each.state for each in services], api)
         self._decode = extender_api.FilterDecoder().decode
 
-    def filter(self, body: bytes) -> Answer | Awaitable[Answer]:
+    def filter(self, body: bytes) -> VerbAnswer | Awaitable[VerbAnswer]:
         """Answer a filter request, later if its pod has to be read. Errors go into the protocol's Error field."""
         try:
             arguments = self._decode(body)
@@ -68,23 +68,23 @@ class Dispatcher:
         except (RemoteContractError, Refused) as error:
             return self._fail_filter(error)
 
-    async def _filter_unknown(self, arguments: FilterArguments) -> Answer:
+    async def _filter_unknown(self, arguments: FilterArguments) -> VerbAnswer:
         try:
             return self._filter(arguments, await self._pods.read(arguments.pod))
         except GcushareError as error:
             return self._fail_filter(error)
 
-    def _filter(self, arguments: FilterArguments, known: Known) -> Answer:
+    def _filter(self, arguments: FilterArguments, known: Known) -> VerbAnswer:
         filters = self._of(known).filters
         if known.gets_no_record:
             return filters.let_through(arguments, known.claimed)
         return filters.filter(arguments, known.request)
 
-    def _fail_filter(self, error: GcushareError) -> Answer:
+    def _fail_filter(self, error: GcushareError) -> VerbAnswer:
         logger.info("filter refused %s", fields(reason=error))
-        return Answer(encode_error(str(error)), "error", self._own.vendor_name, reason_of(error))
+        return VerbAnswer(encode_error(str(error)), "error", self._own.vendor_name, reason_of(error))
 
-    def prioritize(self, body: bytes) -> Answer | Awaitable[Answer]:
+    def prioritize(self, body: bytes) -> VerbAnswer | Awaitable[VerbAnswer]:
         """Answer a prioritize request, later if its pod has to be read.
 
         Raises:
@@ -97,11 +97,11 @@ class Dispatcher:
             return self._prioritize_unknown(arguments)
         return self._of(known).filters.prioritize(arguments, known.request)
 
-    async def _prioritize_unknown(self, arguments: FilterArguments) -> Answer:
+    async def _prioritize_unknown(self, arguments: FilterArguments) -> VerbAnswer:
         known = await self._pods.read(arguments.pod)
         return self._of(known).filters.prioritize(arguments, known.request)
 
-    async def preempt(self, body: bytes) -> Answer:
+    async def preempt(self, body: bytes) -> VerbAnswer:
         """Answer a preempt request, and yield to other calls in between.
 
         Raises:
@@ -112,7 +112,7 @@ class Dispatcher:
         known = self._pods.find(arguments.pod, body) or await self._pods.read(arguments.pod)
         return await self._of(known).preempts.preempt(arguments, known.request)
 
-    async def bind(self, body: bytes) -> Answer:
+    async def bind(self, body: bytes) -> VerbAnswer:
         """Carry out a bind request. Errors go into the protocol's Error field, which kube-scheduler shows on the pod.
 
         Raises:
@@ -126,8 +126,8 @@ class Dispatcher:
         except NotLeader:
             raise
         except GcushareError as error:
-            return Answer(encode_error(str(error)), result_of(error), services.vendor_name, reason_of(error))
-        return Answer(extender_api.BIND_DONE, "bound", services.vendor_name)
+            return VerbAnswer(encode_error(str(error)), result_of(error), services.vendor_name, reason_of(error))
+        return VerbAnswer(extender_api.BIND_DONE, "bound", services.vendor_name)
 
     async def explain(self, namespace: str, name: str) -> ExplainDocument:
         """Explain a pod, of any vendor.

@@ -15,7 +15,7 @@ from gcushare.scheduler_extender.explain.pending_reasons import evaluate_refusal
 from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request_metrics import Answer
+from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.wire.extender_api import AskedNodes, FilterArguments, decode_asked_nodes, encode_scores
 
 KEPT_REASON = "card memory is kept for another pod there"
@@ -46,7 +46,7 @@ class FilterService:
         self._offers = offers
         self.totals = ClusterTotals(state.ledger, state.changes)
 
-    def filter(self, arguments: FilterArguments, request: SchedulingRequest | None) -> Answer:
+    def filter(self, arguments: FilterArguments, request: SchedulingRequest | None) -> VerbAnswer:
         """Name the nodes that can hold the pod, or the best of them; None asks for no card of this vendor.
 
         Raises:
@@ -82,7 +82,7 @@ class FilterService:
         self._offers(request)
         return self._answer(asked.encode_answer(named, failed), "fits")
 
-    def let_through(self, arguments: FilterArguments, claimed: SchedulingRequest | None) -> Answer:
+    def let_through(self, arguments: FilterArguments, claimed: SchedulingRequest | None) -> VerbAnswer:
         """Answer for a pod that is bound without a record: it asks by a claim, or for 0 of our resources.
 
         No node is refused: only kube-scheduler knows what it is allocating, and names nodes on which the claim fits. Of
@@ -99,12 +99,12 @@ class FilterService:
         """The best node for a claim. One: among equals kube-scheduler would take the node with the fewest pods."""
         return self._state.claims_indexes.get(request.shape).best(asked.names, 1)
 
-    def _send_without_cards(self, uid: str, asked: AskedNodes, named: list[str]) -> Answer:
+    def _send_without_cards(self, uid: str, asked: AskedNodes, named: list[str]) -> VerbAnswer:
         self._state.offered.forget(uid)
         self._state.let_through.record(uid, frozenset(named))
         return self._answer(asked.encode_answer(named), "not_asking")
 
-    def prioritize(self, arguments: FilterArguments, request: SchedulingRequest | None) -> Answer:
+    def prioritize(self, arguments: FilterArguments, request: SchedulingRequest | None) -> VerbAnswer:
         """Give every node of the request a score from 0 to 10.
 
         Raises:
@@ -134,7 +134,9 @@ class FilterService:
             return [name for name in among if name in fitting]
         return index.best(among, self._named.most, only_equal=self._named.only_equal)
 
-    def _refuse(self, request: SchedulingRequest, asked: AskedNodes, index: FitIndex, kept: Collection[str]) -> Answer:
+    def _refuse(
+        self, request: SchedulingRequest, asked: AskedNodes, index: FitIndex, kept: Collection[str]
+    ) -> VerbAnswer:
         """Refuse every node, and report the pod.
 
         Nodes that ending pods would not help either are unresolvable as well: the scheduler does not try preemption
@@ -147,10 +149,10 @@ class FilterService:
         self._state.asked.record(request.pod.uid, frozenset(asked.names))
         self._refusals(request)
         why = evaluate_refusal(self._state, request.shape, self.totals, is_kept=bool(kept))
-        return Answer(body, "refused", self._state.vendor.name, why.value)
+        return VerbAnswer(body, "refused", self._state.vendor.name, why.value)
 
-    def _answer(self, body: bytes, result: str) -> Answer:
-        return Answer(body, result, self._state.vendor.name)
+    def _answer(self, body: bytes, result: str) -> VerbAnswer:
+        return VerbAnswer(body, result, self._state.vendor.name)
 
     def _refuse_all(self, names: Iterable[str], request: SchedulingRequest) -> dict[str, str]:
         """Give each node its reason."""

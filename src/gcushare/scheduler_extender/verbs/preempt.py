@@ -15,7 +15,7 @@ from gcushare.core.requests import CardRequest
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request_metrics import Answer
+from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.wire.extender_preempt import PreemptArguments, Proposal, Victims, encode_victims
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class PreemptService:
     def __init__(self, state: VendorState) -> None:
         self._state = state
 
-    async def preempt(self, arguments: PreemptArguments, request: SchedulingRequest | None) -> Answer:
+    async def preempt(self, arguments: PreemptArguments, request: SchedulingRequest | None) -> VerbAnswer:
         """Answer which victims must end on each node that stays; yields to other calls in between.
 
         The scheduler needs only one node. So if very many victims are proposed, the nodes with most of them are left
@@ -49,7 +49,7 @@ class PreemptService:
         proposals = arguments.proposals
         if request is None:
             unchanged = {name: (found.uids, found.violations) async for name, found in _read_all(proposals)}
-            return Answer(encode_victims(unchanged), "not_asking", self._state.vendor.name)
+            return VerbAnswer(encode_victims(unchanged), "not_asking", self._state.vendor.name)
         kept, left_out = await self._weigh(proposals, request)
         if left_out:
             text = (
@@ -60,7 +60,7 @@ class PreemptService:
                 raise Refused(f"{text}; ending those of the others would not make room")
             logger.info("preempt left nodes out %s", fields(pod=request.pod, reason=text))
         self._state.nominations.expect(request, {name: uids for name, (uids, _) in kept.items()})
-        return Answer(encode_victims(kept), "fits" if kept else "refused", self._state.vendor.name)
+        return VerbAnswer(encode_victims(kept), "fits" if kept else "refused", self._state.vendor.name)
 
     async def _weigh(
         self, proposals: dict[str, Proposal], request: SchedulingRequest

@@ -24,7 +24,7 @@ VERB_NAMES = ("filter", "prioritize", "preempt", "bind")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class VerbAnswer:
     """One answer to kube-scheduler. ``result``, ``vendor`` and ``reason`` are labels of `gcushare_extender_results`.
 
     ``reason``: why it is a refusal or an error; empty for all others.

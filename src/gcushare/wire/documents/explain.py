@@ -14,14 +14,11 @@ from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted
 from gcushare.wire.annotations import AVOID_CARDS, CARDS, MEMORY_LIMIT, USE_CARDS
+from gcushare.wire.documents import Document
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 
 
-class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    pass
-
-
-class FreeCardDocument(_Document, frozen=True):
+class FreeCardDocument(Document, frozen=True):
     """What a new pod could get of one card."""
 
     node: str
@@ -29,7 +26,7 @@ class FreeCardDocument(_Document, frozen=True):
     free: Int
 
 
-class ClassDocument(_Document, frozen=True):
+class ClassDocument(Document, frozen=True):
     """Nodes with the same cards and the same reason."""
 
     reason: str
@@ -42,7 +39,7 @@ class ClassDocument(_Document, frozen=True):
     total: Int
 
 
-class RemedyDocument(_Document, frozen=True):
+class RemedyDocument(Document, frozen=True):
     """Pods whose end would make the pod fit, never pods of a higher priority.
 
     ``preemption``: all of them have a lower priority, so kube-scheduler may end them.
@@ -53,7 +50,7 @@ class RemedyDocument(_Document, frozen=True):
     preemption: bool = True
 
 
-class AskedDocument(_Document, frozen=True):
+class AskedDocument(Document, frozen=True):
     """How many nodes kube-scheduler asked about: ``nodes`` of ``known``. ``fit_elsewhere`` of the others have room.
 
     A nodeSelector, an affinity, a taint or another resource keeps the pod from those, or kube-scheduler took a sample.
@@ -66,7 +63,7 @@ class AskedDocument(_Document, frozen=True):
     examples: tuple[str, ...] = ()
 
 
-class RequestDocument(_Document, frozen=True):
+class RequestDocument(Document, frozen=True):
     """What the pod asks for: ``units`` on each of ``cards`` cards, or whole cards, then with their policy.
 
     ``limit``: the units that it may use of each card while no other pod needs them; 0 if only those it requests.
@@ -83,7 +80,7 @@ class RequestDocument(_Document, frozen=True):
     limit: Int = 0
 
 
-class ChoiceDocument(_Document, frozen=True):
+class ChoiceDocument(Document, frozen=True):
     """Why a pod was bound to its node: the policies, the node's score, and how many nodes with room scored higher.
 
     kube-scheduler chooses among the nodes that filter names, so it does not always take the node that scores highest.
@@ -96,7 +93,7 @@ class ChoiceDocument(_Document, frozen=True):
     fitting_nodes: Int
 
 
-class ExplainDocument(_Document, frozen=True):
+class ExplainDocument(Document, frozen=True):
     """Everything about one pod. ``state``: ``bound``, ``fits``, ``waits`` or ``refused``.
 
     ``largest_that_fits_now`` and ``largest_that_ever_fits`` are units in each of the request's cards, or whole cards
@@ -121,7 +118,7 @@ class ExplainDocument(_Document, frozen=True):
     largest_that_ever_fits: Int | None = None
     remedy: RemedyDocument | None = None
     classes: tuple[ClassDocument, ...] = ()
-    unreadable_nodes: dict[str, str] = {}
+    unreadable_nodes: dict[str, str] = msgspec.field(default_factory=dict)
     asked: AskedDocument | None = None
     nodes_weighed: Int = 0
     nodes_hopeful: Int = 0

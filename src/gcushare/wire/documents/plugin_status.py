@@ -15,11 +15,11 @@ MAX_STATUS_BYTES = 64 << 20
 """Far above the status of a node that is full of pods (some 300 KB). It bounds an answer that never ends."""
 
 
-class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _StatusPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of the parts: camelCase, as the other documents."""
 
 
-class UseStatus(_Document, frozen=True):
+class UseStatus(_StatusPart, frozen=True):
     """What a card is doing and how its driver runs it. A field is null if the library does not report it.
 
     ``ecc``, ``mig`` and ``persistence`` say whether these are on. ``processes`` has bytes by host process id,
@@ -65,7 +65,7 @@ class CardStatus(InventoryCard, frozen=True, kw_only=True, rename="camel", omit_
     unrecorded_units: Count = 0
 
 
-class PodOverUse(_Document, frozen=True):
+class PodOverUse(_StatusPart, frozen=True):
     """A pod's use of a card beyond its grant. ``since`` is written as Kubernetes writes times."""
 
     used_bytes: Count
@@ -74,7 +74,7 @@ class PodOverUse(_Document, frozen=True):
     since: str
 
 
-class OverUseStatus(_Document, frozen=True):
+class OverUseStatus(_StatusPart, frozen=True):
     """How pods over their grant are handled: ``action`` is ``report`` or ``evict``.
 
     ``last`` is the outcome of the last decision to evict a pod. ``passed_over`` says why each other pod is not evicted.
@@ -86,7 +86,7 @@ class OverUseStatus(_Document, frozen=True):
     passed_over: dict[str, str] = {}
 
 
-class PodOnNode(_Document, frozen=True):
+class PodOnNode(_StatusPart, frozen=True):
     """One pod: what its record says, what the kubelet gave it, and which containers the kubelet has not shown yet.
 
     ``recorded_cards`` are empty without a record (the first plugins wrote null). ``cards`` are the cards that it holds,
@@ -113,7 +113,7 @@ class PodOnNode(_Document, frozen=True):
     over_use: dict[Count, PodOverUse] | None = None
 
 
-class UnreadableStatus(_Document, frozen=True):
+class UnreadableStatus(_StatusPart, frozen=True):
     """A pod that cannot be read, and why."""
 
     pod: str
@@ -128,7 +128,7 @@ class ClaimedDevice(msgspec.Struct, frozen=True, rename="camel"):
     whole: bool
 
 
-class ClaimOnNode(_Document, frozen=True):
+class ClaimOnNode(_StatusPart, frozen=True):
     """A claim that is prepared, or is being prepared."""
 
     claim: str
@@ -144,7 +144,7 @@ class SlicesStatus(msgspec.Struct, frozen=True, rename="camel"):
     is_current: bool
 
 
-class PluginStatus(_Document, frozen=True, kw_only=True):
+class PluginStatus(_StatusPart, frozen=True, kw_only=True):
     """The document. ``problems`` names each part of the plugin that has a problem; it is empty if there is none.
 
     ``modes`` is what the node hands out, in the words of its inventory: ``memory``, ``whole``, ``claims``. ``pod_use``

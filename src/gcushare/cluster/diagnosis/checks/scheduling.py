@@ -8,7 +8,7 @@ from gcushare.cluster.diagnosis.checks.views import needs_extender, requesting_p
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerFacts
-from gcushare.cluster.programs import Program, port_of
+from gcushare.cluster.programs import ProgramKind, port_of
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.wording import counted, some_names
@@ -77,7 +77,7 @@ def check_visibility(facts: Facts) -> Iterator[Finding]:
     if not is_unseen or not facts.vendors() or facts.extender.calls("filter"):
         return
     has_masters = any(not _CONTROL_PLANE.isdisjoint(node.metadata.labels) for node in facts.nodes)
-    if facts.has_every_node and not has_masters and not facts.running(Program.CONFIG_MANAGER):
+    if facts.has_every_node and not has_masters and not facts.running(ProgramKind.CONFIG_MANAGER):
         yield warning(
             "control-plane-out-of-reach",
             "kube-scheduler",

@@ -42,10 +42,11 @@ class Group:
 
 GROUPS = {
     "cards": Group(
-        ("core/placement.py", "core/matching.py", "wire/kubelet/device_ids.py"),
+        ("core/placement.py", "core/whole_cards.py", "core/matching.py", "wire/kubelet/device_ids.py"),
         (
             "unit/test_placement.py",
             "unit/test_placement_scores.py",
+            "unit/test_whole_card_policies.py",
             "unit/test_card_preference.py",
             "unit/test_matching.py",
             "unit/test_device_ids.py",

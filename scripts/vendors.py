@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from dataclasses import astuple
 from pathlib import Path
 
-from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
+from gcushare.core.placement import POLICIES
+from gcushare.core.whole_cards import WHOLE_CARD_POLICIES
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, Vendor
 from gcushare.wire import annotations as keys
 

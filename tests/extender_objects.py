@@ -12,8 +12,8 @@ import msgspec
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory, InventoryCard
 from gcushare.core.ledger import Drift, FigureDrift
-from gcushare.core.placement import CLOSE
 from gcushare.core.units import parse_memory_unit
+from gcushare.core.whole_cards import CLOSE
 from gcushare.scheduler_extender import maintenance
 from gcushare.scheduler_extender.state.scheduling_request import Policies, RejectedRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -62,6 +62,35 @@ def test_no_two_classes_have_the_same_name() -> None:
     trees = (ast.parse(each.read_text()) for each in HOUSE.rglob("*.py") if not each.stem.endswith("_pb2"))
     classes = Counter(each.name for tree in trees for each in ast.walk(tree) if isinstance(each, ast.ClassDef))
     assert [name for name, count in classes.items() if count > 1] == []
+
+
+def imports_of(module: str, path: Path, there: Collection[str]) -> set[str]:
+    """The modules that one names anywhere: also for types alone, and inside functions."""
+    named: set[str] = set()
+    for each in ast.walk(ast.parse(path.read_text())):
+        if isinstance(each, ast.Import):
+            named.update(alias.name for alias in each.names)
+        elif isinstance(each, ast.ImportFrom) and each.module:
+            named.update((each.module, *(f"{each.module}.{alias.name}" for alias in each.names)))
+    return {name for name in named if name in there} - {module}
+
+
+def circles(imports: dict[str, set[str]]) -> set[str]:
+    """The modules in circles: what is left when those that import or are imported by nothing left are removed."""
+    left = dict(imports)
+    while True:
+        imported = {name for names in left.values() for name in names}
+        ends = {name for name, names in left.items() if not names or name not in imported}
+        if not ends:
+            return set(left)
+        left = {name: names - ends for name, names in left.items() if name not in ends}
+
+
+def test_no_modules_import_each_other_not_even_for_types_or_late() -> None:
+    paths = {".".join(each.relative_to(HOUSE.parent).with_suffix("").parts): each for each in HOUSE.rglob("*.py")}
+    imports = {name: imports_of(name, path, paths) for name, path in paths.items()}
+    assert circles({"a": {"b", "e"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}) == {"a", "b", "c"}
+    assert circles(imports) - {f"gcushare.runtime.http.{n}" for n in ("connections", "scheduler_fast_path")} == set()
 
 
 def journeys(text: str) -> list[list[str]]:

@@ -13,7 +13,7 @@ from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, CardSelection, ContainerKind, ContainerRequest, PodRequest
 from gcushare.device_plugin.allocation.card_choice import choose_ids
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
-from gcushare.device_plugin.pods.states import PodState
+from gcushare.device_plugin.pods.pod import PodState
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.pods import CardCounts
 from gcushare.vendors import ENFLAME

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gcushare.device_plugin.pods.states import PodState
+from gcushare.device_plugin.pods.pod import PodState
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.wire.objects import Pod
 from tests.unit.plugin_pods import UNITS, UUIDS, init_pod, pod, store_of, with_annotations

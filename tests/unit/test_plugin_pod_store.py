@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.matching import match
 from gcushare.device_plugin.pods.annotation_diff import compute_write
-from gcushare.device_plugin.pods.states import PodState
+from gcushare.device_plugin.pods.pod import PodState
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CARD_MODE, CARD_UUID, UNITS_BY_CARD, decode_record

@@ -8,8 +8,8 @@ import pytest
 from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate
-from gcushare.core.placement import LOOSE
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
+from gcushare.core.whole_cards import LOOSE
 from gcushare.device_plugin.allocation.card_choice import NodeUse, choose_whole_cards, read_cards
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.cards import Card
-from gcushare.core.placement import Rank, choose_close_cards, choose_loose_cards, closeness
+from gcushare.core.whole_cards import Rank, choose_close_cards, choose_loose_cards, closeness
 
 
 def card(index: int, numa_node: int | None = None, link_group: str = "") -> Card:

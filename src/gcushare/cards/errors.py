@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from gcushare.core.errors import DeviceError
 from gcushare.wire.untrusted_json import Int
-
-if TYPE_CHECKING:  # the worker's own process needs no asyncio
-    from gcushare.cards.worker.process import WorkerProcess
 
 
 class LibraryNotOpenError(DeviceError):
@@ -48,30 +43,6 @@ class LibraryCallError(DeviceError):
         detail = f": {failure.detail}" if failure.detail else ""
         super().__init__(f"{failure.call} failed with {failure.code_name} ({failure.code}){detail}")
         self.failure = failure
-
-
-class WorkerLostError(DeviceError):
-    """A call cost the worker process. ``process`` is that process once it was asked to end."""
-
-    def __init__(self, call: str, end: str) -> None:
-        super().__init__(f"library call {call} {end}")
-        self.call = call
-        self.end = end
-        self.process: WorkerProcess | None = None
-
-
-class CallHungError(WorkerLostError):
-    """A call into the vendor's library outlived its deadline; the process that made it was killed."""
-
-    def __init__(self, call: str, timeout_s: float) -> None:
-        super().__init__(call, f"did not return within {timeout_s:g}s")
-
-
-class WorkerDiedError(WorkerLostError):
-    """The worker process ended by itself: the library crashed it, or another program killed it."""
-
-    def __init__(self, how: str, call: str) -> None:
-        super().__init__(call, f"ended its process with {how}")
 
 
 class NoSourceError(DeviceError):

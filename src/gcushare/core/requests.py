@@ -16,9 +16,9 @@ from typing import Protocol
 from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.log_fields import cut_text
-from gcushare.core.placement import CLOSE
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB
+from gcushare.core.whole_cards import CLOSE
 from gcushare.core.wording import counted
 
 MAX_REQUESTING_CONTAINERS = 64
@@ -129,7 +129,7 @@ class CardRequest:
     """What placement must find on one node: ``cards`` cards with ``units`` free units each, or ``cards`` whole cards.
 
     For whole cards ``units`` is 0: a whole card is granted whatever its size. ``whole_policy`` (a name from
-    ``placement.WHOLE_CARD_POLICIES``) chooses among them; it is the default if no whole cards are requested.
+    ``whole_cards.WHOLE_CARD_POLICIES``) chooses among them; it is the default if no whole cards are requested.
     """
 
     units: int

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gcushare._version import __version__
-from gcushare.core.placement import EXPECTED_FILL, POLICIES, WHOLE_CARD_POLICIES
+from gcushare.core.placement import EXPECTED_FILL, POLICIES
+from gcushare.core.whole_cards import WHOLE_CARD_POLICIES
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.election import ElectionSettings

@@ -12,7 +12,7 @@ from datetime import datetime
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import KubeletCalls
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
-from gcushare.core.placement import CLOSE, POLICIES, WHOLE_CARD_POLICIES
+from gcushare.core.placement import POLICIES
 from gcushare.core.requests import (
     MAX_POD_UNITS,
     STRONGEST,
@@ -24,6 +24,7 @@ from gcushare.core.requests import (
     limit_per_card,
     parse_pod_request,
 )
+from gcushare.core.whole_cards import CLOSE, WHOLE_CARD_POLICIES
 from gcushare.core.wording import counted
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire import annotations as keys

@@ -22,7 +22,6 @@ from gcushare.cards.errors import (
     LibraryCallError,
     LibraryMissingError,
     LibraryNotOpenError,
-    WorkerLostError,
 )
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.plausible import check_count, sanitize_card, sanitize_use
@@ -37,7 +36,7 @@ from gcushare.cards.worker.messages import (
     Operation,
     WorkerRequest,
 )
-from gcushare.cards.worker.process import WorkerProcess
+from gcushare.cards.worker.process import WorkerLostError, WorkerProcess
 from gcushare.cards.worker.time_limits import IsolationSettings, Pauses
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError

@@ -19,7 +19,6 @@ from typing import TypeVar
 
 import msgspec
 
-from gcushare.cards.errors import CallHungError, WorkerDiedError
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.worker.messages import (
     MAX_LINE_BYTES,
@@ -39,6 +38,30 @@ T = TypeVar("T")
 _END_TIMEOUT_S = 2.0
 """How long to wait for a process to end. One that is stuck in the driver cannot be killed until the call returns: it is
 left behind, and ends then."""
+
+
+class WorkerLostError(DeviceError):
+    """A call cost the worker process. ``process`` is that process once it was asked to end."""
+
+    def __init__(self, call: str, end: str) -> None:
+        super().__init__(f"library call {call} {end}")
+        self.call = call
+        self.end = end
+        self.process: WorkerProcess | None = None
+
+
+class CallHungError(WorkerLostError):
+    """A call into the vendor's library outlived its deadline; the process that made it was killed."""
+
+    def __init__(self, call: str, timeout_s: float) -> None:
+        super().__init__(call, f"did not return within {timeout_s:g}s")
+
+
+class WorkerDiedError(WorkerLostError):
+    """The worker process ended by itself: the library crashed it, or another program killed it."""
+
+    def __init__(self, how: str, call: str) -> None:
+        super().__init__(call, f"ended its process with {how}")
 
 
 class WorkerProcess:

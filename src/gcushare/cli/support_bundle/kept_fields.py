@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 from gcushare.cluster.programs import VENDOR_LABEL
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
+from gcushare.core.placement import POLICIES
+from gcushare.core.whole_cards import WHOLE_CARD_POLICIES
 from gcushare.vendors import VENDORS
 from gcushare.wire import annotations as keys
 from gcushare.wire.annotations import record_keys

@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:  # placement, whose policies settings name, imports this
-    from gcushare.core.nodes import CardState, NodeState
-    from gcushare.core.requests import CardRequest
+from gcushare.core.nodes import CardState, NodeState
+from gcushare.core.requests import CardRequest
 
 RoomLeft: TypeAlias = Mapping[int, int]
 """Units of a card that other pods may use, by card index. Cards without kept room are absent."""

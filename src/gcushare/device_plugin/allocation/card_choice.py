@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate, find_possible, has_room, match
-from gcushare.core.placement import CLOSE, WHOLE_CARD_POLICIES, by_index
 from gcushare.core.requests import split_over_cards
+from gcushare.core.whole_cards import CLOSE, WHOLE_CARD_POLICIES, by_index
 from gcushare.core.wording import counted, some_names
 from gcushare.node.pods import CardCounts
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, encode_whole_card_id

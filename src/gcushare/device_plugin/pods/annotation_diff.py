@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import split_over_cards
 from gcushare.core.wording import index_text
-from gcushare.device_plugin.pods.pod import PodEntry
-from gcushare.device_plugin.pods.states import PodState
+from gcushare.device_plugin.pods.pod import PodEntry, PodState
 from gcushare.node.pods import CardCounts
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations import (

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import Enum
 
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
@@ -17,7 +18,6 @@ from gcushare.core.requests import (
     effective_request,
     split_over_cards,
 )
-from gcushare.device_plugin.pods.states import PodState
 from gcushare.node.pods import NO_SIZES, CardCounts, is_mirror, machine_uid, overdue_since_s
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations import CARD_UUID, PodRecord
@@ -34,6 +34,25 @@ class UnreadablePod:
 
     pod: PodRef
     reason: str
+
+
+class PodState(Enum):
+    """What a bound pod that asks for cards has of them."""
+
+    UNPLACED = "It has no readable record, and holds nothing."
+    WAITING = "Cards are kept for it, and it holds nothing."
+    DISPLACED = "It waits, and units like those kept for it were given out; the kubelet does not show yet to which pod."
+    UNVERIFIED = "Its record may say that it has its cards, and the kubelet was not read since."
+    PARTLY_SERVED = "Some of its containers hold cards; the kubelet asks for the next one."
+    UNCONFIRMED = "All its containers were served; the kubelet does not show all of that yet."
+    SERVED = "All its containers hold cards, and the kubelet shows it."
+    FORGOTTEN = "Its record says that it has its cards, and the kubelet knows of none: its checkpoint was lost."
+
+
+NEEDS_CARDS = frozenset(
+    {PodState.UNPLACED, PodState.WAITING, PodState.DISPLACED, PodState.PARTLY_SERVED, PodState.FORGOTTEN}
+)
+"""A call of the kubelet may be for a pod in one of these states; for a forgotten one only if for no other."""
 
 
 @dataclass(slots=True)
@@ -312,28 +331,3 @@ def find_refusal(pod: Pod, vendor: Vendor, record: PodRecord | None) -> str:
     except GcushareError as error:
         return str(error)
     return ""
-
-
-def exchange_promises(entries: Collection[PodEntry]) -> None:
-    """Give the cards kept for a pod that got others to the pod whose cards it got.
-
-    Only pods of equal requests and rules change places, so all of them still fit as planned. After a restart the
-    records show several changes at once, and each may enable the next: the exchange is repeated until none is left.
-    """
-    waiting = sorted(
-        (e for e in entries if e.state in (PodState.WAITING, PodState.DISPLACED)), key=lambda entry: entry.age
-    )
-    moved = sorted((e for e in entries if e.promise and e.state is PodState.SERVED), key=lambda entry: entry.age)
-    while any(_change_places(each, waiting) for each in moved):
-        pass
-
-
-def _change_places(moved: PodEntry, waiting: Iterable[PodEntry]) -> bool:
-    """Exchange the promise of a pod that holds other cards with that of a waiting pod; False if there is none."""
-    if set(moved.promise) == set(moved.taken_cards):
-        return False
-    for successor in waiting:
-        if successor.rules == moved.rules and set(successor.promise) == set(moved.taken_cards):
-            successor.promise, moved.promise = moved.promise, successor.promise
-            return True
-    return False

@@ -20,14 +20,15 @@ from gcushare.device_plugin.pods.annotation_diff import RecordWrite, compute_wri
 from gcushare.device_plugin.pods.force_deleted import ForceDeletedPods
 from gcushare.device_plugin.pods.pod import (
     DEFAULT_GRACE_S,
+    NEEDS_CARDS,
     PodEntry,
+    PodState,
     UnreadablePod,
     authors_selection,
     bound_request,
-    exchange_promises,
     find_refusal,
 )
-from gcushare.device_plugin.pods.states import NEEDS_CARDS, PodState, compute_states
+from gcushare.device_plugin.pods.states import compute_states, exchange_promises
 from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrecorded, mirrored_keys
 from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
 from gcushare.node.pods import NO_SIZES, CardCounts, PlainPod, PodWithCards, SharedGrant, plain_pod

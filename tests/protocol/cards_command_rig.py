@@ -5,18 +5,13 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import ssl
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.runtime.entry import ProcessContext
-from tests.protocol import kube_server
 from tests.protocol.inspect_rig import Ran, Tty
 
 NOWHERE = Path("/nowhere")
@@ -45,12 +40,3 @@ class Caller:
         assert ran.code == 0, ran.err
         document: dict[str, Any] = json.loads(ran.out)
         return document
-
-
-def serving(body: bytes, tls: ssl.SSLContext | None = None) -> AbstractAsyncContextManager[str]:
-    """An address that answers everything with this, over TLS alone where it is given."""
-
-    async def answer(_request: web.Request) -> web.Response:
-        return web.Response(body=body, content_type="application/json")
-
-    return kube_server.serving(answer, tls)

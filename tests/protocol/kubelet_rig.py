@@ -9,10 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import grpc.aio
-
-from gcushare.wire.protos import podresources_pb2 as prpb
-from gcushare.wire.protos import services
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.patches import merge
@@ -143,20 +139,10 @@ class Rig:
     def plugin_dir(self) -> Path:
         return self.root / "device-plugins"
 
-    @property
-    def checkpoint_path(self) -> Path:
-        return self.plugin_dir / "kubelet_internal_checkpoint"
-
     async def register(self) -> None:
         """Register the plugin and wait until the Node shows its units."""
         await self.plugin.register()
         await self.wait_for_units(self.units, self.units)
-
-    async def serve_again(self) -> None:
-        """Bring the plugin back after a restart of the kubelet, which removed its socket."""
-        await self.plugin.stop()
-        await self.plugin.serve()
-        await self.register()
 
     def node_resources(self, part: str) -> dict[str, str]:
         resources: dict[str, str] = self.api.node().get("status", {}).get(part, {})
@@ -197,20 +183,3 @@ class Rig:
 
     def ids(self, uid: str, name: str = "main") -> frozenset[str]:
         return self.kubelet.held_ids(uid, name, RESOURCE)
-
-    async def list_podresources(self, timeout_s: float = 60.0) -> dict[str, dict[str, frozenset[str]]]:
-        """Ask the pod resources API: ids of the resource by pod and container."""
-        async with grpc.aio.insecure_channel(f"unix:{self.root}/pod-resources/kubelet.sock") as channel:
-            call = channel.unary_unary(
-                services.POD_RESOURCES_LIST,
-                request_serializer=prpb.ListPodResourcesRequest.SerializeToString,
-                response_deserializer=prpb.ListPodResourcesResponse.FromString,
-            )
-            answer = await call(prpb.ListPodResourcesRequest(), timeout=timeout_s)
-        return {
-            item.name: {
-                member.name: frozenset(id_ for device in member.devices for id_ in device.device_ids)
-                for member in item.containers
-            }
-            for item in answer.pod_resources
-        }

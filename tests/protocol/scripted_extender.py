@@ -97,12 +97,3 @@ def refuse(reason: str) -> Answer:
         return {"NodeNames": [], "FailedNodes": dict.fromkeys(arguments["NodeNames"], reason)}
 
     return answer
-
-
-def always(document: Any) -> Answer:
-    """Answer the same to everything."""
-
-    async def answer(arguments: dict[str, Any]) -> Any:
-        return document
-
-    return answer

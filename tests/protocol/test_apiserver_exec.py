@@ -9,21 +9,17 @@ import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import aiohttp
-import msgspec
 import pytest
 
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.kubelet.logserver import LogServer
 from gcushare_playground.kubelet.settings import KubeletSettings
 from gcushare_playground.kubelet.views import ContainerView, DeviceView
-from tests.protocol.apiserver_client import PODS
 from tests.unit.apiserver_objects import node, pod
 
 KUBECTL = shutil.which("kubectl") or ""
 OLDEST_WITH_WEBSOCKETS = 31
 DEADLINE_S = 30.0
-STDOUT, ERROR = 1, 3
 GIVEN = ContainerView(
     name="main",
     image="busybox",
@@ -52,37 +48,8 @@ async def server() -> AsyncIterator[ApiServer]:
         daemon = {"kubeletEndpoint": {"Port": kubelet.port}}
         running.registry.put(node("n1", addresses=address, daemonEndpoints=daemon))
         running.registry.put(pod(nodeName="n1"))
-        running.registry.put(pod("elsewhere", nodeName="n1"))
         yield running
     await kubelet.stop()
-
-
-async def execute(server: ApiServer, name: str, *command: str) -> tuple[str, dict[str, str]]:
-    """What a command prints in a container, and the Status that ends it."""
-    words = [("stdout", "true"), *(("command", word) for word in command)]
-    streams = {STDOUT: b"", ERROR: b""}
-    async with (
-        aiohttp.ClientSession() as session,
-        session.ws_connect(f"{server.url}{PODS}/{name}/exec", params=words, protocols=("v5.channel.k8s.io",)) as socket,
-    ):
-        async for message in socket:
-            streams[message.data[0]] += message.data[1:]
-        assert socket.protocol == "v5.channel.k8s.io"
-    return streams[STDOUT].decode(), msgspec.json.decode(streams[ERROR])
-
-
-@pytest.mark.parametrize(
-    ("name", "command", "words"),
-    [
-        pytest.param("p", ("sh", "-c", "ls /dev"), "no command runs here", id="another command"),
-        pytest.param("elsewhere", ("ls", "/dev"), "was not found here", id="no such container"),
-    ],
-)
-async def test_what_the_kubelet_cannot_answer_fails_with_its_words(
-    server: ApiServer, name: str, command: tuple[str, ...], words: str
-) -> None:
-    printed, status = await execute(server, name, *command)
-    assert (printed, status["status"], words in status["message"]) == ("", "Failure", True)
 
 
 def kubectl_opens_websockets() -> bool:

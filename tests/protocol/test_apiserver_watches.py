@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from urllib.parse import quote
 
 import pytest
 
@@ -50,33 +49,6 @@ async def test_pages_show_one_moment_while_the_collection_changes(api: Api, serv
     }
 
 
-async def test_a_version_with_a_page_size_is_that_version_exactly(api: Api, server: ApiServer) -> None:
-    """Without one it is not older than that; so Kubernetes reads lists that do not say how they mean it."""
-    server.registry.put(config_map("a"))
-    then = server.store.version
-    server.registry.put(config_map("b"))
-    for query, names in (
-        (f"limit=5&resourceVersion={then}", ["a"]),
-        (f"resourceVersion={then}", ["a", "b"]),
-        ("limit=5&resourceVersion=0", ["a", "b"]),
-    ):
-        assert _names((await api.get(f"{CONFIG_MAPS}?{query}")).body) == names
-
-
-async def test_an_object_enters_and_leaves_a_selection_by_being_modified(api: Api, server: ApiServer) -> None:
-    server.registry.put(config_map("a"))
-    query = f"?watch=true&labelSelector={quote('on=yes')}&resourceVersion={server.store.version}"
-    async with api.watch(CONFIG_MAPS + query) as watch:
-        _set(server, "a", "1", on="yes")
-        _set(server, "a", "2", on="yes")
-        _set(server, "a", "3", on="no")
-        events = [await watch.next() for _ in range(3)]
-    assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED"]
-    left = events[-1]["object"]
-    assert left["data"] == {"value": "2"}, "what leaves is shown as it was last seen"
-    assert left["metadata"]["resourceVersion"] == str(server.store.version)
-
-
 async def test_a_watch_from_before_the_history_gets_410_as_its_only_event(api: Api, server: ApiServer) -> None:
     server.registry.put(config_map("a"))
     start = server.store.version
@@ -88,13 +60,3 @@ async def test_a_watch_from_before_the_history_gets_410_as_its_only_event(api: A
         assert await watch.next() is None
     async with api.watch(f"{CONFIG_MAPS}?watch=true&resourceVersion={start + 1}") as watch:
         assert len(await watch.take(10)) == 10, "one version later nothing is lost"
-
-
-async def test_a_restart_keeps_objects_and_expires_older_watches(api: Api, server: ApiServer) -> None:
-    server.registry.put(config_map("a"))
-    start, url = server.store.version - 1, server.url
-    await server.restart()
-    assert server.url == url
-    assert _names((await api.get(CONFIG_MAPS)).body) == ["a"]
-    async with api.watch(f"{CONFIG_MAPS}?watch=true&resourceVersion={start}") as watch:
-        assert (await watch.next())["object"]["code"] == 410

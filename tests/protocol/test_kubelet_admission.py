@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from gcushare_playground.kubelet import shuffled
-from tests.protocol.kubelet_rig import Rig, container, pod, unit_ids
+from tests.protocol.kubelet_rig import Rig, container, pod
 from tests.protocol.reference_plugin import CallFailure
 
 
@@ -31,16 +31,6 @@ async def test_a_batch_is_admitted_in_an_order_that_is_not_the_binding_order_and
     assert orders[0] == orders[1]
     assert sorted(orders[0]) == list(range(1, 13))
     assert orders[0] != list(range(1, 13))
-
-
-async def test_one_call_per_container_with_all_free_ids() -> None:
-    async with Rig(units=8) as rig:
-        await rig.run(pod("a", container("one", 2), container("two", 3)))
-
-        first, second = rig.plugin.calls.preferred
-        assert (first.available, first.must_include, first.size) == (frozenset(unit_ids(8)), frozenset(), 2)
-        assert (second.available, second.size) == (frozenset(unit_ids(8)[2:]), 3)
-        assert rig.plugin.calls.allocated == [frozenset(unit_ids(8)[:2]), frozenset(unit_ids(8)[2:5])]
 
 
 @pytest.mark.parametrize(
@@ -89,19 +79,3 @@ async def test_later_containers_take_over_an_init_containers_units() -> None:
         assert [call.must_include for call in rig.plugin.calls.preferred] == [frozenset(), init, frozenset()]
         assert [call.size for call in rig.plugin.calls.preferred] == [4, 6, 4]
         assert rig.plugin.calls.preferred[1].available >= init
-
-
-async def test_a_container_restart_reuses_the_stored_answer_and_calls_nothing() -> None:
-    async with Rig() as rig:
-        uid = await rig.run(pod("a", container("main", 4)))
-        before = rig.kubelet.container_view(uid, "main")
-        calls = len(rig.plugin.calls.allocated), len(rig.plugin.calls.preferred)
-        await rig.kubelet.restart_container(uid, "main")
-
-        after = rig.kubelet.container_view(uid, "main")
-        assert before is not None
-        assert after is not None
-        assert after.restarts == 1
-        assert after.environment == before.environment
-        assert (len(rig.plugin.calls.allocated), len(rig.plugin.calls.preferred)) == calls
-        assert rig.api.pod("a")["status"]["containerStatuses"][0]["restartCount"] == 1

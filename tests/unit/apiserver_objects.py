@@ -37,18 +37,6 @@ def config_map(name: str, **data: str) -> JsonObject:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
 
 
-def deployment(name: str, replicas: int, **spec: Any) -> JsonObject:
-    """A Deployment of pods labelled with its name."""
-    labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "busybox:1"}]}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template, **spec},
-    }
-
-
 def node(name: str, *, labels: dict[str, str] | None = None, **status: Any) -> JsonObject:
     """A node with one resource of cards."""
     return {

@@ -8,56 +8,10 @@ from typing import Any
 import pytest
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL
-from gcushare_playground.apiserver.controllers.claims import CLAIMS, ClaimController
-from gcushare_playground.apiserver.controllers.cluster import Cluster
-from gcushare_playground.apiserver.controllers.ownership import Ownership, Ref
-from gcushare_playground.apiserver.objects import JsonObject, Key
-from gcushare_playground.apiserver.registry import Registry
-from gcushare_playground.apiserver.storage import Storage
+from gcushare_playground.apiserver.objects import JsonObject
 from gcushare_playground.scheduler.claims import ClaimsView, devices_of
 
 NAMES, MEMORY = ENFLAME.claims, ENFLAME.memory_resource
-ENTRY = "gcushare-gcu-memory"
-
-
-def registry_with(*labels: str) -> Registry:
-    """An API server's storage whose namespaces ``n0``, ``n1`` and so on have these values of the label."""
-    registry = Registry(Storage())
-    for number, value in enumerate(labels):
-        metadata = {"name": f"n{number}", "labels": {CLAIMS_LABEL: value}}
-        registry.put({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    return registry
-
-
-def pod(namespace: str, units: str, **annotations: str) -> JsonObject:
-    container = {"name": "main", "image": "image:1", "resources": {"limits": {MEMORY: units}}}
-    metadata = {"name": "a", "namespace": namespace, "annotations": annotations}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
-
-
-def test_the_controller_makes_the_claims_of_a_pod_and_deletes_those_of_one_that_ended() -> None:
-    registry = registry_with(CLAIMS_ENABLED)
-    ownership = Ownership(registry.storage)
-    registry.storage.observers.append(ownership.note)
-    controller, ref = ClaimController(Cluster(registry, ownership)), Ref("pods", Key("n0", "a"))
-    registry.put(pod("n0", "4"))
-    claims = registry.storage.collection(CLAIMS)
-    controller.sync(ref)
-    assert not list(claims.view().walk("n0")), "no template, no claim"
-    spec = {"spec": {"devices": {"requests": [{"name": "card", "exactly": {"deviceClassName": NAMES.memory_class}}]}}}
-    template = {"metadata": {"name": "gcu-memory-4", "namespace": "n0"}, "spec": spec}
-    registry.put({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", **template})
-    for _ in range(2):
-        controller.sync(ref)
-    (claim,) = claims.view().walk("n0")
-    assert claim.obj["spec"] == spec["spec"]
-    found = registry.storage.collection("pods").get(ref.key)
-    assert found is not None
-    assert found.obj["status"]["resourceClaimStatuses"] == [{"name": ENTRY, "resourceClaimName": claim.key.name}]
-    Cluster(registry, ownership).set_status(ref, {**found.obj["status"], "phase": "Succeeded"})
-    controller.sync(ref)
-    assert not list(claims.view().walk("n0"))
 
 
 def slice_of(name: str, *devices: JsonObject, node: str = "a", generation: int = 1, count: int = 1) -> JsonObject:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -112,33 +110,6 @@ def load_yaml(text: str) -> Object:
     """Read one YAML document."""
     document: Object = yaml.load(text, Loader=yaml.CSafeLoader)
     return document
-
-
-def render_variants(chart: Path, variants: Sequence[Object], folder: Path) -> list[str]:
-    """Render a chart once for each set of values, all in one run of helm: one text per set.
-
-    A chart made in ``folder`` has the chart as a dependency under as many aliases; what helm does costs a fifth of so
-    many runs of it.
-    """
-    aliases = [f"variant-{number:04}" for number in range(len(variants))]
-    about = load_yaml((chart / "Chart.yaml").read_text())
-    (folder / "charts").mkdir(parents=True)
-    (folder / "charts" / chart.name).symlink_to(chart)
-    dependencies = [
-        {"name": about["name"], "version": about["version"], "repository": f"file://{chart}", "alias": alias}
-        for alias in aliases
-    ]
-    whole = {"apiVersion": "v2", "name": "all", "version": "1.0.0", "dependencies": dependencies}
-    (folder / "Chart.yaml").write_text(json.dumps(whole))
-    (folder / "values.yaml").write_text(json.dumps(dict(zip(aliases, variants, strict=True))))
-    done = helm("template", "test", str(folder), "--namespace", NAMESPACE, "--kube-version", NEWEST)
-    assert done.returncode == 0, done.stderr
-    texts = dict.fromkeys(aliases, "")
-    for document in f"\n{done.stdout}".split("\n---\n"):
-        found = re.search(r"^# Source: all/charts/(variant-\d+)/", document, re.MULTILINE)
-        if found is not None:
-            texts[found[1]] += document.replace(found[1], "variant").strip() + "\n"
-    return list(texts.values())
 
 
 @cache

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.runtime.settings.declare import list_specs
-from gcushare.scheduler_extender.extender_settings import PROGRAM
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
 from gcushare.wire.contracts import (
     EXTENDER,
@@ -69,14 +67,6 @@ def test_a_policy_without_packing_leaves_affinity_alone_and_no_one_may_label_nod
     rules = one(objects, "ClusterRole", EXTENDER)["rules"]
     assert "nodes/status" not in {resource for rule in rules for resource in rule["resources"]}
     assert "--no-claims-node-order" in arguments(objects)
-
-
-def test_the_extender_is_given_flags_that_it_has() -> None:
-    known = {spec.name for spec in list_specs(PROGRAM.settings)}
-    found = arguments(claiming("claims.packNodes=false", "claims.memoryUnit=MiB"))
-    for word in found:
-        assert word.partition("=")[0].removeprefix("--").removeprefix("no-") in known, word
-    assert {"--claims", "--memory-unit=MiB"} <= set(found)
 
 
 def test_rights_grow_only_where_claims_are_on() -> None:

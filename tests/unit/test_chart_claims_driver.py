@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gcushare.device_plugin.command_line import PROGRAM
-from gcushare.device_plugin.plugin_settings import CARD_POLICIES, PluginSettings
+from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.runtime.settings.loading import load_settings
 from gcushare.vendors import ENFLAME, VENDORS
 from gcushare.wire.contracts import DEVICE_PLUGIN
@@ -27,11 +25,6 @@ def settings_of(*values: str) -> PluginSettings:
     (container,) = containers(spec_of(*values))
 
     return load_settings(PROGRAM, container["args"], {"NODE_NAME": "n"})
-
-
-@pytest.mark.parametrize("policy", CARD_POLICIES)
-def test_the_chart_takes_every_order_of_cards_of_the_program(policy: str) -> None:
-    assert settings_of(ON, f"claims.cardPolicy={policy}").cards.card_policy == policy
 
 
 def test_the_plugin_runs_on_the_nodes_that_serve_claims_where_claims_are_on() -> None:

@@ -96,7 +96,11 @@ def programs_of(objects: Sequence[Object]) -> list[Object]:
             4,
             id="mps",
         ),
+        pytest.param(PLUGIN_CHART, ("claims.enabled=true", "claims.cardPolicy=spread"), 2, id="plugin-claims"),
         pytest.param(EXTENDER_CHART, (), 3, id="extender"),
+        pytest.param(
+            EXTENDER_CHART, ("claims.enabled=true", "claims.packNodes=false", "claims.memoryUnit=MiB"), 3, id="claims"
+        ),
         pytest.param(EXTENDER_CHART, ("vendor=both", "tls.mode=own", "logs.hostPath="), 3, id="tls"),
         pytest.param(EXTENDER_CHART, ("scheduler.verbs=plain", "tls.mode=own"), 3, id="plain-verbs"),
         pytest.param(

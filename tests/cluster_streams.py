@@ -247,3 +247,15 @@ class Server:
 def _read(kind: str, document: Document) -> Any:
     types: dict[str, Any] = {"nodes": Node, "pods": Pod, "claims": ResourceClaim}
     return msgspec.convert(document, types[kind])
+
+
+def feed(handlers: dict[str, Any], events: list[Event]) -> None:
+    """Bring events to handlers by kind."""
+    for event in events:
+        handler = handlers[event.kind]
+        if event.obj is None:
+            handler.retained(event.uids, "")
+        elif event.is_gone:
+            handler.deleted(event.obj)
+        else:
+            handler.applied(event.obj)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,19 +10,8 @@ from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandle
 from gcushare.core.ledger import Ledger
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
-from tests.cluster_streams import STREAMS, Event, Server, Step
+from tests.cluster_streams import STREAMS, Event, Server, Step, feed
 from tests.extender_objects import state_of
-
-
-def feed(handlers: dict[str, Any], events: list[Event]) -> None:
-    for event in events:
-        handler = handlers[event.kind]
-        if event.obj is None:
-            handler.retained(event.uids, "")
-        elif event.is_gone:
-            handler.deleted(event.obj)
-        else:
-            handler.applied(event.obj)
 
 
 def extender_of(events: list[Event]) -> VendorState:

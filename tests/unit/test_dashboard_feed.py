@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gcushare.cluster.watch_handlers import NodeHandler, PodHandler
+from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandler
 from gcushare.core.fit_index import MAX_LOGGED_CHANGES
 from gcushare.scheduler_extender.cooperative_yield import PIECE_BYTES
 from gcushare.scheduler_extender.dashboard.feed import Feed, FeedPosition, parse_mark
@@ -19,7 +22,8 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CORRECTED
 from gcushare.wire.objects import Node, Pod
-from tests.extender_objects import a_node, a_pod, as_whole, node_document, on_card, pod_document, state_of
+from tests.cluster_streams import STREAMS, Server, Step, feed
+from tests.extender_objects import a_node, a_pod, node_document, on_card, pod_document, state_of
 
 REPLICA = ReplicaDocument(True, "me", 0.5, 1)
 
@@ -33,6 +37,7 @@ class Watched:
         observers: list[VendorState | MetadataCache] = [*self.states, self.feed.metadata]
         self.nodes = NodeHandler(observers)
         self.pods = PodHandler(observers)
+        self.claims = ClaimHandler(self.states)
 
     def see(self, *objects: Node | Pod) -> None:
         for each in objects:
@@ -68,35 +73,28 @@ async def test_the_snapshot_has_every_node_by_name_and_every_waiting_pod() -> No
     assert document["replica"] == {"leads": True, "holder": "me", "ageS": 0.5, "nowMs": 1}
 
 
-def serving_whole_cards() -> Node:
-    return a_node("a", 16, modes=("whole",))
-
-
-async def test_a_pod_that_came_before_the_first_node_of_whole_cards_waits_until_it_is_bound() -> None:
-    watched = Watched()
-    watched.see(a_pod("w", whole=1, labels={"app": "train"}))
-    assert (await watched.snapshot())["waiting"] == [], "another plugin's, as far as is known"
-    mark = watched.feed.mark
-    watched.see(serving_whole_cards())
-    assert [(pod["name"], pod["labels"]) for pod in watched.news(mark)["waiting"]] == [("w", {"app": "train"})]
-
-    mark = watched.feed.mark
-    watched.see(a_pod("w", whole=1, node="a", record=as_whole(0)))
-    assert watched.news(mark)["left"] == ["uid-w"]
-    assert (await watched.snapshot())["waiting"] == []
-
-
-async def test_pods_for_whole_cards_are_shown_no_more_once_no_node_serves_any() -> None:
-    watched = Watched()
-    watched.see(serving_whole_cards(), a_pod("w", whole=1))
-    mark = watched.feed.mark
-    watched.nodes.deleted(serving_whole_cards())
-    assert watched.news(mark)["left"] == ["uid-w"]
-    mark = watched.feed.mark
-    watched.see(serving_whole_cards())
-    assert [pod["name"] for pod in watched.news(mark)["waiting"]] == ["w"]
-    watched.pods.deleted(a_pod("w", whole=1))
-    assert watched.news(mark)["left"] == ["uid-w"]
+@given(STREAMS, st.lists(st.integers(1, 9), min_size=1, max_size=12))
+def test_a_reader_that_follows_the_changes_sees_what_a_new_reader_is_shown(
+    stream: list[Step], pauses: list[int]
+) -> None:
+    """After each pause the reader asks for what changed since it last asked."""
+    watched, shown, mark = Watched(), dict[str, Any](), None
+    events, turns = Server().run(stream), itertools.cycle(pauses)
+    while True:
+        news = watched.news(mark) if mark is not None else asyncio.run(watched.snapshot())
+        mark = watched.feed.mark
+        shown |= {f"{each['vendor']}/{each['name']}": each for each in news.get("nodes", ())}
+        shown |= {each["uid"]: each for each in news.get("waiting", ())}
+        for key in (*news.get("gone", ()), *news.get("left", ())):
+            shown.pop(key, None)
+        if not events:
+            break
+        for event in [events.pop(0) for _ in range(min(next(turns), len(events)))]:
+            feed({"nodes": watched.nodes, "pods": watched.pods, "claims": watched.claims}, [event])
+    fresh = asyncio.run(watched.snapshot())
+    assert [each for key, each in sorted(shown.items()) if "/" in key] == fresh["nodes"]
+    assert {key for key in shown if "/" not in key} == {each["uid"] for each in fresh["waiting"]}
+    assert all(shown[each["uid"]] == each for each in fresh["waiting"])
 
 
 async def test_a_large_snapshot_comes_in_pieces() -> None:
@@ -129,50 +127,6 @@ def test_a_node_that_changed_ten_times_is_reported_once() -> None:
 
     (node,) = watched.news(mark)["nodes"]
     assert node["used"] == 40
-
-
-def test_a_node_that_is_gone_is_named() -> None:
-    watched = Watched()
-    node = a_node("a", 16)
-    watched.see(node)
-    mark = watched.feed.mark
-    watched.nodes.deleted(node)
-
-    assert watched.news(mark) == {"gone": ["enflame/a"]}
-
-
-def test_a_node_that_is_gone_stays_while_pods_name_it() -> None:
-    watched = Watched()
-    node = a_node("a", 16)
-    watched.see(node, a_pod("x", 4, node="a", record=on_card(0, 4)))
-    mark = watched.feed.mark
-    watched.nodes.deleted(node)
-
-    (reported,) = watched.news(mark)["nodes"]
-    assert reported["cards"][0]["missing"]
-
-
-def test_a_pod_waits_and_then_holds() -> None:
-    watched = Watched()
-    watched.see(a_node("a", 16))
-    start = watched.feed.mark
-    watched.see(a_pod("x", 4))
-    assert [pod["name"] for pod in watched.news(start)["waiting"]] == ["x"]
-
-    waited = watched.feed.mark
-    watched.see(a_pod("x", 4, node="a", record=on_card(0, 4)))
-    news = watched.news(waited)
-    assert news["left"] == ["uid-x"]
-    assert [pod["name"] for node in news["nodes"] for pod in node["pods"]] == ["x"]
-
-
-def test_a_waiting_pod_that_is_deleted_leaves() -> None:
-    watched = Watched()
-    watched.see(a_pod("x", 4))
-    mark = watched.feed.mark
-    watched.pods.retained(frozenset(), "100")
-
-    assert watched.news(mark) == {"left": ["uid-x"]}
 
 
 def test_a_status_update_of_a_waiting_pod_that_changes_nothing_is_no_news() -> None:
@@ -230,21 +184,6 @@ def test_a_node_that_becomes_unready_is_reported() -> None:
     watched.see(msgspec.convert(document, Node))
 
     assert watched.news(mark)["nodes"][0]["unready"]
-
-
-def test_a_node_whose_units_the_kubelet_comes_to_count_is_reported() -> None:
-    watched = Watched()
-    document = node_document("a", 16)
-    counted = document["status"]["capacity"]
-    document["status"]["capacity"] = {**counted, ENFLAME.memory_resource: "0"}
-    start = watched.feed.mark
-    watched.see(msgspec.convert(document, Node))
-    assert watched.news(start)["nodes"][0]["uncounted"]
-
-    mark = watched.feed.mark
-    document["status"]["capacity"] = counted
-    watched.see(msgspec.convert(document, Node))
-    assert "uncounted" not in watched.news(mark)["nodes"][0]
 
 
 def test_a_node_without_cards_leaves_no_trace() -> None:

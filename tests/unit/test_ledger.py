@@ -1,19 +1,16 @@
-import itertools
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.cards import BOTH_MODES
-from gcushare.core.errors import ConflictError, Refused
+from gcushare.core.errors import Refused
 from gcushare.core.ledger import FigureDrift, Ledger
 from gcushare.core.nodes import CardMode, NodeState
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest, CardSelection
-from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod, used_by_card
+from tests.builders import GIB_UNIT, asks, asks_whole, cards, held, pod
 
 BINPACK = POLICIES["binpack"].rank_card
 
@@ -55,34 +52,6 @@ def test_a_shortage_names_the_best_of_the_cards_that_the_pod_allows() -> None:
         ledger.reserve(pod("a"), "n", request, BINPACK)
 
 
-def test_a_reservation_is_rolled_back_once_and_never_after_it_was_confirmed() -> None:
-    ledger = ledger_of(n=(16,))
-    reserved = ledger.reserve(pod("a"), "n", asks(4), BINPACK)
-    assert ledger.reserved == {"uid-a"}
-    assert ledger.roll_back("uid-a")
-    assert not ledger.roll_back("uid-a")
-    ledger.apply(ledger.reserve(pod("a"), "n", asks(4), BINPACK))
-    assert not ledger.roll_back("uid-a")
-    assert ledger.assignment("uid-a") == reserved
-
-
-def test_a_pod_cannot_reserve_twice() -> None:
-    ledger = ledger_of(n=(16,))
-    ledger.reserve(pod("a"), "n", asks(4), BINPACK)
-    with pytest.raises(ConflictError, match="already holds cards of node 'n'"):
-        ledger.reserve(pod("a"), "n", asks(4), BINPACK)
-
-
-def test_the_same_name_with_another_uid_is_another_pod() -> None:
-    ledger = ledger_of(n=(16,))
-    before = held("a", "n", (0, 4))
-    again = replace(before, pod=replace(before.pod, uid="uid-later"))
-    ledger.apply(before)
-    ledger.apply(again)
-    ledger.forget("uid-a")
-    assert (ledger.nodes["n"].used, ledger.assignment("uid-later")) == (4, again)
-
-
 def test_hardware_truth_is_counted_even_beyond_a_card_and_nothing_more_is_granted() -> None:
     ledger = ledger_of(n=(16,))
     ledger.apply(held("a", "n", (0, 12)))
@@ -91,13 +60,6 @@ def test_hardware_truth_is_counted_even_beyond_a_card_and_nothing_more_is_grante
     assert (state.used, state.free, ledger.nodes["n"].largest_free) == (24, 0, 0)
     with pytest.raises(Refused):
         ledger.reserve(pod("c"), "n", asks(1), BINPACK)
-
-
-def test_a_corrected_record_moves_the_units_to_the_other_card() -> None:
-    ledger = ledger_of(n=(16, 16))
-    ledger.apply(held("a", "n", (0, 4)))
-    ledger.apply(held("a", "n", (1, 4)))
-    assert [s.used for s in ledger.nodes["n"].cards.values()] == [0, 4]
 
 
 def test_room_that_a_corrected_pod_left_is_kept_until_its_counterpart_is_corrected_too() -> None:
@@ -130,14 +92,6 @@ def test_a_node_that_shrinks_or_goes_keeps_what_its_pods_hold() -> None:
         ledger.reserve(pod("b"), "n", asks(1), BINPACK)
     ledger.set_node("n", cards(16, 16), GIB_UNIT)
     assert [s.free for s in ledger.nodes["n"].cards.values()] == [16, 12]
-
-
-def test_what_no_one_names_is_dropped() -> None:
-    ledger = ledger_of(n=(16,))
-    ledger.apply(held("a", "elsewhere", (3, 4)))
-    ledger.remove_node("n")
-    ledger.forget("uid-a")
-    assert ledger.nodes == {}
 
 
 def test_a_card_is_free_shared_or_whole() -> None:
@@ -246,15 +200,6 @@ def test_what_was_set_aside_goes_with_its_pod_and_can_be_taken_again_before() ->
     assert ledger.reserved == set()
 
 
-def test_a_second_reservation_of_a_node_is_not_set_aside() -> None:
-    ledger = ledger_of(n=(16,), m=(16,))
-    ledger.reserve(pod("a"), "n", asks(4), BINPACK)
-    ledger.park("uid-a")
-    ledger.reserve(pod("a"), "n", asks(4), BINPACK)
-    with pytest.raises(ConflictError, match=r"pod default/a .*uid-a.* already has a parked reservation on node 'n'"):
-        ledger.park("uid-a")
-
-
 def test_a_pod_that_is_gone_is_reserved_no_more() -> None:
     ledger = ledger_of(n=(16,))
     ledger.reserve(pod("a"), "n", asks(4), BINPACK)
@@ -281,94 +226,6 @@ def test_a_node_that_is_counted_again_says_what_was_wrong_and_its_listeners_hear
     assert ledger.recount_node("n") is None
 
 
-def test_listeners_hear_of_each_changed_node_only() -> None:
-    ledger = ledger_of(n=(16,), m=(16,))
-    heard: list[str] = []
-    ledger.listen(lambda node: heard.append(node.name))
-    ledger.apply(held("a", "n", (0, 4)))
-    ledger.apply(held("a", "n", (0, 4)))
-    ledger.apply(held("a", "m", (0, 4)))
-    assert heard == ["n", "n", "m"]
-
-
-def test_a_copy_of_a_node_is_independent() -> None:
-    ledger = ledger_of(n=(16,))
-    ledger.apply(held("a", "n", (0, 12)))
-    twin = ledger.nodes["n"].copy()
-    twin.remove("uid-a")
-    assert twin.fits(asks(16))
-    assert not ledger.nodes["n"].fits(asks(16))
-
-
-EVENTS = st.lists(
-    st.one_of(
-        st.tuples(st.just("reserve"), st.integers(0, 7), st.integers(1, 20), st.sampled_from(["n", "m"])),
-        st.tuples(st.just("reserve_whole"), st.integers(0, 7), st.integers(1, 2), st.sampled_from(["n", "m"])),
-        st.tuples(
-            st.sampled_from(["confirm", "roll_back", "forget", "aside"]), st.integers(0, 7), st.just(0), st.just("")
-        ),
-        st.tuples(st.just("back"), st.integers(0, 7), st.just(0), st.sampled_from(["n", "m"])),
-        st.tuples(st.sampled_from(["sick", "well"]), st.integers(0, 1), st.just(0), st.sampled_from(["n", "m"])),
-        st.tuples(st.just("serve"), st.just(0), st.integers(1, 2), st.sampled_from(["n", "m"])),
-    ),
-    max_size=60,
-)
-
-
-def replay(ledger: Ledger, kind: str, number: int, amount: int, node: str) -> None:
-    uid = f"uid-p{number}"
-    match kind:
-        case "reserve" | "reserve_whole":
-            request = asks(amount) if kind == "reserve" else asks_whole(amount)
-            try:
-                ledger.reserve(pod(f"p{number}"), node, request, BINPACK)
-            except (Refused, ConflictError):
-                return
-        case "confirm":
-            if (assignment := ledger.assignment(uid)) is not None:
-                ledger.apply(assignment)
-        case "roll_back":
-            ledger.roll_back(uid)
-        case "forget":
-            ledger.forget(uid)
-        case "aside" if ledger.is_reserved(uid):
-            with suppress(ConflictError):
-                ledger.park(uid)
-        case "back" if ledger.assignment(uid) is None:
-            ledger.unpark(uid, node)
-        case "aside" | "back":
-            return
-        case "serve":
-            ledger.set_node(node, cards(16, 8), GIB_UNIT, BOTH_MODES[:1] if amount == 1 else BOTH_MODES[1:])
-        case _:
-            ledger.set_node(node, [card(0, sick=kind == "sick" and number == 0), card(1, 8)], GIB_UNIT)
-
-
-@given(EVENTS)
-def test_no_sequence_of_grants_overcommits_a_card_or_loses_a_unit(events: list[tuple[str, int, int, str]]) -> None:
-    ledger = ledger_of(n=(16, 8), m=(16, 8))
-    for event in events:
-        replay(ledger, *event)
-        used = used_by_card(list(ledger.assignments()))
-        for name, node in ledger.nodes.items():
-            for state in node.cards.values():
-                assert state.used == used.get((name, state.index), 0) <= state.total
-                assert not (state.whole and state.pods > 1)
-            assert node.used == sum(s.held for s in node.cards.values())
-            assert node.largest_free == max(s.grantable for s in node.cards.values())
-            assert_fits_agrees(node)
-            assert node.recount() == []
-    for number in range(8):
-        ledger.forget(f"uid-p{number}")
-    assert [(n.used, len(n.assignments)) for n in ledger.nodes.values()] == [(0, 0), (0, 0)]
-
-
-def assert_fits_agrees(node: NodeState) -> None:
-    for request in (asks(1), asks(9), asks(16), asks(2, cards=2), asks_whole(1), asks_whole(2)):
-        able = sum(state.can_hold(request) for state in node.cards.values())
-        assert node.fits(request) == (able >= request.cards)
-
-
 @given(st.permutations(range(6)))
 def test_the_state_is_the_same_from_any_order_of_the_same_events(order: list[int]) -> None:
     facts: list[Callable[[Ledger], None]] = [
@@ -385,13 +242,3 @@ def test_the_state_is_the_same_from_any_order_of_the_same_events(order: list[int
     for position in order:
         facts[position](shuffled)
     assert picture(shuffled) == picture(straight)
-
-
-def test_facts_may_be_repeated() -> None:
-    once, often = ledger_of(n=(16,)), ledger_of(n=(16,))
-    once.apply(held("a", "n", (0, 4)))
-    for _ in itertools.repeat(None, 3):
-        often.set_node("n", cards(16), GIB_UNIT)
-        often.apply(held("a", "n", (0, 4)))
-        often.forget("uid-stranger")
-    assert picture(once) == picture(often)

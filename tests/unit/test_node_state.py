@@ -69,10 +69,6 @@ def test_a_card_that_a_pod_has_whole_has_no_room_until_it_goes() -> None:
     assert node.cards[0].room_without(8, 1) == 16
 
 
-def test_nothing_is_taken_back_for_a_pod_that_holds_nothing() -> None:
-    assert node_of(8).remove("uid-absent") is None
-
-
 def test_a_node_that_is_gone_and_comes_back_serves_what_it_served() -> None:
     node = NodeState("node-1")
     node.set_cards(cards(8), GIB_UNIT, (SERVES_WHOLE,))
@@ -92,15 +88,6 @@ def test_a_reservation_leaves_what_is_kept_for_others(request_: CardRequest) -> 
     assert reserved.units == (8 if request_.whole else 4)
     assert ledger.stamp("uid-a", 7).assign_time_ns == 7
     assert ledger.assignment("uid-a") == Assignment(pod("a"), "node-1", reserved.grants, assign_time_ns=7)
-
-
-def test_a_change_on_the_same_node_is_announced_once() -> None:
-    ledger, heard = Ledger(), list[str]()
-    ledger.set_node("node-1", cards(8), GIB_UNIT)
-    ledger.listen(lambda node: heard.append(node.name))
-    ledger.apply(held("a", "node-1", (0, 2)))
-    ledger.apply(held("a", "node-1", (0, 3)))
-    assert heard == ["node-1", "node-1"]
 
 
 def test_equally_good_whole_cards_are_ranked_for_the_pod_that_asks() -> None:

@@ -177,29 +177,6 @@ def test_sets_are_ordered_by_each_criterion_in_turn(worse: list[PodRef]) -> None
     assert not rank_victims([SMALL]) < rank_victims([SMALL])
 
 
-def test_units_freed_on_several_cards_do_not_add_up() -> None:
-    node = node_with(cards(16, 16), holds("a", (0, 10)), holds("b", (1, 10)), holds("c", (0, 6)), holds("d", (1, 6)))
-
-    assert names(choose_victims(node, asks(12), victims_of(node)[:2])) is None
-    assert names(choose_victims(node, asks(12), victims_of(node)[:3])) == ["a", "c"]
-
-
-def test_a_pod_that_fits_already_ends_no_one() -> None:
-    node = node_with(cards(16, 16), holds("a", (0, 10)))
-
-    assert choose_victims(node, asks(16), victims_of(node)) == ()
-
-
-@pytest.mark.parametrize(
-    "blocked",
-    [pytest.param(card(0, 16, sick=True), id="sick"), pytest.param(card(0, 16, cordoned=True), id="cordoned")],
-)
-def test_ending_pods_of_a_card_that_takes_none_helps_no_one(blocked: InventoryCard) -> None:
-    node = node_with([blocked], holds("a", (0, 10)))
-
-    assert choose_victims(node, asks(8), victims_of(node)) is None
-
-
 def test_only_cards_that_the_pod_allows_are_freed() -> None:
     node = node_with(cards(16, 16), holds("a", (0, 16)), holds("b", (1, 16)))
     for index, name in (("0", "a"), ("1", "b")):
@@ -230,23 +207,6 @@ def test_a_victim_that_holds_nothing_here_is_not_counted_on() -> None:
     stranger = PodRef("uid-x", "default", "x")
 
     assert choose_victims(node, asks(4), [stranger]) is None
-
-
-def test_a_whole_card_is_freed_only_when_everybody_on_it_ends() -> None:
-    node = node_with(cards(16, 16), holds("a", (0, 1)), holds("b", (0, 1)), holds("c", (1, 1)))
-
-    assert names(choose_victims(node, asks_whole(), victims_of(node))) == ["c"]
-    assert names(choose_victims(node, asks_whole(), victims_of(node)[:1])) is None
-    large = node_with(cards(16), holds("a", (0, 4)), holds("b", (0, 4)))
-    assert names(choose_victims(large, asks_whole(), victims_of(large)[:1])) is None, "pods count, not their units"
-
-
-@pytest.mark.parametrize(("request_", "served"), [(asks_whole(), SERVES_MEMORY), (asks(4), SERVES_WHOLE)])
-def test_no_one_ends_on_a_node_that_does_not_serve_what_is_asked_for(request_: CardRequest, served: str) -> None:
-    node = node_with(cards(16), holds("a", (0, 16)))
-    node.set_cards(cards(16), GIB_UNIT, [served])
-
-    assert choose_victims(node, request_, victims_of(node)) is None
 
 
 def test_no_one_ends_for_room_on_a_node_that_settles() -> None:

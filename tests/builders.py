@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gcushare.core.cards import Health, InventoryCard
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.core.over_use.tracking import Tolerance
@@ -47,15 +45,6 @@ def asks(units: int, cards: int = 1) -> CardRequest:
 
 def asks_whole(cards: int = 1) -> CardRequest:
     return CardRequest(0, cards, whole=True)
-
-
-def used_by_card(assignments: Sequence[Assignment]) -> dict[tuple[str, int], int]:
-    """Units held per (node, card), summed from the assignments alone."""
-    used: dict[tuple[str, int], int] = {}
-    for assignment in assignments:
-        for grant in assignment.grants:
-            used[assignment.node, grant.index] = used.get((assignment.node, grant.index), 0) + grant.units
-    return used
 
 
 def node_score(node: NodeState, request: CardRequest, policy: str) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
@@ -28,7 +26,7 @@ from gcushare.core.nodes import NodeState, PodRef
 from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardReading, Offender, When, decide
 from gcushare.core.over_use.tracking import OverUseChangeKind, OverUseTracker, PolledUse
 from gcushare.core.placement import POLICIES, choose_cards
-from gcushare.core.requests import CardRequest, CardSelection, limit_per_card
+from gcushare.core.requests import CardRequest, CardSelection
 from gcushare.core.units import GIB
 from gcushare.scheduler_extender.dashboard.feed_documents import NodeContext, NodeMetadata, node_document
 from gcushare.vendors import ALIYUN, ENFLAME
@@ -38,7 +36,6 @@ from gcushare.wire.documents.inspect import decode_document, encode_node
 from gcushare.wire.pods import memory_limit, pod_assignment, pod_request
 from tests.builders import GIB_UNIT, TOLERANCE, cards
 from tests.extender_objects import a_node, a_pod, on_card
-from tests.unit.over_use_node import OverUseNode
 
 PLACE = ("uid", 0)
 
@@ -99,10 +96,6 @@ def test_of_a_bound_pod_a_limit_that_filter_would_refuse_counts_as_none(text: st
     assert (assignment.units, assignment.limit) == (4, limit)
 
 
-def test_a_limit_equal_to_the_request_is_no_burst() -> None:
-    assert limit_per_card(4, CardRequest(4)) == 0
-
-
 def test_a_limit_above_every_card_is_explained_with_what_would_help() -> None:
     explainer = Explainer(limited(limit=20))
     explainer.add(node_of(16, 16))
@@ -160,31 +153,6 @@ def test_a_grant_is_in_danger_if_free_memory_does_not_cover_it_with_a_margin(
 
 def test_an_unknown_use_of_the_card_is_no_danger() -> None:
     assert not CardReading(0, 16 * GIB, None, 0, {"n": PolledUse(0, 8 * GIB)}).is_tight
-
-
-async def test_a_node_reports_a_burst_only_once_another_pod_needs_the_memory(tmp_path: Path) -> None:
-    node = OverUseNode(tmp_path, pods=2, gib=32)
-    uid = node.uids["p0"]
-    node.store.pod_applied(
-        a_pod("p0", 32, node="node-1", record=on_card(0, 32), uid=uid, annotations={MEMORY_LIMIT: "64"})
-    )
-    node.start("p0", 100)
-    node.start("p1", 101)
-    node.use({100: 32, 101: 32})
-    await node.poll()
-    assert node.watch.figures[uid, 0].limit == 64 * GIB
-    node.use({100: 34, 101: 8})  # 24 are granted to p1 and not used; 22 are free
-    for _ in range(2):
-        await node.poll()
-    assert [(reason, pod) for _, reason, pod in node.events.posted] == [("OverUse", "p0")]
-    node.use({100: 34, 101: 30})  # what p1 may still need is free, but in use soon: 2 of 64 GiB are missing
-    for _ in range(2):
-        await node.poll()
-    assert len(node.events.posted) == 1
-    node.use({100: 34, 101: 32})  # p1 has all that it was granted
-    for _ in range(2):
-        await node.poll()
-    assert [reason for _, reason, _ in node.events.posted] == ["OverUse", "OverUseEnded"]
 
 
 # Who is evicted

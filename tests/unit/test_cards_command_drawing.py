@@ -130,14 +130,6 @@ def test_a_node_that_hands_out_whole_cards_says_so(modes: tuple[str, ...], repor
     assert ("whole" in head) is bool(reported)
 
 
-def test_two_vendors_of_one_node_stand_below_each_other() -> None:
-    other = status(card(0, model="A100"), vendor="aliyun", unit="GiB")
-    lines = drawn(cards(busy(), other))
-    heads = [line.split()[1] for line in lines if line.startswith("node-1")]
-    assert heads == ["enflame", "aliyun"]
-    assert lines[lines.index(next(line for line in lines if "aliyun" in line)) - 1] == ""
-
-
 def test_a_card_that_is_closed_or_held_without_a_record_says_so() -> None:
     closed = Closure(use="whole", pod="d/gone", until=1_800_000_000)
     lines = drawn(cards(status(card(0, held_units=12, unrecorded_units=12, closures=(closed,)))))

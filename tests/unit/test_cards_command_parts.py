@@ -9,7 +9,7 @@ import msgspec
 from gcushare.cluster.card_drawing.node_view import HolderState, view_status
 from gcushare.core.nodes import CardMode
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
-from tests.unit.card_views import NO_OWNERS, busy, card, cards, pod, status, use
+from tests.unit.card_views import NO_OWNERS, card, pod, status, use
 
 
 def test_a_newer_plugins_fields_are_no_obstacle_and_an_unknown_mode_is_derived() -> None:
@@ -50,21 +50,3 @@ def test_what_the_plugin_says_of_a_pods_use_counts_before_what_is_found_here() -
         ("d/old", 2, 3),
     ]
     assert first.granted_units == 8
-
-
-def test_the_document_for_programs_has_the_same_in_numbers() -> None:
-    document = json.loads(msgspec.json.encode(cards(busy(), owners={4242: "uid-of-train-7"})))
-    assert document["version"] == 1
-    (node,) = document["nodes"]
-    assert (node["origin"], node["status"]["unit"]) == ("plugin.example", "1")
-    shared, whole, *_ = node["cards"]
-    assert [each["mode"] for each in node["cards"]] == ["shared", "whole", "shared", "free"]
-    assert shared["holders"][0]["containers"] == {"main": 4, "side": 2}
-    assert shared["holders"][0]["processes"] == [
-        {"pid": 4242, "bytes": 11 << 29, "utilizationPercent": None, "name": ""}
-    ]
-    assert [each["usedBytes"] for each in shared["holders"]] == [11 << 29, None, None]
-    assert {each["pid"] for each in shared["processes"]} == {99, 4243}
-    assert (whole["holders"][0]["whole"], whole["grantedUnits"]) == (True, 16)
-    sick, cordoned = node["status"]["cards"][2:]
-    assert (sick["health"], cordoned["cordoned"]) == ("Unhealthy", True)

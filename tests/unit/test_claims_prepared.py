@@ -43,18 +43,6 @@ def test_a_share_gets_the_variables_of_allocates_answer(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "plugin" / "checkpoint.json").stat().st_mode) == 0o600
 
 
-def test_several_cards_are_visible_together_and_their_units_add_up(tmp_path: Path) -> None:
-    prepared_claims(tmp_path).prepare(a_claim("two", a_result("card-0", 4), a_result("card-1", 4)), "two", CARDS)
-    found = variables(tmp_path, "two")
-    assert found["ENFLAME_VISIBLE_DEVICES"] == "0,1"
-    assert found["ENFLAME_COM_GCU_MEM_CONTAINER"] == "8"
-
-
-def test_a_whole_card_gets_no_limit(tmp_path: Path) -> None:
-    prepared_claims(tmp_path).prepare(a_claim("all", whole_result("card-0")), "all", CARDS)
-    assert variables(tmp_path, "all") == {"ENFLAME_VISIBLE_DEVICES": "0"}
-
-
 def test_the_strategies_bring_device_nodes_and_the_vendors_own_cdi_names(tmp_path: Path) -> None:
     prepared = prepared_claims(tmp_path, (Strategy.DEVICES, Strategy.CDI))
     claim = prepared.prepare(a_claim("one", a_result("card-1", 4)), "one", CARDS)
@@ -135,26 +123,6 @@ def test_a_card_is_never_given_twice_whatever_the_claims_say(
     prepared.prepare(a_claim("second", wanted), "second", CARDS)
 
 
-def test_preparing_again_gives_the_same_answer_though_the_cards_have_changed(tmp_path: Path) -> None:
-    prepared = prepared_claims(tmp_path)
-    first = prepared.prepare(a_claim("one", a_result("card-1", 4)), "one", CARDS)
-    cdi_file(tmp_path, "one").unlink()
-    assert prepared.prepare(a_claim("one"), "one", an_inventory(16)) == first
-    assert variables(tmp_path, "one")["ENFLAME_VISIBLE_DEVICES"] == "1"
-
-
-def test_a_claim_that_is_allocated_again_before_it_is_unprepared_gets_its_new_card(tmp_path: Path) -> None:
-    prepared = prepared_claims(tmp_path)
-    prepared.prepare(a_claim("one", a_result("card-1", 4)), "one", CARDS)
-    prepared.prepare(a_claim("one", a_result("card-0", 8)), "one", CARDS)
-    assert variables(tmp_path, "one")["ENFLAME_VISIBLE_DEVICES"] == "0"
-    assert [(each.index, each.memory_bytes) for each in prepared.claims["one"].devices] == [(0, 8 * GIB)]
-    prepared.prepare(a_claim("two", a_result("card-1", 16)), "two", CARDS)
-    with pytest.raises(Refused, match="card 1 has 0 of 16 units free"):
-        prepared.prepare(a_claim("one", a_result("card-1", 4)), "one", CARDS)
-    assert variables(tmp_path, "one")["ENFLAME_VISIBLE_DEVICES"] == "0"
-
-
 @pytest.mark.parametrize("at", ["the file", "the file that is renamed"])
 def test_a_start_serves_the_other_claims_if_one_files_place_is_taken(tmp_path: Path, at: str) -> None:
     prepared = prepared_claims(tmp_path)
@@ -170,16 +138,6 @@ def test_a_start_serves_the_other_claims_if_one_files_place_is_taken(tmp_path: P
     assert variables(tmp_path, "two")["ENFLAME_VISIBLE_DEVICES"] == "0"
     with pytest.raises(DeviceError, match=r"claim-one\.json"):
         again.complete("one")
-
-
-def test_unpreparing_is_repeatable_and_knows_no_unknown_claim(tmp_path: Path) -> None:
-    prepared = prepared_claims(tmp_path)
-    prepared.prepare(a_claim("one", a_result("card-0", 4)), "one", CARDS)
-    for _ in range(2):
-        prepared.unprepare("one")
-        prepared.unprepare("never-prepared")
-    assert prepared.claims == {}
-    assert list((tmp_path / "cdi").iterdir()) == []
 
 
 @pytest.mark.parametrize("uid", ["../../etc/passwd", "", "a/b", "a b", "x" * 65])
@@ -227,12 +185,6 @@ def test_a_checkpoint_that_was_removed_under_claims_is_made_of_the_clusters_clai
     assert again.rebuild([a_claim("one", a_result("card-0", 4))]) is None
     assert set(again.claims) == {"one"}
     assert cdi_file(tmp_path, "one").exists(), "a container that restarts needs it"
-
-
-def test_a_restart_of_the_machine_before_any_claim_needs_no_rebuild(tmp_path: Path) -> None:
-    prepared = prepared_claims(tmp_path)
-    prepared.load()
-    assert not prepared.claims
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"version": 2}', '{"version": 1, "claims": {"a": {}}}'])

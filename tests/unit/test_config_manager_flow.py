@@ -11,7 +11,6 @@ from gcushare.config_manager.host.running_scheduler import SchedulerUnknownError
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.core.errors import Refused
 from tests.unit.config_manager_host import (
-    ADMIN_CONFIG,
     CONFIG,
     EACH_OF_CORPUS,
     EXTENDER,
@@ -24,7 +23,6 @@ from tests.unit.config_manager_host import (
     corpus_text,
     host_in_own_directory,
     host_with,
-    load_yaml,
     refuse_at,
 )
 
@@ -73,43 +71,12 @@ async def test_applying_again_changes_nothing_and_recovering_leaves_every_file_a
     assert host.scheduler.problem == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "path", "flag"),
-    [
-        ("kubeadm-1.22.yaml", POLICY, "policy-config-file"),
-        ("kubeadm-1.23.yaml", CONFIG, "config"),
-        ("kubeadm-1.36.yaml", CONFIG, "config"),
-    ],
-)
-async def test_the_running_scheduler_is_given_the_configuration_of_its_version(
-    tmp_path: Path, name: str, path: str, flag: str
-) -> None:
-    host = host_with(tmp_path, name)
-    await host.apply()
-    assert f"--{flag}={path}" in host.scheduler.arguments
-    document = load_yaml(host.get(path).decode())
-    assert [one["urlPrefix"] for one in document["extenders"]] == ["http://10.96.1.37:32766/gcushare-scheduler"]
-
-
 async def test_a_configuration_with_a_private_key_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     host = host_with(tmp_path, "kubeadm-1.29.yaml")
     await host.apply(TLS_EXTENDER)
     assert host.tree()[CONFIG[1:]][1] == 0o600
     await host.apply(EXTENDER)
     assert host.tree()[CONFIG[1:]][1] == 0o644
-
-
-async def test_an_existing_configuration_is_merged_and_itself_left_alone(tmp_path: Path) -> None:
-    host = host_with(tmp_path, "existing-config-1.28.yaml")
-    await host.apply()
-    merged = host.get(CONFIG).decode()
-    assert host.get("/srv/scheduler/scheduler.yaml").decode() == ADMIN_CONFIG
-    assert merged.startswith(ADMIN_CONFIG)
-    extenders = load_yaml(merged)["extenders"]
-    assert [one["urlPrefix"] for one in extenders] == [
-        "http://10.0.0.5:9000/volumes",
-        "http://10.96.1.37:32766/gcushare-scheduler",
-    ]
 
 
 async def test_after_kubeadm_rewrote_the_manifest_it_is_applied_to_the_new_one(tmp_path: Path) -> None:
@@ -241,16 +208,6 @@ async def test_nothing_is_changed_if_it_cannot_be_known_which_scheduler_runs(tmp
     with pytest.raises(SchedulerUnknownError):
         await host.apply(MOVED_EXTENDER)
     assert host.tree() == applied
-
-
-async def test_a_failed_move_returns_to_the_address_that_worked(tmp_path: Path) -> None:
-    host = host_with(tmp_path, "kubeadm-1.29.yaml")
-    await host.apply()
-    working = host.tree()
-    host.scheduler.refuses = "10.96.200.8"
-    with pytest.raises(RolledBackError, match="healthy again"):
-        await host.apply(MOVED_EXTENDER)
-    assert host.tree() == working
 
 
 async def test_recovering_works_also_when_the_admins_configuration_is_gone(tmp_path: Path) -> None:

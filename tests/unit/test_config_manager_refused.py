@@ -89,14 +89,6 @@ async def test_a_named_manifest_that_is_none_is_refused_with_the_reason(
     assert host.tree() == before
 
 
-async def test_a_linked_manifest_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    host = Host(tmp_path)
-    host.put("/opt/kube-scheduler.yaml", corpus_text("kubeadm-1.29.yaml"))
-    (tmp_path / MANIFEST[1:]).symlink_to("/opt/kube-scheduler.yaml")
-    with pytest.raises(Refused, match=r"symbolic link to '/opt/kube-scheduler.yaml'.*name the file itself"):
-        await host.apply()
-
-
 @pytest.mark.parametrize("image", ["kube-scheduler:v1.17.4", "kube-scheduler:stable", "plugins/kube-scheduler:v0.32.7"])
 async def test_a_version_that_the_image_does_not_name_is_asked_for_and_stops_only_a_change(
     tmp_path: Path, image: str

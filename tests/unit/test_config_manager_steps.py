@@ -8,16 +8,11 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.host.files import FileState
-from gcushare.config_manager.plan.execute import RESTART_S, STEP_S, LeaseLostError
+from gcushare.config_manager.plan.execute import LeaseLostError
 from gcushare.config_manager.plan.steps import (
-    AwaitScheduler,
     Plan,
     RemoveFile,
-    Restart,
-    Step,
-    Switch,
     WriteFile,
-    describe,
     render_diff,
 )
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
@@ -51,28 +46,6 @@ def test_a_diff_shows_every_changed_file_and_no_private_key() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("step", "text"),
-    [
-        (WriteFile(path="/a", state=state(b"12345")), "write /a (5 bytes, mode 0600)"),
-        (Switch(source="/a", target="/b"), "rename /a to /b"),
-        (RemoveFile(path="/a"), "remove /a"),
-        (Restart(unit="/x/kube-scheduler.service"), "systemctl daemon-reload, then restart /x/kube-scheduler.service"),
-        (
-            AwaitScheduler(flag="config", value="/c", restarted=True, required=True),
-            "wait until kube-scheduler runs with --config=/c and is healthy, else put everything back",
-        ),
-        (
-            AwaitScheduler(flag="config", value=None, restarted=True, required=False),
-            "wait until kube-scheduler runs without gcushare's --config and is healthy",
-        ),
-    ],
-    ids=["write", "rename", "remove", "restart", "wait", "wait without"],
-)
-def test_a_step_is_described_in_one_line(step: Step, text: str) -> None:
-    assert describe(step) == text
-
-
 @dataclass
 class Counted:
     """The right to act for so many questions; records how long each one was to last."""
@@ -88,20 +61,6 @@ class Counted:
 
 async def run(host: Host, tenure: Counted) -> None:
     await host.manager.carry_out(await host.manager.prepare_apply(EXTENDER), tenure)
-
-
-async def test_a_restart_needs_the_lease_for_longer_than_a_file(tmp_path: Path) -> None:
-    tenure = Counted()
-    await run(host_with(tmp_path, "kubeadm-1.29.yaml"), tenure)
-    record, config, backup, staged, switch, *waits, proof = tenure.margins
-    assert [record, config, backup, staged, switch, proof] == [STEP_S, STEP_S, STEP_S, STEP_S, RESTART_S, STEP_S]
-    assert set(waits) == {0.0}
-
-
-async def test_a_unit_is_restarted_only_with_the_lease_before_and_after_systemd_reads_it(tmp_path: Path) -> None:
-    tenure = Counted()
-    await run(systemd_host(tmp_path), tenure)
-    assert tenure.margins[:6] == [STEP_S, STEP_S, STEP_S, RESTART_S, RESTART_S, RESTART_S]
 
 
 @pytest.mark.parametrize(

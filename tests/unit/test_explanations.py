@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.explain.reason_text import summarise
-from gcushare.core.explain.reasons import MAX_REMEDIES_TRIED, POSSIBLE, Asked, Explainer, Explanation, Verdict, evaluate
+from gcushare.core.explain.reasons import MAX_REMEDIES_TRIED, POSSIBLE, Explainer, Explanation, Verdict, evaluate
 from gcushare.core.fit_index import can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
@@ -102,23 +102,6 @@ def test_the_remedy_ends_the_fewest_pods() -> None:
     assert (remedy.node, [victim.name for victim in remedy.victims]) == ("one", ["large"])
 
 
-def test_a_request_for_whole_cards_is_explained_in_cards() -> None:
-    ledger = Ledger()
-    ledger.set_node("node-1", cards(16, 16, 16), GIB_UNIT)
-    ledger.apply(held("shared", "node-1", (0, 4)))
-    ledger.apply(held("owner", "node-1", (1, 16), whole=True))
-    ledger.set_node("memory-only", cards(16, 16), GIB_UNIT, [SERVES_MEMORY])
-    found = explain(ledger, asks_whole(2))
-
-    assert summarise(found) == (
-        "needs 2 whole cards; whole cards free: card 2 of node-1; total free 1 of 5; 1 node: too few unused "
-        "cards; 1 node: no whole cards are served there (--mode of its device plugin); the largest request that fits "
-        "now is 1 whole card; it would fit on node-1 if these pods ended: default/shared (kube-scheduler does not end "
-        "them by itself, as not all have a lower priority)"
-    )
-    assert (found.largest_now, found.largest_ever) == (1, 3)
-
-
 def test_a_node_that_settles_is_reported_as_such() -> None:
     node = node_of(cards(16, 16), (1, 12), (1, 12))
     explainer = Explainer(asks(4))
@@ -187,22 +170,3 @@ def test_of_many_nodes_some_are_weighed_and_that_is_reported() -> None:
     assert summarise(found).endswith(
         f"pods to end were sought on {found.weighed} of {found.after_preemption} such nodes"
     )
-
-
-@pytest.mark.parametrize(
-    ("asked", "reported"),
-    [
-        pytest.param(Asked(1, 3), "kube-scheduler asked about 1 of 3 nodes; best card", id="no other has room"),
-        pytest.param(
-            Asked(1, 2, 1, 1, ("b",)), "1 of the others (b) has room, but a nodeSelector", id="another has room"
-        ),
-        pytest.param(Asked(1, 9, 5, 5, ("b", "c", "d")), "5 of the others, b, c, d and others, have", id="many"),
-        pytest.param(Asked(99, 200, 1, 1, ("b",)), "keeps the pod from there; best card", id="all that passed"),
-        pytest.param(Asked(100, 200, 1, 1, ("b",)), "from there, unless it took a sample of", id="perhaps a sample"),
-    ],
-)
-def test_that_the_scheduler_asked_about_some_nodes_only_is_reported(asked: Asked, reported: str) -> None:
-    explainer = Explainer(asks(12))
-    explainer.add(node_of(cards(16), (0, 10)))
-
-    assert reported in summarise(explainer.finish(asked))

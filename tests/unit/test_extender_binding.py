@@ -129,15 +129,6 @@ async def test_settling_leaves_young_reservations_and_a_silent_server_alone() ->
     assert rig.used() == [4, 0]
 
 
-async def test_settling_returns_the_units_of_a_pod_that_is_gone() -> None:
-    rig = Rig(a_pod("a", 4))
-    await rig.bind()
-    rig.cluster.pods.clear()
-    await rig.service.confirm(older_than_s=0.0)
-
-    assert rig.used() == [0, 0]
-
-
 async def test_a_pod_whose_outcome_was_unknown_can_be_bound_elsewhere_and_holds_one_card() -> None:
     rig = Rig(a_pod("a", 4))
     rig.cluster.mishaps.extend([Mishap.LOST_BEFORE] * 100)
@@ -235,15 +226,6 @@ class TestRefused:
             await rig.bind("c")
         await rig.bind("c", "node-2")
 
-        rig.check_truth()
-
-    async def test_a_pod_that_is_deleted_while_it_is_bound(self) -> None:
-        rig = Rig(a_pod("a"))
-        rig.cluster.pods.clear()
-        with pytest.raises(Refused, match="does not exist any more"):
-            await rig.bind()
-
-        assert rig.used() == [0, 0]
         rig.check_truth()
 
     async def test_a_pod_that_is_being_deleted(self) -> None:

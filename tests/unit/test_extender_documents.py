@@ -6,21 +6,18 @@ import asyncio
 import json
 from contextlib import aclosing
 
-from gcushare.core.explain.reasons import Explainer
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.scheduler_extender.inspect_documents import InspectService
 from gcushare.scheduler_extender.leadership import AlwaysLeader, Serving
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.documents.explain import (
-    RequestDocument,
     encode_explanation,
     explain_refused,
-    explain_waiting,
     render_explanation,
 )
 from gcushare.wire.documents.inspect import CLOSING, OPENING, encode_node, indent
-from tests.builders import GIB_UNIT, asks, cards, held
+from tests.builders import GIB_UNIT, cards, held
 from tests.extender_objects import a_node, state_of
 
 POD_1 = PodRef("2713cdab-6ec7-40be-a0e6-bf144efb0098", "kube-system", "gcushare-pod-1", "2022-09-06T07:40:43Z")
@@ -86,27 +83,6 @@ def test_the_enflame_document_is_the_manuals() -> None:
     )
 
 
-def test_the_aliyun_document_is_the_gpushare_extenders() -> None:
-    node = manual_ledger().nodes["sse-lab-inspur-048"]
-
-    assert encode_node(ALIYUN, node) == (
-        b'{"name":"sse-lab-inspur-048","totalGPU":32,"usedGPU":12,"devs":['
-        b'{"id":0,"totalGPU":16,"usedGPU":12,"pods":['
-        b'{"name":"gcushare-pod-1","namespace":"kube-system","usedGPU":4},'
-        b'{"name":"gcushare-pod-2","namespace":"kube-system","usedGPU":8}]},'
-        b'{"id":1,"totalGPU":16,"usedGPU":0,"pods":[]}]}'
-    )
-
-
-def test_a_pod_with_several_cards_stands_under_each_with_its_share() -> None:
-    ledger = Ledger()
-    ledger.set_node("node-1", cards(16, 16), GIB_UNIT)
-    ledger.apply(held("a", "node-1", (0, 5), (1, 4)))
-    devices = json.loads(encode_node(ENFLAME, ledger.nodes["node-1"]))["devices"]
-
-    assert [each["pods"][0]["usedGCU"] for each in devices] == [5, 4]
-
-
 def test_a_card_that_is_gone_still_shows_who_is_on_it() -> None:
     ledger = Ledger()
     ledger.set_node("node-1", cards(16, 16), GIB_UNIT)
@@ -122,37 +98,6 @@ def test_a_card_that_is_gone_still_shows_who_is_on_it() -> None:
         "pods": [],
         "health": "Unhealthy",
     }
-
-
-REQUEST = RequestDocument(12, 1, False, "binpack", "spread")
-
-
-def test_an_explanation_says_the_same_as_json_and_as_text() -> None:
-    ledger = Ledger()
-    ledger.set_node("full", cards(16), GIB_UNIT)
-    ledger.apply(held("a", "full", (0, 9)))
-    explainer = Explainer(asks(12))
-    explainer.add(ledger.nodes["full"])
-    document = explain_waiting(POD_1, REQUEST, explainer.finish(), {"broken": "not JSON"}, 12)
-
-    as_json = json.loads(encode_explanation(document))
-    assert as_json["state"] == "waits"
-    assert as_json["canEverFit"] is True
-    assert as_json["largestThatFitsNow"] == 7
-    assert as_json["remedy"] == {"node": "full", "pods": ["default/a"], "preemption": False}
-    assert as_json["classes"][0]["bestCards"] == [{"node": "full", "card": 0, "free": 7}]
-    text = render_explanation(document)
-    for words in (
-        "pod kube-system/gcushare-pod-1",
-        "needs 12 in one card",
-        "1 node with cards of 16: full",
-        "too little free memory: best card free",
-        "best card free: 7 (card 0 of full); total free 7 of 16",
-        "if these pods ended: default/a",
-        "node policy binpack, card policy spread",
-        "broken cannot be read: not JSON",
-    ):
-        assert words in text
 
 
 def test_a_request_that_no_one_grants_is_explained_by_its_problem() -> None:

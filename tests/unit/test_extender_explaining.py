@@ -6,9 +6,8 @@ import asyncio
 import json
 
 from gcushare.core.explain.reasons import MAX_REMEDIES_TRIED
-from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes, PodNames
+from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes
 from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
@@ -156,20 +155,6 @@ class TestNames:
         state.ledger.reserve(asking.pod, "node-1", asking.cards, state.preferences.rank_cards(asking, None))
 
         assert (await ExplainService(state).explain("default", "a")).state == "bound"
-
-    def test_names_are_known_as_long_as_any_of_their_pods(self) -> None:
-        names = PodNames()
-        pods = [PodRef("1", "x", "a"), PodRef("2", "y", "a"), PodRef("3", "x", "a")]
-        for pod in pods:
-            names.add(pod)
-        names.add(pods[0])
-
-        assert (names.find("x", "a"), names.find("y", "a"), names.find("z", "a")) == (["1", "3"], ["2"], [])
-        for gone in (pods[0], pods[0], pods[2]):
-            names.forget(gone)
-        assert (names.find("x", "a"), names.find("y", "a")) == ([], ["2"])
-        names.forget(pods[1])
-        assert names.find("y", "a") == []
 
 
 class TestAskedNodes:

@@ -19,7 +19,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations import AVOID_CARDS, CARD_POLICY, CARDS, MEMORY_LIMIT, NODE_POLICY, USE_CARDS
+from gcushare.wire.annotations import CARD_POLICY, CARDS, MEMORY_LIMIT, NODE_POLICY, USE_CARDS
 from gcushare.wire.extender_api import SPARE_NODES
 from tests.builders import GIB_UNIT, asks, card, node_score
 from tests.extender_objects import (
@@ -136,16 +136,6 @@ def test_every_answer_of_a_conversation_is_what_the_rules_say(
                 }
 
 
-def test_a_pod_that_fits_nowhere_is_refused_everywhere_with_the_upstreams_reason() -> None:
-    service = Service(state_of(a_node("node-1", 16, 16), a_node("node-2", 24)))
-    answer = service.filter(pod_document("pod-4", 20), ["node-1", "node-3"])
-
-    assert answer["NodeNames"] == []
-    assert answer["FailedNodes"] == {"node-1": REASON, "node-3": REASON}
-    assert answer["FailedAndUnresolvableNodes"] == {"node-1": REASON, "node-3": REASON}
-    assert [asking.pod.name for asking in service.refused] == ["pod-4"]
-
-
 @pytest.mark.parametrize("most", [None, 20])
 def test_a_pod_that_asks_for_nothing_keeps_every_node(most: int | None) -> None:
     service = Service(state_of(a_node("node-1", 16)), NamedNodes(most))
@@ -202,13 +192,6 @@ def test_more_names_than_the_cluster_can_have_are_refused(nodes: int) -> None:
     assert f"at most {most}" in service.filter(pod_document("a"), ["n"] * (most + 1))["Error"]
     assert f"at most {most}" in service.filter(pod_document("a"), ["n" * 256 * (most + 1)])["Error"]
     assert service.filter(pod_document("a"), [f"n{number}" for number in range(most)])["Error"] == ""
-
-
-def test_cards_that_the_pod_avoids_do_not_count() -> None:
-    state = state_of(a_node("node-1", 16, 8), a_node("node-2", 16, 16))
-    pod = pod_document("a", 12, annotations={AVOID_CARDS: "0"})
-
-    assert Service(state).filter(pod, ["node-1", "node-2"])["NodeNames"] == ["node-2"]
 
 
 def test_a_pod_may_choose_its_own_node_policy() -> None:

@@ -97,17 +97,6 @@ def test_a_reader_of_the_log_learns_what_was_noted_after_its_position_or_that_it
     assert reported == set(names[position:])
 
 
-def test_a_reader_that_fell_behind_the_log_learns_so() -> None:
-    ledger = Ledger()
-    changes_log = ChangeLog(ledger)
-    position = changes_log.position
-    for number in range(fitting.MAX_LOGGED_CHANGES + 1):
-        ledger.set_node(f"node-{number % 7}", cards(16), GIB_UNIT)
-
-    assert changes_log.since(position) is None
-    assert changes_log.since(changes_log.position) == set()
-
-
 def test_nodes_that_are_gone_are_not_kept_under_their_names() -> None:
     """Autoscaled nodes never come back under their names: what an index holds is bounded by the nodes that fit."""
     ledger = Ledger()

@@ -82,21 +82,6 @@ async def world() -> AsyncIterator[World]:
             await each.stop()
 
 
-async def test_the_elected_serves_only_when_it_has_caught_up() -> None:
-    async with world() as here:
-        first = here.replica("a", is_current=False)
-        first.start()
-        await here.pass_watching(5)
-        assert here.server.holder == "a"
-        assert first.leading.is_catching_up
-        assert not first.leading.is_leader
-        assert not first.leading.holds(0)
-        first.pods.may_catch_up.set()
-        await here.time.settle()
-        assert (first.leading.is_leader, first.leading.is_catching_up) == (True, False)
-        assert first.leading.holds(2)
-
-
 async def test_a_server_that_does_not_tell_is_asked_again() -> None:
     async with world() as here:
         first = here.replica("a")
@@ -127,24 +112,6 @@ async def test_every_election_after_another_leader_is_proven_again() -> None:
         await here.time.settle()
         assert first.leading.is_leader
         assert first.pods.caught_up == 2
-
-
-async def test_a_leader_whose_watch_is_silent_too_long_makes_room_for_one_that_is_current() -> None:
-    async with world() as here:
-        first, second = here.replica("a"), here.replica("b")
-        first.start()
-        await here.pass_watching(2)
-        second.start()
-        await here.pass_watching(2)
-        first.pods.age_s = STALE_S - 1
-        await here.pass_watching(60)
-        assert first.leading.is_leader
-        first.pods.age_s = STALE_S + 1
-        await here.pass_watching(15)
-        assert second.leading.is_leader
-        # And it stays so, whatever the first thinks of standing again.
-        await here.pass_watching(400)
-        assert second.leading.is_leader
 
 
 async def test_alone_a_leader_with_an_old_picture_goes_on_after_making_room() -> None:
@@ -184,13 +151,3 @@ async def test_one_that_cannot_catch_up_makes_room_as_well() -> None:
         current.start()
         await here.pass_watching(50)
         assert current.leading.is_leader
-
-
-async def test_its_end_gives_the_lease_up() -> None:
-    async with world() as here:
-        first = here.replica("a", is_current=False)
-        first.start()
-        await here.pass_watching(2)
-        await first.stop()
-        assert here.server.holder == ""
-        assert not first.leading.is_catching_up

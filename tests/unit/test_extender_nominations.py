@@ -20,7 +20,6 @@ from gcushare.scheduler_extender.state.nominations import (
     GROUP_KEPT_S,
     GROUP_REFUSED_S,
     KEPT_S,
-    MAX_NOMINEES,
     Nominations,
 )
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest, read_scheduling_request
@@ -271,12 +270,6 @@ class TestHowLong:
         assert state.nominations.room_left(thief, "node-1") == {0: 0}
         assert state.nominations.room_left(thief, "node-2") == {}
 
-    def test_only_so_many_are_remembered(self) -> None:
-        nominations, _ = self.nominations()
-        for number in range(MAX_NOMINEES + 3):
-            nominations.update(self.asking(f"p{number}"), "node-1")
-        assert len(nominations) == MAX_NOMINEES
-
 
 class TestRoomLeft:
     @staticmethod
@@ -292,9 +285,6 @@ class TestRoomLeft:
 
     def test_where_pods_leave_too_little_another_card_is_kept(self) -> None:
         assert compute_room_left(self.node(), [asks(10)], []) == {1: 0}
-
-    def test_several_nominees_share_what_is_left(self) -> None:
-        assert compute_room_left(self.node(), [asks(8), asks(6), asks(8)], ["uid-leaves"]) == {0: 0, 1: 2}
 
     def test_a_whole_card_is_kept_whole(self) -> None:
         left = compute_room_left(self.node(), [asks_whole()], ["uid-other"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -19,12 +18,11 @@ from gcushare.wire.documents.explain import render_explanation
 from gcushare.wire.documents.inspect import encode_node
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
-from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, rejected, state_of
+from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_cluster import Cluster
 from tests.unit.extender_desk import Desk
 
 TWO = {CARDS: "2"}
-ONE_CARD_RUNTIME = replace(ENFLAME, multi_card_runtime=False)
 
 
 def crowded(vendor: Vendor = ENFLAME) -> VendorState:
@@ -92,23 +90,3 @@ async def test_preemption_frees_as_many_cards_as_are_missing() -> None:
     answer = json.loads((await Desk((crowded(), None)).preempt(body)).body)
 
     assert answer["NodeNameToMetaVictims"]["node-1"]["Pods"] == [{"UID": "uid-b"}]
-
-
-@pytest.mark.parametrize(
-    ("state", "units", "words"),
-    [
-        pytest.param(crowded(), 7, "asks for 7 enflame.com/gcu-memory, which 2 cards cannot share equally", id="odd"),
-        pytest.param(
-            crowded(ONE_CARD_RUNTIME),
-            8,
-            "gcushare.io/cards=2 is not granted: the container runtime of enflame supports one card per container",
-            id="a runtime of one card",
-        ),
-    ],
-)
-def test_what_cannot_be_granted_is_refused_with_what_to_do(state: VendorState, units: int, words: str) -> None:
-    body = filter_body(pod_document("p", units, annotations=TWO), ["node-1"])
-
-    assert words in json.loads(Desk((state, None)).filter(body).body)["Error"]
-    state.pod_applied(a_pod("p", units, annotations=TWO))
-    assert words in rejected(state, "uid-p").problem

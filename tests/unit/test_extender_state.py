@@ -5,9 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gcushare.cluster.watch_handlers import PodHandler
 from gcushare.core.cards import Inventory, UnrecordedHolder
-from gcushare.core.nodes import PodRef
 from gcushare.core.requests import MAX_REQUESTING_CONTAINERS
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.state.scheduling_request import (
@@ -58,12 +56,6 @@ class TestMemoryWithoutARecord:
         state.pod_applied(bound("a", 12, card_index=1))
         assert largest(state) == 16
 
-    def test_a_spread_over_cards_keeps_each_cards_part(self) -> None:
-        state = state_of(a_node("node-1", 16, 16))
-        state.pod_applied(a_pod("a", 24, node="node-1", annotations={CARDS: "2"}))
-
-        assert largest(state) == 4
-
     def test_holders_of_the_inventory_count_and_stay_counted(self) -> None:
         holder = UnrecordedHolder(pod="kube-system/x", units={0: 12})
         inventory = Inventory(unit=parse_memory_unit("1"), cards=(card(0), card(1)), unrecorded=(holder,))
@@ -87,27 +79,11 @@ class TestMemoryWithoutARecord:
 
 
 class TestPods:
-    def test_a_bound_pod_holds_what_its_record_says(self) -> None:
-        state = state_of(a_node("node-1", 16, 16))
-        state.pod_applied(bound("a", 4, card_index=1))
-        state.pod_applied(bound("b", 8, card_index=1))
-
-        assert used(state) == {0: 0, 1: 12}
-
     def test_the_units_come_from_the_spec_and_not_from_the_annotation(self) -> None:
         state = state_of(a_node("node-1", 16))
         state.pod_applied(a_pod("a", 4, node="node-1", record=on_card(0, 1)))
 
         assert used(state) == {0: 4}
-
-    @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-    def test_a_finished_pod_holds_nothing(self, phase: str) -> None:
-        state = state_of(a_node("node-1", 16))
-        state.pod_applied(bound("a"))
-        state.pod_applied(bound("a", phase=phase))
-
-        assert used(state) == {0: 0}
-        assert state.bound == {}
 
     def test_a_pod_being_deleted_holds_until_it_is_gone(self) -> None:
         state = state_of(a_node("node-1", 16))
@@ -124,13 +100,6 @@ class TestPods:
 
         assert used(state) == {0: 0}
         assert isinstance(state.waiting["uid-forged"], SchedulingRequest)
-
-    def test_a_pod_bound_by_somebody_else_without_a_record_holds_no_card_yet(self) -> None:
-        state = state_of(a_node("node-1", 16))
-        state.pod_applied(a_pod("a", 4, node="node-1"))
-
-        assert used(state) == {0: 0}
-        assert state.bound["uid-a"].grants == ()
 
     def test_a_damaged_record_is_a_problem_that_is_reported_and_goes_away_with_its_correction(self) -> None:
         state = state_of(a_node("node-1", 16))
@@ -172,15 +141,6 @@ class TestPods:
         assert used(state) == {0: 4}
         assert state.waiting == {}
 
-    def test_a_name_used_again_is_another_pod(self) -> None:
-        state = state_of(a_node("node-1", 16))
-        state.pod_applied(bound("a", 4))
-        state.pod_applied(a_pod("a", 8, node="node-1", record=on_card(0, 8), uid="uid-second"))
-        assert used(state) == {0: 12}
-
-        state.pod_deleted("uid-a")
-        assert used(state) == {0: 8}
-
     def test_what_filter_saw_is_known_until_the_watch_tells_more(self) -> None:
         state = state_of(a_node("node-1", 16))
         asking = read_scheduling_request(a_pod("a"), state.vendor, state.policies)
@@ -209,15 +169,6 @@ class TestNodes:
         state = state_of(without_inventory(a_node("node-1", 16, 16)))
 
         assert [found.total for found in state.ledger.nodes["node-1"].cards.values()] == [16, 16]
-
-    def test_a_node_that_goes_takes_no_pods_and_its_pods_count_again_when_it_comes_back(self) -> None:
-        state = state_of(a_node("node-1", 16))
-        state.pod_applied(bound("a"))
-        state.node_deleted("node-1")
-        assert largest(state) == 0
-
-        state.node_applied(a_node("node-1", 16))
-        assert largest(state) == 12
 
     def test_a_node_that_returns_smaller_has_less_room(self) -> None:
         state = state_of(a_node("node-1", 16, 16))
@@ -269,27 +220,11 @@ class TestNodes:
 
         assert len([record for record in caplog.records if "takes no pods" in record.message]) == 2
 
-    def test_a_heartbeat_changes_nothing(self) -> None:
-        state = state_of(a_node("node-1", 16))
-        position = state.changes.position
-        state.node_applied(a_node("node-1", 16, annotations={"heartbeat": "now"}))
-
-        assert state.changes.position == position
-
     def test_a_node_that_stops_offering_cards_is_unknown(self) -> None:
         state = state_of(a_node("node-1", 16))
         state.node_applied(Node(metadata=ObjectMeta(name="node-1")))
 
         assert "node-1" not in state.ledger.nodes
-
-
-class TestSinks:
-    def test_a_full_list_does_not_take_a_reservation_away(self) -> None:
-        state = state_of(a_node("node-1", 16))
-        state.ledger.reserve(PodRef("uid-a", "default", "a"), "node-1", asks(4), lambda _state, _request: (0,))
-        PodHandler([state]).retained(frozenset(), "100")
-
-        assert state.ledger.is_reserved("uid-a")
 
 
 def without_inventory(node: Node) -> Node:

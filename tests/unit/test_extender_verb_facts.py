@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 
 import pytest
 
-from gcushare.core.errors import GcushareError, RemoteContractError
-from gcushare.core.nodes import PodRef
+from gcushare.core.errors import RemoteContractError
 from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import MAX_VICTIMS, MAX_VICTIMS_OF_NODE
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
-from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, state_of
-from tests.unit.extender_binds import QUICK, Rig
 from tests.unit.extender_cluster import Cluster
 from tests.unit.extender_desk import Desk, dispatcher_of
 
@@ -134,29 +129,3 @@ class TestPreempt:
         assert list(json.loads(answer.body)["NodeNameToMetaVictims"]) == ["n2"]
         (line,) = [each for each in caplog.messages if each.startswith("preempt left nodes out pod=default/p reason=")]
         assert f"1 of {len(long) + 1} proposed nodes were left out" in line
-
-
-class TestBind:
-    async def test_calls_for_one_pod_share_a_binding_and_one_for_another_node_is_refused(self) -> None:
-        rig = Rig(a_pod("a"))
-        rig.cluster.bindings_travel = asyncio.Event()
-        calls = [asyncio.create_task(rig.bind(), name=f"call {number}") for number in range(2)]
-        async with asyncio.timeout(10):
-            while not rig.cluster.bindings:  # noqa: ASYNC110 - the cluster reports no binding
-                await asyncio.sleep(0)
-        text = r"^pod default/a \(uid-a\) is being bound to node 'node-1'; ask again when that has ended$"
-        with pytest.raises(GcushareError, match=text):
-            await rig.bind(node="node-2")
-        assert "bind default/a" in {task.get_name() for task in asyncio.all_tasks()}
-        rig.cluster.bindings_travel.set()
-        await asyncio.gather(*calls)
-        assert (len(rig.cluster.bindings), rig.service.under_way) == (1, 0)
-
-    async def test_reads_have_the_time_of_one_request(self) -> None:
-        rig = Rig()
-        cluster = Timed(a_pod("a"))
-        binds = BindService(rig.state, cluster, rig.office, times=QUICK, monotonic=lambda: 0.0)
-        await binds.bind(BindArguments(PodRef("uid-a", "default", "a"), "node-1"))
-        await binds.confirm(older_than_s=0.0)
-        await binds.confirm(older_than_s=0.0)
-        assert cluster.limits == [QUICK.attempt_s] * 4, "the pod, the reservation, and twice what the watch lacks"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
@@ -15,10 +14,9 @@ from gcushare.scheduler_extender.explain.pending_reasons import (
 )
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CARDS, USE_CARDS
-from gcushare.wire.objects import Node, Pod
-from tests.extender_objects import a_node, a_pod, node_document, on_card, state_of
+from gcushare.wire.objects import Pod
+from tests.extender_objects import a_node, a_pod, on_card, state_of
 
 BOTH = (SERVES_MEMORY, SERVES_WHOLE)
 
@@ -119,24 +117,3 @@ class TestElsewhere:
             state.asked.record(f"uid-p-{number}", frozenset({f"other-{number}"}))
         ask_for_all(state)
         assert reasons(state) == {PendingReason.ELSEWHERE: MAX_SEARCHED_SETS, PendingReason.UNKNOWN: 3}
-
-
-class TestNodesWithoutUnits:
-    @staticmethod
-    def node(units: str | None, whole: str | None = None) -> Node:
-        document = node_document("node-1", 16, modes=BOTH)
-        capacity = {ENFLAME.memory_resource: units, ENFLAME.whole_card_resource: whole}
-        document["status"]["capacity"] = {name: amount for name, amount in capacity.items() if amount is not None}
-        return msgspec.convert(document, Node)
-
-    @pytest.mark.parametrize(("units", "whole"), [(None, None), ("0", "0"), ("16", "0"), (None, "1")])
-    def test_cards_that_the_kubelet_does_not_count_are_reported(self, units: str | None, whole: str | None) -> None:
-        assert state_of(self.node(units, whole)).nodes.without_units == {"node-1"}
-
-    def test_it_ends_with_the_kubelets_count_or_with_the_node(self) -> None:
-        state = state_of(self.node("0"))
-        state.node_applied(self.node("16", "1"))
-        assert state.nodes.without_units == set()
-        state = state_of(self.node("0"))
-        state.node_deleted("node-1")
-        assert state.nodes.without_units == set()

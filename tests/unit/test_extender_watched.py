@@ -15,7 +15,7 @@ from gcushare.cluster.watch_handlers import ClaimHandler
 from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY
 from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
-from gcushare.scheduler_extender.state.pod_stores import PodNames, ReadsAhead
+from gcushare.scheduler_extender.state.pod_stores import PodNames
 from gcushare.scheduler_extender.state.scheduling_request import (
     Policies,
     SchedulingRequest,
@@ -139,39 +139,6 @@ class TestWhatABoundPodHolds:
         assert set(state.bound) == {"uid-c"}
         handler.retained(frozenset(), "10")
         assert {index: card.used for index, card in state.ledger.nodes["n"].cards.items()} == {0: 0, 1: 0}
-
-
-class TestReadsAhead:
-    def test_a_later_state_ends_a_read_and_an_earlier_one_is_hidden(self) -> None:
-        reads = ReadsAhead()
-        reads.record(a_pod("a", resourceVersion="7"), 1.0)
-        (read,) = reads.due(11.0, 10.0)
-        assert (read.pod.uid, read.version, read.since_s, read.watched) == ("uid-a", "7", 1.0, None)
-        assert (reads.due(10.9, 10.0), len(reads.uids), reads.uids) == ([], 1, frozenset({"uid-a"}))
-        assert reads.hides(a_pod("a", resourceVersion="6"))
-        assert not reads.hides(a_pod("b", resourceVersion="6"))
-        reads.record(a_pod("a", resourceVersion="8"), 2.0)
-        (again,) = reads.due(12.0, 10.0)
-        assert (again.version, again.since_s, again.watched) == ("8", 2.0, "6")
-        assert (reads.holds(read), reads.holds(again)) == (False, True)
-        assert [reads.outlives("uid-a", version) for version in ("7", "8", "")] == [True, False, True]
-        assert not reads.outlives("uid-b", "1")
-        assert not reads.hides(a_pod("a", resourceVersion="8"))
-        assert (len(reads.uids), reads.holds(again)) == (0, False)
-        reads.record(a_pod("a", resourceVersion="9"), 3.0)
-        reads.forget("uid-a")
-        reads.forget("uid-a")
-        assert reads.uids == frozenset()
-
-    def test_a_bound_pod_that_was_read_stays_until_the_watch_reaches_it(self) -> None:
-        state = state_of(a_node("n", 16))
-        state.on_pod_read(a_pod("a", node="n", record=on_card(0, 4), resourceVersion="7"), 1.0)
-        state.pod_applied(a_pod("a", node="n", record=on_card(0, 4), resourceVersion="6", phase="Failed"))
-        state.pods_retained(frozenset(), "6")
-        assert set(state.bound) == {"uid-a"}
-        assert [each.since_s for each in state.ahead.due(100.0, 1.0)] == [1.0]
-        state.pod_deleted("uid-a")
-        assert (set(state.bound), len(state.ahead.uids)) == (set(), 0)
 
 
 class TestRemembered:

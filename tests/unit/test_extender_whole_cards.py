@@ -22,7 +22,7 @@ from gcushare.scheduler_extender.state.scheduling_request import read_scheduling
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations import CARD_MODE, CARDS, USE_CARDS, WHOLE_CARD_POLICY
+from gcushare.wire.annotations import CARD_MODE, WHOLE_CARD_POLICY
 from gcushare.wire.documents.inspect import encode_node
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
@@ -113,46 +113,9 @@ class TestBind:
         assert (written[ENFLAME.record.card_units], written[ENFLAME.record.pod_units]) == ("16", "32")
         assert rig.modes() == [CardMode.SHARED, CardMode.WHOLE, CardMode.WHOLE]
 
-    async def test_a_fresh_extender_counts_the_same_from_the_records(self) -> None:
-        rig = Rig(a_pod("shared", 4), a_pod("owner", whole=1))
-        await rig.bind("shared")
-        await rig.bind("owner")
-        fresh = state_of(a_node("node-1", *rig.sizes, **BOTH))
-        rig.cluster.tell(fresh)
-
-        assert rig.modes(fresh) == rig.modes() == [CardMode.SHARED, CardMode.WHOLE, CardMode.FREE]
-        assert fresh.ledger.nodes["node-1"].used == rig.state.ledger.nodes["node-1"].used == 20
-
-    async def test_the_loser_of_a_race_for_the_last_card_is_refused_with_the_numbers(self) -> None:
-        rig = Rig(a_pod("first", whole=3), a_pod("second", whole=1), a_pod("third", 4))
-        await rig.bind("first")
-
-        with pytest.raises(Refused, match="needs 1 whole card of node node-1; 0 of 3 are free"):
-            await rig.bind("second")
-        with pytest.raises(Refused, match="needs 4 in one card; best card free: 0"):
-            await rig.bind("third")
-
-    async def test_only_the_cards_that_the_pod_allows_are_given(self) -> None:
-        rig = Rig(a_pod("owner", whole=1, annotations={USE_CARDS: "uuid-2"}))
-
-        assert (await rig.bind("owner"))[ENFLAME.record.card_index] == "2"
-
 
 class TestOtherPlugins:
     """Another plugin may serve the resource: its pods are none of ours."""
-
-    def test_a_pod_waits_for_us_only_while_a_node_serves_whole_cards(self) -> None:
-        state = state_of(a_node("memory", 16))
-        state.pod_applied(a_pod("owner", whole=1))
-        assert state.waiting == {}
-
-        state.node_applied(a_node("both", 16, **BOTH))
-        assert list(state.waiting) == ["uid-owner"]
-        state.node_applied(a_node("both", 16))
-        assert state.waiting == {}
-        state.pod_deleted("uid-owner")
-        state.node_applied(a_node("both", 16, **BOTH))
-        assert state.waiting == {}
 
     @given(st.permutations(["pod", "memory pod", "both", "memory", "lost"]))
     def test_what_waits_does_not_depend_on_the_order_of_what_was_seen(self, order: list[str]) -> None:
@@ -204,19 +167,6 @@ class TestOtherPlugins:
             )
 
 
-class TestPreempt:
-    async def test_everybody_on_the_cards_must_end_and_no_one_else(self) -> None:
-        state = state_of(a_node("both", 16, 16, 16, **BOTH))
-        for name, index in (("a", 0), ("b", 0), ("c", 1)):
-            state.pod_applied(a_pod(name, 4, node="both", record=on_card(index, 4)))
-        state.pod_applied(a_pod("owner", node="both", whole=1, record=as_whole(2)))
-        proposal = {"both": {"Pods": [{"UID": f"uid-{name}"} for name in "abc"], "NumPDBViolations": 0}}
-        body = json.dumps({"Pod": pod_document("p", whole=1), "NodeNameToMetaVictims": proposal}).encode()
-        answer = json.loads((await Desk((state, None)).preempt(body)).body)
-
-        assert answer["NodeNameToMetaVictims"]["both"]["Pods"] == [{"UID": "uid-c"}]
-
-
 class TestAnswersForPeople:
     def test_whole_cards_of_different_size_count_as_they_are_everywhere(self) -> None:
         """A record of several whole cards names one size for all of them, the largest."""
@@ -238,15 +188,6 @@ class TestAnswersForPeople:
         assert ask_filter(state, pod_document("a", whole=1))["NodeNames"] == ["both"]
 
 
-def test_nodes_of_which_the_kubelet_counts_nothing_are_judged_by_what_they_serve() -> None:
-    silent = a_node("silent", 16, **WHOLE)
-    silent.status.capacity.pop(ENFLAME.whole_card_resource)
-    silent.status.capacity[ENFLAME.memory_resource] = "16"
-    state = state_of(a_node("whole", 16, **WHOLE), a_node("both", 16, **BOTH), silent)
-
-    assert state.nodes.without_units == {"silent"}
-
-
 def test_the_settings_decide_if_the_author_does_not() -> None:
     policies = replace(DEFAULT_POLICIES, whole_card="loose")
     asked = [
@@ -260,14 +201,3 @@ def test_the_settings_decide_if_the_author_does_not() -> None:
     assert shared is not None
     assert plain is not None
     assert shared.shape == plain.shape
-
-
-@pytest.mark.parametrize(
-    ("annotations", "words"),
-    [
-        pytest.param({CARDS: "2"}, "remove the annotation and request enflame.com/gcu: 2", id="cards with whole"),
-        pytest.param({WHOLE_CARD_POLICY: "best"}, "accepted: close, loose", id="unknown policy"),
-    ],
-)
-def test_wishes_that_make_no_sense_are_refused_with_what_to_do(annotations: dict[str, str], words: str) -> None:
-    assert words in ask_filter(mixed_state(), pod_document("a", whole=1, annotations=annotations))["Error"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -33,18 +32,6 @@ def manifest(command: str, tmp_path: Path) -> dict[str, Any]:
     found = load_yaml(written.read_text(), "manifest", limit_bytes=1 << 20)
     assert isinstance(found, dict)
     return found
-
-
-def test_it_is_a_plugin_as_krew_reads_it(manifest: dict[str, Any], command: str) -> None:
-    assert manifest["apiVersion"] == "krew.googlecontainertools.github.com/v1alpha2"
-    assert manifest["kind"] == "Plugin"
-    # kubectl calls kubectl-inspect_gcushare for krew's name inspect-gcushare; krew makes the link.
-    assert manifest["metadata"]["name"] == command.removeprefix("kubectl-")
-    spec = manifest["spec"]
-    assert spec["version"] == f"v{__version__}"
-    assert re.fullmatch(r"v\d+\.\d+\.\d+", spec["version"])
-    assert 0 < len(spec["shortDescription"]) <= 80
-    assert set(spec) == {"version", "homepage", "shortDescription", "description", "caveats", "platforms"}
 
 
 def test_each_platform_names_the_archive_with_its_checksum_and_the_file_in_it(

@@ -56,20 +56,6 @@ def test_a_full_disk_is_reported_once_and_lines_go_on_to_stderr(tmp_path: Path) 
     assert all(word in shown for word in ("xxx", "two", "three"))
 
 
-def test_a_link_planted_as_log_file_is_never_written_through(tmp_path: Path) -> None:
-    victim = tmp_path / "kube-apiserver.yaml"
-    victim.write_text("kind: Pod\n")
-    folder = tmp_path / "logs"
-    folder.mkdir()
-    (folder / "example.log").symlink_to(victim)
-
-    shown = write_lines(settings_for(folder), "still here")
-
-    assert victim.read_text() == "kind: Pod\n"
-    assert "is a symbolic link" in shown
-    assert "still here" in shown
-
-
 def test_a_link_planted_before_a_rotation_is_never_written_through(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious\n")

@@ -7,13 +7,10 @@ import json
 import pytest
 
 from gcushare.cli.kubectl.summary import Summary, summarise
-from gcushare.cluster.card_drawing.figures import describe_holder
-from gcushare.cluster.card_drawing.node_view import view_status
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.over_use.tracking import OverUse, PolledUse
 from gcushare.core.units import GIB
-from gcushare.device_plugin.reporting.status_text import render_status
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import (
     OVER_USE,
@@ -23,10 +20,7 @@ from gcushare.wire.annotations import (
     over_use_text,
     over_used_cards,
 )
-from gcushare.wire.documents.explain import explain_bound
-from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
-from tests.extender_objects import a_node, a_pod, on_card, state_of
-from tests.unit.status_documents import FIRST
+from tests.extender_objects import a_node, a_pod, on_card
 
 SINCE = 1_763_790_000.0
 NOTE = encode_over_use({0: OverUse(PolledUse(5 * GIB, 4 * GIB), SINCE, 6 * GIB)})
@@ -69,42 +63,3 @@ def test_an_annotation_that_somebody_else_wrote_shows_nothing_and_breaks_nothing
     annotations = {OVER_USE: text}
     assert (over_use_text(annotations), note_since_s(annotations, 0)) == ("", None)
     assert over_used_cards(annotations) == set()
-
-
-def test_explain_says_it_of_the_pod_from_the_api_server_and_from_the_extender() -> None:
-    state = state_of(a_node("n1", 16))
-    state.pod_applied(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
-    (uid,) = state.over_use
-    assert state.over_use[uid] == WORDS
-    document = explain_bound(state.bound[uid], 4, "", state.over_use[uid])
-    assert document.over_use == WORDS
-    assert document.summary.endswith(f"over its grant: {WORDS}")
-    state.pod_applied(a_pod("greedy", 4, node="n1", record=on_card(0, 4)))
-    assert state.over_use == {}
-    state.pod_applied(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
-    state.pod_deleted(uid)
-    assert state.over_use == {}
-
-
-def test_cards_and_status_say_since_when_and_why_no_one_is_evicted() -> None:
-    over_use = {"usedBytes": 5 * GIB, "grantedBytes": 4 * GIB, "peakBytes": 5 * GIB, "since": "2026-11-22T05:40:00Z"}
-    greedy = {
-        "pod": "default/greedy",
-        "recordedCards": [0],
-        "assigned": True,
-        "cards": [0],
-        "usedByCard": {"0": 5 * GIB},
-        "overUse": {"0": over_use},
-    }
-    passed_over = {"default/greedy": "exempt by 'default'"}
-    document = FIRST | {
-        "pods": [FIRST["pods"][0] | greedy],
-        "overUse": {"action": "evict", "dryRun": True, "last": "would be evicted", "passedOver": passed_over},
-    }
-    status = PLUGIN_STATUS.read(json.dumps(document).encode())
-    (holder,) = view_status(status, "here", {}).cards[0].holders
-    assert holder.over_since == "2026-11-22T05:40:00Z"
-    assert "over its grant since 2026-11-22T05:40:00Z" in describe_holder(holder, None)
-    text = render_status(status, origin="here", width=None)
-    assert "Pods over their grant: 1; action evict (dry run)" in text
-    assert "5.00 GiB of card 0 in use, 4.00 GiB granted, since 2026-11-22T05:40:00Z; not evicted: exempt" in text

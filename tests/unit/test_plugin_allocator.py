@@ -26,7 +26,7 @@ from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, devi
 from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.unit.node_agent_rig import Rig, make_rig
-from tests.unit.plugin_pods import init_pod, pod, whole_pod, with_annotations
+from tests.unit.plugin_pods import pod, whole_pod, with_annotations
 
 
 def units(card: int, count: int, *, start: int = 0) -> list[str]:
@@ -97,42 +97,6 @@ async def test_a_pod_without_a_record_takes_no_room_that_is_kept_for_others(rig:
     assert chosen(entries) == {2: 5}
 
 
-async def test_memory_is_never_taken_from_a_card_in_whole_use(rig: Rig) -> None:
-    rig.agent.pod_applied(whole_pod("whole", 1, "1"))
-    await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(1)]))
-    assert chosen(await rig.parts.allocator.prefer(ask(4, units(1, 5), units(2, 16)))) == {2: 4}
-    with pytest.raises(Refused, match=r"card 0: 3 of 16, card 1: in use as a whole, card 2: 0 of 16"):
-        await rig.parts.allocator.prefer(ask(4, units(0, 3), units(1, 16)))
-
-
-async def test_a_whole_card_is_neither_one_in_shared_use_nor_one_kept_for_others(rig: Rig) -> None:
-    rig.agent.pod_applied(pod("shared", 4, card=None))
-    await rig.parts.allocator.allocate(device_ids(units(0, 4)))
-    rig.agent.pod_applied(pod("waiting", 4, card=1))
-    assert chosen_whole(await rig.parts.whole_allocator.prefer(ask_whole(1, 0, 1, 2))) == [encode_whole_card_id(2)]
-    rig.agent.pod_applied(whole_pod("other", 1, "2"))
-    rig.agent.pod_applied(whole_pod("mine", 2, "1,2"))
-    entries = await rig.parts.whole_allocator.prefer(ask_whole(2, 0, 1, 2))
-    assert chosen_whole(entries) == [encode_whole_card_id(1), encode_whole_card_id(2)]
-    with pytest.raises(Refused, match=r"^3 whole cards wanted, 2 free on this node \(card 0: shared, card 1: free"):
-        await rig.parts.whole_allocator.prefer(ask_whole(3, 0, 1, 2))
-
-
-async def test_whole_cards_of_an_init_container_are_among_those_of_the_next(rig: Rig) -> None:
-    rig.agent.pod_applied(whole_pod("a", 2, "1,2", init=1))
-    await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(2)]))
-    entries = await rig.parts.whole_allocator.prefer(ask_whole(2, 0, 1, must=(2,)))
-    assert chosen_whole(entries) == [encode_whole_card_id(1), encode_whole_card_id(2)]
-
-
-async def test_the_ids_of_an_init_container_are_used_again(rig: Rig) -> None:
-    rig.agent.pod_applied(init_pod("a", 2, 4))
-    await rig.parts.allocator.allocate(device_ids(units(0, 2, start=7)))
-    entries = await rig.parts.allocator.prefer(ask(4, units(0, 16), must=units(0, 2, start=7)))
-    assert set(units(0, 2, start=7)) <= set(DeviceIds(b"".join(entries)).text())
-    assert chosen(entries) == {0: 4}
-
-
 async def test_an_allocation_is_for_the_pod_whose_card_was_preferred(rig: Rig) -> None:
     rig.agent.pod_applied(pod("a", 4, card=0))
     rig.agent.pod_applied(pod("b", 4, card=1))
@@ -183,16 +147,6 @@ async def test_a_preference_that_the_kubelet_did_not_follow_says_nothing_of_the_
     assert (entries_of["uid-a"].held_cards, entries_of["uid-b"].held_cards) == ((0,), (1,))
 
 
-async def test_a_container_gets_units_of_one_card(rig: Rig) -> None:
-    text = (
-        r"^4 units were taken from 2 cards \(3 of card 0, 1 of card 1\), and the container gets one: the kubelet "
-        r"asked for no preference, as with the last free ids; the pod must be scheduled again$"
-    )
-    with pytest.raises(Refused, match=text):
-        await rig.parts.allocator.allocate(device_ids([*units(0, 3), *units(1, 1)]))
-    assert rig.parts.store.pending_allocations == 0
-
-
 async def test_a_pod_of_two_cards_gets_units_of_two_and_not_of_three(rig: Rig) -> None:
     over_two = with_annotations(
         pod("a", 8, card=None),
@@ -204,16 +158,6 @@ async def test_a_pod_of_two_cards_gets_units_of_two_and_not_of_three(rig: Rig) -
         await rig.parts.allocator.allocate(device_ids([*units(0, 4), *units(1, 2), *units(2, 2)]))
     answer = await rig.parts.allocator.allocate(device_ids([*units(0, 4), *units(1, 4)]))
     assert answer.envs["ENFLAME_VISIBLE_DEVICES"] == "0,1"
-
-
-async def test_the_containers_of_a_pod_share_its_card(rig: Rig) -> None:
-    rig.agent.pod_applied(pod("a", 4, 3, card=0))
-    await rig.parts.allocator.allocate(device_ids(units(0, 4)))
-    text = r"^container 'c1' of pod d/a was given card \[1\], and its other containers hold card \[0\]: "
-    with pytest.raises(Refused, match=text):
-        await rig.parts.allocator.allocate(device_ids(units(1, 3)))
-    with pytest.raises(Refused, match=r"^the pod holds card \[0\], which has no room for 3 units more: no card"):
-        await rig.parts.allocator.prefer(ask(3, units(1, 16)))
 
 
 @pytest.mark.parametrize(
@@ -352,27 +296,6 @@ def limited(*, problem: str = "", fallback: Fallback = Fallback.REFUSE) -> tuple
 def proportional(name: str, size: int) -> Pod:
     found = pod(name, size, card=0)
     return with_annotations(found, {**found.metadata.annotations, "gcushare.io/compute-share": "proportional"})
-
-
-async def test_limited_memory_is_the_containers_own_and_its_threads_are_in_proportion() -> None:
-    allocator, store = limited()
-    store.pod_applied(proportional("a", 4))
-    answer = await allocator.allocate(device_ids(units(0, 4)))
-    assert answer.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "u0=4096M"
-    assert answer.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
-    assert [(each.container_path, each.host_path, each.read_only) for each in answer.mounts] == [
-        ("/run/mps/pipe", "/run/mps/pipe", False),
-        ("/dev/shm", "/run/mps/shm", False),
-    ]
-    assert answer.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps/pipe"
-
-
-async def test_memory_is_limited_to_what_the_pod_may_use_and_not_to_its_request() -> None:
-    allocator, store = limited()
-    burst = pod("a", 4, card=0)
-    store.pod_applied(with_annotations(burst, {**burst.metadata.annotations, "gcushare.io/memory-limit": "12"}))
-    answer = await allocator.allocate(device_ids(units(0, 4)))
-    assert answer.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "u0=12288M"
 
 
 async def test_threads_are_unlimited_if_any_pod_that_the_call_can_be_for_did_not_ask() -> None:

@@ -112,28 +112,6 @@ async def test_a_refusal_is_reported_once_and_is_a_problem_until_the_record_is_w
     assert reconciler.writer.problem == ""
 
 
-async def test_many_pods_are_one_problem_and_one_that_is_gone_is_none() -> None:
-    names = ["a", "b", "c", "d", "e"]
-    world = World(failures={name: ForbiddenError("no rights") for name in names})
-    reconciler, store = await keeper_with(world, *names)
-    await write_due(reconciler)
-    assert reconciler.writer.problem == "the records of 5 pods (d/a, d/b, d/c and 2 more) cannot be written: no rights"
-    store.pods_retained(["uid-e"])
-    await write_due(reconciler)
-    assert reconciler.writer.problem == "the records of 1 pod (d/e) cannot be written: no rights"
-
-
-async def test_an_api_server_that_is_away_for_a_moment_is_no_problem() -> None:
-    world = World(failures={"a": RetryableError("away")})
-    reconciler, _ = await keeper_with(world, "a")
-    found: list[str] = []
-    for _ in range(7):
-        await write_due(reconciler)
-        found.append(reconciler.writer.problem)
-        world.now_s += 30.0
-    assert [bool(problem) for problem in found] == [False] * 6 + [True]
-
-
 async def test_a_record_forged_after_its_echo_is_written_again_within_a_second() -> None:
     world = World()
     reconciler, store = await keeper_with(world, "a")
@@ -179,15 +157,6 @@ async def test_another_truth_is_written_at_once_whatever_became_of_the_last_writ
     assert world.patched == [("a", "0")]
     watch(reconciler, store, "a", card=0)
     assert await write_due(reconciler) == POLL_S
-
-
-async def test_nothing_is_written_before_the_cards_are_known() -> None:
-    world, store = World(), store_of("a")
-    world.hold("a", 0)
-    reconciler = reconciler_of(world, store, inventory=None)
-    await reconciler.check()
-    assert await write_due(reconciler) == POLL_S
-    assert world.patched == []
 
 
 async def test_exchanged_cards_of_waiting_pods_are_written_when_the_batch_is_over() -> None:

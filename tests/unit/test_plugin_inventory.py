@@ -1,10 +1,8 @@
-from dataclasses import replace
-
 import pytest
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import Health, InventoryCard, LeftOutCard
-from gcushare.core.errors import ConfigError, Refused
+from gcushare.core.cards import Health, InventoryCard
+from gcushare.core.errors import Refused
 from gcushare.core.units import GIB
 from gcushare.device_plugin.node.inventory import Offer, plan_inventory
 from gcushare.node.node_settings import Reserve
@@ -74,19 +72,3 @@ def test_auto_stays_within_the_vendors_words() -> None:
 def test_a_reserve_is_kept_back_in_whole_units(reserve: Reserve, units: int, reserved: int) -> None:
     (card,) = plan_inventory(cards(16), offer(reserve=reserve)).cards
     assert (card.units, card.reserved_units) == (units, reserved)
-
-
-def test_cordons_name_cards_by_index_or_uuid() -> None:
-    inventory = plan_inventory(cards(16, 16, 16), offer(cordoned=frozenset({"0", "uuid-2"})))
-    assert [card.cordoned for card in inventory.cards] == [True, False, True]
-
-
-def test_driver_and_cards_left_out_are_carried_along() -> None:
-    left_out = LeftOutCard(index=1, uuid="uuid-1", reason="MIG is on")
-    inventory = plan_inventory(replace(cards(16), driver="1.2", left_out=(left_out,)), offer())
-    assert (inventory.driver, inventory.left_out) == ("1.2", (left_out,))
-
-
-def test_an_unknown_unit_is_a_setting_to_fix() -> None:
-    with pytest.raises(ConfigError, match="'GB' is not known"):
-        plan_inventory(cards(16), offer("GB"))

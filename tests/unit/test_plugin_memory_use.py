@@ -30,21 +30,6 @@ def uid_of(store: PodStore, name: str) -> str:
     return uid
 
 
-def test_a_pods_processes_are_added_up_by_card_and_the_rest_is_no_ones() -> None:
-    store = store_of(("a", 0), ("b", 0))
-    a, b = uid_of(store, "a"), uid_of(store, "b")
-    found = divide_use({0: {1: 10, 2: 5, 3: 7, 4: 1, 5: 2}}, {1: a, 2: a, 3: b, 4: "gone"}, store.entries.values())
-    assert found == PodUse({a: {0: 15}, b: {0: 7}}, {0: 3})
-
-
-def test_a_pods_use_of_the_chip_is_added_up_if_the_library_samples_processes() -> None:
-    store = store_of(("a", 0), ("b", 1))
-    a, b = uid_of(store, "a"), uid_of(store, "b")
-    processes = {0: {1: 10, 2: 5}, 1: {3: 7}}
-    found = divide_use(processes, {1: a, 2: a, 3: b}, store.entries.values(), {0: {1: 40.0, 2: 25.0, 9: 30.0}})
-    assert found.utilization == {a: {0: 65.0}}
-
-
 def test_a_pod_whose_card_is_sampled_and_that_has_no_process_uses_none_of_the_chip() -> None:
     store = store_of(("a", 0))
     assert divide_use({0: {}}, {}, store.entries.values(), {0: {}}).utilization == {uid_of(store, "a"): {0: 0.0}}
@@ -53,16 +38,6 @@ def test_a_pod_whose_card_is_sampled_and_that_has_no_process_uses_none_of_the_ch
 def test_a_pod_without_a_process_uses_none_of_its_card() -> None:
     store = store_of(("a", 1))
     assert divide_use({0: {}, 1: {}}, {}, store.entries.values()) == PodUse({uid_of(store, "a"): {1: 0}}, {0: 0, 1: 0})
-
-
-def test_a_pod_on_a_card_that_it_does_not_hold_is_reported_with_it() -> None:
-    store = store_of(("a", 1))
-    a = uid_of(store, "a")
-    assert divide_use({0: {9: 6}, 1: {9: 4}}, {9: a}, store.entries.values()).by_pod == {a: {0: 6, 1: 4}}
-
-
-def test_of_a_card_whose_processes_are_not_listed_nothing_is_reported() -> None:
-    assert divide_use({}, {}, store_of(("a", 1)).entries.values()) == PodUse({}, {})
 
 
 def test_a_pod_that_has_no_card_yet_and_no_process_is_not_reported() -> None:

@@ -72,15 +72,6 @@ async def publishing(node: ANode, vendor: Vendor = ENFLAME, **more: int) -> Asyn
         yield publisher
 
 
-async def test_count_and_inventory_are_written_at_once() -> None:
-    node = ANode()
-    async with publishing(node) as publisher:
-        publisher.publish(inventory(8))
-        await node.until_writes(2)
-    assert node.capacity == {COUNT: "8"}
-    assert node.annotations == {INVENTORY: encode_inventory(inventory(8))}
-
-
 async def test_what_stands_there_already_is_not_written_again() -> None:
     node = ANode()
     node.annotations[INVENTORY] = encode_inventory(inventory(8))
@@ -124,15 +115,6 @@ def test_the_unit_of_a_plugin_before_this_one_is_read_from_the_node() -> None:
     node.annotations[INVENTORY] = "not ours"
     publisher.node_applied(node.as_object())
     assert publisher.published_unit() is None
-
-
-def test_cordons_are_the_words_of_the_admins_annotation() -> None:
-    node = ANode()
-    publisher = CardsPublisher(ENFLAME, "node-1", node, rng=random.Random(1))
-    assert publisher.cordoned == frozenset()
-    node.annotations[ENFLAME.cordon_annotation] = " 1, GCU-7 ,"
-    publisher.node_applied(node.as_object())
-    assert publisher.cordoned == {"1", "GCU-7"}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """When the kubelet's allocations is asked, and what follows from it, against a kubelet that may not answer."""
 
-import pytest
-
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import PATIENCE_S
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
@@ -9,17 +7,6 @@ from gcushare.wire.kubelet.device_lists import device_ids
 from tests.unit.plugin_pods import pod
 from tests.unit.plugin_pods import store_of as book_with
 from tests.unit.plugin_records import World, reconciler_of, store_of, write_due
-
-
-async def test_what_the_kubelet_shows_is_written_once() -> None:
-    world, store = World(), store_of("a")
-    world.hold("a", 1)
-    reconciler = reconciler_of(world, store)
-    assert await reconciler.check()
-    await write_due(reconciler)
-    await write_due(reconciler)
-    assert (world.patched, world.reported) == ([("a", "1")], ["podresources", "a"])
-    assert (reconciler.writer.writes, reconciler.writer.corrections) == (1, 1)
 
 
 async def test_with_no_kubelets_record_an_allocation_counts_after_some_patience() -> None:
@@ -68,11 +55,3 @@ async def test_a_pod_that_only_claims_to_hold_a_card_gets_none_from_the_checkpoi
     world.checkpoint = KubeletAllocations("checkpoint")
     await reconciler_of(world, store).check()
     assert store.held_units() == {}
-
-
-async def test_without_a_checkpoint_what_the_kubelet_shows_is_taken_and_the_lack_is_reported(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    world, store = World(), book_with(pod("a", 4, card=0, assigned=True))
-    assert await reconciler_of(world, store).check()
-    assert "the kubelet shows less than it gave out" in caplog.text

@@ -5,20 +5,13 @@ import pytest
 from gcushare.core.errors import ConfigError
 from gcushare.device_plugin.command_line import PROGRAM
 from gcushare.device_plugin.plugin_settings import PluginSettings
-from gcushare.node.cards import monitor_settings, source_options
-from gcushare.node.node_settings import Reserve, Strategy
+from gcushare.node.cards import monitor_settings
+from gcushare.node.node_settings import Reserve
 from gcushare.runtime.settings.loading import load_settings
 
 
 def load(*argv: str) -> PluginSettings:
     return load_settings(PROGRAM, argv, {})
-
-
-def test_health_flags_reach_the_adapters_that_use_them() -> None:
-    settings = load("--application-xids", "48,63", "--vendor", "aliyun", "--poll-interval", "1s")
-    source = source_options(settings.cards, settings.health)
-    assert (source.extra_application_xids, source.prefer) == ((48, 63), "nvml")
-    assert monitor_settings(settings.cards).poll_interval_s == 1.0
 
 
 @pytest.mark.parametrize(
@@ -57,10 +50,3 @@ def test_a_wrong_word_is_refused_with_what_is_accepted(argv: tuple[str, ...], wh
     with pytest.raises(ConfigError) as caught:
         load(*argv)
     assert why in str(caught.value)
-
-
-def test_strategies_come_together_with_commas() -> None:
-    assert load("--device-list-strategy", "env,devices").kubelet.device_list_strategy == (
-        Strategy.ENV,
-        Strategy.DEVICES,
-    )

@@ -9,11 +9,10 @@ from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import decode_record
-from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.unit.node_agent_rig import Rig, make_rig
-from tests.unit.plugin_pods import UNITS, UUIDS, ended, in_use, pod, store_of, whole_pod, written
+from tests.unit.plugin_pods import UNITS, UUIDS, in_use, pod, store_of, whole_pod, written
 from tests.unit.plugin_reconcile import reconcile
 
 
@@ -114,42 +113,6 @@ def healthy(message: bytes) -> set[str]:
 def open_to(rig: Rig) -> tuple[int, set[str]]:
     """How many units are healthy, and which whole cards."""
     return len(healthy(rig.parts.memory_devices.message)), healthy(rig.parts.whole_devices.message)
-
-
-def test_a_card_in_whole_use_closes_its_memory_and_opens_it_when_its_pod_ends(both: Rig) -> None:
-    assert open_to(both) == (8, {"card-0", "card-1"})
-    both.agent.pod_applied(whole_pod("w", cards="1"))
-    show(both, whole={"w": ["card-1"]})
-    assert open_to(both) == (4, {"card-0", "card-1"}), "the held device itself stays healthy"
-    both.agent.pod_deleted(ended(whole_pod("w", cards="1")))
-    assert open_to(both) == (8, {"card-0", "card-1"})
-
-
-def test_a_card_in_shared_use_closes_as_a_whole_and_opens_when_the_last_pod_ends(both: Rig) -> None:
-    for name in ("a", "b"):
-        both.agent.pod_applied(pod(name, 1))
-    show(both, {"a": device_ids_of_card(0, 1), "b": device_ids_of_card(0, 2)[1:]})
-    assert open_to(both) == (8, {"card-1"})
-    both.agent.pod_deleted(ended(pod("a", 1)))
-    assert open_to(both) == (8, {"card-1"})
-    both.agent.pod_deleted(ended(pod("b", 1)))
-    assert open_to(both) == (8, {"card-0", "card-1"})
-
-
-def test_a_held_id_stays_healthy_even_if_a_card_is_in_both_uses(both: Rig) -> None:
-    for each in (pod("a", 2), whole_pod("w", cards="0")):
-        both.agent.pod_applied(each)
-    show(both, {"a": device_ids_of_card(0, 2)}, {"w": ["card-0"]})
-    units, whole = open_to(both)
-    assert (units, whole) == (6, {"card-0", "card-1"})
-
-
-async def test_an_allocation_closes_the_card_at_once_without_waiting_for_the_kubelets_record(both: Rig) -> None:
-    both.agent.pod_applied(pod("a", 1, card=0))
-    await both.parts.allocator.allocate(device_ids(device_ids_of_card(0, 1)))
-    assert open_to(both) == (8, {"card-1"})
-    await both.parts.whole_allocator.allocate(device_ids(["card-1"]))
-    assert open_to(both) == (4, {"card-1"})
 
 
 def test_a_sick_card_is_unhealthy_in_both_lists_and_a_cordoned_one_if_no_one_holds_it(both: Rig) -> None:

@@ -88,23 +88,3 @@ def test_without_the_arguments_that_it_needs_a_script_changes_nothing(checkout: 
     refused = run(checkout, *commands(checkout)[name])
     assert refused.returncode in (1, 2)
     assert refused.stderr
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("executables", "out", "nosuch.tar"),
-        ("executables", "out", "docs"),
-        ("packages", "out", "--images", "nosuch"),
-        ("packages", "out", "--single-files", "nosuch"),
-        ("krew", "out", "https://files.local", "nosuch"),
-    ],
-    ids=" ".join,
-)
-def test_a_file_that_is_missing_is_named_with_what_makes_it(checkout: Path, words: tuple[str, ...]) -> None:
-    refused = run(checkout, sys.executable, "-m", f"scripts.{words[0]}", *words[1:])
-    assert refused.returncode in (1, 2)
-    assert "make" in refused.stderr
-    assert words[-1] in refused.stderr
-    assert "Traceback" not in refused.stderr
-    assert not (checkout / "out").exists()

@@ -9,11 +9,10 @@ from benchmarks.packing.bounds import compute_bounds
 from benchmarks.packing.churn import Churn, run_churn
 from benchmarks.packing.cluster import TrackedCluster
 from benchmarks.packing.policies import POLICIES, Given, make_policy
-from benchmarks.packing.typical_pods import Fragmentation, typical_pods
 
 from gcushare.cli.simulate.runs import Placer, run_policy
 from gcushare.cli.simulate.workload import EmptyNode, build_workload, units_of
-from gcushare.core.packing.expected_fill import Demand, Room
+from gcushare.core.packing.expected_fill import Demand
 
 NODES = [
     *(EmptyNode(f"a-{number}", 16000, 65536, 2, "P100") for number in range(6)),
@@ -100,16 +99,6 @@ def test_a_workload_asks_for_no_more_than_the_limit_and_the_next_pod_would_have_
     assert limit - 4000 < asked <= limit
     less = build_workload(TRACE, 5000, 1000, 1)
     assert sum(units_of(pod, 1000) for pod in less) <= 5000
-
-
-def test_a_fragment_is_what_a_typical_pod_cannot_use() -> None:
-    """Half of the pods want 500 of a card, half a whole one and 1000 of CPU."""
-    typical = typical_pods([Demand(1, 500), Demand(1, 0, True, 1000)])
-    of = Fragmentation(typical).of
-    assert of(Room(1000, 0, (400,), ())) == 400  # of no use to either
-    assert of(Room(1000, 0, (600,), ())) == 300  # of use to one
-    assert of(Room(1000, 0, (400, 600), (1000,))) == (400 + 1000) / 2  # the share lacks 400, the whole one 400 and 600
-    assert of(Room(999, 0, (), (1000,))) == 500  # the whole one lacks CPU
 
 
 def test_with_kube_scheduler_pods_without_cards_go_where_most_is_left_and_others_by_the_policy() -> None:

@@ -132,38 +132,3 @@ def test_control_characters_of_a_label_cannot_reach_the_terminal() -> None:
     text = "".join(line.plain for line in pod_use_lines(summary, pods, None)) + use_csv(rows, pods)
     assert text.count(r"default/a\x1b[2J\n") == 2
     assert "\x1b" not in text
-
-
-def test_documents_have_the_pods_in_bytes() -> None:
-    summary = summary_of(8)
-    readings = reported(0, 7, a=(4, 6))
-    rows, pods = use_rows(summary, readings), pod_use_rows(summary, readings)
-    document = use_document(rows, pods, {})
-    assert document["pods"] == [
-        {
-            "node": "node-1",
-            "index": 0,
-            "pod": "default/a",
-            "grantedBytes": 4 * GIB,
-            "limitBytes": 0,
-            "usedBytes": 6 * GIB,
-            "usedSource": "processes",
-            "utilizationPercent": None,
-            "over": True,
-            "reported": False,
-        }
-    ]
-    assert document["cards"][0]["unattributedBytes"] == 7
-    heading, card, pod = (line.split(",") for line in use_csv(rows, pods).splitlines())
-    assert dict(zip(heading, card, strict=True)) == {
-        "node": "node-1", "card": "0", "pod": "", "total_bytes": str(16 * GIB), "granted_bytes": str(8 * GIB),
-        "reserved_bytes": "0", "used_bytes": str(8 * GIB), "unattributed_bytes": "7", "utilization_percent": "",
-        "temperature_celsius": "", "power_watts": "", "over": "false", "limit_bytes": "",
-        "used_source": "",
-    }  # fmt: skip
-    assert dict(zip(heading, pod, strict=True)) == {
-        "node": "node-1", "card": "0", "pod": "default/a", "total_bytes": "", "granted_bytes": str(4 * GIB),
-        "reserved_bytes": "", "used_bytes": str(6 * GIB), "unattributed_bytes": "", "utilization_percent": "",
-        "temperature_celsius": "", "power_watts": "", "over": "true", "limit_bytes": "0",
-        "used_source": "processes",
-    }  # fmt: skip

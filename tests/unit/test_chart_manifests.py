@@ -155,17 +155,8 @@ def test_a_name_that_yaml_takes_for_something_else_stays_a_name(word: str, name:
     assert not [path for each in odd for path, value in scalars(each) if value is None]
 
 
-OWN_LABEL, OWN_NODE = "app\\.kubernetes\\.io/name", "kubernetes\\.io/os"
-
-
-@pytest.mark.parametrize(
-    ("repository", "registry", "image"),
-    [
-        ("artifact.enflame.cn/a/b", "registry.local:5000", "registry.local:5000/a/b/"),
-        ("localhost/a", "registry.local/mirror/", "registry.local/mirror/a/"),
-    ],
-)
-def test_one_registry_for_all_images(repository: str, registry: str, image: str) -> None:
+def test_one_registry_for_all_images() -> None:
+    repository, registry, image = "localhost/a/b", "registry.local:5000/mirror/", "registry.local:5000/mirror/a/b/"
     pairs = (f"{PLUGIN}image.repository={repository}", f"{EXTENDER}image.repository={repository}")
     secrets = (
         "global.imagePullSecrets[0]=a",
@@ -178,12 +169,15 @@ def test_one_registry_for_all_images(repository: str, registry: str, image: str)
             for container in containers(spec):
                 if container["name"] != "kube-scheduler":
                     assert container["image"] == f"{image}{container['image'].rpartition('/')[2]}", name
-                elif registry:
+                else:
                     assert container["image"].startswith(f"{registry.rstrip('/')}/kube-scheduler:v1."), name
 
 
-@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
-@pytest.mark.parametrize("enabled", [True, False], ids=["on", "off"])
+@pytest.mark.parametrize(
+    ("chart", "enabled"),
+    [*((chart, True) for chart in CHARTS), (UMBRELLA_CHART, False)],
+    ids=["plugin", "extender", "both", "neither"],
+)
 def test_a_chart_may_depend_on_ours_under_a_condition(chart: Any, enabled: bool, tmp_path: Any) -> None:
     (tmp_path / "charts").mkdir()
     (tmp_path / "charts" / chart.name).symlink_to(chart)

@@ -34,6 +34,9 @@ RESOURCES: Mapping[str, Resource[dict[str, Any]]] = {
 }
 ENDPOINT = re.compile(r"`(GET|POST) (\S+)`: ")
 METRIC = re.compile(r"`(\w+)` \((\w+)(?:; ([^)]+))?\): ")
+LABELS_OF = re.compile(r'"(of a \w+)"[^`]*((?:`\w+`(?:,\s+)?)+)')
+"""The labels that the API reference writes once, for all metrics that are of a card or of a pod."""
+
 LISTED = re.compile(r"^(GET|POST) +(/[^\s,]*(?:, /[^\s,]+)*)")
 
 
@@ -146,12 +149,17 @@ async def check_metrics(census: Census, heading: str, url: str) -> None:
     """Compare a list of the API reference with what the program serves: every name, type and label, nothing more."""
     served = dict(served_metrics(await fetch(census, f"{url}/metrics")))
     found = [METRIC.match(item) for item in guide("api-reference.md").items(heading)]
-    reported = {each[1]: (each[2], set(re.findall(r"`(\w+)`", each[3] or ""))) for each in found if each is not None}
+    reported = {each[1]: (each[2], labels_in(each[3] or "")) for each in found if each is not None}
     assert len(reported) == len(found)
     reported.pop(ONLY_WITH_EVICTIONS, None)
     assert {name: kind for name, (kind, _) in reported.items()} == {name: kind for name, (kind, _) in served.items()}
     for name, (_, labels) in served.items():
         assert labels is None or labels == reported[name][1], name
+
+
+def labels_in(words: str) -> set[str]:
+    shared = {of: labels for of, labels in LABELS_OF.findall(guide("api-reference.md").prose) if of in words}
+    return set(re.findall(r"`(\w+)`", " ".join([words, *shared.values()])))
 
 
 def served_metrics(text: str) -> Iterator[tuple[str, tuple[str, set[str] | None]]]:

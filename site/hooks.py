@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from lists import indented_by_four
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
@@ -31,16 +32,18 @@ def on_config(config: Any) -> Any:
 def on_files(files: Any, config: Any) -> Any:
     """Add the root's files as pages."""
     for name, page in OUTSIDE.items():
-        text = _with_links((ROOT / name).read_text(encoding="utf-8"), ROOT, page)
+        text = indented_by_four(_with_links((ROOT / name).read_text(encoding="utf-8"), ROOT, page))
         files.append(File.generated(config, page, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turn links that leave docs/ to pages of the site, and leave a fence its language alone."""
+    """Turn links that leave docs/ to pages of the site, indent lists, and leave a fence its language alone."""
     path = page.file.src_uri
     markdown = _INFO.sub(r"\1", markdown)
-    return markdown if path in OUTSIDE.values() else _with_links(markdown, (ROOT / "docs" / path).parent, path)
+    if path in OUTSIDE.values():
+        return markdown
+    return indented_by_four(_with_links(markdown, (ROOT / "docs" / path).parent, path))
 
 
 def _with_links(text: str, folder: Path, page: str) -> str:

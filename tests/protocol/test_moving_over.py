@@ -38,7 +38,7 @@ def commands_of(heading: str, resource: str) -> list[list[str]]:
     """The words of each command in the section's indented block that names ``resource``."""
     text = guide("moving-over.md").text
     section = text[text.index(f"## {heading}\n") :].split("\n## ")[0]
-    blocks = re.findall(r"(?m)(?:^ {4}(?:kubectl|helm) .*\n(?: {6}.*\n)*)+", section)
+    blocks = re.findall(r"(?m)(?:^ {4,7}(?:kubectl|helm) .*\n(?: {6,9}--.*\n)*)+", section)
     (block,) = [found for found in blocks if resource in found]
     return [shlex.split(line) for line in block.replace("\\\n", "").splitlines()]
 

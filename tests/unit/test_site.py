@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,6 +34,19 @@ def test_every_guide_is_in_the_navigation_in_both_languages() -> None:
     assert {each.removeprefix("zh/") for each in listed} - {*GUIDES} == {
         *("index.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
     }
+
+
+def test_what_belongs_to_an_item_is_indented_by_four_columns_a_level() -> None:
+    """As Python-Markdown reads lists: nested items, text and code stay with their item, other code stays as it is."""
+    indented_by_four = runpy.run_path(str(SITE / "lists.py"))["indented_by_four"]
+    made = indented_by_four(
+        "1. first\n\n       code\n\n   text\n2. second\n   - inner\n     more\n\n"
+        "- a\n  ```sh\n  - b\n  ```\n\n    more\n\n```\n- c\n```\n\n    - code\n      code"
+    )
+    assert made == (
+        "1. first\n\n        code\n\n    text\n2. second\n    - inner\n        more\n\n"
+        "- a\n    ```sh\n    - b\n    ```\n\n      more\n\n```\n- c\n```\n\n    - code\n      code"
+    )
 
 
 def test_its_tools_are_pinned_and_are_no_dependency_of_ours() -> None:

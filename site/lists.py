@@ -11,7 +11,7 @@ def indented_by_four(text: str) -> str:
     """``text`` with the indentation of GitHub's lists, the width of the marker, made four columns a level."""
     lines: list[str] = []
     items: list[int] = []  # the column where the text of each open item begins
-    shift, is_code = 0, False
+    shift, is_code, is_loose = 0, False, False
     for line in text.split("\n"):
         bare = line.lstrip(" ")
         indent = len(line) - len(bare)
@@ -19,9 +19,12 @@ def indented_by_four(text: str) -> str:
             while items and indent < items[-1]:
                 items.pop()
             shift = 4 * len(items) - (items[-1] if items else 0)
-        lines.append(" " * (indent + shift) + bare if bare else "")
-        if bare.startswith("```"):
-            is_code = not is_code
-        elif not is_code and indent + shift < 4 * len(items) + 4 and (marker := _MARKER.match(bare)):
+        marker = None if is_code or indent + shift >= 4 * len(items) + 4 else _MARKER.match(bare)
+        if marker is not None:
+            if is_loose and lines[-1]:
+                lines.append("")  # without it, an item after an item of several paragraphs would be their text
             items.append(indent + len(marker[0]))
+        is_loose = marker is None and (is_loose or not bare)
+        is_code ^= bare.startswith("```")
+        lines.append(" " * (indent + shift) + bare if bare else "")
     return "\n".join(lines)

@@ -44,7 +44,7 @@ def test_what_belongs_to_an_item_is_indented_by_four_columns_a_level() -> None:
         "- a\n  ```sh\n  - b\n  ```\n\n    more\n\n```\n- c\n```\n\n    - code\n      code"
     )
     assert made == (
-        "1. first\n\n        code\n\n    text\n2. second\n    - inner\n        more\n\n"
+        "1. first\n\n        code\n\n    text\n\n2. second\n    - inner\n        more\n\n"
         "- a\n    ```sh\n    - b\n    ```\n\n      more\n\n```\n- c\n```\n\n    - code\n      code"
     )
 

@@ -20,6 +20,9 @@ OUTSIDE = {
 _CODE = re.compile(r"(?ms)^```.*?^```$|`[^`\n]+`")
 _INFO = re.compile(r"(?m)^(```\w+) .*$")
 """A fence whose language other words follow, for the tests; MkDocs would not take it for one."""
+_BREAK = re.compile(r"(?<=[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef])\n *(?=[\u4e00-\u9fff])")
+"""A line's end within a Chinese sentence, which browsers would show as a space."""
+
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -40,7 +43,7 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Turn links that leave docs/ to pages of the site, indent lists, and leave a fence its language alone."""
     path = page.file.src_uri
-    markdown = _INFO.sub(r"\1", markdown)
+    markdown = _BREAK.sub("", _INFO.sub(r"\1", markdown))
     if path in OUTSIDE.values():
         return markdown
     return indented_by_four(_with_links(markdown, (ROOT / "docs" / path).parent, path))

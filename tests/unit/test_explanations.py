@@ -102,6 +102,23 @@ def test_the_remedy_ends_the_fewest_pods() -> None:
     assert (remedy.node, [victim.name for victim in remedy.victims]) == ("one", ["large"])
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        CardRequest(4, selection=CardSelection(use=("H200",))),
+        CardRequest(4, selection=CardSelection(avoid=("0", "1"))),
+        CardRequest(4, cards=2, selection=CardSelection(use=("7", "8"))),
+        replace(asks_whole(2), selection=CardSelection(use=("7",))),
+    ],
+    ids=["an unknown model", "all avoided", "several cards", "whole cards"],
+)
+def test_a_pod_that_allows_no_card_there_is_explained_without_a_figure(request_: CardRequest) -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(16, 16), GIB_UNIT, BOTH_MODES)
+    text = summarise(explain(ledger, request_))
+    assert "it can never fit: no usable card is one that the pod allows" in text
+
+
 def test_a_node_that_settles_is_reported_as_such() -> None:
     node = node_of(cards(16, 16), (1, 12), (1, 12))
     explainer = Explainer(asks(4))

@@ -115,6 +115,8 @@ def _describe_impossible(explanation: Explanation) -> str:
     if not ever and request.limit:
         limit = counted(request.limit, "unit")
         return f"it can never fit: no usable card that the pod allows has the {limit} of its limit"
+    if not ever and request.excludes_cards:
+        return "it can never fit: no usable card is one that the pod allows"
     if request.whole:
         return f"it can never fit: the most usable cards of one node that serves whole cards are {ever}"
     if request.cards > 1:

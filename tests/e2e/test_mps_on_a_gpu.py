@@ -19,10 +19,8 @@ from gcushare.core.cards import Card
 from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
 from gcushare.core.over_use.tracking import OverUseChangeKind, OverUseTracker, PolledUse
-from gcushare.node.mps.daemon import run_mps_daemon
 from gcushare.node.mps.limits import limits_of
-from gcushare.node.mps.state import MpsFolders, MpsStateReader
-from gcushare.runtime.shutdown import Shutdown
+from gcushare.node.mps.state import PIPE_VARIABLE, MpsDaemon, MpsFolders
 from tests.builders import TOLERANCE
 from tests.e2e.waiting import until
 
@@ -84,21 +82,20 @@ async def client(variables: Mapping[str, str]) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def daemon() -> AsyncIterator[MpsFolders]:
-    """Our own supervisor with NVIDIA's program."""
+    """NVIDIA's program as the chart's container runs it, and the plugin's question whether it answers."""
     assert CONTROL is not None
     with tempfile.TemporaryDirectory(prefix="mps-") as folder:
-        folders, shutdown = MpsFolders(Path(folder)), Shutdown()
-        running = asyncio.create_task(run_mps_daemon(folders, Path(CONTROL), shutdown, proc_root=Path("/proc")))
-
-        async def problem() -> str:
-            return MpsStateReader(folders).read().problem
-
-        await until(problem, "the daemon answers")
+        folders = MpsFolders(Path(folder))
+        folders.pipe.mkdir()
+        variables = {PIPE_VARIABLE: str(folders.pipe), "CUDA_MPS_LOG_DIRECTORY": folder}
+        running = await asyncio.create_subprocess_exec(CONTROL, "-f", "-multiuser-server", env=os.environ | variables)
         try:
+            await until(MpsDaemon(folders).find_problem, "the daemon answers")
+            assert MpsDaemon(folders).started_ns is not None
             yield folders
         finally:
-            shutdown.request("end of the test")
-            assert await running == 0
+            running.terminate()
+            await running.wait()
 
 
 def open_library() -> NvmlLibrary:

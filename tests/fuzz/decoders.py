@@ -37,7 +37,6 @@ from gcushare.kube.connection.credentials import client_context
 from gcushare.kube.connection.kubeconfig import read_kubeconfig, resolve_context
 from gcushare.kube.connection.watch_lines import watch_events
 from gcushare.kube.errors import FailedRequest
-from gcushare.node.mps.daemon import find_daemon
 from gcushare.runtime.http.scheduler_fast_path import read_head
 from gcushare.runtime.settings.declare import Program, list_specs
 from gcushare.runtime.settings.loading import Answered, load_settings
@@ -158,17 +157,6 @@ def _all_settings() -> bytes:
     return "\n".join(f"{env}={value}" for env, value in sorted(shown.items()) if "\n" not in value).encode()
 
 
-def _process(body: bytes) -> object:
-    """A process's name and command line, which it chooses itself."""
-    with tempfile.TemporaryDirectory() as folder:
-        name, _, words = body.partition(b"\n")
-        process = Path(folder, "77777777")
-        process.mkdir()
-        (process / "comm").write_bytes(name)
-        (process / "cmdline").write_bytes(words)
-        return find_daemon(Path(folder))
-
-
 def _cordoned(text: str) -> object:
     parse_card_names(text)
     return node_cards(ENFLAME, {ENFLAME.inventory_annotation: _INVENTORY, ENFLAME.cordon_annotation: text}, {})
@@ -257,7 +245,6 @@ TEXT_DECODERS: dict[str, Decoder] = {
     "config manager's reports": Decoder(
         any_text(lambda text: decode_node_reports({"node.n": text})), (b'{"state": "applied"}',), NONE
     ),
-    "process's name": Decoder(_process, (b"nvidia-cuda-mps\n/usr/bin/nvidia-cuda-mps-control\0-d\0",), NONE),
     "certificate authority": Decoder(lambda body: client_context(body, "f"), (), ConfigError),
     "Secret's authorities": Decoder(_secret_part(CA), (), NONE),
     "Secret's certificate": Decoder(_secret_part(SERVER_CERT), (), NONE),

@@ -1,8 +1,9 @@
 """A stand-in for NVIDIA's program nvidia-cuda-mps-control, of the shape that its documentation gives it.
 
-With ``-f`` it is the daemon: it makes ``control`` (a socket) and ``nvidia-cuda-mps-control.pid`` in the folder that
-CUDA_MPS_PIPE_DIRECTORY names, and runs until it is asked to quit. Without an option it reads commands from its standard
-input, hands each to the daemon and prints the answers; without a daemon it complains and exits with 1.
+With ``-f`` it is the daemon: it makes ``control`` (a socket, also over one that was left) and
+``nvidia-cuda-mps-control.pid`` in the folder that CUDA_MPS_PIPE_DIRECTORY names, which has to be there. Without an
+option it hands the commands of its standard input to the daemon and prints the answers; without a daemon it complains
+and exits with 1. While a file ``hang`` is next to that folder, the daemon answers nothing.
 """
 
 from __future__ import annotations
@@ -15,14 +16,13 @@ from pathlib import Path
 
 PIPE = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
 CONTROL, PID = PIPE / "control", PIPE / "nvidia-cuda-mps-control.pid"
-UNREACHABLE = "Cannot find MPS control daemon process"
 
 
 def serve(words: list[str]) -> int:
     """Be the daemon."""
     log = Path(os.environ["CUDA_MPS_LOG_DIRECTORY"]) / "control.log"
     log.write_text(f"[{os.getpid()} Control] Starting control daemon {' '.join(words)}\n")
-    limits: dict[str, str] = {}
+    CONTROL.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(CONTROL))
         listening.listen()
@@ -30,36 +30,11 @@ def serve(words: list[str]) -> int:
         while True:
             connection, _ = listening.accept()
             with connection:
-                command = connection.recv(4096).decode().split()
-                answer, quits = carry_out(command, limits)
-                connection.sendall(answer.encode())
-            if quits:
-                CONTROL.unlink()
-                PID.unlink()
-                return 0
-
-
-def carry_out(command: list[str], limits: dict[str, str]) -> tuple[str, bool]:
-    """Answer one command; whether the daemon ends with it."""
-    hang = PIPE.parent / "hang"
-    match command:
-        case _ if hang.exists():
-            while hang.exists():
-                time.sleep(0.01)
-            return "", False
-        case ["quit", *_]:
-            return "", True
-        case ["get_default_active_thread_percentage"]:
-            return "100.0\n", False
-        case ["get_server_list"]:
-            return "", False
-        case ["set_default_device_pinned_mem_limit", device, size]:
-            limits[device] = size
-            return "", False
-        case ["get_default_device_pinned_mem_limit", device]:
-            return f"{limits.get(device, '0')}\n", False
-        case _:
-            return f"Unrecognized command {' '.join(command)!r}\n", False
+                command = connection.recv(4096).decode().strip()
+                while (PIPE.parent / "hang").exists():
+                    time.sleep(0.01)
+                is_known = command == "get_default_active_thread_percentage"
+                connection.sendall(b"100.0\n" if is_known else f"Unrecognized command {command!r}\n".encode())
 
 
 def ask() -> int:
@@ -71,10 +46,10 @@ def ask() -> int:
                 connection.sendall(line.encode())
                 sys.stdout.write(connection.recv(65536).decode())
         except OSError:
-            sys.stdout.write(f"{UNREACHABLE}\n")
+            sys.stdout.write("Cannot find MPS control daemon process\n")
             return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(serve(sys.argv[1:]) if "-f" in sys.argv or "-d" in sys.argv else ask())
+    sys.exit(serve(sys.argv[1:]) if "-f" in sys.argv else ask())

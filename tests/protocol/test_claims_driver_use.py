@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from gcushare.cli.cards.cards import ask_addresses
 from gcushare.cli.top.rows import POD_GRANTED, POD_USED, POD_UTILIZATION, parse_metrics
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.units import GIB
-from gcushare.node.mps.state import MpsFolders, MpsState, write_state
 from gcushare.node.node_settings import LimitSettings, MemoryLimit
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.vendors import ALIYUN
@@ -26,6 +23,7 @@ from tests.fake_proc import FakeProc
 from tests.protocol.cards_command_rig import Caller
 from tests.protocol.claims_rig import NODE, ClaimsRig, share
 from tests.protocol.inspect_rig import cluster, in_namespace
+from tests.protocol.mps_rig import MpsRig, mps_rig
 from tests.protocol.test_cards_command_here import silent_url
 
 
@@ -200,8 +198,8 @@ async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Pat
         assert [view.origin for view in here.nodes] == [rig.program.server.url]
 
 
-def mps_rig(folders: MpsFolders) -> ClaimsRig:
-    limits = LimitSettings(memory_limit=MemoryLimit.MPS, mps_root=folders.root)
+def limited_rig(mps: MpsRig) -> ClaimsRig:
+    limits = LimitSettings(memory_limit=MemoryLimit.MPS, mps_root=mps.folders.root)
     return ClaimsRig((16,), vendor=ALIYUN, limits=limits)
 
 
@@ -211,46 +209,44 @@ def edits(rig: ClaimsRig) -> dict[str, Any]:
     return found
 
 
-async def test_mps_limits_each_claim_to_its_share_of_the_card(tmp_path: Path) -> None:
-    folders = MpsFolders(tmp_path)
-    write_state(folders, MpsState("first", started_s=time.time()))
-    async with mps_rig(folders) as rig:
+async def test_mps_limits_each_claim_to_its_share_of_the_card() -> None:
+    async with mps_rig() as mps, limited_rig(mps) as rig:
+        await mps.start()
         await rig.start()
         claim = rig.allocate("one", share("card-0", 4))
         assert (await rig.kubelet.prepare(claim))[claim.uid].error == ""
         found = edits(rig)
         assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=uuid-0=4096M" in found["env"]
-        assert f"CUDA_MPS_PIPE_DIRECTORY={folders.pipe}" in found["env"]
+        pipe = str(mps.folders.pipe)
+        assert f"CUDA_MPS_PIPE_DIRECTORY={pipe}" in found["env"]
         assert [(each["hostPath"], each["containerPath"], each["options"][0]) for each in found["mounts"]] == [
-            (str(folders.shm), "/dev/shm", "rw"),
-            (str(folders.pipe), str(folders.pipe), "rw"),
+            (str(mps.folders.shm), "/dev/shm", "rw"),
+            (pipe, pipe, "rw"),
         ]
 
 
-async def test_without_its_daemon_no_claim_is_prepared_and_the_cards_are_closed(tmp_path: Path) -> None:
-    folders = MpsFolders(tmp_path)
-    async with mps_rig(folders) as rig:
+async def test_without_its_daemon_no_claim_is_prepared_and_the_cards_are_closed() -> None:
+    async with mps_rig() as mps, limited_rig(mps) as rig:
         await rig.start()
         assert rig.devices()["card-0"]["taints"][0]["key"] == f"{ALIYUN.claims.driver}/sick"
         claim = rig.allocate("one", share("card-0", 4))
         error = (await rig.kubelet.prepare(claim))[claim.uid].error
-        assert "memory cannot be limited (card 0: no MPS daemon has started yet" in error
+        assert "memory cannot be limited (card 0: the MPS daemon does not answer: Cannot find" in error
         assert "memoryLimit" in rig.app.observed.problems()
 
-        write_state(folders, MpsState("first", started_s=time.time()))
+        await mps.start()
         await rig.until(lambda: "taints" not in rig.devices()["card-0"], "the card is open")
         assert (await rig.kubelet.prepare(claim))[claim.uid].error == ""
 
 
-async def test_pods_are_told_by_event_that_the_daemon_was_started_again(tmp_path: Path) -> None:
-    folders = MpsFolders(tmp_path)
-    write_state(folders, MpsState("first", started_s=time.time() - 100))
-    async with mps_rig(folders) as rig:
+async def test_pods_are_told_by_event_that_the_daemon_was_started_again() -> None:
+    async with mps_rig() as mps, limited_rig(mps) as rig:
+        await mps.start()
         await rig.start()
         claim = rig.allocate("one", share("card-0", 4))
         await rig.kubelet.prepare(claim)
-        write_state(folders, MpsState("second", started_s=time.time() + 1, is_restart=True))
-        os.utime(folders.state)
+        await mps.kill()
+        await mps.start()
 
         def events() -> list[str]:
             found = rig.api.store.list("events")

@@ -1,24 +1,25 @@
-"""Memory limited by MPS: the daemon's container, what pods get, and what becomes of cards without a limit."""
+"""Memory limited by MPS: the daemon, what pods get, and what becomes of cards without a limit."""
 
 from __future__ import annotations
 
-import logging
-import time
-from typing import Any, cast
+import asyncio
+import os
+from typing import Any
 
 import pytest
 
-from gcushare.core.errors import DeviceError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.plugin_settings import Bursts, GrantMode
 from gcushare.node.container_environment import CONTAINER_BYTES
-from gcushare.node.mps.daemon import MpsControl
-from gcushare.node.mps.state import MpsStateReader
+from gcushare.node.mps.limits import SHM
+from gcushare.node.mps.state import MpsDaemon
 from gcushare.node.node_settings import Fallback, MemoryLimit
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import COMPUTE_SHARE, MEMORY_LIMIT
+from tests.charts import PLUGIN_CHART, needs_helm, of_kind, pod_specs, rendered
+from tests.e2e.waiting import until
 from tests.protocol.mps_rig import MpsRig, mps_rig
-from tests.protocol.plugin_rig import PluginRig, until
+from tests.protocol.plugin_rig import PluginRig
 
 LIMIT, PIPE, THREADS = (
     "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
@@ -27,103 +28,71 @@ LIMIT, PIPE, THREADS = (
 )
 
 
-async def test_the_container_runs_the_daemon_says_that_it_is_well_and_ends_it() -> None:
+async def test_a_daemon_that_answers_has_no_problem_and_any_other_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     async with mps_rig() as rig:
-        assert "no MPS daemon has started" in rig.problem
-        await rig.start_well()
-        log = (rig.folders.log / "control.log").read_text()
-        assert "-multiuser-server" in log, "pods run under any user"
-        assert (rig.folders.shm.stat().st_mode & 0o7777, rig.folders.pipe.stat().st_mode & 0o777) == (0o1777, 0o777)
-        assert await rig.stop() == 0
-        assert not (rig.folders.pipe / "control").exists()
-        assert rig.problem == "the MPS daemon was ended"
-
-
-async def test_a_daemon_that_dies_ends_its_container_and_the_next_is_another_instance() -> None:
-    async with mps_rig() as rig:
-        await rig.start_well()
-        first = MpsStateReader(rig.folders).read().instance
-        rig.kill_daemon()
-        assert await rig.ended() == 1
-        assert "ended by itself" in rig.problem
-        await rig.start_well()  # whatever the first left behind
-        assert MpsStateReader(rig.folders).read().instance != first
-
-
-async def test_what_a_pod_left_among_the_pipes_does_not_keep_the_daemon_from_starting() -> None:
-    async with mps_rig() as rig:
-        (rig.folders.pipe / "folder" / "deep").mkdir(parents=True)
-        outside = rig.folders.root / "kept"
-        outside.mkdir()
-        (rig.folders.pipe / "link").symlink_to(outside)
-        await rig.start_well()
-        assert outside.is_dir(), "no link is followed"
-        assert not (rig.folders.pipe / "folder").exists()
-
-
-async def test_another_daemon_of_the_machine_is_left_alone_and_reported() -> None:
-    async with mps_rig() as rig:
-        rig.start_other_daemon(4711)
+        assert await rig.daemon.find_problem() == (
+            "the MPS daemon does not answer: Cannot find MPS control daemon process"
+        )
         await rig.start()
-        with pytest.raises(DeviceError, match="process 4711"):
-            await rig.ended()
-        assert "another MPS control daemon" in rig.problem
+        assert await rig.daemon.find_problem() == ""
+        rig.hang()
+        hanging = MpsDaemon(rig.folders, timeout_s=0.2)
+        assert await hanging.find_problem() == "the MPS daemon did not answer in 0.2s"
+        monkeypatch.setenv("PATH", str(rig.log))
+        assert "cannot be asked: [Errno 2] No such file" in await rig.daemon.find_problem()
 
 
-# The stand-in of the daemon is a process of each test; test_plugin_allocator.py has the same limits without it.
-@pytest.mark.slow
-async def test_a_state_that_cannot_be_written_costs_no_daemon_and_is_said_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def said(words: str) -> int:
-        return sum(words in record.message for record in caplog.records)
-
-    caplog.set_level(logging.INFO)
+async def test_processes_of_every_user_share_memory_with_the_daemon() -> None:
     async with mps_rig() as rig:
-        await rig.start_well()
-        in_the_way = rig.folders.root / ".state.json"
-        in_the_way.mkdir()
-        await until(lambda: said("state cannot be written"), "the log says so")
-        in_the_way.rmdir()
-        await until(lambda: said("state can be written again"), "the log says so")
-        assert said("state cannot be written") == 1
-        assert rig.problem == ""
-        in_the_way.mkdir()
-        assert await rig.stop() == 0
-        assert said("can be written again") == 1
+        await rig.start()
+        assert rig.folders.shm.stat().st_mode & 0o7777 == 0o1777
+        rig.folders.shm.chmod(0o700)
+        assert await rig.daemon.find_problem() == ""
+        assert rig.folders.shm.stat().st_mode & 0o7777 == 0o1777
 
 
-async def test_polls_that_end_by_themselves_are_no_shutdown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_daemon_that_is_started_again_has_another_start() -> None:
     async with mps_rig() as rig:
-        await rig.start(poll_s=cast(float, "a fault of ours"))
-        assert await rig.ended() == 1
-        assert "health check of the MPS control daemon failed" in caplog.text
-        assert "TypeError" in caplog.text
+        assert rig.daemon.started_ns is None
+        await rig.start()
+        first = rig.daemon.started_ns
+        await rig.kill()
+        assert rig.daemon.started_ns == first, "it left the file"
+        await rig.start()
+        assert rig.daemon.started_ns not in {None, first}
 
 
-async def test_a_state_that_no_one_renews_is_none() -> None:
+@needs_helm
+async def test_the_charts_container_runs_the_daemon_and_its_probe_asks_it() -> None:
     async with mps_rig() as rig:
-        await rig.start_well()
-        later = MpsStateReader(rig.folders, wall_clock_s=lambda: time.time() + 60)
-        assert "has reported nothing" in later.read().problem
-        await rig.stop()
-        rig.folders.state.write_text("{")
-        assert "cannot be read" in rig.problem
+        values = ("vendor=aliyun", "memoryLimit=mps", f"mps.root={rig.folders.root}")
+        (spec,) = pod_specs(of_kind(rendered(PLUGIN_CHART, *values), "DaemonSet")).values()
+        plugin, container = spec["containers"]
+        variables = {**os.environ, **{each["name"]: each["value"] for each in container["env"]}}
+        folders = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
+        mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+        own = {name: mounts[name] for name in ("mps-pipe", "mps-log")}
+        assert (
+            own == {name: folders[name] for name in own} == {"mps-pipe": str(rig.folders.pipe), "mps-log": str(rig.log)}
+        )
+        assert (mounts["mps-shm"], folders["mps-shm"]) == (SHM, str(rig.folders.shm))
+        assert {"name": "mps-shm", "mountPath": SHM} in plugin["volumeMounts"]
 
+        async def probe() -> str:
+            assert container["startupProbe"]["exec"] == container["livenessProbe"]["exec"]
+            words = container["livenessProbe"]["exec"]["command"]
+            asking = await asyncio.create_subprocess_exec(*words, env=variables, stdin=asyncio.subprocess.DEVNULL)
+            return f"exit {code}" if (code := await asking.wait()) else ""
 
-async def test_commands_reach_the_daemon_and_its_silence_is_an_error() -> None:
-    async with mps_rig() as rig:
-        control = MpsControl(rig.program, rig.folders)
-        with pytest.raises(DeviceError, match="Cannot find MPS control daemon"):
-            await control.ask("get_server_list")
-        await rig.start_well()
-        await control.ask("set_default_device_pinned_mem_limit GPU-0 4096M")
-        assert await control.ask("get_default_device_pinned_mem_limit GPU-0") == "4096M"
-        hang = rig.folders.root / "hang"
-        hang.touch()
-        with pytest.raises(DeviceError, match="did not answer"):
-            await MpsControl(rig.program, rig.folders, timeout_s=0.1).ask("get_server_list")
-        hang.unlink()
+        assert await probe() == "exit 1"
+        daemon = await asyncio.create_subprocess_exec(*container["command"], env=variables)
+        try:
+            await until(probe, "the probe succeeds", deadline_s=30)
+            assert "-multiuser-server" in (rig.log / "control.log").read_text(), "pods run under any user"
+        finally:
+            daemon.kill()
+            await daemon.wait()
+        assert await probe() == "exit 1"
 
 
 class LimitedRig(PluginRig):
@@ -144,7 +113,7 @@ class LimitedRig(PluginRig):
 
 async def test_a_container_gets_the_limit_of_its_grant_on_the_card_that_it_really_has() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
-        await mps.start_well()
+        await mps.start()
         await rig.start()
         rig.bind("pod", 4, card=1)
         await rig.until_recorded("pod")
@@ -156,7 +125,7 @@ async def test_a_container_gets_the_limit_of_its_grant_on_the_card_that_it_reall
 @pytest.mark.slow
 async def test_the_limit_follows_a_card_that_was_corrected() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
-        await mps.start_well()
+        await mps.start()
         await rig.start()
         rig.bind("first", 14, card=0)
         await rig.until_recorded("first")
@@ -169,7 +138,7 @@ async def test_the_limit_follows_a_card_that_was_corrected() -> None:
 @pytest.mark.slow
 async def test_compute_is_shared_in_proportion_if_the_pod_asks_for_it() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
-        await mps.start_well()
+        await mps.start()
         await rig.start()
         rig.bind("pod", 4, annotations={COMPUTE_SHARE: "proportional"})
         await rig.until_recorded("pod")
@@ -179,7 +148,7 @@ async def test_compute_is_shared_in_proportion_if_the_pod_asks_for_it() -> None:
 @pytest.mark.slow
 async def test_a_container_may_burst_to_its_pods_limit_and_no_further() -> None:
     async with mps_rig() as mps, LimitedRig(mps, bursts=Bursts.ALLOW) as rig:
-        await mps.start_well()
+        await mps.start()
         await rig.start()
         rig.bind("burst", 4, annotations={MEMORY_LIMIT: "12", COMPUTE_SHARE: "proportional"})
         await rig.until_recorded("burst")
@@ -197,7 +166,7 @@ async def test_a_container_may_burst_to_its_pods_limit_and_no_further() -> None:
 @pytest.mark.parametrize("bursts", [Bursts.AUTO, Bursts.IGNORE])
 async def test_no_author_raises_the_limit_that_an_admin_set_if_nothing_evicts(bursts: Bursts) -> None:
     async with mps_rig() as mps, LimitedRig(mps, bursts=bursts) as rig:
-        await mps.start_well()
+        await mps.start()
         await rig.start()
         rig.bind("burst", 4, annotations={MEMORY_LIMIT: "12"})
         await rig.until_recorded("burst")
@@ -208,7 +177,7 @@ async def test_without_a_daemon_cards_take_no_new_pods_and_open_when_it_answers(
     async with mps_rig() as mps, LimitedRig(mps) as rig:
         await rig.start_plugin()
         await rig.until_units(32, allocatable=0)
-        assert "no MPS daemon has started" in rig.problem("memoryLimit")
+        assert "Cannot find MPS control daemon" in rig.problem("memoryLimit")
         await rig.until(lambda: rig.events("MpsUnavailable"), "the Event")
         assert "cards take no new pods" in rig.events("MpsUnavailable")[0]
         await mps.start()
@@ -230,7 +199,7 @@ async def test_where_the_admin_chose_pods_come_without_a_limit() -> None:
 @pytest.mark.slow
 async def test_a_card_that_is_too_old_for_mps_takes_no_new_pods_and_the_others_do() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
-        await mps.start_well()
+        await mps.start()
         rig.write_cards({0: {"limit_problem": "too old"}})
         await rig.start_plugin()
         await rig.until_units(32, allocatable=16)
@@ -242,7 +211,7 @@ async def test_a_card_that_is_too_old_for_mps_takes_no_new_pods_and_the_others_d
 @pytest.mark.slow
 async def test_a_whole_card_has_no_neighbour_and_gets_no_limit() -> None:
     async with mps_rig() as mps, LimitedRig(mps, mode=GrantMode.BOTH) as rig:
-        await mps.start_well()
+        await mps.start()
         await rig.start()
         rig.bind_whole("whole", 1, "0")
         await rig.until_recorded("whole")
@@ -252,15 +221,14 @@ async def test_a_whole_card_has_no_neighbour_and_gets_no_limit() -> None:
 @pytest.mark.slow
 async def test_pods_hear_that_their_daemon_was_started_again() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
-        await mps.start_well()
+        await mps.start()
         await rig.start()
         rig.bind("pod", 4)
         await rig.until_recorded("pod")
         watch = rig.app.observed.mps
         assert watch is not None
-        watch.poll()
-        mps.kill_daemon()
-        await mps.ended()
+        await watch.poll()
+        await mps.kill()
         await mps.start()
         await rig.until(lambda: rig.events("MpsDaemonRestarted"), "the Event on the pod")
         assert watch.restarts == 1

@@ -31,7 +31,6 @@ from gcushare.kube.connection.kubeconfig import parse_kubeconfig
 from gcushare.kube.connection.watch_lines import EVENT
 from gcushare.kube.errors import FailedRequest as KubeAttempt
 from gcushare.kube.errors import HttpFailure, error_of_answer, parse_status
-from gcushare.node.mps.state import MPS_STATE
 from gcushare.scheduler_extender.claims.service import NAMESPACE
 from gcushare.scheduler_extender.dashboard.token_reviews import AccessReview, TokenReview
 from gcushare.vendors import ENFLAME
@@ -281,7 +280,6 @@ JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     PLAIN_INVENTORY: encoded(CARDS),
     PLAIN_OVER_USE: encoded(AN_OVER_USE),
     OVER_USE_NOTE: encoded(AN_OVER_USE),
-    MPS_STATE: encoded({"instance": "0a1b", "problem": "x"}),
     OBJECT: encoded(A_POD),
     SEEN_POD: encoded(A_POD),
     VERSION: b'{"gitVersion": "v1.36.0"}',

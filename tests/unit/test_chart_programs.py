@@ -93,7 +93,7 @@ def programs_of(objects: Sequence[Object]) -> list[Object]:
         pytest.param(
             PLUGIN_CHART,
             ("vendor=both", "memoryUnit=auto", "memoryLimit=mps", "limitFallback=unlimited"),
-            4,
+            3,
             id="mps",
         ),
         pytest.param(PLUGIN_CHART, ("claims.enabled=true", "claims.cardPolicy=spread"), 2, id="plugin-claims"),

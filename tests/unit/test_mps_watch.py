@@ -1,4 +1,4 @@
-"""What the plugin makes of the MPS daemon's state, as time goes by and daemons come and go."""
+"""What the plugin makes of the MPS daemon's answers, as daemons and plugins come and go."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.mps.limits import MpsLimiter
-from gcushare.node.mps.state import FRESH_S, MpsFolders, MpsState, MpsStateReader, write_state
+from gcushare.node.mps.state import CONTROL, MpsDaemon, MpsFolders
 from gcushare.node.mps.watch import MpsWatch
 from gcushare.node.node_settings import Fallback
 from gcushare.vendors import ENFLAME
@@ -21,28 +21,42 @@ from tests.unit.plugin_reconcile import reconcile
 NOW_S = 1_000_000.0
 
 
+class Answering(MpsDaemon):
+    """Answers what a test says, with the files of a real one."""
+
+    problem = ""
+
+    async def find_problem(self) -> str:
+        return self.problem
+
+
 @dataclass
 class Node:
-    """A plugin on a node whose daemon writes its state when a test says so."""
+    """A plugin on a node whose daemon starts when a test says so."""
 
     folders: MpsFolders
-    store: PodStore
-    heard: Heard
-    now_s: float = NOW_S
-    set_by_s: float = 0.0
-    """By how much somebody set the machine's clock."""
+    store: PodStore = field(default_factory=lambda: PodStore(ENFLAME))
+    heard: Heard = field(default_factory=Heard)
     changes: int = 0
     is_known: bool = True
-    watch: MpsWatch = field(init=False)
     held: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
 
-    def daemon_says(self, state: MpsState) -> None:
-        write_state(self.folders, state)
-        os.utime(self.folders.state, (self.wall_s, self.wall_s))
+    def __post_init__(self) -> None:
+        self.folders.pipe.mkdir()
+        self.start_plugin()
 
-    @property
-    def wall_s(self) -> float:
-        return self.now_s + self.set_by_s
+    def start_plugin(self) -> None:
+        def note_change() -> None:
+            self.changes += 1
+
+        self.daemon = Answering(self.folders)
+        limiter = MpsLimiter(self.folders, Fallback.REFUSE)
+        self.watch = MpsWatch(self.daemon, limiter, self.store, self.heard, note_change, is_known=lambda: self.is_known)
+
+    def start_daemon(self, at_s: float) -> None:
+        file = self.folders.pipe / f"{CONTROL}.pid"
+        file.touch()
+        os.utime(file, (at_s, at_s))
 
     def hold(self, name: str, since_s: float) -> None:
         """Have a pod hold memory whose cards were chosen then."""
@@ -57,101 +71,81 @@ class Node:
         return [name for name, reason, _ in self.heard.pods if reason == "MpsDaemonRestarted"]
 
 
-def make_node(folder: Path) -> Node:
-    def note_change() -> None:
-        node.changes += 1
-
-    store, heard, folders = PodStore(ENFLAME), Heard(), MpsFolders(folder)
-    node = Node(folders, store, heard)
-    limiter = MpsLimiter(folders, Fallback.REFUSE)
-    reader = MpsStateReader(folders, clock=lambda: node.now_s, wall_clock_s=lambda: node.wall_s)
-    node.watch = MpsWatch(
-        reader,
-        limiter,
-        store,
-        heard,
-        note_change,
-        is_known=lambda: node.is_known,
-        wall_clock_s=lambda: node.wall_s,
-    )
-    return node
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(MpsFolders(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("reason", "words"),
-    [
-        pytest.param("", f"has reported nothing for more than {FRESH_S:g}s", id="a daemon that was well"),
-        pytest.param("another MPS control daemon runs", "another MPS control daemon runs", id="one that gave a reason"),
-    ],
-)
-def test_a_daemon_that_stays_silent_is_one_piece_of_news(tmp_path: Path, reason: str, words: str) -> None:
-    node = make_node(tmp_path)
-    node.daemon_says(MpsState("a", reason))
-    node.watch.poll()
-    node.now_s += FRESH_S + 1
-    node.watch.poll()
-    changes, events = node.changes, len(node.heard.node)
+async def test_a_daemon_that_does_not_answer_is_one_piece_of_news_and_so_is_its_answer(node: Node) -> None:
+    node.daemon.problem = "the MPS daemon did not answer in 10s"
     for _ in range(3):
-        node.now_s += 2.0
-        node.watch.poll()
-    assert words in node.watch.problem
-    assert (node.changes, len(node.heard.node)) == (changes, events)
+        await node.watch.poll()
+    assert (node.watch.problem, node.changes, len(node.heard.node)) == (node.daemon.problem, 1, 1)
+    node.daemon.problem = ""
+    for _ in range(3):
+        await node.watch.poll()
+    assert (node.watch.problem, node.changes, len(node.heard.node)) == ("", 2, 2)
 
 
-@pytest.mark.parametrize("set_by_s", [3600.0, -3600.0], ids=["forward", "back"])
-def test_setting_the_machines_clock_silences_no_daemon(tmp_path: Path, set_by_s: float) -> None:
-    node = make_node(tmp_path)
-    node.daemon_says(MpsState("a"))
-    node.watch.poll()
-    node.set_by_s = set_by_s
-    node.watch.poll()
-    assert node.watch.problem == ""
-    node.daemon_says(MpsState("a"))
-    node.watch.poll()
-    node.now_s += FRESH_S + 1
-    node.watch.poll()
-    assert "has reported nothing" in node.watch.problem
+async def test_the_first_daemon_since_the_boot_is_no_restart(node: Node) -> None:
+    node.hold("before", NOW_S - 100.0)
+    node.start_daemon(NOW_S)
+    await node.watch.poll()
+    assert (node.restart_events(), node.watch.restarts) == ([], 0)
 
 
-def test_what_an_old_daemon_left_is_old_at_the_first_look(tmp_path: Path) -> None:
-    node = make_node(tmp_path)
-    node.daemon_says(MpsState("a"))
-    node.now_s += FRESH_S + 1
-    node.watch.poll()
-    assert "has reported nothing" in node.watch.problem
-
-
-def test_when_the_plugins_own_pod_is_started_again_the_pods_of_before_hear_of_the_new_daemon(tmp_path: Path) -> None:
-    node = make_node(tmp_path)
-    node.is_known = False
-    node.daemon_says(MpsState("old", started_s=NOW_S - 5000.0, is_restart=True))
-    node.watch.poll()
-    node.daemon_says(MpsState("new", started_s=NOW_S + 2.0, is_restart=True))
-    node.watch.poll()
+async def test_pods_of_before_hear_of_a_new_daemon_once_it_answers_and_theirs_is_known(node: Node) -> None:
+    node.start_daemon(NOW_S - 500.0)
+    await node.watch.poll()
     node.hold("before", NOW_S - 100.0)
     node.hold("after", NOW_S + 3.0)
+    node.start_daemon(NOW_S)
+    node.daemon.problem = "the MPS daemon does not answer: exit 1"
+    await node.watch.poll()
+    node.daemon.problem, node.is_known = "", False
+    await node.watch.poll()
     assert node.restart_events() == []
     node.is_known = True
-    node.watch.poll()
-    node.watch.poll()
+    await node.watch.poll()
+    await node.watch.poll()
     assert (node.restart_events(), node.watch.restarts) == (["before"], 1)
 
 
-def test_when_the_plugins_container_alone_is_started_again_no_pod_hears_of_its_daemon_twice(tmp_path: Path) -> None:
-    node = make_node(tmp_path)
-    node.daemon_says(MpsState("a", started_s=NOW_S - 500.0, is_restart=True))
-    node.hold("before", NOW_S - 1000.0)
-    node.watch.poll()
-    assert (node.restart_events(), node.watch.restarts) == ([], 0)
-    node.now_s += 100.0
-    node.daemon_says(MpsState("b", started_s=node.now_s, is_restart=True))
-    node.watch.poll()
-    assert (node.restart_events(), node.watch.restarts) == (["before"], 1)
+@pytest.mark.parametrize("started_s", [NOW_S, NOW_S - 400.0], ids=["with the plugin", "long before the plugin"])
+async def test_a_restart_while_no_plugin_ran_is_reported_by_the_next_one_and_only_once(
+    node: Node, started_s: float
+) -> None:
+    node.start_daemon(NOW_S - 1000.0)
+    await node.watch.poll()
+    node.hold("before", NOW_S - 900.0)
+    node.start_daemon(started_s)
+    node.start_plugin()
+    await node.watch.poll()
+    assert node.restart_events() == ["before"]
+    node.start_plugin()
+    await node.watch.poll()
+    assert node.restart_events() == ["before"]
 
 
-def test_the_first_daemon_of_a_machine_is_no_restart(tmp_path: Path) -> None:
-    node = make_node(tmp_path)
+async def test_a_start_that_cannot_be_noted_is_reported_all_the_same(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    (node.folders.root / "known").symlink_to("known")
     node.hold("before", NOW_S - 100.0)
-    node.daemon_says(MpsState("a", started_s=NOW_S))
-    node.watch.poll()
-    assert (node.restart_events(), node.watch.restarts) == ([], 0)
+    for started_s in (NOW_S - 500.0, NOW_S):
+        node.start_daemon(started_s)
+        await node.watch.poll()
+        await node.watch.poll()
+    assert node.restart_events() == ["before"]
+    assert caplog.text.count("cannot be noted for the next plugin") == 2
+
+
+async def test_what_a_pod_leaves_in_place_of_the_process_id_ends_no_plugin(node: Node) -> None:
+    file = node.folders.pipe / f"{CONTROL}.pid"
+    file.symlink_to(file.name)
+    await node.watch.poll()
+    file.unlink()
+    node.folders.pipe.rmdir()
+    node.folders.pipe.touch()
+    await node.watch.poll()
+    assert node.watch.problem == ""

@@ -49,8 +49,6 @@ def main(process: ProcessContext | None = None) -> int:
             import asyncio
 
             return _answer(process, lambda: asyncio.run(_remove_from_node(settings, process.stdout)))
-        if settings.actions.run_mps_daemon:
-            return _run_mps_daemon(settings)
         from gcushare.device_plugin.program import run_plugin
         from gcushare.runtime.shutdown import run
 
@@ -72,21 +70,10 @@ def main_gpushare(process: ProcessContext | None = None) -> int:
 
 
 def _log_settings(settings: PluginSettings) -> LogSettings:
-    """Neither a command that answers on stdout nor the daemon writes a log file: the running plugin has one there."""
-    if settings.actions.run_mps_daemon:
-        return replace(settings.log, log_dir=None)
+    """A command that answers on stdout writes no log file: the running plugin has one there."""
     if settings.actions.status or settings.actions.remove_from_node:
         return LogSettings(log_dir=None, log_level=LogLevel.ERROR)
     return settings.log
-
-
-def _run_mps_daemon(settings: PluginSettings) -> int:
-    from gcushare.node.mps.daemon import CONTROL, run_mps_daemon
-    from gcushare.node.mps.state import MpsFolders
-    from gcushare.runtime.shutdown import run
-
-    folders, proc = MpsFolders(settings.limits.mps_root), settings.cards.proc_root
-    return run(lambda shutdown: run_mps_daemon(folders, Path(CONTROL), shutdown, proc_root=proc))
 
 
 def _answer(process: ProcessContext, work: Callable[[], int]) -> int:

@@ -179,20 +179,10 @@ class ActionSettings:
         "socket left behind; then exit. Refused while the plugin runs here. Repeatable.",
     )
 
-    run_mps_daemon: bool = setting(
-        parsers.boolean(),
-        default=False,
-        typed=True,
-        help="Run the MPS control daemon of this node until it is ended, in a container of its own next to the plugin "
-        "that runs with --memory-limit mps: its folders, its health, its state for the plugin.",
-    )
-
     def find_conflicts(self) -> Iterator[str]:
         """One of them at a time."""
-        names = ("status", "remove_from_node", "run_mps_daemon")
-        given = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name)]
-        if len(given) > 1:
-            yield f"flags {' and '.join(given)} exclude each other: give one of them"
+        if self.status and self.remove_from_node:
+            yield "flags --status and --remove-from-node exclude each other: give one of them"
 
 
 @settings

@@ -116,7 +116,7 @@ class Way(abc.ABC):
     async def _read_cards(self) -> None:
         """Read the cards for the first time, and before them whether their memory can be limited."""
         if self._mps is not None:
-            self._mps.poll()
+            await self._mps.poll()
         if self._driver_limits is not None:
             await self._driver_limits.poll()
         await self._monitor.poll()

@@ -215,8 +215,8 @@ class LimitSettings:
         default=MemoryLimit.NONE,
         help="What keeps a pod from allocating more card memory than it was granted: none; driver, NVIDIA's driver 615 "
         "or newer, which keeps the limit that this program sets for the pod's control group (of version 2); mps, "
-        "NVIDIA's Multi-Process Service, whose control daemon runs next to the plugin (--run-mps-daemon; the chart "
-        "starts it). With mps the limit is one of each process, not of the container.",
+        "NVIDIA's Multi-Process Service, whose control daemon runs in a container next to the plugin. With mps the "
+        "limit is one of each process, not of the container.",
     )
     limit_fallback: Fallback = setting(
         parsers.choice(Fallback),
@@ -233,8 +233,8 @@ class LimitSettings:
     mps_root: Path = setting(
         parsers.path("DIR"),
         default=Path("/run/gcushare/mps"),
-        help="With --memory-limit mps: the folder, the same on the host and here, of the daemon's pipes, logs, shared "
-        "memory and state. Containers get its pipes and shared memory mounted.",
+        help="With --memory-limit mps: the folder, the same on the host and here, of the daemon's pipes (pipe), shared "
+        "memory (shm) and logs. Containers get its pipes and shared memory mounted.",
     )
 
 

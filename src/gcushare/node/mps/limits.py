@@ -8,10 +8,9 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.units import MemoryUnit
 from gcushare.node.memory_limiter import NO_LIMITS, ContainerLimits, MemoryLimiter
-from gcushare.node.mps.state import MpsFolders
+from gcushare.node.mps.state import PIPE_VARIABLE, MpsFolders
 from gcushare.node.node_settings import Fallback
 
-PIPE_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 MEMORY_VARIABLE = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 THREADS_VARIABLE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 SHM = "/dev/shm"

@@ -1,20 +1,20 @@
-"""The state file with which the container of the MPS daemon reports to the plugin; both mount its folder."""
+"""The MPS control daemon as the plugin sees it: its folders, whether it answers, and when it was started.
+
+The daemon is the only process of a container next to the plugin; the kubelet starts it again, by the chart's probe.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
-from gcushare.core.errors import RemoteContractError
-from gcushare.wire.untrusted_json import BoundedJsonDecoder, read_bounded
-
-STATE_BYTES = 1 << 16
-FRESH_S = 15.0
-"""An older file means that the daemon's container is gone or hangs: it is written every few seconds."""
+CONTROL = "nvidia-cuda-mps-control"
+"""NVIDIA's program is the daemon, and hands commands to a running one."""
+HEALTH_COMMAND = b"get_default_active_thread_percentage\n"
+"""A healthy daemon answers it without starting anything."""
+PIPE_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
+ANSWER_S = 10.0
 
 
 class MpsFolders:
@@ -23,75 +23,66 @@ class MpsFolders:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.pipe = root / "pipe"
-        self.log = root / "log"
         self.shm = root / "shm"
-        self.state = root / "state.json"
 
 
-class MpsState(msgspec.Struct, frozen=True):
-    """What is reported. ``instance`` differs after each start of the daemon; ``problem`` is "" while it answers.
+class MpsDaemon:
+    """The daemon of these folders, which are gone after a reboot: /run is."""
 
-    ``started_s``: when it was started, in seconds since the epoch. ``is_restart``: it is not the first since the boot.
-    """
+    def __init__(self, folders: MpsFolders, *, timeout_s: float = ANSWER_S) -> None:
+        self._folders = folders
+        self._timeout_s = timeout_s
+        self._known = folders.root / "known"
+        self.known_ns = _changed_ns(self._known)
+        """The start of the last daemon that was noted by `know`, also by an earlier plugin since the boot."""
 
-    instance: str
-    problem: str = ""
-    started_s: float = 0.0
-    is_restart: bool = False
+    @property
+    def started_ns(self) -> int | None:
+        """When it was started, in nanoseconds since the epoch; None if it left no file with its process id."""
+        return _changed_ns(self._folders.pipe / f"{CONTROL}.pid")
 
+    def know(self, started_ns: int) -> None:
+        """Note a start, and leave it on the node for the next plugin.
 
-MPS_STATE = BoundedJsonDecoder(MpsState, "the MPS daemon's state", limit_bytes=STATE_BYTES)
+        Raises:
+            OSError: it could not be left there.
+        """
+        self.known_ns = started_ns
+        self._known.touch()
+        os.utime(self._known, ns=(started_ns, started_ns))
 
-
-def write_state(folders: MpsFolders, state: MpsState) -> None:
-    """Replace the file.
-
-    Raises:
-        OSError: as writing raises it.
-    """
-    temporary = folders.root / ".state.json"
-    temporary.write_bytes(msgspec.json.encode(state))
-    temporary.replace(folders.state)
-
-
-class MpsStateReader:
-    """Reads the newest report, and tells how long there was no new one.
-
-    Ages are measured on the monotonic clock, since a wall clock may be set while the file keeps its old time. Only the
-    age of the first file comes from the wall clock: nothing else has it.
-    """
-
-    def __init__(
-        self,
-        folders: MpsFolders,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock_s: Callable[[], float] = time.time,
-    ) -> None:
-        self._path = folders.state
-        self._clock = clock
-        self._wall_clock_s = wall_clock_s
-        self._written_ns: int | None = None
-        self._heard_s = 0.0
-
-    def read(self) -> MpsState:
-        """Read the file. If it is too old, or cannot be read, the problem of the returned state says so."""
+    async def find_problem(self) -> str:
+        """Return why processes of pods cannot use the daemon; "" if it answers."""
         try:
-            with self._path.open("rb") as stream:
-                self._record_time(os.fstat(stream.fileno()).st_mtime_ns)
-                state = MPS_STATE.read(read_bounded(stream, STATE_BYTES, "the MPS daemon's state"))
-        except FileNotFoundError:
-            return MpsState("", f"no MPS daemon has started yet: there is no {str(self._path)!r}")
-        except (OSError, RemoteContractError) as error:
-            return MpsState("", f"{str(self._path)!r} cannot be read: {error}")
-        if self._clock() - self._heard_s > FRESH_S:
-            # The text has no age: each change of a problem is an Event, a log line and a list for the kubelet.
-            stale = f"the container of the MPS daemon has reported nothing for more than {FRESH_S:g}s"
-            return msgspec.structs.replace(state, problem=state.problem or stale)
-        return state
+            self._folders.shm.mkdir(parents=True, exist_ok=True)
+            self._folders.shm.chmod(0o1777)  # processes of every user share memory with it
+            process = await asyncio.create_subprocess_exec(
+                CONTROL,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env={**os.environ, PIPE_VARIABLE: str(self._folders.pipe)},
+            )
+        except OSError as error:
+            return (
+                f"the MPS daemon cannot be asked: {error}; the container toolkit brings {CONTROL} with the driver "
+                "capability compute"
+            )
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                output, _ = await process.communicate(HEALTH_COMMAND)
+        except TimeoutError:
+            return f"the MPS daemon did not answer in {self._timeout_s:g}s"
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        answer = output[:200].decode(errors="replace").strip()
+        return f"the MPS daemon does not answer: {answer or f'exit {process.returncode}'}" if process.returncode else ""
 
-    def _record_time(self, written_ns: int) -> None:
-        if written_ns == self._written_ns:
-            return
-        age_s = abs(self._wall_clock_s() - written_ns / 1e9) if self._written_ns is None else 0.0
-        self._written_ns, self._heard_s = written_ns, self._clock() - age_s
+
+def _changed_ns(path: Path) -> int | None:
+    try:
+        return path.lstat().st_mtime_ns
+    except OSError:  # not there, or a pod left something else
+        return None

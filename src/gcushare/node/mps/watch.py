@@ -4,49 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 
 from gcushare.core.log_fields import fields
 from gcushare.node.api_server import Announcer
 from gcushare.node.memory_limiter import MemoryLimiter
 from gcushare.node.mps.limits import MpsLimiter
-from gcushare.node.mps.state import MpsState, MpsStateReader
+from gcushare.node.mps.state import MpsDaemon
 from gcushare.node.pods import NodePods
 
 logger = logging.getLogger(__name__)
 
-POLL_S = 2.0
-TOGETHER_S = 60.0
-"""A pod's containers are started within this time of each other."""
+POLL_S = 3.0
 
 
 class MpsWatch:
-    """Reads the daemon's state again and again; ``on_change`` is called when cards open or close by it.
+    """Asks the daemon again and again; ``on_change`` is called when cards open or close by its answer.
 
-    The state's file stays fresh for some seconds without its writer, so that a container that is restarted at once
-    closes no card. ``is_known``: whether the pods of this node, and what they hold, are.
+    Each container brings its own limits to the daemon, so that a new one needs nothing set again. ``is_known``: whether
+    the pods of this node, and what they hold, are.
     """
 
     def __init__(
         self,
-        reader: MpsStateReader,
+        daemon: MpsDaemon,
         limiter: MpsLimiter,
         pods: NodePods,
         announcer: Announcer,
         on_change: Callable[[], None],
         *,
         is_known: Callable[[], bool],
-        wall_clock_s: Callable[[], float],
     ) -> None:
-        self._reader = reader
+        self._daemon = daemon
         self._limiter = limiter
         self._pods = pods
         self._announcer = announcer
         self._on_change = on_change
         self._is_known = is_known
-        self._started_s = wall_clock_s()
-        self._instance = ""
         self._reported_cards: dict[int, str] = {}
         self.restarts = 0
 
@@ -57,22 +51,29 @@ class MpsWatch:
         return self._limiter.daemon_problem or cards
 
     async def run(self) -> None:
-        """Read the state again and again, until cancelled."""
+        """Ask again and again, until cancelled."""
         while True:
-            self.poll()
+            await self.poll()
             await asyncio.sleep(POLL_S)
 
-    def poll(self) -> None:
-        """Read the state once and act on what is new in it."""
-        state = self._reader.read()
-        if state.instance and state.instance != self._instance and self._is_known():
-            # The first daemon seen here was reported by the process before this one, unless it was started together
-            # with this program's own pod.
-            if state.is_restart and (self._instance or state.started_s > self._started_s - TOGETHER_S):
-                self._report_restart(state.started_s)
-            self._instance = state.instance
-        self._report_problem(state)
+    async def poll(self) -> None:
+        """Ask the daemon once and act on what is new."""
+        problem = await self._daemon.find_problem()
+        if not problem and self._is_known():
+            self._look_for_restart()
+        self._report_problem(problem)
         self._report_cards()
+
+    def _look_for_restart(self) -> None:
+        started_ns, known_ns = self._daemon.started_ns, self._daemon.known_ns
+        if started_ns is None or started_ns == known_ns:
+            return
+        try:
+            self._daemon.know(started_ns)
+        except OSError as error:
+            logger.warning("start of the MPS daemon cannot be noted for the next plugin %s", fields(error=error))
+        if known_ns is not None:
+            self._report_restart(started_ns / 1e9)
 
     def _report_restart(self, started_s: float) -> None:
         """Report a restart on every pod whose processes used the old daemon: they have lost their contexts."""
@@ -98,14 +99,14 @@ class MpsWatch:
                 logger.warning("no memory is limited on a card %s", fields(card=index, reason=why))
         self._reported_cards = dict(self._limiter.card_problems)
 
-    def _report_problem(self, state: MpsState) -> None:
-        before, self._limiter.daemon_problem = self._limiter.daemon_problem, state.problem
-        if before == state.problem:
+    def _report_problem(self, problem: str) -> None:
+        before, self._limiter.daemon_problem = self._limiter.daemon_problem, problem
+        if before == problem:
             return
-        if state.problem:
+        if problem:
             effect = "cards take no new pods" if self._limiter.refuses else "pods start without a limit"
-            self._announcer.about_node("MpsUnavailable", f"{state.problem}; {effect}", warning=True)
-            logger.warning("no memory is limited %s", fields(reason=state.problem))
+            self._announcer.about_node("MpsUnavailable", f"{problem}; {effect}", warning=True)
+            logger.warning("no memory is limited %s", fields(reason=problem))
         else:
             self._announcer.about_node("MpsAvailable", "memory is limited by MPS", warning=False)
         self._on_change()
@@ -119,8 +120,7 @@ def make_mps_watch(
     *,
     is_known: Callable[[], bool],
 ) -> MpsWatch | None:
-    """Build the watch of this machine's daemon; None if MPS limits nothing. Nothing is read yet."""
+    """Build the watch of this machine's daemon; None if MPS limits nothing. Nothing is asked yet."""
     if not isinstance(limiter, MpsLimiter):
         return None
-    reader = MpsStateReader(limiter.folders)
-    return MpsWatch(reader, limiter, pods, announcer, on_change, is_known=is_known, wall_clock_s=time.time)
+    return MpsWatch(MpsDaemon(limiter.folders), limiter, pods, announcer, on_change, is_known=is_known)

@@ -174,6 +174,26 @@ class LeaksTasks(Bug):
         _replace(agent, "pod_applied", changed)
 
 
+class StartsUnlimited(Bug):
+    """The plugin lets containers start before their pod has its limits."""
+
+    def plant_in_plugin(self, app: PluginApp) -> None:
+        async def ensure(*_: object) -> None:
+            return
+
+        if app.observed.driver_limits is not None:
+            _replace(app.observed.driver_limits, "ensure", ensure)
+
+
+class LimitsTwice(Bug):
+    """The plugin gives every pod twice the limit."""
+
+    def plant_in_plugin(self, app: PluginApp) -> None:
+        if (limits := app.observed.driver_limits) is not None:
+            keep = limits._groups.keep
+            _replace(limits._groups, "keep", lambda group, card, size: keep(group, card, 2 * size))
+
+
 class GivesTwice(Bug):
     """The kubelet treats every healthy id as free."""
 
@@ -202,6 +222,8 @@ BUGS: dict[str, type[Bug]] = {
     "never corrects": NeverCorrects,
     "forgets init cards": ForgetsInitCards,
     "leaks tasks": LeaksTasks,
+    "starts unlimited": StartsUnlimited,
+    "limits twice": LimitsTwice,
     "gives twice": GivesTwice,
 }
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LinkLevel
 from gcushare.core.cards import Card, CardUse
 from gcushare.core.errors import DeviceError
+from simulation.control_groups import ControlGroups
 
 GIB = 1 << 30
 
@@ -23,9 +25,12 @@ class SimulatedCard:
 
 @dataclass
 class Machine:
-    """One node's cards. ``is_silent``: the vendor's library does not answer."""
+    """One node's cards. ``is_silent``: the vendor's library does not answer. ``groups`` are its control
+    groups, where the driver limits memory.
+    """
 
     cards: dict[int, SimulatedCard]
+    groups: ControlGroups | None = None
     is_silent: bool = False
     changed: set[asyncio.Event] = field(default_factory=set)
 
@@ -40,7 +45,7 @@ def make_machine(node: str, gigabytes: tuple[int, ...]) -> Machine:
 
 
 class SimulatedSource:
-    """The ``CardSource`` of a machine."""
+    """The ``LimitSource`` of a machine."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -76,8 +81,26 @@ class SimulatedSource:
         """Unknown."""
         return None
 
+    async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
+        """Read a group."""
+        await asyncio.sleep(0.001)
+        return self._groups.read(Path(group), card.index)
+
+    async def limit_group(self, card: Card, group: str, hard_bytes: int | None) -> GroupMemory | None:
+        """Set a group's limit, and read it back."""
+        await asyncio.sleep(0.001)
+        self._groups.limit(Path(group), card.index, hard_bytes)
+        return self._groups.read(Path(group), card.index)
+
     async def close(self) -> None:
         """Nothing is held."""
+
+    @property
+    def _groups(self) -> ControlGroups:
+        self._require()
+        if self._machine.groups is None:
+            raise DeviceError("the simulated library keeps no limits")
+        return self._machine.groups
 
     def _require(self) -> None:
         if self._machine.is_silent:

@@ -43,6 +43,8 @@ FAULTS = {
 }
 LONG_FAULTS = {"refuse writes"}
 """Those that calm does not end."""
+LIMIT_FAULTS = {"reload driver", "reboot node"}
+"""Where the driver limits memory: every process that used it ends; only a reboot takes the groups, too."""
 FORGERIES = {"forge record", "forge inventory", "secret"}
 """What attackers and careless admins write into objects of ours."""
 QUIET_USERS = {**USERS, "create": 7.0, "delete": 7.0}
@@ -74,6 +76,8 @@ def make_schedule(seed: int, *, rounds: int = ROUNDS, quiet_hours: int = 0, plan
         lease=rng.choice([OUR_LEASE, USUAL_LEASE]),
         has_policies=random.Random(f"{seed}/policies").random() < 0.5,
     )
+    if settings.vendor == "aliyun" and random.Random(f"{seed}/limits").random() < 0.6:
+        settings = replace(settings, has_limits=True)
     if random.Random(f"{seed}/default policy").random() < 0.5:  # apart from the other draws, as has_policies
         settings = replace(settings, node_policy="expected-fill")
     actions: list[Action] = []
@@ -102,6 +106,7 @@ class _Drawing:
         self._rare = random.Random(f"{settings.seed}/rare")
         """Of its own, so that what was drawn before there was any of this is drawn still."""
         self._forged = random.Random(f"{settings.seed}/forged")
+        self._limited = random.Random(f"{settings.seed}/limit faults")
         self._names = 0
         self._processes = [
             *(f"extender-{n}" for n in range(settings.replicas)),
@@ -119,6 +124,7 @@ class _Drawing:
         yield from self._stretch(from_s, until_s, STORM)
         yield from self._policies(from_s, until_s)
         yield from self._forgeries(from_s, until_s)
+        yield from self._limit_faults(from_s, until_s)
 
     def quiet(self, from_s: float, until_s: float) -> Iterator[Action]:
         """Everything of an hour in which little happens; sometimes people tidy up first."""
@@ -146,6 +152,12 @@ class _Drawing:
         if rng.random() < 0.3:
             args = {"last": str(rng.randrange(10)), "for_s": rng.choice([60.0, 1800.0, 9000.0])}
             yield Action(round(rng.uniform(from_s, until_s), 3), "refuse writes", args)
+
+    def _limit_faults(self, from_s: float, until_s: float) -> Iterator[Action]:
+        rng = self._limited
+        for _ in range(rng.choice([0, 1, 4]) if self._settings.has_limits else 0):
+            args = {"node": rng.randrange(len(self._settings.nodes)), "for_s": rng.choice([0.5, 5.0, 30.0])}
+            yield Action(round(rng.uniform(from_s, until_s), 3), rng.choice(sorted(LIMIT_FAULTS)), args)
 
     def _forgeries(self, from_s: float, until_s: float) -> Iterator[Action]:
         """In some storms, authors and stolen tokens forge what only our programs write."""

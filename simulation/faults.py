@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from simulation.drawing import FAULTS, FORGERIES, LONG_FAULTS
+from simulation.drawing import FAULTS, FORGERIES, LIMIT_FAULTS, LONG_FAULTS
 from simulation.program import Program
 from simulation.schedule import Action
 from simulation.weather import Odds
@@ -58,13 +58,15 @@ class Happenings:
             "ignore preference": self._ignore_preference,
             "refuse writes": self._refuse_writes,
             "secret": self._spoil_secret,
+            "reload driver": partial(self._end_processes, with_pods=False),
+            "reboot node": partial(self._end_processes, with_pods=True),
             "forge record": world.forgers.forge_record,
             "forge inventory": world.forgers.forge_inventory,
         }
 
     def begin(self, action: Action) -> None:
         """Do what an action says."""
-        if action.kind in FAULTS or action.kind in LONG_FAULTS or action.kind in FORGERIES:
+        if action.kind in {*FAULTS, *LONG_FAULTS, *FORGERIES, *LIMIT_FAULTS}:
             self._world.faults[action.kind] += 1
         self._by_kind[action.kind](**action.args)
 
@@ -195,6 +197,22 @@ class Happenings:
         if loses:
             self._world.invariants.note_lost_checkpoint(kubelet)
         self._until(for_s, lambda: kubelet.start(loses_checkpoint=loses))
+
+    def _end_processes(self, node: int, for_s: float, *, with_pods: bool) -> None:
+        """Load the driver again, or boot the whole node; the kubelet starts the containers again."""
+        kubelet = self._world.kubelets[f"node-{node}"]
+        if not kubelet.is_up or kubelet.limited is None:
+            return
+        kubelet.stop()
+        if with_pods:
+            self._world.plugins[kubelet.node].kill()
+        kubelet.limited.end_all(with_pods=with_pods)
+
+        def start() -> None:
+            kubelet.start()
+            self._world.plugins[kubelet.node].start()
+
+        self._until(for_s, start)
 
     def _restart_scheduler(self, for_s: float) -> None:
         scheduler = self._world.scheduler

@@ -225,6 +225,22 @@ class Invariants:
         if missing:
             self._world.fail("every refused pod has a reason", f"{pod.key[1]}: filter says nothing of {missing}")
 
+    def check_limits(self, kubelet: Kubelet, uid: str) -> None:
+        """Check the limits of a pod with running containers."""
+        limited, unit = kubelet.limited, self._world.unit_of(kubelet.node)
+        if limited is None or uid in self.lost:
+            return
+        held = self._world.units_held(kubelet, uid)
+        for card in sorted({card for units in limited.running[uid].values() for card in units}):
+            hard = limited.groups.limit_of(limited.group_of(uid), card)
+            if hard is None:
+                self._world.fail("no process runs without its limit", f"pod {uid} on card {card} of {kubelet.node}")
+            elif unit is not None and card in held and hard > unit.bytes_of(held[card]):
+                self._world.fail(
+                    "no limit is above what the ledger counts",
+                    f"pod {uid} has {held[card]} units of card {card} of {kubelet.node}, and a limit of {hard} bytes",
+                )
+
     def note_lost_checkpoint(self, kubelet: Kubelet) -> None:
         """Record that a kubelet lost its checkpoint, so that it does not know what its pods hold."""
         self.lost |= {uid for uid, _, _ in kubelet.devices.held}

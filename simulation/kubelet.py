@@ -20,6 +20,7 @@ from simulation.store import FINISHED, Doc
 from simulation.views import View
 
 if TYPE_CHECKING:
+    from simulation.containers import Containers
     from simulation.world import World
 
 SHOWN_AFTER_S = (0.006, 0.025)
@@ -48,6 +49,8 @@ class Kubelet:
         self.process = Process(f"kubelet/{node}")
         self.shown_at_s: dict[tuple[str, str, str], float] = {}
         """The time from which podresources shows a container's allocation of a resource."""
+        self.limited: Containers | None = None
+        """What really runs, where the driver limits memory."""
         self._streams: list[asyncio.Task[None]] = []
 
     # Life
@@ -84,6 +87,13 @@ class Kubelet:
         world.loop.create_task(self._status.report(), context=context)
         for stored in list(self.view.objects.values()):
             self._pod_changed(None, stored)
+        if self.limited is not None:
+            self.limited.resume()
+
+    def still_runs(self, uid: str) -> bool:
+        """Whether new containers of a pod are created."""
+        is_held = any(holder == uid for holder, _, _ in self.devices.held)
+        return uid in self.containers and uid not in self._ending and is_held
 
     def stop(self) -> None:
         """Stop at once. Containers continue to run."""
@@ -202,6 +212,8 @@ class Kubelet:
             )
             return
         self.containers[uid] = self.world.loop.now_s
+        if self.limited is not None:
+            self.limited.start(uid)
         self.world.counts["pods admitted"] += 1
         self.world.note(f"{self.node} runs {'/'.join(stored.key)} on {self._words(uid)}")
         await asyncio.sleep(0.05 + self.rng.random())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings, PluginSettings
 from gcushare.device_plugin.program import NodeProgram
+from gcushare.node.node_settings import LimitSettings, MemoryLimit
 from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathHandler
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.election import ElectionSettings
@@ -164,6 +166,9 @@ class PluginReplica(Program):
                 cdi_dir=_NOWHERE / "cdi",
             ),
         )
+        if (groups := self.machine.groups) is not None:
+            limits = LimitSettings(memory_limit=MemoryLimit.DRIVER, cgroup_dir=groups.root)
+            settings = replace(settings, limits=limits)
         adapters = HostAdapters(
             clock=ProcessClock(self.world.loop, self.process),
             rng=random.Random(self.rng.getrandbits(64)),
@@ -171,6 +176,7 @@ class PluginReplica(Program):
             sockets=SimulatedSockets(self.kubelet.directory, self.kubelet, self.process),
             record=KubeletRecord(self.kubelet),
             cards=SimulatedSource(self.machine),
+            limits=SimulatedSource(self.machine),
         )
         client = self._client("plugin")
         self.app = PluginApp(settings, client, adapters=adapters)

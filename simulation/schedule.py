@@ -50,6 +50,8 @@ class Settings:
     """Its duration, the deadline of its renewal, and what lies between two attempts, in seconds."""
     has_policies: bool = True
     """Whether the API server has the admission policies of the charts."""
+    has_limits: bool = False
+    """Whether NVIDIA's driver limits the memory of pods on every node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,9 +163,14 @@ class SettledInvariants:
             if under_way:
                 world.fail("nothing leaks", f"{replica.name} has {under_way} bindings under way")
         for name, plugin in world.plugins.items():
-            parts = plugin.app.observed
+            parts, kubelet = plugin.app.observed, world.kubelets[name]
             if parts.store.pending_allocations or parts.store.held_units():
                 world.fail("nothing leaks", f"the plugin of {name} counts units as held")
+            if kubelet.limited is not None and (left := kubelet.limited.limits()):
+                world.fail("nothing leaks", f"limits of {left} are left on {name}")
+            limits = plugin.app.observed.driver_limits
+            if limits is not None and limits.used:
+                world.fail("nothing leaks", f"the plugin of {name} counts memory of {sorted(limits.used)}")
         self._check_tasks()
 
     def _check_tasks(self) -> None:

@@ -59,7 +59,9 @@ class Store(Storage):
             raise ApiFailure(409, "AlreadyExists", f"{plural} {key.name!r} already exists")
         self._uids += 1
         self.author = by
-        return self.collection(plural).put(key, {**doc, "metadata": {**meta, "uid": f"uid-{self._uids:06}"}})
+        return self.collection(plural).put(
+            key, {**doc, "metadata": {**meta, "uid": f"{self._uids:08x}-0000-4000-8000-000000000000"}}
+        )
 
     def update(self, plural: str, key: Key, change: Callable[[Doc], Doc], by: str) -> Revision:
         """Replace an object; one that stays as it is is not written."""

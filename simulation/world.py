@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
+import tempfile
 from collections import Counter, deque
 from collections.abc import Callable
+from pathlib import Path
 
+from gcushare.core.units import MemoryUnit
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.kubelet.device_ids import cards_of_ids, decode_whole_card_id
 from gcushare_playground.apiserver.storage import Change
@@ -16,6 +19,8 @@ from simulation.apiserver import ApiServer
 from simulation.bugs import Bug, find_bug
 from simulation.cards import Machine, make_machine
 from simulation.certificates import Secrets
+from simulation.containers import Containers
+from simulation.control_groups import ControlGroups
 from simulation.faults import Happenings
 from simulation.invariants import Invariants, Picture
 from simulation.kubelet import Kubelet
@@ -45,6 +50,7 @@ class World:
 
     def __init__(self, schedule: Schedule, *, keeps_history: bool = False, takes_pictures: bool = False) -> None:
         self._takes_pictures = takes_pictures
+        self._folder = tempfile.TemporaryDirectory(prefix="gcushare-simulation-")
         self.schedule = schedule
         self.settings = schedule.settings
         self.vendor = VENDORS_BY_NAME[self.settings.vendor]
@@ -110,6 +116,11 @@ class World:
         """One of them."""
         return next(each for each in self.programs() if each.name == name)
 
+    def unit_of(self, node: str) -> MemoryUnit | None:
+        """The unit that the plugin of a node counts in; None while it is away."""
+        inventory = self.plugins[node].inventory
+        return inventory.unit if inventory is not None else None
+
     def units_held(self, kubelet: Kubelet, uid: str) -> dict[int, int]:
         """What a pod holds at its kubelet: memory units by card. Ids of init containers count once."""
         return cards_of_ids(self._ids_held(kubelet, uid, self.vendor.memory_resource))
@@ -142,6 +153,7 @@ class World:
             self._live()
         finally:
             self._close()
+            self._folder.cleanup()
 
     def _close(self) -> None:
         """Cancel what still runs, so that nothing is left to the garbage collector."""
@@ -154,6 +166,7 @@ class World:
     def _live(self) -> None:
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         self._within(self._build)
+        self.counts["runs with limits of the driver"] += self.settings.has_limits
         actions = list(self.schedule.actions)
         for storm_end_s, calm_end_s in self.schedule.rounds:
             while actions and actions[0].at_s < storm_end_s:
@@ -196,8 +209,11 @@ class World:
                 "status": {"capacity": {}, "allocatable": {}},
             }
             self.store.create("nodes", node, "the world")
-            self.machines[name] = make_machine(name, sizes)
-            self.kubelets[name] = Kubelet(self, name, self.rng(f"kubelet/{name}"))
+            machine = self.machines[name] = make_machine(name, sizes)
+            kubelet = self.kubelets[name] = Kubelet(self, name, self.rng(f"kubelet/{name}"))
+            if self.settings.has_limits:
+                machine.groups = ControlGroups(Path(self._folder.name, name), "misc" if number % 2 else "dmem")
+                kubelet.limited = Containers(kubelet, machine.groups)
             rng = self.rng(f"plugin/{name}")
             self.plugins[name] = PluginReplica(self, name, self.machines[name], self.kubelets[name], rng)
         for number in range(self.settings.replicas):

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest_asyncio
+from simulation.control_groups import ControlGroups, SetCall, read_set_calls
 
 from gcushare.core.units import GIB
 from gcushare.kube.patches import Patch, PatchKind
@@ -31,7 +32,6 @@ from tests.e2e.machine import Machine
 from tests.e2e.node_side import NodeSide, real_pod
 from tests.e2e.scheduling import Scheduling
 from tests.e2e.waiting import until
-from tests.native.control_groups import ControlGroups, SetCall, read_set_calls
 from tests.native.libraries import FakeLibrary, install_fake
 
 VERSION_2 = Path("/sys/fs/cgroup")

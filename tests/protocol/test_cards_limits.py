@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from simulation.control_groups import ControlGroups, Keeping, read_set_calls
 
 from gcushare.cards.errors import LibraryCallError
 from gcushare.cards.ports import GroupMemory
 from gcushare.cards.worker.client import IsolatedSource
 from gcushare.core.cards import Card
 from gcushare.core.errors import DeviceError
-from tests.native.control_groups import ControlGroups, Keeping, read_set_calls
 from tests.native.libraries import FakeLibrary, install_fake, isolated
 
 GIB = 1 << 30

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulation.control_groups import ControlGroups, Keeping, SetCall, read_set_calls
 
 from gcushare.core.units import GIB
 from gcushare.device_plugin.claims.claim_checks import CHECK_S
@@ -17,7 +18,6 @@ from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.node.node_settings import Fallback, LimitSettings, MemoryLimit
 from gcushare.wire.annotations import MEMORY_LIMIT, OVER_USE
 from tests.fake_proc import FakeProc
-from tests.native.control_groups import ControlGroups, Keeping, SetCall, read_set_calls
 from tests.native.libraries import FakeLibrary, install_fake
 from tests.protocol.claims_rig import ClaimsRig, share
 from tests.protocol.plugin_rig import PluginRig

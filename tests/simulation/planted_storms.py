@@ -36,10 +36,12 @@ class Storm:
     nodes: tuple[tuple[int, ...], ...] = TWO_CARDS
     mode: GrantMode = GrantMode.MEMORY
     length_s: float = 140.0
+    has_limits: bool = False
 
     def schedule(self, planted: str = "") -> Schedule:
         """The run of it, with a bug."""
-        return planned(self.actions, planted, self.nodes, self.mode, self.length_s)
+        drawn = planned(self.actions, planted, self.nodes, self.mode, self.length_s)
+        return replace(drawn, settings=replace(drawn.settings, has_limits=self.has_limits))
 
 
 def planned(
@@ -141,6 +143,8 @@ STORMS = {
     ),
     "dies of a name": Storm(PROGRAMS_LIVE, (create(30.0, "p7", 1),)),
     "leaks tasks": Storm(NOTHING_LEAKS, created(16, 1)),
+    "starts unlimited": Storm("no process runs without its limit", created(2, 4), has_limits=True),
+    "limits twice": Storm("no limit is above what the ledger counts", created(2, 4), has_limits=True),
     "gives twice": Storm(IDS_GIVEN_ONCE, created(4, 4)),
     "refuses without reasons": Storm(REASONS, created(3, 5)),
     "never corrects": Storm(

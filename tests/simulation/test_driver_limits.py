@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from simulation.control_groups import ControlGroups, Keeping, read_set_calls
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.nvidia.nvml import NvmlLibrary
@@ -28,7 +29,6 @@ from gcushare.node.driver_limits.keeper import DriverLimits
 from gcushare.node.driver_limits.limiter import DriverLimiter
 from gcushare.node.node_settings import Fallback
 from gcushare.node.pods import NO_SIZES, CardCounts, SharedGrant
-from tests.native.control_groups import ControlGroups, Keeping, read_set_calls
 from tests.native.libraries import FakeLibrary, install_fake
 
 CARD_GIB, CARDS, STEPS = 16, 2, 60

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from simulation.control_groups import ControlGroups
 
 from gcushare.node.driver_limits.groups import child_groups, find_pod_groups
-from tests.native.control_groups import ControlGroups
 
 UID = "0f3c8e5a-1b2c-4d3e-8f90-a1b2c3d4e5f6"
 SLICE = UID.replace("-", "_")

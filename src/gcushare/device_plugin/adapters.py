@@ -9,7 +9,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from gcushare.cards.ports import CardSource
+from gcushare.cards.ports import CardSource, LimitSource
 from gcushare.device_plugin.kubelet.sockets import KubeletSockets, UnixSockets
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.pods.reconciler import AllocationsSource
@@ -31,7 +31,9 @@ class AllocationsReader(AllocationsSource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostAdapters:
-    """The machine's own by default. The settings name ``record`` (the kubelet's allocations) and ``cards`` if None."""
+    """The machine's own by default. The settings name ``record`` (the kubelet's allocations), ``cards`` and ``limits``
+    (the library by which the driver limits memory) if None.
+    """
 
     clock: Clock = field(default_factory=SystemClock)
     rng: random.Random = field(default_factory=random.Random)
@@ -39,6 +41,7 @@ class HostAdapters:
     sockets: KubeletSockets = field(default_factory=UnixSockets)
     record: AllocationsReader | None = None
     cards: CardSource | None = None
+    limits: LimitSource | None = None
 
 
 class OwnPodHandler:

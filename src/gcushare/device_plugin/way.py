@@ -136,6 +136,7 @@ class Way(abc.ABC):
             self._announcer,
             self._offer_again,
             inventory=inventory,
+            source=self._adapters.limits,
         )
 
     def _watch_pod_use(self, pods: NodePods) -> PodMemoryMonitor | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gcushare.cards.ports import LimitSource
 from gcushare.cards.selection import open_source
 from gcushare.core.cards import Inventory
 from gcushare.node.api_server import Announcer
@@ -36,6 +37,7 @@ def make_driver_limits(
     on_change: Callable[[], None],
     *,
     inventory: Callable[[], Inventory | None],
+    source: LimitSource | None,
 ) -> DriverLimits | None:
     """Build the keeper of the driver's limits; None if the driver limits nothing. Nothing is loaded before it runs.
 
@@ -43,5 +45,5 @@ def make_driver_limits(
     """
     if not isinstance(limiter, DriverLimiter):
         return None
-    source = open_source(source_options(cards, health))
+    source = source or open_source(source_options(cards, health))
     return DriverLimits(source, settings.cgroup_dir, limiter, pods, polls, announcer, on_change, inventory=inventory)

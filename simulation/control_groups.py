@@ -1,6 +1,7 @@
 """A tree of control groups of version 2 in a folder, with the part of the kernel that charges and refuses memory.
 
-What limits are set in it is the fake NVML's matter; the files are described at the top of ``fake_limits.h``.
+What limits are set in it is the matter of `read` and `limit`, or of the fake NVML of the tests, which writes the same
+files (``tests/native/fake_limits.h``).
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from gcushare.cards.ports import GroupMemory
+from gcushare.core.errors import DeviceError
 
 Keeping = Literal["dmem", "misc"]
 NO_LIMIT = 2**64 - 1
@@ -83,6 +87,37 @@ class ControlGroups:
         hard = next((int(words[2]) for words in reversed(lines) if int(words[0]) == card), NO_LIMIT)
         return None if hard == NO_LIMIT else hard
 
+    def read(self, group: Path, card: int) -> GroupMemory | None:
+        """What the driver answers of a group: its limit and its use, or without the controller those of the nearest
+        group upwards that has one.
+
+        Raises:
+            DeviceError: there is no such group.
+        """
+        self._require(group)
+        if self.keeping == "dmem":
+            return GroupMemory(hard_bytes=self.limit_of(group, card), used_bytes=self.used(group, card))
+        for limited, hard, base in self._limits_above(group, card):
+            return GroupMemory(hard_bytes=hard, used_bytes=max(0, self.used(limited, card) - base))
+        return None
+
+    def limit(self, group: Path, card: int, hard_bytes: int | None) -> None:
+        """Have the driver set a group's hard limit; None removes it.
+
+        Raises:
+            DeviceError: there is no such group, or it uses more.
+        """
+        self._require(group)
+        file, used, base = group / _FILES[self.keeping], self.used(group, card), 0
+        if self.keeping == "misc":
+            bases = [int(words[3]) for words in map(str.split, self._lines(file)) if int(words[0]) == card]
+            base = bases[-1] if bases else used
+        hard = NO_LIMIT if hard_bytes is None else hard_bytes
+        if hard < used - base:
+            raise DeviceError(f"{str(group)!r} uses {used - base} bytes: a limit of {hard} is refused")
+        with file.open("a") as stream:
+            stream.write(f"{card} 0 {hard} {base}\n")
+
     def soft_sum(self, card: int) -> int:
         """All soft limits of the tree."""
         files = list(self.root.rglob(_FILES[self.keeping]))
@@ -108,6 +143,10 @@ class ControlGroups:
                     break
             group = group.parent
         return found
+
+    def _require(self, group: Path) -> None:
+        if not group.exists():
+            raise DeviceError(f"there is no control group {str(group)!r}")
 
     @staticmethod
     def _lines(file: Path) -> list[str]:

@@ -175,6 +175,29 @@ async def test_a_unit_that_replaces_the_changed_one_is_refused_until_the_change_
     await check_changed_and_put_back(replaced, {"settings": {"clientConnection": {"kubeconfig": "/etc/s.conf"}}})
 
 
+@pytest.mark.parametrize(
+    ("leads_to", "advised"),
+    [
+        ("/dev/null", "run `systemctl unmask kube-scheduler.service`"),
+        ("/opt/units/kube-scheduler.service", "name that with --unit"),
+        ("/lib/systemd/system/kube-scheduler.service", ""),
+    ],
+)
+async def test_a_link_that_comes_first_is_followed_as_systemd_does(tmp_path: Path, leads_to: str, advised: str) -> None:
+    setup = SETUPS["hard-way-options"]
+    host = host_of(tmp_path, setup)
+    before = host.tree()
+    (tmp_path / "lib").symlink_to("usr/lib")
+    (tmp_path / setup["unit"][1:].replace("usr/lib", "etc")).symlink_to(leads_to)
+    if advised:
+        with pytest.raises(Refused, match=f"systemd reads '{leads_to}' and not .*: {advised}"):
+            await host.apply()
+    else:
+        await host.apply()
+        await host.recover()
+    assert host.tree().items() >= before.items()
+
+
 async def test_a_merge_that_is_refused_renders_nothing_that_would_lose_the_users_settings(tmp_path: Path) -> None:
     host = host_of(tmp_path, SETUPS["hami-binds"])
     with pytest.raises(GcushareError, match="binds pods already"):

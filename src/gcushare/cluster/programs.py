@@ -44,6 +44,7 @@ class Mount(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     mount_path: str = ""
     sub_path: str = ""
+    sub_path_expr: str = ""
 
 
 class HostPath(msgspec.Struct, frozen=True, gc=False):

@@ -18,6 +18,9 @@ from gcushare.runtime.safe_directory import Attributes, SafeDirectory, open_dire
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 """A manifest or scheduler configuration is some kilobytes; anything this large is not one."""
 
+MAX_LINKS = 40
+"""The kernel's own limit on symbolic links in a path."""
+
 _ADVICE: dict[int | None, str] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free some space and run it again"),
     **dict.fromkeys((errno.EACCES, errno.EPERM), "; run as root; if you are, see whether it is immutable (lsattr)"),
@@ -179,6 +182,16 @@ def _read_in(folder: SafeDirectory, name: str, path: str) -> FileState:
         return FileState(content, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, read_label(descriptor))
     finally:
         os.close(descriptor)
+
+
+def behind_links(files: Files, path: str) -> str:
+    """Follow symbolic links at ``path``; of a circle, some link in it."""
+    for _ in range(MAX_LINKS):
+        link = files.link(path)
+        if link is None:
+            break
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+    return path
 
 
 def temporary_path(path: str) -> str:

@@ -86,7 +86,7 @@ def check_certain(words: Sequence[Word], names: Collection[str], file: str) -> N
     for index, word in enumerate(words):
         if word.problem and index not in values:
             raise Refused(f"{file}: {word.value!r} may hold flags that matter, and {word.problem}")
-    for flag, following in zip(flags, (*flags[1:], None), strict=True):
+    for flag, following in zip(flags, (*flags, None)[1:], strict=True):
         problem = words[flag.index].problem or words[flag.value_index].problem
         if problem and (flag.name in names or not _NAME.fullmatch(flag.name)):
             raise Refused(f"{file}: the value of --{flag.name}, {flag.value!r}, is not known: {problem}")

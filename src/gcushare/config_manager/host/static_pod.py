@@ -39,11 +39,11 @@ class _HttpGet(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _SecurityContext(msgspec.Struct, frozen=True, rename="camel"):
-    run_as_user: int | None = None
-    run_as_group: int | None = None
+    run_as_user: str | None = None  # as written: one in another form than digits is a user that is not known
+    run_as_group: str | None = None
     run_as_non_root: bool = False
-    fs_group: int | None = None
-    supplemental_groups: tuple[int, ...] = ()
+    fs_group: str | None = None
+    supplemental_groups: tuple[str, ...] = ()
 
 
 class _Container(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class PodManifest:
         """The command line as kube-scheduler gets it."""
         nodes = self._argument_nodes()
         has_variables = any("$(" in scalar.value for scalar in nodes)
-        variables = container_variables(plain_value(self._container.get("env"))) if has_variables else {}
+        variables = self._variables() if has_variables else {}
         words = []
         for index, scalar in enumerate(nodes):
             value, problem = expanded(scalar.value, variables)
@@ -132,8 +132,8 @@ class PodManifest:
         user = pod.run_as_user if own.run_as_user is None else own.run_as_user
         group = pod.run_as_group if own.run_as_group is None else own.run_as_group
         is_root = user is None and not (own.run_as_non_root or pod.run_as_non_root)
-        groups = [str(each) for each in (group, pod.fs_group, *pod.supplemental_groups) if each is not None]
-        return launch.RunsAs("0" if is_root else "the image's" if user is None else str(user), tuple(groups))
+        groups = [each for each in (group, pod.fs_group, *pod.supplemental_groups) if each is not None]
+        return launch.RunsAs("0" if is_root else "the image's" if user is None else user, tuple(groups))
 
     @property
     def directory(self) -> str:
@@ -154,8 +154,10 @@ class PodManifest:
                 continue
             source = volumes.get(mount.name)
             rest = posixpath.relpath(path, at)
-            parts = filter(None, (mount.sub_path, "" if rest == "." else rest))
-            best = (len(at), posixpath.join(source.path, *parts) if source is not None and source.path else None)
+            sub_path, problem = expanded(mount.sub_path_expr, self._variables())
+            parts = filter(None, (mount.sub_path or sub_path, "" if rest == "." else rest))
+            place = "" if source is None or problem else source.path
+            best = (len(at), posixpath.join(place, *parts) if place else None)
         return best[1]
 
     def is_mount_point(self, path: str) -> bool:
@@ -216,6 +218,9 @@ class PodManifest:
     @property
     def _container(self) -> Mapping:
         return _mapping(self.yaml, "spec", "containers", self.index)
+
+    def _variables(self) -> dict[str, str | None]:
+        return container_variables(plain_value(self._container.get("env")))
 
     def _argument_lists(self) -> list[Sequence]:
         lists = (resolved(self._container.get(key)) for key in ("command", "args"))

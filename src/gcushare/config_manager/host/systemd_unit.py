@@ -13,6 +13,7 @@ from gcushare.config_manager.host.unit_files import Surroundings
 from gcushare.config_manager.host.unit_text import (
     Argument,
     Setting,
+    assigned,
     settings_of,
     with_specifiers,
     with_variables,
@@ -24,6 +25,9 @@ from gcushare.wire.flags import Flag, effective
 
 _PREFIXES = "@-:+!|"
 """Characters that systemd allows before a program's path. Source: systemd.service(5), COMMAND LINES."""
+
+_HIDING = ("TemporaryFileSystem", "InaccessiblePaths", "BindPaths", "BindReadOnlyPaths")
+"""Settings that give a service other files than the host. Source: systemd.exec(5), SANDBOXING."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,16 @@ class UnitFile:
         return self._last("WorkingDirectory").removeprefix("-") or "/"
 
     def host_path(self, path: str) -> str | None:
-        return path
+        roots = any(self._last(key) for key in ("RootDirectory", "RootImage"))
+        return None if roots or any(f"{path}/".startswith(f"{each}/") for each in self._hidden) else path
+
+    @property
+    def _hidden(self) -> set[str]:
+        """The directories and files where the scheduler sees others than the host's."""
+        # Behind a word's first colon stands where it is seen, or a temporary file system's options.
+        words = {key: assigned(self._settings, key) for key in _HIDING}
+        places = [word.lstrip("-+").split(":")[key.startswith("Bind") :][:1] for key in _HIDING for word in words[key]]
+        return {posixpath.normpath(each[0]) for each in places if each}
 
     def is_mount_point(self, path: str) -> bool:
         return False
@@ -105,9 +118,6 @@ class UnitFile:
         return flag is not None and flag.value == target.path
 
     def pointed_at(self, target: launch.ConfigTarget) -> Self:
-        for key in ("RootDirectory", "RootImage"):
-            if self._last(key):
-                raise Refused(f"{self.name}: kube-scheduler has other files than the host ({key}=): {launch.BY_HAND}")
         present = launch.written_flag(self.words, target.flag)
         if present is not None:
             return self._with_value(present, target.path)

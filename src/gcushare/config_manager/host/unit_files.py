@@ -7,18 +7,16 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gcushare.config_manager.host.files import Files
+from gcushare.config_manager.host.files import Files, behind_links
 from gcushare.config_manager.host.unit_text import (
     Setting,
+    assigned,
     parse_environment_file,
     settings_of,
     with_specifiers,
-    words_of,
 )
 from gcushare.core.errors import ConfigError, Refused
 
-_MAX_LINKS = 40
-"""The kernel's own limit on symbolic links in a path."""
 _DIRECTORIES = (
     "/etc/systemd/system.control",
     "/run/systemd/system.control",
@@ -70,8 +68,8 @@ class Surroundings:
         """
         variables: dict[str, str | None] = dict.fromkeys(_OF_SYSTEMD)
         settings = self.settings(text)
-        variables.update((name, None) for name in _assigned(settings, "PassEnvironment"))
-        for word in _assigned(settings, "Environment"):
+        variables.update((name, None) for name in assigned(settings, "PassEnvironment"))
+        for word in assigned(settings, "Environment"):
             expanded, problem = with_specifiers(word, self.specifiers)
             name, _, value = expanded.partition("=")
             variables[name] = None if problem else value
@@ -80,19 +78,9 @@ class Surroundings:
                 variables.update(parse_environment_file(self.environment[path]))
             elif not is_optional:
                 return variables, f"the unit's EnvironmentFile {path!r} cannot be read"
-        for name in _assigned(settings, "UnsetEnvironment"):
+        for name in assigned(settings, "UnsetEnvironment"):
             variables.pop(name.partition("=")[0], None)
         return variables, ""
-
-
-def _assigned(settings: Sequence[Setting], key: str) -> list[str]:
-    """List the words of all assignments of ``key``; an empty one removes those before it."""
-    words: list[str] = []
-    for setting in settings:
-        if setting.key == key:
-            found = [word.value for word in words_of(setting)]
-            words = [*words, *found] if found else []
-    return words
 
 
 def environment_files(settings: Sequence[Setting], specifiers: Mapping[str, str]) -> list[tuple[str, bool]]:
@@ -115,6 +103,8 @@ def find_unit(files: Files, path: str) -> tuple[str, Surroundings]:
         Refused: systemd reads another file of this name.
     """
     folder, name = posixpath.split(path)
+    if name.endswith("@.service"):
+        raise Refused(f"{path!r} is a template, not a unit that runs: copy it to a unit of its own, without '@'")
     if folder.endswith(".service.d"):
         name = posixpath.basename(folder).removesuffix(".d")
         found = (f"{each}/{name}" for each in _DIRECTORIES if name in files.names(each))
@@ -141,14 +131,15 @@ def find_unit(files: Files, path: str) -> tuple[str, Surroundings]:
 
 
 def _check_first(files: Files, folder: str, name: str) -> None:
-    place = folder.replace("/lib/", "/usr/lib/", 1) if folder.startswith("/lib/") else folder
+    def merged(path: str) -> str:  # /lib is a link to /usr/lib
+        return f"/usr{path}" if path.startswith("/lib/") else path
+
+    place, mine = merged(folder), f"{folder}/{name}"
     for other in _DIRECTORIES[: _DIRECTORIES.index(place)] if place in _DIRECTORIES else ():
-        try:
-            is_file = files.read(f"{other}/{name}") is not None
-        except Refused:
-            continue  # a link, which may lead to this one
-        if is_file:
-            raise Refused(f"systemd reads {f'{other}/{name}'!r} and not {f'{folder}/{name}'!r}: name that with --unit")
+        found = behind_links(files, f"{other}/{name}")
+        if name in files.names(other) and merged(found) != merged(mine):
+            instead = f"run `systemctl unmask {name}`" if found == "/dev/null" else "name that with --unit"
+            raise Refused(f"systemd reads {found!r} and not {mine!r}: {instead}")
 
 
 def _drop_ins(files: Files, name: str) -> list[str]:
@@ -168,11 +159,7 @@ def _drop_ins(files: Files, name: str) -> list[str]:
 
 def _read(files: Files, path: str) -> str | None:
     """Read a file, also behind links; one to /dev/null hides others of its name. None if it does not exist."""
-    for _ in range(_MAX_LINKS):
-        link = files.link(path)
-        if link is None:
-            break
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+    path = behind_links(files, path)
     if path == "/dev/null":
         return ""
     state = files.read(path)

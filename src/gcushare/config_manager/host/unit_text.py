@@ -7,7 +7,7 @@ systemd.service(5) and systemd.exec(5) of 252.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "s": " "}
@@ -44,6 +44,8 @@ def settings_of(text: str, section: str = "Service") -> Iterator[Setting]:
     for line in text.split("\n"):
         start, end = end, end + len(line) + 1
         content = line.rstrip("\r")
+        if start == 0 and content.startswith("\ufeff"):
+            start, content = 1, content[1:]
         if content.lstrip()[:1] in ("#", ";"):
             continue
         value += content
@@ -65,6 +67,16 @@ def words_of(setting: Setting) -> tuple[Argument, ...]:
     """Split a setting into its words, without quotes and escapes."""
     found = _split(setting.value, _unescape)
     return tuple(Argument(setting.offsets[start], setting.offsets[end - 1] + 1, word) for start, end, word in found)
+
+
+def assigned(settings: Iterable[Setting], key: str) -> list[str]:
+    """List the words of all assignments of ``key``; an empty one removes those before it."""
+    words: list[str] = []
+    for setting in settings:
+        if setting.key == key:
+            found = [word.value for word in words_of(setting)]
+            words = [*words, *found] if found else []
+    return words
 
 
 def split_variable(value: str) -> list[str]:

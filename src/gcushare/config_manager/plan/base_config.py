@@ -5,14 +5,11 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from gcushare.config_manager.host.files import Files, FileState
-from gcushare.config_manager.host.launch import check_certain
+from gcushare.config_manager.host.files import MAX_LINKS, Files, FileState, behind_links
+from gcushare.config_manager.host.launch import BY_HAND, check_certain
 from gcushare.config_manager.host.paths_and_record import Layout, SchedulerFile
 from gcushare.config_manager.scheduler_config.document import READ_FLAGS, existing_config
 from gcushare.core.errors import ConfigError, Refused
-
-_MAX_LINKS = 40
-"""The kernel's own limit on symbolic links in a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +33,16 @@ def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConf
 
     Raises:
         ConfigError: it does not exist.
-        Refused: it is not a file of the host, or the flags are not known for certain.
+        Refused: it is not a file of the host, the scheduler cannot see ours, or the flags are not known for certain.
     """
     # The kubelet's probe says where a pod tells its health; a unit's flags do.
     health = {"secure-port", "bind-address"} if layout.is_unit else set()
     check_certain(pristine.words, READ_FLAGS | health, layout.target)
+    if layout.is_unit and pristine.host_path(layout.config) is None:
+        raise Refused(
+            f"{layout.target}: kube-scheduler has other files than the host in {layout.directory!r} (RootDirectory=, "
+            f"TemporaryFileSystem= and the like): choose another --files-dir, or {BY_HAND}"
+        )
     flag = existing_config(pristine.flags)
     if flag is None:
         return None
@@ -50,16 +52,13 @@ def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConf
     path = pristine.host_path(seen)
     via = f" through a symbolic link to {seen!r}" if seen != asked else ""
     if path is None:
+        instead = BY_HAND if layout.is_unit else "put it into a hostPath volume, and name it by its absolute path"
         raise Refused(
-            f"{layout.target}: --{flag.name}={flag.value}{via} is not a file of the host, so it cannot be merged: put "
-            "it into a hostPath volume, and name it by its absolute path"
+            f"{layout.target}: --{flag.name}={flag.value}{via} is not a file of the host, so it cannot be merged: "
+            f"{instead}"
         )
     # A mount's source is a path of the host, and the kubelet follows its links there.
-    for _ in range(_MAX_LINKS):
-        link = files.link(path)
-        if link is None:
-            break
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+    path = behind_links(files, path)
     state = files.read(path)
     if state is None:
         mounted = "" if layout.is_unit else "; a pod needs it mounted (the chart's configManager.readOnlyPaths)"
@@ -82,8 +81,8 @@ def _without_links(files: Files, scheduler: SchedulerFile, path: str) -> str:
             here = step
             continue
         links += 1
-        if links > _MAX_LINKS:
-            raise ConfigError(f"{path!r} has more than {_MAX_LINKS} symbolic links, or they lead in a circle")
+        if links > MAX_LINKS:
+            raise ConfigError(f"{path!r} has more than {MAX_LINKS} symbolic links, or they lead in a circle")
         here = "/" if link.startswith("/") else here
         todo = [*link.split("/"), *todo]
     return here

@@ -79,7 +79,7 @@ def new_config(settings: ExtenderEntry, version: Version, flags: SequenceType[Fl
         flag = effective(flags, name)
         if flag is None:
             continue
-        value = _typed(flag.value, kind)
+        value = _typed(flag, kind)
         section = document.setdefault(path[0], {}) if len(path) == 2 else document
         if isinstance(section, dict):
             section[path[-1]] = value
@@ -95,8 +95,9 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
         Refused: another extender binds already, or manages one of our resources; kube-scheduler accepts only one.
     """
     yaml = YamlText.parse(base, name)
+    version, kind = (plain_value(yaml.mapping.get(key)) for key in ("apiVersion", "kind"))
     try:
-        written = parse_format(*(plain_value(yaml.mapping.get(key)) for key in ("apiVersion", "kind")))
+        written = parse_format(version, kind)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from error
     entry = extender_entry(settings, written)
@@ -152,20 +153,22 @@ def _entry(yaml: YamlText, index: int) -> Mapping:
     return node
 
 
-def _typed(value: str, kind: type) -> Value:
+def _typed(flag: Flag, kind: type) -> Value:
     """Convert a flag's value to its type in the file.
 
     Raises:
-        ConfigError: not of that type. The running scheduler would have refused it too.
+        ConfigError: not of that type; the running scheduler accepts no more than octal numbers beyond these.
     """
+    value = flag.value
     try:
         if kind is bool:
             return {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}[value.lower()]
-        if kind is int or (kind is float and value.isdecimal()):
-            return int(value)
-        return float(value) if kind is float else value
+        if kind is int:
+            return int(value, 0)
+        return int(value) if kind is float and value.isdecimal() else float(value) if kind is float else value
     except (KeyError, ValueError) as error:
-        raise ConfigError(f"flag value {value!r} of kube-scheduler is not a {kind.__name__}") from error
+        accepted = {bool: "true or false", int: "a whole number without leading zeros"}.get(kind, "a number")
+        raise ConfigError(f"kube-scheduler's --{flag.name}={value} must be {accepted}: write it so") from error
 
 
 def _read_extenders(node: Node | None) -> list[ConfiguredExtender]:

@@ -35,6 +35,9 @@ def ours(*argv: str) -> tuple[str, ...]:
         ),
         pytest.param(("--logtostderr=true", "-alsologtostderr"), (), id="switches"),
         pytest.param(("-stderrthreshold", "INFO", "-log_dir=/tmp"), ("--log-dir=/tmp",), id="glog's own"),
+        pytest.param(
+            ("-skip_headers", "--add-dir-header=true", "-log_file", "/l", "--log-flush-frequency=5s"), (), id="klog's"
+        ),
         pytest.param(("-mps=false", "-health-check", "-kubelet-port", "10250"), (), id="the plugin's own"),
         pytest.param(("--no-status", "-version"), ("--no-status", "--version"), id="ours, one dash"),
         pytest.param(("-h",), ("-h",), id="one letter keeps its one dash"),

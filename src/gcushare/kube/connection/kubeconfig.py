@@ -153,7 +153,9 @@ def resolve_context(config: Kubeconfig, context: str | None) -> ResolvedContext:
     """
     name = context or config.current_context
     if not name:
-        raise ConfigError(f"{config.shown} sets no current-context: choose one of {known_names(config.contexts)}")
+        known = known_names(config.contexts)
+        advice = f"give --context, one of {known}" if config.contexts else "it has no contexts, so name another file"
+        raise ConfigError(f"{config.shown} sets no current-context: {advice}")
     entry = _find("context", name, config.contexts, config)
     chosen = entry.value
     cluster = _find("cluster", chosen.cluster, config.clusters, config)

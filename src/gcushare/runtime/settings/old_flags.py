@@ -74,9 +74,10 @@ def _verbosity(value: str) -> Understood:
 
 
 _ON_STDERR = "the log goes to stderr always, and to --log-dir"
+_SWITCHES = ("logtostderr", "alsologtostderr", "one_output", "add_dir_header", "skip_headers", "skip_log_headers")
 GLOG_FLAGS: Mapping[str, OldFlag] = {
-    "logtostderr": left_out(_ON_STDERR, is_switch=True),
-    "alsologtostderr": left_out(_ON_STDERR, is_switch=True),
+    **dict.fromkeys(_SWITCHES, left_out(_ON_STDERR, is_switch=True)),
+    **dict.fromkeys(("log_file", "log_file_max_size", "log_flush_frequency"), left_out(_ON_STDERR)),
     "stderrthreshold": left_out(
         "--log-level holds for stderr and the file alike",
         form="(?i)info|warning|error|fatal|[0-9]+",
@@ -143,6 +144,8 @@ def _split(
             yield None, "", (word, *rest)
             return
         name, has_value, value = word.lstrip("-").partition("=")
+        if name not in known and (underscored := name.replace("-", "_")) in old:
+            name = underscored  # programs with pflag take both
         dashes = len(word) - len(word.lstrip("-"))
         if dashes not in (1, 2) or not name:
             yield None, "", (word,)

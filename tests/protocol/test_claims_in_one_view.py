@@ -252,7 +252,10 @@ async def test_pods_with_a_claim_of_their_author_are_seen_like_those_with_one_of
     both: Cluster, source: str
 ) -> None:
     both.api.registry.put(own_claim("small", 2))
-    both.api.registry.put(own_claim("large", 24))
+    large = own_claim("large", 24)
+    alternatives = large["spec"]["devices"]["requests"][0]
+    alternatives["firstAvailable"] = [{"name": "any", **alternatives.pop("exactly")}]
+    both.api.registry.put(large)
     both.api.registry.put(own_claim("entire", 0, whole=True))
     both.api.registry.put(OTHERS)
     both.put(naming_pod("wants-2", "small"), naming_pod("wants-24", "large"), naming_pod("wants-a-card", "entire"))

@@ -13,7 +13,7 @@ from gcushare.scheduler_extender.state.scheduling_request import SchedulingReque
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.vendors import ENFLAME
-from gcushare.wire.dra.claims import ConsumerReference, ResourceClaim, asked_of_claims
+from gcushare.wire.dra.claims import ClaimSpec, ConsumerReference, ResourceClaim, asked_of_claims
 from gcushare.wire.objects import Pod, PodResourceClaim
 from tests.extender_objects import Document, a_node, a_pod, as_whole, filter_body, pod_document, state_of
 from tests.unit.claims_driver_values import a_claim, a_result
@@ -233,5 +233,21 @@ def test_a_pod_that_names_a_claim_of_its_author_waits_like_one_of_the_policy(cla
 def test_what_a_claim_of_an_author_asks_for(
     amounts: dict[str, str], klass: str, expected: tuple[int, int, bool] | None
 ) -> None:
-    found = asked_of_claims((own_claim("mine", amounts, klass=klass).spec,), ENFLAME)
-    assert expected == (None if found is None else (found.cards.units, found.cards.cards, found.cards.whole))
+    exactly = {"deviceClassName": klass, "capacity": {"requests": amounts}}
+    other = {"name": "b", "deviceClassName": "nic.example.com", "capacity": {"requests": {"memory": "99Gi"}}}
+    assert asked({"exactly": exactly}) == expected
+    assert (
+        asked({"firstAvailable": [other, {"name": "a", **exactly}, {"name": "c", **exactly, "count": 3}]}) == expected
+    )
+    assert asked({"firstAvailable": [{**other, "deviceClassName": ENFLAME.claims.memory_class}, other]}) == (
+        99,
+        1,
+        False,
+    )
+    assert asked({"exactly": {**exactly, "adminAccess": True}}) is None
+
+
+def asked(request: dict[str, Any]) -> tuple[int, int, bool] | None:
+    spec = msgspec.convert({"devices": {"requests": [{"name": "gcu", **request}]}}, ClaimSpec)
+    found = asked_of_claims((spec,), ENFLAME)
+    return None if found is None else (found.cards.units, found.cards.cards, found.cards.whole)

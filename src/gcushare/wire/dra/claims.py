@@ -89,11 +89,10 @@ class ExactRequest(KubeObject, frozen=True):
     admin_access: bool | None = None
 
 
-class SubRequest(KubeObject, frozen=True):
+class SubRequest(ExactRequest, frozen=True):
     """One alternative of a request."""
 
     name: str = ""
-    device_class_name: str = ""
 
 
 class DeviceRequest(KubeObject, frozen=True):
@@ -204,22 +203,28 @@ def named_claims(pod: Pod) -> frozenset[str]:
 def asked_of_claims(specs: Iterable[ClaimSpec], vendor: Vendor) -> PodRequest | None:
     """What claims ask for of a vendor's classes, in its usual unit; None if that is nothing.
 
-    Claims with several requests are one sum. Without an amount that can be read a request counts as whole cards.
+    Claims with several requests are one sum. Without an amount that can be read a request counts as whole cards. Of
+    alternatives the one that asks for least counts; an administrator's look at a device asks for nothing.
     """
     names, unit = vendor.claims, parse_memory_unit(vendor.default_unit)
-    cards = units = 0
-    is_whole = False
-    for request in (each.exactly for spec in specs for each in spec.devices.requests):
-        if request.device_class_name not in (names.memory_class, names.whole_class):
-            continue
+
+    def read(request: ExactRequest) -> tuple[bool, int, int]:
         amounts = request.capacity.requests
         amount = amounts.get(MEMORY) or amounts.get(f"{names.driver}/{MEMORY}")
-        cards += request.count
         try:
-            units += request.count * claimed_units(parse_count(amount), unit)
+            units = request.count * claimed_units(parse_count(amount), unit)
         except RemoteContractError:
-            is_whole = True
-        is_whole |= request.device_class_name == names.whole_class
+            return True, 0, request.count
+        return request.device_class_name == names.whole_class, units, request.count
+
+    cards = units = 0
+    is_whole = False
+    for request in (each for spec in specs for each in spec.devices.requests):
+        alternatives = request.first_available or (request.exactly,)
+        ours = [one for one in alternatives if one.device_class_name in (names.memory_class, names.whole_class)]
+        if ours and not request.exactly.admin_access:
+            takes_all, amount, count = min(map(read, ours))
+            is_whole, units, cards = is_whole or takes_all, units + amount, cards + count
     if not cards:
         return None
     return PodRequest((), CardRequest(0, cards, whole=True) if is_whole else CardRequest(-(-units // cards), cards))

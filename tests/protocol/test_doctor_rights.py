@@ -11,6 +11,10 @@ import pytest
 from gcushare_playground.apiserver import RbacAuthorizer, User
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.protocol.doctor_rig import (
+    EXTENDER,
+    PLUGIN,
+    SERVICE,
+    SYSTEM,
     DoctorRig,
     config_map,
 )
@@ -84,3 +88,10 @@ async def test_a_missing_right_is_named_and_nothing_is_made_of_what_was_not_seen
     assert words in answer.finding("missing-right")["problem"]
     # Asked beforehand: the audit log of the cluster shows no refusals.
     assert rig.api.requests.refused("looker") == []
+
+
+async def test_a_cluster_whose_nodes_may_not_be_read_is_not_said_to_have_no_cards(rig: DoctorRig) -> None:
+    for kind, name in (("pods", EXTENDER), ("pods", PLUGIN), ("services", SERVICE)):
+        rig.delete(kind, name, SYSTEM)
+    answer = await examine_with(rig, *(right for right in ALL_RIGHTS if right != ("list", "nodes", "")))
+    assert answer.kinds == {("warning", "missing-right")}

@@ -12,7 +12,7 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.kube.client import KubeClient, object_decoder
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import Request
-from gcushare.kube.errors import describe
+from gcushare.kube.errors import FailedRequest, HttpFailure, describe, error_of_answer
 from gcushare.kube.resources import PODS
 from gcushare.wire.objects import Pod
 
@@ -74,3 +74,12 @@ async def test_an_answer_of_another_kind_names_the_request_and_the_kind() -> Non
 )
 def test_a_librarys_exception_is_described_in_one_line(failure: Exception, expected: str) -> None:
     assert describe(failure) == expected
+
+
+@pytest.mark.parametrize("code", [301, 302, 307])
+def test_a_redirect_is_said_to_come_from_something_in_between(code: int) -> None:
+    error = error_of_answer(FailedRequest("GET /version", writes=False), HttpFailure(code))
+    assert isinstance(error, RemoteContractError)
+    assert str(error) == (
+        f"GET /version was answered {code} by a proxy in front of the API server, or at a wrong address"
+    )

@@ -120,8 +120,10 @@ def parse_status(body: bytes) -> Status:
 def error_of_answer(attempt: FailedRequest, failure: HttpFailure) -> GcushareError:
     """Choose the error for an HTTP answer. After a 5xx, a write's outcome is unknown; after a 429, it had no effect."""
     status = parse_status(failure.body)
-    reason = _cut(status.reason, MAX_REASON_CHARS) or "without a reason"
-    message = f"{attempt.text} was answered {failure.code} {reason}: {_cut(status.message)}"
+    is_redirect = 300 <= failure.code < 400
+    default = "by a proxy in front of the API server, or at a wrong address" if is_redirect else "without a reason"
+    reason = _cut(status.reason, MAX_REASON_CHARS) or default
+    message = f"{attempt.text} was answered {failure.code} {reason}: {_cut(status.message)}".removesuffix(": ")
     return _error_of_code(failure.code, status, message, attempt, retry_after_s(failure.retry_after, status))
 
 

@@ -5,6 +5,7 @@ from gcushare.core.cards import Health, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.units import GIB
 from gcushare.device_plugin.node.inventory import Offer, plan_inventory
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.node.node_settings import Reserve
 from gcushare.vendors import ALIYUN, ENFLAME
 
@@ -70,5 +71,23 @@ def test_auto_stays_within_the_vendors_words() -> None:
     ],
 )
 def test_a_reserve_is_kept_back_in_whole_units(reserve: Reserve, units: int, reserved: int) -> None:
-    (card,) = plan_inventory(cards(16), offer(reserve=reserve)).cards
+    (card,) = plan_inventory(cards(16), offer(reserve=reserve, mode=GrantMode.BOTH)).cards
     assert (card.units, card.reserved_units) == (units, reserved)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "unit", "reserve"),
+    [
+        pytest.param((0.25, 0.5), "1", Reserve(), id="small cards"),
+        pytest.param((16, 16), "1", Reserve(bytes=20 * GIB), id="all is reserved"),
+        pytest.param((8,), "0.1", Reserve(percent=100.0), id="all in percent"),
+    ],
+)
+def test_cards_without_a_single_unit_are_refused_with_the_reason(
+    sizes: tuple[float, ...], unit: str, reserve: Reserve
+) -> None:
+    with pytest.raises(Refused, match=f"as much as one unit, '{unit}', after the reserve: choose a smaller --reserve"):
+        plan_inventory(cards(*sizes), offer(unit, reserve=reserve))
+    for mode in (GrantMode.WHOLE, GrantMode.BOTH):
+        assert plan_inventory(cards(*sizes), offer(unit, reserve=reserve, mode=mode)).total_units == 0
+    assert plan_inventory(cards(*sizes, 40), offer(unit, reserve=Reserve())).total_units > 0

@@ -46,7 +46,8 @@ def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
 
     Raises:
         ConfigError: the unit is not known.
-        Refused: the units cannot be listed to the kubelet; names unit, cards, bytes, limit and the finest that fits.
+        Refused: no card has a unit; or the units cannot be listed to the kubelet: names unit, cards, bytes, limit and
+            the finest unit that fits.
     """
     memory = {each.index: each.memory_bytes for each in found.cards}
     if offer.unit != AUTO_UNIT:
@@ -60,6 +61,11 @@ def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
         unit = finest
     cordoned = frozenset(each.uuid for each in found.cards) if offer.is_leaving else offer.cordoned
     cards = tuple(offer_card(each, unit, reserve=offer.reserve, cordoned=cordoned) for each in found.cards)
+    if offer.mode is GrantMode.MEMORY and cards and not any(card.units for card in cards):
+        raise Refused(
+            f"no card has as much as one unit, {unit.name!r}, after the reserve: choose a smaller --reserve or a "
+            f"finer --memory-unit; card {cards[0].index} has {cards[0].memory_bytes} bytes"
+        )
     if SERVES_MEMORY in offer.mode.parts:
         try:
             check_fits_kubelet({card.index: card.units for card in cards}, offer.message_limit_bytes)

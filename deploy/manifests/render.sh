@@ -5,9 +5,9 @@
 # one in flags and admission policies, where it is part of a text.
 #
 #   VENDOR/gcushare.yaml       everything, for: kubectl apply -f
-#   VENDOR/claims.yaml         cards as claims, from Kubernetes 1.36, for the nodes and namespaces that are labelled for it:
-#                              apply it after gcushare.yaml, whose plugin and extender get that task and the rights by it
 #   VENDOR/admission.yaml      the admission policies, from Kubernetes 1.30
+#   VENDOR/claims.yaml         both of these, and cards as claims for the nodes and namespaces that are labelled for it, from
+#                              Kubernetes 1.36: apply it in place of them
 #   VENDOR/before-delete.yaml  the Job that puts every kube-scheduler back: apply it, and wait for it, before deleting
 #   VENDOR/after-delete.yaml   the Job that cleans the Nodes: apply it after deleting
 #   gpushare/...               the files of Aliyun's gpushare under their own names, for schedulers that are changed by hand
@@ -52,10 +52,7 @@ for vendor in "${VENDORS[@]}"; do
     device=charts/gcushare-device-plugin-chart/templates
     extender=charts/gcushare-scheduler-extender-chart/templates
     render "$vendor" v1.29.0 --no-hooks >"$target/$vendor/gcushare.yaml"
-    render "$vendor" v1.36.0 --set global.claims.enabled=true --show-only "$extender/claims-*" \
-        --show-only $device/clusterrole.yaml --show-only $device/daemonset.yaml --show-only $device/own-slices.yaml \
-        --show-only $extender/clusterrole.yaml --show-only $extender/deployment.yaml \
-        --show-only $extender/validatingadmissionpolicy.yaml >"$target/$vendor/claims.yaml"
+    render "$vendor" v1.36.0 --no-hooks --set global.claims.enabled=true >"$target/$vendor/claims.yaml"
     render "$vendor" v1.30.0 --show-only $extender/validatingadmissionpolicy.yaml >"$target/$vendor/admission.yaml"
     render "$vendor" v1.29.0 --show-only $extender/uninstall.yaml >"$target/$vendor/before-delete.yaml"
     render "$vendor" v1.29.0 --show-only $device/cleanup.yaml >"$target/$vendor/after-delete.yaml"

@@ -37,7 +37,7 @@ from tests.neighbours import read_objects
 
 
 @pytest.mark.parametrize("vendor", ["enflame", "aliyun"])
-@pytest.mark.parametrize("file", ["gcushare", "admission", "before-delete", "after-delete"])
+@pytest.mark.parametrize("file", ["gcushare", "admission", "claims", "before-delete", "after-delete"])
 async def test_the_plain_manifests_are_taken_as_they_are(control_plane: ControlPlane, vendor: str, file: str) -> None:
     path = DEPLOY / "manifests" / vendor / f"{file}.yaml"
     said = await asyncio.to_thread(

@@ -12,6 +12,7 @@ from tests.charts import (
     CHARTS,
     DEPLOY,
     EVERYTHING,
+    EXTENDER_CHART,
     NAMESPACE,
     NEWEST,
     UMBRELLA_CHART,
@@ -23,6 +24,7 @@ from tests.charts import (
     in_one_worker,
     load_objects,
     needs_helm,
+    of_kind,
     pod_specs,
     render_everything,
     rendered,
@@ -126,20 +128,25 @@ def scalars(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-NAMES = (
-    *(f"{PLUGIN}{key}" for key in ("deployName", "nameOverride", "fullnameOverride", "serviceAccount.name")),
-    *(f"{EXTENDER}{key}" for key in ("deployName", "nameOverride", "fullnameOverride", "serviceAccount.name")),
-    *(f"{EXTENDER}{key}" for key in ("configManager.name", "secondScheduler.name", "priorityClassName")),
-    *(f"{EXTENDER}{key}" for key in ("verbsTls.secretName", "prometheusRule.devicePlugin")),
-    *(f"{PLUGIN}{key}" for key in ("priorityClassName", "runtimeClassName")),
-)
+NAMES = {
+    **{f"{PLUGIN}{key}": word for key, word in (("deployName", "null"), ("fullnameOverride", "true"))},
+    **{f"{EXTENDER}{key}": word for key, word in (("deployName", "false"), ("fullnameOverride", "yes"))},
+    **{f"{chart}nameOverride": word for chart, word in ((PLUGIN, "1e3"), (EXTENDER, "12"))},
+    **{f"{chart}serviceAccount.name": word for chart, word in ((PLUGIN, "0x1f"), (EXTENDER, "1e3"))},
+    **{f"{EXTENDER}{key}": word for key, word in (("configManager.name", "on"), ("secondScheduler.name", "07"))},
+    **{
+        f"{EXTENDER}{key}": "1e3" for key in ("priorityClassName", "verbsTls.secretName", "prometheusRule.devicePlugin")
+    },
+    **{f"{PLUGIN}{key}": "null" for key in ("priorityClassName", "runtimeClassName")},
+}
+"""All that a value can name, and a name for it that YAML takes for something else; Services begin with a letter."""
 
 
 @cache
-def called(name: str, release: str, namespace: str, value: str) -> tuple[Object, ...]:
-    """Everything with these names of the release, its namespace, and all that a value can name."""
+def called(name: str, release: str, namespace: str, before: str) -> tuple[Object, ...]:
+    """Everything with these names of the release, its namespace, and ``NAMES`` with something before them."""
     sets = [word for pair in EVERYTHING[name] for word in ("--set", pair)]
-    strings = [word for path in NAMES for word in ("--set-string", f"{path}={value}")]
+    strings = [word for path, odd in NAMES.items() for word in ("--set-string", f"{path}={before}{odd}")]
     place = ("--namespace", namespace, "--kube-version", NEWEST)
     done = helm("template", release, str(UMBRELLA_CHART), *place, *sets, *strings)
     assert done.returncode == 0, done.stderr
@@ -149,10 +156,80 @@ def called(name: str, release: str, namespace: str, value: str) -> tuple[Object,
 @pytest.mark.parametrize("word", ["null", "1e3"])
 @pytest.mark.parametrize("name", ALL)
 def test_a_name_that_yaml_takes_for_something_else_stays_a_name(word: str, name: str) -> None:
-    usual, odd = called(name, "release", "space", "name"), called(name, word, word, word)
-    kinds = [[(path, type(value)) for each in found for path, value in scalars(each)] for found in (usual, odd)]
+    usual, odd = called(name, "release", "space", "a"), called(name, word, word, "")
+    kinds = [
+        sorted(str([(path, type(value)) for path, value in scalars(each)]) for each in found) for found in (usual, odd)
+    ]
     assert kinds[1] == kinds[0]
     assert not [path for each in odd for path, value in scalars(each) if value is None]
+
+
+CLASH = "are both"
+REFUSED = {
+    f"{PLUGIN}podLabels.app\\.kubernetes\\.io/component=gpu": "the chart itself sets it",
+    f"{EXTENDER}nodeSelector.kubernetes\\.io/os=windows": "the chart itself sets it",
+    f"{PLUGIN}extraEnv[0].name=A,{PLUGIN}extraEnv[1].name=A": "sets A twice",
+    f"{EXTENDER}extraEnv[0].name=A,{EXTENDER}extraEnv[0].value=1": "extraEnv.0.value: Invalid type",
+    f"{PLUGIN}fullnameOverride=cards,{EXTENDER}deployName=cards": CLASH,
+    f"{PLUGIN}serviceAccount.name=cards,{EXTENDER}serviceAccount.name=cards": CLASH,
+    f"{PLUGIN}serviceAccount.name=gcushare-device-plugin-cleanup": CLASH,
+    f"{EXTENDER}configManager.name=gcushare-scheduler-extender": "configManager.name and deployName",
+    f"{EXTENDER}configManager.name=a,{EXTENDER}deployName=a-uninstall": CLASH,
+    f"{EXTENDER}serviceAccount.name=gcushare-dashboard": CLASH,
+    f"{EXTENDER}scheduler.mode=second-scheduler,{EXTENDER}secondScheduler.name=gcushare-scheduler-extender": CLASH,
+    f"{EXTENDER}deployName=4cards": "deployName: Does not match",
+    f"{PLUGIN}fullnameOverride=1e3": "fullnameOverride: ",
+    f"{EXTENDER}configManager.filesDir=/etc/kubernetes/manifests": "use another directory",
+}
+"""Values that make objects which Kubernetes refuses, or one object in place of another; and what the chart says."""
+
+
+@pytest.mark.parametrize("values", REFUSED)
+def test_objects_that_kubernetes_would_not_take_are_refused_by_the_value_that_names_them(values: str) -> None:
+    done = attempt(UMBRELLA_CHART, Rendering(sets=dict(pair.split("=", 1) for pair in values.split(","))))
+    assert done.returncode != 0
+    assert REFUSED[values] in done.stderr
+
+
+def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    return selector.get("matchLabels", selector).items() <= labels.items()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_charts_that_are_called_the_same_select_their_own_pods_and_mount_nothing_twice(name: str) -> None:
+    paths = ("/srv/a", "/srv/a", "/etc/kubernetes/manifests", "/etc/kubernetes/gcushare")
+    pairs = [f"{EXTENDER}configManager.readOnlyPaths[{at}]={path}" for at, path in enumerate(paths)]
+    called = [f"{chart}nameOverride=gcushare" for chart in (PLUGIN, EXTENDER)]
+    objects = rendered(UMBRELLA_CHART, *EVERYTHING[name], *pairs, *called)
+    labels = {
+        each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"]
+        for each in of_kind(objects, "DaemonSet", "Deployment", "Job")
+    }
+    for each in of_kind(objects, "DaemonSet", "Deployment"):
+        own = each["metadata"]["name"]
+        assert [other for other in labels if selects(each["spec"]["selector"], labels[other])] == [own]
+    for each in of_kind(objects, "Service", "NetworkPolicy", "PodDisruptionBudget"):
+        owners = {
+            other.removesuffix("-aliyun")
+            for other in labels
+            if selects(each["spec"].get("selector") or each["spec"]["podSelector"], labels[other])
+        }
+        assert owners == {each["metadata"]["name"].removesuffix("-metrics")}
+    services = [each["metadata"] for each in of_kind(objects, "Service")]
+    for each in of_kind(objects, "ServiceMonitor"):
+        found = [about["name"] for about in services if selects(each["spec"]["selector"], about["labels"])]
+        assert found == [f"{each['metadata']['name']}-metrics"]
+    for spec in pod_specs(objects).values():
+        for container in containers(spec):
+            places = [mount["mountPath"] for mount in container.get("volumeMounts", ())]
+            assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize(("version", "is_mounted"), [("v1.19.16", False), ("v1.20.2", True)])
+def test_before_its_certificate_was_in_every_namespace_the_token_comes_as_usual(version: str, is_mounted: bool) -> None:
+    spec = pod_specs(rendered(EXTENDER_CHART, version=version))["Deployment/gcushare-scheduler-extender"]
+    assert spec["automountServiceAccountToken"] is not is_mounted
+    assert ("kube-root-ca.crt" in str(spec)) is is_mounted
 
 
 def test_one_registry_for_all_images() -> None:

@@ -156,7 +156,9 @@ def test_an_extender_without_verbs_only_reads() -> None:
     found = [
         right for right in granted(rendered(EXTENDER_CHART, *values)) if right[0].startswith("ClusterRole gcushare-s")
     ]
-    assert {resource for _, _, resource, _, _ in found} == {"nodes", "pods", "tokenreviews", "subjectaccessreviews"}
+    assert {resource for _, _, resource, _, _ in found} == {
+        *("nodes", "pods", "resourceclaims", "tokenreviews", "subjectaccessreviews")
+    }
     with pytest.raises(AssertionError, match="a scheduler that calls the extender would find no answer"):
         rendered(EXTENDER_CHART, "scheduler.verbs=off")
 

@@ -35,7 +35,7 @@ FOREIGN_FLAGS = {"all-namespaces", "config", "field-selector", "for", "namespace
 FOREIGN_FLAGS |= {"gpu-memory-utilization", "reset-then-reuse-values", "trace", "validate", "vendor", "wait"}
 FOREIGN_FLAGS |= {"kube-api-burst", "kube-api-qps", "minutes", "raw", "replicas"}
 FOREIGN_FLAGS |= {"all", "network", "patch", "rm", "policy-config-file", "server-side", "slice-count", "type"}
-FOREIGN_FLAGS |= {"create-namespace", "install", "repo", "reuse-values"}
+FOREIGN_FLAGS |= {"create-namespace", "install", "kube-version", "no-hooks", "repo", "reuse-values"}
 """Flags that the documents show of kubectl, helm, docker, Kubernetes' programs, vLLM, older programs and make."""
 
 VARIABLE = re.compile(r"\b(?:ENFLAME|NVIDIA|ALIYUN|GCUSHARE)_[A-Z_]+\b(?!_)")

@@ -1,11 +1,11 @@
 {{/* Name in labels. */}}
 {{- define "gcushare-device-plugin.name" -}}
-{{- .Values.nameOverride | default .Values.deployName | trunc 52 | trimSuffix "-" -}}
+{{- .Values.nameOverride | default .Values.deployName | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* Name of the objects. */}}
 {{- define "gcushare-device-plugin.fullname" -}}
-{{- .Values.fullnameOverride | default .Values.deployName | trunc 52 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | default .Values.deployName | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* The vendors of this release, comma-separated; an umbrella chart's value beats this chart's own. */}}
@@ -70,6 +70,7 @@ true
 {{- define "gcushare-device-plugin.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "gcushare-device-plugin.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/component: device-plugin
 {{- end -}}
 
 {{- define "gcushare-device-plugin.labels" -}}

@@ -19,11 +19,23 @@ A key twice in one map is refused by kustomize and Flux, and a selector must fin
 {{- include "gcushare.merge" (dict "fixed" $fixed "given" .given "value" (printf "%spodLabels" .path)) -}}
 {{- end -}}
 
+{{/* Refuses two objects of one name: a map of what each is for (the value that names it) to the name. */}}
+{{- define "gcushare.distinct" -}}
+{{- $seen := dict -}}
+{{- range $value, $name := . -}}
+{{- with get $seen $name }}{{ fail (printf "%s and %s are both %q: give one of them another name" . $value $name) }}{{ end -}}
+{{- $_ := set $seen $name $value -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Variables of a container: dict fixed, given (replaces fixed ones), reserved (one that the chart sets itself), value. */}}
 {{- define "gcushare.env" -}}
 {{- $given := .given | default list -}}
 {{- $names := list -}}
-{{- range $given }}{{ $names = append $names .name }}{{ end -}}
+{{- range $given }}
+{{- if has .name $names }}{{ fail (printf "%s sets %s twice: leave one of the two out" $.value .name) }}{{ end }}
+{{- $names = append $names .name }}
+{{- end -}}
 {{- if has .reserved $names }}
 {{- fail (printf "%s sets %s, which the chart itself sets: take it out of %s" .value .reserved .value) }}
 {{- end }}

@@ -14,6 +14,7 @@ import pytest
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations import CLAIMED_UNITS
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.resources import BY_NAME
@@ -161,6 +162,32 @@ async def test_the_extender_shows_and_the_commands_read_the_same(both: Cluster) 
         alone = await both.call("--source=api")
         rows = [[line for line in ran.lines if line.startswith("serves-")] for ran in (shown, alone)]
         assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "advised"),
+    [
+        ("main=20", 'gcushare.io/cards: "2": 10'),
+        ("init=4,a=12,b=8", 'gcushare.io/cards: "2": 10'),
+        ("main=15,b=5", ""),
+        ("", ""),
+        ("main=" + "9" * 5000, ""),
+    ],
+)
+async def test_several_cards_are_advised_where_the_policy_would_take_them(
+    both: Cluster, asked: str, advised: str
+) -> None:
+    pod = claiming_pod("divided", 20)
+    pod["metadata"]["annotations"] = {CLAIMED_UNITS: asked}
+    both.put(pod)
+    async with extender_of(both) as replica, aiohttp.ClientSession() as http:
+        await until(lambda: replica.extender.states[0].names.find("default", "divided"))
+        async with http.get(f"{replica.url}{ENFLAME.url_prefix}/explain/default/divided") as answer:
+            served = json.loads(await answer.text())["waysOut"]
+    shown = await both.call("explain", "divided", "--source=api")
+    for text in (str(served), shown.out + shown.err):
+        assert ("gcushare.io/cards" in text) == bool(advised)
+        assert advised in text
 
 
 @pytest.mark.parametrize("with_extender", [False, True], ids=["api", "extender"])

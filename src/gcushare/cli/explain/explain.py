@@ -179,7 +179,7 @@ def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, wanted: PodRequest, *,
         elif not is_claim:
             explainer.add(node)
     if is_claim:
-        return explain_claiming(asking, request, explainer.finish())
+        return explain_claiming(asking, request, explainer.finish(), wanted.divisor)
     options = pod_options(pod.metadata.annotations)
     selection = request.selection
     asked = RequestDocument(

@@ -182,7 +182,7 @@ class ExplainService:
                 await turns.after()
             while explainer.weigh_next():
                 await turns.after()
-        return explain_claiming(waiting.pod, waiting.cards, explainer.finish())
+        return explain_claiming(waiting.pod, waiting.cards, explainer.finish(), waiting.divisor)
 
     async def _explain_waiting(self, waiting: SchedulingRequest) -> ExplainDocument:
         found = await self.gather(self.question_of(waiting))

@@ -75,7 +75,7 @@ def read_claiming_request(pod: Pod, claimed: PodRequest, policies: Policies) -> 
     chosen = pod.metadata.annotations.get(NODE_POLICY, "")
     policy = chosen if chosen in POLICIES else policies.node
     shape = Shape(claimed.cards, policy, pod_amounts(pod) if policy == EXPECTED_FILL else NO_AMOUNTS)
-    return SchedulingRequest(pod_ref(pod), shape, policies.card)
+    return SchedulingRequest(pod_ref(pod), shape, policies.card, divisor=claimed.divisor)
 
 
 def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> SchedulingRequest | None:

@@ -204,10 +204,10 @@ def explain_waiting(
     )
 
 
-def explain_claiming(pod: PodRef, cards: CardRequest, found: Explanation) -> ExplainDocument:
+def explain_claiming(pod: PodRef, cards: CardRequest, found: Explanation, divisor: int) -> ExplainDocument:
     """Describe a pod that waits for a claim of memory or whole cards; ``found`` is of the nodes that serve claims."""
     request = RequestDocument(cards.units, cards.cards, whole=cards.whole, node_policy="", card_policy="")
-    document = explain_waiting(pod, request, found, {}, divisor=1)
+    document = explain_waiting(pod, request, found, {}, divisor)
     if not found.classes:
         help_ = "no node with cards serves claims; label one gcushare.io/serve=claims"
         summary = f"{describe_request(found.request)} by a claim; {help_}"

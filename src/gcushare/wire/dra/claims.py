@@ -6,6 +6,7 @@ that another program created differs from the wanted one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from msgspec import field
@@ -14,9 +15,10 @@ from gcushare.core.claim_names import ClaimSize, claimed_units, parse_template_n
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import CardGrant
 from gcushare.core.quantities import parse_count
-from gcushare.core.requests import CardRequest, PodRequest
+from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
 from gcushare.core.units import MemoryUnit, parse_memory_unit
 from gcushare.vendors.vendor import Vendor
+from gcushare.wire.annotations import CLAIMED_UNITS
 from gcushare.wire.dra.slices import API_VERSION, MEMORY, quantity
 from gcushare.wire.objects import KubeObject, ObjectMeta, Pod, PodResourceClaim, PodSpec, PodStatus
 from gcushare.wire.own_devices import ContainerWithVariables
@@ -239,6 +241,9 @@ def claimed_grants(cards: Iterable[tuple[int, int, bool]], unit: MemoryUnit) -> 
     return tuple(grants[index] for index in sorted(grants))
 
 
+_CLAIMED = re.compile(r"([^=,]+)=([0-9]{1,10})(?:,|$)", re.ASCII)
+
+
 def claimed_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
     """The request that the template of a pod expresses; None if the pod names no template of ours."""
     prefix = vendor.claims.template_prefix
@@ -246,7 +251,9 @@ def claimed_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
         if entry.name == f"gcushare-{prefix}":
             size = parse_template_name(entry.resource_claim_template_name, prefix)
             if size is not None:
-                return PodRequest(containers=(), cards=CardRequest(units=size.units, cards=size.cards))
+                asked = _CLAIMED.findall(pod.metadata.annotations.get(CLAIMED_UNITS, ""))
+                containers = tuple(ContainerRequest(name, ContainerKind.APP, int(units)) for name, units in asked)
+                return PodRequest(containers, CardRequest(units=size.units, cards=size.cards))
     return None
 
 

@@ -181,7 +181,7 @@ async def test_several_cards_are_advised_where_the_policy_would_take_them(
     pod["metadata"]["annotations"] = {CLAIMED_UNITS: asked}
     both.put(pod)
     async with extender_of(both) as replica, aiohttp.ClientSession() as http:
-        await until(lambda: replica.extender.states[0].names.find("default", "divided"))
+        await until(lambda: bool(replica.extender.states[0].names.find("default", "divided")))
         async with http.get(f"{replica.url}{ENFLAME.url_prefix}/explain/default/divided") as answer:
             served = json.loads(await answer.text())["waysOut"]
     shown = await both.call("explain", "divided", "--source=api")

@@ -192,7 +192,7 @@ def test_objects_that_kubernetes_would_not_take_are_refused_by_the_value_that_na
 
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    return selector.get("matchLabels", selector).items() <= labels.items()
+    return bool(selector.get("matchLabels", selector).items() <= labels.items())
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gcushare.core.assignments import Assignment, CardGrant
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError
-from gcushare.core.nodes import Assignment, CardGrant
 from gcushare.wire.nodes import decode_inventory
 from gcushare.wire.objects import POD
 from gcushare.wire.pods import is_finished, pod_assignment

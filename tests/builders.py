@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.cards import Health, InventoryCard
-from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.nodes import NodeState
 from gcushare.core.over_use.tracking import Tolerance
 from gcushare.core.placement import MAX_NODE_SCORE, POLICIES
 from gcushare.core.requests import CardRequest

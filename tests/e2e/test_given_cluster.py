@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError, GcushareError
 from gcushare.core.lease_times import LeaseTimes
-from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.election import ApiLease, LeaderElector

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError
-from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import GoneError, InvalidError
 from gcushare.kube.patches import Patch, PatchKind

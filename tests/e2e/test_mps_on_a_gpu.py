@@ -15,8 +15,8 @@ import pytest
 
 from gcushare.cards.nvidia.nvml import NvmlLibrary
 from gcushare.cards.pci import PciBus
+from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Card
-from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
 from gcushare.core.over_use.tracking import OverUseChangeKind, OverUseTracker, PolledUse
 from gcushare.node.mps.limits import limits_of

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError, ForbiddenError, NotFoundError
-from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.errors import EvictionRefusedError

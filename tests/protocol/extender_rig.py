@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from gcushare.core.nodes import Assignment
+from gcushare.core.assignments import Assignment
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.settings.election import ElectionSettings

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from gcushare.core.nodes import PodRef
+from gcushare.core.assignments import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import (
     ConflictError,
     ContractError,
@@ -15,7 +16,6 @@ from gcushare.core.errors import (
     RemoteContractError,
     RetryableError,
 )
-from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import Limits, RequestReport

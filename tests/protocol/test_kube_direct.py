@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, RetryableError
-from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import Limits

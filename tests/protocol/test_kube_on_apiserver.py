@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import ConflictError, NotFoundError
 from gcushare.core.lease_times import LeaseTimes
-from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, LeaderElector

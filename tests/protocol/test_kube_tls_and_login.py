@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConfigError, GcushareError, RetryableError
-from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
 from gcushare.kube.connection.credentials import client_context

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError, NotFoundError, RetryableError
-from gcushare.core.nodes import PodRef
 from gcushare.kube.connection.watch_lines import RawWatchEvent
 from gcushare.kube.errors import GoneError, UnknownOutcomeError
 from gcushare.kube.resources import EVERYTHING, Resource, Selector

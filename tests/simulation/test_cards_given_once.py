@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from gcushare.cluster.watch_handlers import PodHandler
+from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import GcushareError
-from gcushare.core.nodes import PodRef
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS
 from gcushare.scheduler_extender.leadership import AlwaysLeader

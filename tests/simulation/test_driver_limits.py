@@ -20,9 +20,9 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.nvidia.nvml import NvmlLibrary
 from gcushare.cards.pci import PciBus
 from gcushare.cards.ports import CardReport, GroupMemory, LimitSource
+from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError
-from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.node.driver_limits.keeper import DriverLimits

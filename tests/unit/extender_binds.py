@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from gcushare.core.nodes import PodRef
+from gcushare.core.assignments import PodRef
 from gcushare.scheduler_extender.state.scheduling_request import Policies
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes

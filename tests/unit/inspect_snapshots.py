@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
+from gcushare.core.assignments import Assignment
 from gcushare.core.cards import SERVES_MEMORY, InventoryCard
-from gcushare.core.nodes import Assignment
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ENFLAME, Vendor
 

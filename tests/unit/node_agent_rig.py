@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gcushare.cards.health import CardsSnapshot
+from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Health, InventoryCard
 from gcushare.core.errors import DeviceError, RetryableError
-from gcushare.core.nodes import PodRef
 from gcushare.core.units import GIB
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.response import AllocateResponses

@@ -10,9 +10,9 @@ import msgspec
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.process_owners import ProcessOwners
+from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError
-from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.tracking import OverUseTracker
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.pods.allocations import Holdings, KubeletAllocations

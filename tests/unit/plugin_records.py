@@ -8,9 +8,9 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import DeviceError, GcushareError, RetryableError
-from gcushare.core.nodes import PodRef
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler

@@ -20,9 +20,10 @@ from gcushare.cli.top.rows import (
 from gcushare.cli.top.top import pod_use_lines
 from gcushare.cluster.extender import adopt_document
 from gcushare.cluster.snapshot import ClusterSnapshot
+from gcushare.core.assignments import PodRef
 from gcushare.core.explain.reason_text import summarise as summarise_explanation
 from gcushare.core.explain.reasons import Explainer, Verdict
-from gcushare.core.nodes import NodeState, PodRef
+from gcushare.core.nodes import NodeState
 from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardReading, Offender, When, decide
 from gcushare.core.over_use.tracking import OverUseChangeKind, OverUseTracker, PolledUse
 from gcushare.core.placement import POLICIES, choose_cards

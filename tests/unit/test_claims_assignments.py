@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gcushare.core.nodes import CardGrant, NodeState
+from gcushare.core.assignments import CardGrant
+from gcushare.core.nodes import NodeState
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claim_holders import ClaimHolders
 from gcushare.wire.dra.claims import AllocationResult, ClaimStatus, ConsumerReference, ResourceClaim

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.claim_names import device_name, parse_device_name
-from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.claims.slice_plan import SlicePlan, order_cards

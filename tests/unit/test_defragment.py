@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gcushare.cli.defragment.cluster_state import find_movable
+from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.packing.defragment import copy_ledger, plan_room, prove
 from gcushare.core.requests import CardRequest
 from gcushare.vendors import ALIYUN

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from gcushare.cluster.watch_handlers import NodeHandler, PodHandler
-from gcushare.core.nodes import PodRef
+from gcushare.core.assignments import PodRef
 from gcushare.core.other_resources import SpareResources
 from gcushare.scheduler_extender.dashboard import reviewed_tokens
 from gcushare.scheduler_extender.dashboard.feed import Feed

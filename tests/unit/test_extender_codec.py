@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.nodes import PodRef
 from gcushare.wire import extender_api as extender
 from gcushare.wire import extender_preempt as preempt
 from tests.extender_objects import Document, filter_body, pod_document

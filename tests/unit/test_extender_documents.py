@@ -6,8 +6,8 @@ import asyncio
 import json
 from contextlib import aclosing
 
+from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.scheduler_extender.inspect_documents import InspectService
 from gcushare.scheduler_extender.leadership import AlwaysLeader, Serving
 from gcushare.vendors import ALIYUN, ENFLAME

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gcushare.core.nodes import PodRef
+from gcushare.core.assignments import PodRef
 from gcushare.runtime.settings.election import ElectionSettings
 from gcushare.runtime.shutdown import STOP_DEADLINE_S
 from gcushare.scheduler_extender.app import BINDS_DRAIN_S, DRAIN_S, EVENTS_DRAIN_S, REQUESTS_DRAIN_S

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gcushare.core.nodes import PodRef
+from gcushare.core.assignments import PodRef
 from gcushare.runtime.health import Heartbeat
 from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.maintenance import confirm_periodically, recount_periodically

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import Refused
-from gcushare.core.nodes import NodeState, PodRef
+from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.kept_room import compute_room_left, fits_after_nominees
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.explain.pending_reasons import PendingReason, count_pending

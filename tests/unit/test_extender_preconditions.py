@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import RetryableError
-from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.leadership import NotLeader
 from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.wire.annotations import encode_record

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.nodes import NodeState, PodRef
+from gcushare.core.assignments import PodRef
+from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.kept_room import RoomAfterNominees, compute_room_left, fits_after_nominees
 from gcushare.core.preemption.victims import choose_victims
 from gcushare.scheduler_extender.state.vendor_state import VendorState

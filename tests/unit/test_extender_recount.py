@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.fit_index import Shape
 from gcushare.core.ledger import Drift, FigureDrift
-from gcushare.core.nodes import Assignment, PodRef
 from gcushare.scheduler_extender import maintenance
 from gcushare.wire.objects import Node, Pod
 from tests.builders import asks, cards

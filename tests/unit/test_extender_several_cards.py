@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import Refused
-from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState

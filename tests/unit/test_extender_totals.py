@@ -8,10 +8,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gcushare.core.assignments import Assignment
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.core.fit_index import ChangeLog, can_ever_fit
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import Assignment
 from gcushare.core.totals import ClusterTotals
 from gcushare.core.units import parse_memory_unit
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod

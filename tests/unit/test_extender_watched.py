@@ -12,8 +12,8 @@ import pytest
 
 from gcushare.cluster.node_reader import NodeReader
 from gcushare.cluster.watch_handlers import ClaimHandler
+from gcushare.core.assignments import PodRef
 from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY
-from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.pod_stores import PodNames
 from gcushare.scheduler_extender.state.scheduling_request import (

@@ -12,8 +12,8 @@ from gcushare.cli.inspect.table_documents import document_of
 from gcushare.cli.kubectl.flags import SortKey
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
+from gcushare.core.assignments import Assignment
 from gcushare.core.cards import SERVES_WHOLE, Closure
-from gcushare.core.nodes import Assignment
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.objects import Pod
 from tests.builders import card, cards, held, pod

@@ -15,9 +15,9 @@ from gcushare.cli.simulate.cluster import SimulatedCluster, request_of
 from gcushare.cli.simulate.policies import LeastLoss
 from gcushare.cli.simulate.runs import Placer
 from gcushare.cli.simulate.workload import EmptyNode
+from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.other_resources import NO_AMOUNTS, Amounts
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.packing.learned_fill import LearnedFill, demand_held

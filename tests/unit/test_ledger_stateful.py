@@ -9,10 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from gcushare.core.assignments import Assignment, CardGrant
 from gcushare.core.cards import BOTH_MODES, InventoryCard, UnrecordedHolder
 from gcushare.core.errors import ConflictError, Refused
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import Assignment, CardGrant, NodeState
+from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest
 from tests.builders import GIB_UNIT, asks, asks_whole, card, pod

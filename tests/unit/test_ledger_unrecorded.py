@@ -7,12 +7,13 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from gcushare.core.assignments import Assignment
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.core.errors import Refused
 from gcushare.core.explain.reason_text import summarise
 from gcushare.core.explain.reasons import Explainer, Verdict, evaluate
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import Assignment, CardMode
+from gcushare.core.nodes import CardMode
 from gcushare.core.placement import POLICIES
 from gcushare.core.preemption.kept_room import compute_room_left
 from gcushare.core.preemption.victims import choose_victims

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.cards.process_owners import ProcessOwners
-from gcushare.core.nodes import PodRef
+from gcushare.core.assignments import PodRef
 from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
 from gcushare.core.over_use.tracking import OverUseTracker, PolledUse
 from gcushare.core.units import GIB

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gcushare.core.nodes import PodRef
+from gcushare.core.assignments import PodRef
 from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
 from gcushare.core.over_use.tracking import PolledUse
 from gcushare.core.units import GIB

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.cards import BOTH_MODES, Closure
-from gcushare.core.nodes import PodRef
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.force_deleted import KILL_MARGIN_S, ForceDeletedPod
 from gcushare.device_plugin.pods.store import PodStore

@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
+from gcushare.core.assignments import CardGrant
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.nodes import CardGrant
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import PodOptions, pod_assignment, pod_options, pod_request

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
-from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.kept_room import LeavingShares
 from gcushare.core.preemption.victims import EXACT_WORK, choose_victims, rank_victims
 from gcushare.core.requests import CardRequest, CardSelection

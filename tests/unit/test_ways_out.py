@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.cards import MAX_CARDS, Health, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.explain.reasons import Explainer, Explanation
 from gcushare.core.explain.ways_out import Change, WayOut, find_ways_out
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardSelection, ContainerKind, ContainerResources, PodRequest, parse_pod_request
 from gcushare.vendors import ENFLAME

@@ -13,9 +13,10 @@ import msgspec
 from gcushare.cluster.cluster_flags import SourceFlags
 from gcushare.cluster.programs import ProgramAddress, named_service
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
+from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.cards import SERVES_MEMORY, Health, InventoryCard
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
-from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.nodes import NodeState
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.vendors import VENDORS, Vendor

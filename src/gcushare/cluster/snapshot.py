@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gcushare.cluster.view import ClusterView
-from gcushare.core.nodes import Assignment, NodeState, PodRef
+from gcushare.core.assignments import Assignment, PodRef
+from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest, PodRequest
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations import CORRECTED, over_use_text, over_used_cards

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from gcushare.cluster.node_reader import NodeReader
+from gcushare.core.assignments import Assignment
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import Assignment
 from gcushare.core.requests import PodRequest
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.claim_holders import ClaimHolders

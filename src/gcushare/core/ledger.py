@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.cards import BOTH_MODES, InventoryCard, UnrecordedHolder
 from gcushare.core.errors import ConflictError, Refused
 from gcushare.core.explain.reason_text import describe_shortage
-from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.nodes import NodeState
 from gcushare.core.placement import CardRank, choose_cards
 from gcushare.core.preemption.kept_room import NOTHING_KEPT, RoomLeft
 from gcushare.core.requests import CardRequest

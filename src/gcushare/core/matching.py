@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.cards import InventoryCard
-from gcushare.core.nodes import PodRef
 from gcushare.core.requests import CardRequest, CardSelection, ContainerKind, PodRequest
 
 

@@ -10,8 +10,8 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from gcushare._version import __version__
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError, RemoteContractError
-from gcushare.core.nodes import PodRef
 from gcushare.kube import patches
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import MAX_ANSWER_BYTES, ApiTransport, Limits, Observer, Request, Transport

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import GcushareError
 from gcushare.core.log_fields import fields
-from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.resources import SLICES_OF_ALL_DRIVERS, Selector

@@ -9,9 +9,9 @@ from itertools import islice
 
 from prometheus_client import Counter
 
+from gcushare.core.assignments import Assignment
 from gcushare.core.ledger import Drift, FigureDrift
 from gcushare.core.log_fields import fields
-from gcushare.core.nodes import Assignment
 from gcushare.runtime.health import Heartbeat
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService

@@ -20,8 +20,8 @@ from typing import TypeVar
 
 import msgspec
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.nodes import PodRef
 from gcushare.core.wording import counted
 from gcushare.wire.letter_case import with_our_keys
 

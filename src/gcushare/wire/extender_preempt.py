@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gcushare.core.nodes import PodRef
+from gcushare.core.assignments import PodRef
 from gcushare.wire.extender_api import ABSENT, PodHead, check_size, decode_call, encode_json, too_many_nodes
 from gcushare.wire.untrusted_json import Int
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import KubeletCalls
-from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import (
     MAX_POD_UNITS,

@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import GcushareError
-from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import Limits

@@ -13,8 +13,8 @@ from gcushare.cli.kubectl.summary import choose_scale, marks_of_card, show_amoun
 from gcushare.cli.terminal.output import Document
 from gcushare.cli.terminal.screen import wrapped
 from gcushare.cluster.reader import Reader
+from gcushare.core.assignments import Assignment
 from gcushare.core.log_fields import escape
-from gcushare.core.nodes import Assignment
 from gcushare.wire.documents.explain import describe_choice, name_pod, render_explanation
 
 _LABEL = 12

@@ -11,8 +11,8 @@ from gcushare.cli.kubectl.marks import Mark, legend, signs, style_of
 from gcushare.cli.kubectl.summary import NodeSummary, Summary, percent_of, show_amount
 from gcushare.cli.terminal.layout import Cell, Row, lay_out, plain_table
 from gcushare.cluster.snapshot import PodFacts
+from gcushare.core.assignments import Assignment
 from gcushare.core.log_fields import escape
-from gcushare.core.nodes import Assignment
 
 _RULE = 60
 _UNREAD = "its record is damaged or not written yet; 'explain' reads it"

@@ -10,8 +10,9 @@ from fractions import Fraction
 from gcushare.cli.kubectl.flags import SortKey
 from gcushare.cli.kubectl.marks import Mark
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
+from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.cards import Health
-from gcushare.core.nodes import Assignment, CardState, NodeState, PodRef
+from gcushare.core.nodes import CardState, NodeState
 from gcushare.core.units import MemoryUnit
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gcushare.cli.simulate.workload import EmptyNode
+from gcushare.core.assignments import PodRef
 from gcushare.core.cards import InventoryCard
 from gcushare.core.fit_index import NameLog
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import NodeState, PodRef
+from gcushare.core.nodes import NodeState
 from gcushare.core.packing.expected_fill import Demand, Room, Spot
 from gcushare.core.packing.learned_fill import rank_at, room_of
 from gcushare.core.placement import POLICIES

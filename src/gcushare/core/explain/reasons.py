@@ -11,8 +11,9 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, describe_closure
-from gcushare.core.nodes import NodeState, PodRef
+from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.victims import choose_victims, rank_victims
 from gcushare.core.requests import CardRequest, CardSelection
 

@@ -18,7 +18,7 @@ from gcushare.core.over_use.tracking import PolledUse, gib_text
 from gcushare.core.units import GIB
 
 if TYPE_CHECKING:  # the settings, which name the choices here, need no ledger
-    from gcushare.core.nodes import PodRef
+    from gcushare.core.assignments import PodRef
 
 UNKNOWN_BYTES = GIB // 4
 """If processes outside of pods use this much of a card, it is uncertain which pod causes a shortage."""

@@ -10,9 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.errors import Refused
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import Assignment, CardState, NodeState, PodRef
+from gcushare.core.nodes import CardState, NodeState
 from gcushare.core.placement import POLICIES, CardRank
 from gcushare.core.requests import CardRequest
 

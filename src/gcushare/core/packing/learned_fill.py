@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from heapq import nlargest
 from operator import itemgetter
 
-from gcushare.core.nodes import Assignment, CardState, NodeState
+from gcushare.core.assignments import Assignment
+from gcushare.core.nodes import CardState, NodeState
 from gcushare.core.other_resources import Amounts
 from gcushare.core.packing.expected_fill import PARTS, SEQUENCES, Demand, ExpectedFill, Room, Spot
 from gcushare.core.placement import EXPECTED_FILL, POLICIES, CardRank

@@ -17,9 +17,10 @@ from itertools import count
 
 import msgspec
 
+from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Health, InventoryCard
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.nodes import Assignment, NodeState, PodRef
+from gcushare.core.nodes import NodeState
 from gcushare.core.other_resources import Amounts
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.quantities import Int

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
 
-from gcushare.core.nodes import CardGrant, CardState, NodeState, PodRef
+from gcushare.core.assignments import CardGrant, PodRef
+from gcushare.core.nodes import CardState, NodeState
 from gcushare.core.preemption import kept_room
 from gcushare.core.requests import CardRequest
 

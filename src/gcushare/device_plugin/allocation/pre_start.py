@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import RetryableError
-from gcushare.core.nodes import PodRef
 from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler, AllocationsSource

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.cards import BOTH_MODES, Inventory
 from gcushare.core.claim_names import parse_device_name
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.nodes import Assignment, NodeState, PodRef
+from gcushare.core.nodes import NodeState
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import counted, index_text, some_names

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gcushare.core.nodes import PodRef
+from gcushare.core.assignments import PodRef
 from gcushare.core.units import MemoryUnit
 from gcushare.device_plugin.claims.allocation_results import assignment_of
 from gcushare.device_plugin.claims.prepared_claims import PreparedClaims

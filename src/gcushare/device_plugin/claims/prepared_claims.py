@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
+from gcushare.core.assignments import Assignment
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import DeviceError, Refused, RemoteContractError
 from gcushare.core.log_fields import fields
-from gcushare.core.nodes import Assignment
 from gcushare.core.wording import index_text
 from gcushare.device_plugin.claims.allocation_results import assignment_of, check_room, grant_of, read_devices
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from gcushare.core.assignments import Assignment
 from gcushare.core.cards import BOTH_MODES, Health, Inventory, InventoryCard
 from gcushare.core.claim_names import device_name, unit_bytes
-from gcushare.core.nodes import Assignment, NodeState
+from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest
 from gcushare.vendors import Vendor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gcushare.core.nodes import PodRef
+from gcushare.core.assignments import PodRef
 from gcushare.core.requests import split_over_cards
 from gcushare.core.wording import index_text
 from gcushare.device_plugin.pods.pod import PodEntry, PodState

@@ -13,11 +13,11 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.core.nodes import PodRef
 from gcushare.core.wording import counted, index_text, some_names
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.store import PodStore

@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from gcushare.core.nodes import PodRef
+from gcushare.core.assignments import PodRef
 
 KILL_MARGIN_S = 10.0
 """Added to a pod's grace period: the runtime kills the containers and waits for their processes to end."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
-from gcushare.core.nodes import PodRef
 from gcushare.core.requests import (
     CardRequest,
     CardSelection,

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from itertools import pairwise
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
-from gcushare.core.nodes import PodRef
 from gcushare.core.requests import ContainerKind, split_over_cards
 from gcushare.device_plugin.pods.allocations import KubeletAllocations, PendingAllocation, PendingAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite, compute_write

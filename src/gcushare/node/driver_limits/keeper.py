@@ -16,10 +16,10 @@ from pathlib import Path
 from gcushare.cards.errors import LibraryCallError
 from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.ports import GroupMemory, LimitSource
+from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Card, Inventory
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
-from gcushare.core.nodes import PodRef
 from gcushare.node.api_server import Announcer
 from gcushare.node.driver_limits.group_limits import GroupLimits
 from gcushare.node.driver_limits.groups import PodGroups, child_groups, find_pod_groups, is_hierarchical

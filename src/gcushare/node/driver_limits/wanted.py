@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Inventory
-from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardReading
 from gcushare.core.over_use.tracking import PolledUse
 from gcushare.node.over_use.watch import entitled_bytes

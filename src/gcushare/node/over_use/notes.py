@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.tracking import OverUse
 from gcushare.node.api_server import PodPatcher
 from gcushare.node.pods import NodePods

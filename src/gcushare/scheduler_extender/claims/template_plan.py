@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.claim_names import ClaimSize, parse_template_name
-from gcushare.core.nodes import PodRef
 from gcushare.core.units import MemoryUnit
 from gcushare.kube.collections import Kept
 from gcushare.vendors import Vendor

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gcushare.core.assignments import Assignment
 from gcushare.core.cards import Closure, Health
-from gcushare.core.nodes import Assignment, CardState, NodeState
+from gcushare.core.nodes import CardState, NodeState
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest, WaitingPod
 from gcushare.vendors.vendor import Vendor

@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from gcushare.core.assignments import Assignment
 from gcushare.core.errors import NotFoundError
 from gcushare.core.explain.reasons import MAX_EXAMPLES, Asked, Explainer, Explanation
 from gcushare.core.fit_index import Shape
-from gcushare.core.nodes import Assignment, NodeState
+from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest, WaitingPod
 from gcushare.scheduler_extender.state.vendor_state import VendorState

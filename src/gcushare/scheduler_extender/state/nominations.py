@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.fit_index import Shape
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import PodRef
 from gcushare.core.preemption import kept_room
 from gcushare.core.requests import CardRequest
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest

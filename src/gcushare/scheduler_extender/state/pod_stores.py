@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
 
-from gcushare.core.nodes import PodRef
+from gcushare.core.assignments import PodRef
 from gcushare.kube.resources import is_at_least
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import pod_ref

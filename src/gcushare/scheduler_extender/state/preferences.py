@@ -12,10 +12,11 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
+from gcushare.core.assignments import Assignment
 from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape, Standing, nodes_for_claims
 from gcushare.core.ledger import Ledger
 from gcushare.core.log_fields import fields
-from gcushare.core.nodes import Assignment, NodeState
+from gcushare.core.nodes import NodeState
 from gcushare.core.other_resources import NO_AMOUNTS, SpareResources, Taken
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.packing.learned_fill import LearnedFill, demand_held

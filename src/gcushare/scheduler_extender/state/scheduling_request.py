@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.fit_index import Shape
 from gcushare.core.matching import KubeletCalls
-from gcushare.core.nodes import PodRef
 from gcushare.core.other_resources import NO_AMOUNTS, Amounts
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.requests import CardRequest, PodRequest

@@ -10,9 +10,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.ledger import Ledger
 from gcushare.core.matching import KubeletCalls
-from gcushare.core.nodes import NodeState, PodRef
+from gcushare.core.nodes import NodeState
 
 
 class StartingPods:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from gcushare.cluster.view import ClusterView
+from gcushare.core.assignments import Assignment
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_WHOLE
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.fit_index import ChangeLog
 from gcushare.core.log_fields import fields
-from gcushare.core.nodes import Assignment
 from gcushare.core.other_resources import SpareResources
 from gcushare.core.requests import PodRequest
 from gcushare.kube.collections import Gone

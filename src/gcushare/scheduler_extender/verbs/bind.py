@@ -15,9 +15,10 @@ import logging
 import time
 from collections.abc import Callable
 
+from gcushare.core.assignments import Assignment
 from gcushare.core.errors import GcushareError, Refused
 from gcushare.core.log_fields import fields
-from gcushare.core.nodes import Assignment, NodeState
+from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.leadership import Leadership
 from gcushare.scheduler_extender.state.scheduling_request import (
     RejectedRequest,

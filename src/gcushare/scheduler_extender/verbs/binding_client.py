@@ -16,9 +16,9 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Refused, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.core.nodes import Assignment, PodRef
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.scheduler_extender.leadership import Leadership, NotLeader
 from gcushare.scheduler_extender.state.pod_stores import ReadAhead

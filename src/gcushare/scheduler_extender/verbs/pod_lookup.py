@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import NotFoundError, Refused, RemoteContractError, RetryableError
-from gcushare.core.nodes import PodRef
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.state.scheduling_request import (

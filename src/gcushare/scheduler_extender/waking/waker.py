@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
+from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
 from gcushare.core.log_fields import fields
-from gcushare.core.nodes import Assignment, NodeState, PodRef
+from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.kube.clock import Clock, SystemClock, rfc3339_micro
 from gcushare.kube.write_rate import TokenBucket

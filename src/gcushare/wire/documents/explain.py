@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.explain.reason_text import describe_asked, describe_help, describe_request, describe_room
 from gcushare.core.explain.reasons import Explanation
 from gcushare.core.explain.ways_out import Change, WayOut, find_ways_out
-from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted
 from gcushare.wire.annotations import AVOID_CARDS, CARDS, MEMORY_LIMIT, USE_CARDS

@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.claim_names import parse_device_name, unit_bytes
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.nodes import Assignment, NodeState, PodRef
+from gcushare.core.nodes import NodeState
 from gcushare.core.quantities import parse_count
 from gcushare.core.requests import PodRequest
 from gcushare.core.units import parse_memory_unit

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import field
 
+from gcushare.core.assignments import CardGrant
 from gcushare.core.claim_names import ClaimSize, claimed_units, parse_template_name, unit_bytes
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.nodes import CardGrant
 from gcushare.core.quantities import parse_count
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
 from gcushare.core.units import MemoryUnit, parse_memory_unit

@@ -17,7 +17,7 @@ from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
-from gcushare.device_plugin.node.parts import NodeEvents, Parts
+from gcushare.device_plugin.node.parts import Parts, PartsListener
 from gcushare.device_plugin.node.publisher import CardsPublisher, NodePatcher
 from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
@@ -122,7 +122,7 @@ def make_rig(
     """Without ``patcher`` the Node is never written: the API server is away."""
     away, heard = Away(), Heard()
 
-    def make_parts(events: NodeEvents) -> Parts:
+    def make_parts(events: PartsListener) -> Parts:
         store, pods, rng = PodStore(ENFLAME), PodChanges(), random.Random(1)
         responses = AllocateResponses(ENFLAME, (Strategy.ENV,))
 

@@ -14,12 +14,13 @@ from dataclasses import replace
 import msgspec
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard, LeftOutCard
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory, LeftOutCard
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
-from gcushare.core.wording import counted, index_text, some_names
+from gcushare.core.wording import index_text, some_names
 from gcushare.device_plugin.kubelet.device_list import HeldIds
+from gcushare.device_plugin.node.events import NodeEvents
 from gcushare.device_plugin.node.inventory import (
     MAX_NAMES,
     Holders,
@@ -30,14 +31,12 @@ from gcushare.device_plugin.node.inventory import (
     keep_inventory,
     plan_inventory,
 )
-from gcushare.device_plugin.node.parts import NodeEvents, Parts
+from gcushare.device_plugin.node.parts import Parts, PartsListener
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.node.node_settings import AUTO_UNIT
-from gcushare.vendors.neighbours import explain_foreign_id
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
-from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import has_stopped, is_finished
 
@@ -52,16 +51,14 @@ class NodeAgent:
     ``offered`` is set once a list may be sent to the kubelet.
     """
 
-    def __init__(self, offer: Offer, make: Callable[[NodeEvents], Parts], *, clock: Callable[[], float]) -> None:
+    def __init__(self, offer: Offer, make: Callable[[PartsListener], Parts], *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._offer = offer
         self.parts = parts = make(self)
         self._cards: CardsSnapshot | None = None
         self._allocations: KubeletAllocations | None = None
         self._held = HeldIds(parts.store, parts.reconciler.want_hidden_ids_of)
-        self._foreign: set[tuple[str, str]] = set()
-        self._unknown_cordons: frozenset[str] = frozenset()
-        self._old_kubelet = ""
+        self._events = NodeEvents(parts.announcer, parts.store)
         self._doubt = UnitDoubt()
         self._has_allocated = False
         self.inventory: Inventory | None = None
@@ -80,7 +77,7 @@ class NodeAgent:
         self.parts.publisher.node_applied(node)
         unreadable = self.parts.publisher.unreadable
         if unreadable and unreadable != before:
-            self._warn("InventoryUnreadable", f"{unreadable}; it is written again")
+            self._events.warn("InventoryUnreadable", f"{unreadable}; it is written again")
         is_due = self.parts.publisher.published_unit() != unit
         if is_first and self._doubt.begin(self.parts.publisher.former, self.inventory):
             self.parts.publisher.withdraw()
@@ -93,12 +90,12 @@ class NodeAgent:
             logger.info("%s", self.leaving or "the node serves resources again")
         if is_due:
             self._replan()
-        self._report_old_kubelet()
+        self._events.report_old_kubelet(self.parts.publisher.kubelet_version, self.inventory)
 
     def pod_applied(self, pod: Pod) -> None:
         """Use the newest state of a pod of this node."""
         if is_finished(pod):
-            self._explain_lost_card(pod.metadata.uid)
+            self._events.explain_lost_card(pod.metadata.uid)
         if self.parts.store.pod_applied(pod):
             self.parts.reconciler.check_soon()
         self.parts.reconciler.writer.pod_applied(pod.metadata.uid)
@@ -128,28 +125,13 @@ class NodeAgent:
 
     def on_record_written(self, write: RecordWrite) -> None:
         """Post an Event about a correction."""
-        cards = index_text(write.cards)
-        if write.repaired:
-            self.parts.announcer.about_pod(
-                write.pod,
-                "RecordRepaired",
-                f"the record was damaged ({write.repaired}); it was written again: card {cards}",
-                warning=True,
-            )
-        if write.corrected_from:
-            before = index_text(write.corrected_from)
-            self.parts.announcer.about_pod(
-                write.pod,
-                "CardCorrected",
-                f"the record said card {before}, the kubelet gave card {cards}; the record was corrected",
-                warning=False,
-            )
+        self._events.report_correction(write)
 
     def on_kubelet_read(self, allocations: KubeletAllocations) -> None:
         """Use the kubelet's newest allocations."""
         self._allocations = allocations
         self.parts.pods.notify()
-        self._report_foreign_ids(allocations)
+        self._events.report_foreign_ids(allocations)
         self.parts.cdi.update_holders(len(allocations.pods))
         self._replan()
 
@@ -204,9 +186,9 @@ class NodeAgent:
             self.parts.allocator.set_inventory(inventory)
             self.parts.whole_allocator.set_inventory(inventory)
             self.parts.reconciler.writer.set_inventory(inventory)
-            self._announce_changes(before, inventory)
-        self._report_unknown_cordons(inventory)
-        self._report_old_kubelet()
+            self._events.report_changes(before, inventory)
+        self._events.report_unknown_cordons(inventory, self._offer)
+        self._events.report_old_kubelet(self.parts.publisher.kubelet_version, self.inventory)
         self._publish(inventory)
         if problem or doubt:
             self._refuse("MemoryUnitRefused", problem or doubt)
@@ -228,7 +210,7 @@ class NodeAgent:
 
     def holders(self) -> list[str]:
         """The pods that have cards, or were bound to get them, also those that another plugin gave ids."""
-        return sorted({*self.parts.store.holders(), *(pod for pod, _ in self._foreign)})
+        return sorted({*self.parts.store.holders(), *(pod for pod, _ in self._events.foreign)})
 
     @property
     def left_out(self) -> tuple[LeftOutCard, ...]:
@@ -238,7 +220,7 @@ class NodeAgent:
     @property
     def foreign_containers(self) -> int:
         """How many containers of this node hold ids of another plugin's layout."""
-        return len(self._foreign)
+        return len(self._events.foreign)
 
     def _plan(self, cards: CardsSnapshot) -> Inventory:
         published = self.parts.publisher.published_unit()
@@ -312,92 +294,3 @@ class NodeAgent:
             self.problem = problem
             logger.error("cards cannot be offered as they should %s", fields(reason=reason, problem=problem))
         self.parts.announcer.about_node(reason, problem, warning=True)
-
-    def _announce_changes(self, before: Inventory | None, now: Inventory) -> None:
-        known = {card.uuid: card for card in before.cards} if before is not None else {}
-        for card in now.cards:
-            was = known.pop(card.uuid, None)
-            if was is None and card.health is Health.HEALTHY:
-                continue
-            if was is None or was.health is not card.health:
-                self._announce_health(card)
-            if was is not None and was.cordoned != card.cordoned:
-                word = "cordoned: no new pods" if card.cordoned else "uncordoned"
-                self.parts.announcer.about_node("CardCordon", f"card {card.index} is {word}", warning=False)
-        for gone in known.values():
-            self.parts.announcer.about_node(
-                "CardGone", f"card {gone.index} ({gone.uuid}) is gone or was replaced", warning=True
-            )
-
-    def _announce_health(self, card: InventoryCard) -> None:
-        is_sick = card.health is Health.UNHEALTHY
-        reason = "CardUnhealthy" if is_sick else "CardRecovered"
-        state = f"unhealthy: {card.reason}" if is_sick else "healthy again"
-        text = f"card {card.index} ({card.uuid}) is {state}"
-        logger.log(logging.ERROR if is_sick else logging.INFO, "%s", text)
-        self.parts.announcer.about_node(reason, text, warning=is_sick)
-        for entry in self.parts.store.entries.values():
-            if card.index in entry.held_cards:
-                self.parts.announcer.about_pod(entry.ref, reason, text, warning=is_sick)
-
-    def _explain_lost_card(self, uid: str) -> None:
-        """Post an Event on a pod that was refused because its card went to a pod of the other kind, shared or whole.
-
-        The kubelet's own message says only that no device was healthy.
-        """
-        store = self.parts.store
-        entry = store.entries.get(uid)
-        if entry is None or entry.held:
-            return
-        other = not entry.is_whole
-        for index in sorted(store.cards_in_use(whole=other).intersection(entry.promise)):
-            use = "is in use as a whole" if other else "is shared"
-            pods = some_names(store.users_of(index, whole=other), MAX_NAMES) or "a pod of this node"
-            self.parts.announcer.about_pod(
-                entry.ref,
-                "CardInOtherUse",
-                f"card {index}, which was chosen for this pod, {use} by {pods}, so the kubelet refused it: "
-                "the pod must be created again",
-                warning=True,
-            )
-
-    def _report_foreign_ids(self, shown: KubeletAllocations) -> None:
-        """Explain each container that holds ids of another plugin, once."""
-        known, self._foreign = self._foreign, {(holding.pod, holding.container) for holding in shown.foreign}
-        for holding in shown.foreign:
-            if (holding.pod, holding.container) not in known:
-                self._warn(
-                    "ForeignDeviceIds",
-                    f"container {holding.container!r} of pod {holding.pod} holds "
-                    f"{counted(holding.ids, 'device id')} such as "
-                    f"{holding.example[:60]!r}: {explain_foreign_id(holding.example)}",
-                )
-
-    def _report_unknown_cordons(self, inventory: Inventory) -> None:
-        """Report names in the admin's annotation that no card has: they may be typing errors."""
-        names = {word for card in inventory.cards for word in (str(card.index), card.uuid)}
-        known, self._unknown_cordons = self._unknown_cordons, self._offer.cordoned - names
-        if self._unknown_cordons - known:
-            words = ", ".join(sorted(self._unknown_cordons))
-            self._warn(
-                "UnknownCordon", f"{self._offer.vendor.cordon_annotation} names {words}, and no card is called so"
-            )
-
-    def _report_old_kubelet(self) -> None:
-        """Warn once of a kubelet that does not ask which units to give, and so mixes those of several cards."""
-        version, inventory = self.parts.publisher.kubelet_version, self.inventory
-        release = find_release(version)
-        if version == self._old_kubelet or release is None or release >= OLDEST_KUBERNETES:
-            return
-        if inventory is not None and len(inventory.cards) > 1 and SERVES_MEMORY in inventory.modes:
-            self._old_kubelet = version
-            self._warn(
-                "KubeletTooOld",
-                f"the kubelet is {version} and mixes the units of this node's "
-                f"{counted(len(inventory.cards), 'card')}, so pods of "
-                f"more than one unit fail at random: upgrade it to {release_text(OLDEST_KUBERNETES)} or newer",
-            )
-
-    def _warn(self, reason: str, message: str) -> None:
-        logger.warning("%s %s", reason, message)
-        self.parts.announcer.about_node(reason, message, warning=True)

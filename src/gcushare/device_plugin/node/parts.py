@@ -25,7 +25,7 @@ from gcushare.node.memory_limiter import MemoryLimiter
 from gcushare.node.node_settings import Strategy
 
 
-class NodeEvents(Protocol):
+class PartsListener(Protocol):
     """What the parts report; the agent is one."""
 
     def on_allocate(self) -> None:
@@ -62,7 +62,7 @@ def make_parts(
     clock: Clock,
     rng: random.Random,
     limiter: MemoryLimiter | None,
-    events: NodeEvents,
+    listener: PartsListener,
 ) -> Parts:
     """Build them; nothing runs yet. ``source`` reads the kubelet, ``client`` writes to the API server."""
     cards, kubelet = settings.cards, settings.kubelet
@@ -84,7 +84,7 @@ def make_parts(
         pods,
         clock=clock.monotonic,
         wall_clock_ns=wall_clock_ns,
-        on_allocate=events.on_allocate,
+        on_allocate=listener.on_allocate,
     )
     return Parts(
         store=store,
@@ -100,8 +100,8 @@ def make_parts(
             clock=clock.monotonic,
             wall_clock_ns=wall_clock_ns,
             rng=rng,
-            on_read=events.on_kubelet_read,
-            on_record_written=events.on_record_written,
+            on_read=listener.on_kubelet_read,
+            on_record_written=listener.on_record_written,
             running_pods=ProcessOwners(cards.proc_root).running_pods if cards.pod_use else None,
         ),
         publisher=CardsPublisher(vendor, kubelet.node_name, client, rng=rng, pods_per_count=pods_per_count),

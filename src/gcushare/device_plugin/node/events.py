@@ -1,0 +1,137 @@
+"""The Events and log lines about a node's cards, its kubelet, and its pods' records."""
+
+from __future__ import annotations
+
+import logging
+
+from gcushare.core.cards import SERVES_MEMORY, Health, Inventory, InventoryCard
+from gcushare.core.wording import counted, index_text, some_names
+from gcushare.device_plugin.node.inventory import MAX_NAMES, Offer
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
+from gcushare.device_plugin.pods.annotation_diff import RecordWrite
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.api_server import Announcer
+from gcushare.vendors.neighbours import explain_foreign_id
+from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
+
+logger = logging.getLogger(__name__)
+
+
+class NodeEvents:
+    """Reports what changed since the last report, each change once.
+
+    ``foreign`` are the pods and containers that hold ids of another plugin.
+    """
+
+    def __init__(self, announcer: Announcer, store: PodStore) -> None:
+        self._announcer = announcer
+        self._store = store
+        self.foreign: set[tuple[str, str]] = set()
+        self._unknown_cordons: frozenset[str] = frozenset()
+        self._old_kubelet = ""
+
+    def report_correction(self, write: RecordWrite) -> None:
+        """Report a record that was damaged or named other cards."""
+        cards = index_text(write.cards)
+        if write.repaired:
+            self._announcer.about_pod(
+                write.pod,
+                "RecordRepaired",
+                f"the record was damaged ({write.repaired}); it was written again: card {cards}",
+                warning=True,
+            )
+        if write.corrected_from:
+            before = index_text(write.corrected_from)
+            self._announcer.about_pod(
+                write.pod,
+                "CardCorrected",
+                f"the record said card {before}, the kubelet gave card {cards}; the record was corrected",
+                warning=False,
+            )
+
+    def report_changes(self, before: Inventory | None, now: Inventory) -> None:
+        """Report cards that came, went, fell ill, recovered or were cordoned."""
+        known = {card.uuid: card for card in before.cards} if before is not None else {}
+        for card in now.cards:
+            was = known.pop(card.uuid, None)
+            if was is None and card.health is Health.HEALTHY:
+                continue
+            if was is None or was.health is not card.health:
+                self._announce_health(card)
+            if was is not None and was.cordoned != card.cordoned:
+                word = "cordoned: no new pods" if card.cordoned else "uncordoned"
+                self._announcer.about_node("CardCordon", f"card {card.index} is {word}", warning=False)
+        for gone in known.values():
+            self._announcer.about_node(
+                "CardGone", f"card {gone.index} ({gone.uuid}) is gone or was replaced", warning=True
+            )
+
+    def _announce_health(self, card: InventoryCard) -> None:
+        is_sick = card.health is Health.UNHEALTHY
+        reason = "CardUnhealthy" if is_sick else "CardRecovered"
+        state = f"unhealthy: {card.reason}" if is_sick else "healthy again"
+        text = f"card {card.index} ({card.uuid}) is {state}"
+        logger.log(logging.ERROR if is_sick else logging.INFO, "%s", text)
+        self._announcer.about_node(reason, text, warning=is_sick)
+        for entry in self._store.entries.values():
+            if card.index in entry.held_cards:
+                self._announcer.about_pod(entry.ref, reason, text, warning=is_sick)
+
+    def explain_lost_card(self, uid: str) -> None:
+        """Post an Event on a pod that was refused because its card went to a pod of the other kind, shared or whole.
+
+        The kubelet's own message says only that no device was healthy.
+        """
+        entry = self._store.entries.get(uid)
+        if entry is None or entry.held:
+            return
+        other = not entry.is_whole
+        for index in sorted(self._store.cards_in_use(whole=other).intersection(entry.promise)):
+            use = "is in use as a whole" if other else "is shared"
+            pods = some_names(self._store.users_of(index, whole=other), MAX_NAMES) or "a pod of this node"
+            self._announcer.about_pod(
+                entry.ref,
+                "CardInOtherUse",
+                f"card {index}, which was chosen for this pod, {use} by {pods}, so the kubelet refused it: "
+                "the pod must be created again",
+                warning=True,
+            )
+
+    def report_foreign_ids(self, shown: KubeletAllocations) -> None:
+        """Explain each container that holds ids of another plugin, once."""
+        known, self.foreign = self.foreign, {(holding.pod, holding.container) for holding in shown.foreign}
+        for holding in shown.foreign:
+            if (holding.pod, holding.container) not in known:
+                self.warn(
+                    "ForeignDeviceIds",
+                    f"container {holding.container!r} of pod {holding.pod} holds "
+                    f"{counted(holding.ids, 'device id')} such as "
+                    f"{holding.example[:60]!r}: {explain_foreign_id(holding.example)}",
+                )
+
+    def report_unknown_cordons(self, inventory: Inventory, offer: Offer) -> None:
+        """Report names in the admin's annotation that no card has: they may be typing errors."""
+        names = {word for card in inventory.cards for word in (str(card.index), card.uuid)}
+        known, self._unknown_cordons = self._unknown_cordons, offer.cordoned - names
+        if self._unknown_cordons - known:
+            words = ", ".join(sorted(self._unknown_cordons))
+            self.warn("UnknownCordon", f"{offer.vendor.cordon_annotation} names {words}, and no card is called so")
+
+    def report_old_kubelet(self, version: str, inventory: Inventory | None) -> None:
+        """Warn once of a kubelet that does not ask which units to give, and so mixes those of several cards."""
+        release = find_release(version)
+        if version == self._old_kubelet or release is None or release >= OLDEST_KUBERNETES:
+            return
+        if inventory is not None and len(inventory.cards) > 1 and SERVES_MEMORY in inventory.modes:
+            self._old_kubelet = version
+            self.warn(
+                "KubeletTooOld",
+                f"the kubelet is {version} and mixes the units of this node's "
+                f"{counted(len(inventory.cards), 'card')}, so pods of "
+                f"more than one unit fail at random: upgrade it to {release_text(OLDEST_KUBERNETES)} or newer",
+            )
+
+    def warn(self, reason: str, message: str) -> None:
+        """Log and post a warning about the node."""
+        logger.warning("%s %s", reason, message)
+        self._announcer.about_node(reason, message, warning=True)

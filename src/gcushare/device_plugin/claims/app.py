@@ -64,20 +64,19 @@ class ClaimsApp(Way):
         adapters: HostAdapters | None = None,
     ) -> None:
         super().__init__(settings, client, metrics or ClaimsMetrics(), adapters)
-        cards, vendor, node = settings.cards, self._vendor, self._node_name
+        cards, kubelet, vendor, node = settings.cards, settings.kubelet, self._vendor, self._node_name
+        strategies = kubelet.device_list_strategy
         self._driver = driver = vendor.claims.driver
-        self._pod_resources = settings.kubelet.pod_resources_socket
+        self._pod_resources = kubelet.pod_resources_socket
         self._recovery = "the checkpoint was not read yet"
         rng = self._adapters.rng
-        form = GrantForm(vendor, settings.kubelet.device_list_strategy, settings.kubelet.driver_dirs, self._limiter)
-        cdi_files = ClaimCdiFiles(settings.kubelet.cdi_dir, driver)
-        directory = settings.kubelet.driver_dir(driver)
+        form = GrantForm(vendor, strategies, kubelet.driver_dirs, self._limiter)
+        directory, cdi_files = kubelet.driver_dir(driver), ClaimCdiFiles(kubelet.cdi_dir, driver)
         self._prepared = PreparedClaims(form, node, CheckpointFile(directory), cdi_files)
         self._pods = ClaimPods(self._prepared, cards.claims_unit, node)
         self._publisher = SlicePublisher(client, driver, node, rng)
         self._health = HealthStream(node, time.time)
-        wants_cdi = Strategy.CDI in settings.kubelet.device_list_strategy
-        self._cdi = CdiSpecPublisher(CdiSpecFile(settings.kubelet.cdi_dir, vendor), is_wanted=wants_cdi)
+        self._cdi = CdiSpecPublisher(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in strategies)
         self._writer = InventoryWriter(client, node, vendor.inventory_annotation, rng)
         self._agent = ClaimsAgent(
             ClaimsOffer(cards.claims_unit, cards.reserve, cards.card_policy, cards.other_systems),

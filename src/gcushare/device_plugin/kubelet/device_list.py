@@ -133,7 +133,8 @@ class HeldIds:
 
     def of_cards(self, shown: KubeletAllocations, closed: frozenset[int]) -> dict[int, frozenset[str]]:
         """The held ids of each of these cards; cards with ids that are not known yet are left out."""
-        hidden = self._store.with_hidden_ids(closed)
+        entries = (entry for entry in self._store.entries.values() if not entry.is_whole)
+        hidden = {entry.ref.uid: cards for entry in entries if not closed.isdisjoint(cards := entry.hidden_cards)}
         self._want_hidden(hidden.keys())
         known = closed.difference(*(cards for pod, cards in hidden.items() if shown.hides_ids_of(pod)))
         if self._made is None or self._made[0] is not shown or self._made[1] != known:

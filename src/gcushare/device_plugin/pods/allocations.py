@@ -221,12 +221,12 @@ class PendingAllocations:
         whole: bool,
         container: str,
         uids: Collection[str],
-        has_init: Callable[[str], bool],
+        with_init: Collection[str],
     ) -> None:
         """Remove the allocation that the kubelet now shows for this container of a pod with one of these uids.
 
         If none of these counts was made for it, the oldest of these counts was. Pods with init containers
-        (``has_init``, by uid) were then taken for each other in all calls: the kubelet never shows those.
+        (``with_init``, uids) were then taken for each other in all calls: the kubelet never shows those.
         """
         equal = [each for each in self._open if each.whole == whole and each.counts == counts]
         exact = [each for each in equal if each.container == container and each.uid in uids]
@@ -237,7 +237,7 @@ class PendingAllocations:
         if found.uid and found.uid not in uids:
             owner = next(iter(uids), "")
             other = {found.uid: owner, owner: found.uid if owner else ""}
-            if any(map(has_init, other)):
+            if any(uid in with_init for uid in other):
                 self._open = [replace(each, uid=other.get(each.uid, each.uid)) for each in self._open]
 
     def on_kubelet_read(self, is_past: Callable[[PendingAllocation], bool]) -> None:

@@ -22,7 +22,7 @@ from gcushare.node.pods import NO_SIZES, CardCounts, is_mirror, machine_uid, ove
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations import CARD_UUID, PodRecord
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import NO_OPTIONS, PodOptions, memory_limit, pod_options, pod_request
+from gcushare.wire.pods import NO_OPTIONS, PodOptions, memory_limit, pod_options, pod_ref, pod_request
 
 DEFAULT_GRACE_S = 30.0
 """Kubernetes' own default of ``terminationGracePeriodSeconds``."""
@@ -188,6 +188,11 @@ class PodEntry:
         containers = self.request.containers
         return next((at for at in range(len(containers), 0, -1) if containers[at - 1].name in self.held), 0)
 
+    @property
+    def has_init(self) -> bool:
+        """Whether an ordinary init container of it asks for cards."""
+        return any(container.kind is ContainerKind.INIT for container in self.request.containers)
+
     def is_init(self, name: str) -> bool:
         """Whether a container is an ordinary init container."""
         return any(c.name == name and c.kind is ContainerKind.INIT for c in self.request.containers)
@@ -225,7 +230,7 @@ class PodEntry:
         """The cards where it may hold more than podresources shows, which leaves ordinary init containers out."""
         if self.state is PodState.UNVERIFIED:
             return self.promise
-        return self.held_cards if any(c.kind is ContainerKind.INIT for c in self.request.containers) else ()
+        return self.held_cards if self.has_init else ()
 
     @property
     def first_share(self) -> CardCounts:
@@ -291,15 +296,27 @@ class PodEntry:
         )
 
 
-def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequest | None:
+def new_entry(pod: Pod, vendor: Vendor, record: PodRecord | None, *, may_burst: bool) -> PodEntry | None:
+    """A bound pod that holds nothing yet, without its record; None if it asks for no card.
+
+    Raises:
+        RemoteContractError, Refused: the amounts cannot be read, or are of memory and of whole cards.
+    """
+    request = _bound_request(pod, vendor, record)
+    if request is None:
+        return None
+    seconds = pod.spec.termination_grace_period_seconds
+    grace_s = DEFAULT_GRACE_S if seconds is None else float(seconds)
+    selection = _authors_selection(pod, request.cards)
+    return PodEntry(pod_ref(pod), request, None, {}, selection=selection, may_burst=may_burst, grace_s=grace_s)
+
+
+def _bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequest | None:
     """Read what the kubelet gives a bound pod, even if the extender would refuse it; None if it asks for no card.
 
     Once cards were chosen, the record says over how many memory is spread: annotations that the author adds later
     change no request. A number of cards that does not divide the memory was the kubelet's choice and is ignored.
     Without a readable record the pod's options decide if they can be read, and are left out otherwise.
-
-    Raises:
-        RemoteContractError, Refused: the amounts cannot be read, or are of memory and of whole cards.
     """
     if record is None:
         try:
@@ -313,7 +330,7 @@ def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequ
     return pod_request(pod, vendor, options=PodOptions(cards=count), is_bound=True)
 
 
-def authors_selection(pod: Pod, request: CardRequest) -> CardSelection | None:
+def _authors_selection(pod: Pod, request: CardRequest) -> CardSelection | None:
     """The cards that a pod's author allows, None for all. Options that the extender would refuse allow all."""
     annotations = pod.metadata.annotations
     try:

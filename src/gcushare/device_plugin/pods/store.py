@@ -14,26 +14,23 @@ from itertools import pairwise
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
-from gcushare.core.requests import ContainerKind, split_over_cards
+from gcushare.core.requests import split_over_cards
 from gcushare.device_plugin.pods.allocations import KubeletAllocations, PendingAllocation, PendingAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite, compute_write
 from gcushare.device_plugin.pods.force_deleted import ForceDeletedPods
 from gcushare.device_plugin.pods.pod import (
-    DEFAULT_GRACE_S,
     NEEDS_CARDS,
     PodEntry,
     PodState,
     UnreadablePod,
-    authors_selection,
-    bound_request,
     find_refusal,
+    new_entry,
 )
 from gcushare.device_plugin.pods.states import compute_states, exchange_promises
 from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrecorded, mirrored_keys
 from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
 from gcushare.node.pods import NO_SIZES, CardCounts, PlainPod, PodWithCards, SharedGrant, plain_pod
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations import PodRecord
 from gcushare.wire.kubelet.device_lists import DeviceIds
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import deletion_time_s, is_finished, pod_record, pod_ref
@@ -79,7 +76,12 @@ class PodStore:
             self._unreadable[ref.uid] = UnreadablePod(ref, reason)
         entry = self._entries.get(ref.uid)
         if entry is None:
-            entry = self._make_entry(pod, record)
+            try:
+                entry = new_entry(pod, self._vendor, record, may_burst=self._allows_bursts)
+                if entry is None:
+                    self._unreadable.pop(ref.uid, None)
+            except GcushareError as error:
+                self._unreadable[ref.uid] = UnreadablePod(ref, str(error))
             if entry is None:
                 self._others[ref.uid] = plain_pod(pod, PlainPod)
                 return False
@@ -148,9 +150,10 @@ class PodStore:
         for pod, container, is_whole in shown.not_in(self._shown, names):
             uids = {uid for uid, entry in self._entries.items() if pod in entry.keys}
             new.append((shown.counts((pod, container, is_whole)), is_whole, container, uids))
+        with_init = {uid for uid, entry in self._entries.items() if entry.has_init}
         # First what proves that pods were taken for each other: then their equal containers are found at the right one.
         for counts, is_whole, container, uids in sorted(new, key=lambda each: self._pending.names(*each)):
-            self._pending.confirm(counts, whole=is_whole, container=container, uids=uids, has_init=self._has_init)
+            self._pending.confirm(counts, whole=is_whole, container=container, uids=uids, with_init=with_init)
         self._shown = shown
         self._ended &= shown.pods
         self._pending.on_kubelet_read(lambda pending: self._is_past(pending, shown))
@@ -306,11 +309,6 @@ class PodStore:
         """The units of memory that were given out and that the kubelet does not show yet."""
         return self._pending.ids()
 
-    def with_hidden_ids(self, cards: Collection[int]) -> dict[str, tuple[int, ...]]:
-        """The pods whose units of these cards podresources hides, by uid, with the cards that they have."""
-        hidden = ((uid, entry.hidden_cards) for uid, entry in self._entries.items() if not entry.is_whole)
-        return {uid: having for uid, having in hidden if not set(having).isdisjoint(cards)}
-
     def missing_from(self, shown: frozenset[str]) -> list[str]:
         """The uids of pods that have their cards as far as is known, and that the kubelet does not show.
 
@@ -355,11 +353,6 @@ class PodStore:
         found = (compute_write(entry, self._vendor, uuids, units, now_ns) for entry in self._entries.values())
         return sorted(filter(None, found), key=lambda write: (write.pod.created, write.pod.uid))
 
-    def _has_init(self, uid: str) -> bool:
-        """Whether an ordinary init container of a pod asks for cards."""
-        entry = self._entries.get(uid)
-        return entry is not None and any(each.kind is ContainerKind.INIT for each in entry.request.containers)
-
     def _is_for_init(self, pending: PendingAllocation) -> bool:
         """Whether an allocation is for an ordinary init container."""
         entry = self._entries.get(pending.uid)
@@ -375,20 +368,6 @@ class PodStore:
         entry = self._entries[pending.uid]
         names = [container.name for container in entry.request.containers]
         return not shown.held_by(entry).keys().isdisjoint(names[names.index(pending.container) + 1 :])
-
-    def _make_entry(self, pod: Pod, record: PodRecord | None) -> PodEntry | None:
-        ref, seconds = pod_ref(pod), pod.spec.termination_grace_period_seconds
-        try:
-            request = bound_request(pod, self._vendor, record)
-        except GcushareError as error:
-            self._unreadable[ref.uid] = UnreadablePod(ref, str(error))
-            return None
-        if request is None:
-            self._unreadable.pop(ref.uid, None)
-            return None
-        grace_s = DEFAULT_GRACE_S if seconds is None else float(seconds)
-        selection = authors_selection(pod, request.cards)
-        return PodEntry(ref, request, None, {}, selection=selection, may_burst=self._allows_bursts, grace_s=grace_s)
 
     def _is_name_reused(self, ref: PodRef) -> bool:
         """Whether what the kubelet shows under a pod's name may be of another pod, which had the name before."""

@@ -7,10 +7,9 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandler
-from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.client import KubeClient
 from gcushare.kube.collections import Kept
-from gcushare.kube.election import ApiLease, LeaderElector
+from gcushare.kube.election import ApiLease, LeaderElector, LeaseTimes
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIMS

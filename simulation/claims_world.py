@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from gcushare.core.claim_names import ClaimSize
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.dra.claim_names import ClaimSize
 from gcushare.wire.dra.claims import template_spec
 from gcushare.wire.protos import services
 from gcushare.wire.protos.dra_pb2 import Claim, NodePrepareResourcesRequest, NodePrepareResourcesResponse

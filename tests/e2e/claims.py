@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from gcushare.core.cards import SERVES_CLAIMS
-from gcushare.core.claim_names import ClaimSize
 from gcushare.core.errors import GcushareError
 from gcushare.core.quantities import parse_quantity
 from gcushare.kube.client import KubeClient
@@ -21,6 +20,7 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NAMESPACES, Resource
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.contracts import EXTENDER
+from gcushare.wire.dra.claim_names import ClaimSize
 from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.dra.slices import (
     MEMORY,

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from gcushare.core.claim_names import ClaimSize
 from gcushare.core.requests import ContainerKind, effective_request
 from gcushare.kube.resources import Resource
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CLAIMED_RESOURCE, CLAIMED_UNITS
+from gcushare.wire.dra.claim_names import ClaimSize
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.objects import copy_of
 from gcushare_playground.apiserver.registry import Registry

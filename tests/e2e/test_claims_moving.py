@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from gcushare.core.claim_names import ClaimSize
 from gcushare.core.units import GIB
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, PODS
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.dra.claim_names import ClaimSize
 from gcushare_playground.picture import allocatable_of, node_of
 from gcushare_playground.plans import NodePlan
 from tests.charts import needs_helm

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from gcushare.core.claim_names import ClaimSize
 from gcushare.core.errors import RetryableError
 from gcushare.kube.resources import NAMESPACES, PODS
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL, EXTENDER
+from gcushare.wire.dra.claim_names import ClaimSize
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS, node_of
 from tests.charts import needs_helm
 from tests.e2e.assets import need_binaries

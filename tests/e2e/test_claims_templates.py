@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from gcushare.core.claim_names import ClaimSize
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NAMESPACES, Resource
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL, EXTENDER
+from gcushare.wire.dra.claim_names import ClaimSize
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from tests.charts import needs_helm
 from tests.e2e.assets import need_binaries

@@ -16,10 +16,9 @@ import pytest_asyncio
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError, GcushareError
-from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
-from gcushare.kube.election import ApiLease, LeaderElector
+from gcushare.kube.election import ApiLease, LeaderElector, LeaseTimes
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, PODS, Selector
 from gcushare.wire.objects import ObjectReference

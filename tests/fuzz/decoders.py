@@ -28,7 +28,6 @@ from gcushare.config_manager.scheduler_config.document import merged_config, new
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import parse_image_version, parse_version
 from gcushare.core.cards import CardUse
-from gcushare.core.claim_names import parse_device_name, parse_template_name
 from gcushare.core.errors import ConfigError, GcushareError, Refused
 from gcushare.core.quantities import parse_count, parse_quantity
 from gcushare.device_plugin.plugin_settings import PluginSettings
@@ -47,6 +46,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import OVER_USE, note_since_s, over_use_text, over_used_cards
 from gcushare.wire.contracts import CA, SERVER_CERT, SERVER_KEY
 from gcushare.wire.documents.node_report import decode_node_reports
+from gcushare.wire.dra.claim_names import parse_device_name, parse_template_name
 from gcushare.wire.kubelet.device_ids import decode_device_id, decode_whole_card_id
 from gcushare.wire.nodes import node_cards, parse_card_names
 from gcushare.wire.objects import HEAD, POD

@@ -20,10 +20,9 @@ from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.node_reports import SharedConfigMap, read_reports, write_mode
 from gcushare.config_manager.reconcile import State, WantedMode, hold_lease
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
-from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.election import ApiLease, Tenure
+from gcushare.kube.election import ApiLease, LeaseTimes, Tenure
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import CONFIG_MAPS, NODES, Resource
 from gcushare.wire.contracts import CONFIG_MANAGER, VERBS_PORT, VERBS_PORT_NAME

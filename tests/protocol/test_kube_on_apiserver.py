@@ -12,10 +12,9 @@ import pytest
 from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import ConflictError, NotFoundError
-from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.election import ApiLease, LeaderElector
+from gcushare.kube.election import ApiLease, LeaderElector, LeaseTimes
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.patches import Patch, PatchKind, Precondition

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.claim_names import MAX_CARDS, MAX_UNITS, ClaimSize, parse_template_name
+from gcushare.wire.dra.claim_names import MAX_CARDS, MAX_UNITS, ClaimSize, parse_template_name
 
 
 @given(st.integers(1, MAX_UNITS), st.integers(1, MAX_CARDS))

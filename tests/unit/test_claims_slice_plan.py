@@ -6,11 +6,11 @@ import pytest
 
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.cards import Health, Inventory, InventoryCard
-from gcushare.core.claim_names import device_name, parse_device_name
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.claims.slice_plan import SlicePlan, order_cards
 from gcushare.vendors import ENFLAME
+from gcushare.wire.dra.claim_names import device_name, parse_device_name
 from gcushare.wire.dra.slices import MAX_DEVICES, MEMORY, Device
 
 PLAN = SlicePlan(ENFLAME, "node-1", lambda address: "pci0000:3a" if address else "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.core.claim_names import ClaimSize
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.claims.template_plan import (
     MAX_TEMPLATES,
@@ -15,6 +14,7 @@ from gcushare.scheduler_extender.claims.template_plan import (
     TemplatePlan,
 )
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.dra.claim_names import ClaimSize
 from gcushare.wire.dra.claims import (
     RESOURCE_CLAIM_TEMPLATE,
     ResourceClaimTemplate,

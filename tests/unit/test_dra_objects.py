@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gcushare.core.claim_names import unit_bytes
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.wire.dra.claim_names import unit_bytes
 from gcushare.wire.dra.claims import RESOURCE_CLAIM
 from gcushare.wire.dra.slices import (
     RESOURCE_SLICE,

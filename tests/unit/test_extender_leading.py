@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from gcushare.core.errors import RetryableError
-from gcushare.core.lease_times import LeaseTimes
+from gcushare.kube.election import LeaseTimes
 from gcushare.scheduler_extender.leadership import ReplicaLeadership
 from tests.unit.kube_lease import LeaseAccess, LeaseServer
 from tests.unit.kube_time import VirtualTime

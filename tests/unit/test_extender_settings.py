@@ -51,8 +51,8 @@ def test_every_problem_is_reported_at_once() -> None:
 
 def test_a_lease_leaves_room_for_a_bind_after_its_deadline() -> None:
     """So that what a leader began to bind is over before the next one starts."""
-    times = load().election.times()
-    assert times.renew_deadline_s + BindTimes().attempt_s < times.duration_s
+    election = load().election
+    assert election.lease_renew_deadline + BindTimes().attempt_s < election.lease_duration
 
 
 def test_certificates_of_our_own_go_with_no_other_clients_name() -> None:

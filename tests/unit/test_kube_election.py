@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from gcushare.core.lease_times import LeaseTimes
-from gcushare.kube.election import LeaderElector, held_spec, observe
+from gcushare.kube.election import LeaderElector, LeaseTimes, held_spec, observe
 from gcushare.wire.objects import Lease, LeaseSpec
 from tests.unit.kube_lease import LeaseAccess, LeaseServer
 from tests.unit.kube_time import VirtualTime

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gcushare.cli.simulate.pending import describe_class
 from gcushare.core.cards import BOTH_MODES
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import NodeState
@@ -17,7 +18,6 @@ from gcushare.core.packing.nodes_needed import (
     NodeCount,
     NodesNeeded,
     PodKind,
-    describe_class,
     empty_like,
     name_class,
     parse_class,

@@ -16,10 +16,9 @@ from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import GcushareError
-from gcushare.core.lease_times import LeaseTimes
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock
-from gcushare.kube.election import LeaderElector, LeasePort, Tenure
+from gcushare.kube.election import LeaderElector, LeasePort, LeaseTimes, Tenure
 
 logger = logging.getLogger(__name__)
 

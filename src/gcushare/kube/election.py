@@ -21,7 +21,6 @@ from typing import Protocol
 import msgspec
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
-from gcushare.core.lease_times import LeaseTimes
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock, rfc3339_micro
@@ -38,6 +37,30 @@ class Tenure(Protocol):
 
     def holds(self, margin_s: float) -> bool:
         """Whether no other replica can get the right within ``margin_s``, the longest duration of the action."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """The times of an election, in seconds.
+
+    ``duration_s`` is how long others wait after the last renewal that they saw, ``renew_deadline_s`` how long a holder
+    serves after the last renewal that it sent, ``retry_s`` the time between two attempts.
+    """
+
+    duration_s: float
+    renew_deadline_s: float
+    retry_s: float
+
+    def __post_init__(self) -> None:
+        if not (self.duration_s >= 1 and self.duration_s == int(self.duration_s)):
+            raise ValueError(
+                f"duration_s must be whole seconds, at least 1 (the lease's unit), got {self.duration_s!r}"
+            )
+        if not 0 < self.retry_s < self.renew_deadline_s < self.duration_s:
+            raise ValueError(
+                "expected 0 < retry_s < renew_deadline_s < duration_s, got "
+                f"{self.retry_s!r}, {self.renew_deadline_s!r} and {self.duration_s!r}"
+            )
 
 
 class LeasePort(Protocol):

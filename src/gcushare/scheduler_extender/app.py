@@ -17,7 +17,7 @@ from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandle
 from gcushare.core.other_resources import SpareResources
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.election import ApiLease, make_identity
+from gcushare.kube.election import ApiLease, LeaseTimes, make_identity
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector
 from gcushare.runtime.health import HealthChecks, Heartbeat
@@ -319,7 +319,7 @@ class Extender:
             ApiLease(client, election.lease_namespace or client.config.namespace, election.lease_name),
             self._identity,
             self.watches.caches,
-            times=election.times(),
+            times=LeaseTimes(election.lease_duration, election.lease_renew_deadline, election.lease_retry),
             stale_s=STALE_SHARE * self._settings.follow.watch_stall,
             on_lead=(lambda: None) if self.claims is None else self.claims.wake,
             clock=self._clock,

@@ -20,10 +20,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Protocol
 
 from gcushare.core.errors import GcushareError, RetryableError
-from gcushare.core.lease_times import LeaseTimes
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.election import LeaderElector, LeasePort
+from gcushare.kube.election import LeaderElector, LeasePort, LeaseTimes
 
 logger = logging.getLogger(__name__)
 

@@ -64,7 +64,7 @@ class ClaimNames:
 
     ``driver`` is used in ResourceSlices, attributes and allocation results, and as the folder of the plugin's socket.
     ``memory_class`` and ``whole_class`` are the DeviceClasses of memory shares and of whole cards.
-    ``template_prefix`` begins the names of the ResourceClaimTemplates that we create (``core.claim_names``).
+    ``template_prefix`` begins the names of the ResourceClaimTemplates that we create (``wire.dra.claim_names``).
     ``extender_resource`` is in pods with claims for which kube-scheduler is to call the extender. No node lists it:
     kube-scheduler is configured to ignore it, and kubelets ignore extended resources that their node does not list.
     """

@@ -62,7 +62,7 @@ CLAIMED_RESOURCE = "gcushare.io/claimed-resource"
 """On the pod, by the admission policy: the memory resource that it replaced with a claim."""
 CLAIMED_UNITS = "gcushare.io/claimed-units"
 """On the pod, by the admission policy: the units per container that it replaced, ``main=3,helper=2`` in the pod's order
-with init containers first. The sum that holds is in the template's name (``core.claim_names``)."""
+with init containers first. The sum that holds is in the template's name (``wire.dra.claim_names``)."""
 
 PROPORTIONAL = "proportional"
 MODE_WHOLE = "whole"

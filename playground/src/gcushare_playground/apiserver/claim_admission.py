@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gcushare.core.claim_names import MAX_UNITS, ClaimSize
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import ContainerKind, effective_request
 from gcushare.vendors import VENDORS
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire import annotations as keys
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, CLAIMS_ORDER_LABEL
+from gcushare.wire.dra.claim_names import MAX_UNITS, ClaimSize
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.objects import JsonObject, annotations_of, dig, metadata
 from gcushare_playground.apiserver.quantities import parse

@@ -6,26 +6,28 @@ Reads only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from gcushare.cli.kubectl.flags import NodesNeededSettings
 from gcushare.cli.kubectl.session import Session
 from gcushare.cli.simulate.live import list_all
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import NotFoundError
+from gcushare.core.nodes import NodeState
 from gcushare.core.other_resources import Amounts
 from gcushare.core.packing.nodes_needed import (
     ANY_AMOUNTS,
     NodeClasses,
     NodeCount,
-    NodesNeededDocument,
+    NodesNeeded,
     PodKind,
-    describe_class,
     empty_like,
-    make_nodes_needed,
     parse_class,
-    render_nodes_needed,
 )
+from gcushare.core.quantities import Int
+from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.claims import claimed_request
@@ -33,6 +35,35 @@ from gcushare.wire.objects import Node, Pod
 from gcushare.wire.other_resources import node_amounts, pod_amounts
 
 _NONE = Amounts()
+
+
+class ClassNeedDocument(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What nodes of one class would do for the waiting pods: ``nodes`` more hold ``pods`` that no present node holds.
+
+    ``node_class``: see ``CLASS_FORM``. ``too_large``: pods that fit on no such node, even if
+    it is empty. ``present``: nodes of the class that exist. ``wanted``: how many a scaler should keep: ``nodes`` more
+    than there are, or if none is needed, those whose cards pods hold.
+    """
+
+    node_class: str
+    nodes: Int
+    pods: Int
+    too_large: Int
+    present: Int
+    wanted: Int
+
+
+class NodesNeededDocument(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The waiting pods, and each class of nodes. ``fit_now`` of the pods need no further node.
+
+    ``left_out``: pods that were not placed on trial, because the pods are of too many kinds.
+    """
+
+    version: Int
+    waiting: Int
+    fit_now: Int
+    left_out: Int
+    classes: tuple[ClassNeedDocument, ...]
 
 
 async def nodes_needed(session: Session, settings: NodesNeededSettings) -> int:
@@ -99,15 +130,35 @@ def count_pending(
     )
     if "/" in only and not kinds:
         raise NotFoundError(f"no pod {only!r} waits for {snapshot.vendor.device_word} cards")
-    counted, states = NodeCount(kinds), snapshot.ledger.nodes
+    room, states = NodeCount(kinds), snapshot.ledger.nodes
     for name, facts in sorted(snapshot.node_facts.items()):
         if name in states and facts.is_ready and not facts.is_unschedulable:
-            counted.use_present(states[name], left(name, taken))
+            room.use_present(states[name], left(name, taken))
     classes, found = NodeClasses(), []
     for state in states.values():
         classes.add(state)
     for name, alike in classes.choose(like).items():
         empty = empty_like(alike[0]) if alike else parse_class(name)
-        need = counted.count_new(empty, left(alike[0].name, stays) if alike else ANY_AMOUNTS)
+        need = room.count_new(empty, left(alike[0].name, stays) if alike else ANY_AMOUNTS)
         found.append(describe_class(name, need, alike))
-    return make_nodes_needed(counted, found)
+    return NodesNeededDocument(1, room.pods, room.fit_now, room.left_out, tuple(found))
+
+
+def describe_class(name: str, need: NodesNeeded, present: Sequence[NodeState]) -> ClassNeedDocument:
+    """Describe what was counted for a class that has these nodes."""
+    used = sum(bool(node.assignments) for node in present)
+    wanted = len(present) + need.nodes if need.nodes else used
+    return ClassNeedDocument(name, need.nodes, need.pods, need.too_large, len(present), wanted)
+
+
+def render_nodes_needed(document: NodesNeededDocument) -> str:
+    """Describe it for people, one line per class."""
+    lines = [f"{counted(document.waiting, 'pod', 'wait')} for cards; present nodes have room for {document.fit_now}"]
+    for each in document.classes:
+        large = f"; {counted(each.too_large, 'pod', 'do')} not fit on an empty one" if each.too_large else ""
+        lines.append(
+            f"{each.node_class}: {counted(each.nodes, 'more node', 'hold')} {counted(each.pods, 'pod')}{large}"
+        )
+    if document.left_out:
+        lines.append(f"{counted(document.left_out, 'pod', 'were')} not counted: there are too many kinds of pods")
+    return "\n".join(lines) + "\n"

@@ -3,7 +3,7 @@
 An autoscaler that adds up a node's allocatable units takes a pod for placed that fits no card. Here cards are chosen as
 the extender chooses them. Pods are placed largest first on copies of the nodes, so the count is an upper bound that is
 close to the least possible number, and nothing that is counted elsewhere changes. Node selectors, affinities, taints
-and resources other than cards, CPU and memory are unknown. The answer is a document for programs, or text for people.
+and resources other than cards, CPU and memory are unknown.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
@@ -23,9 +23,7 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import NodeState
 from gcushare.core.other_resources import Amounts
 from gcushare.core.placement import POLICIES, choose_cards
-from gcushare.core.quantities import Int
 from gcushare.core.requests import CardRequest
-from gcushare.core.wording import counted
 
 ANY_AMOUNTS = Amounts(sys.maxsize, sys.maxsize)
 """The CPU and memory of a class that no present node shows: no limit."""
@@ -213,57 +211,3 @@ class NodeClasses:
             if like in alike:
                 found[name].insert(0, found[name].pop(found[name].index(alike[like])))
         return found
-
-
-class ClassNeedDocument(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What nodes of one class would do for the waiting pods: ``nodes`` more hold ``pods`` that no present node holds.
-
-    ``node_class``: see ``CLASS_FORM``. ``too_large``: pods that fit on no such node, even if
-    it is empty. ``present``: nodes of the class that exist. ``wanted``: how many a scaler should keep: ``nodes`` more
-    than there are, or if none is needed, those whose cards pods hold.
-    """
-
-    node_class: str
-    nodes: Int
-    pods: Int
-    too_large: Int
-    present: Int
-    wanted: Int
-
-
-class NodesNeededDocument(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The waiting pods, and each class of nodes. ``fit_now`` of the pods need no further node.
-
-    ``left_out``: pods that were not placed on trial, because the pods are of too many kinds.
-    """
-
-    version: Int
-    waiting: Int
-    fit_now: Int
-    left_out: Int
-    classes: tuple[ClassNeedDocument, ...]
-
-
-def describe_class(name: str, need: NodesNeeded, present: Sequence[NodeState]) -> ClassNeedDocument:
-    """Describe what was counted for a class that has these nodes."""
-    used = sum(bool(node.assignments) for node in present)
-    wanted = len(present) + need.nodes if need.nodes else used
-    return ClassNeedDocument(name, need.nodes, need.pods, need.too_large, len(present), wanted)
-
-
-def make_nodes_needed(counted: NodeCount, classes: Sequence[ClassNeedDocument]) -> NodesNeededDocument:
-    """Describe a count for the classes."""
-    return NodesNeededDocument(1, counted.pods, counted.fit_now, counted.left_out, tuple(classes))
-
-
-def render_nodes_needed(document: NodesNeededDocument) -> str:
-    """Describe it for people, one line per class."""
-    lines = [f"{counted(document.waiting, 'pod', 'wait')} for cards; present nodes have room for {document.fit_now}"]
-    for each in document.classes:
-        large = f"; {counted(each.too_large, 'pod', 'do')} not fit on an empty one" if each.too_large else ""
-        lines.append(
-            f"{each.node_class}: {counted(each.nodes, 'more node', 'hold')} {counted(each.pods, 'pod')}{large}"
-        )
-    if document.left_out:
-        lines.append(f"{counted(document.left_out, 'pod', 'were')} not counted: there are too many kinds of pods")
-    return "\n".join(lines) + "\n"

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.cards import BOTH_MODES, Inventory
-from gcushare.core.claim_names import parse_device_name
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.nodes import NodeState
 from gcushare.core.quantities import parse_count
@@ -15,6 +14,7 @@ from gcushare.core.wording import counted, index_text, some_names
 from gcushare.node.container_environment import Grant
 from gcushare.vendors.vendor import ClaimNames
 from gcushare.wire.dra.checkpoint import PreparedClaim, PreparedDevice
+from gcushare.wire.dra.claim_names import parse_device_name
 from gcushare.wire.dra.claims import AllocationResult, ResourceClaim, claimed_grants
 
 _MAX_NAMES = 5

@@ -15,13 +15,13 @@ from weakref import WeakValueDictionary
 import grpc
 
 from gcushare.core.cards import Health, Inventory
-from gcushare.core.claim_names import device_name
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import RESOURCE_CLAIMS
 from gcushare.wire.dra.checkpoint import PreparedClaim
+from gcushare.wire.dra.claim_names import device_name
 from gcushare.wire.protos import dra_health_pb2 as health_pb
 from gcushare.wire.protos import dra_pb2 as pb
 from gcushare.wire.protos import services

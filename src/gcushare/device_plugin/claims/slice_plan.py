@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from gcushare.core.assignments import Assignment
 from gcushare.core.cards import BOTH_MODES, Health, Inventory, InventoryCard
-from gcushare.core.claim_names import device_name, unit_bytes
 from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest
 from gcushare.vendors import Vendor
+from gcushare.wire.dra.claim_names import device_name, unit_bytes
 from gcushare.wire.dra.slices import (
     MAX_DEVICES,
     MEMORY,

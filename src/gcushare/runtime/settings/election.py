@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gcushare.core.lease_times import LeaseTimes
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
 
@@ -35,7 +34,3 @@ class ElectionSettings:
     stop and the next holder's start, more than the time that one bind request may take."""
     lease_retry: float = 1.0
     """Seconds between two attempts to renew or to take the Lease."""
-
-    def times(self) -> LeaseTimes:
-        """The times for the elector."""
-        return LeaseTimes(self.lease_duration, self.lease_renew_deadline, self.lease_retry)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gcushare.core.backoff import Backoff, BackoffPolicy
-from gcushare.core.claim_names import unit_bytes
 from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.core.ledger import Ledger
 from gcushare.core.log_fields import fields
@@ -27,6 +26,7 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, is_at_least
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
+from gcushare.wire.dra.claim_names import unit_bytes
 from gcushare.wire.objects import Node
 
 logger = logging.getLogger(__name__)

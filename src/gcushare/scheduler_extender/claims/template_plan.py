@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from gcushare.core.assignments import PodRef
-from gcushare.core.claim_names import ClaimSize, parse_template_name
 from gcushare.core.units import MemoryUnit
 from gcushare.kube.collections import Kept
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import EXTENDER
+from gcushare.wire.dra.claim_names import ClaimSize, parse_template_name
 from gcushare.wire.dra.claims import ResourceClaimTemplate, TemplateSpec, template_spec
 from gcushare.wire.objects import ObjectHead, Pod
 from gcushare.wire.pods import pod_ref

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gcushare.core.assignments import Assignment, PodRef
-from gcushare.core.claim_names import parse_device_name, unit_bytes
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import NodeState
 from gcushare.core.quantities import parse_count
 from gcushare.core.requests import PodRequest
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors.vendor import Vendor
+from gcushare.wire.dra.claim_names import parse_device_name, unit_bytes
 from gcushare.wire.dra.claims import (
     AllocationResult,
     ClaimSpec,

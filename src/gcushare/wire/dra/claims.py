@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from msgspec import field
 
 from gcushare.core.assignments import CardGrant
-from gcushare.core.claim_names import ClaimSize, claimed_units, parse_template_name, unit_bytes
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
 from gcushare.core.units import MemoryUnit, parse_memory_unit
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations import CLAIMED_UNITS
+from gcushare.wire.dra.claim_names import ClaimSize, claimed_units, parse_template_name, unit_bytes
 from gcushare.wire.dra.slices import API_VERSION, MEMORY, quantity
 from gcushare.wire.objects import KubeObject, ObjectMeta, Pod, PodResourceClaim, PodSpec, PodStatus
 from gcushare.wire.own_devices import ContainerWithVariables

@@ -9,10 +9,10 @@ from gcushare.cluster.diagnosis.facts import ClaimsFacts, Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
-from gcushare.core.claim_names import device_name, unit_bytes
 from gcushare.core.wording import some_names
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL
+from gcushare.wire.dra.claim_names import device_name, unit_bytes
 from gcushare.wire.dra.slices import MEMORY, Device, quantity
 from gcushare.wire.kubernetes_versions import find_release, release_text
 

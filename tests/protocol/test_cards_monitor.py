@@ -14,6 +14,7 @@ from gcushare.cards.ports import CardSource
 from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cards.worker.client import IsolatedSource
 from gcushare.cards.worker.time_limits import IsolationSettings
+from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.cards import Health
 from tests.card_health import POLICY
 from tests.manual_clock import ManualClock
@@ -67,7 +68,11 @@ def isolated(fake: FakeLibrary, kind: str = "efml", call_timeout_s: float = 5.0)
             cards=kind,
             libraries=(f"{kind}={fake.path}",),
             pci_devices="/nonexistent",
-            isolation=IsolationSettings(call_timeout_s=call_timeout_s, first_rest_s=0.1, first_restart_s=0.05),
+            isolation=IsolationSettings(
+                call_timeout_s=call_timeout_s,
+                card_pauses=BackoffPolicy(0.1, 300.0),
+                library_pauses=BackoffPolicy(0.05, 30.0),
+            ),
         )
     )
     assert isinstance(source, IsolatedSource)

@@ -136,19 +136,19 @@ async def test_a_card_that_hung_rests_and_is_tried_again_with_growing_waits(tmp_
         pid_after = source.worker_pid
         assert not (await source.health(second)).healthy  # rests: no library is called, no process is started
         assert source.worker_pid == pid_after
-        clock.advance(SETTINGS.first_rest_s)
+        clock.advance(SETTINGS.card_pauses.first_s)
         fake.control("crash EfmlGetDevIsHealth 1")
         assert not (await source.health(second)).healthy  # tried, and crashed again
         fake.control()
-        clock.advance(SETTINGS.first_rest_s)
+        clock.advance(SETTINGS.card_pauses.first_s)
         assert not (await source.health(second)).healthy  # rests twice as long now
-        clock.advance(SETTINGS.first_rest_s)
+        clock.advance(SETTINGS.card_pauses.first_s)
         assert (await source.health(second)).healthy
         assert (await source.health(first)).healthy
         fake.control("crash EfmlGetDevIsHealth 1")
         await source.health(second)
         fake.control()
-        clock.advance(SETTINGS.first_rest_s)
+        clock.advance(SETTINGS.card_pauses.first_s)
         assert (await source.health(second)).healthy  # its success had made the waits short again
 
 
@@ -243,7 +243,7 @@ async def test_a_library_that_does_not_start_is_tried_again_later(tmp_path: Path
         fake.control()
         with pytest.raises(DeviceError, match=message):
             await source.list_cards()
-        clock.advance(SETTINGS.first_restart_s)
+        clock.advance(SETTINGS.library_pauses.first_s)
         assert len((await source.list_cards()).cards) == 2
 
 
@@ -277,7 +277,7 @@ async def test_a_library_that_cannot_be_opened_again_is_no_cards_illness(tmp_pat
             with pytest.raises(LibraryNotOpenError, match="EFML_ERROR_DRIVER_NOT_LOADED"):
                 await source.health(first)
         fake.control()
-        clock.advance(SETTINGS.first_restart_s)
+        clock.advance(SETTINGS.library_pauses.first_s)
         assert (await source.health(first)).healthy
 
 
@@ -309,7 +309,7 @@ async def test_a_lost_card_has_the_library_opened_again_now_and_then(tmp_path: P
         assert second_pid not in (first_pid, None)
         await source.health(cards[1])
         assert source.worker_pid == second_pid  # not at every look
-        clock.advance(SETTINGS.first_rest_s)
+        clock.advance(SETTINGS.card_pauses.first_s)
         fake.control()
         await source.list_cards()
         assert (await source.health(cards[1])).healthy

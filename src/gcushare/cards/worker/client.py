@@ -70,9 +70,7 @@ class IsolatedSource:
         self._numbered: dict[int, str] = {}  # uuids by slot, as the running worker numbers them
         self._last_count = 0
         self._lost: set[str] = set()  # uuids of cards for which the library is opened again
-        self._card_pauses: Pauses[tuple[int, Operation]] = Pauses(settings.first_rest_s, time_limits.LONGEST_PAUSE_S)
-        self._library_pauses: Pauses[str] = Pauses(settings.first_restart_s, time_limits.LONGEST_RESTART_S)
-        self._reopens: Pauses[str] = Pauses(settings.first_rest_s, time_limits.LONGEST_PAUSE_S)
+        self._pauses = Pauses()  # of a card's calls by slot and operation, of reopening for a card, of the library
         self._has_events = True
         self._closed = False
 
@@ -98,7 +96,7 @@ class IsolatedSource:
             lost, self._lost = self._lost, set()
             worker = await self._stop()
             for uuid in lost:
-                self._reopens.fail(uuid, self._clock(), _REOPEN, worker)
+                self._pauses.fail((_REOPEN, uuid), self._settings.card_pauses, self._clock(), _REOPEN, worker)
         count = await self._count()
         known: dict[int, Card] = {}
         remembered: set[int] = set()
@@ -120,7 +118,7 @@ class IsolatedSource:
         for slot in known.keys() - self._known.keys():
             for operation in Operation:
                 # The pauses were not for the card that is at this slot now.
-                self._card_pauses.succeed((slot, operation))
+                self._pauses.succeed((slot, operation))
         cards = sorted(self._known.values(), key=lambda card: (card.index, card.uuid))
         left_out.sort(key=lambda card: (card.index, card.uuid))
         if count == 0:
@@ -147,11 +145,11 @@ class IsolatedSource:
         except LibraryCallError as error:
             is_lost = error.failure.is_lost
             reading = HealthReading(healthy=False, reason=str(error), conclusive=is_lost, lost=is_lost)
-        if reading.lost and self._reopens.blocked_by(card.uuid, self._clock()) is None:
+        if reading.lost and self._pauses.blocked_by((_REOPEN, card.uuid), self._clock()) is None:
             # Reopened before the next list: doing it now could renumber the cards of this poll.
             self._lost.add(card.uuid)
         elif reading.healthy:
-            self._reopens.succeed(card.uuid)
+            self._pauses.succeed((_REOPEN, card.uuid))
         return reading
 
     async def use(self, card: Card) -> CardUse:
@@ -163,7 +161,7 @@ class IsolatedSource:
         slots = (self._slot(card_a), self._slot(card_b))
         if slots[0] is None or slots[1] is None:
             return None
-        pause_reason = self._card_pauses.blocked_by((slots[0], Operation.LINK), self._clock())
+        pause_reason = self._pauses.blocked_by((slots[0], Operation.LINK), self._clock())
         if pause_reason is not None:
             raise DeviceError(pause_reason)
         answer = await self._ask_card(WorkerRequest(Operation.LINK, slots[0], slots[1]), LinkAnswer, card_a, card_b)
@@ -199,7 +197,7 @@ class IsolatedSource:
         """Wait up to ``timeout_s`` seconds for an event, even if the library has none or its calls pause."""
         now_s = self._clock()
         can_wait = self._worker is not None and self._has_events
-        if can_wait and self._library_pauses.blocked_by(_EVENTS, now_s) is None:
+        if can_wait and self._pauses.blocked_by(_EVENTS, now_s) is None:
             try:
                 answer = await self._ask(
                     WorkerRequest(Operation.EVENT, timeout_s=timeout_s),
@@ -212,11 +210,13 @@ class IsolatedSource:
                     logger.info("library has no events, cards are polled %s", fields(source=self.name))
                 else:
                     process = error.process if isinstance(error, WorkerLostError) else None
-                    wait_s = self._library_pauses.fail(_EVENTS, self._clock(), str(error), process)
+                    wait_s = self._pauses.fail(
+                        _EVENTS, self._settings.library_pauses, self._clock(), str(error), process
+                    )
                     facts = fields(source=self._spec.kind, rest_s=wait_s, reason=error)
                     logger.warning("waiting for events failed %s", facts)
             else:
-                self._library_pauses.succeed(_EVENTS)
+                self._pauses.succeed(_EVENTS)
                 if answer.event is not None:
                     return answer.event
         # Also if the library answered at once without an event: it is not asked in a tight loop.
@@ -235,9 +235,9 @@ class IsolatedSource:
             await self._start_over(str(error))  # the library as a whole fails: initialise it again
             raise
         except WorkerLostError as error:
-            self._library_pauses.fail(_START, self._clock(), str(error), error.process)
+            self._pauses.fail(_START, self._settings.library_pauses, self._clock(), str(error), error.process)
             raise
-        self._library_pauses.succeed(_START)
+        self._pauses.succeed(_START)
         if count != self._last_count:
             self._numbered.clear()  # a card came or went, so those after it may have moved
         self._last_count = count
@@ -263,12 +263,12 @@ class IsolatedSource:
             result = await self._ask(request, result_type, self._settings.call_timeout_s, cards)
         except WorkerLostError as error:
             key, reason = (slot, request.operation), self._describe_loss(error, slot)
-            wait_s = self._card_pauses.fail(key, self._clock(), reason, error.process)
+            wait_s = self._pauses.fail(key, self._settings.card_pauses, self._clock(), reason, error.process)
             card = self._index(slot)
             facts = fields(source=self._spec.kind, card=card, call=error.call, rest_s=wait_s, reason=error)
             logger.warning("card's calls pause after a library call %s", facts)
             raise
-        self._card_pauses.succeed((slot, request.operation))
+        self._pauses.succeed((slot, request.operation))
         return result
 
     async def _ask(
@@ -301,7 +301,7 @@ class IsolatedSource:
             raise LibraryNotOpenError(f"source {self._spec.kind} is closed")
         if self._worker is not None:
             return self._worker
-        pause_reason = self._library_pauses.blocked_by(_START, self._clock())
+        pause_reason = self._pauses.blocked_by(_START, self._clock())
         if pause_reason is not None:
             raise LibraryNotOpenError(pause_reason)
         worker = None
@@ -309,7 +309,7 @@ class IsolatedSource:
             worker = WorkerProcess(self._spec)
             self._opened = await worker.open(self._settings.open_timeout_s)
         except DeviceError as error:
-            self._library_pauses.fail(_START, self._clock(), str(error), worker)
+            self._pauses.fail(_START, self._settings.library_pauses, self._clock(), str(error), worker)
             if isinstance(error, LibraryMissingError):
                 raise
             raise LibraryNotOpenError(str(error)) from error  # not the failure of a card's call
@@ -330,7 +330,7 @@ class IsolatedSource:
         """End the worker, so that the next poll opens the library again unless the worker does not end."""
         worker = await self._stop()
         if worker is not None and worker.is_running:
-            self._library_pauses.fail(_START, self._clock(), reason, worker)
+            self._pauses.fail(_START, self._settings.library_pauses, self._clock(), reason, worker)
 
     def _slot(self, card: Card) -> int | None:
         return next((slot for slot, known in self._known.items() if known.uuid == card.uuid), None)
@@ -342,7 +342,7 @@ class IsolatedSource:
     def _pause_reason(self, slot: int) -> str | None:
         now_s = self._clock()
         for operation in Operation:
-            reason = self._card_pauses.blocked_by((slot, operation), now_s)
+            reason = self._pauses.blocked_by((slot, operation), now_s)
             if reason is not None and operation is not Operation.LINK:  # which says nothing about a card's health
                 return reason
         return None

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from gcushare.core.backoff import Backoff, BackoffPolicy
 
 if TYPE_CHECKING:  # settings need the default alone
     from gcushare.cards.worker.process import WorkerProcess
 
-K = TypeVar("K")
-
 DEFAULT_CALL_TIMEOUT_S = 5.0
 """How long a call may take before its worker is killed. Calls read memory or a register; a second would be long."""
-LONGEST_PAUSE_S = 300.0
-"""The longest pause of a card's calls, and so the longest time until a recovered card is noticed."""
-LONGEST_RESTART_S = 30.0
-"""The longest pause before a library is opened again."""
+CARD_PAUSES = BackoffPolicy(first_s=10.0, cap_s=300.0)
+"""Of a card's calls after some that hung or crashed. The longest is the time until a recovered card is noticed."""
+LIBRARY_PAUSES = BackoffPolicy(first_s=1.0, cap_s=30.0)
+"""Before a library is opened again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +27,8 @@ class IsolationSettings:
     """Opening the library: a driver without persistence mode first wakes every card, which takes seconds per card."""
     call_timeout_s: float = DEFAULT_CALL_TIMEOUT_S
     """Any other call."""
-    first_rest_s: float = 10.0
-    """The pause of a card's calls after the first that hung or crashed; doubles with each further one."""
-    first_restart_s: float = 1.0
-    """The pause after a library did not open; doubles with each further failure."""
+    card_pauses: BackoffPolicy = CARD_PAUSES
+    library_pauses: BackoffPolicy = LIBRARY_PAUSES
 
 
 DEFAULT_LIMITS = IsolationSettings()
@@ -45,28 +42,29 @@ class _Pause:
     process: WorkerProcess | None = None
 
 
-class Pauses(Generic[K]):
-    """The growing pauses of cards or libraries after failures, each with its reason.
+class Pauses:
+    """The growing pauses after failures, each with its reason; the key says what pauses.
 
     A key is also blocked while the process that its call cost has not ended: another try could leave another process
     stuck. Times are seconds of the caller's monotonic clock.
     """
 
-    def __init__(self, first_s: float, longest_s: float) -> None:
-        self._policy = BackoffPolicy(first_s, longest_s)
-        self._pauses: dict[K, _Pause] = {}
+    def __init__(self) -> None:
+        self._pauses: dict[Hashable, _Pause] = {}
 
-    def fail(self, key: K, now_s: float, reason: str, process: WorkerProcess | None = None) -> float:
-        """Record a failure, and the process that it cost; return the pause in seconds."""
-        pause = self._pauses.setdefault(key, _Pause(Backoff(self._policy)))
+    def fail(
+        self, key: Hashable, policy: BackoffPolicy, now_s: float, reason: str, process: WorkerProcess | None = None
+    ) -> float:
+        """Record a failure, and the process that it cost; return the pause in seconds. The first sets the policy."""
+        pause = self._pauses.setdefault(key, _Pause(Backoff(policy)))
         wait_s = pause.backoff.next_delay_s()
         pause.reason, pause.until_s, pause.process = reason, now_s + wait_s, process
         return wait_s
 
-    def succeed(self, key: K) -> None:
+    def succeed(self, key: Hashable) -> None:
         self._pauses.pop(key, None)
 
-    def blocked_by(self, key: K, now_s: float) -> str | None:
+    def blocked_by(self, key: Hashable, now_s: float) -> str | None:
         """Return the reason why the key is blocked; None if it may be tried."""
         pause = self._pauses.get(key)
         if pause is None:

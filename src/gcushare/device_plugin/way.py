@@ -1,4 +1,4 @@
-"""What both ways of giving out a node's cards have in common; ``resources`` and ``claims`` are the two.
+"""What both ways of giving out a node's cards have in common; ``app`` and ``claims.app`` are the two.
 
 A node gives its cards in one way at a time. ``device_plugin.program`` starts one, and changes to the other when the
 node's label asks for it and nothing holds cards in the first.

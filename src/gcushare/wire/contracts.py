@@ -25,7 +25,7 @@ VERBS_PORT = 32764
 VERBS_PORT_NAME = "verbs"
 """Name of that port in the extender's Service."""
 PROBED_PATH = "/healthz"
-"""A path on that port without side effects, to check whether the port answers this client."""
+"""A path on the second port without side effects, to check whether the port answers this client."""
 
 SCHEDULER_NAME = "gcushare-kube-scheduler"
 """The name that a client's certificate must have, as its common name or as one of its DNS names."""

@@ -39,7 +39,7 @@ class When(enum.Enum):
 class CardReading:
     """One card as the last poll read it, in bytes; None is what could not be read.
 
-    ``granted`` and ``used``: of each pod on it, by uid. ``promised``: kept for pods that have not been given it yet.
+    ``figures``: what each pod on it was granted and uses, by uid. ``promised``: kept for pods that do not hold it yet.
     ``unknown``: in use by processes that run in no pod. ``unconfirmed``: given out to pods that are not certain yet.
     ``doubt``: why the figures cannot be relied on. No pod's author can bring about ``unknown`` or ``doubt``.
     """

@@ -1,1 +1,1 @@
-"""The pods of this node and what they hold: ``states`` says in which states a pod can be; ``store`` computes them."""
+"""The pods of this node and what they hold: ``pod`` has the states of one, ``states`` computes them for ``store``."""

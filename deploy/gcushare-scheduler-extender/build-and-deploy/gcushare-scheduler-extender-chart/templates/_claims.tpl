@@ -117,7 +117,7 @@ problem is empty; the validating one refuses a pod in which the resource was lef
     ''
 {{- end -}}
 
-{{/* core.claims.MAX_UNITS */}}
+{{/* wire.dra.claim_names.MAX_UNITS */}}
 {{- define "gcushare-scheduler-extender.claimsMaxUnits" -}}
 1000000000
 {{- end -}}

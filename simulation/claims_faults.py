@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gcushare.device_plugin.claims.publishers import slice_name
+from gcushare.device_plugin.claims.slice_publisher import slice_name
 from simulation.claims_node import NAMES, ClaimsNode
 from simulation.claims_scheduler import SPACE
 from simulation.weather import Odds

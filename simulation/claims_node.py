@@ -20,9 +20,10 @@ from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFi
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
 from gcushare.device_plugin.claims.node_agent import ClaimsAgent, ClaimsOffer
 from gcushare.device_plugin.claims.prepared_claims import GrantForm, PreparedClaims, list_claims
-from gcushare.device_plugin.claims.publishers import InventoryWriter, SlicePublisher
 from gcushare.device_plugin.claims.service import ClaimsService, HealthStream
 from gcushare.device_plugin.claims.slice_plan import SlicePlan
+from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
+from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.kube.client import KubeClient
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NODES, RESOURCE_SLICES, Selector
@@ -186,7 +187,7 @@ class ClaimsNode:
         watch_views(self.world, self.name, self.publisher._slices)
         cdi = CdiSpecPublisher(CdiSpecFile(_NOWHERE, ENFLAME), is_wanted=False)
         plan = SlicePlan(ENFLAME, self.name)
-        writer = InventoryWriter(client, self.name, ENFLAME.inventory_annotation, rng)
+        writer = CardsPublisher(ENFLAME, self.name, client, rng=rng, pods_per_count=0)
         self.agent = ClaimsAgent(
             ClaimsOffer(UNIT, NO_RESERVE, "binpack"), plan, prepared, self.publisher, health, cdi, writer
         )

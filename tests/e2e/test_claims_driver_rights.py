@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gcushare.device_plugin.claims.publishers import slice_name
+from gcushare.device_plugin.claims.slice_publisher import slice_name
 from gcushare.wire.contracts import DEVICE_PLUGIN
 from tests.charts import NAMESPACE, PLUGIN_CHART, needs_helm, of_kind, rendered
 from tests.e2e.control_plane import ControlPlane

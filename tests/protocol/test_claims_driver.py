@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
-from gcushare.device_plugin.claims.publishers import slice_name
+from gcushare.device_plugin.claims.slice_publisher import slice_name
 from gcushare.vendors import ENFLAME
 from gcushare.wire.nodes import decode_inventory
 from gcushare_playground.apiserver import Deletion

@@ -155,7 +155,7 @@ def make_rig(
                 on_read=events.on_kubelet_read,
                 on_record_written=events.on_record_written,
             ),
-            publisher=CardsPublisher(ENFLAME, "node-1", patcher or away, rng=rng),
+            publisher=CardsPublisher(ENFLAME, "node-1", patcher or away, rng=rng, pods_per_count=1),
             announcer=heard,
             cdi=CdiSpecPublisher(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
         )

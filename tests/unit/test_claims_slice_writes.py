@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from gcushare.device_plugin.claims.publishers import SliceWrites, plan_writes, slice_name
 from gcushare.device_plugin.claims.slice_plan import SlicePlan
+from gcushare.device_plugin.claims.slice_publisher import SliceWrites, plan_writes, slice_name
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.slices import MAX_DEVICES, ResourceSlice, SliceSpec
 from gcushare.wire.objects import ObjectMeta

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gcushare.cluster.watch_handlers import NodeHandler
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.claims.publishers import SlicePublisher
+from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
 from gcushare.kube.client import KubeClient
 from gcushare.kube.collections import Gone, Kept, WatchHandler
 from gcushare.kube.connection.config import KubeConfig

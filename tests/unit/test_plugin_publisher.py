@@ -65,11 +65,21 @@ class ANode:
 
 
 @asynccontextmanager
-async def publishing(node: ANode, vendor: Vendor = ENFLAME, **more: int) -> AsyncIterator[CardsPublisher]:
-    publisher = CardsPublisher(vendor, "node-1", node, rng=random.Random(1), **more)
+async def publishing(node: ANode, vendor: Vendor = ENFLAME, count: int = 1) -> AsyncIterator[CardsPublisher]:
+    publisher = CardsPublisher(vendor, "node-1", node, rng=random.Random(1), pods_per_count=count)
     publisher.node_applied(node.as_object())
     async with running(publisher.run(), "publisher"):
         yield publisher
+
+
+async def test_without_a_count_the_inventory_alone_is_written() -> None:
+    node = ANode()
+    async with publishing(node, count=0) as publisher:
+        publisher.publish(inventory(8))
+        await node.until_writes(1)
+        publisher.publish(inventory(7))
+        await node.until_writes(2)
+    assert (node.writes, node.capacity) == (["annotations"] * 2, {})
 
 
 async def test_what_stands_there_already_is_not_written_again() -> None:
@@ -107,7 +117,7 @@ async def test_a_refused_write_is_a_problem_until_it_succeeds() -> None:
 
 def test_the_unit_of_a_plugin_before_this_one_is_read_from_the_node() -> None:
     node = ANode()
-    publisher = CardsPublisher(ENFLAME, "node-1", node, rng=random.Random(1))
+    publisher = CardsPublisher(ENFLAME, "node-1", node, rng=random.Random(1), pods_per_count=1)
     assert publisher.published_unit() is None
     node.annotations[INVENTORY] = encode_inventory(inventory(1, unit="0.1"))
     publisher.node_applied(node.as_object())
@@ -128,7 +138,7 @@ def test_the_unit_of_a_plugin_before_this_one_is_read_from_the_node() -> None:
 )
 async def test_the_count_is_of_cards_or_a_thousand_for_each(vendor: Vendor, count: CardCount, shown: str) -> None:
     node = ANode()
-    async with publishing(node, vendor, pods_per_count=count.pods_per_count(vendor)) as publisher:
+    async with publishing(node, vendor, count.pods_per_count(vendor)) as publisher:
         publisher.publish(inventory(8))
         await node.until_writes(2)
     assert node.capacity == {vendor.count_resource: shown}
@@ -137,7 +147,7 @@ async def test_the_count_is_of_cards_or_a_thousand_for_each(vendor: Vendor, coun
 async def test_a_count_that_the_api_server_wrote_in_its_own_way_is_not_written_again() -> None:
     node = ANode()
     node.capacity[ALIYUN.count_resource] = "8k"
-    async with publishing(node, ALIYUN) as publisher:
+    async with publishing(node, ALIYUN, ALIYUN.pods_per_count) as publisher:
         publisher.publish(inventory(8))
         await node.until_writes(1)
         publisher.publish(inventory(7))

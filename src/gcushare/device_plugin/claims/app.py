@@ -22,11 +22,12 @@ from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFi
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
 from gcushare.device_plugin.claims.node_agent import ClaimsAgent, ClaimsOffer
 from gcushare.device_plugin.claims.prepared_claims import GrantForm, PreparedClaims, list_claims
-from gcushare.device_plugin.claims.publishers import InventoryWriter, SlicePublisher
 from gcushare.device_plugin.claims.registration import Registration
 from gcushare.device_plugin.claims.reporting import ClaimsMetrics, ObservedClaims, describe, make_health
 from gcushare.device_plugin.claims.service import ClaimsService, HealthStream
 from gcushare.device_plugin.claims.slice_plan import SlicePlan
+from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
+from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.device_plugin.way import Way
 from gcushare.kube.client import KubeClient
@@ -77,7 +78,7 @@ class ClaimsApp(Way):
         self._publisher = SlicePublisher(client, driver, node, rng)
         self._health = HealthStream(node, time.time)
         self._cdi = CdiSpecPublisher(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in strategies)
-        self._writer = InventoryWriter(client, node, vendor.inventory_annotation, rng)
+        self._writer = CardsPublisher(vendor, node, client, rng=rng, pods_per_count=0)
         self._agent = ClaimsAgent(
             ClaimsOffer(cards.claims_unit, cards.reserve, cards.card_policy, cards.other_systems),
             SlicePlan(vendor, node, PciBus(PCI_DEVICES).root),

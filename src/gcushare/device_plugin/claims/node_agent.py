@@ -14,16 +14,16 @@ from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import some_names
 from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
-from gcushare.device_plugin.claims.publishers import InventoryWriter, SlicePublisher
 from gcushare.device_plugin.claims.service import HealthStream
 from gcushare.device_plugin.claims.slice_plan import SlicePlan, order_cards
+from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
+from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.node.api_server import SliceDrivers
 from gcushare.node.cards import offer_card
 from gcushare.node.cdi import CdiSpecPublisher
 from gcushare.node.node_settings import OtherSystems, Reserve
-from gcushare.vendors.neighbours import describe_others, find_neighbours, neighbours_of
+from gcushare.vendors.neighbours import describe_others
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
-from gcushare.wire.nodes import parse_card_names
 from gcushare.wire.objects import Node
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class ClaimsAgent:
         publisher: SlicePublisher,
         health: HealthStream,
         cdi: CdiSpecPublisher,
-        writer: InventoryWriter,
+        writer: CardsPublisher,
     ) -> None:
         self._offer = offer
         self._plan = plan
@@ -107,7 +107,7 @@ class ClaimsAgent:
     def applied(self, obj: Node) -> None:
         """Use the Node's newest state: its uid, its cordons, and what a device plugin offers there."""
         self._node = obj
-        self._writer.node_applied(obj.metadata.annotations.get(self._plan.vendor.inventory_annotation))
+        self._writer.node_applied(obj)
         self._update()
 
     def deleted(self, obj: Node) -> None:
@@ -139,9 +139,7 @@ class ClaimsAgent:
         """Which other systems hand out these cards, and what to do; "" if none does, or the admin allows it."""
         if self._offer.other_systems is OtherSystems.ALLOW or self._node is None:
             return ""
-        known = neighbours_of(self._plan.vendor.whole_card_resource)
-        status, annotations = self._node.status, self._node.metadata.annotations
-        return describe_others(find_neighbours(known, status.allocatable, annotations, self._drivers))
+        return describe_others(self._writer.find_neighbours(self._drivers))
 
     @property
     def left_out(self) -> tuple[LeftOutCard, ...]:
@@ -202,11 +200,7 @@ class ClaimsAgent:
             self._writer.publish(self.inventory)
 
     def _count(self, cards: CardsSnapshot) -> Inventory:
-        cordoned: frozenset[str] = frozenset()
-        if self._node is not None:
-            text = self._node.metadata.annotations.get(self._plan.vendor.cordon_annotation, "")
-            cordoned = parse_card_names(text)
-        unit = self._offer.unit
+        unit, cordoned = self._offer.unit, self._writer.cordoned
         offered = tuple(offer_card(card, unit, reserve=self._offer.reserve, cordoned=cordoned) for card in cards.cards)
         before = {card.index: card for card in self.inventory.cards} if self.inventory else {}
         for card in offered:

@@ -13,9 +13,10 @@ from gcushare.device_plugin.claims.claim_checks import ClaimChecks
 from gcushare.device_plugin.claims.claim_pods import ClaimHolder, ClaimPods
 from gcushare.device_plugin.claims.node_agent import ClaimsAgent
 from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
-from gcushare.device_plugin.claims.publishers import InventoryWriter, SlicePublisher
 from gcushare.device_plugin.claims.registration import Registration
 from gcushare.device_plugin.claims.service import CALLS
+from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
+from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.node.card_and_pod_metrics import NodeMetrics, ObservedCards
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodUse
@@ -36,7 +37,7 @@ class ObservedClaims(ObservedCards):
     checks: ClaimChecks
     prepared: PreparedClaims
     publisher: SlicePublisher
-    writer: InventoryWriter
+    writer: CardsPublisher
     registration: Registration
     recovery: Callable[[], str]
 

@@ -1,33 +1,27 @@
-"""Publishes this node's cards on its Node object: their count in the capacity, their inventory as an annotation.
+"""Publishes this node's cards on its Node object: their inventory as an annotation, their count in the capacity.
 
 The Node is watched: what the kubelet zeroes at a registration, or another client removes, is written again.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.core.quantities import parse_count
+from gcushare.device_plugin.publishing import Publisher
 from gcushare.vendors import Vendor
 from gcushare.vendors.neighbours import Sighting, find_neighbours, neighbours_of
 from gcushare.wire.nodes import decode_inventory, encode_inventory, parse_card_names
 from gcushare.wire.objects import Node
 
 logger = logging.getLogger(__name__)
-
-LEAST_INTERVAL_S = 0.5
-"""Between two writes, if another program keeps changing the Node."""
-RETRY = BackoffPolicy(first_s=0.5, cap_s=30.0)
-"""After a write that failed."""
 
 
 class NodePatcher(Protocol):
@@ -46,8 +40,11 @@ class ResourceCounts:
     allocatable: int
 
 
-class CardsPublisher:
-    """Keeps the Node's count and inventory as ``publish`` last said; ``run`` is its owner task."""
+class CardsPublisher(Publisher):
+    """Keeps the Node's inventory, and its count of cards times ``pods_per_count``, as ``publish`` last said.
+
+    With 0 the Node has no count of ours.
+    """
 
     def __init__(
         self,
@@ -56,31 +53,28 @@ class CardsPublisher:
         patcher: NodePatcher,
         *,
         rng: random.Random,
-        pods_per_count: int | None = None,
+        pods_per_count: int,
     ) -> None:
-        self._backoff = Backoff(RETRY, rng)
+        super().__init__(rng, "node", "the Node could not be written")
         self._vendor = vendor
         self._node_name = node_name
         self._patcher = patcher
-        self._pods_per_count = vendor.pods_per_count if pods_per_count is None else pods_per_count
+        self._pods_per_count = pods_per_count
         self.wanted: Inventory | None = None
         """The inventory that the Node must have; None before the first one, and after a withdrawal."""
         self._node: Node | None = None
-        self._wake = asyncio.Event()
         self._published: Inventory | None = None
         """The inventory that the Node has now."""
         self.former: Inventory | None = None
         """The inventory that the Node had when it was first read: that of the plugin that ran before."""
-        self._failure = ""
         self.unreadable = ""
         """Why the inventory on the Node cannot be read; "" if it can. It is then written again."""
 
     @property
     def problem(self) -> str:
-        """Why the Node does not have its inventory; "" if it does, or will in a moment."""
         if self.wanted is not None and self._node is None:
             return "the Node was not seen yet, and is not written before; see the log for the API server's answer"
-        return self._failure
+        return super().problem
 
     @property
     def cordoned(self) -> frozenset[str]:
@@ -143,26 +137,7 @@ class CardsPublisher:
             self.former = self._published
         self._wake.set()
 
-    async def run(self) -> None:
-        """Write what differs, whenever something changed, until cancelled."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            try:
-                is_written = await self._write()
-            except GcushareError as error:
-                self._failure = f"the Node could not be written: {error}"
-                delay_s = self._backoff.next_delay_s(error)
-                logger.warning("node not written; will retry %s", fields(error=error, delay_s=round(delay_s, 1)))
-                await asyncio.sleep(delay_s)
-                self._wake.set()
-            else:
-                self._failure = ""
-                self._backoff.reset()
-                if is_written:
-                    await asyncio.sleep(LEAST_INTERVAL_S)
-
-    async def _write(self) -> bool:
+    async def _write_changes(self) -> bool:
         """Write what differs; False if nothing does.
 
         Nothing is written before the Node was read: its inventory says in which unit running pods hold memory.
@@ -170,16 +145,16 @@ class CardsPublisher:
         if self.wanted is None or self._node is None:
             return False
         is_written = False
-        text = encode_inventory(self.wanted)
-        cards = len(self.wanted.cards)
-        count = cards * self._pods_per_count
-        if self._node.metadata.annotations.get(self._vendor.inventory_annotation) != text:
-            await self._patcher.patch_node_annotations(self._node_name, {self._vendor.inventory_annotation: text})
+        key, resource, cards = self._vendor.inventory_annotation, self._vendor.count_resource, len(self.wanted.cards)
+        text, count = encode_inventory(self.wanted), cards * self._pods_per_count
+        if self._node.metadata.annotations.get(key) != text:
+            await self._patcher.patch_node_annotations(self._node_name, {key: text})
             logger.info("published the inventory %s", fields(cards=cards, unit=self.wanted.unit.name))
             is_written = True
-        counts = self.counts(self._vendor.count_resource)
-        if self._vendor.count_resource not in self._node.status.capacity or counts is None or counts.capacity != count:
-            await self._patcher.patch_node_capacity(self._node_name, {self._vendor.count_resource: count})
+        counts = self.counts(resource)
+        is_counted = resource in self._node.status.capacity and counts is not None and counts.capacity == count
+        if self._pods_per_count and not is_counted:
+            await self._patcher.patch_node_capacity(self._node_name, {resource: count})
             logger.info("published the card count %s", fields(count=count))
             is_written = True
         return is_written

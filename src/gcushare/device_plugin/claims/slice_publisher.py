@@ -1,16 +1,12 @@
-"""Keep the node's ResourceSlices and its inventory annotation as they should be, also after others change them.
+"""Keep the node's ResourceSlices as they should be, also after others change them.
 
 The kubelet deletes all slices of its node when it starts, and a driver's when that has been away for a while; the watch
 brings that here and they are written again. All slices of a pool carry one generation, and a reader uses none of them
 until it has all of the newest: so they are written together, and only if what they say changes.
-
-The annotation is the one that the device plugin writes on its nodes; its mode is "claims" here.
 """
 
 from __future__ import annotations
 
-import abc
-import asyncio
 import hashlib
 import logging
 import random
@@ -19,23 +15,19 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gcushare.core.backoff import Backoff, BackoffPolicy
-from gcushare.core.cards import Inventory
-from gcushare.core.errors import GcushareError, NotFoundError
+from gcushare.core.errors import NotFoundError
 from gcushare.core.log_fields import fields
+from gcushare.device_plugin.publishing import Publisher
 from gcushare.kube.client import KubeClient
 from gcushare.kube.collections import Kept
 from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.resources import RESOURCE_SLICES
 from gcushare.wire.dra.slices import ResourceSlice, SliceSpec, new_slice
-from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import ObjectMeta, OwnerReference
 
 logger = logging.getLogger(__name__)
 
-LEAST_INTERVAL_S = 0.5
-"""Between two rounds of writes: a burst of pods costs a few rounds, also if another program keeps changing a text."""
 _MAX_GENERATION = 2**63 - 1
 """Kubernetes' type has no larger one. Only another program with the driver's rights can have written it."""
 _MAX_NODE_CHARS = 180
@@ -78,77 +70,6 @@ def plan_writes(wanted: Mapping[str, SliceSpec], known: Mapping[str, ResourceSli
         updates=tuple(sorted(wanted.keys() & known.keys())),
         deletes=deletes,
     )
-
-
-class Publisher(abc.ABC):
-    """Writes what differs from what should be in the cluster. ``run`` is its owner task.
-
-    ``problem`` says why that is not there, and is "" if it is or soon will be. ``name`` and ``failure`` are its
-    beginning in the log and in ``problem``.
-    """
-
-    def __init__(self, rng: random.Random, name: str, failure: str) -> None:
-        self._name = name
-        self._failure = failure
-        self._wake = asyncio.Event()
-        self._backoff = Backoff(BackoffPolicy(), rng)
-        self.problem = ""
-        self.rounds = 0
-        """Rounds of writes that were done, for metrics."""
-
-    async def run(self) -> None:
-        """Write what differs, whenever something changed, until cancelled."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            try:
-                has_written = await self._write_changes()
-            except GcushareError as error:
-                delay_s = self._backoff.next_delay_s(error)
-                self.problem = f"{self._failure}: {error}"
-                facts = fields(error=error, delay_s=round(delay_s, 1))
-                logger.warning("%s not written; will retry %s", self._name, facts)
-                await asyncio.sleep(delay_s)
-                self._wake.set()
-                continue
-            self.problem = ""
-            if has_written:
-                self._backoff.reset()
-                self.rounds += 1
-                await asyncio.sleep(LEAST_INTERVAL_S)
-
-    @abc.abstractmethod
-    async def _write_changes(self) -> bool:
-        """Write what differs; returns whether anything did."""
-
-
-class InventoryWriter(Publisher):
-    """Writes the annotation ``key`` of one node, from which every reader learns its cards."""
-
-    def __init__(self, client: KubeClient, node: str, key: str, rng: random.Random) -> None:
-        super().__init__(rng, "inventory", "the inventory could not be written to the Node")
-        self._client = client
-        self._node = node
-        self._key = key
-        self._wanted: str | None = None
-        self._current: str | None = None
-
-    def node_applied(self, text: str | None) -> None:
-        """Use what the Node has under the key; None if it has nothing."""
-        self._current = text
-        self._wake.set()
-
-    def publish(self, inventory: Inventory) -> None:
-        """Have this inventory written."""
-        self._wanted = encode_inventory(inventory)
-        self._wake.set()
-
-    async def _write_changes(self) -> bool:
-        if self._wanted is None or self._wanted == self._current:
-            return False
-        await self._client.patch_node_annotations(self._node, {self._key: self._wanted})
-        logger.info("published the inventory %s", fields(node=self._node))
-        return True
 
 
 class SlicePublisher(Publisher):

@@ -37,8 +37,8 @@ class AppliesOldState(Bug):
 
     def plant_in_extender(self, app: Extender) -> None:
         for state in app.states:
-            _replace(state.ahead, "hides", lambda _pod: False)
-            _replace(state.ahead, "outlives", lambda _uid, _version: False)
+            _replace(state.newer_reads, "hides", lambda _pod: False)
+            _replace(state.newer_reads, "outlives", lambda _uid, _version: False)
 
 
 class ForgetsReservations(Bug):

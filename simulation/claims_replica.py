@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandler
 from gcushare.kube.client import KubeClient
-from gcushare.kube.collections import Kept
+from gcushare.kube.collections import ObjectCache
 from gcushare.kube.election import ApiLease, LeaderElector, LeaseTimes
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector
@@ -47,7 +47,7 @@ class ClaimsReplica:
         self.process = Process(self.name)
         self.process.is_alive = False
         self._elector: LeaderElector | None = None
-        self.views: dict[str, Kept[Any]] = {}
+        self.views: dict[str, ObjectCache[Any]] = {}
         """What it knows of the API server, by kind."""
         self.order: OrderWriter | None = None
         self._starts = 0

@@ -6,20 +6,20 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gcushare.kube.collections import Kept
+from gcushare.kube.collections import ObjectCache
 
 if TYPE_CHECKING:
     from simulation.claims_world import ClaimsWorld
 
 
-def watch_views(world: ClaimsWorld, name: str, *views: Kept[Any]) -> None:
+def watch_views(world: ClaimsWorld, name: str, *views: ObjectCache[Any]) -> None:
     """Fail where an answer brings a deleted object back into a view, and put in a bug if it is one of views."""
     for view in views:
         _plant(world.schedule.planted, view)
         _guard(world, name, view)
 
 
-def _guard(world: ClaimsWorld, name: str, view: Kept[Any]) -> None:
+def _guard(world: ClaimsWorld, name: str, view: ObjectCache[Any]) -> None:
     gone: set[str] = set()
     report, answer, apply = view._on_change, view.answered, view.applied
 
@@ -45,7 +45,7 @@ def _guard(world: ClaimsWorld, name: str, view: Kept[Any]) -> None:
         setattr(view, method, guarded)
 
 
-def _plant(bug: str, view: Kept[Any]) -> None:
+def _plant(bug: str, view: ObjectCache[Any]) -> None:
     if bug == "trusts late answers":
         view.answered = partial(_trust, view)  # type: ignore[method-assign]
     elif bug == "mixes up names":
@@ -53,10 +53,10 @@ def _plant(bug: str, view: Kept[Any]) -> None:
         view._places.missing_in = partial(_missing, view)  # type: ignore[method-assign]
 
 
-def _trust(view: Kept[Any], obj: Any) -> bool:
+def _trust(view: ObjectCache[Any], obj: Any) -> bool:
     view._put(obj)
     return True
 
 
-def _missing(view: Kept[Any], uids: Collection[str]) -> list[str]:
+def _missing(view: ObjectCache[Any], uids: Collection[str]) -> list[str]:
     return [uid for uid in view.objects if uid not in uids]

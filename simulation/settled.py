@@ -157,7 +157,7 @@ class SettledInvariants:
         for replica in world.extenders:
             ledger = replica.state.ledger
             pods = [str(each.pod) for each in ledger.assignments()]
-            if pods or replica.state.waiting or replica.state.bound or replica.state.ahead.uids:
+            if pods or replica.state.waiting or replica.state.bound or replica.state.newer_reads.uids:
                 world.fail("nothing leaks", f"{replica.name} still counts {pods}")
             under_way = sum(each.binds.under_way for each in replica.app.services)
             if under_way:

@@ -121,4 +121,4 @@ def test_no_schedule_gives_a_card_twice(seed: int, opaque: bool) -> None:
     assert cluster.store.overfull == [], f"seed {seed}"
     assert cluster.used() == dict(cluster.store.recorded()), f"seed {seed}: the picture is not true in the end"
     assert not cluster.state.ledger.reserved
-    assert not len(cluster.state.ahead.uids)
+    assert not len(cluster.state.newer_reads.uids)

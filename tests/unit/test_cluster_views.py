@@ -53,6 +53,6 @@ def test_any_stream_leaves_what_a_first_list_has_in_any_order(stream: list[Step]
         assert view.pod_problems == fresh.pod_problems
     assert commands.pods == fresh.pods
     assert commands.node_facts == fresh.node_facts
-    waiting = (*extender.waiting.values(), *extender.claiming.values(), *extender.parked.values())
+    waiting = (*extender.waiting.values(), *extender.claiming.values(), *extender.unserved.values())
     unheld = {uid for uid, facts in fresh.pods.items() if facts.is_waiting and fresh.ledger.assignment(uid) is None}
     assert {each.pod.uid for each in waiting} == unheld

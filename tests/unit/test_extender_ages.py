@@ -96,7 +96,7 @@ def test_a_list_without_the_pod_ends_it_only_if_it_is_not_older(version: str, le
     sink.retained(frozenset(), version)
 
     assert used(state) == left
-    assert len(state.ahead.uids) == bool(left[0])
+    assert len(state.newer_reads.uids) == bool(left[0])
 
 
 def test_a_page_that_is_older_takes_no_card_back() -> None:
@@ -127,10 +127,10 @@ def test_a_late_watch_changes_nothing_until_it_comes_to_what_was_read() -> None:
     state, sink = reading("105")
     sink.applied(at("101", a_pod("a", 12)))
     sink.applied(on(1, "103"))
-    assert (used(state), len(state.ahead.uids)) == ([12, 0], 1)
+    assert (used(state), len(state.newer_reads.uids)) == ([12, 0], 1)
 
     sink.applied(on(0, "105"))
-    assert (used(state), len(state.ahead.uids)) == ([12, 0], 0)
+    assert (used(state), len(state.newer_reads.uids)) == ([12, 0], 0)
     sink.retained(frozenset(), "104")
     assert used(state) == [0, 0], "the watch holds it now, and says that it is gone"
 
@@ -139,7 +139,7 @@ def test_a_deletion_is_the_last_word_however_late_it_comes() -> None:
     state, sink = reading("105")
     sink.deleted(on(0, "107"))
 
-    assert (used(state), len(state.ahead.uids)) == ([0, 0], 0)
+    assert (used(state), len(state.newer_reads.uids)) == ([0, 0], 0)
 
 
 def test_a_pod_that_was_read_at_its_end_holds_nothing_again() -> None:
@@ -149,7 +149,7 @@ def test_a_pod_that_was_read_at_its_end_holds_nothing_again() -> None:
 
     assert used(state) == [0, 0]
     sink.retained(frozenset(), "112")
-    assert len(state.ahead.uids) == 0
+    assert len(state.newer_reads.uids) == 0
 
 
 def test_opaque_versions_are_caught_up_with_when_they_are_equal() -> None:
@@ -170,7 +170,7 @@ class TestReadAgain:
         rig = Rig(a_pod("a", 12))
         rig.cluster.mishaps.append(Mishap.LOST_AFTER)
         await rig.bind("a")
-        assert len(rig.state.ahead.uids) == 1
+        assert len(rig.state.newer_reads.uids) == 1
         return rig
 
     async def test_a_pod_that_is_gone_ends(self) -> None:
@@ -178,20 +178,20 @@ class TestReadAgain:
         rig.cluster.pods.clear()
         await rig.service.confirm(older_than_s=0.0)
 
-        assert (rig.used(), len(rig.state.ahead.uids)) == ([0, 0], 0)
+        assert (rig.used(), len(rig.state.newer_reads.uids)) == ([0, 0], 0)
 
     async def test_a_pod_that_stands_stays(self) -> None:
         rig = await self.ahead()
         await rig.service.confirm(older_than_s=0.0)
 
-        assert (rig.used(), len(rig.state.ahead.uids)) == ([12, 0], 1)
+        assert (rig.used(), len(rig.state.newer_reads.uids)) == ([12, 0], 1)
 
     async def test_a_read_that_fails_changes_nothing(self) -> None:
         rig = await self.ahead()
         rig.cluster.read_mishaps.append(Mishap.LOST_BEFORE)
         await rig.service.confirm(older_than_s=0.0)
 
-        assert (rig.used(), len(rig.state.ahead.uids)) == ([12, 0], 1)
+        assert (rig.used(), len(rig.state.newer_reads.uids)) == ([12, 0], 1)
 
     async def test_the_watch_counts_again_where_it_reported_the_same(self) -> None:
         """A list passed over the version that was read, where versions cannot be compared."""
@@ -202,12 +202,12 @@ class TestReadAgain:
         assert rig.used() == [12, 0]
         await rig.service.confirm(older_than_s=0.0)
 
-        assert (rig.used(), len(rig.state.ahead.uids)) == ([0, 12], 0)
+        assert (rig.used(), len(rig.state.newer_reads.uids)) == ([0, 12], 0)
 
     async def test_a_store_that_went_back_to_before_the_binding_is_followed(self) -> None:
         rig = await self.ahead()
         rig.cluster.pods["default", "a"] = at("3", a_pod("a", 12))
         await rig.service.confirm(older_than_s=0.0)
 
-        assert (rig.used(), len(rig.state.ahead.uids)) == ([0, 0], 0)
+        assert (rig.used(), len(rig.state.newer_reads.uids)) == ([0, 0], 0)
         assert rig.state.waiting.keys() == {"uid-a"}

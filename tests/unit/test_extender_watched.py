@@ -57,27 +57,27 @@ class TestWhereAPodWaits:
         moves = self.moved(state)
         state.pod_applied(a_pod("w", whole=1))
         state.pod_applied(a_pod("m"))
-        assert (set(state.parked), set(state.waiting)) == ({"uid-w"}, {"uid-m"})
+        assert (set(state.unserved), set(state.waiting)) == ({"uid-w"}, {"uid-m"})
         state.node_applied(a_node("n", 16, modes=(SERVES_CLAIMS,)))
-        assert (set(state.parked), set(state.claiming)) == (set(), {"uid-w"})
+        assert (set(state.unserved), set(state.claiming)) == (set(), {"uid-w"})
         state.node_applied(a_node("n", 16, modes=BOTH_MODES))
         assert (set(state.claiming), set(state.waiting)) == (set(), {"uid-w", "uid-m"})
         state.node_applied(a_node("n", 16, annotations={ENFLAME.inventory_annotation: "bad"}))
-        assert (set(state.parked), set(state.waiting)) == ({"uid-w"}, {"uid-m"}), (
+        assert (set(state.unserved), set(state.waiting)) == ({"uid-w"}, {"uid-m"}), (
             "a node that cannot be read serves none"
         )
         state.node_applied(a_node("n", 16, modes=BOTH_MODES))
         state.node_deleted("n")
-        assert set(state.parked) == {"uid-w"}
+        assert set(state.unserved) == {"uid-w"}
         assert moves == [{"uid-w"}] * 5
 
     def test_a_request_that_becomes_readable_waits_once(self) -> None:
         state = state_of()
         state.pod_applied(a_pod("a", "1.5"))
         state.pod_applied(a_pod("a", whole=1))
-        assert (set(state.waiting), set(state.parked)) == (set(), {"uid-a"})
+        assert (set(state.waiting), set(state.unserved)) == (set(), {"uid-a"})
         state.pod_applied(a_pod("a", "1.5"))
-        assert (set(state.waiting), set(state.parked)) == ({"uid-a"}, set())
+        assert (set(state.waiting), set(state.unserved)) == ({"uid-a"}, set())
 
     def test_a_reserved_pod_that_a_list_lacks_waits_no_more_and_stays_reserved(self) -> None:
         state = state_of(a_node("n", 16))

@@ -19,7 +19,7 @@ from gcushare.cluster.watch_handlers import NodeHandler
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
 from gcushare.kube.client import KubeClient
-from gcushare.kube.collections import Gone, Kept, WatchHandler
+from gcushare.kube.collections import Gone, ObjectCache, WatchHandler
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.scheduler_extender.claims.node_order import NodeLevels
 from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS, TemplateKey, TemplatePlan
@@ -133,7 +133,7 @@ def test_a_view_becomes_the_servers_and_each_change_is_reported_once(steps: list
             assert after.metadata.name not in reported, "the first is gone before the second comes"
             reported[after.metadata.name] = after.metadata.uid
 
-    kept: Kept[ObjectHead] = Kept(on_change)
+    kept: ObjectCache[ObjectHead] = ObjectCache(on_change)
     server = Server(head)
     live(server, kept, steps, kept.answered, lambda: set(kept.objects))
     assert {obj.metadata.name: obj for obj in kept.objects.values()} == server.objects
@@ -199,7 +199,7 @@ def meta(uid: str, version: str = "") -> ObjectHead:
 
 @pytest.mark.parametrize("version", ["", "opaque-7"])
 def test_versions_that_cannot_be_compared_bring_nothing_back(version: str) -> None:
-    kept: Kept[ObjectHead] = Kept(lambda _before, _after: None)
+    kept: ObjectCache[ObjectHead] = ObjectCache(lambda _before, _after: None)
     kept.applied(meta("first", version))
     kept.deleted(meta("first", version))
     assert not kept.answered(meta("first", version))
@@ -211,14 +211,14 @@ def test_versions_that_cannot_be_compared_bring_nothing_back(version: str) -> No
 
 def test_an_answer_of_before_the_list_that_lacks_its_object_is_ignored() -> None:
     """The object came and went while the watch was down: nothing but the list's version says so."""
-    kept: Kept[ObjectHead] = Kept(lambda _before, _after: None)
+    kept: ObjectCache[ObjectHead] = ObjectCache(lambda _before, _after: None)
     kept.retained(frozenset(), "20")
     assert not kept.answered(meta("late", "10"))
     assert kept.answered(meta("new", "21"))
 
 
 def test_a_store_that_was_restored_brings_its_objects_back() -> None:
-    kept: Kept[ObjectHead] = Kept(lambda _before, _after: None)
+    kept: ObjectCache[ObjectHead] = ObjectCache(lambda _before, _after: None)
     kept.applied(meta("first", "9"))
     kept.deleted(meta("first", "10"))
     kept.applied(meta("first", "5"))

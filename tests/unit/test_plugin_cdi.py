@@ -59,9 +59,9 @@ def test_each_card_is_a_device_and_every_container_gets_the_control_nodes() -> N
 
 def test_the_file_follows_the_cards_and_leaves_no_temporary_one(tmp_path: Path) -> None:
     publisher = CdiSpecPublisher(file := in_directories(ENFLAME, tmp_path / "cdi"), is_wanted=True)
-    publisher.offer(inventory(0, 1))
+    publisher.update(inventory(0, 1))
     assert names(file.path) == ["0", "1"]
-    publisher.offer(inventory(0, 1, 2))
+    publisher.update(inventory(0, 1, 2))
     assert names(file.path) == ["0", "1", "2"]
     assert [path.name for path in file.path.parent.iterdir()] == ["gcushare-enflame.json"]
 
@@ -69,9 +69,9 @@ def test_the_file_follows_the_cards_and_leaves_no_temporary_one(tmp_path: Path) 
 @pytest.mark.parametrize("text", [None, '{"devices": []}'], ids=["removed", "overwritten"])
 def test_a_file_that_another_program_changed_is_written_again(tmp_path: Path, text: str | None) -> None:
     publisher = CdiSpecPublisher(file := in_directories(ENFLAME, tmp_path), is_wanted=True)
-    publisher.offer(inventory(0))
+    publisher.update(inventory(0))
     file.path.unlink() if text is None else file.path.write_text(text)
-    publisher.offer(inventory(0))
+    publisher.update(inventory(0))
     assert names(file.path) == ["0"]
 
 
@@ -79,8 +79,8 @@ def test_no_file_is_read_again_while_nothing_changed(tmp_path: Path, caplog: pyt
     publisher = CdiSpecPublisher(in_directories(ENFLAME, tmp_path), is_wanted=True)
     (tmp_path / "a-directory.json").mkdir()
     for _ in range(3):
-        publisher.offer(inventory(0))
-    publisher.offer(inventory(0, 1))
+        publisher.update(inventory(0))
+    publisher.update(inventory(0, 1))
     reads = [record for record in caplog.records if "a-directory.json" in record.getMessage()]
     assert len(reads) == 2, "once for each list of cards"
 
@@ -100,7 +100,7 @@ def test_without_the_strategy_the_file_goes_when_no_one_can_need_it(
     publisher = CdiSpecPublisher(file, is_wanted=False)
     if holders is not None:
         publisher.update_holders(holders)
-    publisher.offer(inventory(0))
+    publisher.update(inventory(0))
     assert file.path.exists() is is_kept
 
 
@@ -133,13 +133,13 @@ def test_ours_stays_away_while_a_toolkit_defines_the_same_devices(tmp_path: Path
     (tmp_path / "etc").mkdir()
     file = in_directories(ALIYUN, tmp_path / "run", tmp_path / "etc", tmp_path / "run")
     publisher = CdiSpecPublisher(file, is_wanted=True)
-    publisher.offer(nvidia())
+    publisher.update(nvidia())
     path = tmp_path / folder / "nvidia.yaml"
     path.write_text(other)
-    publisher.offer(nvidia())
+    publisher.update(nvidia())
     assert (file.path.exists(), publisher.problem) == (False, "")
     path.write_text("kind: nvidia.com/gpu-other\n")
-    publisher.offer(nvidia())
+    publisher.update(nvidia())
     assert names(file.path) == ["GPU-44", "4", "GPU-00", "0"]
 
 
@@ -147,21 +147,21 @@ def test_a_toolkits_file_without_a_cards_uuid_is_a_problem_and_not_taken_for_ano
     other = tmp_path / "nvidia.yaml"
     other.write_text(toolkit_file("GPU-00", "GPU-441"))
     publisher = CdiSpecPublisher(file := in_directories(ALIYUN, tmp_path), is_wanted=True)
-    assert [publisher.offer(nvidia()), publisher.offer(nvidia())] == [True, False]
+    assert [publisher.update(nvidia()), publisher.update(nvidia())] == [True, False]
     assert f"{other} defines nvidia.com/gpu without GPU-44, so no container" in publisher.problem
     assert not file.path.exists()
     other.write_text(toolkit_file("GPU-00", "GPU-44"))
-    publisher.offer(nvidia())
+    publisher.update(nvidia())
     assert publisher.problem == ""
 
 
 def test_a_directory_that_cannot_be_written_is_a_problem_reported_once_and_gone_when_it_can(tmp_path: Path) -> None:
     (tmp_path / "cdi").write_text("a file where the directory should be")
     publisher = CdiSpecPublisher(in_directories(ENFLAME, tmp_path / "cdi"), is_wanted=True)
-    assert [publisher.offer(inventory(0)), publisher.offer(inventory(0))] == [True, False]
+    assert [publisher.update(inventory(0)), publisher.update(inventory(0))] == [True, False]
     assert "gcushare-enflame.json cannot be written" in publisher.problem
     (tmp_path / "cdi").unlink()
-    assert not publisher.offer(inventory(0))
+    assert not publisher.update(inventory(0))
     assert publisher.problem == ""
 
 

@@ -33,10 +33,10 @@ def test_what_is_left_is_what_nodes_offer_less_what_their_pods_ask_for(found: li
         reported.clear()
         match step:
             case ("offer", node, Amounts() as amount):
-                spare.offer(node, amount)
+                spare.update(node, amount)
                 offered[node] = amount
             case ("offer", node, _):
-                spare.offer(node, None)
+                spare.update(node, None)
                 offered.pop(node, None)
             case ("take", node, (str(uid), Amounts() as amount)):
                 spare.take(uid, Taken(node, amount))

@@ -49,7 +49,7 @@ class CardState:
         self.kept = 0
         """Units reserved here for pods of this node whose card is unknown: it may turn out to be this one."""
         self.is_unconfirmed = False
-        """Whether a pod of this node is about to move to another card in its record, so that free room may be its."""
+        """Whether a pod of this node may hold another card than its record says yet: free units may be that pod's."""
         self.serves_memory = self.serves_whole = True
         """Which uses the node's plugin offers this card for."""
         self.takes_memory = self.takes_whole = False
@@ -57,7 +57,7 @@ class CardState:
         self.gives_memory = self.gives_whole = False
         """Whether new pods of each use may get this card at all: by the extender, or by a claim."""
 
-    def offer(self, card: InventoryCard | None, *, memory: bool, whole: bool, claims: bool) -> None:
+    def update(self, card: InventoryCard | None, *, memory: bool, whole: bool, claims: bool) -> None:
         """Set the card's present state (None: the node no longer has it) and which uses it is offered for."""
         self.card, self.serves_memory, self.serves_whole = card, memory, whole
         self.gives_memory = (memory or claims) and card is not None and card.takes(SERVES_MEMORY)
@@ -196,7 +196,7 @@ class NodeState:
             self.cards[index] = CardState(index)
         for index, state in self.cards.items():
             card = offered.get(index)
-            state.offer(card, memory=self.serves_memory, whole=self.serves_whole, claims=self.serves_claims)
+            state.update(card, memory=self.serves_memory, whole=self.serves_whole, claims=self.serves_claims)
         self.known, self.unit = True, unit
         self._refresh()
 

@@ -133,7 +133,7 @@ class SpareResources:
         """Call ``listener`` with a node's name after each change of what is left there."""
         self._listeners.append(listener)
 
-    def offer(self, node: str, amounts: Amounts | None) -> None:
+    def update(self, node: str, amounts: Amounts | None) -> None:
         """Set what a node offers to pods; None removes the node. Repeatable."""
         if self._offered.get(node) == amounts:
             return

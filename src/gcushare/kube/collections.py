@@ -95,7 +95,7 @@ class Places:
         return [uid for uid in self._place_of if uid not in uids]
 
 
-class Kept(Generic[T]):
+class ObjectCache(Generic[T]):
     """A ``WatchHandler`` that holds the newest state of every object by uid, and reports each change.
 
     ``on_change`` gets the state before and after; one of both is None for an object that came or went. Of two objects
@@ -107,7 +107,7 @@ class Kept(Generic[T]):
         self.objects: dict[str, T] = {}
         self._places = Places()
         self._gone = Gone()
-        self._ahead: dict[str, str] = {}
+        self._newer_answers: dict[str, str] = {}
         """The versions of answers that the watch has not reached, by uid."""
         self._version = ""
         """The watch has shown all that there was up to this version."""
@@ -117,9 +117,9 @@ class Kept(Generic[T]):
         uid, version = obj.metadata.uid, obj.metadata.resource_version
         if not is_at_least(self._version, version):
             self._version = version
-        if uid in self._ahead and not is_at_least(version, self._ahead[uid]):
+        if uid in self._newer_answers and not is_at_least(version, self._newer_answers[uid]):
             return
-        self._ahead.pop(uid, None)
+        self._newer_answers.pop(uid, None)
         self._gone.discard(uid)
         self._put(obj)
 
@@ -133,7 +133,7 @@ class Kept(Generic[T]):
         if known is not None and not is_at_least(version, known.metadata.resource_version):
             return False
         if version and not is_shown:
-            self._ahead[uid] = version
+            self._newer_answers[uid] = version
         self._put(obj)
         return True
 
@@ -146,7 +146,7 @@ class Kept(Generic[T]):
         """Remove every object that a full list lacks, except those whose answers are newer than the list."""
         self._version = version
         for uid in self._places.missing_in(uids):
-            if uid not in self._ahead or is_at_least(version, self._ahead[uid]):
+            if uid not in self._newer_answers or is_at_least(version, self._newer_answers[uid]):
                 self._gone.add(uid)
                 self._drop(uid)
 
@@ -154,14 +154,14 @@ class Kept(Generic[T]):
         before = self.objects.get(obj.metadata.uid)
         if (displaced := self._places.put(obj.metadata)) is not None:
             self._gone.add(displaced)
-            self._ahead.pop(displaced, None)
+            self._newer_answers.pop(displaced, None)
             self._on_change(self.objects.pop(displaced), None)
         self.objects[obj.metadata.uid] = obj
         self._on_change(before, obj)
 
     def _drop(self, uid: str) -> None:
         self._places.drop(uid)
-        self._ahead.pop(uid, None)
+        self._newer_answers.pop(uid, None)
         if (before := self.objects.pop(uid, None)) is not None:
             self._on_change(before, None)
 

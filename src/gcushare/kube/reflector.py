@@ -9,7 +9,7 @@ Guarantees to the handler, whatever happens to the connection:
   that were deleted while the watch was down are still present, so a handler that counts room may report too little
   of it for a moment, never too much.
 - An older state of an object never follows a newer one. A handler that also gets objects from other sources (a read,
-  the answer to a write) must compare with these itself, as ``collections.Kept`` does.
+  the answer to a write) must compare with these itself, as ``collections.ObjectCache`` does.
 
 The reflector stores no objects and, outside a list, no names. The handler decides what to keep, through ``decode``.
 """

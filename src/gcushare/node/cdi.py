@@ -141,7 +141,7 @@ class CdiSpecPublisher:
         """Use how many pods hold cards."""
         self._holders = pods
 
-    def offer(self, inventory: Inventory) -> bool:
+    def update(self, inventory: Inventory) -> bool:
         """Update the file; True if that failed now, for another reason than before."""
         before = self.problem
         try:

@@ -183,9 +183,9 @@ class ClaimsAgent:
         if self._cards is None or not self._cards.cards:
             return
         self.inventory = self._count(self._cards)
-        self._health.offer(self.inventory)
+        self._health.update(self.inventory)
         self._cdi.update_holders(len(self._prepared.claims))
-        self._cdi.offer(self.inventory)
+        self._cdi.update(self.inventory)
         is_taken = bool(self._offered() or self.other_systems or self.leaving)
         if self._node is None:
             return

@@ -53,7 +53,7 @@ class HealthStream:
         self.streams = 0
         """Kubelets that follow now: one, or none."""
 
-    def offer(self, inventory: Inventory) -> None:
+    def update(self, inventory: Inventory) -> None:
         """Report the health of these cards from now on."""
         self._inventory = inventory
         self._wake()

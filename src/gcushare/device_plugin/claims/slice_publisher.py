@@ -19,7 +19,7 @@ from gcushare.core.errors import NotFoundError
 from gcushare.core.log_fields import fields
 from gcushare.device_plugin.publishing import Publisher
 from gcushare.kube.client import KubeClient
-from gcushare.kube.collections import Kept
+from gcushare.kube.collections import ObjectCache
 from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.resources import RESOURCE_SLICES
@@ -84,7 +84,7 @@ class SlicePublisher(Publisher):
         self._wanted: dict[str, SliceSpec] | None = None
         self._rng = rng
         self._salt = ""
-        self._slices: Kept[ResourceSlice] = Kept(lambda _before, _after: self._wake.set())
+        self._slices: ObjectCache[ResourceSlice] = ObjectCache(lambda _before, _after: self._wake.set())
         self._is_listed = False
 
     @property

@@ -194,7 +194,7 @@ class NodeAgent:
             self._refuse("MemoryUnitRefused", problem or doubt)
         else:
             self.problem = ""
-        if self.parts.cdi.offer(inventory):
+        if self.parts.cdi.update(inventory):
             self.parts.announcer.about_node("CdiSpecFailed", self.parts.cdi.problem, warning=True)
         self.offered.set()
 

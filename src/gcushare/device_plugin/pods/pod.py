@@ -160,7 +160,7 @@ class PodEntry:
             self.promise, self.is_recorded_here = cards, True
 
     @property
-    def claims_cards(self) -> bool:
+    def may_be_assigned(self) -> bool:
         """Whether its record says that it was given its cards, or may have before it became unreadable."""
         return bool(self.record_error) or (self.record is not None and self.record.assigned)
 
@@ -173,9 +173,9 @@ class PodEntry:
             if self.served < len(self.request.containers):
                 return PodState.PARTLY_SERVED
             return PodState.UNCONFIRMED if self.unconfirmed else PodState.SERVED
-        if self.claims_cards and not self.is_checked:
+        if self.may_be_assigned and not self.is_checked:
             return PodState.UNVERIFIED
-        if not self.record_error and (self.is_recorded_here or self.claims_cards):
+        if not self.record_error and (self.is_recorded_here or self.may_be_assigned):
             return PodState.FORGOTTEN
         return PodState.WAITING if self.promise else PodState.UNPLACED
 

@@ -251,8 +251,8 @@ class PodStore:
         shown = self._shown.cards(whole=whole, without=self._ended)
         entries = [entry for entry in self._entries.values() if entry.is_whole == whole]
         taken = {index for entry in entries for index in entry.taken_cards}
-        claimed = {index for entry in entries if entry.state is PodState.UNVERIFIED for index in entry.promise}
-        return shown | self._pending.cards(whole=whole) | taken | claimed | self.gone.cards(whole=whole)
+        recorded = {index for entry in entries if entry.state is PodState.UNVERIFIED for index in entry.promise}
+        return shown | self._pending.cards(whole=whole) | taken | recorded | self.gone.cards(whole=whole)
 
     def cards_of_unknown(self) -> frozenset[int]:
         """The cards whose memory was given to pods that the watch does not show, or not yet."""
@@ -266,7 +266,7 @@ class PodStore:
             str(entry.ref)
             for entry in self._entries.values()
             if entry.is_whole == whole
-            and card_index in (entry.taken_cards or (entry.promise if entry.claims_cards else ()))
+            and card_index in (entry.taken_cards or (entry.promise if entry.may_be_assigned else ()))
         ]
         others = (*self.unrecorded.users_of(card_index, whole=whole), *self.gone.users_of(card_index, whole=whole))
         return sorted((*known, *others))
@@ -317,7 +317,7 @@ class PodStore:
         return [
             uid
             for entry in self._entries.values()
-            if (entry.held.keys() - entry.unconfirmed or entry.claims_cards) and shown.isdisjoint(entry.keys)
+            if (entry.held.keys() - entry.unconfirmed or entry.may_be_assigned) and shown.isdisjoint(entry.keys)
             for uid in entry.uids
         ]
 

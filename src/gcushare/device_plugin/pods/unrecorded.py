@@ -49,7 +49,7 @@ def mirrored_keys(entries: Iterable[PodEntry], shown: KubeletAllocations) -> set
     found: set[str] = set()
     for entry in entries:
         key = entry.machine_uid
-        if key in shown.pods and entry.claims_cards:
+        if key in shown.pods and entry.may_be_assigned:
             holder = make_holder(key, shown.memory.get(key, {}).values(), shown.whole.get(key, {}).values())
             is_whole = entry.is_whole and not holder.units
             is_memory = not entry.is_whole and not holder.whole

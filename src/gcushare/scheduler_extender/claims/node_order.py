@@ -109,21 +109,21 @@ class NodeLevels:
         self.by_name: dict[str, int] = {}
         self._seen: dict[str, str] = {}
         """By name of the node, the version that the watch brought last."""
-        self._ahead: dict[str, str] = {}
+        self._newer_answers: dict[str, str] = {}
         """By name of the node, the version of an answer that the watch has not reached."""
 
     def node_applied(self, node: Node) -> None:
         """Read the label of a node that the watch brought, unless our own write is newer."""
         name, version = node.metadata.name, node.metadata.resource_version
         self._seen[name] = version
-        if name in self._ahead and not is_at_least(version, self._ahead[name]):
+        if name in self._newer_answers and not is_at_least(version, self._newer_answers[name]):
             return
-        self._ahead.pop(name, None)
+        self._newer_answers.pop(name, None)
         self._set(node)
 
     def node_deleted(self, name: str) -> None:
         """Forget a node that is gone."""
-        for known in (self._seen, self._ahead):
+        for known in (self._seen, self._newer_answers):
             known.pop(name, None)
         if self.by_name.pop(name, None) is not None:
             self._on_change()
@@ -132,7 +132,7 @@ class NodeLevels:
         """Read the answer to our own write, unless the watch is as new."""
         name, version = node.metadata.name, node.metadata.resource_version
         if not is_at_least(self._seen.get(name, ""), version):
-            self._ahead[name] = version
+            self._newer_answers[name] = version
             self._set(node)
 
     def _set(self, node: Node) -> None:

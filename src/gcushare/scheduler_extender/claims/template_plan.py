@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.units import MemoryUnit
-from gcushare.kube.collections import Kept
+from gcushare.kube.collections import ObjectCache
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import EXTENDER
 from gcushare.wire.dra.claim_names import ClaimSize, parse_template_name
@@ -75,8 +75,8 @@ class TemplatePlan:
         """Keys whose plan may differ from before; the caller that carries plans out empties it."""
         self._named_by: dict[str, frozenset[TemplateKey]] = {}
         """By uid of a waiting pod, the templates that it names."""
-        self.namespaces: Kept[ObjectHead] = Kept(self._change_namespace)
-        self.templates: Kept[ResourceClaimTemplate] = Kept(self._change_template)
+        self.namespaces: ObjectCache[ObjectHead] = ObjectCache(self._change_namespace)
+        self.templates: ObjectCache[ResourceClaimTemplate] = ObjectCache(self._change_template)
 
     def __len__(self) -> int:
         return len(self._existing)

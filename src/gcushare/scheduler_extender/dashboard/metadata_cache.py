@@ -82,7 +82,7 @@ class MetadataCache:
         holders = [state for state in self._states if uid in state.bound]
         if waiting is None and not holders:
             self.pod_deleted(uid)
-            if any(uid in state.parked for state in self._states):
+            if any(uid in state.unserved for state in self._states):
                 self.pods[uid] = _metadata_of(pod, waits=True)  # It is shown from when a node serves whole cards.
             return
         metadata = _metadata_of(pod, waits=waiting is not None)

@@ -82,7 +82,7 @@ class ExplainService:
         # A pod that is bound before its watch event arrives has a reservation only.
         held = filter(None, map(ledger.assignment, (*uids, *ledger.reserved)))
         found: Iterator[WaitingPod | Assignment | None] = chain(
-            (state.waiting.get(uid) or state.parked.get(uid) for uid in uids if not ledger.is_reserved(uid)),
+            (state.waiting.get(uid) or state.unserved.get(uid) for uid in uids if not ledger.is_reserved(uid)),
             (state.claiming.get(uid) for uid in uids),
             (each for each in held if (each.pod.namespace, each.pod.name) == (namespace, name)),
         )

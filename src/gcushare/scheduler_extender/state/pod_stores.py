@@ -1,4 +1,4 @@
-"""Small stores by pod: the nodes that filter answered with, pods by name, and reads that are ahead of the watch."""
+"""Small stores by pod: the nodes that filter answered with, pods by name, and reads newer than the watch."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class PodNames:
 
 
 @dataclass(slots=True, eq=False)
-class ReadAhead:
+class NewerRead:
     """A pod that was read at ``version``. ``watched``: the last version of it that the watch brought since."""
 
     pod: PodRef
@@ -99,7 +99,7 @@ class ReadAhead:
     watched: str | None = None
 
 
-class ReadsAhead:
+class NewerReads:
     """The pods for which the watch is still behind a read, by uid: which events and lists are older than the read.
 
     A GET returns the newest state, and lists and events may arrive later than its answer. For such a pod an event, a
@@ -110,7 +110,7 @@ class ReadsAhead:
     """
 
     def __init__(self) -> None:
-        self._pods: dict[str, ReadAhead] = {}
+        self._pods: dict[str, NewerRead] = {}
 
     @property
     def uids(self) -> frozenset[str]:
@@ -120,7 +120,7 @@ class ReadsAhead:
         """Record a read. It replaces an earlier one of the pod, because a later read has the newer state."""
         meta = pod.metadata
         watched = earlier.watched if (earlier := self._pods.get(meta.uid)) is not None else None
-        self._pods[meta.uid] = ReadAhead(pod_ref(pod), meta.resource_version, now_s, watched)
+        self._pods[meta.uid] = NewerRead(pod_ref(pod), meta.resource_version, now_s, watched)
 
     def hides(self, pod: Pod) -> bool:
         """Whether a pod from the watch is older than our read. If it is not, the read is dropped."""
@@ -142,10 +142,10 @@ class ReadsAhead:
         """Drop the read of a pod that is gone; repeatable."""
         self._pods.pop(uid, None)
 
-    def due(self, now_s: float, older_than_s: float) -> list[ReadAhead]:
+    def due(self, now_s: float, older_than_s: float) -> list[NewerRead]:
         """The reads that the watch has not confirmed for so many seconds."""
         return [read for read in self._pods.values() if now_s - read.since_s >= older_than_s]
 
-    def holds(self, read: ReadAhead) -> bool:
+    def holds(self, read: NewerRead) -> bool:
         """Whether a read is still in force: neither the watch nor another read came after it."""
         return self._pods.get(read.pod.uid) is read

@@ -158,10 +158,10 @@ class SpareObserver:
         self._spare = spare
 
     def node_applied(self, node: Node) -> None:
-        self._spare.offer(node.metadata.name, node_amounts(node))
+        self._spare.update(node.metadata.name, node_amounts(node))
 
     def node_deleted(self, name: str) -> None:
-        self._spare.offer(name, None)
+        self._spare.update(name, None)
 
     def pod_applied(self, pod: Pod) -> None:
         if pod.spec.node_name and not is_finished(pod):

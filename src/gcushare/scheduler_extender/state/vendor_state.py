@@ -1,7 +1,7 @@
 """One vendor's state: the view of the cluster, the pods that wait, and the reservations of bindings in progress.
 
-Whole objects are not stored: 50,000 pods would take too much memory. A pod that was read is ahead of the watch, and
-stays as it was read until the watch reaches that version (see `ahead`).
+Whole objects are not stored: 50,000 pods would take too much memory. A read of a pod may be newer than the watch: the
+pod stays as it was read until the watch reaches that version (see `newer_reads`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gcushare.core.requests import PodRequest
 from gcushare.kube.collections import Gone
 from gcushare.kube.resources import is_at_least
 from gcushare.scheduler_extender.state.nominations import Nominations
-from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes, PodNames, ReadsAhead
+from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes, NewerReads, PodNames
 from gcushare.scheduler_extender.state.preferences import Preferences
 from gcushare.scheduler_extender.state.scheduling_request import (
     Policies,
@@ -69,7 +69,7 @@ class VendorState(ClusterView):
         self.indexes, self.claims_indexes = self.preferences.indexes, self.preferences.claims_indexes
         self.waiting: dict[str, WaitingPod] = {}
         """Unbound pods by uid."""
-        self.parked: dict[str, WaitingPod] = {}
+        self.unserved: dict[str, WaitingPod] = {}
         """Unbound pods that ask for whole cards while no node serves any: probably another plugin's pods."""
         self._whole_nodes, self._claims_nodes = set[str](), set[str]()
         self._move_listeners: list[Callable[[Iterable[str]], None]] = []
@@ -77,7 +77,7 @@ class VendorState(ClusterView):
         """Unbound pods that kube-scheduler places, by uid: by a claim, or for a whole card on a claims node."""
         self._on_claims_node = on_claims_node
         """Called when a node serves claims, so that claims have to be watched."""
-        self.ahead = ReadsAhead()
+        self.newer_reads = NewerReads()
         """Pods that were read, and that the watch has not brought since."""
         self.starting = StartingPods(self.ledger)
         """The bound pods that the kubelet has not admitted yet."""
@@ -86,7 +86,7 @@ class VendorState(ClusterView):
         self.nominations = Nominations(self.ledger, monotonic, announce=self.changes.record)
         """The preemptors for which room is kept."""
         self.names = PodNames()
-        """The pods of ``waiting``, ``parked`` and ``bound``."""
+        """The pods of ``waiting``, ``unserved`` and ``bound``."""
         self.asked = LastFilteredNodes()
         """The nodes that a pod was last refused on."""
         self.offered = LastFilteredNodes(max_names=MAX_OFFERED_NAMES)
@@ -120,10 +120,10 @@ class VendorState(ClusterView):
     @property
     def _wholes(self) -> dict[str, WaitingPod]:
         """Where pods that ask for whole cards wait: for us if a plugin serves them, else for claims nodes, if any."""
-        return self.waiting if self._whole_nodes else self.claiming if self._claims_nodes else self.parked
+        return self.waiting if self._whole_nodes else self.claiming if self._claims_nodes else self.unserved
 
     def _record_modes(self, name: str, modes: Collection[str] = ()) -> None:
-        """Record what a node serves, and move the pods that ask for whole cards if they wait for another part now."""
+        """Record what a node serves, and move the pods for whole cards if they wait for another program now."""
         before = self._wholes
         for mode, nodes in ((SERVES_WHOLE, self._whole_nodes), (SERVES_CLAIMS, self._claims_nodes)):
             (nodes.add if mode in modes else nodes.discard)(name)
@@ -139,7 +139,7 @@ class VendorState(ClusterView):
             listener(wholes)
 
     def listen_moved(self, listener: Callable[[Iterable[str]], None]) -> None:
-        """Call ``listener`` with uids of pods that wait for another part now: no pod's event reports that."""
+        """Call ``listener`` with uids of pods that wait for another program now: no pod's event reports that."""
         self._move_listeners.append(listener)
 
     @property
@@ -156,18 +156,18 @@ class VendorState(ClusterView):
     def pod_applied(self, pod: Pod) -> None:
         """Update a pod that the watch brought. Pods that ask for nothing of this vendor are not stored."""
         self.gone.discard(pod.metadata.uid)
-        if not self.ahead.hides(pod):
+        if not self.newer_reads.hides(pod):
             self._update_pod(pod)
 
     def on_pod_read(self, pod: Pod, now_s: float) -> None:
         """Update a bound pod that was read at ``now_s``, a monotonic time; older states from the watch are ignored."""
         if pod.metadata.uid not in self.gone:
-            self.ahead.record(pod, now_s)
+            self.newer_reads.record(pod, now_s)
             self._update_pod(pod)
 
     def pod_deleted(self, uid: str) -> None:
         self.gone.add(uid)
-        self.ahead.forget(uid)
+        self.newer_reads.forget(uid)
         self._stop_waiting(uid)
         super().pod_deleted(uid)
 
@@ -177,9 +177,9 @@ class VendorState(ClusterView):
         Reservations stay, but their pods no longer wait: the bind in progress settles them. Pods that were read at a
         later version than the list's stay too: they may be newer than the list.
         """
-        known = self._known_pods() | self.waiting.keys() | self.parked.keys() | self.claiming.keys() | self.ahead.uids
-        for uid in known - uids:
-            if self.ahead.outlives(uid, version):
+        waiting = self.waiting.keys() | self.unserved.keys() | self.claiming.keys()
+        for uid in (self._known_pods() | waiting | self.newer_reads.uids) - uids:
+            if self.newer_reads.outlives(uid, version):
                 continue
             if self.ledger.is_reserved(uid):
                 self._stop_waiting(uid)
@@ -219,7 +219,7 @@ class VendorState(ClusterView):
         (self.nominations.leaving.add if pod.is_being_deleted else self.nominations.leaving.discard)(uid)
 
     def _stop_waiting(self, uid: str) -> None:
-        for pods in (self.waiting, self.parked, self.claiming):
+        for pods in (self.waiting, self.unserved, self.claiming):
             if (waiting := pods.pop(uid, None)) is not None:
                 self.names.forget(waiting.pod)
         self._remembered.pop(uid, None)

@@ -21,7 +21,7 @@ from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Re
 from gcushare.core.log_fields import fields
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.scheduler_extender.leadership import Leadership, NotLeader
-from gcushare.scheduler_extender.state.pod_stores import ReadAhead
+from gcushare.scheduler_extender.state.pod_stores import NewerRead
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.pod_lookup import PodApi
 from gcushare.wire.objects import Pod
@@ -278,9 +278,9 @@ class BindingClient:
         for start in range(0, len(due), _READS_AT_ONCE):
             some = due[start : start + _READS_AT_ONCE]
             await asyncio.gather(*(self._confirm_one(key, unconfirmed, busy) for key, unconfirmed in some))
-        ahead = [read for read in self._state.ahead.due(now_s, older_than_s) if read.pod.uid not in busy]
-        for start in range(0, len(ahead), _READS_AT_ONCE):
-            await asyncio.gather(*(self._read_again(read) for read in ahead[start : start + _READS_AT_ONCE]))
+        reads = [read for read in self._state.newer_reads.due(now_s, older_than_s) if read.pod.uid not in busy]
+        for start in range(0, len(reads), _READS_AT_ONCE):
+            await asyncio.gather(*(self._read_again(read) for read in reads[start : start + _READS_AT_ONCE]))
 
     async def _read_now(self, ref: PodRef) -> Pod | None:
         """Read a pod outside of a bind; None if it is gone, whether or not another pod has its name."""
@@ -308,15 +308,15 @@ class BindingClient:
             self._state.on_pod_read(pod, self._monotonic())
         ledger.roll_back(key)
 
-    async def _read_again(self, read: ReadAhead) -> None:
+    async def _read_again(self, read: NewerRead) -> None:
         """Read a pod again that was read before and that the watch does not confirm."""
         ref, state = read.pod, self._state
         try:
             pod = await self._read_now(ref)
         except GcushareError as error:
-            logger.warning("pod ahead of the watch cannot be read %s", fields(pod=ref, reason=error))
+            logger.warning("pod newer than the watch cannot be read %s", fields(pod=ref, reason=error))
             return
-        if not state.ahead.holds(read):
+        if not state.newer_reads.holds(read):
             return  # The watch brought it during the read.
         if pod is None:
             state.pod_deleted(ref.uid)

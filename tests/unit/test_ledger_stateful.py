@@ -185,6 +185,19 @@ class LedgerMachine(RuleBasedStateMachine):
         if held is not None:
             self._observe(replace(held, assigned=assigned))
 
+    @rule(name=PODS, node=NODES, index=st.integers(0, 1), excess=st.integers(0, 1), assigned=st.booleans())
+    def a_pod_is_observed_on_all_of_a_card(self, name: str, node: str, index: int, excess: int, assigned: bool) -> None:
+        """Any two such pods exceed the card."""
+        offered = (self.model.nodes[node].cards or {}).get(index)
+        if offered is not None and offered.units:
+            self._observe(Assignment(pod(name), node, (CardGrant(index, offered.units + excess),), assigned))
+
+    @rule(node=NODES)
+    def a_node_confirms_its_pods(self, node: str) -> None:
+        for uid, held in self.model.on(node).items():
+            if "@" not in uid and not held.unrecorded:
+                self._observe(replace(held, assigned=True))
+
     @rule(name=PODS, node=NODES, grants=GRANTS, assigned=st.booleans(), unplaced=st.integers(0, 9))
     def a_pod_is_observed(self, name: str, node: str, grants: list[CardGrant], assigned: bool, unplaced: int) -> None:
         self._observe(Assignment(pod(name), node, tuple(grants), assigned, unplaced=0 if grants else unplaced))

@@ -91,6 +91,7 @@ GROUPS = {
             "protocol/test_kube_client.py",
             "protocol/test_kube_config.py",
             "protocol/test_kube_direct.py",
+            "protocol/test_kube_on_apiserver.py",
             "protocol/test_kube_reflector.py",
             "protocol/test_kube_tls_and_login.py",
         ),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.errors import Refused
+from gcushare.core.errors import ConflictError, Refused
 from gcushare.core.ledger import FigureDrift, Ledger
 from gcushare.core.nodes import CardMode, NodeState
 from gcushare.core.placement import POLICIES
@@ -43,6 +43,36 @@ def test_the_manuals_four_pods() -> None:
     ):
         ledger.reserve(pod("pod-4"), "n", asks(20), BINPACK)
     assert (ledger.nodes["n"].used, ledger.nodes["n"].total) == (24, 128)
+
+
+def test_a_reservation_is_rolled_back_once_and_never_after_it_was_confirmed() -> None:
+    ledger = ledger_of(n=(16, 16))
+    request = CardRequest(4, 2, selection=CardSelection(limit=6))
+    reserved = ledger.reserve(pod("a"), "n", request, BINPACK)
+    assert (list(ledger.reserved), reserved.limit) == (["uid-a"], 12)
+    assert ledger.roll_back("uid-a")
+    assert not ledger.roll_back("uid-a")
+    ledger.apply(ledger.reserve(pod("a"), "n", request, BINPACK))
+    assert not ledger.roll_back("uid-a")
+    assert ledger.assignment("uid-a") == reserved
+
+
+def test_a_second_reservation_of_a_node_is_not_set_aside() -> None:
+    ledger = ledger_of(n=(16,))
+    ledger.reserve(pod("a"), "n", asks(4), BINPACK)
+    ledger.park("uid-a")
+    ledger.reserve(pod("a"), "n", asks(4), BINPACK)
+    with pytest.raises(ConflictError, match=r"pod default/a .*uid-a.* already has a parked reservation on node 'n'"):
+        ledger.park("uid-a")
+
+
+def test_listeners_hear_once_of_each_changed_node_only() -> None:
+    ledger = ledger_of(n=(16,), m=(16,))
+    heard: list[str] = []
+    ledger.listen(lambda node: heard.append(node.name))
+    for each in (held("a", "n", (0, 4)), held("a", "n", (0, 4)), held("a", "n", (0, 3)), held("a", "m", (0, 4))):
+        ledger.apply(each)
+    assert heard == ["n", "n", "n", "m"]
 
 
 def test_a_shortage_names_the_best_of_the_cards_that_the_pod_allows() -> None:

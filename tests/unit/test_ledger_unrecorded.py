@@ -64,6 +64,13 @@ def test_a_holder_without_a_record_is_not_drift_and_never_a_victim() -> None:
     assert explainer.finish().remedy is None
 
 
+def test_a_report_of_one_pods_cards_opens_nothing_that_is_kept_for_another() -> None:
+    ledger = node_with(UnrecordedHolder(pod="default/b", units={0: 1}))
+    ledger.apply(unplaced("a", 12))
+    ledger.apply(unplaced("b", 16))
+    assert ledger.nodes["n"].largest_free == 4
+
+
 @pytest.mark.parametrize(("units", "largest"), [(12, 4), (16, 0), (17, 16), (2**62, 16)])
 def test_units_of_a_bound_pod_whose_card_is_not_known_are_kept_on_every_card_that_could_take_it(
     units: int, largest: int

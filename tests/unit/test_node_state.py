@@ -40,6 +40,10 @@ def test_a_request_of_nothing_fits_nowhere() -> None:
     assert not node_of(8).fits(asks(0))
 
 
+def test_nothing_is_taken_back_for_a_pod_that_holds_nothing() -> None:
+    assert node_of(8).remove("uid-absent") is None
+
+
 def test_a_card_of_one_unit_can_be_given_whole() -> None:
     node = node_of(1)
     assert node.fits(asks_whole())

@@ -199,7 +199,8 @@ async def test_a_picture_that_catches_up_holds_what_was_written_before(client: K
 
 
 async def test_a_lease_is_taken_kept_and_handed_over(server: ApiServer, client: KubeClient) -> None:
-    times = LeaseTimes(duration_s=15, renew_deadline_s=10, retry_s=0.02)
+    # The time between attempts also bounds the writes that give up the lease.
+    times = LeaseTimes(duration_s=15, renew_deadline_s=10, retry_s=0.5)
     changes: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
 
     def elector(identity: str) -> LeaderElector:

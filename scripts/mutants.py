@@ -228,18 +228,17 @@ GROUPS = {
 }
 
 EXPLAINED = {
-    r"core\.ledger\.x_describe_shortage": "text of a message; the ledger's tests compare its figures",
     r"core\.nodes\.xǁ(CardState|NodeState)ǁ__init__": "overwritten by the first cards before it is read",
     r"core\.nodes\.xǁNodeStateǁrecount": "text of a message, and its placeholder for a card that was not counted",
     r"core\.nodes\.xǁNodeStateǁ_refresh": "skips work if every pod has a card",
     r"core\.nodes\.xǁNodeStateǁdrop_cards": "None is as false as the previous value",
     r"core\.placement\.x_choose_cards": "if enough cards are able, a policy finds as many",
     r"victims\.x__find_need": "a card that is held whole is held by one pod, whose end frees it in either unit",
-    r"victims\.xǁ_Searchǁ_combine": "the number of combinations, and which are tried of too many; the result is equal",
-    r"victims\.xǁ_Searchǁ_outline": "a filter that keeps all, a duplicate priority, a cost that is known there",
-    r"victims\.xǁ_Searchǁrun": "which pods count as wide: more of them take more work, with the same result",
+    r"victims\.xǁ_VictimSearchǁ_combine": "how many combinations, and which of too many are tried; the result is equal",
+    r"victims\.xǁ_VictimSearchǁ_outline": "a filter that keeps all, a duplicate priority, a cost that is known there",
+    r"victims\.xǁ_VictimSearchǁrun": "which pods count as wide: more of them take more work, with the same result",
     r"victims\.xǁAgeǁ__lt__": "no two ages are equal, because each ends in a uid",
-    r"victims\.xǁ_Searchǁ_shares": "no pod holds the same card twice",
+    r"victims\.xǁ_VictimSearchǁ_shares": "no pod holds the same card twice",
     r"core\.matching\.x_has_room": "memory over several cards is a multiple of their number",
     r"kubelet\.device_ids\.x_(check_fits_kubelet|explain_foreign_id)": "text of a message",
 }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gcushare.device_plugin.app import PluginApp
     from gcushare.scheduler_extender.app import Extender
-    from simulation.device_manager import DeviceManager
+    from gcushare_playground.kubelet.books import DeviceBooks
 
 
 class Bug:
@@ -24,7 +24,7 @@ class Bug:
     def plant_in_plugin(self, app: PluginApp) -> None:
         """Change a plugin."""
 
-    def plant_in_devices(self, devices: DeviceManager) -> None:
+    def plant_in_devices(self, devices: DeviceBooks) -> None:
         """Change a kubelet's device manager."""
 
     def alter(self, path: str, answer: bytes) -> bytes:
@@ -197,8 +197,8 @@ class LimitsTwice(Bug):
 class GivesTwice(Bug):
     """The kubelet treats every healthy id as free."""
 
-    def plant_in_devices(self, devices: DeviceManager) -> None:
-        _replace(devices, "free", lambda resource: devices.healthy.get(resource, frozenset()))
+    def plant_in_devices(self, devices: DeviceBooks) -> None:
+        _replace(devices, "free", lambda resource: set(devices.healthy[resource]))
 
 
 def _replace(of: object, name: str, by: object) -> None:

@@ -35,10 +35,16 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire import annotations as keys
 from gcushare.wire.annotations import PodRecord, encode_record
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, device_ids_of_card, encode_whole_card_id
-from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
+from gcushare.wire.kubelet.device_lists import DeviceIds, device_ids
 from gcushare.wire.objects import POD, Pod
 from gcushare.wire.pods import kubelet_calls, pod_assignment, pod_ref, pod_request
-from simulation.device_manager import AdmissionRefused, DeviceManager
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare_playground.kubelet.allocation import DeviceAllocator, NodePods
+from gcushare_playground.kubelet.books import DeviceBooks
+from gcushare_playground.kubelet.faults import KubeletFaults
+from gcushare_playground.kubelet.podspec import parse_pod
+from simulation.burst_plugin import BurstPlugin, RuleBroken
+from simulation.store import Doc
 
 MEMORY, WHOLE = ENFLAME.memory_resource, ENFLAME.whole_card_resource
 MODELS = ("S60", "T20")
@@ -53,11 +59,8 @@ SHAPES: tuple[tuple[tuple[str, int], ...], ...] = (
     (("init", 2), ("app", 4)), (("init", 4), ("sidecar", 2), ("app", 2)), (("sidecar", 2), ("init", 6), ("app", 4)),
     (("sidecar", 4), ("init", 8), ("app", 2)), (("sidecar", 4), ("init", 8), ("app", 2)), (("app", 2), ("app", 10)),
 )  # fmt: skip
+BURSTS_PER_NODE = 20
 T = TypeVar("T")
-
-
-class RuleBroken(Exception):
-    """A pod that runs has other cards than its rules allow, or a right pod was refused."""
 
 
 class BurstNode:
@@ -77,15 +80,26 @@ class BurstNode:
         self.ledger = Ledger()
         self.ledger.set_node("n", cards, self.inventory.unit)
         self.starting = StartingPods(self.ledger)
-        self.devices = DeviceManager(self.rng)
+        self.devices = DeviceBooks()
         self.devices.healthy = {
-            MEMORY: frozenset(each for card in cards for each in device_ids_of_card(card.index, card.units)),
-            WHOLE: frozenset(encode_whole_card_id(card.index) for card in cards),
+            MEMORY: {each for card in cards for each in device_ids_of_card(card.index, card.units)},
+            WHOLE: {encode_whole_card_id(card.index) for card in cards},
         }
+        self.plugins: dict[str, BurstPlugin] = {}
+        self.allocator = DeviceAllocator(
+            self.devices,
+            self.plugins,
+            pods=NodePods(lambda: set(self.pods)),
+            faults=KubeletFaults(),
+            rng=self.rng,
+            on_granted=self._granted,
+            save=lambda _checkpoint: None,
+        )
         self.pods: dict[str, Pod] = {}
         """The API server's bound pods, by uid."""
         self.waiting: list[Pod] = []
         self.requests: dict[str, tuple[PodRequest, KubeletCalls]] = {}
+        self.raw_pods: dict[str, Doc] = {}
         self.shown: set[str] = set()
         """The pods that podresources shows."""
         self.made = 0
@@ -101,8 +115,8 @@ class BurstNode:
         self.store = PodStore(ENFLAME)
         for pod in self.pods.values():
             self.store.pod_applied(pod)
-        self.allocators = {
-            resource: CardAllocator(
+        for resource in (MEMORY, WHOLE):
+            allocator = CardAllocator(
                 self.store,
                 AllocateResponses(ENFLAME, (Strategy.ENV,)),
                 PodChanges(),
@@ -112,10 +126,8 @@ class BurstNode:
                 wall_clock_ns=lambda: 1,
                 on_allocate=lambda: None,
             )
-            for resource in (MEMORY, WHOLE)
-        }
-        for allocator in self.allocators.values():
             allocator.set_inventory(self.inventory)
+            self.plugins[resource] = BurstPlugin(allocator)
         self.read_kubelet()
 
     def read_kubelet(self, *, late: bool = False) -> None:
@@ -131,16 +143,18 @@ class BurstNode:
 
     def _allocations(self, source: str, *, but_last: bool = False) -> KubeletAllocations:
         found = KubeletAllocations(source)
-        for (uid, container, resource), ids in list(self.devices.held.items())[: -1 if but_last else None]:
-            if source == "podresources" and (uid not in self.shown or container.startswith("init")):
+        for entry in list(self.devices.entries())[: -1 if but_last else None]:
+            name, container = entry.pod_uid, entry.container
+            if source == "podresources":
+                if name not in self.shown or container.startswith("init"):
+                    continue
+                name = f"default/{name}"
+            if entry.resource == WHOLE:
+                found.add_whole(name, container, sorted(entry.ids))
                 continue
-            name = f"default/{uid}" if source == "podresources" else uid
-            if resource == WHOLE:
-                found.add_whole(name, container, sorted(ids))
-                continue
-            if ids not in self._encoded:
-                self._encoded[ids] = device_ids(sorted(ids))
-            found.add(name, container, self._encoded[ids])
+            if (encoded := self._encoded.get(entry.ids)) is None:
+                encoded = self._encoded[entry.ids] = device_ids(sorted(entry.ids))
+            found.add(name, container, encoded)
         return found
 
     def write_records(self) -> None:
@@ -163,7 +177,9 @@ class BurstNode:
         if self.rng.random() < 0.15:
             resource, amounts = WHOLE, self.rng.choice([(("app", 1),), (("app", 2),), (("init", 2), ("app", 1))])
             rule = {key: value for key, value in rule.items() if key in (keys.USE_CARDS, keys.AVOID_CARDS)}
-        pod = _make_pod(f"p{self.made}", amounts, resource, rule)
+        raw = _make_pod(f"p{self.made}", amounts, resource, rule)
+        pod = POD.read(json.dumps(raw).encode())
+        self.raw_pods[pod.metadata.uid] = raw
         request = pod_request(pod, ENFLAME)
         assert request is not None
         self.requests[pod.metadata.uid] = request, kubelet_calls(pod, request)
@@ -209,7 +225,7 @@ class BurstNode:
     def end(self, uid: str) -> None:
         """A pod ends, or was refused by the kubelet, and its object goes."""
         del self.pods[uid]
-        self.devices.end(uid)
+        self.devices.remove_pods([uid])
         self.shown.discard(uid)
         self.ledger.forget(uid)
         self.store.pod_deleted(uid, is_over=True)
@@ -218,43 +234,30 @@ class BurstNode:
 
     def admit(self, uid: str) -> None:
         """The kubelet admits a pod; it asks container by container, and never says for which."""
-        pod = self.pods[uid]
-        reusable: frozenset[str] = frozenset()
-        for container in (*pod.spec.init_containers, *pod.spec.containers):
-            ((resource, amount),) = container.resources.limits.items()
+        pod = parse_pod(self.raw_pods[uid])
+        for container in pod.containers:
+            if self.by_hand or not self.gates:
+                # The plugin waits some milliseconds: the calls before are shown, and say whose they were.
+                self.shown.add(uid)
+                self.read_kubelet()
             try:
-                ids = self._allocate((uid, container.name, resource), int(str(amount)), reusable)
-            except (Refused, AdmissionRefused) as error:
+                _run(self.allocator.allocate(pod, container))
+            except Refused as error:
                 self.counts["refused"] += 1
                 self.end(uid)
                 if self.gates and not self.by_hand:
                     raise RuleBroken(f"{uid} was refused: {error}") from error
                 return
-            reusable = reusable | ids if container.name.startswith("init") else reusable - ids
             if self.rng.random() < 0.2:
                 self.shown.add(uid)
                 self.read_kubelet(late=self.rng.random() < 0.5)
         self.shown.add(uid)
 
-    def _allocate(self, key: tuple[str, str, str], size: int, reusable: frozenset[str]) -> frozenset[str]:
-        allocator = self.allocators[key[2]]
-        if self.by_hand or not self.gates:
-            # The plugin waits some milliseconds: the calls before are shown, and say whose they were.
-            self.shown.add(key[0])
-            self.read_kubelet()
-        free = self.devices.check_can(key[2], size, reusable)
-        preferred: set[str] = set()
-        if size > len(reusable) and size - len(reusable) < len(free - reusable):
-            request = PreferredRequest(device_ids(sorted(free | reusable)), device_ids(sorted(reusable)), size)
-            preferred = {entry[2:].decode() for entry in _run(allocator.prefer(request))}
-            if len(preferred) != size or not preferred <= free | reusable or not reusable <= preferred:
-                raise RuleBroken(f"{key} is preferred {sorted(preferred)} of {size}, {sorted(reusable)} among them")
-        ids = frozenset(self.devices.choose(free, preferred, reusable, size))
-        answer = _run(allocator.allocate(device_ids(sorted(ids))))
-        self.visible[key[:2]] = answer.envs["ENFLAME_VISIBLE_DEVICES"]
-        if problem := self.devices.grant(key, ids):
+    def _granted(self, uid: str, container: str) -> None:
+        if problem := self.devices.find_conflict(uid, container):
             raise RuleBroken(problem)
-        return ids
+        answer = pb.ContainerAllocateResponse.FromString(self.devices.container_entries(uid, container)[0].answer)
+        self.visible[uid, container] = answer.envs["ENFLAME_VISIBLE_DEVICES"]
 
     # A burst, and what must hold when it has settled
 
@@ -326,20 +329,20 @@ class BurstNode:
 
     def _held(self, uid: str) -> dict[int, int]:
         """The distinct ids that a pod holds, by card."""
-        ids = frozenset().union(*(ids for (owner, _, _), ids in self.devices.held.items() if owner == uid))
+        ids = self.devices.pod_ids(uid, MEMORY) | self.devices.pod_ids(uid, WHOLE)
         memory = device_ids(sorted(ids))
         return memory.count_by_card() if memory.run else dict.fromkeys(map(decode_whole_card_id, ids), 1)
 
 
-def _make_pod(name: str, amounts: tuple[tuple[str, int], ...], resource: str, rule: Mapping[str, str]) -> Pod:
-    containers: dict[str, list[dict[str, Any]]] = {"initContainers": [], "containers": []}
+def _make_pod(name: str, amounts: tuple[tuple[str, int], ...], resource: str, rule: Mapping[str, str]) -> Doc:
+    containers: dict[str, list[Doc]] = {"initContainers": [], "containers": []}
     for number, (kind, amount) in enumerate(amounts):
-        container: dict[str, Any] = {"name": f"{kind}{number}", "resources": {"limits": {resource: str(amount)}}}
+        container: Doc = {"name": f"{kind}{number}", "resources": {"limits": {resource: str(amount)}}}
         if kind == "sidecar":
             container["restartPolicy"] = "Always"
         containers["containers" if kind == "app" else "initContainers"].append(container)
     metadata = {"name": name, "namespace": "default", "uid": name, "annotations": dict(rule)}
-    return POD.read(json.dumps({"metadata": metadata, "spec": containers, "status": {}}).encode())
+    return {"metadata": metadata, "spec": containers, "status": {}}
 
 
 def _changed(pod: Pod, annotations: Mapping[str, str], *, node: str = "") -> Pod:
@@ -356,9 +359,6 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
         return result
     work.close()
     raise RuleBroken("a call of the plugin waits")
-
-
-BURSTS_PER_NODE = 20
 
 
 def play_seed(seed: int, *, gates: bool = True) -> tuple[int, str, Counter[str]]:

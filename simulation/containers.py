@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gcushare.wire.kubelet.device_ids import cards_of_ids
-from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare_playground.kubelet.allocation import PluginCallError
 from simulation.control_groups import ControlGroups
-from simulation.plugin_calls import call_plugin
-from simulation.sockets import CallFailed
 
 if TYPE_CHECKING:
     from simulation.kubelet import Kubelet
@@ -61,9 +59,8 @@ class Containers:
 
     async def _start(self, uid: str) -> None:
         kubelet, memory = self._kubelet, self._kubelet.resources[0]
-        of_pod = {
-            name: ids for (holder, name, of), ids in kubelet.devices.held.items() if (holder, of) == (uid, memory)
-        }
+        held = [each for each in kubelet.devices.entries() if each.pod_uid == uid and each.resource == memory]
+        of_pod = {each.container: each.ids for each in held}
         for name, ids in of_pod.items():
             if name in self.running.get(uid, {}):
                 continue
@@ -77,13 +74,12 @@ class Containers:
             kubelet.world.invariants.check_limits(kubelet, uid)
 
     async def _may_start(self, ids: frozenset[str]) -> bool:
-        socket = self._kubelet.endpoints.get(self._kubelet.resources[0])
-        if socket is None:
+        plugin = self._kubelet.endpoints.get(self._kubelet.resources[0])
+        if plugin is None:
             return False
-        body = pb.PreStartContainerRequest(devices_ids=sorted(ids)).SerializeToString()
         try:
-            await call_plugin(self._kubelet.world, socket, "PreStartContainer", body)
-        except CallFailed:
+            await plugin.pre_start(ids)
+        except PluginCallError:
             self._kubelet.world.counts["containers that had to wait for a limit"] += 1
             return False
         return True

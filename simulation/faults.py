@@ -240,10 +240,14 @@ class Happenings:
         self._until(for_s, lambda: setattr(machine, "is_silent", False))
 
     def _silent_podresources(self, node: int, for_s: float) -> None:
-        self._flag_kubelet(node, "is_silent", for_s)
+        kubelet = self._world.kubelets[f"node-{node}"]
+        kubelet.is_silent = True
+        self._until(for_s, lambda: setattr(kubelet, "is_silent", False))
 
     def _ignore_preference(self, node: int, for_s: float) -> None:
-        self._flag_kubelet(node, "ignores_preference", for_s)
+        faults = self._world.kubelets[f"node-{node}"].faults
+        faults.ignore_preferred = True
+        self._until(for_s, lambda: setattr(faults, "ignore_preferred", False))
 
     def _refuse_writes(self, last: str, for_s: float) -> None:
         """Of pods whose names end so; calm does not end it, as nothing else depends on such pods."""
@@ -254,8 +258,3 @@ class Happenings:
     def _spoil_secret(self, how: str, for_s: float) -> None:
         self._world.secrets.spoil(how)
         self._until(for_s, self._world.secrets.create)
-
-    def _flag_kubelet(self, node: int, name: str, for_s: float) -> None:
-        kubelet = self._world.kubelets[f"node-{node}"]
-        setattr(kubelet, name, True)
-        self._until(for_s, lambda: setattr(kubelet, name, False))

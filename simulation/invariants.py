@@ -243,7 +243,7 @@ class Invariants:
 
     def note_lost_checkpoint(self, kubelet: Kubelet) -> None:
         """Record that a kubelet lost its checkpoint, so that it does not know what its pods hold."""
-        self.lost |= {uid for uid, _, _ in kubelet.devices.held}
+        self.lost |= kubelet.devices.holders()
 
     def picture(self) -> Picture:
         """The pods' state according to the API server."""

@@ -11,11 +11,17 @@ from gcushare.node.kubelet_sockets import Identity
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.storage import Revision
-from simulation.device_manager import AdmissionRefused, DeviceManager, Held
+from gcushare_playground.kubelet.allocation import AllocationRefused, DeviceAllocator, NodePods
+from gcushare_playground.kubelet.books import DeviceBooks
+from gcushare_playground.kubelet.checkpoint import Checkpoint
+from gcushare_playground.kubelet.faults import KubeletFaults
+from gcushare_playground.kubelet.podspec import parse_pod
+from gcushare_playground.kubelet.statuses import rejected_status
+from gcushare_playground.kubelet.tracking import NodeFull
 from simulation.node_status import NodeStatus
-from simulation.plugin_calls import call_plugin
+from simulation.plugin_calls import SimulatedPlugin
 from simulation.process import Process
-from simulation.sockets import CallFailed, PluginSocket, SocketDirectory
+from simulation.sockets import PluginSocket, SocketDirectory
 from simulation.store import FINISHED, Doc
 from simulation.views import View
 
@@ -23,8 +29,7 @@ if TYPE_CHECKING:
     from simulation.containers import Containers
     from simulation.world import World
 
-SHOWN_AFTER_S = (0.006, 0.025)
-"""podresources shows an allocation this long after Allocate's answer."""
+_NOW = "2026-01-01T00:00:00Z"
 
 
 class Kubelet:
@@ -37,18 +42,18 @@ class Kubelet:
         vendor = world.vendor
         self.resources = (vendor.memory_resource, vendor.whole_card_resource)
         self.directory = SocketDirectory()
-        self.devices = DeviceManager(rng)
-        self.checkpoint: Held | None = {}
+        self.devices = DeviceBooks()
+        self.checkpoint: Checkpoint | None = Checkpoint((), {})
         self.containers: dict[str, float] = {}
-        self.endpoints: dict[str, PluginSocket] = {}
+        self.endpoints: dict[str, SimulatedPlugin] = {}
         self.generation = 0
         self.is_up = False
-        self.ignores_preference = False
+        self.faults = KubeletFaults()
         self.is_silent = False
         """Whether podresources does not answer."""
         self.process = Process(f"kubelet/{node}")
-        self.shown_at_s: dict[tuple[str, str, str], float] = {}
-        """The time from which podresources shows a container's allocation of a resource."""
+        self.shown_at_s: dict[tuple[str, str], float] = {}
+        """The time from which podresources shows a container's allocation, by pod uid and container."""
         self.limited: Containers | None = None
         """What really runs, where the driver limits memory."""
         self._streams: list[asyncio.Task[None]] = []
@@ -65,7 +70,13 @@ class Kubelet:
         self.directory.clear()
         if loses_checkpoint:
             self.checkpoint = None
-        self.devices = DeviceManager(self.rng, dict(self.checkpoint or {}))
+        self.devices = DeviceBooks()
+        if self.checkpoint is not None:
+            self.devices.restore(self.checkpoint)
+        self._allocator = DeviceAllocator(
+            self.devices, self.endpoints, pods=NodePods(self._active_uids), faults=self.faults, rng=self.rng,
+            on_granted=self._note_grant, save=self._save,
+        )  # fmt: skip
         world.bugs.plant_in_devices(self.devices)
         self._queue: list[str] = []
         self._handled: set[str] = set(self.containers)
@@ -92,8 +103,7 @@ class Kubelet:
 
     def still_runs(self, uid: str) -> bool:
         """Whether new containers of a pod are created."""
-        is_held = any(holder == uid for holder, _, _ in self.devices.held)
-        return uid in self.containers and uid not in self._ending and is_held
+        return uid in self.containers and uid not in self._ending and uid in self.devices.holders()
 
     def stop(self) -> None:
         """Stop at once. Containers continue to run."""
@@ -120,7 +130,7 @@ class Kubelet:
         socket = self.directory.files.get(socket_name)
         if not self.is_up or socket is None or not socket.answers:
             return "it does not answer"
-        self.endpoints[resource] = socket
+        self.endpoints[resource] = SimulatedPlugin(self.world, socket)
         generation = self.generation
         loop = self.world.loop
         task = loop.create_task(self._read_list(resource, socket, generation), context=process.context)
@@ -140,15 +150,20 @@ class Kubelet:
             loop.call_world(0.001, self._lose, resource, socket, generation)
 
     def _take_list(self, resource: str, socket: PluginSocket, generation: int, message: bytes) -> None:
-        if self.is_up and generation == self.generation and self.endpoints.get(resource) is socket:
-            self.devices.take_list(resource, message)
+        if self._is_current(resource, socket, generation):
+            self.devices.apply_list(resource, pb.ListAndWatchResponse.FromString(message).devices)
+            self._save(self.devices.checkpoint())
             self._status.is_due.set()
 
     def _lose(self, resource: str, socket: PluginSocket, generation: int) -> None:
-        if self.is_up and generation == self.generation and self.endpoints.get(resource) is socket:
+        if self._is_current(resource, socket, generation):
             del self.endpoints[resource]
-            self.devices.lose_plugin(resource)
+            self.devices.mark_unhealthy(resource)
             self._status.is_due.set()
+
+    def _is_current(self, resource: str, socket: PluginSocket, generation: int) -> bool:
+        plugin = self.endpoints.get(resource)
+        return self.is_up and generation == self.generation and plugin is not None and plugin.socket is socket
 
     # Pods
 
@@ -171,7 +186,7 @@ class Kubelet:
 
     def _gone(self, stored: Revision) -> None:
         """Handle a deleted object: its ids are free at once, and its containers end later."""
-        self.devices.end(stored.uid)
+        self.devices.remove_pods([stored.uid])
         self._status.is_due.set()
         if stored.uid in self.containers and stored.uid not in self._ending:
             grace_s = float(stored.obj["spec"].get("terminationGracePeriodSeconds", 30))
@@ -189,27 +204,18 @@ class Kubelet:
                     await self._admit(stored)
 
     async def _admit(self, stored: Revision) -> None:
-        uid, spec = stored.uid, stored.obj["spec"]
-        reusable: dict[str, frozenset[str]] = {}
-        active = {each.uid for each in self.view.objects.values() if each.obj["status"].get("phase") not in FINISHED}
-        self.devices.keep_only(active)
+        uid, pod = stored.uid, parse_pod(stored.obj)
         try:
-            for container in (*spec.get("initContainers", ()), *spec["containers"]):
-                for resource in self.resources:
-                    size = int(container["resources"]["limits"].get(resource, "0"))
-                    if size:
-                        key = (uid, container["name"], resource)
-                        ids = await self._allocate(key, size, reusable.get(resource, frozenset()))
-                        kept = reusable.get(resource, frozenset())
-                        is_init = container["name"].startswith("init")
-                        reusable[resource] = kept | ids if is_init else kept - ids
-        except (AdmissionRefused, CallFailed) as refused:
-            self.devices.end(uid)
+            for container in pod.containers:
+                for resource, amount in container.limits.items():
+                    if not self.devices.is_plugin_resource(resource):  # so the Node says 0 of it
+                        raise NodeFull(resource, int(amount), 0, 0)
+                await self._allocator.allocate(pod, container)
+        except (AllocationRefused, NodeFull) as refused:
+            self.devices.remove_pods([uid])
             self.world.note(f"{self.node} refuses {'/'.join(stored.key)}: {refused}")
             self.world.counts["pods refused by a kubelet"] += 1
-            await self._write_status(
-                stored, {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": str(refused)}
-            )
+            await self._write_status(stored, rejected_status(refused.reason, refused.message, now=_NOW))
             return
         self.containers[uid] = self.world.loop.now_s
         if self.limited is not None:
@@ -217,38 +223,19 @@ class Kubelet:
         self.world.counts["pods admitted"] += 1
         self.world.note(f"{self.node} runs {'/'.join(stored.key)} on {self._words(uid)}")
         await asyncio.sleep(0.05 + self.rng.random())
-        await self._write_status(stored, {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"})
+        await self._write_status(stored, {"phase": "Running", "startTime": _NOW})
 
-    async def _allocate(self, key: tuple[str, str, str], size: int, reusable: frozenset[str]) -> frozenset[str]:
-        resource = key[2]
-        free = self.devices.check_can(resource, size, reusable)
-        socket = self.endpoints.get(resource)
-        if socket is None:
-            raise AdmissionRefused(f"endpoint not found in cache for a registered resource: {resource}")
-        if len(reusable) >= size:
-            preferred: frozenset[str] = frozenset()
-        else:
-            asked = pb.ContainerPreferredAllocationRequest(
-                available_deviceIDs=sorted(free | reusable), must_include_deviceIDs=sorted(reusable),
-                allocation_size=size,
-            )  # fmt: skip
-            request = pb.PreferredAllocationRequest(container_requests=[asked]).SerializeToString()
-            answer = pb.PreferredAllocationResponse.FromString(
-                await call_plugin(self.world, socket, "GetPreferredAllocation", request)
-            )
-            preferred = frozenset(answer.container_responses[0].deviceIDs)
-        if self.ignores_preference:
-            self.world.counts["preference ignored"] += 1
-            preferred = free - preferred
-        free = self.devices.check_can(resource, size, reusable)
-        ids = frozenset(self.devices.choose(free, preferred, reusable, size))
-        body = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=sorted(ids))])
-        await call_plugin(self.world, socket, "Allocate", body.SerializeToString())
-        if problem := self.devices.grant(key, ids):
+    def _active_uids(self) -> set[str]:
+        return {each.uid for each in self.view.objects.values() if each.obj["status"].get("phase") not in FINISHED}
+
+    def _save(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+
+    def _note_grant(self, uid: str, container: str) -> None:
+        if problem := self.devices.find_conflict(uid, container):
             self.world.fail("an id is given once", f"{self.node}: {problem}")
-        self.checkpoint = dict(self.devices.held)
-        self.shown_at_s[key] = self.world.loop.now_s + self.rng.uniform(*SHOWN_AFTER_S)
-        return ids
+        self.world.counts["preference ignored"] += self.faults.ignore_preferred
+        self.shown_at_s[uid, container] = self.world.loop.now_s + self.rng.uniform(*self.faults.podresources_delay_s)
 
     async def _end(self, stored: Revision) -> None:
         """End a pod that is being deleted: its containers, then its ids, then its object."""
@@ -257,7 +244,7 @@ class Kubelet:
         if uid in self.containers:
             await asyncio.sleep(0.1 + grace_s * self.rng.random() ** 2)
         self.containers.pop(uid, None)
-        self.devices.end(uid)
+        self.devices.remove_pods([uid])
         await self._write_status(stored, {"phase": "Succeeded"})
         await asyncio.sleep(0.05)
         await self.write(lambda: self.world.store.delete("pods", stored.key, self.process.name, stored.uid))
@@ -265,7 +252,7 @@ class Kubelet:
     async def finish(self, stored: Revision, phase: str) -> None:
         """Let a pod's containers end by themselves."""
         if self.containers.pop(stored.uid, None) is not None:
-            self.devices.end(stored.uid)
+            self.devices.remove_pods([stored.uid])
             await self._write_status(stored, {"phase": phase})
 
     async def _write_status(self, stored: Revision, status: Doc) -> None:

@@ -7,6 +7,7 @@ import asyncio
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare_playground.kubelet.checkpoint import PodDevices
 from simulation.kubelet import Kubelet
 
 
@@ -26,19 +27,13 @@ class KubeletRecord:
             except DeviceError as error:
                 raise RetryableError(str(error)) from error
         record = KubeletAllocations("podresources")
-        memory = kubelet.resources[0]
         names = {stored.uid: stored for stored in kubelet.view.objects.values()}
-        for (uid, container, resource), ids in kubelet.devices.held.items():
-            stored = names.get(uid)
-            if stored is None or container.startswith("init"):
+        for entry in kubelet.devices.entries():
+            stored = names.get(entry.pod_uid)
+            if stored is None or entry.container.startswith("init"):
                 continue
-            if kubelet.shown_at_s.get((uid, container, resource), 0.0) > kubelet.world.loop.now_s:
-                continue
-            pod = "/".join(stored.key)
-            if resource == memory:
-                record.add(pod, container, device_ids(sorted(ids)))
-            else:
-                record.add_whole(pod, container, sorted(ids))
+            if kubelet.shown_at_s.get((entry.pod_uid, entry.container), 0.0) <= kubelet.world.loop.now_s:
+                self._add(record, "/".join(stored.key), entry)
         return record
 
     async def fetch_checkpoint(self) -> KubeletAllocations:
@@ -48,12 +43,15 @@ class KubeletRecord:
         if kubelet.checkpoint is None:
             raise DeviceError("the kubelet's checkpoint is missing")
         record = KubeletAllocations("checkpoint")
-        for (uid, container, resource), ids in kubelet.checkpoint.items():
-            if resource == kubelet.resources[0]:
-                record.add(uid, container, device_ids(sorted(ids)))
-            else:
-                record.add_whole(uid, container, sorted(ids))
+        for entry in kubelet.checkpoint.entries:
+            self._add(record, entry.pod_uid, entry)
         return record
+
+    def _add(self, record: KubeletAllocations, pod: str, entry: PodDevices) -> None:
+        if entry.resource == self._kubelet.resources[0]:
+            record.add(pod, entry.container, device_ids(sorted(entry.ids)))
+        else:
+            record.add_whole(pod, entry.container, sorted(entry.ids))
 
     async def close(self) -> None:
         """Nothing is held."""

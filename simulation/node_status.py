@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gcushare_playground.apiserver.patches import merge
+from gcushare_playground.kubelet.books import ResourceCount
+from gcushare_playground.kubelet.statuses import resource_status, zeroed_extended_resources
 from simulation.store import Doc
 
 if TYPE_CHECKING:
@@ -25,10 +28,7 @@ class NodeStatus:
 
     def zero(self) -> None:
         """Say that there is nothing, as a kubelet does when it starts."""
-        kubelet = self._kubelet
-        zero = dict.fromkeys((*kubelet.resources, kubelet.world.vendor.count_resource), "0")
-        status = {"capacity": zero, "allocatable": zero}
-        self._update(lambda doc: merge(doc, {"status": status}))
+        self._update(lambda doc: merge(doc, {"status": zeroed_extended_resources(doc)}))
 
     async def report(self) -> None:
         """Say what there is, again and again."""
@@ -41,18 +41,15 @@ class NodeStatus:
                 pass
             await asyncio.sleep(0.1 + 2.0 * kubelet.rng.random())
             self.is_due.clear()
-            devices = kubelet.devices
-            counts = {resource: devices.capacity(resource) for resource in devices.healthy}
-            await kubelet.write(lambda counts=counts: self._update(lambda doc: self._with(doc, counts)))  # type: ignore[misc]
-
-    def _with(self, doc: Doc, counts: dict[str, tuple[int, int]]) -> Doc:
-        """A Node with these resources: how many there are, and how many of them are healthy."""
-        count = self._kubelet.world.vendor.count_resource
-        capacity = {**doc["status"]["capacity"], **{name: str(n) for name, (n, _) in counts.items()}}
-        allocatable = {**doc["status"]["allocatable"], **{name: str(n) for name, (_, n) in counts.items()}}
-        allocatable[count] = capacity.get(count, "0")
-        return {**doc, "status": {**doc["status"], "capacity": capacity, "allocatable": allocatable}}
+            counts = kubelet.devices.counts()
+            await kubelet.write(partial(self._update, partial(_with, counts=counts)))
 
     def _update(self, change: Callable[[Doc], Doc]) -> None:
         kubelet = self._kubelet
         kubelet.world.store.update("nodes", ("", kubelet.node), change, kubelet.process.name)
+
+
+def _with(doc: Doc, counts: dict[str, ResourceCount]) -> Doc:
+    """A Node with these resources."""
+    changed: Doc = merge(doc, {"status": resource_status(doc, {}, counts)})
+    return changed

@@ -76,7 +76,7 @@ class SettledInvariants:
     def _check_kubelet(self, kubelet: Kubelet) -> None:
         world = self._world
         pods = {each.uid: each for each in world.store.all("pods").values()}
-        for uid in sorted({uid for uid, _, _ in kubelet.devices.held}):
+        for uid in sorted(kubelet.devices.holders()):
             units, whole = world.units_held(kubelet, uid), world.whole_cards_held(kubelet, uid)
             if uid in self._records.lost:
                 continue

@@ -132,8 +132,7 @@ class World:
 
     @staticmethod
     def _ids_held(kubelet: Kubelet, uid: str, resource: str) -> frozenset[str]:
-        held = kubelet.devices.held.items()
-        return frozenset[str]().union(*(ids for (holder, _, of), ids in held if holder == uid and of == resource))
+        return kubelet.devices.pod_ids(uid, resource)
 
     @property
     def digest(self) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from simulation.bursts import BURSTS_PER_NODE, MEMORY, BurstNode, RuleBroken, play_seed
+from simulation.burst_plugin import RuleBroken
+from simulation.bursts import BURSTS_PER_NODE, MEMORY, BurstNode, play_seed
+
+from gcushare_playground.kubelet.checkpoint import PodDevices
 
 
 @pytest.mark.parametrize("seed", [*range(12), *range(90, 94)])
@@ -21,9 +24,10 @@ def test_pods_that_are_bound_at_once_are_refused_or_get_other_cards_which_the_ch
 
 def test_a_pod_on_another_card_than_its_rule_allows_is_found() -> None:
     node = BurstNode(1)
-    while not (keys := [key for key in node.devices.held if key[1:] == ("app0", MEMORY)]):
+    held: list[PodDevices] = []
+    while not held:
         node.play()
-    key = keys[0]
-    node.devices.held[key] = frozenset(sorted(node.devices.held[key])[1:])
-    with pytest.raises(RuleBroken, match=f"{key[0]} "):
+        held = [each for each in node.devices.entries() if each.container == "app0" and each.resource == MEMORY]
+    node.devices.insert(held[0].pod_uid, "app0", MEMORY, sorted(held[0].ids)[1:], held[0].answer)
+    with pytest.raises(RuleBroken, match=f"{held[0].pod_uid} "):
         node.check()

@@ -1,6 +1,7 @@
 """The device manager's decisions at admission: which ids a container gets, and asking its plugin for them.
 
-Source of the flow and its words: the stock kubelet (FACTS in the design documents; Kubernetes 1.36).
+It reaches plugins and disk through what it is given: gRPC and files on a node, values in the simulation and in bursts.
+Source of the flow and its words: the stock kubelet, Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -8,22 +9,54 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from gcushare.core.errors import Refused
+from gcushare.core.errors import GcushareError, Refused
+from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare_playground.kubelet.books import DeviceBooks
-from gcushare_playground.kubelet.checkpoint import CheckpointFile
-from gcushare_playground.kubelet.endpoints import PluginCallError, PluginEndpoint
+from gcushare_playground.kubelet.checkpoint import Checkpoint
 from gcushare_playground.kubelet.faults import KubeletFaults
-from gcushare_playground.kubelet.plugins import PluginManager
 from gcushare_playground.kubelet.podspec import ContainerSpec, Pod
 
 logger = logging.getLogger(__name__)
 
 
 class AllocationRefused(Refused):
-    """A container cannot have its devices; the message is what the kubelet puts between "due to" and "unexpected"."""
+    """A container cannot have its devices."""
+
+    reason = "UnexpectedAdmissionError"
+
+    @property
+    def message(self) -> str:
+        """What the pod's status says where this ends its admission."""
+        return f"Allocate failed due to {self}, which is unexpected"
+
+
+class PluginCallError(GcushareError):
+    """A call to a plugin failed; the message is worded as the kubelet words it in a pod's status."""
+
+
+class Plugin(Protocol):
+    """A registered plugin. Every call raises PluginCallError where the plugin refuses or is gone."""
+
+    @property
+    def options(self) -> pb.DevicePluginOptions:
+        """What the plugin said of itself when it registered."""
+        ...
+
+    async def get_preferred(self, available: Collection[str], must_include: Collection[str], size: int) -> set[str]:
+        """Which of the available ids the plugin would rather see used."""
+        ...
+
+    async def allocate(self, ids: Collection[str]) -> bytes:
+        """Have exactly these ids granted to one container; the ContainerAllocateResponse as bytes."""
+        ...
+
+    async def pre_start(self, ids: Collection[str]) -> None:
+        """Tell the plugin that a container with these ids is about to start."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +65,9 @@ class NodePods:
 
     active_uids: Callable[[], Set[str]]
     """Pods that may still use their devices."""
-    are_known: Callable[[], bool]
+    are_known: Callable[[], bool] = lambda: True
     """Whether the first list of pods has been admitted since the start; before that, no one is known to be gone."""
-    ran_before_start: Callable[[str, str], bool]
+    ran_before_start: Callable[[str, str], bool] = lambda _uid, _container: False
     """Whether a container was found running when the kubelet started."""
 
 
@@ -52,21 +85,21 @@ class DeviceAllocator:
     def __init__(
         self,
         books: DeviceBooks,
-        plugins: PluginManager,
-        checkpoint: CheckpointFile,
+        plugins: Mapping[str, Plugin],
         *,
         pods: NodePods,
         faults: KubeletFaults,
         rng: random.Random,
-        asks_preferred: bool,
+        asks_preferred: bool = True,
         on_granted: Callable[[str, str], None],
+        save: Callable[[Checkpoint], None],
     ) -> None:
         self._asks_preferred = asks_preferred
         self._on_granted = on_granted
         self._turn = asyncio.Lock()
         self._books = books
         self._plugins = plugins
-        self._checkpoint = checkpoint
+        self._save = save
         self._pods = pods
         self._faults = faults
         self._rng = rng
@@ -97,12 +130,11 @@ class DeviceAllocator:
     def _keep_reusable(self, pod: Pod, container: ContainerSpec) -> None:
         """Offer an ordinary init container's ids to the pod's next ones; what others take is theirs for good."""
         for entry in self._books.container_entries(pod.uid, container.name):
-            ids = {id_ for part in entry.ids_by_numa.values() for id_ in part}
             reusable = self._reusable.setdefault(entry.resource, set())
             if container.ends_before_the_others:
-                reusable |= ids
+                reusable |= entry.ids
             else:
-                reusable -= ids
+                reusable -= entry.ids
 
     async def prepare_start(self, pod: Pod, container: ContainerSpec) -> None:
         """Do what precedes every (re)start of a container: stored answers are reused, plugins that want it are called.
@@ -115,9 +147,9 @@ class DeviceAllocator:
             if not self._books.is_plugin_resource(resource) or container.limits[resource] == 0:
                 continue
             held = self._books.held_ids(pod.uid, container.name, resource)
-            endpoint = self._plugins.endpoints.get(resource)
+            endpoint = self._plugins.get(resource)
             if endpoint is not None and endpoint.options.pre_start_required:
-                await _pre_start(endpoint, held)
+                await _pre_start(endpoint, resource, held)
             is_missing = is_missing or held is None
         if is_missing:
             logger.warning("devices not recorded, allocating again pod=%s container=%s", pod.full_name, container.name)
@@ -137,10 +169,10 @@ class DeviceAllocator:
                 await self._grant(pod, container, resource, ids)
                 is_changed = True
         if is_changed:
-            self._checkpoint.write(self._books.checkpoint())
+            self._save(self._books.checkpoint())
 
     async def _grant(self, pod: Pod, container: ContainerSpec, resource: str, ids: set[str]) -> None:
-        endpoint = self._plugins.endpoints.get(resource)
+        endpoint = self._plugins.get(resource)
         try:
             if endpoint is None:
                 raise AllocationRefused(f"unknown Device Plugin {resource}")
@@ -152,7 +184,7 @@ class DeviceAllocator:
             if isinstance(error, PluginCallError):
                 raise AllocationRefused(str(error)) from error
             raise
-        self._books.insert(pod.uid, container.name, resource, ids, answer.SerializeToString())
+        self._books.insert(pod.uid, container.name, resource, ids, answer)
         self._on_granted(pod.uid, container.name)
         logger.info(
             "devices allocated pod=%s uid=%s container=%s resource=%s count=%d",
@@ -196,7 +228,7 @@ class DeviceAllocator:
         """Pick ids of earlier init containers first, then what the plugin prefers, then any free ones."""
         if self._take(choice, resource, self._reusable.get(resource, set())):
             return
-        available = self._books.healthy[resource] - self._books.allocated.get(resource, set())
+        available = self._books.free(resource)
         if len(available) < choice.needed:
             raise AllocationRefused(
                 f"requested number of devices unavailable for {resource}. "
@@ -212,7 +244,7 @@ class DeviceAllocator:
     async def _ask_preferred(
         self, resource: str, available: Collection[str], must_include: Collection[str], size: int
     ) -> set[str]:
-        endpoint = self._plugins.endpoints.get(resource)
+        endpoint = self._plugins.get(resource)
         if endpoint is None:
             raise AllocationRefused(f"endpoint not found in cache for a registered resource: {resource}")
         if not (self._asks_preferred and endpoint.options.get_preferred_allocation_available):
@@ -233,9 +265,9 @@ class DeviceAllocator:
         return choice.needed == 0
 
 
-async def _pre_start(endpoint: PluginEndpoint, held: frozenset[str] | None) -> None:
+async def _pre_start(endpoint: Plugin, resource: str, held: frozenset[str] | None) -> None:
     if held is None:
-        raise AllocationRefused(f"no devices found allocated in local cache for resource {endpoint.resource}")
+        raise AllocationRefused(f"no devices found allocated in local cache for resource {resource}")
     try:
         await endpoint.pre_start(list(held))
     except PluginCallError as error:

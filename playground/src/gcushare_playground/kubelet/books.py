@@ -76,6 +76,10 @@ class DeviceBooks:
             for resource, healthy in sorted(self.healthy.items())
         }
 
+    def free(self, resource: str) -> set[str]:
+        """Healthy ids that no container holds."""
+        return self.healthy[resource] - self.allocated.get(resource, set())
+
     def is_plugin_resource(self, resource: str) -> bool:
         """Say whether a plugin registered the resource, or some container holds ids of it from before."""
         return resource in self.healthy or resource in self.allocated
@@ -91,7 +95,24 @@ class DeviceBooks:
     def held_ids(self, uid: str, container: str, resource: str) -> frozenset[str] | None:
         """Return the ids a container holds of a resource, None when it was given none."""
         entry = self._entries.get(uid, {}).get((container, resource))
-        return None if entry is None else frozenset(id_ for ids in entry.ids_by_numa.values() for id_ in ids)
+        return None if entry is None else entry.ids
+
+    def find_conflict(self, uid: str, container: str) -> str:
+        """Say which other pods hold ids of a container; nothing where all is right."""
+        for mine in self.container_entries(uid, container):
+            others = sorted(
+                f"{each.pod_uid} {each.container}"
+                for each in self.entries()
+                if each.resource == mine.resource and each.pod_uid != uid and not each.ids.isdisjoint(mine.ids)
+            )
+            if others:
+                return f"{uid} {container} got ids of {mine.resource} that {others} hold"
+        return ""
+
+    def pod_ids(self, uid: str, resource: str) -> frozenset[str]:
+        """Return the ids that all containers of a pod hold of a resource."""
+        held = self._entries.get(uid, {}).values()
+        return frozenset[str]().union(*(entry.ids for entry in held if entry.resource == resource))
 
     def holders(self) -> set[str]:
         """Return the uids of pods that hold ids."""
@@ -104,17 +125,14 @@ class DeviceBooks:
         self.allocated.setdefault(resource, set()).update(ids)
 
     def remove_pods(self, uids: Iterable[str]) -> None:
-        for uid in uids:
-            self._entries.pop(uid, None)
-        self.recount()
+        if [uid for uid in uids if self._entries.pop(uid, None)]:
+            self.recount()
 
     def recount(self) -> None:
         """Rebuild ``allocated`` from the entries, dropping ids that were chosen but never granted."""
         allocated: dict[str, set[str]] = {}
         for entry in self.entries():
-            ids = allocated.setdefault(entry.resource, set())
-            for part in entry.ids_by_numa.values():
-                ids.update(part)
+            allocated.setdefault(entry.resource, set()).update(entry.ids)
         self.allocated = allocated
 
     def by_numa(self, resource: str, ids: Iterable[str]) -> Mapping[int, tuple[str, ...]]:

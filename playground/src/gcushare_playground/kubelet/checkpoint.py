@@ -14,6 +14,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -27,7 +28,7 @@ NO_NUMA_NODE = -1
 """Key of the ids of devices that name no NUMA node."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PodDevices:
     """What one container holds of one resource; ``answer`` is the plugin's ContainerAllocateResponse as bytes."""
 
@@ -36,6 +37,11 @@ class PodDevices:
     resource: str
     ids_by_numa: Mapping[int, tuple[str, ...]]
     answer: bytes
+
+    @cached_property
+    def ids(self) -> frozenset[str]:
+        """All of them; one whose device names two NUMA nodes stands under both."""
+        return frozenset().union(*self.ids_by_numa.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from typing import Protocol, TypeVar
 import grpc
 import grpc.aio
 
-from gcushare.core.errors import GcushareError
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
+from gcushare_playground.kubelet.allocation import PluginCallError
 
 logger = logging.getLogger(__name__)
 
@@ -52,10 +52,6 @@ _GO_CODES = {
 }
 
 _Answer = TypeVar("_Answer", covariant=True)
-
-
-class PluginCallError(GcushareError):
-    """A call to a plugin failed; the message is worded as the kubelet words it in a pod's status."""
 
 
 class _Message(Protocol):
@@ -152,7 +148,7 @@ class PluginEndpoint:
         )
         return set(answer.container_responses[0].deviceIDs) if answer.container_responses else set()
 
-    async def allocate(self, ids: Collection[str]) -> pb.ContainerAllocateResponse:
+    async def allocate(self, ids: Collection[str]) -> bytes:
         """Have the plugin grant exactly these ids to one container.
 
         Raises:
@@ -162,7 +158,7 @@ class PluginEndpoint:
         answer: pb.AllocateResponse = await self._call(services.ALLOCATE, request, pb.AllocateResponse.FromString)
         if not answer.container_responses:
             raise PluginCallError("no containers return in allocation response")
-        return answer.container_responses[0]
+        return answer.container_responses[0].SerializeToString()
 
     async def pre_start(self, ids: Collection[str]) -> None:
         """Tell the plugin that a container with these ids is about to start.

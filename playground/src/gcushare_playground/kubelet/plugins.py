@@ -14,9 +14,10 @@ import grpc.aio
 
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
+from gcushare_playground.kubelet.allocation import PluginCallError
 from gcushare_playground.kubelet.books import DeviceBooks, ResourceCount
 from gcushare_playground.kubelet.checkpoint import CheckpointFile
-from gcushare_playground.kubelet.endpoints import PluginCallError, PluginEndpoint
+from gcushare_playground.kubelet.endpoints import PluginEndpoint
 from gcushare_playground.kubelet.podspec import is_extended_resource
 
 logger = logging.getLogger(__name__)

@@ -29,8 +29,6 @@ from gcushare_playground.kubelet.views import ContainerView
 
 logger = logging.getLogger(__name__)
 
-REJECTED_BY_DEVICES = "UnexpectedAdmissionError"
-
 
 class KubeletSession:
     """Wires the parts of a running kubelet and admits its pods, one at a time."""
@@ -107,13 +105,13 @@ class KubeletSession:
         )
         return DeviceAllocator(
             self.books,
-            self.plugins,
-            checkpoint,
+            self.plugins.endpoints,
             pods=pods,
             faults=self._faults,
             rng=random.Random(self._settings.seed),
             asks_preferred=self._settings.asks_preferred,
             on_granted=self._podresources.note_grant,
+            save=checkpoint.write,
         )
 
     async def run(self, serving: asyncio.Event) -> None:
@@ -231,18 +229,12 @@ class KubeletSession:
                 return  # deleted while the plugin was asked; it may even be forgotten by now
             granted = {resource: len(ids) for resource, ids in self.books.allocated.items()}
             self.pods.check_fit(pod.uid, self.publisher.allocatable, granted)
-        except AllocationRefused as error:
-            message = f"Allocate failed due to {error}, which is unexpected"
-            self._reject(tracked, REJECTED_BY_DEVICES, message)
-        except NodeFull as error:
-            self._reject(tracked, error.reason, str(error))
+        except (AllocationRefused, NodeFull) as error:
+            if tracked.stage is Stage.ACTIVE:
+                self.workers.reject(tracked, error.reason, error.message)
         else:
             logger.info("pod admitted pod=%s uid=%s", pod.full_name, pod.uid)
             self.workers.run(tracked)
-
-    def _reject(self, tracked: TrackedPod, reason: str, message: str) -> None:
-        if tracked.stage is Stage.ACTIVE:
-            self.workers.reject(tracked, reason, message)
 
 
 def restore_books(books: DeviceBooks, file: CheckpointFile) -> None:

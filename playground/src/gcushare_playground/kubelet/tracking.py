@@ -35,13 +35,14 @@ class TrackedPod:
 
 
 class NodeFull(Refused):
-    """A pod does not fit the node's allocatable; ``reason`` is the word for its status."""
+    """A pod does not fit the node's allocatable; ``reason`` and ``message`` are for its status."""
 
     def __init__(self, resource: str, requested: int, used: int, capacity: int) -> None:
         super().__init__(
             f"Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
         )
         self.reason = f"OutOf{resource}"
+        self.message = str(self)
 
 
 class PodBook:

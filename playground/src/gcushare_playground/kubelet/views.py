@@ -113,9 +113,7 @@ def build_view(
         mounts=sorted(mounts | set(_own_mounts(container))),
         annotations={key: value for answer in answers.values() for key, value in answer.annotations.items()},
         cdi_devices=[device.name for answer in answers.values() for device in answer.cdi_devices],
-        device_ids={
-            entry.resource: sorted({id_ for part in entry.ids_by_numa.values() for id_ in part}) for entry in held
-        },
+        device_ids={entry.resource: sorted(entry.ids) for entry in held},
         started=started,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gcushare.core.assignments import Assignment, CardGrant
 from gcushare.core.cards import Inventory
@@ -15,6 +15,7 @@ from simulation.people import FORGERS
 from simulation.store import DELETED
 
 if TYPE_CHECKING:
+    from gcushare_playground.scheduler.extender import FilterAnswer
     from simulation.kubelet import Kubelet
     from simulation.programs import ExtenderReplica
     from simulation.world import World
@@ -218,12 +219,12 @@ class Invariants:
             if other is not replica and other.is_up and other.app.leadership.is_leader:
                 self._world.fail("one leader serves", f"{replica.name} and {other.name} lead at the same time")
 
-    def check_reasons(self, pod: Revision, names: list[str], answer: dict[str, Any]) -> None:
+    def check_reasons(self, pod: str, names: list[str], answer: FilterAnswer) -> None:
         """Check that filter gives a reason for each node that it refuses."""
-        failed = {**(answer.get("FailedNodes") or {}), **(answer.get("FailedAndUnresolvableNodes") or {})}
+        failed = {**answer.failed, **answer.unresolvable}
         missing = [name for name in names if not failed.get(name)]
         if missing:
-            self._world.fail("every refused pod has a reason", f"{pod.key[1]}: filter says nothing of {missing}")
+            self._world.fail("every refused pod has a reason", f"{pod}: filter says nothing of {missing}")
 
     def check_limits(self, kubelet: Kubelet, uid: str) -> None:
         """Check the limits of a pod with running containers."""

@@ -205,7 +205,7 @@ class World:
             node = {
                 "metadata": {"name": name, "labels": labels, "annotations": {}},
                 "spec": {},
-                "status": {"capacity": {}, "allocatable": {}},
+                "status": {"capacity": {"pods": "110"}, "allocatable": {"pods": "110"}},
             }
             self.store.create("nodes", node, "the world")
             machine = self.machines[name] = make_machine(name, sizes)

@@ -32,8 +32,8 @@ QUIET = Pacing(initial_backoff_s=0.01, max_backoff_s=0.02, unschedulable_s=3600.
 class QuietCluster:
     """An API server double, the extender behind a late wire, and the scheduler double."""
 
-    def __init__(self, *, heeds_node_annotations: bool) -> None:
-        self._heeds = heeds_node_annotations
+    def __init__(self, *, is_old: bool) -> None:
+        self._is_old = is_old
         self._stack = AsyncExitStack()
         self.rig: ExtenderRig
         self.replica: Replica
@@ -56,7 +56,7 @@ class QuietCluster:
             node_cache_capable=True,
             managed_resources=(ManagedResource(name=ENFLAME.memory_resource),),
         )
-        settings = SchedulerSettings(extenders=(entry,), pacing=QUIET, heeds_node_annotations=self._heeds)
+        settings = SchedulerSettings(extenders=(entry,), pacing=QUIET, is_old=self._is_old)
         scheduler = await enter(SchedulerDouble(settings, config))
         await scheduler.synced.wait()
         return self
@@ -107,7 +107,7 @@ class QuietCluster:
 
 @pytest.fixture
 async def quiet() -> AsyncIterator[QuietCluster]:
-    async with QuietCluster(heeds_node_annotations=False) as cluster:
+    async with QuietCluster(is_old=True) as cluster:
         yield cluster
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from gcushare_playground.scheduler.objects import PodInfo, read_pod
@@ -25,14 +24,12 @@ async def queue(clock: ManualClock) -> SchedulingQueue:
 
 def pod(name: str, *, priority: int = 0, label: str = "") -> PodInfo:
     metadata = {"name": name, "namespace": "default", "uid": name, "labels": {"label": label}}
-    return read_pod(msgspec.json.encode({"metadata": metadata, "spec": {"priority": priority, "containers": []}}))
+    return read_pod({"metadata": metadata, "spec": {"priority": priority, "containers": []}})
 
 
 def changed(name: str, metadata: dict[str, object], status: dict[str, object]) -> PodInfo:
     known = pod(name)
-    return read_pod(
-        msgspec.json.encode({**known.raw, "metadata": {**known.raw["metadata"], **metadata}, "status": status})
-    )
+    return read_pod({**known.raw, "metadata": {**known.raw["metadata"], **metadata}, "status": status})
 
 
 def take(queue: SchedulingQueue) -> QueuedPod:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from gcushare_playground.scheduler.objects import Amounts, NodeInfo, PodInfo
 
@@ -39,10 +40,10 @@ def _sum(amounts: Iterable[Amounts]) -> dict[str, int]:
 class ClusterCache:
     """Nodes and placed pods; a pod is *assumed* from the decision on until the watch shows it, or binding fails."""
 
-    def __init__(self, *, heeds_annotations: bool = True) -> None:
+    def __init__(self, *, heeds_annotations: bool) -> None:
         self.nodes: dict[str, NodeInfo] = {}
         self._heeds_annotations = heeds_annotations
-        self._bound: dict[str, PodInfo] = {}
+        self.bound: dict[str, PodInfo] = {}
         self._assumed: dict[str, tuple[PodInfo, str]] = {}
 
     def set_node(self, node: NodeInfo) -> bool:
@@ -59,13 +60,13 @@ class ClusterCache:
 
     def set_bound(self, pod: PodInfo) -> None:
         """Take in a pod that has a node: an assumption about it is confirmed or overruled."""
-        self._bound[pod.uid] = pod
+        self.bound[pod.uid] = pod
         self._assumed.pop(pod.uid, None)
 
     def drop_pod(self, uid: str) -> bool:
         """Take in that a pod is gone; returns whether it held room on a node."""
         held_assumed = self._assumed.pop(uid, None) is not None
-        return self._bound.pop(uid, None) is not None or held_assumed
+        return self.bound.pop(uid, None) is not None or held_assumed
 
     def assume(self, pod: PodInfo, node: str) -> None:
         """Count a pod on its node before the API server knows."""
@@ -77,20 +78,20 @@ class ClusterCache:
 
     def is_placed(self, uid: str) -> bool:
         """Whether a pod has a node, or is on its way to one."""
-        return uid in self._bound or uid in self._assumed
+        return uid in self.bound or uid in self._assumed
 
     def placed_uids(self) -> frozenset[str]:
         """Every pod that has a node, or is on its way to one."""
-        return frozenset(self._bound) | frozenset(self._assumed)
+        return frozenset(self.bound) | frozenset(self._assumed)
 
-    def views(self) -> list[NodeView]:
-        """Every node by name, with the pods that are placed on it."""
+    def views(self, nominees: Iterable[PodInfo] = (), without: Collection[str] = ()) -> list[NodeView]:
+        """Every node by name, with the pods that are placed on it and its nominees; those ``without`` as if gone."""
         on_node: dict[str, list[PodInfo]] = {name: [] for name in self.nodes}
-        for placed, node in self._placed():
-            if node in on_node:
+        for placed, node in chain(self._placed(), ((each, each.nominated) for each in nominees)):
+            if node in on_node and placed.uid not in without:
                 on_node[node].append(placed)
         return [view_of(self.nodes[name], on_node[name]) for name in sorted(self.nodes)]
 
     def _placed(self) -> Iterator[tuple[PodInfo, str]]:
-        yield from ((bound, bound.node_name) for bound in self._bound.values())
+        yield from ((bound, bound.node_name) for bound in self.bound.values())
         yield from self._assumed.values()

@@ -1,4 +1,4 @@
-"""Calls one extender over HTTP as kube-scheduler does: same bodies, same rules for what comes back, same words.
+"""Calls one extender as kube-scheduler does: same bodies, same rules for what comes back, same words.
 
 Source: ``pkg/scheduler/extender.go`` and ``k8s.io/kube-scheduler/extender/v1`` of Kubernetes.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ssl
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -136,20 +136,32 @@ class Extender:
         # Neither list: no node stays.
         return tuple(item["metadata"]["name"] for item in nodes.get("items") or [])
 
+    async def preempt(self, pod: PodInfo, proposals: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+        """Ask which pods really have to end, of those proposed, by node and by their uids.
+
+        Raises:
+            ExtenderError: no answer, or not the protocol.
+        """
+        victims = {
+            node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0} for node, uids in proposals.items()
+        }
+        answer = await self._call(
+            "preempt", b'{"Pod":%b,"NodeNameToMetaVictims":%b}' % (pod.encode(), _encode(victims))
+        )
+        found: JsonObject = _field(answer, "NodeNameToMetaVictims", dict, {})
+        return {node: [each["UID"] for each in _field(of, "Pods", list, [])] for node, of in found.items()}
+
     async def _call(self, verb: str, body: bytes, kind: type = dict) -> Any:
-        if self._session is None:
-            raise RuntimeError("an Extender is used inside its async with block")
         self.calls[verb] = self.calls.get(verb, 0) + 1
         url = f"{self.settings.url_prefix.rstrip('/')}/{verb}"
         try:
-            async with self._session.post(url, data=body) as response:
-                text = await response.read()
+            code, text = await self._post(url, body)
         except TimeoutError as error:
             raise ExtenderError(f'Post "{url}": context deadline exceeded') from error
-        except aiohttp.ClientError as error:
+        except (aiohttp.ClientError, OSError) as error:
             raise ExtenderError(f'Post "{url}": {error}') from error
-        if response.status != 200:
-            raise ExtenderError(f"failed {verb} with extender at URL {url}, code {response.status}")
+        if code != 200:
+            raise ExtenderError(f"failed {verb} with extender at URL {url}, code {code}")
         try:
             answer = msgspec.json.decode(text)
         except msgspec.DecodeError as error:
@@ -157,6 +169,13 @@ class Extender:
         if not isinstance(answer, kind):
             raise ExtenderError(f"answer of {url} is a {type(answer).__name__}, expected a {kind.__name__}")
         return answer
+
+    async def _post(self, url: str, body: bytes) -> tuple[int, bytes]:
+        """Send a request, here over HTTP; returns the status code and the answer's body."""
+        if self._session is None:
+            raise RuntimeError("an Extender is used inside its async with block")
+        async with self._session.post(url, data=body) as response:
+            return response.status, await response.read()
 
 
 def _field(document: Any, name: str, kind: type, default: Any) -> Any:

@@ -57,6 +57,11 @@ class PodInfo:
         metadata = self.raw["metadata"]
         return metadata.get("labels"), metadata.get("annotations"), self.spec
 
+    @property
+    def nominated(self) -> str:
+        """The node on which others end for it; empty where none do."""
+        return self.raw.get("status", {}).get("nominatedNodeName") or ""
+
     def condition_message(self, kind: str) -> tuple[str, str, str]:
         """Status, reason and message of a condition, empty where it has none."""
         for condition in self.raw.get("status", {}).get("conditions") or []:
@@ -112,14 +117,22 @@ class NodeInfo:
         return {"metadata": metadata, "spec": self.raw.get("spec", {}), "status": self.raw.get("status", {})}
 
 
-def read_pod(raw: bytes | msgspec.Raw) -> PodInfo:
-    """Read a pod's JSON.
+def decode_pod(raw: bytes | msgspec.Raw) -> PodInfo:
+    """Read a pod's JSON; raises as ``read_pod``, and msgspec.MsgspecError where it is not a JSON object."""
+    return read_pod(msgspec.json.decode(raw, type=JsonObject))
+
+
+def decode_node(raw: bytes | msgspec.Raw) -> NodeInfo:
+    """Read a node's JSON; raises as ``read_node``, and msgspec.MsgspecError where it is not a JSON object."""
+    return read_node(msgspec.json.decode(raw, type=JsonObject))
+
+
+def read_pod(document: JsonObject) -> PodInfo:
+    """Read a pod.
 
     Raises:
         RemoteContractError: a quantity is malformed.
-        msgspec.MsgspecError: it is not a JSON object.
     """
-    document = msgspec.json.decode(raw, type=JsonObject)
     metadata, spec = document["metadata"], document["spec"]
     return PodInfo(
         uid=metadata["uid"],
@@ -138,14 +151,12 @@ def read_pod(raw: bytes | msgspec.Raw) -> PodInfo:
     )
 
 
-def read_node(raw: bytes | msgspec.Raw) -> NodeInfo:
-    """Read a node's JSON.
+def read_node(document: JsonObject) -> NodeInfo:
+    """Read a node.
 
     Raises:
         RemoteContractError: a quantity is malformed.
-        msgspec.MsgspecError: it is not a JSON object.
     """
-    document = msgspec.json.decode(raw, type=JsonObject)
     spec = document.get("spec") or {}
     allocatable = document.get("status", {}).get("allocatable") or {}
     return NodeInfo(

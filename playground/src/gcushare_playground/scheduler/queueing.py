@@ -7,8 +7,9 @@ not tried again before an event or a long time, and never before its backoff has
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from gcushare_playground.scheduler.objects import PodInfo
 from gcushare_playground.scheduler.settings import Pacing
@@ -46,6 +47,10 @@ class SchedulingQueue:
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._in_flight)
+
+    def pods(self) -> Iterator[PodInfo]:
+        """Every pod that is queued or being tried."""
+        yield from (each.pod for each in chain(self._waiting.values(), self._in_flight.values()))
 
     def find(self, uid: str) -> PodInfo | None:
         """The newest state of a pod that is queued or being tried."""

@@ -80,8 +80,8 @@ class SchedulerSettings:
     """The ``schedulerName`` of each profile; pods with another one are left alone."""
     extenders: tuple[ExtenderSettings, ...] = ()
     pacing: Pacing = field(default_factory=Pacing)
-    heeds_node_annotations: bool = True
-    """Try waiting pods again when a Node's annotations change: 1.36.2 did in a quiet cluster, 1.20.2 did not."""
+    is_old: bool = False
+    """As up to 1.26: annotations of Nodes let no pod be tried again, and one whose call failed waits for an event."""
     seed: int = 0
     """Of the choice among nodes of equal score."""
     kubeconfig: Path | None = None

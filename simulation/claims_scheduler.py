@@ -6,12 +6,12 @@ Claims are known to it at once, as it assumes what it allocates; slices come lat
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from gcushare.core.quantities import parse_count
-from gcushare.core.units import GIB
+from gcushare_playground.scheduler.claims import ClaimsView, Device, allocated_status, devices_of, held_by
 from simulation.claims_node import NAMES
 from simulation.store import Doc, Store
 
@@ -43,52 +43,47 @@ class ClaimsScheduler:
     def __init__(self, store: Store, note: Callable[[str], None]) -> None:
         self._store = store
         self._note = note
-        self._slices: list[Doc] = []
-        """Of the version ``_learned``."""
+        self._devices: tuple[Device, ...] = ()
+        """Of the slices of the version ``_learned``."""
         self._learned = 0
 
     def learn(self, version: int, slices: list[Doc]) -> None:
         """Take the slices of a version, unless newer ones are known."""
         if version > self._learned:
-            self._learned, self._slices = version, slices
+            self._learned, self._devices = version, tuple(devices_of(slices))
 
     def schedule(self, pods: Iterable[Pod]) -> None:
         """Allocate the claims of pods that wait."""
-        held = self.allocated()
+        held: Counter[tuple[str, str, str]] | None = None
         for pod in pods:
-            if pod.phase == "waits" and not pod.is_deleted and (found := self.first_fit(pod, self._slices, held)):
-                pool, device, amount = found
-                held[pool, device] += amount
-                result = {"request": "card", "driver": NAMES.driver, "pool": pool, "device": device,
-                          "consumedCapacity": {"memory": str(amount)}}  # fmt: skip
-                status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [{"name": pod.name}]}
+            if pod.phase != "waits" or pod.is_deleted:
+                continue
+            held = held or self.held()
+            if found := self.first_fit(pod, self._devices, held):
+                held = None
+                pod.phase, pod.node, results = "bound", *found
+                claim = self._store.read("resourceclaims", (SPACE, pod.claim)).obj
+                status = allocated_status(claim, results, pod.name, pod.name)
                 self._store.update("resourceclaims", (SPACE, pod.claim), with_status(status), "the scheduler")
-                pod.phase, pod.node = "bound", pool
-                self._note(f"{pod.name} goes to {device} of {pool}")
+                self._note(f"{pod.name} goes to {results[0]['device']} of {pod.node}")
 
-    def allocated(self) -> Counter[tuple[str, str]]:
-        """Bytes that claims hold of each device, by pool and device."""
-        held: Counter[tuple[str, str]] = Counter()
-        for stored in self._store.all("resourceclaims").values():
-            for result in stored.obj.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ()):
-                held[result["pool"], result["device"]] += parse_count(result["consumedCapacity"]["memory"])
-        return held
+    def held(self) -> Counter[tuple[str, str, str]]:
+        """The bytes that claims hold of each device."""
+        return held_by(each.obj for each in self._store.all("resourceclaims").values())
 
-    def first_fit(self, pod: Pod, slices: list[Doc], held: Counter[tuple[str, str]]) -> tuple[str, str, int] | None:
-        """The pool, the device and the bytes that a pod's claim gets; None if it fits nowhere."""
-        generations: dict[str, int] = {}
-        for each in slices:
-            pool = each["spec"]["pool"]
-            generations[pool["name"]] = max(generations.get(pool["name"], 0), pool["generation"])
-        for each in sorted(slices, key=lambda each: str(each["metadata"]["name"])):
-            pool = each["spec"]["pool"]
-            for device in each["spec"].get("devices", ()):
-                size = parse_count(device["capacity"]["memory"]["value"])
-                amount = pod.units * GIB or size
-                is_free = held[pool["name"], device["name"]] + amount <= size
-                if is_free and not device.get("taints") and pool["generation"] == generations[pool["name"]]:
-                    return pool["name"], device["name"], amount
-        return None
+    def first_fit(
+        self, pod: Pod, devices: tuple[Device, ...], held: Counter[tuple[str, str, str]]
+    ) -> tuple[str, list[Doc]] | None:
+        """The node and the results that a pod's claim gets; None if it fits nowhere."""
+        claim = self._store.read("resourceclaims", (SPACE, pod.claim)).obj
+        drivers = dict.fromkeys((NAMES.memory_class, NAMES.whole_class), NAMES.driver)
+        view = ClaimsView((claim,), drivers, devices, held, self._new_uid)
+        found = ((node, view.allocate(node)) for node in dict.fromkeys(each.node for each in devices))
+        return next(((node, results[0]) for node, results in found if results), None)
+
+    def _new_uid(self) -> str:
+        """By the version: the store has it once."""
+        return str(uuid.UUID(int=self._store.version))
 
 
 def with_status(status: Doc) -> Callable[[Doc], Doc]:

@@ -22,6 +22,7 @@ from gcushare.wire.protos.dra_pb2 import Claim, NodePrepareResourcesRequest, Nod
 from gcushare.wire.protos.dra_pb2 import NodeUnprepareResourcesRequest as Unprepare
 from gcushare.wire.protos.dra_pb2 import NodeUnprepareResourcesResponse as Unprepared
 from gcushare_playground.apiserver.storage import Change
+from gcushare_playground.scheduler.claims import devices_of
 from simulation.claims_faults import delete_slices, forge_slice, recreate
 from simulation.claims_known import ORPHAN_S, check_orphans, check_views
 from simulation.claims_node import NAMES, UNIT, ClaimsNode
@@ -353,14 +354,14 @@ class ClaimsWorld(RoundsWorld):
         """Pods that fit run, slices are as they should be, and nothing is prepared without a pod."""
         check_orphans(self)
         check_views(self)
-        held = self._scheduler.allocated()
-        slices = [each.obj for each in self.store.all("resourceslices").values()]
+        held = self._scheduler.held()
+        devices = tuple(devices_of([each.obj for each in self.store.all("resourceslices").values()]))
         for pod in self.pods.values():
             if pod.phase == "bound" and any(where == pod.node for where, _ in self.orphans.values()):
                 continue  # the scheduler counts what an orphan holds as free
             if pod.phase in ("new", "bound", "ends") or pod.is_deleted:
                 self.fail("everything settles", f"{pod.name} is {pod.phase}, deleted: {pod.is_deleted}")
-            elif pod.phase == "waits" and (found := self._scheduler.first_fit(pod, slices, held)):
+            elif pod.phase == "waits" and (found := self._scheduler.first_fit(pod, devices, held)):
                 self.fail("everything settles", f"{pod.name} waits and fits {found}")
         if not any(each.is_leader for each in self.replicas):
             self.fail("everything settles", "no replica of the extender leads")

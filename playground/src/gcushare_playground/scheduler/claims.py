@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from gcushare.core.errors import NotFoundError, RemoteContractError
 from gcushare.core.quantities import parse_count
@@ -27,14 +28,14 @@ _CLASSES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "deviceclas
 _BY_DRIVER = re.compile(r"device\.driver == '([^']+)'")
 
 
-@dataclass(frozen=True, slots=True)
-class _Device:
+@dataclass(frozen=True)
+class Device:
     driver: str
     pool: str
     node: str
     spec: JsonObject
 
-    @property
+    @cached_property
     def key(self) -> tuple[str, str, str]:
         return self.driver, self.pool, str(self.spec["name"])
 
@@ -46,9 +47,10 @@ class ClaimsView:
     claims: tuple[JsonObject, ...]
     drivers: dict[str, str]
     """By device class."""
-    devices: tuple[_Device, ...]
+    devices: tuple[Device, ...]
     held: Counter[tuple[str, str, str]]
     """Bytes that allocated claims consume of each device."""
+    new_uid: Callable[[], str] = lambda: str(uuid.uuid4())
 
     def allocate(self, node: str) -> list[list[JsonObject]] | None:
         """The results for each claim on a node; None if they do not all fit there."""
@@ -66,14 +68,16 @@ class ClaimsView:
         for request in spec["requests"]:
             exactly, taken = request["exactly"], set[tuple[str, str, str]]()
             wanted = exactly.get("capacity", {}).get("requests", {}).get("memory")
+            driver = self.drivers[exactly["deviceClassName"]]
             for _ in range(exactly.get("count", 1)):
                 for device in self.devices:
+                    if device.node != node or device.driver != driver or device.spec.get("taints"):
+                        continue
+                    if is_distinct and device.key in taken:
+                        continue
                     capacity = device.spec["capacity"]["memory"]
                     amount = _rounded(wanted, capacity.get("requestPolicy") or {"default": capacity["value"]})
-                    is_eligible = device.driver == self.drivers[exactly["deviceClassName"]] and device.node == node
-                    if not is_eligible or device.spec.get("taints") or (is_distinct and device.key in taken):
-                        continue
-                    if held[device.key] + amount <= parse_count(capacity["value"]):
+                    if held[device.key] + amount <= _count(capacity["value"]):
                         held[device.key] += amount
                         taken.add(device.key)
                         yield {
@@ -82,7 +86,7 @@ class ClaimsView:
                             "pool": device.pool,
                             "device": device.spec["name"],
                             "consumedCapacity": {"memory": quantity(amount)},
-                            "shareID": str(uuid.uuid4()),
+                            "shareID": self.new_uid(),
                         }
                         break
 
@@ -116,12 +120,7 @@ async def read_claims(client: KubeClient, pod: PodInfo) -> ClaimsView | None:
                     f"DeviceClass {class_name!r}: one selector device.driver == 'NAME' is accepted"
                 )
             drivers[class_name] = match[1]
-    held: Counter[tuple[str, str, str]] = Counter()
-    for claim in await client.list_all(_CLAIMS):
-        for result in _results_of(claim):
-            held[result["driver"], result["pool"], result["device"]] += parse_count(
-                result["consumedCapacity"]["memory"]
-            )
+    held = held_by(await client.list_all(_CLAIMS))
     return ClaimsView(tuple(claims), drivers, tuple(devices_of(await client.list_all(_SLICES))), held)
 
 
@@ -132,12 +131,7 @@ async def write_allocation(client: KubeClient, view: ClaimsView, pod: PodInfo, n
         GcushareError: a claim was changed meanwhile, or the API server did not answer.
     """
     for claim, results in zip(view.claims, view.allocate(node) or [], strict=True):
-        users = claim.get("status", {}).get("reservedFor") or []
-        user = {"resource": "pods", "name": pod.name, "uid": pod.uid}
-        status = {
-            "allocation": {"devices": {"results": results}},
-            "reservedFor": users if user in users else [*users, user],
-        }
+        status = allocated_status(claim, results, pod.name, pod.uid)
         metadata = {"resourceVersion": claim["metadata"]["resourceVersion"]}
         await client.patch(
             _CLAIMS,
@@ -146,6 +140,26 @@ async def write_allocation(client: KubeClient, view: ClaimsView, pod: PodInfo, n
             namespace=pod.namespace,
             subresource="status",
         )
+
+
+def allocated_status(claim: JsonObject, results: list[JsonObject], pod: str, uid: str) -> JsonObject:
+    """The status of a claim that has these results, and that a pod may use."""
+    users = claim.get("status", {}).get("reservedFor") or []
+    user = {"resource": "pods", "name": pod, "uid": uid}
+    return {
+        "allocation": {"devices": {"results": results}},
+        "reservedFor": users if user in users else [*users, user],
+    }
+
+
+def held_by(claims: Iterable[JsonObject]) -> Counter[tuple[str, str, str]]:
+    """The bytes that claims hold of each device, by driver, pool and device."""
+    held: Counter[tuple[str, str, str]] = Counter()
+    for claim in claims:
+        for result in _results_of(claim):
+            amount = _count(result["consumedCapacity"]["memory"])
+            held[result["driver"], result["pool"], result["device"]] += amount
+    return held
 
 
 def _statuses(pod: PodInfo) -> list[JsonObject]:
@@ -161,7 +175,7 @@ def _count_of(claim: JsonObject) -> int:
     return sum(each["exactly"].get("count", 1) for each in claim["spec"]["devices"]["requests"])
 
 
-def devices_of(slices: list[JsonObject]) -> Iterator[_Device]:
+def devices_of(slices: list[JsonObject]) -> Iterator[Device]:
     """The devices of every pool's newest generation, if all of its slices are there; slices in the order of names."""
     specs = [each["spec"] for each in sorted(slices, key=lambda each: str(each["metadata"]["name"]))]
     newest: dict[tuple[str, str], int] = {}
@@ -176,12 +190,17 @@ def devices_of(slices: list[JsonObject]) -> Iterator[_Device]:
         pool = spec["pool"]
         if present[spec["driver"], pool["name"]] == pool["resourceSliceCount"]:
             for device in spec.get("devices") or []:
-                yield _Device(spec["driver"], pool["name"], spec.get("nodeName", ""), device)
+                yield Device(spec["driver"], pool["name"], spec.get("nodeName", ""), device)
+
+
+@lru_cache(maxsize=1024)
+def _count(text: str) -> int:
+    return parse_count(text)
 
 
 def _rounded(wanted: str | None, policy: JsonObject) -> int:
     """The amount that a claim consumes: the default, or what it wants, rounded up to a step above the least."""
     if wanted is None or "validRange" not in policy:
-        return parse_count(policy["default"])
-    least, step = (parse_count(policy["validRange"].get(word, "1")) for word in ("min", "step"))
-    return least + max(0, -(-(parse_count(wanted) - least) // step)) * step
+        return _count(policy["default"])
+    least, step = (_count(policy["validRange"].get(word, "1")) for word in ("min", "step"))
+    return least + max(0, -(-(_count(wanted) - least) // step)) * step

@@ -12,11 +12,13 @@ from gcushare.kube.connection.transport import Request
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.storage import Revision
+from gcushare_playground.apiserver.subresources import bound
 from simulation.admission import AdmissionPolicies
 from simulation.store import Doc, Key, Store
 from simulation.watches import Matches
 
 _decode = msgspec.json.decode
+_NOW = "2026-01-01T00:00:00Z"
 STALE_VERSIONS = 40
 """How many writes a list that may be old is behind at most."""
 
@@ -86,7 +88,8 @@ class ApiServer:
             case "GET", _:
                 return self._list(target)
             case "POST", "binding":
-                self._bind(target, _decode(request.body or b"{}"), by)
+                pod, binding = self.store.read("pods", target.key), _decode(request.body or b"{}")
+                self.store.update("pods", target.key, lambda _: bound(pod.copy(), pod.key, binding, _NOW), by)
                 return b'{"kind":"Status","status":"Success"}'
             case "POST", _:
                 doc: Doc = _decode(request.body or b"{}")
@@ -133,28 +136,6 @@ class ApiServer:
         if version < self.store.compacted:
             raise ApiFailure(410, "Expired", "the provided continue parameter is too old")
         return found, version
-
-    def _bind(self, target: Target, binding: Doc, by: str) -> None:
-        pod = self.store.read("pods", target.key)
-        asked, meta = binding["metadata"], pod.obj["metadata"]
-        if asked.get("uid") and asked["uid"] != meta["uid"]:
-            raise ApiFailure(409, "Conflict", "the uid in the precondition is another one")
-        if asked.get("resourceVersion") and asked["resourceVersion"] != meta["resourceVersion"]:
-            raise ApiFailure(409, "Conflict", "the object has been modified")
-        if meta.get("deletionTimestamp"):
-            raise ApiFailure(409, "Conflict", "pod is being deleted, cannot be assigned to a host")
-        if pod.obj["spec"].get("nodeName"):
-            raise ApiFailure(409, "Conflict", f"pod is already assigned to node {pod.obj['spec']['nodeName']!r}")
-
-        def bind(doc: Doc) -> Doc:
-            annotations = {**doc["metadata"].get("annotations", {}), **asked.get("annotations", {})}
-            return {
-                **doc,
-                "metadata": {**doc["metadata"], "annotations": annotations},
-                "spec": {**doc["spec"], "nodeName": binding["target"]["name"]},
-            }
-
-        self.store.update("pods", target.key, bind, by)
 
     def _patch(self, target: Target, patch: Doc, by: str) -> Revision:
         if target.plural == "pods" and self._policies.refuses(target.name):

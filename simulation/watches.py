@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from gcushare_playground.apiserver.storage import Change, ChangeType
+from gcushare_playground.apiserver.storage import Change
 from simulation.loop import SimulatedLoop
 from simulation.store import Doc, Store
 from simulation.weather import Weather
@@ -56,12 +56,9 @@ class Watch:
         if self.is_over:
             return
         self._seen = change.version
-        before = change.previous is not None and self._matches(change.previous.obj)
-        now = change.type != ChangeType.DELETED and self._matches(change.revision.obj)
-        if not before and not now:
+        if (event := change.seen_by(self._matches)) is None:
             return
-        kind = ChangeType.MODIFIED if before and now else ChangeType.ADDED if now else ChangeType.DELETED
-        line = b'{"type":"%s","object":%s}\n' % (kind.encode(), change.revision.raw)
+        line = b'{"type":"%s","object":%s}\n' % (event[0].encode(), event[1].raw)
         self._send(line, change)
         if self._weather.is_duplicated():
             self._send(line, change)

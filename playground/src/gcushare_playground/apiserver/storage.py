@@ -74,6 +74,22 @@ class Change:
         """The version that it made."""
         return self.revision.version
 
+    def seen_by(self, matches: Callable[[JsonObject], bool]) -> tuple[ChangeType, Revision] | None:
+        """What it looks like to a watch of what matches: an object can enter or leave by being modified."""
+        if self.type is ChangeType.DELETED:
+            return (self.type, self.revision) if matches(self.revision.obj) else None
+        was_seen = self.previous is not None and matches(self.previous.obj)
+        if matches(self.revision.obj):
+            return (ChangeType.MODIFIED if was_seen else ChangeType.ADDED, self.revision)
+        return (ChangeType.DELETED, _as_of(self.previous, self.revision)) if was_seen and self.previous else None
+
+
+def _as_of(last_seen: Revision, now: Revision) -> Revision:
+    # A watcher that resumes from this event must not get it again: it carries the version of the change.
+    obj: JsonObject = last_seen.copy()
+    obj["metadata"]["resourceVersion"] = str(now.version)
+    return Revision(now.key, now.version, obj, msgspec.json.encode(obj))
+
 
 class View:
     """A collection as it was at one version, in key order."""

@@ -28,12 +28,11 @@ SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "st
 _TOKEN_LIFETIME_S = 3600
 
 
-def bind(registry: Registry, key: Key, binding: JsonObject, *, dry_run: bool) -> None:
-    """Assign a pod to a node, merging the binding's annotations into the pod in the same write.
+def bound(pod: JsonObject, key: Key, binding: JsonObject, now: str) -> JsonObject:
+    """Return a pod, which is changed, with its node and the binding's annotations, written together.
 
     Raises:
-        ApiFailure: 404 no such pod, 400 another name, 500 no target, and
-            409 bound already, deleting, another uid or version.
+        ApiFailure: 400 another name, 500 no target, and 409 bound already, deleting, another uid or version.
     """
     if dig(binding, "metadata", "name", default=key.name) != key.name:
         raise failures.bad_request("name in URL does not match name in Binding object")
@@ -42,15 +41,12 @@ def bind(registry: Registry, key: Key, binding: JsonObject, *, dry_run: bool) ->
         # kube-apiserver hands the field errors out unwrapped here, which its error writer can only call a 500.
         raise failures.ApiFailure(500, "", "target.name: Required value")
 
-    def assign(pod: JsonObject) -> JsonObject:
-        _check_bindable(pod, key, metadata(binding))
-        pod["spec"]["nodeName"] = node
-        if added := dig(binding, "metadata", "annotations"):
-            metadata(pod)["annotations"] = {**(metadata(pod).get("annotations") or {}), **added}
-        set_condition(pod, {"type": "PodScheduled", "status": "True", "lastProbeTime": None}, registry.now)
-        return pod
-
-    registry.rewrite(PODS, key, assign, dry_run=dry_run)
+    _check_bindable(pod, key, metadata(binding))
+    pod["spec"]["nodeName"] = node
+    if added := dig(binding, "metadata", "annotations"):
+        metadata(pod)["annotations"] = {**(metadata(pod).get("annotations") or {}), **added}
+    set_condition(pod, {"type": "PodScheduled", "status": "True", "lastProbeTime": None}, now)
+    return pod
 
 
 def _check_bindable(pod: JsonObject, key: Key, asked: JsonObject) -> None:

@@ -10,11 +10,9 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import msgspec
 from aiohttp import web
 
 from gcushare_playground.apiserver import failures
-from gcushare_playground.apiserver.objects import JsonObject
 from gcushare_playground.apiserver.rendering import Renderer, error_event
 from gcushare_playground.apiserver.requests import Target, flag, number, selector_of
 from gcushare_playground.apiserver.selectors import Selector
@@ -59,19 +57,7 @@ def translate(change: Change, namespace: str | None, selector: Selector) -> tupl
     """Return what a change looks like through a selector: an object can enter or leave it by being modified."""
     if namespace is not None and change.revision.key.namespace != namespace:
         return None
-    if change.type is ChangeType.DELETED:
-        return (change.type, change.revision) if selector.matches(change.revision.obj) else None
-    was_seen = change.previous is not None and selector.matches(change.previous.obj)
-    if selector.matches(change.revision.obj):
-        return (ChangeType.MODIFIED if was_seen else ChangeType.ADDED, change.revision)
-    return (ChangeType.DELETED, _as_of(change.previous, change.revision)) if was_seen and change.previous else None
-
-
-def _as_of(last_seen: Revision, now: Revision) -> Revision:
-    # A watcher that resumes from this event must not get it again: it carries the version of the change.
-    obj: JsonObject = last_seen.copy()
-    obj["metadata"]["resourceVersion"] = str(now.version)
-    return Revision(now.key, now.version, obj, msgspec.json.encode(obj))
+    return change.seen_by(selector.matches)
 
 
 def _next_bookmark(now: float, deadline: float, interval_s: float) -> float:

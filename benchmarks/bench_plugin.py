@@ -27,7 +27,7 @@ from gcushare.wire.kubelet.device_ids import cards_of_ids, device_ids_of_card
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 from gcushare_playground.apiserver.serving import ApiServer
-from gcushare_playground.kubelet import HttpNodeApi, Kubelet, KubeletSettings
+from gcushare_playground.kubelet import Kubelet, KubeletSettings, NodeApi
 
 NODE = "bench-node"
 RESOURCE = "aliyun.com/gpu-mem"
@@ -250,7 +250,7 @@ async def bench_batch(rows: list[tuple[str, str]]) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         api = await stack.enter_async_context(ApiServer())
         api.kubeconfig(folder / "kubeconfig")
-        node_api = await stack.enter_async_context(HttpNodeApi(api.url))
+        node_api = await stack.enter_async_context(NodeApi(api.url))
         settings = KubeletSettings(node_name=NODE, root_dir=folder, batch_window_s=0.0)
         kubelet = await stack.enter_async_context(Kubelet(settings, node_api))
         await kubelet.wait_ready()

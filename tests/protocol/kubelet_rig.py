@@ -13,7 +13,7 @@ from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.resources import BY_NAME
-from gcushare_playground.kubelet import HttpNodeApi, Kubelet, KubeletSettings, by_creation
+from gcushare_playground.kubelet import Kubelet, KubeletSettings, NodeApi, by_creation
 from tests.manual_clock import ManualClock
 from tests.protocol.reference_plugin import ReferencePlugin, devices
 
@@ -120,7 +120,7 @@ class Rig:
         }
         settings = KubeletSettings(node_name=NODE, root_dir=self.root, **(defaults | self._settings))
         await self._stack.enter_async_context(self.api.server)
-        node_api = await self._stack.enter_async_context(HttpNodeApi(self.api.server.url))
+        node_api = await self._stack.enter_async_context(NodeApi(self.api.server.url))
         self.kubelet = await self._stack.enter_async_context(Kubelet(settings, node_api, clock=self.clock))
         self.kubelet.faults.podresources_delay_s = (0.0, 0.0)
         self.plugin = ReferencePlugin(self.plugin_dir, RESOURCE, devices(unit_ids(self.units)))

@@ -35,7 +35,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.nodes import decode_inventory
 from gcushare_playground.apiserver.identities import ADMIN, User
 from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
-from gcushare_playground.kubelet import AdmissionOrder, ContainerView, HttpNodeApi, Kubelet
+from gcushare_playground.kubelet import AdmissionOrder, ContainerView, Kubelet, NodeApi
 from gcushare_playground.kubelet import KubeletSettings as DoubleSettings
 from gcushare_playground.kubelet.podspec import Pod
 
@@ -87,7 +87,7 @@ class PluginRig:
         self.write_cards()
         self.api = await self._stack.enter_async_context(ApiServer(ApiServerConfig(runs_controllers=False)))
         self.api.kubeconfig(self.root / "kubeconfig", User(PLUGIN_USER, ADMIN.groups))
-        node_api = await self._stack.enter_async_context(HttpNodeApi(self.api.url))
+        node_api = await self._stack.enter_async_context(NodeApi(self.api.url))
         settings = DoubleSettings(node_name=NODE, root_dir=self.root, **self._double)
         self.kubelet = await self._stack.enter_async_context(Kubelet(settings, node_api))
         await self.kubelet.wait_ready()

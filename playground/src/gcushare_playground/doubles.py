@@ -9,7 +9,7 @@ from typing import Protocol
 from gcushare.kube.connection.config import KubeConfig
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.commands import api_server_command, kubelet_command, scheduler_command
-from gcushare_playground.kubelet import HttpNodeApi, Kubelet, KubeletSettings
+from gcushare_playground.kubelet import Kubelet, KubeletSettings, NodeApi
 from gcushare_playground.plans import ClusterPlan, NodePlan, Place
 from gcushare_playground.processes import Child, stop_all
 from gcushare_playground.scheduler import SchedulerDouble, load_scheduler_settings
@@ -61,7 +61,7 @@ class InsideDoubles:
             machine=plan.machine,
             labels=plan.label() if plan.labels_nodes else {},
         )
-        api = await self._stack.enter_async_context(HttpNodeApi(api_url))
+        api = await self._stack.enter_async_context(NodeApi(api_url))
         self.kubelets[node.name] = await self._stack.enter_async_context(Kubelet(settings, api))
 
     async def start_scheduler(self, plan: ClusterPlan, place: Place, api_url: str) -> None:

@@ -28,6 +28,15 @@ SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "st
 _TOKEN_LIFETIME_S = 3600
 
 
+def bind(registry: Registry, key: Key, binding: JsonObject, *, dry_run: bool) -> None:
+    """Assign a pod to a node.
+
+    Raises:
+        ApiFailure: 404 no such pod, or as :func:`bound`.
+    """
+    registry.rewrite(PODS, key, lambda pod: bound(pod, key, binding, registry.now), dry_run=dry_run)
+
+
 def bound(pod: JsonObject, key: Key, binding: JsonObject, now: str) -> JsonObject:
     """Return a pod, which is changed, with its node and the binding's annotations, written together.
 

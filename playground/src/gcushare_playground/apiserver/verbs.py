@@ -183,13 +183,7 @@ class Verbs:
 
     async def _binding(self, call: Call) -> Reply:
         document = _created(call)
-        key, now = call.target.key, self._registry.now
-        self._registry.rewrite(
-            subresources.PODS,
-            key,
-            lambda pod: subresources.bound(pod, key, document, now),
-            dry_run=is_dry_run(call.query),
-        )
+        subresources.bind(self._registry, call.target.key, document, dry_run=is_dry_run(call.query))
         return _document(subresources.SUCCESS, 201)
 
     async def _eviction(self, call: Call) -> Reply:

@@ -7,7 +7,6 @@ topology manager. Tests, the demo and the playground may import it; no program d
 
 from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.faults import KubeletFaults, PodResourcesMode
-from gcushare_playground.kubelet.http_api import HttpNodeApi
 from gcushare_playground.kubelet.kubelet import Kubelet
 from gcushare_playground.kubelet.settings import (
     FINISH_ANNOTATION,
@@ -25,7 +24,6 @@ __all__ = [
     "AdmissionOrder",
     "ContainerView",
     "DeviceView",
-    "HttpNodeApi",
     "Kubelet",
     "KubeletFaults",
     "KubeletSettings",

@@ -15,7 +15,7 @@ import click
 
 from gcushare.core.errors import ConfigError
 from gcushare.wire.protos import services
-from gcushare_playground.kubelet.http_api import HttpNodeApi
+from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.kubelet import Kubelet
 from gcushare_playground.kubelet.settings import KubeletSettings, by_creation
 
@@ -38,7 +38,7 @@ async def serve(settings: KubeletSettings, server: ServerAddress) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     tls = None if server.ca_file is None else ssl.create_default_context(cafile=str(server.ca_file))
-    async with HttpNodeApi(server.url, token=server.token, tls=tls) as api, Kubelet(settings, api) as kubelet:
+    async with NodeApi(server.url, token=server.token, tls=tls) as api, Kubelet(settings, api) as kubelet:
         ended = asyncio.create_task(kubelet.wait_stopped(), name="kubelet ended")
         asked = asyncio.create_task(stopping.wait(), name="asked to stop")
         await asyncio.wait([ended, asked], return_when=asyncio.FIRST_COMPLETED)

@@ -1,74 +1,113 @@
-"""What the kubelet double needs from an API server: a small port, and the words it speaks in."""
+"""The API server as one node sees it, through the programs' own client."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+import ssl
+from types import TracebackType
+from typing import Any, Protocol, Self
 
-from gcushare.core.errors import RetryableError
+import msgspec
 
-JsonObject = dict[str, Any]
-"""A Kubernetes object as JSON. The double is a consumer of arbitrary objects, so it reads them untyped."""
+from gcushare.core.backoff import BackoffPolicy
+from gcushare.core.errors import NotFoundError
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.credentials import FixedHeader
+from gcushare.kube.patches import Patch, PatchKind, Precondition
+from gcushare.kube.reflector import Reflector, ReflectorSettings
+from gcushare.kube.resources import Resource, Selector
+from gcushare_playground.kubelet.podspec import JsonObject, Pod, parse_pod
 
-
-class GoneError(RetryableError):
-    """The resource version is too old for a watch: list again."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodList:
-    """The pods of one node and the version a watch continues from."""
-
-    pods: tuple[JsonObject, ...]
-    resource_version: str
-
-
-@dataclass(frozen=True, slots=True)
-class PodEvent:
-    """One change of one pod; ``resource_version`` is where a new watch would continue after it."""
-
-    kind: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-    pod: JsonObject
-    resource_version: str
+_PODS: Resource[JsonObject] = Resource("api/v1", "pods", dict)
+_NODES: Resource[JsonObject] = Resource("api/v1", "nodes", dict, namespaced=False)
+_EVENTS: Resource[JsonObject] = Resource("api/v1", "events", dict)
+_CLAIMS: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "resourceclaims", dict)
+_LEASES: Resource[JsonObject] = Resource("apis/coordination.k8s.io/v1", "leases", dict)
+_LEASE_NAMESPACE = "kube-node-lease"
+_FOLLOW = ReflectorSettings(backoff=BackoffPolicy(first_s=0.1, cap_s=2.0))
 
 
-class NodeApi(Protocol):
-    """The API server as one node sees it.
+class PodHandler(Protocol):
+    """Takes the node's pods."""
+
+    def applied(self, obj: Pod) -> None: ...
+
+    def deleted(self, obj: Pod) -> None: ...
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """A list is complete: other pods are gone."""
+        ...
+
+
+class NodeApi:
+    """Speaks to ``server`` (a URL); with a bearer token or a TLS context where it needs them.
 
     Raises:
         NotFoundError: the object does not exist. ConflictError: it exists already or its uid is another.
-        ForbiddenError: rights are missing. RetryableError: the server is away or overloaded. GoneError: list again.
+        ForbiddenError: rights are missing. RetryableError: the server is away or overloaded.
     """
 
-    async def list_pods(self, node: str) -> PodList: ...
+    def __init__(self, server: str, *, token: str | None = None, tls: ssl.SSLContext | None = None) -> None:
+        credentials = FixedHeader(f"Bearer {token}" if token else None)
+        config = KubeConfig(server=server, source="--server", credentials=credentials, ssl=tls)
+        self._client = KubeClient(config, program="kubelet")
 
-    def watch_pods(self, node: str, resource_version: str) -> AsyncIterator[PodEvent]:
-        """Yield changes after that version until the server ends the stream."""
-        ...
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
 
-    async def get_node(self, name: str) -> JsonObject: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.close()
 
-    async def create_node(self, node: JsonObject) -> JsonObject: ...
+    async def follow_pods(self, node: str, handler: PodHandler) -> None:
+        """List and watch the node's pods until cancelled."""
+        selector = Selector(fields=f"spec.nodeName={node}")
+        await Reflector(self._client, _PODS, handler, decode=_decode_pod, selector=selector, settings=_FOLLOW).run()
+
+    async def get_node(self, name: str) -> JsonObject:
+        return await self._client.get(_NODES, name)
+
+    async def create_node(self, node: JsonObject) -> JsonObject:
+        return await self._client.create(_NODES, node)
 
     async def patch_node_status(self, name: str, patch: JsonObject) -> JsonObject:
         """Merge-patch the status subresource and return the node as it is then."""
-        ...
+        return await self._client.patch(_NODES, name, Patch(PatchKind.MERGE, patch), subresource="status")
 
     async def patch_pod_status(self, namespace: str, name: str, patch: JsonObject) -> JsonObject:
         """Merge-patch the status subresource; ``metadata.uid`` in the patch is a precondition."""
-        ...
+        merge = Patch(PatchKind.MERGE, patch)
+        return await self._client.patch(_PODS, name, merge, namespace=namespace, subresource="status")
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
-        """Remove the pod of that uid at once (grace period 0)."""
-        ...
+        """Remove the pod of that uid at once."""
+        await self._client.delete(_PODS, name, namespace=namespace, precondition=Precondition(uid=uid), grace_s=0)
 
     async def get_claim(self, namespace: str, name: str) -> JsonObject:
         """Read a ResourceClaim."""
-        ...
+        return await self._client.get(_CLAIMS, name, namespace=namespace)
 
-    async def create_event(self, namespace: str, event: JsonObject) -> None: ...
+    async def create_event(self, namespace: str, event: JsonObject) -> None:
+        await self._client.create(_EVENTS, event, namespace=namespace)
 
     async def renew_lease(self, name: str, renew_time: str, duration_s: int) -> None:
-        """Create or renew the node's Lease in ``kube-node-lease``."""
-        ...
+        """Create or renew the node's Lease."""
+        spec = {"holderIdentity": name, "leaseDurationSeconds": duration_s, "renewTime": renew_time}
+        patch = Patch(PatchKind.MERGE, {"spec": spec})
+        try:
+            await self._client.patch(_LEASES, name, patch, namespace=_LEASE_NAMESPACE)
+        except NotFoundError:
+            lease = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": name, "namespace": _LEASE_NAMESPACE},
+                "spec": spec,
+            }
+            await self._client.create(_LEASES, lease, namespace=_LEASE_NAMESPACE)
+
+
+def _decode_pod(raw: bytes | msgspec.Raw) -> Pod:
+    document: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
+    return parse_pod(document)

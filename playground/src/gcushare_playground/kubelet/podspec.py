@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from gcushare.core.quantities import parse_quantity
-from gcushare_playground.kubelet.api import JsonObject
+
+JsonObject = dict[str, Any]
+"""A Kubernetes object as JSON. The double takes arbitrary objects, so it reads them untyped."""
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gcushare.core.errors import RemoteContractError
 from gcushare_playground.kubelet.allocation import AllocationRefused, DeviceAllocator, NodePods
@@ -20,7 +20,6 @@ from gcushare_playground.kubelet.lifecycle import PodWorkers, wanted_phase
 from gcushare_playground.kubelet.logserver import LogServer
 from gcushare_playground.kubelet.plugins import PluginManager
 from gcushare_playground.kubelet.podresources import CallLimiter, PodResourcesServer
-from gcushare_playground.kubelet.podsource import PodSource
 from gcushare_playground.kubelet.podspec import Pod
 from gcushare_playground.kubelet.publishing import NodePublisher
 from gcushare_playground.kubelet.settings import KubeletSettings, shuffled
@@ -82,7 +81,7 @@ class KubeletSession:
             clock=clock,
         )
         self._allocator = allocator
-        self._source = PodSource(api, settings.node_name, self)
+        self._api = api
         self._logs = LogServer(settings, self.view_of)
 
     def _make_podresources(self, clock: Callable[[], float]) -> PodResourcesServer:
@@ -125,7 +124,7 @@ class KubeletSession:
                 await self._logs.start()
                 self.publisher.log_port = self._logs.port
                 tasks.create_task(self._claims.run(), name="claims driver")
-                tasks.create_task(self._source.run(), name="pod source")
+                tasks.create_task(self._api.follow_pods(self._settings.node_name, self), name="pods")
                 tasks.create_task(self._admit_for_ever(), name="pod admission")
                 tasks.create_task(self.publisher.run(), name="node publisher")
                 serving.set()
@@ -138,21 +137,19 @@ class KubeletSession:
         await self._podresources.stop()
         await self._logs.stop()
 
-    def replace(self, pods: Sequence[Pod]) -> None:
-        """Take a whole list from the pod source."""
-        listed = {pod.uid for pod in pods}
-        for uid in [uid for uid in self.pods.pods if uid not in listed]:
-            self.remove(uid)
-        for pod in pods:
-            self.update(pod)
-        for orphan in self._containers.uids() - listed - self.pods.active_uids():
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """Take note that a list is complete: other pods are gone."""
+        for uid in sorted(self.pods.pods.keys() - uids):
+            self._gone(uid)
+        for orphan in self._containers.uids() - uids - self.pods.active_uids():
             logger.info("containers of a pod that is gone removed uid=%s", orphan)
             self._containers.remove(orphan)
         self._listed.set()
         self._arrived.set()
 
-    def update(self, pod: Pod) -> None:
-        """Take one pod, new or changed, from the pod source."""
+    def applied(self, obj: Pod) -> None:
+        """Take one pod, new or changed."""
+        pod = obj
         tracked = self.pods.pods.get(pod.uid)
         if tracked is None:
             stage = Stage.OVER if pod.is_finished else Stage.WAITING
@@ -167,8 +164,11 @@ class KubeletSession:
         elif phase is not None and tracked.pod.phase == "Running":
             self.workers.finish(tracked, phase)
 
-    def remove(self, uid: str) -> None:
+    def deleted(self, obj: Pod) -> None:
         """Take note that a pod's object is gone; its containers end as on a deletion."""
+        self._gone(obj.uid)
+
+    def _gone(self, uid: str) -> None:
         tracked = self.pods.pods.get(uid)
         if tracked is None:
             return

@@ -8,9 +8,8 @@ import msgspec
 
 from gcushare.vendors import VENDORS
 from gcushare.wire.protos import deviceplugin_pb2 as pb
-from gcushare_playground.kubelet.api import JsonObject
 from gcushare_playground.kubelet.checkpoint import PodDevices
-from gcushare_playground.kubelet.podspec import ContainerSpec, Pod
+from gcushare_playground.kubelet.podspec import ContainerSpec, JsonObject, Pod
 
 _EVERY_CONTAINER = (
     *("core", "fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout"),

@@ -16,7 +16,8 @@ from gcushare.kube.connection.credentials import FixedHeader
 from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import Resource, Selector
-from gcushare_playground.kubelet.podspec import JsonObject, Pod, parse_pod
+from gcushare_playground.amounts import JsonObject
+from gcushare_playground.kubelet.podspec import Pod, parse_pod
 
 _PODS: Resource[JsonObject] = Resource("api/v1", "pods", dict)
 _NODES: Resource[JsonObject] = Resource("api/v1", "nodes", dict, namespaced=False)

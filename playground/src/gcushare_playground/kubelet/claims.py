@@ -18,9 +18,10 @@ import grpc.aio
 from gcushare.core.errors import GcushareError, RetryableError
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import dra_pb2
+from gcushare_playground.amounts import JsonObject
 from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.dra import ClaimRef, DraKubelet
-from gcushare_playground.kubelet.podspec import JsonObject, Pod
+from gcushare_playground.kubelet.podspec import Pod
 from gcushare_playground.kubelet.settings import KubeletSettings
 
 logger = logging.getLogger(__name__)

@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 
 from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare_playground.amounts import FINISHED_PHASES, JsonObject
 from gcushare_playground.kubelet.allocation import AllocationRefused, DeviceAllocator
 from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.books import DeviceBooks
 from gcushare_playground.kubelet.claims import PodClaims
 from gcushare_playground.kubelet.clocks import now_text
 from gcushare_playground.kubelet.containers import ContainerStore
-from gcushare_playground.kubelet.podspec import FINISHED_PHASES, ContainerSpec, JsonObject, Pod
+from gcushare_playground.kubelet.podspec import ContainerSpec, Pod
 from gcushare_playground.kubelet.retrying import until_accepted
 from gcushare_playground.kubelet.settings import FINISH_ANNOTATION, RUN_SECONDS_ANNOTATION, KubeletSettings
 from gcushare_playground.kubelet.statuses import finished_status, rejected_status, running_status

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from gcushare.core.quantities import parse_quantity
-
-JsonObject = dict[str, Any]
-"""A Kubernetes object as JSON. The double takes arbitrary objects, so it reads them untyped."""
-
-FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+from gcushare_playground.amounts import FINISHED_PHASES, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +19,6 @@ class ContainerSpec:
     is_init: bool
     restarts_always: bool
     limits: Mapping[str, Fraction]
-    requests: Mapping[str, Fraction]
     raw: JsonObject
 
     @property
@@ -58,20 +52,6 @@ class Pod:
 
     def container(self, name: str) -> ContainerSpec | None:
         return next((container for container in self.containers if container.name == name), None)
-
-    def effective_requests(self) -> dict[str, Fraction]:
-        """Return what the pod asks of the node: app containers and sidecars summed, init containers by maximum."""
-        steady: dict[str, Fraction] = {}
-        peak: dict[str, Fraction] = {}
-        for container in self.containers:
-            if container.ends_before_the_others:
-                for resource, amount in container.requests.items():
-                    peak[resource] = max(peak.get(resource, Fraction(0)), steady.get(resource, Fraction(0)) + amount)
-            else:
-                for resource, amount in container.requests.items():
-                    steady[resource] = steady.get(resource, Fraction(0)) + amount
-        keys = sorted(steady.keys() | peak.keys())
-        return {key: max(steady.get(key, Fraction(0)), peak.get(key, Fraction(0))) for key in keys}
 
 
 def parse_pod(raw: JsonObject) -> Pod:
@@ -109,16 +89,12 @@ def _containers(spec: JsonObject) -> Iterator[ContainerSpec]:
     for is_init, key in ((True, "initContainers"), (False, "containers")):
         for raw in spec.get(key) or []:
             resources = raw.get("resources") or {}
-            limits = _amounts(resources.get("limits"))
             yield ContainerSpec(
                 name=raw["name"],
                 image=raw.get("image", ""),
                 is_init=is_init,
                 restarts_always=is_init and raw.get("restartPolicy") == "Always",
-                limits=limits,
-                # A limit without a request is a request of the same amount; the API server's defaulting, repeated for
-                # servers that leave it out.
-                requests={**limits, **_amounts(resources.get("requests"))},
+                limits=_amounts(resources.get("limits")),
                 raw=raw,
             )
 

@@ -8,10 +8,10 @@ import uuid
 from collections.abc import Callable, Mapping
 
 from gcushare.core.errors import ConflictError, ForbiddenError, NotFoundError, RetryableError
+from gcushare_playground.amounts import JsonObject
 from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.books import ResourceCount
 from gcushare_playground.kubelet.clocks import now_micro_text, now_text
-from gcushare_playground.kubelet.podspec import JsonObject
 from gcushare_playground.kubelet.retrying import delay_s
 from gcushare_playground.kubelet.settings import KubeletSettings
 from gcushare_playground.kubelet.statuses import node_conditions, resource_status, zeroed_extended_resources

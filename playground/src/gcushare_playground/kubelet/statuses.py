@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gcushare.core.quantities import parse_quantity
+from gcushare_playground.amounts import JsonObject
 from gcushare_playground.kubelet.books import ResourceCount
-from gcushare_playground.kubelet.podspec import ContainerSpec, JsonObject, Pod, is_extended_resource
+from gcushare_playground.kubelet.podspec import ContainerSpec, Pod, is_extended_resource
 from gcushare_playground.kubelet.views import ContainerView
 
 _OWN_POD_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from fractions import Fraction
 
 from gcushare.core.errors import Refused
-from gcushare.core.quantities import parse_quantity
+from gcushare_playground.amounts import effective_requests, whole_amounts
 from gcushare_playground.kubelet.podspec import Pod, is_extended_resource
 
 
@@ -26,7 +25,7 @@ class TrackedPod:
 
     pod: Pod
     stage: Stage
-    requests: dict[str, Fraction]
+    requests: dict[str, int]
     pod_ip: str
     is_gone: bool = False
     """Whether its object is deleted from the API server."""
@@ -52,7 +51,7 @@ class PodBook:
         self.pods: dict[str, TrackedPod] = {}
 
     def track(self, pod: Pod, stage: Stage, *, pod_ip: str) -> TrackedPod:
-        tracked = TrackedPod(pod, stage, {**pod.effective_requests(), "pods": Fraction(1)}, pod_ip)
+        tracked = TrackedPod(pod, stage, {**effective_requests(pod.raw["spec"]), "pods": 1}, pod_ip)
         self.pods[pod.uid] = tracked
         return tracked
 
@@ -89,16 +88,15 @@ class PodBook:
         Raises:
             NodeFull: something is short. Extended resources that the Node does not have are not checked.
         """
-        limits = {name: parse_quantity(value) for name, value in allocatable.items()}
+        limits = whole_amounts(allocatable)
         for resource, count in granted.items():
-            limits[resource] = max(limits.get(resource, Fraction(0)), Fraction(count))
+            limits[resource] = max(limits.get(resource, 0), count)
         mine = self.pods[uid].requests
         others = [self.pods[other].requests for other in self.active_uids() if other != uid]
         for resource, amount in sorted(mine.items()):
             if amount == 0 or (resource not in limits and is_extended_resource(resource)):
                 continue
-            used = sum((requests.get(resource, Fraction(0)) for requests in others), Fraction(0))
-            limit = limits.get(resource, Fraction(0))
+            used = sum(requests.get(resource, 0) for requests in others)
+            limit = limits.get(resource, 0)
             if used + amount > limit:
-                scale = 1000 if resource == "cpu" else 1
-                raise NodeFull(resource, int(amount * scale), int(used * scale), int(limit * scale))
+                raise NodeFull(resource, amount, used, limit)

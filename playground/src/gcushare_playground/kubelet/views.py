@@ -8,8 +8,9 @@ import msgspec
 
 from gcushare.vendors import VENDORS
 from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare_playground.amounts import JsonObject
 from gcushare_playground.kubelet.checkpoint import PodDevices
-from gcushare_playground.kubelet.podspec import ContainerSpec, JsonObject, Pod
+from gcushare_playground.kubelet.podspec import ContainerSpec, Pod
 
 _EVERY_CONTAINER = (
     *("core", "fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout"),

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from gcushare_playground.scheduler.objects import Amounts, NodeInfo, PodInfo
+from gcushare_playground.amounts import Amounts
+from gcushare_playground.scheduler.objects import NodeInfo, PodInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.wire.dra.slices import quantity
-from gcushare_playground.scheduler.objects import JsonObject, PodInfo
+from gcushare_playground.amounts import JsonObject
+from gcushare_playground.scheduler.objects import PodInfo
 
 _CLAIMS: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "resourceclaims", dict)
 _SLICES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "resourceslices", dict, namespaced=False)

@@ -16,7 +16,8 @@ import aiohttp
 import msgspec
 
 from gcushare.core.errors import GcushareError
-from gcushare_playground.scheduler.objects import JsonObject, NodeInfo, PodInfo
+from gcushare_playground.amounts import JsonObject
+from gcushare_playground.scheduler.objects import NodeInfo, PodInfo
 from gcushare_playground.scheduler.settings import ExtenderSettings, ExtenderTls
 
 MAX_SCORE = 10

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from gcushare_playground.amounts import JsonObject
 from gcushare_playground.apiserver.selectors import Selector, read_requirements
 from gcushare_playground.scheduler.cache import NodeView
-from gcushare_playground.scheduler.objects import JsonObject, NodeInfo, PodInfo
+from gcushare_playground.scheduler.objects import NodeInfo, PodInfo
 
 _UNSCHEDULABLE_TAINT: JsonObject = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})

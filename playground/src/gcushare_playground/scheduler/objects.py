@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import msgspec
 
-from gcushare.core.quantities import parse_quantity
+from gcushare_playground.amounts import FINISHED_PHASES, Amounts, JsonObject, effective_requests, whole_amounts
 
-JsonObject: TypeAlias = dict[str, Any]
-Amounts: TypeAlias = Mapping[str, int]
-"""Whole amounts by resource, cpu in thousandths; fractions are rounded up, as kube-scheduler does."""
-
-FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 _ASSUMED_REQUEST = {"cpu": 100, "memory": 200 * 1024 * 1024}
 """What scoring takes for a container that asks for none: kube-scheduler's 100m and 200MB."""
 
@@ -165,52 +158,11 @@ def read_node(document: JsonObject) -> NodeInfo:
         unschedulable=bool(spec.get("unschedulable")),
         taints=tuple(spec.get("taints") or ()),
         labels=document["metadata"].get("labels") or {},
-        allocatable=_whole(allocatable),
+        allocatable=whole_amounts(allocatable),
         raw=document,
     )
-
-
-def effective_requests(spec: JsonObject, assumed: Amounts | None = None) -> dict[str, int]:
-    """Sum what a pod holds at its peak: app containers and sidecars together, init containers one at a time.
-
-    ``assumed`` stands in where a container names no amount of a resource.
-    """
-    steady: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container, runs_alone in _in_order(spec):
-        amounts = {**(assumed or {}), **_amounts(container)}
-        if runs_alone:
-            _raise_to(peak, {name: steady.get(name, 0) + amount for name, amount in amounts.items()})
-        else:
-            for name, amount in amounts.items():
-                steady[name] = steady.get(name, 0) + amount
-    _raise_to(steady, peak)
-    return steady
-
-
-def _raise_to(amounts: dict[str, int], least: Amounts) -> None:
-    for name, amount in least.items():
-        amounts[name] = max(amounts.get(name, 0), amount)
-
-
-def _in_order(spec: JsonObject) -> Iterator[tuple[JsonObject, bool]]:
-    """Yield every container in the order of starting, with whether it ends before the next one starts."""
-    for container in spec.get("initContainers") or []:
-        yield container, container.get("restartPolicy") != "Always"
-    for container in spec.get("containers") or []:
-        yield container, False
 
 
 def _containers(spec: JsonObject) -> Iterator[JsonObject]:
     yield from spec.get("initContainers") or []
     yield from spec.get("containers") or []
-
-
-def _amounts(container: JsonObject) -> dict[str, int]:
-    resources = container.get("resources") or {}
-    texts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return _whole(texts)
-
-
-def _whole(texts: Mapping[str, object]) -> dict[str, int]:
-    return {name: math.ceil(parse_quantity(text) * (1000 if name == "cpu" else 1)) for name, text in texts.items()}

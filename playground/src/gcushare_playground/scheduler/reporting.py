@@ -16,7 +16,8 @@ from gcushare.kube.events import EventRecorder, RecorderLimits
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import PODS
 from gcushare.wire.objects import ObjectReference
-from gcushare_playground.scheduler.objects import JsonObject, PodInfo
+from gcushare_playground.amounts import JsonObject
+from gcushare_playground.scheduler.objects import PodInfo
 
 logger = logging.getLogger(__name__)
 

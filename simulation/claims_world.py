@@ -5,7 +5,7 @@ A world of its own, as the scheduler, the extender and the plugin of the other o
 
 from __future__ import annotations
 
-import logging
+import random
 from collections import Counter
 from typing import Any
 
@@ -47,7 +47,9 @@ class ClaimsWorld(RoundsWorld):
     """One run."""
 
     def __init__(self, schedule: ClaimsSchedule) -> None:
-        super().__init__("claims", schedule.seed)
+        self.seed = schedule.seed
+        self.rng = random.Random(f"claims world/{schedule.seed}")
+        super().__init__(self.rng)
         self.schedule = schedule
         self.nodes = [ClaimsNode(self, number, sizes) for number, sizes in enumerate(NODES)]
         self.replicas = [ClaimsReplica(self, number) for number in range(2)]
@@ -59,7 +61,6 @@ class ClaimsWorld(RoundsWorld):
 
     def run(self) -> None:
         """Live through the schedule; after each calm everything has settled, and at the end nothing is left."""
-        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         self.play(self.schedule.actions, self.schedule.rounds)
         self.within(self._delete_all)
         self.live_until(self.loop.now_s - START_S + END_S + (ORPHAN_S if self.orphans else 0.0))

@@ -125,7 +125,9 @@ class HostsWorld(RoundsWorld):
     """One run; also the desired state that every config-manager reads."""
 
     def __init__(self, schedule: HostSchedule) -> None:
-        super().__init__("hosts", schedule.seed)
+        self.seed = schedule.seed
+        self.rng = random.Random(f"hosts world/{schedule.seed}")
+        super().__init__(self.rng)
         self.schedule = schedule
         self.wanted = WantedMode.APPLY
         self.url = "http://10.96.1.37:32766"

@@ -1,8 +1,9 @@
-"""What the small worlds share: a history, violations, and rounds of storms that calm follows."""
+"""What all worlds share: a history, violations, and rounds of storms that calm follows."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import random
 from collections import Counter, deque
 from collections.abc import Callable
@@ -16,24 +17,30 @@ from simulation.store import Store
 from simulation.transport import Gateway
 from simulation.violation import Violation
 
+MOST_LINES = 20_000
+
 
 class RoundsWorld:
-    """One run. A world extends it with what starts, acts, calms down, and must hold after each calm."""
+    """One run; ``digest`` identifies its history. A world adds what starts, acts, calms down, and must hold then."""
 
-    def __init__(self, name: str, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, rng: random.Random, *, keeps_history: bool = True) -> None:
         self.faults: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.violations: list[Violation] = []
-        self.history: list[str] = []
-        self.rng = random.Random(f"{name} world/{seed}")
+        self.history: deque[str] = deque(maxlen=MOST_LINES)
+        self._keeps_history = keeps_history
+        self._digest = hashlib.blake2b(digest_size=16)
         self.loop = SimulatedLoop(lambda words: self.fail("no process ends by any input", words))
         self.store = Store(self._changed)
-        self.gateway = Gateway(self.loop, ApiServer(self.store, self.rng.randrange, AdmissionPolicies(self.loop)))
+        self.policies = AdmissionPolicies(self.loop)
+        self.gateway = Gateway(self.loop, ApiServer(self.store, rng.randrange, self.policies))
 
-    def note(self, words: str) -> None:
+    def note(self, words: str, *, is_shown: bool = True) -> None:
         """Write into the history."""
-        self.history.append(f"{self.loop.now_s - START_S:9.3f}  {words}")
+        line = f"{self.loop.now_s - START_S:9.3f}  {words}"
+        self._digest.update(line.encode())
+        if self._keeps_history and is_shown:
+            self.history.append(line)
 
     def fail(self, invariant: str, words: str) -> None:
         """Record a violation and end the run."""
@@ -44,7 +51,7 @@ class RoundsWorld:
     @property
     def digest(self) -> str:
         """A hash of the history."""
-        return hashlib.blake2b("\n".join(self.history).encode(), digest_size=16).hexdigest()
+        return self._digest.hexdigest()
 
     @property
     def hours(self) -> float:
@@ -53,6 +60,7 @@ class RoundsWorld:
 
     def play(self, actions: tuple[Action, ...], rounds: tuple[tuple[float, float], ...]) -> None:
         """Start, and live through the rounds: when each storm ends, and when the calm after it."""
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         self.within(self._start)
         left = deque(actions)
         for storm_end_s, calm_end_s in rounds:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import random
 import tempfile
-from collections import Counter, deque
-from collections.abc import Callable
 from pathlib import Path
 
 from gcushare.core.units import MemoryUnit
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.kubelet.device_ids import cards_of_ids, decode_whole_card_id
 from gcushare_playground.apiserver.storage import Change
-from simulation.admission import AdmissionPolicies
-from simulation.apiserver import ApiServer
 from simulation.bugs import Bug, find_bug
 from simulation.cards import Machine, make_machine
 from simulation.certificates import Secrets
@@ -24,53 +18,40 @@ from simulation.control_groups import ControlGroups
 from simulation.faults import Happenings
 from simulation.invariants import Invariants, Picture
 from simulation.kubelet import Kubelet
-from simulation.loop import START_S, SimulatedLoop
+from simulation.loop import START_S
 from simulation.people import Admins, Forgers, Users
 from simulation.program import Program
 from simulation.programs import ExtenderReplica, PluginReplica
+from simulation.rounds import RoundsWorld
 from simulation.schedule import Action, Schedule
 from simulation.scheduler import Scheduler
 from simulation.service import Service
 from simulation.settled import SettledInvariants
-from simulation.store import Store
-from simulation.transport import Gateway
 from simulation.views import View
-from simulation.violation import Violation
 from simulation.weather import Weather
 
 END_S = 100.0
 """Time after the deletion of everything, until nothing may be left."""
-MOST_LINES = 20_000
 COMPACTED_S = 300.0
 """The API server forgets versions that are older than this."""
 
 
-class World:
-    """One run. Call ``run``; ``violations`` are its failures, ``digest`` identifies its history."""
+class World(RoundsWorld):
+    """One run. Call ``run``; ``violations`` are its failures."""
 
     def __init__(self, schedule: Schedule, *, keeps_history: bool = False, takes_pictures: bool = False) -> None:
+        self.settings = schedule.settings
+        super().__init__(self.rng("api"), keeps_history=keeps_history)
         self._takes_pictures = takes_pictures
         self._folder = tempfile.TemporaryDirectory(prefix="gcushare-simulation-")
         self.schedule = schedule
-        self.settings = schedule.settings
         self.vendor = VENDORS_BY_NAME[self.settings.vendor]
-        self.faults: Counter[str] = Counter()
-        self.counts: Counter[str] = Counter()
-        self.violations: list[Violation] = []
-        self.history: deque[str] = deque(maxlen=MOST_LINES)
         self.pictures: list[Picture] = []
         """The cluster's state before each action and at the end of the storm."""
-        self._keeps_history = keeps_history
-        self._digest = hashlib.blake2b(digest_size=16)
         self._numbers = 0
-        self.loop = SimulatedLoop(lambda words: self.fail("no process ends by any input", words))
         self.views: list[View] = []
         self.weathers: dict[str, Weather] = {}
         self.bugs: Bug = find_bug(schedule.planted)
-        rng = self.rng("api")
-        self.store = Store(self._changed)
-        self.policies = AdmissionPolicies(self.loop)
-        self.gateway = Gateway(self.loop, ApiServer(self.store, rng.randrange, self.policies))
         self.invariants = Invariants(self)
         self._settled = SettledInvariants(self, self.invariants)
         self.secrets = Secrets(self)
@@ -94,19 +75,6 @@ class World:
         """A new unique number."""
         self._numbers += 1
         return self._numbers
-
-    def note(self, words: str, *, is_shown: bool = True) -> None:
-        """Append to the history."""
-        line = f"{self.loop.now_s - START_S:9.3f}  {words}"
-        self._digest.update(line.encode())
-        if self._keeps_history and is_shown:
-            self.history.append(line)
-
-    def fail(self, invariant: str, words: str) -> None:
-        """Record a violation and end the run."""
-        self.note(f"VIOLATION of {invariant!r}: {words}")
-        self.violations.append(Violation(invariant, words, self.loop.now_s - START_S))
-        self.loop.is_stopped = True
 
     def programs(self) -> list[Program]:
         """The real ones."""
@@ -134,16 +102,6 @@ class World:
     def _ids_held(kubelet: Kubelet, uid: str, resource: str) -> frozenset[str]:
         return kubelet.devices.pod_ids(uid, resource)
 
-    @property
-    def digest(self) -> str:
-        """A hash of the history."""
-        return self._digest.hexdigest()
-
-    @property
-    def hours(self) -> float:
-        """The virtual time since the start."""
-        return (self.loop.now_s - START_S) / 3600
-
     # Its life
 
     def run(self) -> None:
@@ -163,42 +121,31 @@ class World:
                 self.loop.kill(process)
 
     def _live(self) -> None:
-        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-        self._within(self._build)
         self.counts["runs with limits of the driver"] += self.settings.has_limits
-        actions = list(self.schedule.actions)
-        for storm_end_s, calm_end_s in self.schedule.rounds:
-            while actions and actions[0].at_s < storm_end_s:
-                action = actions.pop(0)
-                self._live_until(action.at_s)
-                if self._takes_pictures:
-                    self.pictures.append(self.invariants.picture())
-                self._act(action)
-            self._live_until(storm_end_s)
-            if self._takes_pictures:
-                self.pictures.append(self.invariants.picture())
-            self._within(self.happenings.end_all)
-            self._live_until(calm_end_s)
-            self._within(self._settled.check_calm)
-        self._within(self.users.delete_all)
-        self._live_until(self.loop.now_s - START_S + END_S)
-        self._within(self._settled.check_end)
+        self.play(self.schedule.actions, self.schedule.rounds)
+        self.within(self.users.delete_all)
+        self.live_until(self.loop.now_s - START_S + END_S)
+        self.within(self._settled.check_end)
 
-    def _within(self, do: Callable[[], None]) -> None:
-        if not self.loop.is_stopped:
-            with self.loop.entered():
-                do()
-
-    def _live_until(self, at_s: float) -> None:
-        if not self.loop.is_stopped:
-            self.loop.run(START_S + at_s)
+    def _begin(self, action: Action) -> None:
+        self._take_picture()
+        super()._begin(action)
 
     def _act(self, action: Action) -> None:
-        if not self.loop.is_stopped:
-            self.note(f"> {action.words()[11:]}")
-            self._within(lambda: self.happenings.begin(action))
+        self.happenings.begin(action)
 
-    def _build(self) -> None:
+    def _calm(self) -> None:
+        self._take_picture()
+        self.happenings.end_all()
+
+    def _check_settled(self) -> None:
+        self._settled.check_calm()
+
+    def _take_picture(self) -> None:
+        if self._takes_pictures:
+            self.pictures.append(self.invariants.picture())
+
+    def _start(self) -> None:
         for number, sizes in enumerate(self.settings.nodes):
             name = f"node-{number}"
             labels = {"zone": "a" if number % 2 == 0 else "b", self.vendor.label_key: "true"}

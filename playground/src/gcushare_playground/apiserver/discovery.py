@@ -21,7 +21,6 @@ _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "eviction": ("policy", "v1", "Eviction", ("create",)),
     "exec": ("", "v1", "PodExecOptions", ("create", "get")),
     "log": ("", "v1", "Pod", ("get",)),
-    "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
     "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),
 }
 """Group, version, kind and verbs of subresources; status is an object of its resource."""

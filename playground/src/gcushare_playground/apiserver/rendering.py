@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -96,11 +96,9 @@ class Renderer:
         """Return one line of a watch."""
         return b'{"type":"' + kind.encode() + b'","object":' + self.one(revision) + b"}\n"
 
-    def bookmark(self, version: int, annotations: Mapping[str, str]) -> bytes:
+    def bookmark(self, version: int) -> bytes:
         """Return the line that tells how far a watch has come."""
         found: JsonObject = {"resourceVersion": str(version), "creationTimestamp": None}
-        if annotations:
-            found["annotations"] = dict(annotations)
         kind, api_version = self.resource.kind, self.resource.api_version
         if self.form is Form.TABLE:
             obj = table(self.resource, [], found, self.include_object, self.now_s)

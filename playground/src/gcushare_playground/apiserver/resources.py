@@ -79,7 +79,6 @@ _EVENT_FIELDS = frozenset(
 )
 _REGARDING_FIELDS = frozenset({f"regarding.{n}" for n in _INVOLVED} | {"reason", "type", "reportingController"})
 _ALL = ("all",)
-_SCALED = ("status", "scale")
 _POD_SUBRESOURCES = ("status", "binding", "eviction", "log", "exec")
 
 RESOURCES: tuple[Resource, ...] = (
@@ -120,11 +119,11 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource("apps", "v1", "ControllerRevision", "controllerrevisions"),
     Resource("apps", "v1", "DaemonSet", "daemonsets", True, ("ds",), ("status",), _ALL),
-    Resource("apps", "v1", "Deployment", "deployments", True, ("deploy",), _SCALED, _ALL),
+    Resource("apps", "v1", "Deployment", "deployments", True, ("deploy",), ("status",), _ALL),
     Resource(
-        "apps", "v1", "ReplicaSet", "replicasets", True, ("rs",), _SCALED, _ALL, frozenset({"status.replicas"})
+        "apps", "v1", "ReplicaSet", "replicasets", True, ("rs",), ("status",), _ALL, frozenset({"status.replicas"})
     ),
-    Resource("apps", "v1", "StatefulSet", "statefulsets", True, ("sts",), _SCALED, _ALL),
+    Resource("apps", "v1", "StatefulSet", "statefulsets", True, ("sts",), ("status",), _ALL),
     Resource("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", False, verbs=REVIEW_VERBS),
     Resource("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", False, verbs=REVIEW_VERBS),
     Resource(

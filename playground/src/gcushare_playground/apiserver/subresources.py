@@ -1,7 +1,6 @@
-"""The parts of objects with verbs of their own: binding, eviction, scale, tokens.
+"""The parts of objects with verbs of their own: binding, eviction, tokens.
 
-Source: ``pkg/registry/core/pod/storage``, ``pkg/registry/apps/deployment/storage``,
-``pkg/registry/core/serviceaccount/storage`` of Kubernetes.
+Source: ``pkg/registry/core/pod/storage``, ``pkg/registry/core/serviceaccount/storage`` of Kubernetes.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from gcushare_playground.apiserver.objects import (
     set_condition,
     uid_of,
 )
-from gcushare_playground.apiserver.registry import Deletion, Mutation, Registry
-from gcushare_playground.apiserver.resources import BY_NAME, Resource
+from gcushare_playground.apiserver.registry import Deletion, Registry
+from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.apiserver.selectors import read_selector
 
 PODS = BY_NAME["pods"]
@@ -109,43 +108,6 @@ def read_deletion(options: JsonObject) -> Deletion:
         resource_version=dig(options, "preconditions", "resourceVersion"),
         propagation=propagation,
     )
-
-
-def scale_of(workload: JsonObject) -> JsonObject:
-    """Return the Scale document of a workload."""
-    found = metadata(workload)
-    selector = dig(workload, "spec", "selector", "matchLabels", default={})
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {name: found[name] for name in kept if name in found},
-        "spec": {"replicas": dig(workload, "spec", "replicas", default=0)},
-        "status": {
-            "replicas": dig(workload, "status", "replicas", default=0),
-            "selector": ",".join(f"{name}={value}" for name, value in sorted(selector.items())),
-        },
-    }
-
-
-def rescale(registry: Registry, resource: Resource, key: Key, mutate: Mutation, *, dry_run: bool) -> JsonObject:
-    """Change a workload's replicas through its Scale document and return the new one.
-
-    Raises:
-        ApiFailure: as :meth:`Registry.update`; 400 if replicas is not a number.
-    """
-
-    def apply(workload: JsonObject) -> JsonObject:
-        scale = mutate(scale_of(workload))
-        replicas = dig(scale, "spec", "replicas", default=0)
-        if not isinstance(replicas, int) or isinstance(replicas, bool):
-            raise failures.bad_request(f"Scale.spec.replicas must be an integer, got {replicas!r}")
-        workload["spec"]["replicas"] = replicas
-        if version := dig(scale, "metadata", "resourceVersion"):
-            metadata(workload)["resourceVersion"] = version
-        return workload
-
-    return scale_of(registry.update(resource, key, apply, dry_run=dry_run).copy())
 
 
 def issue_token(registry: Registry, identities: Identities, key: Key, asked: JsonObject) -> JsonObject:

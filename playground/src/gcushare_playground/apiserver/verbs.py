@@ -68,7 +68,6 @@ class Verbs:
         }
         self._subresources: dict[str, Callable[[Call], Awaitable[Reply]]] = {
             "status": self._status,
-            "scale": self._scale,
             "binding": self._binding,
             "eviction": self._eviction,
             "token": self._token,
@@ -168,18 +167,6 @@ class Verbs:
                 return self._change(call, _decode_patch(call), status_only=True)
             case _:
                 raise failures.method_not_allowed()
-
-    async def _scale(self, call: Call) -> Reply:
-        registry, key, dry_run = self._registry, call.target.key, is_dry_run(call.query)
-        if call.verb == "get":
-            return _document(subresources.scale_of(registry.read(call.resource, key).copy()))
-        if call.verb == "update":
-            wanted = decode_object(call.media, call.body)
-            return _document(subresources.rescale(registry, call.resource, key, lambda _: wanted, dry_run=dry_run))
-        if call.verb == "patch":
-            mutate = decode_patch(None, call.media, call.body)
-            return _document(subresources.rescale(registry, call.resource, key, mutate, dry_run=dry_run))
-        raise failures.method_not_allowed()
 
     async def _binding(self, call: Call) -> Reply:
         document = _created(call)

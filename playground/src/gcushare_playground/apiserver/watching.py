@@ -18,7 +18,6 @@ from gcushare_playground.apiserver.requests import Target, flag, number, selecto
 from gcushare_playground.apiserver.selectors import Selector
 from gcushare_playground.apiserver.storage import Change, ChangeType, Collection, Expired, Revision, Storage
 
-INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 _DEFAULT_TIMEOUT_S = 1800.0
 """kube-apiserver's --min-request-timeout, the least it grants a watch that names none."""
 _BOOKMARK_BEFORE_END_S = 2.0
@@ -32,7 +31,6 @@ class WatchPlan:
     start: int | None
     """Changes after this version are sent; None: first everything that exists, as ADDED events."""
     bookmarks: bool
-    announces_end_of_initial: bool
     timeout_s: float
 
 
@@ -42,13 +40,10 @@ def plan_watch(target: Target, query: Mapping[str, str]) -> WatchPlan:
     Raises:
         ApiFailure: 400 for parameters that cannot be read.
     """
-    start = number(query, "resourceVersion") or None
-    initial = flag(query, "sendInitialEvents")
     return WatchPlan(
         selector=selector_of(query, target.resource),
-        start=None if initial else start,
+        start=number(query, "resourceVersion") or None,
         bookmarks=flag(query, "allowWatchBookmarks"),
-        announces_end_of_initial=initial and flag(query, "allowWatchBookmarks"),
         timeout_s=number(query, "timeoutSeconds") or _DEFAULT_TIMEOUT_S,
     )
 
@@ -130,8 +125,6 @@ class _Stream:
         version = storage.version
         found = [r for r in self.collection.view().walk(self.namespace) if self.plan.selector.matches(r.obj)]
         await self._send([self.renderer.event(ChangeType.ADDED, revision) for revision in found])
-        if self.plan.announces_end_of_initial:
-            await self.response.write(self.renderer.bookmark(version, INITIAL_EVENTS_END))
         return version
 
     async def _follow(self, storage: Storage, cursor: int, bookmark_interval_s: float) -> None:
@@ -145,7 +138,7 @@ class _Stream:
             await self._deliver(changes)
             cursor = reached
             if self.plan.bookmarks and now() >= min(bookmark_at, deadline):
-                await self.response.write(self.renderer.bookmark(cursor, {}))
+                await self.response.write(self.renderer.bookmark(cursor))
                 bookmark_at = _next_bookmark(now(), deadline, bookmark_interval_s)
             if now() >= deadline:
                 return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -12,7 +11,6 @@ from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.connection.credentials import FixedHeader
 from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import Resource, Selector
@@ -41,17 +39,15 @@ class PodHandler(Protocol):
 
 
 class NodeApi:
-    """Speaks to ``server`` (a URL); with a bearer token or a TLS context where it needs them.
+    """Speaks to ``server``, a URL over plain HTTP.
 
     Raises:
         NotFoundError: the object does not exist. ConflictError: it exists already or its uid is another.
         ForbiddenError: rights are missing. RetryableError: the server is away or overloaded.
     """
 
-    def __init__(self, server: str, *, token: str | None = None, tls: ssl.SSLContext | None = None) -> None:
-        credentials = FixedHeader(f"Bearer {token}" if token else None)
-        config = KubeConfig(server=server, source="--server", credentials=credentials, ssl=tls)
-        self._client = KubeClient(config, program="kubelet")
+    def __init__(self, server: str) -> None:
+        self._client = KubeClient(KubeConfig(server=server, source="--server"), program="kubelet")
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()

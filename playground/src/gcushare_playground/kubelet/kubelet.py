@@ -160,10 +160,6 @@ class Kubelet:
         self._running().workers.restart_container(tracked, spec)
         await self._running().workers.settle(pod_uid)
 
-    async def sync_node(self) -> None:
-        """Bring the Node up to date now."""
-        await self._running().publisher.sync()
-
     def _tracked(self, uid: str) -> TrackedPod:
         tracked = self._running().pods.pods.get(uid)
         if tracked is None or tracked.stage is not Stage.ACTIVE:

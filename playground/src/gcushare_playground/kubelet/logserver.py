@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import textwrap
 from collections.abc import Callable
 
@@ -35,7 +34,7 @@ class LogServer:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         self._runner = runner
-        site = web.TCPSite(runner, self._settings.host_ip, self._settings.log_port, ssl_context=self._tls())
+        site = web.TCPSite(runner, self._settings.host_ip, 0)
         await site.start()
         self.port = int(runner.addresses[0][1])
 
@@ -43,13 +42,6 @@ class LogServer:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
-
-    def _tls(self) -> ssl.SSLContext | None:
-        if self._settings.tls_cert is None or self._settings.tls_key is None:
-            return None
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(self._settings.tls_cert, self._settings.tls_key)
-        return context
 
     async def _logs(self, request: web.Request) -> web.Response:
         lines = self._view(request).render().splitlines(keepends=True)

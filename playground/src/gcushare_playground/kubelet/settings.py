@@ -63,11 +63,6 @@ class KubeletSettings:
     labels: Mapping[str, str] = field(default_factory=dict)
     host_ip: str = "127.0.0.1"
     version: str = "v1.36.2"
-    log_port: int = 0
-    """Port of ``/containerLogs`` on ``host_ip``; 0 takes a free one, which the Node's status names."""
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    """With both, ``/containerLogs`` is served over TLS, as a real API server wants it."""
 
     def __post_init__(self) -> None:
         longest = self.plugin_dir / ("x" * _SOCKET_NAME_BYTES)

@@ -6,14 +6,13 @@ import asyncio
 import logging
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import click
 from aiohttp import web
 
 from gcushare.core.errors import ConfigError
-from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.health import HealthChecks
 from gcushare.runtime.http.server import start_server
 from gcushare.runtime.settings.serving import ServeSettings
@@ -51,8 +50,7 @@ async def serve(settings: SchedulerSettings, config: KubeConfig, port: int) -> N
 
 
 @click.command(help="Run a scheduler double against an API server.")
-@click.option("--server", help="URL of an API server over plain HTTP.")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="How to reach the API server otherwise.")
+@click.option("--server", required=True, help="URL of an API server over plain HTTP.")
 @click.option(
     "--config", "config_file", type=click.Path(path_type=Path), help="KubeSchedulerConfiguration or Policy file."
 )
@@ -67,27 +65,20 @@ async def serve(settings: SchedulerSettings, config: KubeConfig, port: int) -> N
     show_default=True,
     help="Seconds until a pod that fitted nowhere is tried again without an event.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the choice among nodes of equal score.")
 def main(
     *,
-    server: str | None,
-    kubeconfig: Path | None,
+    server: str,
     config_file: Path | None,
     listen_port: int,
     wait_factor: float,
     unschedulable_wait: float,
-    seed: int,
 ) -> None:
     """Parse the options, then run; one parameter per option, as click hands them over."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     try:
         settings = load_scheduler_settings(config_file) if config_file else SchedulerSettings()
-        settings = replace(settings.with_waits(wait_factor, unschedulable_wait), seed=seed)
-        config = (
-            KubeConfig(server=server, source="--server")
-            if server
-            else load_config(ConfigSources(kubeconfig=kubeconfig or settings.kubeconfig))
-        )
+        settings = settings.with_waits(wait_factor, unschedulable_wait)
+        config = KubeConfig(server=server, source="--server")
         asyncio.run(serve(settings, config, listen_port))
     except ConfigError as error:
         raise click.ClickException(str(error)) from error

@@ -1,7 +1,7 @@
 """Read the scheduler's configuration file: KubeSchedulerConfiguration v1beta1 to v1, or a Policy of the versions below.
 
 Strict, as kube-scheduler is: an unknown key, a wrong type or a second extender that binds is refused. What the double
-has no use for (leader election, plugins, parallelism) is accepted and passed over.
+has no use for (leader election, connection, plugins, parallelism) is accepted and passed over.
 """
 
 from __future__ import annotations
@@ -96,8 +96,6 @@ class _Reader:
                 f"KubeSchedulerConfiguration of {_GROUP}({'|'.join(_VERSIONS)}), or Policy v1",
             )
         self._check_keys(document, _CONFIG_KEYS, "")
-        connection = self._get(document, "clientConnection", dict, {})
-        kubeconfig = self._get(connection, "kubeconfig", str, "", "clientConnection.")
         return SchedulerSettings(
             names=self._names(document),
             extenders=self._extenders(document, has_old_words=short in _OLD_WORDS),
@@ -105,7 +103,6 @@ class _Reader:
                 initial_backoff_s=float(self._get(document, "podInitialBackoffSeconds", int, 1)),
                 max_backoff_s=float(self._get(document, "podMaxBackoffSeconds", int, 10)),
             ),
-            kubeconfig=Path(kubeconfig) if kubeconfig else None,
         )
 
     def _names(self, document: _Document) -> tuple[str, ...]:

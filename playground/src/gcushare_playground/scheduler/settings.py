@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 DEFAULT_NAME = "default-scheduler"
 DEFAULT_TIMEOUT_S = 5.0
@@ -84,8 +83,6 @@ class SchedulerSettings:
     """As up to 1.26: annotations of Nodes let no pod be tried again, and one whose call failed waits for an event."""
     seed: int = 0
     """Of the choice among nodes of equal score."""
-    kubeconfig: Path | None = None
-    """``clientConnection.kubeconfig`` of the file; the command line may name another way."""
 
     def with_waits(self, factor: float, unschedulable_s: float) -> SchedulerSettings:
         """The same settings with every backoff multiplied, and another time until an attempt without an event."""

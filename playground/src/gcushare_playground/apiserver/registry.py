@@ -58,7 +58,6 @@ class Deletion:
     """None: the pod's own terminationGracePeriodSeconds."""
     uid: str | None = None
     resource_version: str | None = None
-    propagation: str = "Background"
 
 
 class Registry:
@@ -176,16 +175,9 @@ class Registry:
                 raise failures.conflict(resource, key.name, f"{differ}. The object might have been {then}")
         obj = old.copy()
         grace_s = _grace_s(obj, how) if strategy_of(resource).graceful else 0
-        self._add_finalizers(resource, obj, how.propagation)
         if grace_s == 0 and not metadata(obj).get("finalizers"):
             return self._remove(resource, key, obj, dry_run=dry_run)
         return self._mark_deleted(resource, old, obj, grace_s, dry_run=dry_run)
-
-    def _add_finalizers(self, resource: Resource, obj: JsonObject, propagation: str) -> None:
-        added = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}.get(propagation)
-        found = metadata(obj)
-        if added and added not in found.get("finalizers", []) and not is_deleting(obj):
-            found["finalizers"] = [*found.get("finalizers", []), added]
 
     def _mark_deleted(
         self, resource: Resource, old: Revision, obj: JsonObject, grace_s: int, *, dry_run: bool

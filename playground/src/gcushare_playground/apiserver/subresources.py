@@ -100,13 +100,12 @@ def read_deletion(options: JsonObject) -> Deletion:
     if grace_s is not None and (not isinstance(grace_s, int) or isinstance(grace_s, bool) or grace_s < 0):
         raise failures.bad_request(f"gracePeriodSeconds must be a non-negative integer, got {grace_s!r}")
     propagation = options.get("propagationPolicy") or "Background"
-    if propagation not in ("Background", "Foreground", "Orphan"):
-        raise failures.bad_request(f"propagationPolicy {propagation!r}: accepted are Background, Foreground, Orphan")
+    if propagation != "Background":
+        raise failures.bad_request(f"propagationPolicy {propagation!r}: the double accepts Background")
     return Deletion(
         grace_s=grace_s,
         uid=dig(options, "preconditions", "uid"),
         resource_version=dig(options, "preconditions", "resourceVersion"),
-        propagation=propagation,
     )
 
 

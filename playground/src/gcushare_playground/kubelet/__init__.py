@@ -9,8 +9,6 @@ from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.faults import KubeletFaults, PodResourcesMode
 from gcushare_playground.kubelet.kubelet import Kubelet
 from gcushare_playground.kubelet.settings import (
-    FINISH_ANNOTATION,
-    RUN_SECONDS_ANNOTATION,
     AdmissionOrder,
     KubeletSettings,
     by_creation,
@@ -19,8 +17,6 @@ from gcushare_playground.kubelet.settings import (
 from gcushare_playground.kubelet.views import ContainerView, DeviceView, MountView
 
 __all__ = [
-    "FINISH_ANNOTATION",
-    "RUN_SECONDS_ANNOTATION",
     "AdmissionOrder",
     "ContainerView",
     "DeviceView",

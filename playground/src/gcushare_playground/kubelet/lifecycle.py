@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gcushare.wire.protos import deviceplugin_pb2 as pb
-from gcushare_playground.amounts import FINISHED_PHASES, JsonObject
+from gcushare_playground.amounts import JsonObject
 from gcushare_playground.kubelet.allocation import AllocationRefused, DeviceAllocator
 from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.books import DeviceBooks
@@ -21,7 +21,7 @@ from gcushare_playground.kubelet.clocks import now_text
 from gcushare_playground.kubelet.containers import ContainerStore
 from gcushare_playground.kubelet.podspec import ContainerSpec, Pod
 from gcushare_playground.kubelet.retrying import until_accepted
-from gcushare_playground.kubelet.settings import FINISH_ANNOTATION, RUN_SECONDS_ANNOTATION, KubeletSettings
+from gcushare_playground.kubelet.settings import KubeletSettings
 from gcushare_playground.kubelet.statuses import finished_status, rejected_status, running_status
 from gcushare_playground.kubelet.tracking import Stage, TrackedPod
 from gcushare_playground.kubelet.views import build_view
@@ -111,7 +111,6 @@ class PodWorkers:
             await self._start_containers(tracked, claimed)
         if is_fresh or tracked.pod.phase != "Running":
             await self._patch_status(tracked.pod, self._running_status(tracked))
-        await self._obey_annotations(tracked)
 
     async def _start_containers(self, tracked: TrackedPod, claimed: Mapping[str, pb.ContainerAllocateResponse]) -> None:
         pod = tracked.pod
@@ -145,16 +144,6 @@ class PodWorkers:
                     "container not started pod=%s container=%s reason=%s", pod.full_name, container.name, error
                 )
                 await asyncio.sleep(self._settings.start_retry_s)
-
-    async def _obey_annotations(self, tracked: TrackedPod) -> None:
-        """Finish a pod that asks for it, after the time it asks for."""
-        phase = wanted_phase(tracked.pod)
-        seconds = run_seconds(tracked.pod)
-        if phase is None and seconds is None:
-            return
-        if phase is None and seconds is not None:
-            await asyncio.sleep(seconds)
-        await self._finish(tracked, phase or "Succeeded")
 
     async def _finish(self, tracked: TrackedPod, phase: str) -> None:
         views = self._containers.views(tracked.pod.uid)
@@ -225,21 +214,3 @@ class PodWorkers:
             "lastTimestamp": now,
             "count": 1,
         }
-
-
-def wanted_phase(pod: Pod) -> str | None:
-    """Return the phase that the pod's annotation asks it to end with, None when it asks for none."""
-    phase = pod.annotations.get(FINISH_ANNOTATION)
-    return phase if phase in FINISHED_PHASES else None
-
-
-def run_seconds(pod: Pod) -> float | None:
-    """Return how long the pod's annotation lets it run, None when it says nothing or nothing readable."""
-    text = pod.annotations.get(RUN_SECONDS_ANNOTATION)
-    if text is None:
-        return None
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        logger.warning("annotation ignored pod=%s %s=%r accepted=seconds", pod.full_name, RUN_SECONDS_ANNOTATION, text)
-        return None

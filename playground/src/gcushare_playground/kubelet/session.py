@@ -16,7 +16,7 @@ from gcushare_playground.kubelet.checkpoint import CheckpointFile
 from gcushare_playground.kubelet.claims import PodClaims
 from gcushare_playground.kubelet.containers import ContainerStore
 from gcushare_playground.kubelet.faults import KubeletFaults
-from gcushare_playground.kubelet.lifecycle import PodWorkers, wanted_phase
+from gcushare_playground.kubelet.lifecycle import PodWorkers
 from gcushare_playground.kubelet.logserver import LogServer
 from gcushare_playground.kubelet.plugins import PluginManager
 from gcushare_playground.kubelet.podresources import CallLimiter, PodResourcesServer
@@ -149,8 +149,7 @@ class KubeletSession:
 
     def applied(self, obj: Pod) -> None:
         """Take one pod, new or changed."""
-        pod = obj
-        tracked = self.pods.pods.get(pod.uid)
+        pod, tracked = obj, self.pods.pods.get(obj.uid)
         if tracked is None:
             stage = Stage.OVER if pod.is_finished else Stage.WAITING
             tracked = self.pods.track(pod, stage, pod_ip=self._address_of(pod))
@@ -158,11 +157,8 @@ class KubeletSession:
             self._seen.set()
         else:
             tracked.pod = pod
-        phase = wanted_phase(pod)
         if pod.is_deleting:
             self.workers.remove(tracked)
-        elif phase is not None and tracked.pod.phase == "Running":
-            self.workers.finish(tracked, phase)
 
     def deleted(self, obj: Pod) -> None:
         """Take note that a pod's object is gone; its containers end as on a deletion."""

@@ -19,11 +19,6 @@ _SOCKET_PATH_BYTES = 107
 _SOCKET_NAME_BYTES = 24
 """Enough for the file names of the plugins known here."""
 
-FINISH_ANNOTATION = "playground.gcushare.io/finish"
-"""On a running pod: ``Succeeded`` or ``Failed`` ends it with that phase."""
-RUN_SECONDS_ANNOTATION = "playground.gcushare.io/run-seconds"
-"""On a pod: it succeeds after running this many seconds."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletSettings:

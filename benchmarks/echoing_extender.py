@@ -10,13 +10,11 @@ import ctypes
 import sys
 
 import msgspec
-from aiohttp import web
 
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import find_api_server
 from gcushare.runtime.entry import run_program
-from gcushare.runtime.http.scheduler_fast_path import Verb
-from gcushare.runtime.http.server import add_verbs
+from gcushare.runtime.http.scheduler_requests import Verb
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.runtime.shutdown import run as run_until_shutdown
 from gcushare.scheduler_extender.app import Extender, freeze_gc
@@ -80,11 +78,9 @@ def read_memory(body: bytes) -> bytes:
 class EchoingExtender(Extender):
     """The program with both endpoints in addition to its own."""
 
-    def make_application(self) -> web.Application:
+    def make_verbs(self) -> list[Verb]:
         """Add the paths, answered as the scheduler's calls are."""
-        app = super().make_application()
-        add_verbs(app, [Verb("/echo", echo), Verb("/memory", read_memory)])
-        return app
+        return [*super().make_verbs(), Verb("/echo", echo), Verb("/memory", read_memory)]
 
 
 async def _run(settings: ExtenderSettings, shutdown: Shutdown) -> int:

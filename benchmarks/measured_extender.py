@@ -89,7 +89,8 @@ def running(size: Size, *arguments: str, folder: Path = HERE) -> Iterator[Bench]
     api = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.streaming_api", *flags], stdout=subprocess.PIPE, cwd=HERE, text=True
     )
-    environment = {**os.environ, "PYTHONPATH": str(folder.resolve() / "src")}
+    # By a variable, which a checkout without that port leaves alone.
+    environment = {**os.environ, "PYTHONPATH": str(folder.resolve() / "src"), "GCUSHARE_PAGE_PORT": "0"}
     with tempfile.TemporaryDirectory() as scratch:
         try:
             api_port = _read_port(api)
@@ -144,7 +145,9 @@ def _wait_ready(port: int) -> None:
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5).close()
+            # Answered once nodes and pods are read.
+            path = f"/gcushare-scheduler/inspect/{node_name(0)}"
+            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5).close()
             return
         except (urllib.error.URLError, TimeoutError):
             time.sleep(0.02)

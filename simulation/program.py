@@ -7,11 +7,14 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from aiohttp import web
+
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.http.answers import RejectedCounts
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.http.tls import CertificateEnd
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from simulation.loop import SimulatedLoop
 from simulation.process import CallsUnderWay, Process
@@ -69,9 +72,10 @@ class SilentServer(RunningServer):
         self.is_listening = False
         await self.calls.end(drain_s)
 
-    async def probe(self, path: str = "/healthz") -> str | None:
-        """It is not probed."""
-        return None
+
+async def serve_silently(_app: web.Application, _settings: ServeSettings) -> RunningServer:
+    """Serve pages, which no one reads."""
+    return SilentServer()
 
 
 class Program:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from aiohttp import web
 
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, RetryableError
@@ -17,7 +16,7 @@ from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings, PluginSettings
 from gcushare.device_plugin.program import NodeProgram
 from gcushare.node.node_settings import LimitSettings, MemoryLimit
-from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathHandler
+from gcushare.runtime.http.scheduler_requests import GetPath, Verb, VerbHandler
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.election import ElectionSettings
 from gcushare.runtime.settings.serving import ServeSettings
@@ -36,7 +35,7 @@ from simulation.cards import Machine, SimulatedSource
 from simulation.certificates import SimulatedKeeper
 from simulation.kubelet import Kubelet
 from simulation.kubelet_record import KubeletRecord
-from simulation.program import ProcessClock, Program, SilentServer
+from simulation.program import ProcessClock, Program, SilentServer, serve_silently
 from simulation.sockets import SimulatedSockets
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class ExtenderReplica(Program):
     """One replica of the extender."""
 
     app: Extender
-    handlers: dict[str, FastPathHandler]
+    handlers: dict[str, VerbHandler]
     server: SilentServer
     clock: ProcessClock
     keeper: SimulatedKeeper
@@ -95,6 +94,7 @@ class ExtenderReplica(Program):
             clock=self.clock,
             rng=random.Random(self.rng.getrandbits(64)),
             serve=self._serve,
+            serve_pages=serve_silently,
         )
         self.world.bugs.plant_in_extender(self.app)
         self.process.after_step = self._check_leaders
@@ -107,8 +107,8 @@ class ExtenderReplica(Program):
             keeping.cancel()
             await asyncio.wait((keeping,))
 
-    async def _serve(self, app: web.Application, _settings: ServeSettings) -> RunningServer:
-        self.handlers = {verb.path: verb.answer for verb in app[VERBS]}
+    async def _serve(self, verbs: Sequence[Verb], _pages: Sequence[GetPath], _settings: ServeSettings) -> RunningServer:
+        self.handlers = {verb.path: verb.answer for verb in verbs}
         self.server = SilentServer()
         return self.server
 
@@ -172,7 +172,7 @@ class PluginReplica(Program):
         adapters = HostAdapters(
             clock=ProcessClock(self.world.loop, self.process),
             rng=random.Random(self.rng.getrandbits(64)),
-            serve=self._serve,
+            serve=serve_silently,
             sockets=SimulatedSockets(self.kubelet.directory, self.kubelet, self.process),
             record=KubeletRecord(self.kubelet),
             cards=SimulatedSource(self.machine),
@@ -185,9 +185,6 @@ class PluginReplica(Program):
 
     async def _run(self, shutdown: Shutdown) -> None:
         await self._program.run(shutdown)
-
-    async def _serve(self, _app: web.Application, _settings: ServeSettings) -> RunningServer:
-        return SilentServer()
 
     @property
     def inventory(self) -> Inventory | None:

@@ -11,7 +11,8 @@ from aiohttp import web
 from gcushare.cluster.watch_handlers import NodeHandler, PodHandler
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.http.page_server import start_server
+from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
 from gcushare.scheduler_extender.dashboard.feed import Feed

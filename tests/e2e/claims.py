@@ -130,17 +130,17 @@ async def install_extender(control_plane: ControlPlane) -> None:
 
 
 async def start_extender(control_plane: ControlPlane, *flags: str) -> str:
-    """Start the extender with its own account, for what it does for claims alone; returns its URL."""
+    """Start the extender with its own account, for what it does for claims alone; returns the URL of its page."""
     kubeconfig = await account_kubeconfig(control_plane, EXTENDER)
-    return await control_plane.start(
-        control_plane.command(
-            EXTENDER,
-            *(sys.executable, "-m", "gcushare.scheduler_extender", "--kubeconfig", str(kubeconfig)),
-            *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", ""),
-            *("--lease-namespace", "kube-system", "--claims", "--verbs", "off", *flags),
-            ready=re.compile(r"(http://127\.0\.0\.1:\d+)"),
-        )
+    command = control_plane.command(
+        EXTENDER,
+        *(sys.executable, "-m", "gcushare.scheduler_extender", "--kubeconfig", str(kubeconfig)),
+        *("--listen-address", "127.0.0.1", "--listen-port", "0", "--page-port", "0", "--log-dir", ""),
+        *("--lease-namespace", "kube-system", "--claims", "--verbs", "off", *flags),
+        ready=re.compile(r"\blistening\b.*\burl=(\S+)"),
     )
+    await control_plane.start(replace(command, ready_lines=2))
+    return control_plane.children[EXTENDER].addresses[1]
 
 
 async def opt_in(client: KubeClient, namespace: str, *, opted: bool = True) -> None:

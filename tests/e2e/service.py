@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from gcushare_playground.processes import Child
+
 _PROBE_S = 0.2
 _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=1.0)
 
@@ -18,8 +20,8 @@ _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=1.0)
 class Service:
     """Forwards connections to the first replica whose /readyz answers 200; connections to others are closed."""
 
-    def __init__(self, replicas: Sequence[str]) -> None:
-        self._replicas = tuple(replicas)
+    def __init__(self, replicas: Sequence[Child]) -> None:
+        self._replicas = replicas
         self._ready = ""
         self._streams: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server
@@ -47,7 +49,7 @@ class Service:
     async def _probe(self) -> None:
         async with aiohttp.ClientSession(timeout=_PROBE_TIMEOUT) as session:
             while True:
-                ready = [url for url in self._replicas if await _is_ready(session, url)]
+                ready = [each.addresses[0] for each in self._replicas if await _is_ready(session, each.addresses[1])]
                 if ready[:1] != [self._ready]:
                     self._ready = ready[0] if ready else ""
                     # As endpoints that went away: what still talks to them has to call again.
@@ -79,9 +81,9 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:
+async def _is_ready(session: aiohttp.ClientSession, page_url: str) -> bool:
     try:
-        async with session.get(f"{url}/readyz") as answer:
+        async with session.get(f"{page_url}/readyz") as answer:
             return answer.status == 200
     except (aiohttp.ClientError, TimeoutError):
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import aiohttp
 import pytest_asyncio
@@ -12,7 +13,7 @@ import pytest_asyncio
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.kube.resources import LEASES
-from gcushare_playground.processes import Child, Command
+from gcushare_playground.processes import Child
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import find_overcommitted, node, pod
@@ -32,43 +33,37 @@ async def scheduling(control_plane: ControlPlane) -> AsyncIterator[Scheduling]:
         yield running
 
 
-async def start_replica(scheduling: Scheduling, name: str) -> tuple[Child, str]:
+async def start_replica(scheduling: Scheduling, name: str) -> Child:
     command = scheduling.extender_command(flags=("--lease-namespace", "kube-system"))
-    named = Command(
-        name=name,
-        arguments=command.arguments,
-        log_dir=command.log_dir,
-        environ=command.environ,
-    )
-    url = await scheduling.control_plane.start(named)
-    return scheduling.control_plane.children[name], url
+    await scheduling.control_plane.start(replace(command, name=name))
+    return scheduling.control_plane.children[name]
 
 
-async def is_ready(url: str) -> bool:
+async def is_ready(replica: Child) -> bool:
     try:
-        async with aiohttp.ClientSession() as session, session.get(f"{url}/readyz") as answer:
+        async with aiohttp.ClientSession() as session, session.get(f"{replica.addresses[1]}/readyz") as answer:
             return answer.status == 200
     except aiohttp.ClientError:
         return False
 
 
-async def until_ready(url: str, *, deadline_s: float = 180.0) -> float:
+async def until_ready(replica: Child, *, deadline_s: float = 180.0) -> float:
     """Wait until a replica serves; returns how long that took."""
     started = time.monotonic()
 
     async def missing() -> str:
-        return "" if await is_ready(url) else "it is not ready"
+        return "" if await is_ready(replica) else "it is not ready"
 
-    await until(missing, f"{url} serves", deadline_s=deadline_s)
+    await until(missing, f"{replica.name} serves", deadline_s=deadline_s)
     return time.monotonic() - started
 
 
 async def test_a_killed_leader_is_followed_and_no_card_is_overcommitted(scheduling: Scheduling) -> None:
-    first, first_url = await start_replica(scheduling, "extender-a")
-    await until_ready(first_url)
-    second, second_url = await start_replica(scheduling, "extender-b")
-    assert not await is_ready(second_url), "the second serves together with the first"
-    async with Service([first_url, second_url]) as service:
+    first = await start_replica(scheduling, "extender-a")
+    await until_ready(first)
+    second = await start_replica(scheduling, "extender-b")
+    assert not await is_ready(second), "the second serves together with the first"
+    async with Service([first, second]) as service:
         settings = ExtenderEntry(url=service.url, options=ExtenderOptions(vendor="enflame"))
         await scheduling.control_plane.start_scheduler(settings)
         creating = asyncio.create_task(
@@ -76,7 +71,7 @@ async def test_a_killed_leader_is_followed_and_no_card_is_overcommitted(scheduli
         )
         await scheduling.until_all_bound(50)
         await first.kill()
-        assert await until_ready(second_url) <= TAKEOVER_S
+        assert await until_ready(second) <= TAKEOVER_S
         await creating
         await scheduling.until_all_bound(400)
     assert not find_overcommitted(scheduling.pods.objects.values(), scheduling.nodes.objects.values())
@@ -84,12 +79,12 @@ async def test_a_killed_leader_is_followed_and_no_card_is_overcommitted(scheduli
 
 
 async def test_a_leader_that_is_asked_to_end_hands_over_at_once(scheduling: Scheduling) -> None:
-    first, first_url = await start_replica(scheduling, "extender-a")
-    await until_ready(first_url)
-    _, second_url = await start_replica(scheduling, "extender-b")
+    first = await start_replica(scheduling, "extender-a")
+    await until_ready(first)
+    second = await start_replica(scheduling, "extender-b")
     before = await scheduling.client.get(LEASES, "gcushare-scheduler-extender", namespace="kube-system")
     await first.stop()
-    taken_s = await until_ready(second_url)
+    taken_s = await until_ready(second)
     after = await scheduling.client.get(LEASES, "gcushare-scheduler-extender", namespace="kube-system")
     assert before.spec.holder_identity != after.spec.holder_identity
     lease_s = before.spec.lease_duration_seconds or 0
@@ -97,14 +92,14 @@ async def test_a_leader_that_is_asked_to_end_hands_over_at_once(scheduling: Sche
 
 
 async def test_a_replica_that_does_not_lead_says_who_does(scheduling: Scheduling) -> None:
-    _, first_url = await start_replica(scheduling, "extender-a")
-    await until_ready(first_url)
-    _, second_url = await start_replica(scheduling, "extender-b")
+    first = await start_replica(scheduling, "extender-a")
+    await until_ready(first)
+    second = await start_replica(scheduling, "extender-b")
     lease = await scheduling.client.get(LEASES, "gcushare-scheduler-extender", namespace="kube-system")
     body = {"Pod": pod("asked", 4), "NodeNames": ["node-1"]}
 
     async def missing() -> str:
-        url = f"{second_url}/gcushare-scheduler/filter"
+        url = f"{second.addresses[0]}/gcushare-scheduler/filter"
         async with aiohttp.ClientSession() as session, session.post(url, json=body) as answer:
             assert answer.status == 503
             reported = await answer.text()

@@ -36,7 +36,8 @@ from gcushare.kube.connection.credentials import client_context
 from gcushare.kube.connection.kubeconfig import read_kubeconfig, resolve_context
 from gcushare.kube.connection.watch_lines import watch_events
 from gcushare.kube.errors import FailedRequest
-from gcushare.runtime.http.scheduler_fast_path import read_head
+from gcushare.runtime.http.answers import Rejection
+from gcushare.runtime.http.scheduler_requests import find_head_end, read_head
 from gcushare.runtime.settings.declare import Program, list_specs
 from gcushare.runtime.settings.loading import Answered, load_settings
 from gcushare.scheduler_extender.dashboard.feed import parse_mark
@@ -79,6 +80,14 @@ def _file(read: Callable[[Path], object]) -> Callable[[bytes], object]:
             return read(path)
 
     return decoder
+
+
+def _http_head(body: bytes) -> object:
+    try:
+        end = find_head_end(body)
+        return None if end < 0 else read_head(body[:end])
+    except Rejection as rejection:
+        return rejection.status
 
 
 def _kubeconfig(path: Path) -> object:
@@ -198,7 +207,7 @@ NONE = ()
 """Of decoders that raise nothing: what cannot be read is None, or as if it were not there."""
 
 TEXT_DECODERS: dict[str, Decoder] = {
-    "HTTP head": Decoder(read_head, (b"POST /v1/filter HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}",), NONE),
+    "HTTP head": Decoder(_http_head, (b"POST /v1/filter HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}",), NONE),
     "watch": Decoder(_watch, (), GcushareError),
     "list": Decoder(_page, ()),
     "device id": Decoder(any_text(decode_device_id), (b"000", b"0a~", b"zzz")),

@@ -43,9 +43,9 @@ def listening_url(program: Child) -> str:
     return urls[-1]
 
 
-def show_program(census: Census, node: str, name: str, url: str) -> None:
+def show_program(census: Census, node: str, name: str, url: str, page_url: str = "") -> None:
     """Show a running program as a cluster shows it: as a pod of its node, with its port."""
-    pod = program_pod(f"{name}-1", name, port_of(url), node="")
+    pod = program_pod(f"{name}-1", name, port_of(url), node="", page_port=port_of(page_url))
     pod["metadata"]["labels"]["app"] = name
     del pod["spec"]["nodeName"]
     census.doubles.api.registry.put(pod)

@@ -198,10 +198,10 @@ async def typed_commands_work(child: Child) -> None:
     printed = [line.strip() for line in found[1].splitlines()]
     exports = [line for line in printed if line.startswith("export ")]
     assert [line.partition("=")[0] for line in exports] == [
-        f"export {name}" for name in ("PATH", "KUBECONFIG", "EXTENDER", "PLUGIN")
+        f"export {name}" for name in ("PATH", "KUBECONFIG", "EXTENDER", "PAGE", "PLUGIN")
     ]
     typed = [*printed[len(exports) :], "kubectl inspect gcushare", "kubectl inspect gcushare -d"]
-    typed += ["curl -fsS $EXTENDER/metrics", "curl -fsS $PLUGIN/status", 'gcushare cards --plugin "$PLUGIN"']
+    typed += ["curl -fsS $PAGE/metrics", "curl -fsS $PLUGIN/status", 'gcushare cards --plugin "$PLUGIN"']
     assert len(typed) == 11
     for line in typed:
         words = line if HAS_KUBECTL else line.replace("kubectl inspect gcushare", "kubectl-inspect-gcushare")

@@ -116,7 +116,7 @@ async def look_at_the_page(cluster: Cluster, doubles: InsideDoubles) -> None:
     """With the token that the notes of the chart tell admins to make."""
     token = doubles.api.add_user(service_account(NAMESPACE, READER))
     headers = {"Authorization": f"Bearer {token}"}
-    async with cluster.http.get(f"{cluster.extender_url}/dashboard/api/cluster", headers=headers) as answer:
+    async with cluster.http.get(f"{cluster.page_url}/dashboard/api/cluster", headers=headers) as answer:
         assert answer.status == 200, await answer.text()
         assert [node["name"] for node in (await answer.json())["nodes"]] == [NODE]
 

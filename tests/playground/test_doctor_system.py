@@ -46,7 +46,7 @@ def install(census: Census) -> None:
         registry.put(obj)
     plugin_url = listening_url(cluster.plugins[NODE.name])
     show_program(census, NODE.name, "gcushare-device-plugin", plugin_url)
-    show_program(census, NODE.name, "gcushare-scheduler-extender", cluster.extender_url)
+    show_program(census, NODE.name, "gcushare-scheduler-extender", cluster.extender_url, cluster.page_url)
     ports = [{"name": "http", "port": 32766, "targetPort": "status"}]
     spec = {"selector": {"app": "gcushare-scheduler-extender"}, "ports": ports}
     metadata = {"name": SERVICE, "namespace": SYSTEM}

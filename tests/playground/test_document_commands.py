@@ -114,6 +114,7 @@ def environment(census: Census, home: Path) -> dict[str, str]:
         "KUBECONFIG": str(cluster.place.kubeconfig),
         "GCUSHARE_EXTENDER_URL": cluster.extender_url,
         "EXTENDER": cluster.extender_url,
+        "PAGE": cluster.page_url,
         "PLUGIN": listening_url(plugin),
     }
 
@@ -129,7 +130,7 @@ async def test_what_the_documents_show_runs_against_the_playground(tmp_path: Pat
         # Not one after the other: none of the documents touches what another one made.
         tried = await asyncio.gather(*(reader.follow() for reader in readers))
         assert sum(tried) > 12
-        await check_metrics(census, "Metrics of the scheduler extender", environ["EXTENDER"])
+        await check_metrics(census, "Metrics of the scheduler extender", environ["PAGE"])
         await check_metrics(census, "Metrics of the device plugin", environ["PLUGIN"])
         await check_endpoints(census, environ)
         await census.delete_all()

@@ -284,14 +284,16 @@ class DoctorRig:
         return Answer(code, stdout.getvalue(), stderr.getvalue())
 
 
-def program_pod(name: str, program: str, port: int, *flags: str, node: str, **spec: Any) -> JsonObject:
-    """A pod as the charts make it."""
+def program_pod(
+    name: str, program: str, port: int, *flags: str, node: str, page_port: int = 0, **spec: Any
+) -> JsonObject:
+    """A pod as the charts make it; without ``page_port`` one server stands for both ports of the extender."""
     container = {
         "name": program,
         "image": f"registry/enflame:{__version__}",
         "command": [program],
         "args": [*flags],
-        "ports": [{"name": "status", "containerPort": port}],
+        "ports": [{"name": "status", "containerPort": port}, {"name": "page", "containerPort": page_port or port}],
     }
     return {
         "apiVersion": "v1",

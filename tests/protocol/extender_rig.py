@@ -22,6 +22,7 @@ from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.scheduler_extender.app import Extender
+from gcushare.scheduler_extender.dashboard.dashboard_settings import DashboardSettings
 from gcushare.scheduler_extender.extender_settings import (
     ExtenderSettings,
     FollowSettings,
@@ -42,11 +43,13 @@ def extender_settings(
     election: ElectionSettings = ALONE,
     serve: ServeSettings | None = None,
     follow: FollowSettings | None = None,
+    dashboard: DashboardSettings | None = None,
     **placement: Any,
 ) -> ExtenderSettings:
     return ExtenderSettings(
         placement=PlacementSettings(vendor=vendors, **placement),
         serve=serve or ServeSettings(listen_address="127.0.0.1", listen_port=0),
+        dashboard=dashboard or DashboardSettings(page_port=0),
         election=election,
         follow=follow or FollowSettings(),
         log=LogSettings(log_dir=None),
@@ -83,6 +86,17 @@ class Replica:
     def url(self) -> str:
         assert self.extender.server is not None
         return self.extender.server.url
+
+    @property
+    def page_url(self) -> str:
+        """Where the page, metrics and health are."""
+        assert self.extender.page_server is not None
+        return self.extender.page_server.url
+
+    def url_of(self, path: str) -> str:
+        """The address of the port that has a path."""
+        is_page = path.startswith(("/dashboard", "/metrics", "/healthz", "/readyz"))
+        return self.page_url if is_page else self.url
 
     def held(self) -> dict[str, Assignment]:
         return {a.pod.name: a for state in self.extender.states for a in state.ledger.assignments()}
@@ -199,7 +213,10 @@ class ExtenderRig:
     async def get(
         self, path: str, headers: Mapping[str, str] | None = None, *, url: str | None = None
     ) -> tuple[int, str]:
-        async with self.http.get(f"{url or self.replica.url}{path}", headers=headers) as answer:
+        """Read a path of the replica, at the port that has it."""
+        if url is None:
+            url = self.replica.url_of(path)
+        async with self.http.get(f"{url}{path}", headers=headers) as answer:
             return answer.status, await answer.text()
 
     async def get_json(self, path: str, *, url: str | None = None) -> Any:

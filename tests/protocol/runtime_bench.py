@@ -7,15 +7,17 @@ import json
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiohttp import web
 
-from gcushare.runtime.http.request_gate import body_of
-from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.http.page_server import start_server
+from gcushare.runtime.http.scheduler_requests import Call, GetPath, Verb
+from gcushare.runtime.http.scheduler_server import start_scheduler_server
+from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.serving import ServeSettings
 
 SETTINGS = ServeSettings(listen_address="127.0.0.1", max_request_size=64 * 1024, request_timeout=20.0)
@@ -32,7 +34,7 @@ class Work:
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def hold(self, _request: web.Request) -> web.Response:
+    async def hold(self, _request: web.Request | Call) -> web.Response:
         self.started.set()
         try:
             await self.may_end.wait()
@@ -41,17 +43,30 @@ class Work:
             raise
         return web.json_response({"held": True})
 
-    async def pour(self, _request: web.Request) -> web.Response:
+    async def pour(self, _request: web.Request | Call) -> web.Response:
         return web.Response(body=b"x" * (64 << 20))
 
-    async def echo(self, request: web.Request) -> web.Response:
-        return web.Response(body=body_of(request))
+    async def be_well(self, _request: web.Request | Call) -> web.Response:
+        return web.json_response({})
+
+    async def hold_post(self, _body: bytes) -> bytes:
+        self.started.set()
+        await self.may_end.wait()
+        return b"{}"
+
+    async def begin_and_fail(self, _call: Call) -> AsyncGenerator[bytes, None]:
+        return fail_half_way()
 
     async def stream_and_fail(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"begun")
         raise ValueError("half way")
+
+
+async def fail_half_way() -> AsyncGenerator[bytes, None]:
+    yield b"begun"
+    raise ValueError("half way")
 
 
 @dataclass
@@ -84,26 +99,40 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(
+async def serving(settings: ServeSettings = SETTINGS, work: Work | None = None) -> AsyncIterator[RunningServer]:
+    """The server of the scheduler's port."""
+    work = work or Work()
+    verbs = [Verb("/echo", lambda body: body), Verb("/hold", work.hold_post)]
+    pages = [GetPath("/hold", work.hold), GetPath("/pour", work.pour), GetPath("/well", work.be_well)]
+    pages += [GetPath("/stream", work.begin_and_fail)]
+    async with running(await start_scheduler_server(verbs, pages, settings)) as server:
+        yield server
+
+
+@asynccontextmanager
+async def serving_pages(
     settings: ServeSettings = SETTINGS, work: Work | None = None, *routes: web.RouteDef
 ) -> AsyncIterator[RunningServer]:
+    """The server of every other port."""
     work = work or Work()
     app = web.Application()
-    app.add_routes(
-        [
-            web.get("/hold", work.hold),
-            web.get("/pour", work.pour),
-            web.post("/echo", work.echo),
-            web.get("/stream", work.stream_and_fail),
-            *routes,
-        ]
-    )
-    server = await start_server(app, settings)
+    own = {"hold": work.hold, "pour": work.pour, "well": work.be_well, "stream": work.stream_and_fail}
+    app.add_routes([*(web.get(f"/{path}", handler) for path, handler in own.items()), *routes])
+    async with running(await start_server(app, settings)) as server:
+        yield server
+
+
+@asynccontextmanager
+async def running(server: RunningServer) -> AsyncIterator[RunningServer]:
     try:
         async with asyncio.timeout(DEADLINE_S):
             yield server
     finally:
         await server.stop(0)
+
+
+SERVERS = (serving, serving_pages)
+Serving = Callable[..., AbstractAsyncContextManager[RunningServer]]
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ async def claims_only(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def test_both_are_on_the_page_and_in_the_metrics_and_explained(claims_only: Cluster) -> None:
-    verbs, page = VerbsSettings(verbs=Verbs.OFF), DashboardSettings(dashboard=Access.OPEN)
+    verbs, page = VerbsSettings(verbs=Verbs.OFF), DashboardSettings(dashboard=Access.OPEN, page_port=0)
     replica = Replica(replace(extender_settings(), verbs=verbs, dashboard=page), claims_only.api.url)
     await replica.start()
     try:
@@ -40,7 +40,7 @@ async def test_both_are_on_the_page_and_in_the_metrics_and_explained(claims_only
         async with aiohttp.ClientSession() as http:
 
             async def get(path: str) -> str:
-                async with http.get(f"{replica.url}{path}") as answer:
+                async with http.get(f"{replica.url_of(path)}{path}") as answer:
                     assert answer.status == 200, await answer.text()
                     return await answer.text()
 

@@ -47,11 +47,11 @@ async def test_exactly_one_serves_and_the_other_names_it(pair: tuple[ExtenderRig
         status, answer = await rig.post(verb, filter_body(pod_document("a"), ["node-1"]), url=follower.url)
         assert status == 503
         assert follower.extender.leadership.holder in answer["error"]
-    assert (await rig.get("/readyz", url=leader.url))[0] == 200
-    status, text = await rig.get("/readyz", url=follower.url)
+    assert (await rig.get("/readyz", url=leader.page_url))[0] == 200
+    status, text = await rig.get("/readyz", url=follower.page_url)
     assert status == 503
     assert "does not serve" in json.loads(text)["checks"]["leader"]["reason"]
-    assert (await rig.get("/healthz", url=follower.url))[0] == 200
+    assert (await rig.get("/healthz", url=follower.page_url))[0] == 200
 
 
 async def test_followers_answer_questions_from_a_warm_ledger(pair: tuple[ExtenderRig, Replica, Replica]) -> None:
@@ -151,14 +151,22 @@ async def test_a_leader_whose_watch_broke_for_good_makes_room_for_a_replica_that
         await rig.until_serving(follower)
 
         assert not stale.extender.leadership.is_leader
-        assert (await rig.get("/readyz", url=stale.url))[0] == 503
-        assert (await rig.get("/readyz", url=follower.url))[0] == 200
+        assert (await rig.get("/readyz", url=stale.page_url))[0] == 503
+        assert (await rig.get("/readyz", url=follower.page_url))[0] == 200
 
 
 @asynccontextmanager
 async def program(kubeconfig: Path, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """The real program in a process of its own; killed at the end of the block if it still runs."""
-    command = ["-m", "gcushare.scheduler_extender", "--kubeconfig", str(kubeconfig), "--log-dir=", *flags]
+    command = [
+        "-m",
+        "gcushare.scheduler_extender",
+        "--kubeconfig",
+        str(kubeconfig),
+        "--log-dir=",
+        "--page-port=0",
+        *flags,
+    ]
     process = await asyncio.create_subprocess_exec(sys.executable, *command, stderr=asyncio.subprocess.PIPE)
     try:
         yield process
@@ -168,12 +176,14 @@ async def program(kubeconfig: Path, *flags: str) -> AsyncIterator[asyncio.subpro
         await process.communicate()
 
 
-async def listening_url(process: asyncio.subprocess.Process) -> str:
-    """Read from its log where it listens."""
+async def page_url(process: asyncio.subprocess.Process) -> str:
+    """Read from its log where its second port listens."""
     assert process.stderr is not None
+    found = 0
     async with asyncio.timeout(60):
         while line := (await process.stderr.readline()).decode():
-            if "listening" in line:
+            found += "listening" in line
+            if found == 2:
                 return line.split("url=")[1].split()[0]
     raise AssertionError("the program ended before it listened")
 
@@ -192,7 +202,7 @@ async def test_a_killed_leader_is_followed_within_its_leases_duration(tmp_path: 
     async with ExtenderRig(extender_settings(election=quick_election(3.0)), starts=False) as rig:
         kubeconfig = rig.api.kubeconfig(tmp_path / "kubeconfig")
         async with program(kubeconfig, "--listen-address=127.0.0.1", "--listen-port=0") as leading:
-            url = await listening_url(leading)
+            url = await page_url(leading)
             await until_status(f"{url}/readyz", 200)
             await rig.add_nodes(eight_cards())
             follower = await rig.add_replica()
@@ -210,7 +220,7 @@ async def test_the_program_ends_in_order_at_sigterm(tmp_path: Path) -> None:
     async with ExtenderRig(starts=False) as rig:
         kubeconfig = rig.api.kubeconfig(tmp_path / "kubeconfig")
         async with program(kubeconfig, "--listen-address=127.0.0.1", "--listen-port=0", "--vendor=both") as running:
-            url = await listening_url(running)
+            url = await page_url(running)
             await until_status(f"{url}/readyz", 200)
             running.terminate()
             async with asyncio.timeout(60):

@@ -125,7 +125,7 @@ async def scrape_claims() -> str:
         async with (
             replica(rig.api) as extender,
             aiohttp.ClientSession() as http,
-            http.get(f"{extender.url}/metrics") as answer,
+            http.get(f"{extender.page_url}/metrics") as answer,
         ):
             return driver + await answer.text()
 

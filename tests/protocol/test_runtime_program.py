@@ -20,8 +20,8 @@ from gcushare._version import __version__
 from gcushare.runtime.entry import run_program
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings
-from gcushare.runtime.health import Health, Heartbeat
-from gcushare.runtime.http.server import start_server
+from gcushare.runtime.health import HealthChecks, Heartbeat
+from gcushare.runtime.http.page_server import start_server
 from gcushare.runtime.settings.declare import Program, group, settings
 from gcushare.runtime.shutdown import Shutdown, root_tasks, run
 
@@ -39,12 +39,11 @@ async def beat(heart):
         await asyncio.sleep(0.01)
 
 async def serve(settings, shutdown):
-    health, heart = Health(), Heartbeat("beat", 30)
+    health, heart = HealthChecks(), Heartbeat("beat", 30)
     health.add_live("beat", heart.check)
     app = web.Application()
     app.add_routes(health.routes())
     server = await start_server(app, settings.serve)
-    health.add_ready("port", server.probe)
     async with root_tasks(shutdown, drain_s=5) as tasks:
         tasks.start("beat", beat(heart))
         tasks.start("serve", stop_server(server, shutdown), drains=True)
@@ -82,7 +81,7 @@ def test_it_serves_reports_ready_and_ends_in_order_on_sigterm(tmp_path: Path) ->
     with started(f"--log-dir={tmp_path}", "--log-format=json") as process:
         url = wait_for_url_json(process)
         with urllib.request.urlopen(f"{url}/readyz", timeout=60) as got:
-            assert json.load(got) == {"status": "ok", "checks": {"beat": {"ok": True}, "port": {"ok": True}}}
+            assert json.load(got) == {"status": "ok", "checks": {"beat": {"ok": True}}}
         process.send_signal(signal.SIGTERM)
         _, rest = process.communicate(timeout=20)
 

@@ -1,11 +1,9 @@
-"""The shared server over real sockets: errors, bodies, nonsense and addresses."""
+"""The shared servers over real sockets: errors, bodies, nonsense and addresses."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import zlib
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -22,9 +20,20 @@ from gcushare.core.errors import (
     RetryableError,
 )
 from gcushare.runtime.health import HealthChecks
-from gcushare.runtime.http.server import start_server
+from gcushare.runtime.http.page_server import start_server
 from gcushare.runtime.metrics import make_registry, metrics_route
-from tests.protocol.runtime_bench import SETTINGS, Work, connected, serving, until
+from tests.protocol.runtime_bench import (
+    SERVERS,
+    SETTINGS,
+    Serving,
+    Work,
+    connected,
+    serving,
+    serving_pages,
+    until,
+)
+
+BOTH = pytest.mark.parametrize("serving", SERVERS, ids=lambda each: str(each.__name__))
 
 
 async def test_port_zero_is_read_back_and_answers() -> None:
@@ -50,7 +59,7 @@ async def test_our_errors_become_json_with_their_status(error: Exception, status
     async def fail(_request: web.Request) -> web.Response:
         raise error
 
-    async with serving(SETTINGS, None, web.get("/fail", fail)) as server, ClientSession() as session:
+    async with serving_pages(SETTINGS, None, web.get("/fail", fail)) as server, ClientSession() as session:
         got = await session.get(f"{server.url}/fail")
         assert got.status == status
         assert await got.json() == {"error": str(error), "status": status}
@@ -64,17 +73,18 @@ async def test_a_defect_is_a_500_that_tells_nothing_and_a_log_line_that_tells_al
     async def fail(_request: web.Request) -> web.Response:
         raise error
 
-    async with serving(SETTINGS, None, web.get("/fail", fail)) as server, ClientSession() as session:
+    async with serving_pages(SETTINGS, None, web.get("/fail", fail)) as server, ClientSession() as session:
         async with session.get(f"{server.url}/fail") as got:
             assert (got.status, "secret detail" in await got.text()) == (500, False)
-        async with session.post(f"{server.url}/echo", data=b"still here") as got:
+        async with session.get(f"{server.url}/well") as got:
             assert got.status == 200
 
     assert "secret detail" in caplog.text
     assert "Traceback" in caplog.text
 
 
-async def test_a_stream_that_fails_is_cut_instead_of_continued_with_an_error() -> None:
+@BOTH
+async def test_a_stream_that_fails_is_cut_instead_of_continued_with_an_error(serving: Serving) -> None:
     async with serving() as server, connected(server) as client:
         await client.send("GET /stream HTTP/1.1\nHost: x\n\n")
         received = await client.wait_closed()
@@ -94,32 +104,18 @@ async def test_a_body_above_the_limit_is_refused_before_it_is_read() -> None:
     assert body["error"] == "the request's body has 100000000 bytes; accepted: at most 65536 bytes"
 
 
-async def test_a_body_that_grows_above_the_limit_is_refused_on_the_way() -> None:
-    async def parts() -> AsyncIterator[bytes]:
-        for _ in range(32):
-            yield b"x" * 65536
-
-    async with serving() as server, ClientSession() as session:
-        async with session.post(f"{server.url}/echo", data=parts()) as got:
-            assert got.status == 413
-        async with session.post(f"{server.url}/echo", data=b"x" * 65536) as got:
-            assert (got.status, len(await got.read())) == (200, 65536)
-
-
-async def test_a_small_body_that_unpacks_above_the_limit_is_refused() -> None:
-    packed = zlib.compress(b"x" * (16 << 20))
-    assert len(packed) < SETTINGS.max_request_size
-
-    async with serving() as server, ClientSession(headers={"Content-Encoding": "deflate"}) as session:
-        async with session.post(f"{server.url}/echo", data=packed) as got:
-            assert got.status == 413
-        async with session.post(f"{server.url}/echo", data=zlib.compress(b"hello")) as got:
-            assert (got.status, await got.read()) == (200, b"hello")
+@pytest.mark.parametrize("rest", ["Content-Length: 3\n\nabc", "Transfer-Encoding: chunked\n\n3\nabc\n0\n\n"])
+async def test_a_page_takes_no_body(rest: str) -> None:
+    async with serving_pages() as server, connected(server) as client:
+        await client.send(f"GET /hold HTTP/1.1\nHost: x\n{rest}")
+        status, body = await client.receive_response()
+        assert (status, body["error"]) == (413, "the request has a body; accepted on this port: none")
+        await client.wait_closed()
 
 
 async def test_bodies_in_memory_are_bounded_over_all_clients() -> None:
     work = Work()
-    async with serving(SETTINGS, work, web.post("/hold", work.hold)) as server, ClientSession() as session:
+    async with serving(SETTINGS, work) as server, ClientSession() as session:
 
         async def post_large() -> int:
             async with session.post(f"{server.url}/hold", data=b"x" * 65536) as got:
@@ -141,22 +137,6 @@ async def first_done(tasks: list[asyncio.Task[int]], count: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "rest",
-    ["Transfer-Encoding: chunked\n\nnonsense\n\n", "Content-Encoding: deflate\nContent-Length: 8\n\nnonsense"],
-    ids=["no chunks", "not compressed"],
-)
-async def test_a_malformed_body_is_the_clients_fault(rest: str, caplog: pytest.LogCaptureFixture) -> None:
-    async with serving() as server, connected(server) as client:
-        await client.send(f"POST /echo HTTP/1.1\nHost: x\n{rest}")
-        status, body = await client.receive_response()
-        await client.wait_closed()
-
-    assert status == 400
-    assert "malformed" in body["error"]
-    assert "Traceback" not in caplog.text
-
-
-@pytest.mark.parametrize(
     "nonsense",
     [
         "nonsense\n\n",
@@ -167,8 +147,9 @@ async def test_a_malformed_body_is_the_clients_fault(rest: str, caplog: pytest.L
     ],
     ids=["no HTTP", "no such version", "bad header", "huge header", "TLS on a plain port"],
 )
+@BOTH
 async def test_what_is_no_http_is_answered_and_the_server_goes_on(
-    nonsense: str, caplog: pytest.LogCaptureFixture
+    serving: Serving, nonsense: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving() as server, ClientSession() as session:
         async with connected(server) as client:
@@ -177,7 +158,7 @@ async def test_what_is_no_http_is_answered_and_the_server_goes_on(
             await client.wait_closed()
         assert (status, body["status"]) == (400, 400)
         assert "Traceback" not in caplog.text
-        async with session.post(f"{server.url}/echo", data=b"ok") as got:
+        async with session.get(f"{server.url}/well") as got:
             assert got.status == 200
 
 
@@ -188,7 +169,7 @@ async def test_an_address_that_is_taken_is_a_settings_problem() -> None:
             await start_server(web.Application(), taken)
 
 
-async def test_health_metrics_and_the_probe_of_ourselves_work_over_the_port() -> None:
+async def test_health_metrics_work_over_the_port() -> None:
     health = HealthChecks()
     well = [True]
 
@@ -197,18 +178,15 @@ async def test_health_metrics_and_the_probe_of_ourselves_work_over_the_port() ->
 
     health.add_live("loop", check)
     routes = [*health.routes(), metrics_route(make_registry("gcushare-example", "1.0"))]
-    async with serving(SETTINGS, None, *routes) as server, ClientSession() as session:
-        assert await server.probe() is None
+    async with serving_pages(SETTINGS, None, *routes) as server, ClientSession() as session:
+        async with session.get(f"{server.url}/healthz") as got:
+            assert got.status == 200
         well[0] = False
-        assert await server.probe() == "/healthz answers 503"
         async with session.get(f"{server.url}/readyz") as got:
             assert got.status == 503
             assert (await got.json())["checks"] == {"loop": {"ok": False, "reason": "stuck"}}
         async with session.get(f"{server.url}/metrics") as got:
             assert 'gcushare_build_info{program="gcushare-example",version="1.0"} 1.0' in await got.text()
-    reason = await server.probe()
-    assert reason is not None
-    assert "does not answer" in reason
 
 
 WITHOUT_IPV6 = """
@@ -225,7 +203,7 @@ assert libc.prctl(22, 2, struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(co
 ANSWER_ALL = """
 import asyncio, sys
 from aiohttp import ClientSession, web
-from gcushare.runtime.http.server import start_server
+from gcushare.runtime.http.page_server import start_server
 from gcushare.runtime.settings.serving import ServeSettings
 
 async def answer(_):
@@ -235,7 +213,6 @@ async def main():
     app = web.Application()
     app.add_routes([web.get("/", answer)])
     server = await start_server(app, ServeSettings())
-    assert await server.probe("/") is None
     for host in sys.argv[1:]:
         async with ClientSession() as session, session.get(f"http://{host}:{server.port}/") as got:
             print(host, await got.text())

@@ -14,17 +14,16 @@ from pathlib import Path
 import pytest
 import uvloop
 import watchfiles
-from aiohttp import ClientConnectorError, ClientOSError, ClientSession, TCPConnector, web
+from aiohttp import ClientConnectionError, ClientConnectorError, ClientOSError, ClientSession, TCPConnector
 from cryptography import x509
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.health import HealthChecks
 from gcushare.runtime.http.answers import Cause
-from gcushare.runtime.http.scheduler_fast_path import VERBS, Verb
-from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.http.tls import FollowedTls, TlsFiles
 from gcushare.runtime.settings.serving import ServeSettings
-from tests.protocol.runtime_bench import IMPATIENT, SETTINGS, connected, serving
+from tests.protocol.runtime_bench import IMPATIENT, SETTINGS, connected, serving, serving_pages
 from tests.protocol.runtime_certificates import Authority, Issued, trusting
 
 
@@ -99,8 +98,8 @@ async def test_a_renewed_certificate_holds_for_new_connections_and_open_ones_go_
         await wait_for_serial(server, secret.authority, second.serial)
         assert [each.not_after.timestamp() for each in server.certificate_ends] == [second.end_s]
 
-        await open_before.send("GET /nowhere HTTP/1.1\nHost: x\n\n")
-        assert (await open_before.receive_response())[0] == 404
+        await open_before.send("GET /well HTTP/1.1\nHost: x\n\n")
+        assert (await open_before.receive_response())[0] == 200
 
 
 async def test_files_that_cannot_be_used_are_reported_once_and_the_old_ones_stay(
@@ -173,52 +172,39 @@ def guarded(secret: Secret) -> ServeSettings:
     return replace(secret.settings, tls_client_ca_file=secret.folder / "ca.crt")
 
 
-async def test_only_clients_of_the_authority_may_call_but_probes_need_no_certificate(
+async def test_pages_are_for_clients_of_the_authority_but_probes_need_no_certificate(
     secret: Secret, guarded: ServeSettings, tmp_path: Path
 ) -> None:
     clients, strangers = Authority("clients"), Authority("strangers")
     secret.publish(secret.authority.issue("server"), clients)
-    async with serving(guarded, None, *HealthChecks().routes()) as server:
+    async with serving_pages(guarded, None, *HealthChecks().routes()) as server:
         async with calling(trusting(secret.authority)) as session:
-            async with session.post(f"{server.url}/echo", data=b"x") as got:
+            async with session.get(f"{server.url}/well") as got:
                 assert got.status == 403
                 assert "client certificate" in (await got.json())["error"]
             async with session.get(f"{server.url}/healthz") as got:
                 assert got.status == 200
         async with calling(trusting(secret.authority, clients.issue("scheduler"), tmp_path)) as session:
-            got = await session.post(f"{server.url}/echo", data=b"x")
-            assert (got.status, await got.read()) == (200, b"x")
+            got = await session.get(f"{server.url}/well")
+            assert got.status == 200
         async with calling(trusting(secret.authority, strangers.issue("stranger"), tmp_path)) as session:
-            with pytest.raises(ClientOSError):
-                await session.post(f"{server.url}/echo", data=b"x")
+            with pytest.raises(ClientConnectionError):
+                await session.get(f"{server.url}/well")
 
 
-async def test_express_requests_need_the_certificate_too(
+async def test_the_schedulers_port_is_for_clients_of_the_authority_alone(
     secret: Secret, guarded: ServeSettings, tmp_path: Path
 ) -> None:
     clients = Authority("clients")
     secret.publish(secret.authority.issue("server"), clients)
-    taken: list[bytes] = []
-
-    def take(body: bytes) -> bytes:
-        taken.append(body)
-        return b'{"taken": true}'
-
-    app = web.Application()
-    app[VERBS] = [Verb("/take", take)]
-    server = await start_server(app, guarded)
-    try:
-        request = "POST /take HTTP/1.1\nHost: x\nContent-Length: 1\n\nx"
-        async with connected(server, trusting(secret.authority)) as stranger:
-            await stranger.send(request)
-            status, answer = await stranger.receive_response()
-            assert (status, "client certificate" in answer["error"], taken) == (403, True, [])
-        async with connected(server, trusting(secret.authority, clients.issue("scheduler"), tmp_path)) as scheduler:
-            await scheduler.send(request)
-            assert await scheduler.receive_response() == (200, {"taken": True})
-            assert taken == [b"x"]
-    finally:
-        await server.stop(0)
+    async with serving(guarded) as server:
+        for stranger in (trusting(secret.authority), trusting(secret.authority, Authority("x").issue("y"), tmp_path)):
+            async with calling(stranger) as session:
+                with pytest.raises(ClientConnectionError):
+                    await session.post(f"{server.url}/echo", data=b"x")
+        async with calling(trusting(secret.authority, clients.issue("scheduler"), tmp_path)) as session:
+            got = await session.post(f"{server.url}/echo", data=b"x")
+            assert (got.status, await got.read()) == (200, b"x")
 
 
 async def test_a_client_of_a_replaced_authority_is_out_even_with_its_old_session(
@@ -310,12 +296,6 @@ async def test_plain_http_on_the_tls_port_does_not_disturb_the_server(secret: Se
             assert got.status == 200
 
 
-async def test_it_knows_itself_over_tls(secret: Secret, guarded: ServeSettings) -> None:
-    secret.publish(secret.authority.issue("server"), Authority("clients"))
-    async with serving(guarded, None, *HealthChecks().routes()) as server:
-        assert await server.probe() is None
-
-
 @pytest.mark.parametrize(
     "scenario",
     [
@@ -338,6 +318,4 @@ def test_client_certificates_hold_on_the_event_loop_of_the_programs(
     secret: Secret, guarded: ServeSettings, tmp_path: Path
 ) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(
-            test_only_clients_of_the_authority_may_call_but_probes_need_no_certificate(secret, guarded, tmp_path)
-        )
+        runner.run(test_the_schedulers_port_is_for_clients_of_the_authority_alone(secret, guarded, tmp_path))

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.runtime.http.request_gate import body_of
-from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.http.scheduler_requests import Verb
+from gcushare.runtime.http.scheduler_server import start_scheduler_server
+from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.scheduler_extender.mutual_tls.certificate_keeper import SECRETS, CertificateKeeper
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
@@ -66,13 +66,9 @@ async def serving(client: KubeClient, keeper: CertificateKeeper) -> AsyncIterato
     assert await keeper.check()
     files = keeper.files
 
-    async def answer(request: web.Request) -> web.Response:
-        return web.json_response({"size": len(body_of(request))})
-
-    app = web.Application()
-    app.add_routes([web.post("/filter", answer)])
+    verbs = [Verb("/filter", lambda body: b'{"size": %d}' % len(body))]
     settings = replace(SETTINGS, tls_cert_file=files.cert, tls_key_file=files.key, tls_client_ca_file=files.client_ca)
-    server = await start_server(app, settings, only_client=SCHEDULER_NAME)
+    server = await start_scheduler_server(verbs, [], settings, only_client=SCHEDULER_NAME)
     try:
         yield server
     finally:

@@ -2,87 +2,110 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.runtime.http.request_budgets import BodyBudget, BodyShare
+from gcushare.runtime.http.request_budgets import BodyBudget
 
 LARGEST = 100
 WHOLE = 8 * LARGEST
 
 
-def opened(budget: BodyBudget, *sizes: int) -> list[BodyShare]:
-    shares = [budget.open(lambda: None) for _ in sizes]
-    assert all(share.grow(size) for share, size in zip(shares, sizes, strict=True))
-    return shares
+@dataclass(eq=False)
+class Body:
+    budget: BodyBudget
+    name: str = ""
+    held: int = 0
+    dropped: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.budget.begin(self)
+        self.give_up: Callable[[], None] = lambda: self.dropped.append(self.name)
+
+    def grow(self, size: int) -> bool:
+        return self.budget.take(self, size)
+
+
+def begun(budget: BodyBudget, *sizes: int) -> list[Body]:
+    bodies = [Body(budget) for _ in sizes]
+    assert all(body.grow(size) for body, size in zip(bodies, sizes, strict=True))
+    return bodies
 
 
 def test_what_has_not_come_costs_nothing() -> None:
     budget = BodyBudget(LARGEST)
-    opened(budget, *[0] * 1000)
-    (late,) = opened(budget, LARGEST)
-    assert late.size == LARGEST
+    begun(budget, *[0] * 1000)
+    (late,) = begun(budget, LARGEST)
+    assert late.held == LARGEST
 
 
 def test_the_body_that_began_first_and_is_not_complete_is_given_up() -> None:
-    budget = BodyBudget(LARGEST)
-    dropped: list[str] = []
-    slow, slower, complete = (budget.open(partial(dropped.append, name)) for name in ("slow", "slower", "whole"))
-    assert [share.grow(60) for share in (slow, slower, complete)] == [True] * 3
-    complete.complete()
-    opened(budget, *[LARGEST] * 6)
+    budget, dropped = BodyBudget(LARGEST), list[str]()
+    slow, slower, complete = (Body(budget, name, dropped=dropped) for name in ("slow", "slower", "whole"))
+    assert [body.grow(60) for body in (slow, slower, complete)] == [True] * 3
+    budget.complete(complete)
+    begun(budget, *[LARGEST] * 6)
     assert dropped == []
-    newest = budget.open(lambda: None)
+    newest = Body(budget)
     assert newest.grow(50)
-    assert dropped == ["slow"]
-    assert (slow.is_cut, slow.size, slow.grow(1)) == (True, 0, False)
+    assert (dropped, slow.held) == (["slow"], 0)
     assert newest.grow(50)
     assert dropped == ["slow", "slower"]
 
 
+def test_for_a_connection_even_one_that_sent_nothing_is_given_up() -> None:
+    budget, dropped = BodyBudget(LARGEST), list[str]()
+    budget.cut_oldest()
+    for name in ("first", "second"):
+        Body(budget, name, dropped=dropped)
+    budget.cut_oldest()
+    assert dropped == ["first"]
+
+
 def test_one_that_is_slowest_itself_is_refused_and_harms_no_one() -> None:
     budget = BodyBudget(LARGEST)
-    slow = budget.open(lambda: None)
+    slow = Body(budget)
     assert slow.grow(10)
-    others = opened(budget, *[LARGEST] * 7, 90)
+    others = begun(budget, *[LARGEST] * 7, 90)
     assert not slow.grow(1)
-    assert not any(share.is_cut for share in others)
+    assert not any(body.dropped for body in others)
 
 
 def test_complete_bodies_are_given_up_for_no_one() -> None:
     budget = BodyBudget(LARGEST)
-    held = opened(budget, *[LARGEST] * 8)
-    for share in held:
-        share.complete()
-    late = budget.open(lambda: None)
+    held = begun(budget, *[LARGEST] * 8)
+    for body in held:
+        budget.complete(body)
+    late = Body(budget)
     assert not late.grow(1)
-    held[0].close()
-    held[0].close()
+    budget.release(held[0])
+    budget.release(held[0])
     assert late.grow(LARGEST)
     assert not late.grow(1)
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["open", "grow", "complete", "close"]), st.integers(0, 9), st.integers(0, 100)))
+    st.lists(st.tuples(st.sampled_from(["begin", "grow", "complete", "end"]), st.integers(0, 9), st.integers(0, 100)))
 )
 def test_no_more_is_held_than_there_is_and_nothing_is_lost(steps: list[tuple[str, int, int]]) -> None:
     budget = BodyBudget(LARGEST)
-    shares: list[BodyShare] = []
+    bodies: list[Body] = []
     for step, which, size in steps:
-        if step == "open" or not shares:
-            shares.append(budget.open(lambda: None))
+        if step == "begin" or not bodies:
+            bodies.append(Body(budget))
             continue
-        share = shares[which % len(shares)]
+        body = bodies[which % len(bodies)]
         match step:
             case "grow":
-                share.grow(size)
+                body.grow(size)
             case "complete":
-                share.complete()
+                budget.complete(body)
             case _:
-                share.close()
-        assert sum(each.size for each in shares) <= WHOLE
-    for share in shares:
-        share.close()
-    assert all(share.grow(LARGEST) for share in [budget.open(lambda: None) for _ in range(8)])
+                budget.release(body)
+        assert sum(each.held for each in bodies) <= WHOLE
+    for body in bodies:
+        budget.release(body)
+    assert all(body.grow(LARGEST) for body in [Body(budget) for _ in range(8)])

@@ -214,7 +214,7 @@ def test_charts_that_are_called_the_same_select_their_own_pods_and_mount_nothing
             for other in labels
             if selects(each["spec"].get("selector") or each["spec"]["podSelector"], labels[other])
         }
-        assert owners == {each["metadata"]["name"].removesuffix("-metrics")}
+        assert owners == {each["metadata"]["name"].removesuffix("-metrics").removesuffix("-page")}
     services = [each["metadata"] for each in of_kind(objects, "Service")]
     for each in of_kind(objects, "ServiceMonitor"):
         found = [about["name"] for about in services if selects(each["spec"]["selector"], about["labels"])]

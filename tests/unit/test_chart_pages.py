@@ -16,9 +16,8 @@ pytestmark = needs_helm
 MANUAL = Rendering(values=page_text("manual.md", "# manual"))
 
 
-def ports(objects: Sequence[Object]) -> list[int]:
-    (service,) = of_kind(objects, "Service")
-    return [port["port"] for port in service["spec"]["ports"]]
+def ports(objects: Sequence[Object]) -> list[list[int]]:
+    return [[port["port"] for port in service["spec"]["ports"]] for service in of_kind(objects, "Service")]
 
 
 def arguments(objects: Sequence[Object], kind: str) -> list[str]:
@@ -28,8 +27,10 @@ def arguments(objects: Sequence[Object], kind: str) -> list[str]:
 
 
 def test_the_service_has_the_manuals_port_alone() -> None:
-    assert ports(render(EXTENDER_CHART, MANUAL)) == [32766]
-    assert ports(render(EXTENDER_CHART)) == [32766, 32764]
+    page = [32763]
+    assert ports(render(EXTENDER_CHART, MANUAL)) == [[32766], page]
+    assert ports(render(EXTENDER_CHART)) == [[32766, 32764], page]
+    assert ports(render(EXTENDER_CHART, Rendering(sets={"dashboard.access": "off"}))) == [[32766, 32764]]
 
 
 def test_the_schedulers_files_are_where_the_manual_has_them() -> None:

@@ -64,7 +64,7 @@ def test_pods_of_the_names_that_people_look_for_come_of_it() -> None:
 def test_what_upstreams_labels_select_is_found() -> None:
     extender = objects("config/gpushare-schd-extender.yaml")
     plugin = objects("device-plugin-ds.yaml")["DaemonSet", "gpushare-device-plugin-ds"]
-    (service,) = (each for (kind, _), each in extender.items() if kind == "Service")
+    service = extender["Service", "gcushare-scheduler-extender"]
     of_plugin = {"app": "gpushare", "component": "gpushare-device-plugin", "name": "gpushare-device-plugin-ds"}
     of_extender = {"app": "gpushare", "component": "gpushare-schd-extender"}
     for found, expected in (
@@ -77,7 +77,7 @@ def test_what_upstreams_labels_select_is_found() -> None:
 
 def test_the_extender_is_reached_at_every_nodes_address_on_the_published_port() -> None:
     found = objects("config/gpushare-schd-extender.yaml")
-    (service,) = (each for (kind, _), each in found.items() if kind == "Service")
+    service = found["Service", "gcushare-scheduler-extender"]
     assert (service["spec"]["type"], service["spec"]["ports"][0]["nodePort"]) == ("NodePort", 32766)
     pods = found["Deployment", "gpushare-schd-extender"]["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= pods.items()

@@ -75,18 +75,6 @@ async def test_small_work_does_not_wait_behind_large_and_large_is_not_forgotten(
     assert ran[:4].count("small") >= 1
 
 
-async def test_bodies_that_are_not_timed_count_by_their_size() -> None:
-    done, budget = asyncio.Event(), TurnBudget(max_s=0.005)
-
-    async def admit() -> None:
-        await asyncio.gather(*(budget.admit(1 << 20) for _ in range(20)))
-        done.set()
-
-    admitting = asyncio.create_task(admit(), name="admit")
-    assert await turns_until(done) >= 20
-    await admitting
-
-
 async def test_a_failure_takes_nothing_from_the_work_after_it() -> None:
     failures: list[object] = []
     ran: list[int] = []

@@ -81,6 +81,8 @@ class Cluster:
         self._followers: list[asyncio.Task[None]] = []
         self.api_url = ""
         self.extender_url = ""
+        self.page_url = ""
+        """The extender's port for the page, metrics and health."""
         self.extender: Child | None = None
         self.plugins: dict[str, Child] = {}
         self.plugin_urls: dict[str, str] = {}
@@ -193,6 +195,7 @@ class Cluster:
         port = port_of(self.extender_url) if self.extender_url else 0
         self.extender = Child(extender_command(self.plan, self.place, port))
         self.extender_url = await self.extender.start()
+        self.page_url = self.extender.addresses[1]
 
     async def start_scheduler(self) -> None:
         """Write the scheduler's configuration, as the config manager would or without the extender, and start it."""
@@ -214,7 +217,7 @@ class Cluster:
         if self.extender is None:
             raise ProcessError("the extender was not started: there is nothing to show")
         vendor, first = self.plan.vendor, self.plan.nodes[0].name
-        pods = [extender_pod(first, self.extender.command, port_of(self.extender_url))]
+        pods = [extender_pod(first, self.extender.command, port_of(self.extender_url), port_of(self.page_url))]
         pods += [
             plugin_pod(vendor, name, child.command, port_of(self.plugin_urls[name]))
             for name, child in self.plugins.items()
@@ -265,7 +268,7 @@ class Cluster:
 
         async def look() -> str | None:
             try:
-                async with self.http.get(f"{self.extender_url}/readyz") as answer:
+                async with self.http.get(f"{self.page_url}/readyz") as answer:
                     if answer.status != 200:
                         return await answer.text()
                 found = {node["name"]: node[key] for node in (await self.inspect())["nodes"]}

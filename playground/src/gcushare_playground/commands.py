@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from gcushare_playground.plans import ClusterPlan, NodePlan, Place
@@ -21,8 +22,9 @@ def extender_command(plan: ClusterPlan, place: Place, port: int = 0) -> Command:
         "gcushare.scheduler_extender",
         *("--vendor", plan.vendor.name, "--kubeconfig", str(place.kubeconfig)),
         *("--listen-address", "127.0.0.1", "--listen-port", str(port), "--log-dir", ""),
-        *("--dashboard", plan.dashboard),
+        *("--dashboard", plan.dashboard, "--page-port", "0"),
         *plan.extender_flags,
+        ready_lines=2,
     )
 
 
@@ -106,10 +108,11 @@ def port_of(url: str) -> int:
     return urlsplit(url).port or 0
 
 
-def _command(place: Place, name: str, module: str, *arguments: str, ready: re.Pattern[str] | None = None) -> Command:
+def _command(
+    place: Place, name: str, module: str, *arguments: str, ready: re.Pattern[str] | None = None, ready_lines: int = 1
+) -> Command:
     words = (sys.executable, "-m", module, *arguments)
     # A kubeconfig of the person at the keyboard must not change the cluster.
     clean = {"KUBECONFIG": ""}
-    if ready is None:
-        return Command(name=name, arguments=words, log_dir=place.logs, environ=clean)
-    return Command(name=name, arguments=words, log_dir=place.logs, environ=clean, ready=ready)
+    command = Command(name=name, arguments=words, log_dir=place.logs, environ=clean, ready_lines=ready_lines)
+    return command if ready is None else replace(command, ready=ready)

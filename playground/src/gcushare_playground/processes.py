@@ -37,7 +37,9 @@ class Command:
     environ: Mapping[str, str] = field(default_factory=dict)
     """Added to ours."""
     ready: re.Pattern[str] = _LISTENING
-    """The line that says it is ready; its first group is what ``started`` returns."""
+    """The line that says it is ready; its first group is what ``start`` returns."""
+    ready_lines: int = 1
+    """How many of them it writes until it is ready."""
 
 
 class Child:
@@ -50,6 +52,8 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[str] | None = None
+        self.addresses: list[str] = []
+        """What its ready lines carried, since it was started."""
 
     @property
     def name(self) -> str:
@@ -137,8 +141,10 @@ class Child:
                 log.flush()
                 self._tail.append(line.rstrip("\n"))
                 found = self.command.ready.search(line)
-                if found is not None and not ready.done():
-                    ready.set_result(found[1])
+                if found is not None:
+                    self.addresses.append(found[1])
+                    if len(self.addresses) == self.command.ready_lines:
+                        ready.set_result(self.addresses[0])
         code = await process.wait()
         if not ready.done():
             ready.set_exception(

@@ -22,14 +22,14 @@ _MODULE_WORDS = 3
 
 def plugin_pod(vendor: Vendor, node: str, command: Command, port: int) -> JsonObject:
     """A node's device plugin, as its DaemonSet has it."""
-    pod = _program_pod(f"{PLUGIN}-{node}", PLUGIN, command, node, ("status", port))
+    pod = _program_pod(f"{PLUGIN}-{node}", PLUGIN, command, node, status=port)
     pod["metadata"]["labels"]["gcushare.io/vendor"] = vendor.name
     return pod
 
 
-def extender_pod(node: str, command: Command, port: int) -> JsonObject:
+def extender_pod(node: str, command: Command, port: int, page_port: int) -> JsonObject:
     """The scheduler extender, on any node."""
-    return _program_pod(EXTENDER, EXTENDER, command, node, ("extender", port))
+    return _program_pod(EXTENDER, EXTENDER, command, node, extender=port, page=page_port)
 
 
 def extender_service() -> JsonObject:
@@ -45,13 +45,13 @@ def extender_service() -> JsonObject:
     }
 
 
-def _program_pod(name: str, program: str, command: Command, node: str, port: tuple[str, int]) -> JsonObject:
+def _program_pod(name: str, program: str, command: Command, node: str, **ports: int) -> JsonObject:
     container = {
         "name": program,
         "image": f"{program}:{__version__}",
         "command": [program],
         "args": list(command.arguments[_MODULE_WORDS:]),
-        "ports": [{"name": port[0], "containerPort": port[1], "hostPort": port[1]}],
+        "ports": [{"name": name, "containerPort": port, "hostPort": port} for name, port in ports.items()],
     }
     return {
         "apiVersion": "v1",

@@ -195,14 +195,18 @@ def vendor_of_plugin(pod: SeenPod) -> Vendor:
 
 
 def port_of(pod: SeenPod) -> int:
-    """Where a program's pod answers HTTP: by its flag, else the port named as in the charts, or the first, or ours."""
-    reported = flag(pod, "listen-port") or ""
+    """Where a program's pod answers: by its flag, else the port named as in the charts, or the first, or ours."""
+    default = contracts.EXTENDER_PORT if program_of(pod) is ProgramKind.EXTENDER else contracts.PLUGIN_PORT
+    ports = [port.container_port for container in _containers_of(pod) for port in container.ports]
+    return _find_port(pod, "listen-port", _PORT_NAME) or next(iter(ports), default)
+
+
+def _find_port(pod: SeenPod, flag_name: str, port_name: str) -> int:
+    reported = flag(pod, flag_name) or ""
     if reported.isdecimal() and int(reported):
         return int(reported)
     ports = [port for container in _containers_of(pod) for port in container.ports]
-    named = [port.container_port for port in ports if port.name == _PORT_NAME]
-    default = contracts.EXTENDER_PORT if program_of(pod) is ProgramKind.EXTENDER else contracts.PLUGIN_PORT
-    return next(iter([*named, *(port.container_port for port in ports)]), default)
+    return next((port.container_port for port in ports if port.name == port_name), 0)
 
 
 def has_tls(pod: SeenPod) -> bool:
@@ -237,12 +241,17 @@ class ProgramAddress:
         return await self.client.get_raw(f"{self.prefix}{path}", self.resource or "address", timeout_s=timeout_s)
 
 
-def proxied_pod(client: KubeClient, pod: SeenPod) -> ProgramAddress:
-    """A program's pod, through the API server; port and TLS are as the pod says."""
+def proxied_pod(client: KubeClient, pod: SeenPod, port: int | None = None) -> ProgramAddress:
+    """A program's pod, through the API server; TLS is as the pod says, and by default the port."""
     scheme = "https" if has_tls(pod) else "http"
     namespace, name = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
-    place = f"{scheme}:{name}:{port_of(pod)}"
+    place = f"{scheme}:{name}:{port or port_of(pod)}"
     return ProgramAddress(client, f"/api/v1/namespaces/{namespace}/pods/{place}/proxy", "pods/proxy")
+
+
+def proxied_extender_page(client: KubeClient, pod: SeenPod) -> ProgramAddress:
+    """The port of an extender's pod that shows metrics."""
+    return proxied_pod(client, pod, _find_port(pod, "page-port", "page") or contracts.PAGE_PORT)
 
 
 def proxied_service(client: KubeClient, service: Service) -> ProgramAddress:

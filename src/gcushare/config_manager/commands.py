@@ -39,7 +39,7 @@ from gcushare.kube.clock import SystemClock
 from gcushare.kube.election import ApiLease
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.health import HealthChecks, Heartbeat
-from gcushare.runtime.http.server import start_server
+from gcushare.runtime.http.page_server import start_server
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.shutdown import Shutdown, root_tasks
 from gcushare.wire.contracts import CONFIG_MANAGER

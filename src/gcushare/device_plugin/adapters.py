@@ -15,7 +15,8 @@ from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.pods.reconciler import AllocationsSource
 from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.http.page_server import start_server
+from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.wire.dra.claims import PodWithClaims
 from gcushare.wire.objects import Node

@@ -6,7 +6,8 @@ import asyncio
 import gc
 import random
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -21,7 +22,10 @@ from gcushare.kube.election import ApiLease, LeaseTimes, make_identity
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector
 from gcushare.runtime.health import HealthChecks, Heartbeat
-from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
+from gcushare.runtime.http.page_server import start_server
+from gcushare.runtime.http.scheduler_requests import GetPath, Verb
+from gcushare.runtime.http.scheduler_server import start_scheduler_server
+from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.metrics import (
     CertificateCollector,
     HasCertificates,
@@ -36,7 +40,7 @@ from gcushare.scheduler_extender.claims.service import ExtenderClaims
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare.scheduler_extender.dashboard.feed import Feed
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
-from gcushare.scheduler_extender.dashboard.routes import ENDPOINTS, Dashboard
+from gcushare.scheduler_extender.dashboard.routes import Dashboard
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NAME, ExtenderSettings
@@ -44,7 +48,7 @@ from gcushare.scheduler_extender.inspect_documents import InspectService
 from gcushare.scheduler_extender.leadership import STALE_SHARE, AlwaysLeader, Leadership, ReplicaLeadership, Serving
 from gcushare.scheduler_extender.metrics import ReplicaCollector, VendorCollector
 from gcushare.scheduler_extender.mutual_tls.ports import VerbsPort, first_port_verbs
-from gcushare.scheduler_extender.routes import UnservedVendor, VendorRoutes, root_routes
+from gcushare.scheduler_extender.routes import UnservedVendor, VendorRoutes, index_page, version_page
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.scheduler_extender.state.scheduling_request import Policies, SchedulingRequest
@@ -69,8 +73,9 @@ DRAIN_S = REQUESTS_DRAIN_S + BINDS_DRAIN_S + EVENTS_DRAIN_S + 1.0
 
 _LIVE_GRACE_S = 30.0
 
-Serve = Callable[[web.Application, ServeSettings], Awaitable[RunningServer]]
-"""Makes a server that listens."""
+ServePages = Callable[[web.Application, ServeSettings], Awaitable[RunningServer]]
+ServeScheduler = Callable[[Sequence[Verb], Sequence[GetPath], ServeSettings], Awaitable[RunningServer]]
+"""Make a server that listens."""
 
 
 async def run(settings: ExtenderSettings, shutdown: Shutdown) -> int:
@@ -91,11 +96,11 @@ def freeze_gc() -> None:
 
 
 class Extender:
-    """One replica, built from settings and a client. ``server`` is set when it listens.
+    """One replica, built from settings and a client. ``server`` and ``page_server`` are set when they listen.
 
     ``after_sync`` is called once, after the first lists of nodes and pods. ``identity`` names the replica in the Lease
-    and must differ between processes, restarts included. If None, ``identity``, ``clock``, ``rng`` and ``serve`` are
-    the machine's own.
+    and must differ between processes, restarts included. By default, ``identity``, ``clock`` and ``rng`` are the
+    machine's own.
     """
 
     def __init__(
@@ -107,12 +112,14 @@ class Extender:
         identity: str | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
-        serve: Serve | None = None,
+        serve: ServeScheduler = start_scheduler_server,
+        serve_pages: ServePages = start_server,
     ) -> None:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._rng = rng or random.SystemRandom()
-        self._serve = serve or start_server
+        self._serve = serve
+        self._serve_pages = serve_pages
         self._after_sync = after_sync
         self._identity = identity or make_identity(self._rng)
         placement, monotonic = settings.placement, self._clock.monotonic
@@ -149,6 +156,8 @@ class Extender:
         self._servers: list[RunningServer] = []
         self._certificates: list[HasCertificates] = []
         self.server: RunningServer | None = None
+        """The first port."""
+        self.page_server: RunningServer | None = None
 
     def _make_claims(self, client: KubeClient) -> ExtenderClaims:
         return ExtenderClaims(
@@ -194,23 +203,26 @@ class Extender:
                 serve = await self.verbs.first_port_settings(shutdown)
                 if serve is None:
                     return
-                self.server = await self._serve(self.make_application(), serve)
+                pages = [page for each in self._vendor_routes for page in each.pages()]
+                pages += [version_page(), index_page(self.services), *(each.page for each in self._unserved)]
+                self.server = await self._serve(self.make_verbs(), pages, serve)
                 self._servers.append(self.server)
                 self._certificates.append(self.server)
+                serve = replace(serve, listen_port=self._settings.dashboard.page_port)
+                self.page_server = await self._serve_pages(self._make_application(), serve)
+                self._servers.append(self.page_server)
                 self._registry.register(CertificateCollector(self._certificates))
                 self._registry.register(RejectedCollector(self._servers))
                 tasks.start("serve", self._serve_until(shutdown), drains=True)
                 self._start_loops(tasks)
 
-    def make_application(self) -> web.Application:
-        """Build the application with all routes."""
+    def make_verbs(self) -> list[Verb]:
+        """The scheduler's calls as the first port answers them."""
+        return first_port_verbs(self._settings.verbs.verbs, self._verbs)
+
+    def _make_application(self) -> web.Application:
+        """The page, metrics and health."""
         app = web.Application()
-        for each in self._vendor_routes:
-            app.add_routes(each.routes())
-        add_verbs(app, first_port_verbs(self._settings.verbs.verbs, self._verbs))
-        for unserved in self._unserved:
-            app.add_routes(unserved.routes)
-        app.add_routes(root_routes(self.services, () if self._feed is None else ENDPOINTS))
         health = HealthChecks()
         health.add_live("recount", self._heartbeat.check)
         health.add_ready("caches", self._check_synced)
@@ -230,12 +242,11 @@ class Extender:
             ReplicaCollector(self._answers_scheduler, self._settings.verbs.verbs, shown, self.recorder.counters)
         )
         app.add_routes([metrics_route(self._registry)])
-        app.on_shutdown.append(self._stop_watchers)
         return app
 
     async def _open_verbs(self) -> None:
         """Answer the scheduler on its own port, once there are certificates, until the shutdown."""
-        server = await self.verbs.open(self._verbs)
+        server = await self.verbs.open(self._verbs, [version_page()])
         try:
             self._servers.append(server)
             self._certificates.append(self.verbs.keeper or server)
@@ -286,6 +297,7 @@ class Extender:
 
     async def _serve_until(self, shutdown: Shutdown) -> None:
         await shutdown.wait()
+        self.serving.stopping.set()
         async with asyncio.TaskGroup() as tasks:
             for server in self._servers:
                 tasks.create_task(server.stop(REQUESTS_DRAIN_S), name=f"stop {server.url}")
@@ -293,9 +305,6 @@ class Extender:
             for each in self.services:
                 tasks.create_task(each.binds.drain(BINDS_DRAIN_S), name=f"drain binds of {each.vendor_name}")
         await self.recorder.drain(EVENTS_DRAIN_S)
-
-    async def _stop_watchers(self, _: web.Application) -> None:
-        self.serving.stopping.set()
 
     async def _check_synced(self) -> str | None:
         return None if self.serving.is_synced else "nodes and pods are not read yet"

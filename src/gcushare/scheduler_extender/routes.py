@@ -1,19 +1,17 @@
-"""The HTTP routes. Services decide, and ``runtime.http.answers`` turns errors into answers."""
+"""The paths of the scheduler's port. Services decide, and ``runtime.http.answers`` turns errors into answers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from functools import partial
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
-from multidict import CIMultiDict
 
 from gcushare._version import __version__
 from gcushare.core.errors import NotFoundError, RetryableError
-from gcushare.runtime.http.scheduler_fast_path import Verb
+from gcushare.runtime.http.scheduler_requests import Call, GetPath, Verb
 from gcushare.scheduler_extender.leadership import NotLeader, NotReady, Serving
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.pod_lookup import PodApi
@@ -30,7 +28,7 @@ from gcushare.wire.documents.inspect import indent
 from gcushare.wire.extender_api import MAX_BIND_BYTES, largest_filter
 from gcushare.wire.extender_preempt import MAX_PREEMPT_BYTES
 
-_JSON = CIMultiDict({"Content-Type": "application/json"})
+_JSON = {"Content-Type": "application/json"}
 _MAX_WATCHERS = 64
 """Readers that may watch inspect at once; each has a connection and a set of names."""
 
@@ -55,14 +53,10 @@ class VendorRoutes:
         )
         """The scheduler's calls."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """The routes that only read."""
+    def pages(self) -> list[GetPath]:
+        """The paths that only read."""
         prefix = self._services.state.vendor.url_prefix
-        return [
-            *_get(f"{prefix}/explain/{{namespace}}/{{pod}}", self._explain),
-            *_get(f"{prefix}/inspect", self._inspect),
-            *_get(f"{prefix}/inspect/{{node}}", self._inspect),
-        ]
+        return [GetPath(f"{prefix}/explain", self._explain, (2,)), GetPath(f"{prefix}/inspect", self._inspect, (0, 1))]
 
     def _largest_filter(self) -> int:
         return largest_filter(self._services.state.max_nodes_asked)
@@ -103,79 +97,62 @@ class VendorRoutes:
         self._metrics.count(answer.vendor, verb, answer.result, time.perf_counter() - started, answer.reason)
         return answer.body
 
-    async def _explain(self, request: web.Request) -> web.Response:
+    async def _explain(self, call: Call) -> web.Response:
         self._serving.require_synced()
-        document = await self._dispatcher.explain(request.match_info["namespace"], request.match_info["pod"])
-        if request.transport is None or not request.transport.get_extra_info("peercert"):
+        document = await self._dispatcher.explain(*call.names)
+        if not call.has_certificate:
             document = without_uid(document)
-        if _wants_text(request):
+        if _wants_text(call):
             return web.Response(text=render_explanation(document))
         return web.Response(body=encode_explanation(document), headers=_JSON)
 
-    async def _inspect(self, request: web.Request) -> web.StreamResponse:
-        node = request.match_info.get("node") or None
+    async def _inspect(self, call: Call) -> web.Response | AsyncGenerator[bytes, None]:
+        node = call.names[0] if call.names else None
         self._serving.require_synced()
         if node is not None:
             self._services.inspects.require(node)
-        if _is_on(request, "watch"):
-            return await self._watch(request, node)
+        if _is_on(call, "watch"):
+            if self._watchers >= _MAX_WATCHERS:
+                raise RetryableError(f"{_MAX_WATCHERS} readers follow inspect already; try again later")
+            return self._watch(node)
         pieces = self._services.inspects.document(node)
-        if _is_on(request, "pretty"):
+        if _is_on(call, "pretty"):
             whole = b"".join([piece async for piece in pieces])
             return web.Response(body=indent(whole), headers=_JSON)
-        return await send_pieces(request, pieces, _JSON)
+        return pieces
 
-    async def _watch(self, request: web.Request, node: str | None) -> web.StreamResponse:
-        if self._watchers >= _MAX_WATCHERS:
-            raise RetryableError(f"{_MAX_WATCHERS} readers follow inspect already; try again later")
+    async def _watch(self, node: str | None) -> AsyncGenerator[bytes, None]:
         self._watchers += 1
         try:
-            return await send_pieces(request, self._services.inspects.watch(self._serving, node), _JSON)
+            async with aclosing(self._services.inspects.watch(self._serving, node)) as pieces:
+                async for piece in pieces:
+                    yield piece
         finally:
             self._watchers -= 1
 
 
-async def send_pieces(
-    request: web.Request, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str], *, packed: bool = False
-) -> web.StreamResponse:
-    """Send pieces as they come, ``packed`` by gzip if asked, until there are no more or the reader disconnects."""
-    response = web.StreamResponse(headers=headers)
-    if packed:
-        response.enable_compression(web.ContentCoding.gzip)
-    await response.prepare(request)
-    if request.method != "GET":
-        return response
-    with suppress(ConnectionError):  # A reader that disconnects is not an error.
-        async with aclosing(pieces):
-            async for piece in pieces:
-                if request.transport is None or request.transport.is_closing():
-                    return response
-                if piece:
-                    await response.write(piece)
-            await response.write_eof()
-    return response
-
-
-def _is_on(request: web.Request, name: str) -> bool:
+def _is_on(call: Call, name: str) -> bool:
     """Whether a switch is in the query: ``?watch``, ``?watch=1`` or ``?watch=true``."""
-    return request.query.get(name, "0").lower() in ("", "1", "true")
+    return call.query.get(name, "0").lower() in ("", "1", "true")
 
 
-def _wants_text(request: web.Request) -> bool:
+def _wants_text(call: Call) -> bool:
     """Whether the Accept header prefers text/plain to JSON: it names it first, or alone."""
-    kinds = [part.partition(";")[0].strip().lower() for part in request.headers.get("Accept", "").split(",")]
+    kinds = [part.partition(";")[0].strip().lower() for part in call.headers.get("accept", "").split(",")]
     text = kinds.index("text/plain") if "text/plain" in kinds else None
     json = kinds.index("application/json") if "application/json" in kinds else len(kinds)
     return text is not None and text < json
 
 
-def root_routes(services: list[Services], more: Iterable[tuple[str, str]] = ()) -> list[web.RouteDef]:
-    """The routes outside the vendors' prefixes: the version, and the list of endpoints."""
+def version_page() -> GetPath:
+    return _fixed_page("/version", f"v{__version__}\n")
+
+
+def index_page(services: Sequence[Services]) -> GetPath:
+    """The list of this port's endpoints."""
     endpoints = [
         ("GET  /", "this page"),
         ("GET  /version", "the version"),
-        ("GET  /healthz, /readyz", "whether it lives; whether it serves (one replica does)"),
-        ("GET  /metrics", "figures for Prometheus"),
     ]
     for each in services:
         prefix, word = each.state.vendor.url_prefix, each.state.vendor.device_word
@@ -188,21 +165,15 @@ def root_routes(services: list[Services], more: Iterable[tuple[str, str]] = ()) 
             ),
             (f"POST {prefix}/filter, /prioritize, /bind, /preempt", "for kube-scheduler"),
         ]
-    lines = [f"{path:<52} {text}" for path, text in (*endpoints, *more)]
-    index = "\n".join([f"gcushare-scheduler-extender v{__version__}", "", *lines, ""])
-
-    async def show_version(_: web.Request) -> web.Response:
-        return web.Response(text=f"v{__version__}\n")
-
-    async def show_index(_: web.Request) -> web.Response:
-        return web.Response(text=index)
-
-    return [*_get("/version", show_version), web.get("/", show_index)]
+    lines = [f"{path:<52} {text}" for path, text in endpoints]
+    return _fixed_page("", "\n".join([f"gcushare-scheduler-extender v{__version__}", "", *lines, ""]))
 
 
-def _get(path: str, handler: Handler) -> list[web.RouteDef]:
-    """Answer a path with and without a slash at its end: upstream gpushare's router redirects the one to the other."""
-    return [web.get(path, handler), web.get(f"{path}/", handler)]
+def _fixed_page(path: str, text: str) -> GetPath:
+    async def show(_: Call) -> web.Response:
+        return web.Response(text=text)
+
+    return GetPath(path, show)
 
 
 class UnservedVendor:
@@ -216,10 +187,10 @@ class UnservedVendor:
         )
         self.verbs = tuple(Verb(f"{vendor.url_prefix}/{name}", self._refuse_call) for name in VERB_NAMES)
         """The scheduler's calls, which come to either port."""
-        self.routes = [web.route("*", f"{vendor.url_prefix}{path}", self._refuse) for path in ("", "/{rest:.*}")]
+        self.page = GetPath(vendor.url_prefix, self._refuse, range(9))
 
     def _refuse_call(self, _body: bytes) -> bytes:
         raise NotFoundError(self._text)
 
-    async def _refuse(self, _request: web.Request) -> web.Response:
+    async def _refuse(self, _: Call) -> web.Response:
         raise NotFoundError(self._text)

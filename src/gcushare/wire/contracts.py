@@ -19,13 +19,15 @@ NAMESPACE = "kube-system"
 PLUGIN_PORT = 32767
 """The device plugin's port: status, metrics, health."""
 EXTENDER_PORT = 32766
-"""The extender's first port: the scheduler's calls as in the manual, inspect, the page, metrics, health."""
+"""The extender's first port: the scheduler's calls as in the manual, version, inspect, explain."""
 VERBS_PORT = 32764
 """The extender's second port: the scheduler's four verbs over mutual TLS (the config manager's own port is 32765)."""
+PAGE_PORT = 32763
+"""The extender's third port: the page, metrics, health."""
 VERBS_PORT_NAME = "verbs"
 """Name of that port in the extender's Service."""
-PROBED_PATH = "/healthz"
-"""A path on the second port without side effects, to check whether the port answers this client."""
+PROBED_PATH = "/version"
+"""A path on both ports without side effects, to check whether a port answers this client."""
 
 SCHEDULER_NAME = "gcushare-kube-scheduler"
 """The name that a client's certificate must have, as its common name or as one of its DNS names."""

@@ -124,10 +124,10 @@ def _tell_how_to_play(cluster: Cluster, stage: Stage) -> None:
         f"The cluster stays up; Ctrl-C ends it. {kubectl}In another terminal:\n"
         f"  export PATH={Path(sys.executable).parent}:$PATH\n"
         f"  export KUBECONFIG={cluster.place.kubeconfig}\n"
-        f"  export EXTENDER={cluster.extender_url}\n{''.join(plugins)}"
+        f"  export EXTENDER={cluster.extender_url}\n  export PAGE={cluster.page_url}\n{''.join(plugins)}"
         "  kubectl get pod -A\n"
         f"{commands}"
         f'  curl "$EXTENDER{prefix}/inspect?pretty"\n'
-        f"The cards in a browser: {cluster.extender_url}/dashboard/\n"
+        f"The cards in a browser: {cluster.page_url}/dashboard/\n"
         f"API server {cluster.api_url}   extender {cluster.extender_url}   logs {cluster.place.logs}"
     )

@@ -14,7 +14,7 @@ from aiohttp import web
 from gcushare.core.errors import ConfigError
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.health import HealthChecks
-from gcushare.runtime.http.server import start_server
+from gcushare.runtime.http.page_server import start_server
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare_playground.scheduler.configuration import load_scheduler_settings
 from gcushare_playground.scheduler.scheduler import SchedulerDouble

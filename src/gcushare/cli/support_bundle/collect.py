@@ -29,7 +29,15 @@ from gcushare.cluster.diagnosis.checks.views import requesting_pods
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding
 from gcushare.cluster.diagnosis.gather_facts import gather
-from gcushare.cluster.programs import ProgramAddress, ProgramKind, SeenPod, main_container, proxied_pod, proxied_service
+from gcushare.cluster.programs import (
+    ProgramAddress,
+    ProgramKind,
+    SeenPod,
+    main_container,
+    proxied_extender_page,
+    proxied_pod,
+    proxied_service,
+)
 from gcushare.cluster.reader import AT_ONCE, Reader, ask_all
 from gcushare.cluster.rights import Area
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError, RetryableError
@@ -115,7 +123,7 @@ class Collector:
             for page in self._node_pages(pod, "plugins", sanitize.cut_document(PLUGIN_STATUS.read))
         ]
         await self._add_sources("asking device plugins", plugins, AT_ONCE)
-        extenders = [page for name, endpoint in self._extenders() for page in self._extender_pages(name, endpoint)]
+        extenders = [page for each in self._extenders() for page in self._extender_pages(*each)]
         await self._add_sources("asking the scheduler extender", extenders, AT_ONCE)
         await self._add_sources("reading logs", list(self._logs()), _LOGS_AT_ONCE)
 
@@ -147,10 +155,11 @@ class Collector:
         yield self._page(endpoint, "/status", f"{folder}/status.json", cut)
         yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", sanitize.cut_figures)
 
-    def _extender_pages(self, name: str, endpoint: ProgramAddress) -> Iterator[_Source]:
+    def _extender_pages(self, name: str, endpoint: ProgramAddress, metrics: ProgramAddress | None) -> Iterator[_Source]:
         folder = f"extender/{name}"
         yield self._page(endpoint, "/version", f"{folder}/version.txt", sanitize.cut_version)
-        yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", sanitize.cut_figures)
+        if metrics is not None:
+            yield self._page(metrics, "/metrics", f"{folder}/metrics.txt", sanitize.cut_figures)
         for vendor in self.facts.vendors():
             file = f"{folder}/{vendor.name}-inspect.json"
             yield self._page(endpoint, f"{vendor.url_prefix}/inspect", file, sanitize.cut_document(decode_document))
@@ -171,13 +180,12 @@ class Collector:
 
         return _Source(file, f"its answer to {path}", read)
 
-    def _extenders(self) -> list[tuple[str, ProgramAddress]]:
+    def _extenders(self) -> list[tuple[str, ProgramAddress, ProgramAddress | None]]:
+        client, service = self.reader.client, self.facts.extender.service
         pods = self.facts.running(ProgramKind.EXTENDER)
-        found = [(pod.metadata.name, proxied_pod(self.reader.client, pod)) for pod in pods]
-        service = self.facts.extender.service
-        if not found and service is not None:
-            found = [("behind-service", proxied_service(self.reader.client, service))]
-        return found
+        if not pods and service is not None:
+            return [("behind-service", proxied_service(client, service), None)]
+        return [(pod.metadata.name, proxied_pod(client, pod), proxied_extender_page(client, pod)) for pod in pods]
 
     async def _add_sources(self, doing: str, sources: Sequence[_Source], at_once: int) -> None:
         """Read and add files in batches, because each dead node takes the whole timeout."""

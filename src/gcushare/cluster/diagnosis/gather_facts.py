@@ -13,7 +13,7 @@ from gcushare._version import __version__
 from gcushare.cluster.cluster_flags import WhereSettings
 from gcushare.cluster.diagnosis import cluster_objects
 from gcushare.cluster.diagnosis.facts import ExtenderFacts, Facts, PluginFacts, ReplicaFacts
-from gcushare.cluster.metrics_text import parse_figures
+from gcushare.cluster.metrics_text import MetricsPage, parse_figures
 from gcushare.cluster.programs import (
     SERVICES,
     ProgramAddress,
@@ -21,6 +21,7 @@ from gcushare.cluster.programs import (
     SeenPod,
     flag,
     program_of,
+    proxied_extender_page,
     proxied_pod,
     proxied_service,
     vendor_of_plugin,
@@ -197,11 +198,13 @@ async def _ask_replicas(reader: Reader, pods: Sequence[SeenPod]) -> list[Replica
 
 
 async def _ask_replica(reader: Reader, endpoint: ProgramAddress, name: str, pod: SeenPod | None = None) -> ReplicaFacts:
-    """Ask one extender for its version and figures."""
+    """Ask one extender for its version, and for its figures, which its pod has on another port."""
+    figures = MetricsPage(())
     try:
         version = await reader.ask(endpoint, "/version")
-        metrics = await reader.ask(endpoint, "/metrics")
-        figures = parse_figures(metrics.body.decode("utf-8", errors="replace"))
+        if pod is not None:
+            metrics = await reader.ask(proxied_extender_page(reader.client, pod), "/metrics")
+            figures = parse_figures(metrics.body.decode("utf-8", errors="replace"))
     except GcushareError as failure:
         return ReplicaFacts(name=name, pod=pod, problem=str(failure))
     reader.record_clock(f"the scheduler extender {name}", version)

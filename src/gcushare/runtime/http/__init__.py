@@ -1,1 +1,1 @@
-"""HTTP servers: limits, TLS, answers to errors, and a fast path for the scheduler's calls."""
+"""HTTP servers: the strict one of the scheduler's port, aiohttp's for pages; limits, TLS, answers to errors."""

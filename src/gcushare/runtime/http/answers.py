@@ -1,15 +1,17 @@
 """Every HTTP answer that the server itself gives, to errors and to requests that it rejects, with their log lines.
 
-``request_gate``, ``scheduler_fast_path`` and the connections below them use these, so that no client can tell which of
-them handled its request.
+The scheduler's port (`scheduler_connection`) and the servers of aiohttp (`page_server`) use them, so errors look the
+same on every port.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import time
 from collections import Counter
+from email.utils import formatdate
 from enum import Enum
 from typing import TypeAlias
 
@@ -84,24 +86,6 @@ class Rejection(Exception):
         self.event = event
 
 
-def body_too_slow(limit_s: float) -> Rejection:
-    return Rejection(408, Cause.SLOW, f"the request's body did not arrive within {limit_s:g}s")
-
-
-def body_too_large(size: str, largest: int) -> Rejection:
-    return Rejection(413, Cause.SIZE, f"the request's body has {size}; accepted: at most {largest} bytes")
-
-
-def no_memory() -> Rejection:
-    return Rejection(503, Cause.MEMORY, "too many large requests at once, try again later")
-
-
-def body_cut() -> Rejection:
-    """The memory of an incomplete body was given to other bodies."""
-    text = "the request's body came slower than others that needed its memory, try again later"
-    return Rejection(503, Cause.MEMORY, text)
-
-
 def reject(rejection: Rejection, counts: RejectedCounts, **facts: object) -> web.Response:
     """Count and log a rejection, and build its answer, after which the connection is closed."""
     counts[rejection.cause] += 1
@@ -118,16 +102,24 @@ def log_answered(started: float, **facts: object) -> None:
         logger.debug("answered %s", fields(**facts, ms=round((time.perf_counter() - started) * 1000, 1)))
 
 
-def write_response(response: web.Response, *more: str) -> bytes:
-    """Write an answer as bytes, for a connection that aiohttp does not answer. ``more`` are further header lines."""
+@functools.lru_cache(maxsize=1)
+def _date_at(second: int) -> str:
+    return formatdate(second, usegmt=True)
+
+
+def write_head(status: str, *headers: str, closes: bool) -> bytes:
+    """Write the head of an answer, for a connection that aiohttp does not answer."""
+    last = ("Connection: close",) if closes else ()
+    date = f"Date: {_date_at(int(time.time()))}"
+    return "\r\n".join((f"HTTP/1.1 {status}", *headers, date, *last, "", "")).encode()
+
+
+def write_response(response: web.Response, *, closes: bool) -> bytes:
+    """Write an answer as `write_head` does."""
     body = response.body if isinstance(response.body, bytes) else b""
-    lines = [
-        f"HTTP/1.1 {response.status} {response.reason}",
-        *(f"{name}: {value}" for name, value in response.headers.items() if name != "Content-Length"),
-        f"Content-Length: {len(body)}",
-        *more,
-    ]
-    return "\r\n".join((*lines, "", "")).encode() + body
+    headers = [f"{name}: {value}" for name, value in response.headers.items() if name != "Content-Length"]
+    status = f"{response.status} {response.reason}"
+    return write_head(status, *headers, f"Content-Length: {len(body)}", closes=closes) + body
 
 
 def respond_to_failure(error: Exception, **facts: object) -> web.Response:

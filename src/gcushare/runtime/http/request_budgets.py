@@ -1,4 +1,4 @@
-"""Limit what the requests of one server may take: the memory of their bodies, and their time in one turn.
+"""Limit what the requests of the scheduler's port may take: the memory of their bodies, and their time in one turn.
 
 If memory runs short, one body is dropped. In one turn of the event loop, requests may become complete on a hundred
 connections. If all were answered at once, nothing else would run meanwhile, not even the renewal of the Lease.
@@ -9,82 +9,68 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Protocol
 
 # In bodies of the largest size: enough for bursts, and far below a pod's memory limit.
 _BODIES_AT_ONCE = 8
 
 
+class Body(Protocol):
+    """A body, from its first byte until its handler is done."""
+
+    held: int
+    """Bytes of memory that it has; only the budget changes it."""
+
+    def give_up(self) -> None:
+        """Drop it: its memory goes to others."""
+
+
 class BodyBudget:
     """The memory for bodies, in bytes. It is charged for bytes that arrived; a declared length costs nothing.
 
-    ``largest``: the limit of one body. ``by_path``: lower limits of single paths, asked at each request.
-
-    If the memory runs short, the oldest incomplete body is dropped. So a slow or silent client never blocks the others.
+    If it runs short, the oldest incomplete body is dropped. So a slow or silent client never blocks the others.
+    ``largest``: the limit of one body.
     """
 
-    def __init__(self, largest: int, by_path: Mapping[str, Callable[[], int]] | None = None) -> None:
-        self._largest = largest
-        self._by_path = by_path or {}
+    def __init__(self, largest: int) -> None:
         self._left = _BODIES_AT_ONCE * largest
-        self._arriving: dict[BodyShare, None] = {}
+        self._arriving: dict[Body, None] = {}
 
-    def largest_of(self, path: str) -> int:
-        """The most bytes that a body for this path may have."""
-        own = self._by_path.get(path)
-        return self._largest if own is None else min(self._largest, own())
+    def begin(self, body: Body) -> None:
+        """A body is expected. Until it is complete, it may be dropped."""
+        self._arriving[body] = None
 
-    def open(self, give_up: Callable[[], None]) -> BodyShare:
-        """Begin a body. ``give_up`` is called if its memory goes to another body; it must drop this one."""
-        share = BodyShare(self, give_up)
-        self._arriving[share] = None
-        return share
-
-    def _take(self, size: int, taker: BodyShare) -> bool:
+    def take(self, body: Body, size: int) -> bool:
+        """Take memory for more of a body. False if there is none left: then drop it."""
         while size > self._left:
-            oldest = next((share for share in self._arriving if share.size or share is taker), taker)
-            if oldest is taker:
+            oldest = next((each for each in self._arriving if each.held or each is body), body)
+            if oldest is body:
                 return False
-            oldest.cut()
+            self._cut(oldest)
         self._left -= size
+        body.held += size
         return True
 
+    def complete(self, body: Body) -> None:
+        """The whole body has arrived: from now on it is not dropped."""
+        self._arriving.pop(body, None)
 
-class BodyShare:
-    """The memory of one body, from its first byte until its handler is done."""
+    def release(self, body: Body) -> None:
+        """Take its memory back; repeatable."""
+        self.complete(body)
+        self._left += body.held
+        body.held = 0
 
-    __slots__ = ("_budget", "_give_up", "is_cut", "size")
+    def cut_oldest(self) -> None:
+        """Drop the oldest incomplete body, if there is one."""
+        for body in self._arriving:
+            self._cut(body)
+            return
 
-    def __init__(self, budget: BodyBudget, give_up: Callable[[], None]) -> None:
-        self._budget = budget
-        self._give_up = give_up
-        self.size = 0
-        """Bytes that it has now."""
-        self.is_cut = False
-        """Whether its memory went to another body."""
-
-    def grow(self, size: int) -> bool:
-        """Take ``size`` more bytes. False if there are none left or the body was cut: then drop it."""
-        if self.is_cut or not self._budget._take(size, self):
-            return False
-        self.size += size
-        return True
-
-    def complete(self) -> None:
-        """Call it when the whole body has arrived: from now on it is not cut."""
-        self._budget._arriving.pop(self, None)
-
-    def cut(self) -> None:
-        """Give its memory to another body, and drop it."""
-        self.is_cut = True
-        self.close()
-        self._give_up()
-
-    def close(self) -> None:
-        """Give its memory back; repeatable."""
-        size, self.size = self.size, 0
-        self.complete()
-        self._budget._left += size
+    def _cut(self, body: Body) -> None:
+        self.release(body)
+        body.give_up()
 
 
 TURN_S = 0.005
@@ -92,9 +78,6 @@ TURN_S = 0.005
 
 LARGE_BYTES = 256 << 10
 """Larger bodies are large work. A request with a pod and the names of 5,000 nodes is smaller."""
-
-_S_PER_BYTE = 6e-9
-"""The assumed cost of a body whose handler is not timed: a dense body of 1.5 MB took 8 ms to decode."""
 
 
 class TurnBudget:
@@ -124,21 +107,6 @@ class TurnBudget:
             queue.append(work)
         else:
             self._run_now(work)
-
-    async def admit(self, size: int) -> None:
-        """Wait until a body of ``size`` bytes may be handled, and charge the turn for it by its size.
-
-        Use it if the work cannot be passed to ``run``, because it is a coroutine of its own.
-        """
-        admitted = asyncio.get_running_loop().create_future()
-
-        def admit_now() -> None:
-            if not admitted.done():
-                admitted.set_result(None)
-                self._spent_s += size * _S_PER_BYTE
-
-        self.run(admit_now, size)
-        await admitted
 
     def clear(self) -> None:
         """Drop all waiting work. Call it when the server has stopped and its connections are closed."""

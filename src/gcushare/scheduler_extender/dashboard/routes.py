@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -20,12 +21,9 @@ from gcushare.scheduler_extender.dashboard.security_headers import SECURITY_HEAD
 from gcushare.scheduler_extender.dashboard.token_reviews import KubeReviews
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import Serving
-from gcushare.scheduler_extender.routes import send_pieces
 from gcushare.wire.documents.explain import encode_explanation
 
 PREFIX = "/dashboard"
-ENDPOINTS = ((f"GET  {PREFIX}/", "the cluster's cards as a live view"),)
-"""The page's lines in the extender's list of endpoints."""
 _EVENTS_HEADERS = {
     **SECURITY_HEADERS,
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -140,3 +138,24 @@ class Dashboard:
         return ReplicaDocument(
             leadership.is_leader, leadership.holder, None if age_s is None else round(age_s, 1), now_ms
         )
+
+
+async def send_pieces(
+    request: web.Request, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str], *, packed: bool = False
+) -> web.StreamResponse:
+    """Send pieces as they come, ``packed`` by gzip if asked, until there are no more or the reader disconnects."""
+    response = web.StreamResponse(headers=headers)
+    if packed:
+        response.enable_compression(web.ContentCoding.gzip)
+    await response.prepare(request)
+    if request.method != "GET":
+        return response
+    with suppress(ConnectionError):  # A reader that disconnects is not an error.
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if request.transport is None or request.transport.is_closing():
+                    return response
+                if piece:
+                    await response.write(piece)
+            await response.write_eof()
+    return response

@@ -10,16 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from gcushare.core.errors import ForbiddenError
 from gcushare.kube.client import KubeClient
-from gcushare.runtime.http.scheduler_fast_path import Verb
-from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
+from gcushare.runtime.http.scheduler_requests import GetPath, Verb
+from gcushare.runtime.http.scheduler_server import start_scheduler_server
+from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import RootTasks, Shutdown
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
-from gcushare.wire.contracts import PROBED_PATH, VERBS_PORT
+from gcushare.wire.contracts import VERBS_PORT
 
 if TYPE_CHECKING:
     from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
@@ -86,11 +85,11 @@ class VerbsPort:
         files = self.keeper.files
         return replace(self._serve, tls_cert_file=files.cert, tls_key_file=files.key)
 
-    async def open(self, verbs: Sequence[Verb]) -> RunningServer:
+    async def open(self, verbs: Sequence[Verb], pages: Sequence[GetPath]) -> RunningServer:
         """Open the port once there are certificates.
 
         Raises:
-            ConfigError: as `start_server` does.
+            ConfigError: as `start_scheduler_server` does.
         """
         settings = self._settings
         if self.keeper is not None:
@@ -102,14 +101,8 @@ class VerbsPort:
             assert folder is not None, "the settings need one of both"
             cert, key, ca = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
 
-        async def answer_probe(_: web.Request) -> web.Response:
-            return web.Response(text="ok\n")
-
-        app = web.Application()
-        add_verbs(app, verbs)
-        app.add_routes([web.get(PROBED_PATH, answer_probe)])
         serve = replace(
             self._serve, listen_port=settings.verbs_port, tls_cert_file=cert, tls_key_file=key, tls_client_ca_file=ca
         )
-        self.server = await start_server(app, serve, only_client=settings.verbs_client_name)
+        self.server = await start_scheduler_server(verbs, pages, serve, only_client=settings.verbs_client_name)
         return self.server

@@ -136,7 +136,7 @@ async def test_what_is_free_on_a_node_that_serves_claims_is_shown_as_free(both: 
         wide = (await both.call("-o", "wide", f"--source={source}")).lines
         at = next(line for line in wide if line.startswith("NAME")).index("FREE")
         assert next(line for line in wide if line.startswith("serves-claims"))[at:].split()[:2] == ["12", "12"]
-        async with aiohttp.ClientSession() as http, http.get(f"{replica.url}/metrics") as answer:
+        async with aiohttp.ClientSession() as http, http.get(f"{replica.page_url}/metrics") as answer:
             metrics = await answer.text()
         figures = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if 'vendor="enflame"' in line)
         shown = {key.partition("{")[0]: float(value) for key, value in figures.items()}
@@ -257,9 +257,9 @@ async def test_without_its_verbs_the_extender_shows_all_and_places_nothing(both:
                 assert answer.status == 404
             async with http.get(f"{prefix}/inspect") as answer:
                 assert held(json.loads(await answer.text())) == EXPECTED
-            async with http.get(f"{replica.url}/readyz") as answer:
+            async with http.get(f"{replica.page_url}/readyz") as answer:
                 assert answer.status == 200, await answer.text()
-            async with http.get(f"{replica.url}/metrics") as answer:
+            async with http.get(f"{replica.page_url}/metrics") as answer:
                 figures = await answer.text()
         assert 'gcushare_pods_waiting_by_reason{reason="claim",vendor="enflame"} 1.0' in figures
     finally:

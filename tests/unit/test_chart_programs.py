@@ -17,6 +17,7 @@ from gcushare.device_plugin.command_line import PROGRAM as PLUGIN
 from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.loading import load_settings
 from gcushare.scheduler_extender.extender_settings import PROGRAM as EXTENDER
+from gcushare.scheduler_extender.extender_settings import ExtenderSettings
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs
 from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, VERBS_PORT, VERBS_PORT_NAME
 from tests.charts import (
@@ -140,7 +141,10 @@ def test_probes_ask_the_port_that_the_program_listens_on() -> None:
                     continue
                 asked = container[probe]["httpGet"]
                 assert asked["path"] == path
-                assert ports.get(asked["port"], asked["port"]) == settings_of(container).serve.listen_port
+                settings = settings_of(container)
+                is_extender = isinstance(settings, ExtenderSettings)
+                port = settings.dashboard.page_port if is_extender else settings.serve.listen_port
+                assert ports.get(asked["port"], asked["port"]) == port
     assert set(unprobed) == {"cleanup", "uninstall"}, "only what ends by itself has no probes"
 
 

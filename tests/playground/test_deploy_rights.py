@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.errors import GcushareError
 from gcushare.core.units import GIB
 from gcushare.kube.client import KubeClient
@@ -25,7 +26,9 @@ from gcushare_playground.doubles import InsideDoubles
 from gcushare_playground.picture import POD_OBJECTS
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.charts import NAMESPACE, UMBRELLA_CHART, Object, granted, needs_helm, of_kind, rendered
+from tests.extender_objects import node_document
 from tests.playground.deploy_rig import MANAGER, Site, config_manager, until_applied
+from tests.protocol.extender_rig import until
 from tests.running import running
 from tests.unit.apiserver_objects import memory_pod
 
@@ -121,6 +124,14 @@ async def look_at_the_page(cluster: Cluster, doubles: InsideDoubles) -> None:
         assert [node["name"] for node in (await answer.json())["nodes"]] == [NODE]
 
 
+async def meet_a_node_that_serves_claims(site: Site) -> None:
+    """From then on the extender watches claims."""
+    node = node_document("serves-claims", 16, modes=(SERVES_CLAIMS,))
+    site.server.registry.put({"apiVersion": "v1", "kind": "Node", **node})
+    watch = ("resource.k8s.io", "resourceclaims", "watch")
+    await until(lambda: watch in site.server.requests.used(user(EXTENDER)))
+
+
 async def configure_and_recover(site: Site) -> None:
     async with config_manager(site, NODE) as host:
         await until_applied(site, NODE)
@@ -165,6 +176,7 @@ async def after(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
                 await repeat_an_event(site, account)
             await configure_and_recover(site)
             await run_program(site, CLEANUP, "gcushare.cli.uninstall", "--vendor=enflame")
+            await meet_a_node_that_serves_claims(site)
         except BaseException as error:
             error.add_note(cluster.describe_programs())
             raise

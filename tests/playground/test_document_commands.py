@@ -176,15 +176,17 @@ def served_metrics(text: str) -> Iterator[tuple[str, tuple[str, set[str] | None]
 async def check_endpoints(census: Census, environ: Mapping[str, str]) -> None:
     """Ask every endpoint of the API reference, and find every one that the extender lists there."""
     reference, reported = guide("api-reference.md"), set()
-    for heading, url in (
-        ("Endpoints of the scheduler extender", environ["EXTENDER"]),
-        ("Endpoints of the device plugin", environ["PLUGIN"]),
+    plugin = environ["PLUGIN"]
+    for heading, own, page in (
+        ("Endpoints of the scheduler extender", environ["EXTENDER"], environ["PAGE"]),
+        ("Endpoints of the device plugin", plugin, plugin),
     ):
         for item in reference.items(heading):
             found = ENDPOINT.match(item)
             assert found is not None, item
             method, path = found.groups()
             reported.add((method, path))
+            url = page if path.startswith(("/healthz", "/readyz", "/metrics", "/dashboard")) else own
             real = path.replace("<node>", "node-1").replace("<namespace>", "default").replace("<pod>", "notebook")
             real = real.replace("<vendor>", census.cluster.plan.vendor.name)
             async with census.cluster.http.request(method, url + real) as answer:

@@ -29,7 +29,7 @@ def count_changes(data: Data, moments: Iterable[datetime]) -> tuple[int, Data]:
 @pytest.mark.slow
 @pytest.mark.parametrize("apart", [CLOCK_TOLERANCE, -CLOCK_TOLERANCE])
 def test_replicas_whose_clocks_are_an_hour_apart_write_no_more_often_than_one_alone(apart: timedelta) -> None:
-    days = [START + number * DAY for number in range(8 * 365)]
+    days = [START + number * DAY for number in range(0, 8 * 365, 3)]
     alone, _ = count_changes({}, days)
     data: Data = {}
     together = 0

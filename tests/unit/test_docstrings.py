@@ -51,7 +51,9 @@ def wrong_statements(trees: Mapping[str, ast.AST]) -> list[str]:
     found = []
     for path, each in nodes:
         if isinstance(each, ast.ClassDef | Function):
-            missing = statements(ast.get_docstring(each) or "") - names_of(each, classes)
+            missing = statements(ast.get_docstring(each) or "")
+            if missing:
+                missing -= names_of(each, classes)
             if missing and id(each) in own:
                 missing -= names_of(own[id(each)], classes)
             found += [f"{path}: {each.name} has no {name}" for name in sorted(missing)]

@@ -197,16 +197,15 @@ def vendor_of_plugin(pod: SeenPod) -> Vendor:
 def port_of(pod: SeenPod) -> int:
     """Where a program's pod answers: by its flag, else the port named as in the charts, or the first, or ours."""
     default = contracts.EXTENDER_PORT if program_of(pod) is ProgramKind.EXTENDER else contracts.PLUGIN_PORT
-    ports = [port.container_port for container in _containers_of(pod) for port in container.ports]
-    return _find_port(pod, "listen-port", _PORT_NAME) or next(iter(ports), default)
+    first = next((port.container_port for port in _ports_of(pod)), default)
+    return _find_port(pod, "listen-port", _PORT_NAME, first)
 
 
-def _find_port(pod: SeenPod, flag_name: str, port_name: str) -> int:
+def _find_port(pod: SeenPod, flag_name: str, port_name: str, default: int) -> int:
     reported = flag(pod, flag_name) or ""
     if reported.isdecimal() and int(reported):
         return int(reported)
-    ports = [port for container in _containers_of(pod) for port in container.ports]
-    return next((port.container_port for port in ports if port.name == port_name), 0)
+    return next((port.container_port for port in _ports_of(pod) if port.name == port_name), default)
 
 
 def has_tls(pod: SeenPod) -> bool:
@@ -222,6 +221,10 @@ def _containers_of(pod: SeenPod) -> tuple[SeenContainer, ...]:
     """The program's own container; all of them if its command and image say nothing."""
     container = main_container(pod)
     return pod.spec.containers if container is None else (container,)
+
+
+def _ports_of(pod: SeenPod) -> Iterator[Port]:
+    return (port for container in _containers_of(pod) for port in container.ports)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +254,7 @@ def proxied_pod(client: KubeClient, pod: SeenPod, port: int | None = None) -> Pr
 
 def proxied_extender_page(client: KubeClient, pod: SeenPod) -> ProgramAddress:
     """The port of an extender's pod that shows metrics."""
-    return proxied_pod(client, pod, _find_port(pod, "page-port", "page") or contracts.PAGE_PORT)
+    return proxied_pod(client, pod, _find_port(pod, "page-port", "page", contracts.PAGE_PORT))
 
 
 def proxied_service(client: KubeClient, service: Service) -> ProgramAddress:

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from gcushare.runtime.http.page_server import start_server
@@ -131,7 +132,8 @@ async def running(server: RunningServer) -> AsyncIterator[RunningServer]:
         await server.stop(0)
 
 
-SERVERS = (serving, serving_pages)
+BOTH = pytest.mark.parametrize("serving", [serving, serving_pages], ids=lambda each: str(each.__name__))
+"""The test is run with either server."""
 Serving = Callable[..., AbstractAsyncContextManager[RunningServer]]
 
 

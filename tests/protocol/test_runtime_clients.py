@@ -15,9 +15,9 @@ import uvloop
 
 from gcushare.runtime.http.answers import Cause
 from tests.protocol.runtime_bench import (
+    BOTH,
     DEADLINE_S,
     IMPATIENT,
-    SERVERS,
     SETTINGS,
     Client,
     Serving,
@@ -27,8 +27,6 @@ from tests.protocol.runtime_bench import (
     serving_pages,
     until,
 )
-
-BOTH = pytest.mark.parametrize("serving", SERVERS, ids=lambda each: str(each.__name__))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from gcushare.runtime.health import HealthChecks
 from gcushare.runtime.http.page_server import start_server
 from gcushare.runtime.metrics import make_registry, metrics_route
 from tests.protocol.runtime_bench import (
-    SERVERS,
+    BOTH,
     SETTINGS,
     Serving,
     Work,
@@ -32,8 +32,6 @@ from tests.protocol.runtime_bench import (
     serving_pages,
     until,
 )
-
-BOTH = pytest.mark.parametrize("serving", SERVERS, ids=lambda each: str(each.__name__))
 
 
 async def test_port_zero_is_read_back_and_answers() -> None:

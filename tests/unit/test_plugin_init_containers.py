@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import pytest
@@ -17,11 +17,11 @@ from gcushare.device_plugin.pods.pod import PodState
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.pods import CardCounts
 from gcushare.vendors import ENFLAME
-from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_ids import decode_whole_card_id, device_ids_of_card, encode_whole_card_id
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
 from gcushare.wire.objects import Pod
 from tests.builders import pod as ref
-from tests.unit.plugin_pods import UNITS, UUIDS, pod, store_of, with_annotations
+from tests.unit.plugin_pods import UNITS, UUIDS, pod, store_of, whole_pod, with_annotations
 
 CARDS = {i: InventoryCard(index=i, uuid=f"u{i}", memory_bytes=16 << 30, units=16, model="S60") for i in range(3)}
 
@@ -149,6 +149,63 @@ def test_equal_containers_of_pods_that_were_taken_for_each_other_change_them_onc
     shown: dict[str, Mapping[str, CardCounts]] = {f"d/{first}": {"sidecar0": {1: 2}}, f"d/{second}": of_second}
     store.on_kubelet_read(KubeletAllocations("podresources", shown))
     assert [store.entries[f"uid-{name}"].served for name in names] == [1, 3]
+
+
+def given(store: PodStore, uid: str, container: str, *ids: str, at_s: float = 0.0, whole: bool = False) -> None:
+    packed = device_ids(ids)
+    counts = dict.fromkeys(map(decode_whole_card_id, ids), 1) if whole else packed.count_by_card()
+    store.on_allocate(uid, container, counts, at_s, whole=whole, ids=packed)
+
+
+FIRST, SECOND = [device_ids_of_card(index, 16) for index in (0, 1)]
+
+
+def test_ids_that_are_given_out_again_name_the_pod_whose_init_container_has_them() -> None:
+    """No scheduler placed the two: the first call was taken for the other pod's."""
+    store = store_of(spread("p", ("init", 4), ("sidecar", 2), ("app", 2), cards=""), spread("q", ("app", 4), cards=""))
+    given(store, "uid-q", "app0", *FIRST[:2], *SECOND[:2])
+    (found,) = store.find_reusing(device_ids(SECOND[:2]), 2)
+    assert (found.pod.uid, found.next_container, found.card_indexes) == ("uid-p", "sidecar1", (0, 1))
+    assert [store.entries[f"uid-{name}"].served for name in "pq"] == [1, 0]
+
+
+def test_all_calls_in_a_row_are_of_that_pod() -> None:
+    """Its sidecar took ids of the first init container again, its last container some of the second one's."""
+    shape = ("init", 2), ("sidecar", 4), ("init", 6), ("app", 2)
+    store = store_of(*(with_annotations(spread(name, *shape), {}) for name in "pq"), pod("r", 2), pod("s", 4))
+    given(store, "uid-r", "c0", *FIRST[:2])
+    given(store, "uid-s", "c0", *FIRST[:4], at_s=1.0)
+    given(store, "", "", *FIRST[4:10], at_s=2.0)
+    found = store.find_reusing(device_ids(FIRST[8:10]), 2)
+    assert [each.pod.uid for each in found] == ["uid-p", "uid-q"], "either may be asked for"
+    assert [store.entries[f"uid-{name}"].served for name in "pqrs"] == [3, 0, 0, 0]
+
+
+def test_a_container_that_the_kubelet_shows_already_is_not_one_of_the_calls() -> None:
+    store = store_of(with_annotations(spread("p", ("init", 4), ("sidecar", 2), ("app", 2)), {}), pod("q", 4))
+    given(store, "uid-q", "c0", *FIRST[:4])
+    store.on_kubelet_read(KubeletAllocations("podresources", {"d/p": {"sidecar1": {0: 2}}}))
+    (found,) = store.find_reusing(device_ids(FIRST[2:4]), 2)
+    assert (found.next_container, store.entries["uid-q"].served) == ("app2", 0)
+
+
+def test_a_whole_card_that_is_given_out_again_names_its_pod() -> None:
+    store = store_of(whole_pod("p", 1, init=2), whole_pod("q", 2))
+    cards = [encode_whole_card_id(index) for index in (0, 2)]
+    given(store, "uid-q", "c0", *cards, whole=True)
+    (found,) = store.find_reusing(device_ids(cards[1:]), 1, whole=True)
+    assert (found.pod.uid, found.next_container) == ("uid-p", "c0")
+    assert store.find_reusing(device_ids(cards[1:]), 1) == [], "no memory was given out"
+
+
+@pytest.mark.parametrize(
+    ("ids", "amount"), [((), 2), (FIRST[4:6], 2), (FIRST[:2], 3)], ids=["none", "new ones", "of no such pod"]
+)
+def test_ids_that_name_no_pod_change_nothing(ids: Sequence[str], amount: int) -> None:
+    store = store_of(with_annotations(spread("p", ("init", 4), ("app", 2)), {}), pod("q", 4))
+    given(store, "uid-q", "c0", *FIRST[:4])
+    assert store.find_reusing(device_ids(ids), amount) == []
+    assert [store.entries[f"uid-{name}"].served for name in "pq"] == [0, 1]
 
 
 def candidate(name: str, *amounts: int, cards: tuple[int, ...] = (), per_pod: int = 1, **other: object) -> Candidate:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple
 
 from gcushare.core.cards import Inventory, InventoryCard
@@ -31,7 +31,7 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.container_environment import Grant
 from gcushare.node.pods import CardCounts
 from gcushare.wire.annotations import COMPUTE_SHARE, PROPORTIONAL
-from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest
+from gcushare.wire.kubelet.device_lists import NO_IDS, DeviceIds, PreferredRequest
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 
 logger = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class CardAllocator:
             free = dict.fromkeys((*read_cards(request.available), *read_cards(request.must_include)), 1)
         else:
             free = request.available.count_by_card()
-        await self._wait_for_candidate(request.size, free)
+        await self._wait_for_candidate(request, free)
         preference = self._choose(request, inventory)
         self._expected = (preference, request.size)
         pod = preference.candidate.pod if preference.candidate else None
@@ -140,25 +140,24 @@ class CardAllocator:
             logger.debug("allocating %s", fields(count=len(ids), ids=",".join(ids.first(MOST_IDS_LOGGED))))
         counts = dict.fromkeys(read_cards(ids), 1) if self._whole else count_units(ids)
         cards = _named_cards(counts, inventory)
+        size = sum(counts.values())
+        candidates, doubtful = self._find_pods(size, ids)
+        concerned = merge(find_possible(candidates, size, whole=self._whole), doubtful)
         was_asked, candidate = self._expected is not None, self._take_expected(counts)
         if candidate is None:
-            self._check_rules(counts, cards, was_asked=was_asked)
-            candidate = match(
-                self._store.candidates(whole=self._whole), sum(counts.values()), counts, whole=self._whole
-            )
+            self._check_rules(counts, cards, concerned, was_asked=was_asked)
+            candidate = match(candidates, size, counts, whole=self._whole)
         cards = _named_cards(self._cards_of_pod(counts, candidate), inventory)
         self._check_use(counts)
         if not self._whole:
             self._responses.check(cards)
         uid, container = (candidate.pod.uid, candidate.next_container) if candidate else ("", "")
-        self._store.on_allocate(
-            uid, container, counts, self._clock(), whole=self._whole, ids=None if self._whole else ids
-        )
+        self._store.on_allocate(uid, container, counts, self._clock(), whole=self._whole, ids=ids)
         self._on_allocate()
         if self._whole:
             grant = Grant(cards, sum(card.units for card in cards), whole=True)
         else:
-            grant = self._grant_memory(cards, len(ids), candidate)
+            grant = self._grant_memory(cards, size, merge([candidate], concerned) if candidate else [])
         if logger.isEnabledFor(logging.INFO):
             logger.info("allocated %s", self._explain(candidate, grant, inventory))
         return self._responses.build(grant, inventory.unit)
@@ -200,8 +199,7 @@ class CardAllocator:
 
     def _choose(self, request: PreferredRequest, inventory: Inventory) -> Preference:
         store = self._store
-        candidates = store.candidates(whole=self._whole)
-        doubtful = store.doubtful(request.size, whole=self._whole)
+        candidates, doubtful = self._find_pods(request.size, request.must_include)
         in_other_use = store.cards_in_use(whole=not self._whole)
         cards = {card.index: card for card in inventory.cards}
         if self._whole:
@@ -231,7 +229,9 @@ class CardAllocator:
             return counts
         return candidate.card_indexes
 
-    def _check_rules(self, counts: CardCounts, cards: Collection[InventoryCard], *, was_asked: bool) -> None:
+    def _check_rules(
+        self, counts: CardCounts, cards: Collection[InventoryCard], concerned: Sequence[Candidate], *, was_asked: bool
+    ) -> None:
         """Refuse cards that a pod that the call may be for cannot have. The kubelet then fails the pod.
 
         ``was_asked``: the kubelet asked which ids are preferred. It does not if it has no others.
@@ -242,7 +242,7 @@ class CardAllocator:
             else "the kubelet asked for no preference, as with the last free ids; the pod must be scheduled again"
         )
         size = sum(counts.values())
-        for each in self._find_concerned(size) or (None,):
+        for each in concerned or (None,):
             wanted = each.request.cards.cards if each is not None else 1
             if self._whole:
                 pass
@@ -267,14 +267,11 @@ class CardAllocator:
                         f"card {card.index} was taken, which the annotations of pod {each.pod} exclude: {cause}"
                     )
 
-    def _grant_memory(self, cards: tuple[InventoryCard, ...], size: int, candidate: Candidate | None) -> Grant:
+    def _grant_memory(self, cards: tuple[InventoryCard, ...], size: int, possible: Sequence[Candidate]) -> Grant:
         """Make the grant. What the pod adds to it counts only if every pod that the call can be for has the same.
 
         That is the pod's sum, its share of compute, and how much more than its request it may use.
         """
-        possible = [] if candidate is None else [candidate]
-        if candidate is not None and not candidate.served:
-            possible += find_possible(self._store.candidates(), size)
         sums = {each.request.total_units for each in possible}
         entries = [self._store.entries[each.pod.uid] for each in possible]
         more = {max(0, entry.limit - entry.request.cards.units) * len(cards) for entry in entries}
@@ -293,19 +290,21 @@ class CardAllocator:
             raise Refused("the plugin has not found this node's cards yet; the pod can be created again in a moment")
         return self._inventory
 
-    async def _wait_for_candidate(self, size: int, free: CardCounts) -> None:
+    async def _wait_for_candidate(self, request: PreferredRequest, free: CardCounts) -> None:
         """Wait, bounded, for a bound pod that the kubelet knows before our own watch shows it.
 
         A pod whose cards are taken does not end the wait: another pod with an equal request got them, whose own cards
         are free and become known once the watch shows that pod.
         """
-        if not self._wait_for_pod_s:
+        size = request.size
+        if not self._wait_for_pod_s or self._store.find_reusing(request.must_include, size, whole=self._whole):
             return
         now = asyncio.get_running_loop().time()
         patience = now + min(self._wait_for_pod_s, SHOWN_PATIENCE_S)
 
         def is_clear() -> bool:
-            possible = self._find_concerned(size)
+            candidates, doubtful = self._find_pods(size)
+            possible = merge(find_possible(candidates, size, whole=self._whole), doubtful)
             rules = {(each.request.cards.cards * (not self._whole), each.selection) for each in possible}
             return len(rules) < 2 and not self._store.may_continue_another(size, whole=self._whole)
 
@@ -319,10 +318,11 @@ class CardAllocator:
             facts = fields(size=size, whole=self._whole, waited_s=self._wait_for_pod_s)
             logger.warning("no bound pod with room on its card asks for this size %s", facts)
 
-    def _find_concerned(self, size: int) -> list[Candidate]:
-        """The pods that a call for this amount may be for."""
-        possible = find_possible(self._store.candidates(whole=self._whole), size, whole=self._whole)
-        return merge(possible, self._store.doubtful(size, whole=self._whole))
+    def _find_pods(self, size: int, ids: DeviceIds = NO_IDS) -> tuple[list[Candidate], list[Candidate]]:
+        """The pods that a call for this amount and with these ids can be for, and those whose calls are in doubt."""
+        if pods := self._store.find_reusing(ids, size, whole=self._whole):
+            return pods[:1], pods[1:]
+        return self._store.candidates(whole=self._whole), self._store.doubtful(size, whole=self._whole)
 
     def _take_expected(self, counts: CardCounts) -> Candidate | None:
         """The pod that ids were just preferred for, if the kubelet took these."""

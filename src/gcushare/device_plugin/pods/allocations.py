@@ -14,7 +14,7 @@ from itertools import chain
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.node.pods import CardCounts
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, is_whole_card_id
-from gcushare.wire.kubelet.device_lists import DeviceIds, device_ids
+from gcushare.wire.kubelet.device_lists import NO_IDS, DeviceIds, device_ids
 
 CHECKPOINT = "checkpoint"
 """The ``source`` of allocations that were read from the checkpoint."""
@@ -185,8 +185,7 @@ class PendingAllocation:
     counts: CardCounts
     made_at_s: float
     whole: bool = False
-    ids: DeviceIds | None = None
-    """The ids of units of memory; None for whole cards."""
+    ids: DeviceIds = NO_IDS
 
 
 class PendingAllocations:
@@ -240,6 +239,18 @@ class PendingAllocations:
             if any(uid in with_init for uid in other):
                 self._open = [replace(each, uid=other.get(each.uid, each.uid)) for each in self._open]
 
+    def up_to_reuse(self, ids: DeviceIds, *, whole: bool) -> tuple[list[PendingAllocation], list[PendingAllocation]]:
+        """The allocations before the first one that has one of these ids, and those from it on; all if none has."""
+        again = frozenset(ids.text())
+        made = [each for each in self._open if each.whole == whole]
+        first = next((at for at, each in enumerate(made) if not again.isdisjoint(each.ids.text())), len(made))
+        return made[:first], made[first:]
+
+    def assign(self, made: Sequence[PendingAllocation], uid: str, containers: Sequence[str]) -> None:
+        """Store that these allocations were made for these containers of one pod."""
+        for each, container in zip(made, containers, strict=True):
+            self._open[self._open.index(each)] = replace(each, uid=uid, container=container)
+
     def on_kubelet_read(self, is_past: Callable[[PendingAllocation], bool]) -> None:
         """Remove the accepted ones, and those that the kubelet will never show because they are past."""
         self._open = [pending for pending in self._open if not is_past(pending)]
@@ -263,4 +274,4 @@ class PendingAllocations:
 
     def ids(self) -> list[DeviceIds]:
         """The units of memory that were given out and that the kubelet has not shown, accepted ones included."""
-        return [pending.ids for pending in (*self.accepted, *self._open) if pending.ids is not None]
+        return [pending.ids for pending in (*self.accepted, *self._open) if not pending.whole]

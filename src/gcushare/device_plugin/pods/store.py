@@ -26,12 +26,13 @@ from gcushare.device_plugin.pods.pod import (
     find_refusal,
     new_entry,
 )
+from gcushare.device_plugin.pods.reused_ids import assign_reused
 from gcushare.device_plugin.pods.states import compute_states, exchange_promises
 from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrecorded, mirrored_keys
 from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
 from gcushare.node.pods import NO_SIZES, CardCounts, PlainPod, PodWithCards, SharedGrant, plain_pod
 from gcushare.vendors import Vendor
-from gcushare.wire.kubelet.device_lists import DeviceIds
+from gcushare.wire.kubelet.device_lists import NO_IDS, DeviceIds
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import deletion_time_s, is_finished, pod_record, pod_ref
 
@@ -121,7 +122,7 @@ class PodStore:
         now_s: float,
         *,
         whole: bool = False,
-        ids: DeviceIds | None = None,
+        ids: DeviceIds = NO_IDS,
     ) -> None:
         """Store what was given out, probably to this pod's container ("" if it is not known to which)."""
         self._pending.add(PendingAllocation(uid, container, dict(counts), now_s, whole, ids))
@@ -224,6 +225,13 @@ class PodStore:
         uids = {pending.uid for pending in self._pending if pending.whole == whole}
         found = [self._entries[uid] for uid in sorted(uids) if uid in self._entries]
         return [e.as_candidate() for e in found if any(c.amount == amount for c in e.request.containers)]
+
+    def find_reusing(self, ids: DeviceIds, amount: int, *, whole: bool = False) -> list[Candidate]:
+        """Find the pods that a call which gives out ids again can be for, the likely one first (see ``reused_ids``)."""
+        found = assign_reused(self._entries.values(), self._pending, ids, amount, whole=whole)
+        if found:
+            compute_states(self._entries, self._pending)
+        return [entry.as_candidate() for entry in found]
 
     def promised(self) -> dict[int, int]:
         """Units per card that are kept for pods that hold nothing yet."""

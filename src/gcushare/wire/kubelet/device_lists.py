@@ -133,6 +133,7 @@ class DeviceIds:
         return DeviceIds(b"".join(runs), self.foreign + other.foreign, is_padded)
 
 
+NO_IDS = DeviceIds(b"")
 _STRIDE = 2 + ID_LENGTH
 _PADDED_STRIDE = _STRIDE + 1
 

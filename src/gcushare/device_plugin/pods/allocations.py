@@ -241,8 +241,8 @@ class PendingAllocations:
 
     def up_to_reuse(self, ids: DeviceIds, *, whole: bool) -> tuple[list[PendingAllocation], list[PendingAllocation]]:
         """The allocations before the first one that has one of these ids, and those from it on; all if none has."""
-        again = frozenset(ids.text())
         made = [each for each in self._open if each.whole == whole]
+        again = frozenset(ids.text() if made else ())
         first = next((at for at, each in enumerate(made) if not again.isdisjoint(each.ids.text())), len(made))
         return made[:first], made[first:]
 

@@ -198,6 +198,36 @@ def test_a_whole_card_that_is_given_out_again_names_its_pod() -> None:
     assert store.find_reusing(device_ids(cards[1:]), 1) == [], "no memory was given out"
 
 
+def test_a_pod_that_runs_is_not_asked_for_again() -> None:
+    shape = ("init", 2), ("init", 6), ("app", 2)
+    store = store_of(*(with_annotations(spread(name, *shape), {}) for name in "pq"))
+    store.on_kubelet_read(KubeletAllocations("podresources", {"d/p": {"app2": {0: 2}}}))
+    given(store, "uid-q", "init0", *SECOND[:2])
+    assert [each.pod.uid for each in store.find_reusing(device_ids(SECOND[:2]), 6)] == ["uid-q"]
+
+
+@pytest.mark.parametrize("is_refused", [True, False], ids=["refused", "gone"])
+def test_ids_of_a_pod_that_was_not_admitted_are_new_ones_for_the_next(*, is_refused: bool) -> None:
+    store = store_of(*(with_annotations(spread(name, ("init", 4), ("app", 2)), {}) for name in "pq"))
+    given(store, "uid-p", "init0", *FIRST[:4])
+    if is_refused:
+        with pytest.raises(Refused), store.one_call():
+            raise Refused("no card has room")
+    else:
+        store.pod_deleted("uid-p", is_over=True)
+    assert store.find_reusing(device_ids(FIRST[:2]), 2) == []
+
+
+def test_of_two_calls_with_the_same_ids_the_last_counts() -> None:
+    """The first one's pod was refused by the kubelet itself, which the plugin has not seen."""
+    store = store_of(with_annotations(spread("p", ("init", 4), ("app", 2)), {}), pod("q", 4), pod("r", 4))
+    given(store, "uid-q", "c0", *FIRST[:4])
+    given(store, "uid-r", "c0", *FIRST[:4], at_s=1.0)
+    (found,) = store.find_reusing(device_ids(FIRST[:2]), 2)
+    assert found.pod.uid == "uid-p"
+    assert [store.entries[f"uid-{name}"].served for name in "pqr"] == [1, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("ids", "amount"), [((), 2), (FIRST[4:6], 2), (FIRST[:2], 3)], ids=["none", "new ones", "of no such pod"]
 )

@@ -97,8 +97,8 @@ class CardAllocator:
         self._clock = clock
         self._wall_clock_ns = wall_clock_ns
         self._inventory: Inventory | None = None
-        self._expected: tuple[Preference, int] | None = None
-        """The last preference and its size: the Allocate call that follows is for the same container."""
+        self._expected: tuple[Preference, int, DeviceIds] | None = None
+        """The last preference, its size and the ids given out again: the next Allocate is for the same container."""
         self._on_allocate = on_allocate
 
     def set_inventory(self, inventory: Inventory) -> None:
@@ -111,6 +111,20 @@ class CardAllocator:
         Raises:
             Refused, RemoteContractError: no card fits, or the ids are of another layout; the pod fails with it.
         """
+        with self._store.one_call():
+            return await self._prefer(request)
+
+    async def allocate(self, ids: DeviceIds) -> pb.ContainerAllocateResponse:
+        """Grant one container the cards that its ids name.
+
+        Raises:
+            Refused, RemoteContractError: the ids name no card of this node, a card that is in the other use, more
+                cards than the container may have, or another layout.
+        """
+        with self._store.one_call():
+            return self._grant(ids)
+
+    async def _prefer(self, request: PreferredRequest) -> list[bytes]:
         inventory = self._require_inventory()
         if self._whole:
             free = dict.fromkeys((*read_cards(request.available), *read_cards(request.must_include)), 1)
@@ -118,7 +132,7 @@ class CardAllocator:
             free = request.available.count_by_card()
         await self._wait_for_candidate(request, free)
         preference = self._choose(request, inventory)
-        self._expected = (preference, request.size)
+        self._expected = (preference, request.size, request.must_include)
         pod = preference.candidate.pod if preference.candidate else None
         logger.debug("preferring %s", fields(pod=pod, size=request.size, card=preference.card_indexes))
         if preference.moved_from:
@@ -128,22 +142,17 @@ class CardAllocator:
             )
         return preference.entries
 
-    async def allocate(self, ids: DeviceIds) -> pb.ContainerAllocateResponse:
-        """Grant one container the cards that its ids name.
-
-        Raises:
-            Refused, RemoteContractError: the ids name no card of this node, a card that is in the other use, more
-                cards than the container may have, or another layout.
-        """
+    def _grant(self, ids: DeviceIds) -> pb.ContainerAllocateResponse:
         inventory = self._require_inventory()
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("allocating %s", fields(count=len(ids), ids=",".join(ids.first(MOST_IDS_LOGGED))))
         counts = dict.fromkeys(read_cards(ids), 1) if self._whole else count_units(ids)
         cards = _named_cards(counts, inventory)
         size = sum(counts.values())
-        candidates, doubtful = self._find_pods(size, ids)
+        was_asked = self._expected is not None
+        candidate, reused = self._take_expected(counts, ids)
+        candidates, doubtful = self._find_pods(size, reused)
         concerned = merge(find_possible(candidates, size, whole=self._whole), doubtful)
-        was_asked, candidate = self._expected is not None, self._take_expected(counts)
         if candidate is None:
             self._check_rules(counts, cards, concerned, was_asked=was_asked)
             candidate = match(candidates, size, counts, whole=self._whole)
@@ -324,17 +333,21 @@ class CardAllocator:
             return pods[:1], pods[1:]
         return self._store.candidates(whole=self._whole), self._store.doubtful(size, whole=self._whole)
 
-    def _take_expected(self, counts: CardCounts) -> Candidate | None:
-        """The pod that ids were just preferred for, if the kubelet took these."""
+    def _take_expected(self, counts: CardCounts, ids: DeviceIds) -> tuple[Candidate | None, DeviceIds]:
+        """The pod that ids were just preferred for and the reused ones of them, if the kubelet took these.
+
+        Otherwise any of the ids may be given out again: the kubelet asks for no preference if these are enough.
+        """
         expected, self._expected = self._expected, None
         if expected is None:
-            return None
-        preference, size = expected
+            return None, ids
+        preference, size, reused = expected
         chosen = preference.candidate
         if chosen is None or size != sum(counts.values()) or set(preference.card_indexes) != set(counts):
-            return None
+            return None, ids
         candidates = self._store.candidates(whole=self._whole)
-        return next((c for c in candidates if c.pod.uid == chosen.pod.uid and c.served == chosen.served), None)
+        same = (c for c in candidates if c.pod.uid == chosen.pod.uid and c.served == chosen.served)
+        return next(same, None), reused
 
 
 def _named_cards(indexes: Collection[int], inventory: Inventory) -> tuple[InventoryCard, ...]:

@@ -186,6 +186,8 @@ class PendingAllocation:
     made_at_s: float
     whole: bool = False
     ids: DeviceIds = NO_IDS
+    row: int = 0
+    """Allocations of one pod have the same number. Equal numbers may be of several pods."""
 
 
 class PendingAllocations:
@@ -196,6 +198,7 @@ class PendingAllocations:
 
     def __init__(self) -> None:
         self._open: list[PendingAllocation] = []
+        self._row = 0
         self.accepted: list[PendingAllocation] = []
 
     def __iter__(self) -> Iterator[PendingAllocation]:
@@ -206,7 +209,12 @@ class PendingAllocations:
 
     def add(self, pending: PendingAllocation) -> None:
         """Add one that was just made."""
-        self._open.append(pending)
+        self._open.append(replace(pending, row=self._row))
+
+    def end_row(self, uid: str | None = None) -> None:
+        """No later call is for the pod of the last one: it was refused, or is the pod ``uid``, which is gone."""
+        if uid is None or (self._open and self._open[-1].uid == uid):
+            self._row += 1
 
     def names(self, counts: CardCounts, whole: bool, container: str, uids: Collection[str]) -> bool:
         """Whether one of these counts was made for this container of a pod with one of these uids."""
@@ -240,10 +248,14 @@ class PendingAllocations:
                 self._open = [replace(each, uid=other.get(each.uid, each.uid)) for each in self._open]
 
     def up_to_reuse(self, ids: DeviceIds, *, whole: bool) -> tuple[list[PendingAllocation], list[PendingAllocation]]:
-        """The allocations before the first one that has one of these ids, and those from it on; all if none has."""
-        made = [each for each in self._open if each.whole == whole]
+        """The allocations before the last one that has one of these ids, and those from it on; all if none has.
+
+        Left out are those of pods that are surely not asked for any more, whose ids may be free again.
+        """
+        made = [each for each in self._open if each.whole == whole and each.row == self._row]
         again = frozenset(ids.text() if made else ())
-        first = next((at for at, each in enumerate(made) if not again.isdisjoint(each.ids.text())), len(made))
+        last = (at for at in reversed(range(len(made))) if not again.isdisjoint(made[at].ids.text()))
+        first = next(last, len(made))
         return made[:first], made[first:]
 
     def assign(self, made: Sequence[PendingAllocation], uid: str, containers: Sequence[str]) -> None:

@@ -40,13 +40,16 @@ def _find_row(
     """The containers of a pod that the last allocations can be for, if its next one asks for an amount; else none.
 
     The first of ``made`` is for the init container whose ids are given out again; those ``before`` it may be for the
-    containers before that one. A container that the kubelet shows is not waiting for a call to be found.
+    containers before that one. Calls for what the kubelet shows were found already; nothing that comes later is shown.
     """
-    waiting = [container for container in entry.request.containers if container.name not in entry.shown]
+    containers = entry.request.containers
+    shown = next((at for at in range(len(containers), 0, -1) if containers[at - 1].name in entry.shown), 0)
+    waiting = [container for container in containers if container.name not in entry.shown]
     amounts, earlier = ([sum(each.counts.values()) for each in some] for some in (made, before))
     for at, first in enumerate(waiting if made else ()):
         row = waiting[at : at + len(made) + 1]
-        if first.kind is ContainerKind.INIT and [container.amount for container in row] == [*amounts, amount]:
+        is_row = first.kind is ContainerKind.INIT and [container.amount for container in row] == [*amounts, amount]
+        if is_row and row[-1] in containers[shown:]:
             pairs = zip(reversed(waiting[:at]), reversed(earlier), strict=False)
             known = len(list(takewhile(lambda pair: pair[0].amount == pair[1], pairs)))
             return [container.name for container in (*waiting[at - known : at], *row[:-1])]

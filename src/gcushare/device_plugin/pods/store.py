@@ -8,7 +8,8 @@ kubelet itself says (podresources, or its checkpoint), which always wins.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import pairwise
 
 from gcushare.core.assignments import PodRef
@@ -127,6 +128,15 @@ class PodStore:
         """Store what was given out, probably to this pod's container ("" if it is not known to which)."""
         self._pending.add(PendingAllocation(uid, container, dict(counts), now_s, whole, ids))
         compute_states(self._entries, self._pending)
+
+    @contextmanager
+    def one_call(self) -> Iterator[None]:
+        """Answer one call of the kubelet. If that ends in an error, the kubelet does not admit the call's pod."""
+        try:
+            yield
+        except GcushareError:
+            self._pending.end_row()
+            raise
 
     def end_pending(self, made_before_s: float, *, is_readable: bool) -> None:
         """End the pending allocations that the kubelet did not show in time.
@@ -389,6 +399,7 @@ class PodStore:
     def _remove(self, uid: str, *, is_over: bool) -> bool:
         self._others.pop(uid, None)
         entry, unreadable = self._entries.pop(uid, None), self._unreadable.pop(uid, None)
+        self._pending.end_row(uid)
         ref = entry.ref if entry is not None else unreadable.pod if unreadable is not None else None
         if ref is None:
             return False

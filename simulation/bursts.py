@@ -52,12 +52,24 @@ RULES: tuple[Mapping[str, str], ...] = (
     {}, {}, {keys.CARDS: "2"}, {keys.CARDS: "2"}, {keys.USE_CARDS: "0"}, {keys.USE_CARDS: "1"}, {keys.USE_CARDS: "S60"},
     {keys.USE_CARDS: "T20,S60"}, {keys.USE_CARDS: "strongest"}, {keys.AVOID_CARDS: "0"}, {keys.AVOID_CARDS: "T20"},
     {keys.CARD_POLICY: "spread"}, {keys.CARDS: "2", keys.AVOID_CARDS: "1"}, {keys.MEMORY_LIMIT: "16"},
+    {keys.MEMORY_LIMIT: "12", keys.CARDS: "2"}, {keys.CARDS: "3"}, {keys.CARDS: "2", keys.USE_CARDS: "S60"},
+    {keys.MEMORY_LIMIT: "8"}, {keys.CARDS: "2", keys.USE_CARDS: "strongest"}, {keys.USE_CARDS: "0,2"},
+    {keys.COMPUTE_SHARE: "proportional"},
 )  # fmt: skip
-SHAPES: tuple[tuple[tuple[str, int], ...], ...] = (
-    (("app", 2),), (("app", 4),), (("app", 4),), (("app", 4),), (("app", 2), ("app", 2)), (("app", 2), ("app", 4)),
-    (("init", 4), ("app", 2)), (("init", 8), ("app", 2)), (("init", 6), ("app", 2), ("app", 2)),
-    (("init", 2), ("app", 4)), (("init", 4), ("sidecar", 2), ("app", 2)), (("sidecar", 2), ("init", 6), ("app", 4)),
-    (("sidecar", 4), ("init", 8), ("app", 2)), (("sidecar", 4), ("init", 8), ("app", 2)), (("app", 2), ("app", 10)),
+SHAPES = tuple(
+    tuple((kind, int(amount)) for kind, _, amount in (part.partition(":") for part in shape.split()))
+    for shape in (
+        "app:2", "app:4", "app:4", "app:4", "app:12", "app:16", "app:24", "app:2 app:2", "app:2 app:4", "app:2 app:10",
+        "app:6 app:6 app:6", "init:2 app:2", "init:2 app:4", "init:4 app:2", "init:8 app:2", "init:12 app:6",
+        "init:18 app:12", "init:6 app:2 app:2", "init:14 app:4 app:4", "init:2 init:6 app:2", "init:6 init:2 app:4",
+        "init:4 init:4 app:4", "init:4 sidecar:2 app:2", "init:6 sidecar:6 app:6", "sidecar:2 init:2 app:2",
+        "sidecar:2 init:6 app:4", "sidecar:4 init:8 app:2", "sidecar:4 init:8 app:2", "sidecar:2 sidecar:4 app:4",
+        "init:4 sidecar:4 init:8 app:4 app:2",
+    )
+)  # fmt: skip
+WHOLE_SHAPES = (
+    (("app", 1),), (("app", 2),), (("app", 1), ("app", 1)), (("init", 2), ("app", 1)), (("init", 3), ("app", 2)),
+    (("init", 2), ("app", 1), ("app", 1)), (("init", 1), ("sidecar", 1), ("app", 1)),
 )  # fmt: skip
 BURSTS_PER_NODE = 20
 T = TypeVar("T")
@@ -69,11 +81,11 @@ class BurstNode:
     def __init__(self, seed: int, *, gates: bool = True) -> None:
         self.rng = random.Random(f"bursts/{seed}")
         self.gates = gates
-        self.by_hand = self.rng.choice([0.0, 0.0, 0.3])  # of the pods, placed by no scheduler
-        count = self.rng.choice([2, 2, 3, 4])
+        self.by_hand = self.rng.choice([0.0, 0.0, 0.0, 0.1, 0.3, 0.6, 1.0])  # of the pods, placed by no scheduler
+        count = self.rng.choice([1, 2, 2, 3, 4, 6])
         cards = [
             InventoryCard(index=i, uuid=f"u{i}", memory_bytes=size * GIB, units=size, model=self.rng.choice(MODELS))
-            for i, size in enumerate(self.rng.choice([16, 16, 16, 8]) for _ in range(count))
+            for i, size in enumerate(self.rng.choice([16, 16, 24, 8, 10]) for _ in range(count))
         ]
         self.inventory = Inventory(unit=parse_memory_unit("1"), cards=tuple(cards))
         self.cards = {card.index: card for card in cards}
@@ -170,18 +182,22 @@ class BurstNode:
     # The extender
 
     def create(self) -> None:
-        """A user creates a pod."""
-        self.made += 1
+        """A user creates a pod that the extender accepts."""
         rule, shape = self.rng.choice(RULES), self.rng.choice(SHAPES)
         resource, amounts = MEMORY, shape
         if self.rng.random() < 0.15:
-            resource, amounts = WHOLE, self.rng.choice([(("app", 1),), (("app", 2),), (("init", 2), ("app", 1))])
+            resource, amounts = WHOLE, self.rng.choice(WHOLE_SHAPES)
             rule = {key: value for key, value in rule.items() if key in (keys.USE_CARDS, keys.AVOID_CARDS)}
-        raw = _make_pod(f"p{self.made}", amounts, resource, rule)
+        raw = _make_pod(f"p{self.made + 1}", amounts, resource, rule)
         pod = POD.read(json.dumps(raw).encode())
-        self.raw_pods[pod.metadata.uid] = raw
-        request = pod_request(pod, ENFLAME)
+        try:
+            request = pod_request(pod, ENFLAME)
+        except Refused:  # a limit below the request, or an amount that three cards cannot share
+            self.create()
+            return
         assert request is not None
+        self.made += 1
+        self.raw_pods[pod.metadata.uid] = raw
         self.requests[pod.metadata.uid] = request, kubelet_calls(pod, request)
         self.waiting.append(pod)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -176,8 +177,11 @@ class Scheduling:
     async def _forget_events(self) -> None:
         """Delete every event: the next test's pods may have the same names."""
         url = f"{self.control_plane.url}/api/v1/namespaces/default/events"
-        async with self.control_plane.http.delete(url) as answer:
-            answer.raise_for_status()
+        while True:
+            async with self.control_plane.http.delete(url) as answer:
+                if answer.status != HTTPStatus.GATEWAY_TIMEOUT:  # with thousands of them; some are deleted then
+                    answer.raise_for_status()
+                    return
 
     async def _each(self, requests: Iterable[object]) -> None:
         limit = asyncio.Semaphore(_AT_ONCE)

@@ -136,6 +136,16 @@ def test_all_calls_of_two_equal_pods_that_were_taken_for_each_other_change_hands
     assert (store.entries["uid-p"].state, store.entries["uid-p"].held) == (PodState.PARTLY_SERVED, {"init0": {1: 4}})
 
 
+def test_equal_containers_of_a_pod_that_was_taken_for_another_are_told_apart_by_their_names() -> None:
+    shape = ("sidecar", 2), ("init", 2), ("app", 2)
+    store = store_of(*(with_annotations(spread(name, *shape), {}) for name in "pq"))
+    for number, (kind, amount) in enumerate(shape):
+        store.on_allocate("uid-p", f"{kind}{number}", {0: amount}, 0.0)
+    store.on_kubelet_read(KubeletAllocations("podresources", {"d/q": {"sidecar0": {0: 2}, "app2": {0: 2}}}))
+    assert (store.pending_allocations, store.doubtful(2)) == (0, [])
+    assert [store.entries[f"uid-{name}"].served for name in "pq"] == [0, 3]
+
+
 @pytest.mark.parametrize("names", [("p", "q"), ("q", "p")], ids="".join)
 def test_equal_containers_of_pods_that_were_taken_for_each_other_change_them_once(names: tuple[str, str]) -> None:
     """Both pods have a sidecar of the same size on the same card; only the last container says which pod is which."""
@@ -216,6 +226,15 @@ def test_ids_of_a_pod_that_was_not_admitted_are_new_ones_for_the_next(*, is_refu
     else:
         store.pod_deleted("uid-p", is_over=True)
     assert store.find_reusing(device_ids(FIRST[:2]), 2) == []
+
+
+@pytest.mark.parametrize("owner", ["uid-p", "uid-q", ""])
+def test_equal_init_containers_in_a_row_are_counted(owner: str) -> None:
+    store = store_of(with_annotations(spread("p", ("init", 4), ("init", 4), ("app", 4)), {}), pod("q", 4))
+    given(store, owner, "init0", *FIRST[:4])
+    given(store, owner, "init1", *FIRST[:4], at_s=1.0)
+    (found,) = store.find_reusing(device_ids(FIRST[:4]), 4)
+    assert (found.pod.uid, found.next_container) == ("uid-p", "app2")
 
 
 def test_of_two_calls_with_the_same_ids_the_last_counts() -> None:

@@ -232,14 +232,16 @@ class PendingAllocations:
     ) -> None:
         """Remove the allocation that the kubelet now shows for this container of a pod with one of these uids.
 
-        If none of these counts was made for it, the oldest of these counts was. Pods with init containers
-        (``with_init``, uids) were then taken for each other in all calls: the kubelet never shows those.
+        If none of these counts was made for it, the oldest of these counts was, first of all one for a container of its
+        name. Pods with init containers (``with_init``, uids) were then taken for each other in all calls: the kubelet
+        never shows those.
         """
         equal = [each for each in self._open if each.whole == whole and each.counts == counts]
-        exact = [each for each in equal if each.container == container and each.uid in uids]
+        of_name = [each for each in equal if each.container == container]
+        exact = [each for each in of_name if each.uid in uids]
         if not equal:
             return
-        found = min(exact or equal, key=lambda each: each.made_at_s)
+        found = min(exact or of_name or equal, key=lambda each: each.made_at_s)
         self._open.remove(found)
         if found.uid and found.uid not in uids:
             owner = next(iter(uids), "")

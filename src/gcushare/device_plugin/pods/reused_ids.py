@@ -46,11 +46,13 @@ def _find_row(
     shown = next((at for at in range(len(containers), 0, -1) if containers[at - 1].name in entry.shown), 0)
     waiting = [container for container in containers if container.name not in entry.shown]
     amounts, earlier = ([sum(each.counts.values()) for each in some] for some in (made, before))
+    rows: list[tuple[bool, list[str]]] = []
     for at, first in enumerate(waiting if made else ()):
         row = waiting[at : at + len(made) + 1]
         is_row = first.kind is ContainerKind.INIT and [container.amount for container in row] == [*amounts, amount]
         if is_row and row[-1] in containers[shown:]:
             pairs = zip(reversed(waiting[:at]), reversed(earlier), strict=False)
             known = len(list(takewhile(lambda pair: pair[0].amount == pair[1], pairs)))
-            return [container.name for container in (*waiting[at - known : at], *row[:-1])]
-    return []
+            is_stored = (made[0].uid, made[0].container) == (entry.ref.uid, first.name)
+            rows.append((is_stored, [container.name for container in (*waiting[at - known : at], *row[:-1])]))
+    return max(rows, key=lambda row: (row[0], len(row[1])), default=(False, []))[1]

@@ -121,9 +121,13 @@ def describe_motion(side: NodeSide, pod: BurstPod, burst: Sequence[BurstPod]) ->
 
 
 def describe_failure(side: NodeSide, pod: BurstPod, *, is_expected: bool) -> list[str]:
-    """Say why a pod failed, unless pods that no scheduler placed may have taken its room and the reason names cards."""
+    """Say why a pod failed, unless pods that no scheduler placed may have taken its room and the reason says so.
+
+    The kubelet itself counts the devices of a node, and the plugin those of each card.
+    """
     body = side.scheduling.pod(pod.name)
     status = body["status"]
-    if phase_of(body) != "Failed" or (is_expected and "card" in status.get("message", "")):
+    says_so = any(words in status.get("message", "") for words in ("card", "requested number of devices unavailable"))
+    if phase_of(body) != "Failed" or (is_expected and says_so):
         return []
     return [f"{pod} failed: {status.get('reason')}: {status.get('message')}"]

@@ -107,6 +107,14 @@ async def test_an_allocation_is_for_the_pod_whose_card_was_preferred(rig: Rig) -
     assert (entries_of["uid-a"].held_cards, entries_of["uid-b"].held_cards) == ((), (1,))
 
 
+async def test_no_further_container_runs_on_a_card_that_its_pod_excludes(rig: Rig) -> None:
+    """The first one got its card in a call that was taken for another pod's."""
+    rig.agent.pod_applied(with_annotations(pod("a", 2, 4, card=None), {"gcushare.io/avoid-cards": "0"}))
+    rig.parts.store.on_allocate("uid-a", "c0", {0: 2}, 0.0, ids=device_ids(units(0, 2)))
+    with pytest.raises(Refused, match=r"^card 0 was taken, which the annotations of pod d/a exclude: "):
+        await rig.parts.allocator.allocate(device_ids(units(0, 4, start=2)))
+
+
 async def test_a_pod_that_appears_between_the_two_calls_is_not_the_one_that_was_preferred(rig: Rig) -> None:
     rig.agent.pod_applied(pod("b", 4, card=0))
     entries = await rig.parts.allocator.prefer(ask(4, units(0, 16)))

@@ -218,8 +218,8 @@ def test_a_pod_that_runs_is_not_asked_for_again() -> None:
 
 @pytest.mark.parametrize("is_refused", [True, False], ids=["refused", "gone"])
 def test_ids_of_a_pod_that_was_not_admitted_are_new_ones_for_the_next(*, is_refused: bool) -> None:
-    store = store_of(*(with_annotations(spread(name, ("init", 4), ("app", 2)), {}) for name in "pq"))
-    given(store, "uid-p", "init0", *FIRST[:4])
+    store = store_of(*(with_annotations(spread(name, ("init", 4), ("app", 2)), {}) for name in "pq"), pod("r", 4))
+    given(store, "uid-r", "c0", *FIRST[:4])  # It was p's, and may still be stored as another one's.
     if is_refused:
         with pytest.raises(Refused), store.one_call():
             raise Refused("no card has room")

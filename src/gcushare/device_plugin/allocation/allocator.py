@@ -262,7 +262,6 @@ class CardAllocator:
                         f"other containers hold card {list(each.card_indexes)}: all containers of a pod share its "
                         "cards; delete the pod"
                     )
-                return  # The kubelet asks for a pod's containers in a row.
             elif len(counts) != wanted:
                 spread = ", ".join(f"{count} of card {index}" for index, count in sorted(counts.items()))
                 raise Refused(
@@ -275,6 +274,8 @@ class CardAllocator:
                     raise Refused(
                         f"card {card.index} was taken, which the annotations of pod {each.pod} exclude: {cause}"
                     )
+            if each is not None and each.is_partly_served:
+                return  # The kubelet asks for a pod's containers in a row.
 
     def _grant_memory(self, cards: tuple[InventoryCard, ...], size: int, possible: Sequence[Candidate]) -> Grant:
         """Make the grant. What the pod adds to it counts only if every pod that the call can be for has the same.

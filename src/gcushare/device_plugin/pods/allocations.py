@@ -211,10 +211,9 @@ class PendingAllocations:
         """Add one that was just made."""
         self._open.append(replace(pending, row=self._row))
 
-    def end_row(self, uid: str | None = None) -> None:
-        """No later call is for the pod of the last one: it was refused, or is the pod ``uid``, which is gone."""
-        if uid is None or (self._open and self._open[-1].uid == uid):
-            self._row += 1
+    def end_row(self) -> None:
+        """No later call is for a pod of these: it was refused, or is gone."""
+        self._row += 1
 
     def names(self, counts: CardCounts, whole: bool, container: str, uids: Collection[str]) -> bool:
         """Whether one of these counts was made for this container of a pod with one of these uids."""
@@ -252,7 +251,7 @@ class PendingAllocations:
     def up_to_reuse(self, ids: DeviceIds, *, whole: bool) -> tuple[list[PendingAllocation], list[PendingAllocation]]:
         """The allocations before the last one that has one of these ids, and those from it on; all if none has.
 
-        Left out are those of pods that are surely not asked for any more, whose ids may be free again.
+        Left out are those before the last pod was refused or removed: their ids may be free again.
         """
         made = [each for each in self._open if each.whole == whole and each.row == self._row]
         again = frozenset(ids.text() if made else ())

@@ -399,7 +399,7 @@ class PodStore:
     def _remove(self, uid: str, *, is_over: bool) -> bool:
         self._others.pop(uid, None)
         entry, unreadable = self._entries.pop(uid, None), self._unreadable.pop(uid, None)
-        self._pending.end_row(uid)
+        self._pending.end_row()  # Its calls may be stored as another pod's.
         ref = entry.ref if entry is not None else unreadable.pod if unreadable is not None else None
         if ref is None:
             return False

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gcushare.cli.cards.cards import ask_addresses
-from gcushare.cli.top.rows import POD_GRANTED, POD_USED, POD_UTILIZATION, parse_metrics
+from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.units import GIB
 from gcushare.node.node_settings import LimitSettings, MemoryLimit
@@ -105,8 +105,10 @@ async def test_an_over_use_of_a_claim_is_reported_as_on_a_node_of_the_plugin(tmp
         assert pods["default/modest"]["overUse"] == {}
         assert status["cards"][0]["holders"] == ["default/greedy", "default/modest"]
         assert status["cards"][0]["heldUnits"] == 16
-        figures = parse_metrics((await rig.get("/metrics"))[1], "enflame")[NODE, 0].pods["default/greedy"]
-        assert (figures[POD_USED], figures[POD_GRANTED], figures[POD_UTILIZATION]) == (5 * GIB, 4 * GIB, 10.0)
+        page = parse_figures((await rig.get("/metrics"))[1])
+        figures = ("memory_used_bytes", "memory_granted_bytes", "utilization_percent")
+        found = [page.sum(f"gcushare_pod_{figure}", pod_name="greedy", card="0") for figure in figures]
+        assert found == [5 * GIB, 4 * GIB, 10.0]
 
         rig.use(greedy=4, modest=2)
         await rig.until(lambda: rig.annotation("greedy") is None, "the note is removed")

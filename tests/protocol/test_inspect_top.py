@@ -1,4 +1,4 @@
-"""``top``: the plugins' own metrics, read through the API server's proxy and compared with the grants."""
+"""``top``: the plugins' own statuses, read through the API server's proxy and compared with the grants."""
 
 from __future__ import annotations
 
@@ -6,36 +6,27 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from gcushare.core.units import GIB
 from tests.extender_objects import Document
 from tests.fake_proc import FakeProc
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, plugin_pod
 from tests.protocol.plugin_rig import PluginRig
+from tests.unit.card_views import card, status, use
 
-_LABELS = ("vendor", "node", "card", "uuid", "model")
 
-
-def metrics_of(node: str, *used_gib: float) -> str:
+def status_of(node: str, *used_gib: float) -> str:
     """What a device plugin serves for cards that use this much."""
-    registry = CollectorRegistry()
-    units = Gauge("gcushare_card_units", "Units that a card offers.", _LABELS, registry=registry)
-    used = Gauge("gcushare_card_memory_used_bytes", "Bytes really in use.", _LABELS, registry=registry)
-    heat = Gauge("gcushare_card_temperature_celsius", "Temperature.", _LABELS, registry=registry)
-    for index, amount in enumerate(used_gib):
-        labels = ("enflame", node, str(index), f"uuid-{index}", "T20")
-        units.labels(*labels).set(16)
-        used.labels(*labels).set(amount * GIB)
-        heat.labels(*labels).set(61.4)
-    return generate_latest(registry).decode()
+    cards = (card(index, use=use(amount, temperature_celsius=61.4)) for index, amount in enumerate(used_gib))
+    return msgspec.json.encode(status(*cards, node=node)).decode()
 
 
 def add_plugin(found: Cluster, node: str, *used_gib: float) -> None:
     name = f"gcushare-device-plugin-{node}"
     found.put(plugin_pod(name, node))
-    found.front.backends[f"pods/http:{name}:32767"] = metrics_of(node, *used_gib)
+    found.front.backends[f"pods/http:{name}:32767"] = status_of(node, *used_gib)
 
 
 async def test_grants_are_shown_with_what_is_used_and_a_card_over_its_grants_is_named(tmp_path: Path) -> None:
@@ -70,7 +61,7 @@ async def test_a_plugin_whose_pod_names_a_certificate_is_asked_over_https(tmp_pa
         pod = plugin_pod("gcushare-device-plugin-x", "node-1")
         pod["spec"]["containers"][0] |= container
         found.put(pod)
-        found.front.backends["pods/https:gcushare-device-plugin-x:32767"] = metrics_of("node-1", 1.0)
+        found.front.backends["pods/https:gcushare-device-plugin-x:32767"] = status_of("node-1", 1.0)
         assert (await found.call("top")).lines[1].split()[:4] == ["node-1", "0", "0.0", "1.0"]
     assert [path.split("/")[-3] for path in found.front.proxied] == ["https:gcushare-device-plugin-x:32767"]
 

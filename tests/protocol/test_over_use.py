@@ -54,7 +54,6 @@ async def test_an_over_use_is_reported_everywhere_while_it_lasts(tmp_path: Path)
         await rig.until_noted("greedy", noted=False)
         assert [word.split(":")[0] for word in rig.events("OverUseEnded")] == ["within its grant again"]
         figures = await rig.figures()
-        assert "gcushare_pod_over_use_bytes" in figures.families
         assert figures.sum("gcushare_pod_over_use_bytes") == 0
         assert rig.is_here("greedy")
         assert rig.annotation("modest", OVER_USE) is None

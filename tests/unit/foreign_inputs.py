@@ -17,7 +17,6 @@ from gcushare.cards.worker.messages import ANSWER, REQUEST, Described, decode_an
 from gcushare.cli.support_bundle.collect import OBJECT
 from gcushare.cli.support_bundle.kept_fields import PLAIN_INVENTORY, PLAIN_OVER_USE
 from gcushare.cli.support_bundle.log_filter import LOG_LINE
-from gcushare.cli.top.rows import parse_metrics
 from gcushare.cluster.diagnosis.gather_facts import SEEN_POD, VERSION
 from gcushare.cluster.diagnosis.schedulers import parse_extenders
 from gcushare.config_manager.host.paths_and_record import RECORD, parse_record
@@ -318,10 +317,6 @@ DECODERS: dict[str, Decoder] = {
         (encoded({"Pod": A_POD, "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}}}),),
     ),
     "extender's inspect document": Decoder(decode_document, (encoded(A_DOCUMENT),)),
-    "plugin's metrics": Decoder(
-        text_of(lambda text: parse_metrics(text, "enflame")),
-        (b'gcushare_card_units{vendor="enflame",node="n",card="0"} 1\n',),
-    ),
     "config manager's record": Decoder(
         lambda body: parse_record(body, "r"), (encoded(RECORD_OF_A_CHANGE),), ConfigError
     ),

@@ -7,17 +7,9 @@ import pytest
 
 from gcushare.cli.inspect.details import detail_page
 from gcushare.cli.kubectl.summary import summarise
-from gcushare.cli.top.rows import (
-    POD_GRANTED,
-    POD_LIMIT,
-    POD_OVER,
-    POD_USED,
-    UNATTRIBUTED,
-    CardReadings,
-    pod_use_rows,
-    use_rows,
-)
+from gcushare.cli.top.rows import pod_use_rows, use_rows
 from gcushare.cli.top.top import pod_use_lines
+from gcushare.cluster.card_drawing.node_view import view_status
 from gcushare.cluster.extender import adopt_document
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.assignments import PodRef
@@ -34,9 +26,11 @@ from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CARDS, MEMORY_LIMIT
 from gcushare.wire.documents.explain import RequestDocument, describe_ways_out, explain_bound, explain_waiting
 from gcushare.wire.documents.inspect import decode_document, encode_node
+from gcushare.wire.documents.plugin_status import PodOverUse
 from gcushare.wire.pods import memory_limit, pod_assignment, pod_request
 from tests.builders import GIB_UNIT, TOLERANCE, cards
 from tests.extender_objects import a_node, a_pod, on_card
+from tests.unit.card_views import card, pod, status, use
 
 PLACE = ("uid", 0)
 
@@ -232,15 +226,30 @@ def test_explain_and_the_page_say_the_limit() -> None:
 
 
 def test_top_shows_the_limit_and_calls_a_burst_within_it_no_over_use() -> None:
-    pods = {
-        "default/burst": {POD_GRANTED: 4.0 * GIB, POD_LIMIT: 12.0 * GIB, POD_USED: 10.0 * GIB},
-        "default/above": {POD_GRANTED: 4.0 * GIB, POD_LIMIT: 8.0 * GIB, POD_USED: 9.0 * GIB},
-        "default/noted": {POD_GRANTED: 4.0 * GIB, POD_LIMIT: 8.0 * GIB, POD_USED: 6.0 * GIB, POD_OVER: 2.0 * GIB},
-    }
-    summary = summarise(snapshot())
-    memory = {"gcushare_card_memory_used_bytes": 15.0 * GIB, UNATTRIBUTED: 0.0}
-    readings = {("n1", 0): CardReadings(memory, pods)}
-    rows = pod_use_rows(summary, readings)
+    limits, uses = {"above": "8", "burst": "12", "noted": "8"}, {"above": 9, "burst": 10, "noted": 6}
+    known = ClusterSnapshot(ENFLAME)
+    known.count(
+        [a_node("n1", 16)],
+        [
+            a_pod(name, 4, node="n1", record=on_card(0, 4), annotations={MEMORY_LIMIT: each})
+            for name, each in limits.items()
+        ],
+    )
+    over = {0: PodOverUse(used_bytes=6 * GIB, granted_bytes=4 * GIB, peak_bytes=6 * GIB, since="2026-11-22T02:53:08Z")}
+    uids = {each.pod.name: each.pod.uid for each in known.ledger.assignments()}
+    pods = tuple(
+        pod(
+            f"default/{name}",
+            {0: 4},
+            uid=uids[name],
+            used_by_card={0: size * GIB},
+            over_use=over if name == "noted" else {},
+        )
+        for name, size in uses.items()
+    )
+    views = {"n1": view_status(status(card(0, use=use(15)), pods=pods, node="n1"), "plugin.example", {})}
+    summary = summarise(known)
+    rows = pod_use_rows(summary, views)
     assert [(row.pod, row.limit_bytes // GIB, row.is_over) for row in rows] == [
         ("default/above", 8, True),
         ("default/burst", 12, False),
@@ -248,6 +257,6 @@ def test_top_shows_the_limit_and_calls_a_burst_within_it_no_over_use() -> None:
     ]
     lines = [line.plain.split() for line in pod_use_lines(summary, rows, None)]
     assert ["n1", "0", "default/burst", "4.0", "12.0", "10.0", "processes", "-"] in lines
-    (card,) = use_rows(summary, readings)
-    assert card.burst_bytes == 8 * GIB
-    assert not card.is_over, "8 granted, 8 more may be used"
+    (row,) = use_rows(summary, views)
+    assert row.burst_bytes == 16 * GIB
+    assert not row.is_over, "12 granted, 16 more may be used"

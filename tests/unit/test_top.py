@@ -1,44 +1,27 @@
-"""A card's use from the plugins' metrics with its grants; which pods are over, and what the driver may take."""
+"""A card's use from the plugins' statuses with its grants; which pods are over, and what the driver may take."""
 
 from __future__ import annotations
 
 import pytest
 
 from gcushare.cli.kubectl.summary import Summary, summarise
-from gcushare.cli.top.rows import (
-    MEMORY,
-    POD_BY_DRIVER,
-    POD_GRANTED,
-    POD_USED,
-    UNATTRIBUTED,
-    CardKey,
-    CardReadings,
-    parse_metrics,
-    pod_use_rows,
-    use_rows,
-)
+from gcushare.cli.top.rows import Views, pod_use_rows, use_rows
 from gcushare.cli.top.top import pod_use_lines, use_csv, use_document, use_lines
+from gcushare.cluster.card_drawing.node_view import view_status
 from gcushare.core.cards import InventoryCard
-from gcushare.core.errors import RemoteContractError
 from gcushare.core.units import GIB
+from gcushare.wire.documents.plugin_status import CardStatus, PodOnNode
 from tests.builders import cards, held
+from tests.unit.card_views import card, pod, status, use
 from tests.unit.inspect_snapshots import give, picture_of
 
-LABELS = 'vendor="enflame",node="node-1",card="1",uuid="u",model="T20"'
-SERVED = f"""# HELP gcushare_card_units Units.
-# TYPE gcushare_card_units gauge
-gcushare_card_units{{{LABELS}}} 16.0
-# TYPE gcushare_card_memory_used_bytes gauge
-gcushare_card_memory_used_bytes{{{LABELS}}} 4.294967296e+09
-# TYPE gcushare_card_power_watts gauge
-gcushare_card_power_watts{{{LABELS}}} NaN
-# TYPE gcushare_card_temperature_celsius gauge
-gcushare_card_temperature_celsius{{{LABELS}}} +Inf
-"""
+
+def views(*reported: CardStatus, pods: tuple[PodOnNode, ...] = ()) -> Views:
+    return {"node-1": view_status(status(*reported, pods=pods, pod_use=""), "plugin.example", {})}
 
 
-def used(*sizes_gib: float) -> dict[CardKey, CardReadings]:
-    return {("node-1", index): CardReadings({MEMORY: size * GIB}) for index, size in enumerate(sizes_gib)}
+def used(*sizes_gib: float) -> Views:
+    return views(*(card(index, use=use(size)) for index, size in enumerate(sizes_gib)))
 
 
 def summary_of(*units: int) -> Summary:
@@ -48,20 +31,6 @@ def summary_of(*units: int) -> Summary:
         if amount:
             give(snapshot, held(f"pod-{index}", "node-1", (index, amount)))
     return summarise(snapshot)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("# TYPE up gauge\nup 1\n", id="somebody else's metrics"),
-        pytest.param("<html>not found</html>", id="a page"),
-        pytest.param('gcushare_card_units{node="n"', id="cut off"),
-        pytest.param(SERVED.replace('card="1"', 'card="x"'), id="a card that is no number"),
-    ],
-)
-def test_what_no_plugin_serves_is_refused(text: str) -> None:
-    with pytest.raises(RemoteContractError):
-        parse_metrics(text, "enflame")
 
 
 @pytest.mark.parametrize(
@@ -108,27 +77,21 @@ def test_the_table_names_the_pods_of_a_card_that_is_over_and_the_document_says_i
     assert (second["usedBytes"], second["over"]) == (None, False)
 
 
-def reported(card: int, unattributed: int = 0, **pods: tuple[float, float]) -> dict[CardKey, CardReadings]:
-    """Readings of a card whose plugin reports its pods: granted and used, in GiB by name."""
-    figures = {
-        f"default/{name}": {POD_GRANTED: granted * GIB, POD_USED: used * GIB} for name, (granted, used) in pods.items()
-    }
-    return {("node-1", card): CardReadings({MEMORY: 8.0 * GIB, UNATTRIBUTED: unattributed}, figures)}
-
-
 def test_the_table_of_pods_says_what_counts_their_use() -> None:
-    readings = reported(0, a=(4, 6), b=(4, 4))
-    readings["node-1", 0].pods["default/a"][POD_BY_DRIVER] = 1.0
+    pods = (
+        pod("default/a", {0: 4}, used_by_card={0: 6 * GIB}, used_by_driver=(0,)),
+        pod("default/b", {0: 4}, used_by_card={0: 4 * GIB}),
+    )
     summary = summary_of(8)
-    lines = [line.plain.split() for line in pod_use_lines(summary, pod_use_rows(summary, readings), None)]
+    found = pod_use_rows(summary, views(card(0, use=use(10)), pods=pods))
+    lines = [line.plain.split() for line in pod_use_lines(summary, found, None)]
     assert [line[6] for line in lines[1:4]] == ["BY", "driver", "processes"]
 
 
-def test_control_characters_of_a_label_cannot_reach_the_terminal() -> None:
+def test_control_characters_of_a_name_cannot_reach_the_terminal() -> None:
     summary = summary_of(8)
-    hostile = {"default/a\x1b[2J\n": {POD_GRANTED: 4.0, POD_USED: 6.0}}
-    readings = {("node-1", 0): CardReadings({UNATTRIBUTED: 0.0}, hostile)}
-    rows, pods = use_rows(summary, readings), pod_use_rows(summary, readings)
+    found = views(card(0), pods=(pod("default/a\x1b[2J\n", {0: 4}, used_by_card={0: 6}),))
+    rows, pods = use_rows(summary, found), pod_use_rows(summary, found)
     text = "".join(line.plain for line in pod_use_lines(summary, pods, None)) + use_csv(rows, pods)
     assert text.count(r"default/a\x1b[2J\n") == 2
     assert "\x1b" not in text

@@ -14,11 +14,9 @@ from gcushare.wire.untrusted_json import reason_of
 
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
-    """Every figure of one answer, and the names of all families in it; an empty one was never asked for."""
+    """Every figure of one answer; an empty one was never asked for."""
 
     samples: tuple[Sample, ...]
-    families: frozenset[str] = frozenset()
-    """Also those that have no sample now."""
 
     def __bool__(self) -> bool:
         return bool(self.samples)
@@ -47,10 +45,10 @@ def parse_figures(text: str) -> MetricsPage:
         RemoteContractError: it is another text.
     """
     try:
-        families = [family for family in text_string_to_metric_families(text) if family.name.startswith("gcushare")]
-        samples = tuple(sample for family in families for sample in family.samples)
+        families = text_string_to_metric_families(text)
+        ours = (family for family in families if family.name.startswith("gcushare"))
+        return MetricsPage(tuple(sample for family in ours for sample in family.samples))
     except Exception as failure:  # the parser lets through what its parts raise: ValueError, KeyError, IndexError...
         raise RemoteContractError(
             f"the metrics cannot be read: {type(failure).__name__}: {reason_of(failure)}"
         ) from failure
-    return MetricsPage(samples, frozenset(family.name for family in families))

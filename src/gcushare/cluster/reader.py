@@ -24,6 +24,7 @@ from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.errors import GoneError, UnauthorizedError
 from gcushare.kube.resources import EVERYTHING, NODES, PODS, Resource, Selector
 from gcushare.vendors.vendor import Vendor
+from gcushare.wire.documents.plugin_status import PLUGIN_STATUS, PluginStatus
 from gcushare.wire.objects import HEAD, NODE, POD, Node, Pod
 
 T = TypeVar("T")
@@ -278,24 +279,25 @@ class Reader:
     async def ask_plugins(
         self,
         pods: Sequence[SeenPod],
-        page: str,
-        read: Callable[[Dated], T],
         *,
         timeout_s: float | None = None,
-    ) -> list[tuple[SeenPod, T | GcushareError]]:
-        """Ask every one of these plugins for a page (``/status``, ``/metrics``), through the proxy of its pod.
-
-        ``read`` decodes an answer. An error that it raises is returned like that of a plugin that does not answer.
-        """
+    ) -> list[tuple[SeenPod, PluginStatus | GcushareError]]:
+        """Ask every one of these plugins for its status, through the proxy of its pod, and compare its clock."""
         done = 0
 
-        async def ask(pod: SeenPod) -> T:
+        async def ask(pod: SeenPod) -> PluginStatus:
             nonlocal done
             try:
-                return read(await self.ask(proxied_pod(self.client, pod), page, timeout_s=timeout_s))
+                answer = await self.ask(proxied_pod(self.client, pod), "/status", timeout_s=timeout_s)
             finally:
                 done += 1
                 self.progress.count("device plugins", done)
+            try:
+                status = PLUGIN_STATUS.read(answer.body)
+            except RemoteContractError as error:
+                raise RemoteContractError(f"it answers no plugin's status: {error}") from error
+            self.record_clock(f"the device plugin of node {pod.spec.node_name}", answer)
+            return status
 
         answers = await ask_all(map(ask, pods))
         return list(zip(pods, answers, strict=True))

@@ -17,7 +17,7 @@ from gcushare.cluster.card_drawing.draw import view_lines
 from gcushare.cluster.card_drawing.node_view import CardsView, process_ids, view_status
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.plugin_status import fetch_status
-from gcushare.cluster.reader import Dated, Reader, ask_all, naming_node
+from gcushare.cluster.reader import Reader, ask_all, naming_node
 from gcushare.core.errors import (
     ForbiddenError,
     GcushareError,
@@ -29,7 +29,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE, FAILED
-from gcushare.wire.documents.plugin_status import PLUGIN_STATUS, PluginStatus
+from gcushare.wire.documents.plugin_status import PluginStatus
 
 
 def run(settings: CardsSettings, process: ProcessContext, *, proc: Path = PROC) -> int:
@@ -97,17 +97,10 @@ async def ask_node(api: KubeClient, namespace: str, node: str, proc: Path = PROC
         GcushareError: none of them answers.
     """
 
-    def read(answer: Dated) -> PluginStatus:
-        try:
-            return PLUGIN_STATUS.read(answer.body)
-        except RemoteContractError as error:
-            raise RemoteContractError(f"it answers no plugin's status: {error}") from error
-
     reader = Reader(api)
     pods = await reader.list_plugins(namespace, node=node)
     if pods:
-        answers = await reader.ask_plugins(pods, "/status", read)
-        return _merge({f"pod {pod.key}": found for pod, found in answers}, proc)
+        return _merge({f"pod {pod.key}": found for pod, found in await reader.ask_plugins(pods)}, proc)
     with naming_node(node):
         await api.get(NODES, node)
     raise Refused(

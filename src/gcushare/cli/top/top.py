@@ -1,4 +1,4 @@
-"""``top``: reads grants and the plugins' metrics, and prints memory granted and in use side by side."""
+"""``top``: reads grants and the plugins' statuses, and prints memory granted and in use side by side."""
 
 from __future__ import annotations
 
@@ -13,22 +13,11 @@ from gcushare.cli.kubectl.session import MAX_WARNINGS, Session
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.terminal.layout import Cell, plain_table
 from gcushare.cli.terminal.output import Document, to_csv
-from gcushare.cli.top.rows import (
-    POWER,
-    TEMPERATURE,
-    UTILIZATION,
-    CardKey,
-    CardReadings,
-    CardUseRow,
-    PodUseRow,
-    parse_metrics,
-    pod_use_hint,
-    pod_use_rows,
-    use_rows,
-)
+from gcushare.cli.top.rows import CardUseRow, PodUseRow, pod_use_hint, pod_use_rows, use_rows
 from gcushare.cluster.card_drawing.figures import show_figure
+from gcushare.cluster.card_drawing.node_view import NodeView, view_status
 from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
-from gcushare.cluster.reader import Dated, Reader, Scope
+from gcushare.cluster.reader import Reader, Scope
 from gcushare.core.errors import GcushareError
 from gcushare.core.units import GIB
 from gcushare.core.wording import counted, some_names
@@ -44,59 +33,51 @@ async def top(session: Session, settings: TopSettings) -> int:
         session.require_cards(snapshot, settings.node)
         summary = summarise(snapshot)
         nodes = frozenset(node.name for node in summary.nodes)
-        scraped = await read_plugins(reader, session.vendor, settings.plugin_namespace, nodes)
-    problems = _problems(summary, scraped, settings)
-    rows, pods = use_rows(summary, scraped.readings), pod_use_rows(summary, scraped.readings)
+        answers = await read_plugins(reader, session.vendor, settings.plugin_namespace, nodes)
+    problems = _problems(summary, answers, settings)
+    rows, pods = use_rows(summary, answers.views), pod_use_rows(summary, answers.views)
     screen, output = session.screen, session.output
     if output is Output.CSV:
         screen.print_text(use_csv(rows, pods))
     elif not session.print_document(lambda: use_document(rows, pods, problems)):
         lines = use_lines(summary, rows, screen.width, is_wide=output is Output.WIDE)
         screen.print_lines([*lines, *pod_use_lines(summary, pods, screen.width)])
-        if hint := pod_use_hint(summary, scraped.readings):
+        if hint := pod_use_hint(summary, answers.views):
             screen.say("note", hint)
     return session.warn([*snapshot.problems, *(f"{what}: {why}" for what, why in problems.items())])
 
 
 @dataclass(frozen=True, slots=True)
-class Scraped:
-    """What the plugins reported by card, and by node and plugin why one could not be asked."""
+class PluginAnswers:
+    """What the plugins report by node, and by node and plugin why one could not be asked."""
 
-    readings: dict[CardKey, CardReadings] = field(default_factory=dict)
+    views: dict[str, NodeView] = field(default_factory=dict)
     failures: dict[tuple[str, str], GcushareError] = field(default_factory=dict)
 
-    @property
-    def nodes(self) -> set[str]:
-        """Nodes whose plugin was asked, with or without an answer."""
-        return {node for node, _ in (*self.readings, *self.failures)}
 
-
-async def read_plugins(reader: Reader, vendor: Vendor, namespace: str, nodes: frozenset[str]) -> Scraped:
-    """Ask the plugins of these nodes for their metrics.
+async def read_plugins(reader: Reader, vendor: Vendor, namespace: str, nodes: frozenset[str]) -> PluginAnswers:
+    """Ask the plugins of these nodes for their statuses; those of other vendors are left out.
 
     Raises:
         GcushareError: the plugins' pods cannot be listed.
     """
     plugins = [pod for pod in await reader.list_plugins(namespace) if pod.spec.node_name in nodes]
-    scraped = Scraped()
-
-    def read(answer: Dated) -> dict[CardKey, CardReadings]:
-        return parse_metrics(answer.body.decode("utf-8", errors="replace"), vendor.name)
-
-    for pod, found in await reader.ask_plugins(plugins, "/metrics", read):
+    answers = PluginAnswers()
+    for pod, found in await reader.ask_plugins(plugins):
         if isinstance(found, GcushareError):
-            scraped.failures[pod.spec.node_name, pod.key] = found
-        else:
-            scraped.readings.update(found)
-    return scraped
+            answers.failures[pod.spec.node_name, pod.key] = found
+        elif found.vendor == vendor.name:
+            answers.views[pod.spec.node_name] = view_status(found, pod.key, {})
+    return answers
 
 
-def _problems(summary: Summary, scraped: Scraped, settings: TopSettings) -> dict[str, str]:
+def _problems(summary: Summary, answers: PluginAnswers, settings: TopSettings) -> dict[str, str]:
     problems = {
         f"plugin {name} on {node}": str(error)
-        for (node, name), error in sorted(scraped.failures.items(), key=lambda item: item[0][1])
+        for (node, name), error in sorted(answers.failures.items(), key=lambda item: item[0][1])
     }
-    silent = [node.name for node in summary.nodes if node.name not in scraped.nodes]
+    asked = {*answers.views, *(node for node, _ in answers.failures)}
+    silent = [node.name for node in summary.nodes if node.name not in asked]
     if silent:
         namespace = settings.plugin_namespace
         subject = f"node{'s' if len(silent) > 1 else ''} {some_names(silent, MAX_WARNINGS)}"
@@ -124,11 +105,11 @@ def use_lines(summary: Summary, rows: Sequence[CardUseRow], width: int | None, *
                 row.node.name,
                 str(row.state.index),
                 _gib(row.granted_bytes),
-                Cell(_gib(row.used_bytes), style),
+                Cell(_gib(row.use.memory_used_bytes), style),
                 _gib(row.total_bytes or None),
-                show_figure(row.readings.get(UTILIZATION), "%"),
-                show_figure(row.readings.get(TEMPERATURE), "°C"),
-                show_figure(row.readings.get(POWER), "W"),
+                show_figure(row.use.utilization_percent, "%"),
+                show_figure(row.use.temperature_celsius, "°C"),
+                show_figure(row.use.power_watts, "W"),
                 _pods(row) if is_wide else str(len(row.pods)),
                 Cell(over, style),
             )
@@ -180,10 +161,10 @@ def use_document(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], problems
                 "totalBytes": row.total_bytes,
                 "grantedBytes": row.granted_bytes,
                 "reservedBytes": row.reserved_bytes,
-                "usedBytes": row.used_bytes,
-                "utilizationPercent": row.readings.get(UTILIZATION),
-                "temperatureCelsius": row.readings.get(TEMPERATURE),
-                "powerWatts": row.readings.get(POWER),
+                "usedBytes": row.use.memory_used_bytes,
+                "utilizationPercent": row.use.utilization_percent,
+                "temperatureCelsius": row.use.temperature_celsius,
+                "powerWatts": row.use.power_watts,
                 "over": row.is_over,
                 "pods": list(row.pods),
                 "unattributedBytes": row.unattributed_bytes,
@@ -221,8 +202,9 @@ def use_csv(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow]) -> str:
     lines: list[Sequence[object]] = []
     for row in rows:
         node, card = row.node.name, row.state.index
-        amounts = (row.total_bytes, row.granted_bytes, row.reserved_bytes, row.used_bytes, row.unattributed_bytes)
-        readings = (row.readings.get(name) for name in (UTILIZATION, TEMPERATURE, POWER))
+        use, granted = row.use, row.granted_bytes
+        amounts = (row.total_bytes, granted, row.reserved_bytes, use.memory_used_bytes, row.unattributed_bytes)
+        readings = (use.utilization_percent, use.temperature_celsius, use.power_watts)
         lines.append((node, card, "", *amounts, *readings, row.is_over, "", ""))
         for pod in on_card[node, card]:
             used = (pod.granted_bytes, "", pod.used_bytes, "", pod.utilization_percent, "", "")

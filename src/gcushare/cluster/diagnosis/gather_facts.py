@@ -26,13 +26,12 @@ from gcushare.cluster.programs import (
     proxied_service,
     vendor_of_plugin,
 )
-from gcushare.cluster.reader import ANSWER_S, Dated, Reader, naming_node
+from gcushare.cluster.reader import ANSWER_S, Reader, naming_node
 from gcushare.cluster.rights import Area, needed_rights
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError
 from gcushare.kube.resources import LEASES, NODES, PODS, Resource
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.contracts import EXTENDER
-from gcushare.wire.documents.plugin_status import PLUGIN_STATUS, PluginStatus
 from gcushare.wire.objects import NODE, Node
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
@@ -133,19 +132,13 @@ async def _read_pods(reader: Reader, node: str | None, decode: Callable[[msgspec
 async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[PluginFacts, ...]:
     """Ask every running plugin for its status; facts of the others have the state of their pods."""
     asked = [pod for pod in pods if pod.status.phase == "Running"] if reader.may_read(Area.PLUGINS) else []
-
-    def read(answer: Dated) -> tuple[PluginStatus, Dated]:
-        return PLUGIN_STATUS.read(answer.body), answer
-
-    answers = {pod.key: answer for pod, answer in await reader.ask_plugins(asked, "/status", read, timeout_s=ANSWER_S)}
+    answers = {pod.key: answer for pod, answer in await reader.ask_plugins(asked, timeout_s=ANSWER_S)}
     facts = []
     for pod in pods:
-        vendor, found = vendor_of_plugin(pod), answers.get(pod.key)
-        if found is None or isinstance(found, GcushareError):
-            facts.append(PluginFacts(pod=pod, vendor=vendor, problem=str(found or "")))
+        vendor, status = vendor_of_plugin(pod), answers.get(pod.key)
+        if status is None or isinstance(status, GcushareError):
+            facts.append(PluginFacts(pod=pod, vendor=vendor, problem=str(status or "")))
             continue
-        status, answer = found
-        reader.record_clock(f"the device plugin of node {pod.spec.node_name}", answer)
         # Its pod may say nothing of the vendor: a settings file, a variable or the cards themselves may have decided.
         facts.append(PluginFacts(pod=pod, vendor=VENDORS_BY_NAME.get(status.vendor, vendor), status=status))
     return tuple(facts)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
-
 from gcushare.cluster.programs import SERVICES
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
-from gcushare.core.errors import ConfigError, RetryableError
+from gcushare.core.errors import ConfigError, GcushareError, RetryableError
 from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.credentials import client_context, load_client_certificate
-from gcushare.wire.contracts import PROBED_PATH, VERBS_PORT_NAME
+from gcushare.kube.connection.transport import Limits
+from gcushare.wire.contracts import CONFIG_MANAGER, PROBED_PATH, VERBS_PORT_NAME
 
-_CHECK_TIMEOUT = ClientTimeout(total=5.0)
+_CHECK_S = 5.0
 
 
 async def find_extender(client: KubeClient | ConfigError, options: ExtenderOptions) -> ExtenderEntry:
@@ -82,21 +82,16 @@ async def check_extender(entry: ExtenderEntry) -> None:
     tls = entry.tls
     if tls is None or not tls.certificate:
         return
-    url = entry.url.rstrip("/") + PROBED_PATH
+    url = entry.url.rstrip("/")
     where = "the scheduler's certificates (tls-ca, tls-cert, tls-key)"
     context = client_context(tls.ca, where)
     load_client_certificate(context, tls.certificate, tls.key, where)
-    connector = TCPConnector(ssl=context, force_close=True)
+    config = KubeConfig(url, source=where, ssl=context, tls_server_name=tls.server_name or None)
     try:
-        async with (
-            ClientSession(connector=connector, timeout=_CHECK_TIMEOUT) as session,
-            session.get(url, server_hostname=tls.server_name or None, allow_redirects=False) as answer,
-        ):
-            problem = "" if answer.status == 200 else f"it answers {answer.status}"
-    except (ClientError, TimeoutError, OSError) as error:
-        problem = f"{type(error).__name__}: {error}"
-    if problem:
+        async with KubeClient(config, program=CONFIG_MANAGER, limits=Limits(request_s=_CHECK_S)) as extender:
+            await extender.get_raw(PROBED_PATH, "address")
+    except GcushareError as error:
         raise RetryableError(
-            f"the extender does not answer over mutual TLS, so the scheduler is left as it is: GET {url}: {problem}; "
+            f"the extender does not answer over mutual TLS, so the scheduler is left as it is: {url}: {error}; "
             "check whether a replica of the extender is ready, and what `gcushare doctor` reports about certificates"
-        )
+        ) from error

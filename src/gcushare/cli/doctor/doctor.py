@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from gcushare.cli.doctor.doctor_settings import EXIT_OF, DoctorSettings
 from gcushare.cli.terminal.findings_text import document, render_text
 from gcushare.cli.terminal.output import TextOrJson, to_json
-from gcushare.cli.terminal.screen import Screen, is_agreed
+from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.diagnosis.checks.registry import examine
 from gcushare.cluster.diagnosis.facts import Facts
@@ -33,47 +33,55 @@ def run(settings: DoctorSettings, process: ProcessContext, *, stdin: TextIO | No
     Raises:
         GcushareError: the API server does not answer, or a repair failed.
     """
-    return asyncio.run(_Doctor(settings, process, stdin or sys.stdin).run())
+    doctor = _Doctor(settings, process)
+    facts, findings = asyncio.run(doctor.examine())
+    fixes = list(dict.fromkeys(each.fix for each in findings if each.fix is not None)) if settings.fix else []
+    if not (fixes and settings.yes):
+        doctor.show(facts, findings, ())
+    if not fixes or not (settings.yes or _is_agreed(fixes, stdin or sys.stdin, process)):
+        return EXIT_OF[worst(findings)]
+    failures = asyncio.run(doctor.repair(fixes))
+    facts, findings = asyncio.run(doctor.examine())
+    doctor.show(facts, findings, [fix for fix, failure in failures.items() if not failure])
+    failed = [f"{fix}: {failure}" for fix, failure in failures.items() if failure]
+    if failed:
+        raise Refused("; ".join(failed))
+    return EXIT_OF[worst(findings)]
+
+
+def _is_agreed(fixes: Sequence[Fix], stdin: TextIO, process: ProcessContext) -> bool:
+    """Show what would be changed and ask.
+
+    Raises:
+        Refused: standard input is not a terminal.
+    """
+    listed = "".join(f"  {number}. {one_line(str(fix))}\n" for number, fix in enumerate(fixes, start=1))
+    if not stdin.isatty():
+        raise Refused(f"no one can be asked here; with --yes these changes are made:\n{listed}".rstrip())
+    process.stderr.write(f"These changes can be made:\n{listed}Make them? [y/N] ")
+    process.stderr.flush()
+    return stdin.readline().strip().lower() in ("y", "yes")
 
 
 @dataclass(frozen=True, slots=True)
 class _Doctor:
     settings: DoctorSettings
     process: ProcessContext
-    stdin: TextIO
 
-    async def run(self) -> int:
-        async with open_cluster(self.settings.kube, self.process.environ, program="gcushare-doctor") as client:
-            facts, findings = await self._examine(client)
-            fixes = (
-                list(dict.fromkeys(each.fix for each in findings if each.fix is not None)) if self.settings.fix else []
-            )
-            if not (fixes and self.settings.yes):
-                self._print(facts, findings, ())
-            if not fixes or not self._is_agreed(fixes):
-                return EXIT_OF[worst(findings)]
-            # One that fails stops none of the others.
-            failures = {fix: await _make(client, fix) for fix in fixes}
-            facts, findings = await self._examine(client)
-        self._print(facts, findings, [fix for fix, failure in failures.items() if not failure])
-        failed = [f"{fix}: {failure}" for fix, failure in failures.items() if failure]
-        if failed:
-            raise Refused("; ".join(failed))
-        return EXIT_OF[worst(findings)]
+    def _open(self) -> KubeClient:
+        return open_cluster(self.settings.kube, self.process.environ, program="gcushare-doctor")
 
-    async def _examine(self, client: KubeClient) -> tuple[Facts, list[Finding]]:
-        async with Screen(self.process).progress() as progress:
+    async def examine(self) -> tuple[Facts, list[Finding]]:
+        async with self._open() as client, Screen(self.process).progress() as progress:
             facts = await gather(Reader(client, progress), self.settings.where)
         return facts, examine(facts)
 
-    def _is_agreed(self, fixes: Sequence[Fix]) -> bool:
-        """Show what would be changed and ask."""
-        listed = "".join(f"  {number}. {one_line(str(fix))}\n" for number, fix in enumerate(fixes, start=1))
-        question = f"These changes can be made:\n{listed}Make them?"
-        unattended = f"with --yes these changes are made:\n{listed}".rstrip()
-        return self.settings.yes or is_agreed(question, unattended, self.stdin, self.process)
+    async def repair(self, fixes: Sequence[Fix]) -> dict[Fix, str]:
+        """Make the changes; returns why one was not made, empty if it was. One that fails stops none of the others."""
+        async with self._open() as client:
+            return {fix: await _make(client, fix) for fix in fixes}
 
-    def _print(self, facts: Facts, findings: Sequence[Finding], made: Sequence[Fix]) -> None:
+    def show(self, facts: Facts, findings: Sequence[Finding], made: Sequence[Fix]) -> None:
         stdout = self.process.stdout
         if self.settings.output is TextOrJson.JSON:
             stdout.write(to_json(document(facts, findings, made)))

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import textwrap
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -16,7 +13,6 @@ from rich.console import Console
 from rich.text import Text
 
 from gcushare.cluster.reader import ReadProgress
-from gcushare.core.errors import Refused
 from gcushare.core.log_fields import escape
 from gcushare.core.wording import printable
 from gcushare.runtime.entry import ProcessContext, until_closed
@@ -132,35 +128,6 @@ class Screen:
     def progress(self, *, patience_s: float = PATIENCE_S) -> Progress:
         """Return the status line on stderr, which appears once the work takes long."""
         return Progress(self._process.stderr, terminal=self.environ.get("TERM", ""), patience_s=patience_s)
-
-
-def is_agreed(question: str, unattended: str, stdin: TextIO, process: ProcessContext) -> bool:
-    """Ask on a terminal whether to go on. ``unattended`` says how to run the command without a terminal.
-
-    Raises:
-        Refused: standard input is not a terminal.
-        KeyboardInterrupt: Ctrl-C instead of an answer.
-    """
-    if not stdin.isatty():
-        raise Refused(f"no one can be asked here; {unattended}")
-    with _interrupted_at_once():
-        process.stderr.write(f"{question} [y/N] ")
-        process.stderr.flush()
-        return stdin.readline().strip().lower() in ("y", "yes")
-
-
-@contextmanager
-def _interrupted_at_once() -> Iterator[None]:
-    """Let Ctrl-C end a blocking read at once. Asyncio's own handler cancels the task only after the read returns."""
-    previous = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(previous):
-        yield  # handlers cannot be set in this thread, or the signal is ignored
-        return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def wrapped(text: str, width: int | None, *, first: str = "", following: str = "") -> list[str]:

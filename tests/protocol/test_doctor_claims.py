@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cluster.rights import CLAIMS_RIGHTS
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, DEVICE_PLUGIN
 from gcushare_playground.apiserver.objects import JsonObject
@@ -21,7 +20,14 @@ SLICES, CLASSES = "resourceslices.resource.k8s.io", "deviceclasses.resource.k8s.
 TEMPLATE = f"{NAMES.template_prefix}-4"
 
 
-CLAIMS = tuple((right.verb, right.resource, right.group) for right in CLAIMS_RIGHTS)
+CLAIMS = (
+    ("list", "resourceslices", "resource.k8s.io"),
+    ("list", "deviceclasses", "resource.k8s.io"),
+    ("list", "resourceclaimtemplates", "resource.k8s.io"),
+    ("list", "mutatingadmissionpolicies", "admissionregistration.k8s.io"),
+    ("list", "mutatingadmissionpolicybindings", "admissionregistration.k8s.io"),
+    ("list", "namespaces", ""),
+)
 
 
 @pytest.fixture

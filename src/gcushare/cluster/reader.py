@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gcushare.cluster.programs import PLUGIN_PODS, ProgramAddress, SeenPod, is_plugin, proxied_pod
-from gcushare.cluster.rights import Area, Right, Unread
+from gcushare.cluster.rights import Area, Unread
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, RemoteContractError
 from gcushare.kube.client import PAGE_SIZE, KubeClient
 from gcushare.kube.clock import Clock, SystemClock
@@ -34,10 +34,6 @@ AT_ONCE = 24
 
 ANSWER_S = 5.0
 """How long a program may take to answer; they answer in milliseconds."""
-
-_REVIEWS: Resource[dict[str, Any]] = Resource(
-    "apis/authorization.k8s.io/v1", "selfsubjectaccessreviews", dict, namespaced=False
-)
 
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
@@ -117,7 +113,7 @@ class Reader:
 
     ``problems`` are objects that could not be decoded, one line each; ``unread`` are parts of an examination that could
     not be read; ``clocks`` are those of programs that answered; ``ahead_s`` is the API server's clock against ours,
-    once ``learn_rights`` has asked.
+    once ``learn_time`` has asked.
 
     Methods that list or ask raise ``GcushareError`` if the API server or the program does not answer, or the caller may
     not ask. Those that name an ``Area`` raise ``UnauthorizedError`` alone.
@@ -216,28 +212,11 @@ class Reader:
 
     # Rights
 
-    async def learn_rights(self, rights: Sequence[Right]) -> bytes:
-        """Learn the server's time and which rights the caller lacks; returns the body of /version."""
-        self.progress("asking the API server")
-        hello = await self.ask(ProgramAddress(self.client, "", "version"), "/version")
-        self.ahead_s, self.within_s = hello.ahead_s or 0.0, hello.within_s
-        await self.find_missing(rights)
-        return hello.body
-
-    async def find_missing(self, rights: Sequence[Right]) -> None:
-        """Learn which of these rights the caller lacks; if the API server does not answer, the attempt shows it."""
-
-        answers = await ask_all(self.client.create(_REVIEWS, right.review()) for right in rights)
-        for right, answer in zip(rights, answers, strict=True):
-            if isinstance(answer, UnauthorizedError):
-                raise answer
-            status = None if isinstance(answer, GcushareError) else answer.get("status")
-            if isinstance(status, dict) and status.get("allowed") is False:
-                self._miss(right.part, f"missing right to {right}")
-
-    def _miss(self, part: Area, problem: str) -> None:
-        self._missing.add(part)
-        self.unread.append(Unread(part, problem, lacks_right=True))
+    def miss(self, part: Area, refusal: ForbiddenError) -> None:
+        """Record that the caller may not read a part: it is not tried again, and reported once."""
+        if self.may_read(part):
+            self._missing.add(part)
+            self.unread.append(Unread(part, str(refusal), lacks_right=True))
 
     def may_read(self, part: Area) -> bool:
         """Whether no right for it is known to be missing."""
@@ -259,7 +238,7 @@ class Reader:
         except UnauthorizedError:
             raise
         except ForbiddenError as failure:
-            self._miss(part, str(failure))
+            self.miss(part, failure)
         except GcushareError as failure:
             self.unread.append(Unread(part, str(failure)))
         return None
@@ -317,6 +296,13 @@ class Reader:
         return Dated(body, (moment - middle).total_seconds() + 0.5, 0.5 + took_s / 2)
 
     # Clocks
+
+    async def learn_time(self) -> bytes:
+        """Learn the API server's time; returns the body of its /version."""
+        self.progress("asking the API server")
+        hello = await self.ask(ProgramAddress(self.client, "", "version"), "/version")
+        self.ahead_s, self.within_s = hello.ahead_s or 0.0, hello.within_s
+        return hello.body
 
     def now(self) -> datetime:
         """Return the API server's time."""

@@ -21,7 +21,7 @@ from gcushare.cluster.diagnosis.schedulers import (
 )
 from gcushare.cluster.programs import SeenPod, flag
 from gcushare.cluster.reader import Reader
-from gcushare.cluster.rights import CLAIMS_RIGHTS, Area
+from gcushare.cluster.rights import Area
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.resources import (
     CONFIG_MAPS,
@@ -66,7 +66,6 @@ async def read_claims(reader: Reader, nodes: Iterable[Node], extenders: Sequence
     are_kept = any(flag(pod, "claims") == "true" for pod in extenders)
     if not (labelled or are_kept):
         return None
-    await reader.find_missing(CLAIMS_RIGHTS)
     read = partial(reader.list_if_allowed, Area.CLAIMS)
     objects, slices, templates = await asyncio.gather(
         asyncio.gather(

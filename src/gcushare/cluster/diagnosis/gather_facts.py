@@ -27,7 +27,7 @@ from gcushare.cluster.programs import (
     vendor_of_plugin,
 )
 from gcushare.cluster.reader import ANSWER_S, Reader, naming_node
-from gcushare.cluster.rights import Area, needed_rights
+from gcushare.cluster.rights import Area
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError
 from gcushare.kube.resources import LEASES, NODES, PODS, Resource
 from gcushare.vendors import VENDORS_BY_NAME
@@ -57,7 +57,7 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
     """
     scheduler_config = where.read_scheduler_config()
     namespace = where.extender_service.namespace
-    version = await reader.learn_rights(needed_rights(namespace))
+    version = await reader.learn_time()
     server_version = ""
     with contextlib.suppress(RemoteContractError):
         server_version = str(VERSION.read(version).get("gitVersion") or "")
@@ -131,11 +131,14 @@ async def _read_pods(reader: Reader, node: str | None, decode: Callable[[msgspec
 
 async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[PluginFacts, ...]:
     """Ask every running plugin for its status; facts of the others have the state of their pods."""
-    asked = [pod for pod in pods if pod.status.phase == "Running"] if reader.may_read(Area.PLUGINS) else []
+    asked = [pod for pod in pods if pod.status.phase == "Running"]
     answers = {pod.key: answer for pod, answer in await reader.ask_plugins(asked, timeout_s=ANSWER_S)}
     facts = []
     for pod in pods:
         vendor, status = vendor_of_plugin(pod), answers.get(pod.key)
+        if isinstance(status, ForbiddenError):
+            reader.miss(Area.PLUGINS, status)
+            status = None
         if status is None or isinstance(status, GcushareError):
             facts.append(PluginFacts(pod=pod, vendor=vendor, problem=str(status or "")))
             continue
@@ -148,13 +151,12 @@ async def _read_extender(reader: Reader, where: WhereSettings, pods: Sequence[Se
     reader.progress("asking the scheduler extender")
     namespace, name = where.extender_service.namespace, where.extender_service.name
     service = await reader.get_if_allowed(Area.SERVICE, SERVICES, namespace, name)
-    may_ask_service = service is not None and reader.may_read(Area.EXTENDER)
     problem = ""
-    if service is not None and may_ask_service:
+    if service is not None:
         try:
             await proxied_service(reader.client, service).get("/version", timeout_s=ANSWER_S)
-        except ForbiddenError:
-            pass  # whether a program answers is unknown, which is not a finding
+        except ForbiddenError as refusal:
+            reader.miss(Area.EXTENDER, refusal)
         except GcushareError as failure:
             problem = str(failure)
     electing = next((pod for pod in pods if flag(pod, "no-leader-elect") is None), None)
@@ -165,7 +167,7 @@ async def _read_extender(reader: Reader, where: WhereSettings, pods: Sequence[Se
         lease_namespace = flag(electing, "lease-namespace") or lease_namespace
     lease = await reader.get_if_allowed(Area.LEASES, LEASES, lease_namespace, lease_name)
     replicas = await _ask_replicas(reader, pods)
-    if not replicas and service is not None and may_ask_service and not problem:
+    if not replicas and service is not None and reader.may_read(Area.EXTENDER) and not problem:
         endpoint = proxied_service(reader.client, service)
         replicas = [await _ask_replica(reader, endpoint, f"behind Service {where.extender_service}")]
     return ExtenderFacts(
@@ -179,8 +181,6 @@ async def _read_extender(reader: Reader, where: WhereSettings, pods: Sequence[Se
 
 async def _ask_replicas(reader: Reader, pods: Sequence[SeenPod]) -> list[ReplicaFacts]:
     """Ask every running pod of the extender; the facts of the others have the state of their pods."""
-    if not reader.may_read(Area.PLUGINS):  # the same right, pods/proxy
-        return [ReplicaFacts(name=pod.key, pod=pod) for pod in pods]
 
     async def ask(pod: SeenPod) -> ReplicaFacts:
         if pod.status.phase != "Running":
@@ -198,6 +198,9 @@ async def _ask_replica(reader: Reader, endpoint: ProgramAddress, name: str, pod:
         if pod is not None:
             metrics = await reader.ask(proxied_extender_page(reader.client, pod), "/metrics")
             figures = parse_figures(metrics.body.decode("utf-8", errors="replace"))
+    except ForbiddenError as refusal:
+        reader.miss(Area.PLUGINS, refusal)  # pods/proxy, as of the plugins
+        return ReplicaFacts(name=name, pod=pod)
     except GcushareError as failure:
         return ReplicaFacts(name=name, pod=pod, problem=str(failure))
     reader.record_clock(f"the scheduler extender {name}", version)

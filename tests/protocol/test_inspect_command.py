@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from gcushare.vendors import ENFLAME
-from gcushare_playground.apiserver import FailBefore, Fault, User
+from gcushare_playground.apiserver import FailBefore, Fault
 from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import SERVICE, Cluster, a_node, bound_pod, cluster, extender_of
 
@@ -166,8 +166,6 @@ async def test_who_may_only_ask_the_extender_sees_its_figures_and_what_is_missin
     ("argv", "said"),
     [
         (("--context", "nowhere"), "context 'nowhere' is not in"),
-        (("--cluster", "nowhere"), "cluster 'nowhere' is not in"),
-        (("--user", "stranger"), "user 'stranger' is not in"),
         (("-o", "jsn"), "did you mean 'json'?"),
         (("node-1", "-l", "a=b"), "exclude each other"),
         (("top", "node-1", "-l", "a=b"), "exclude each other"),
@@ -176,7 +174,6 @@ async def test_who_may_only_ask_the_extender_sees_its_figures_and_what_is_missin
         (("--extender-url", "h:1"), "'h:1' must be http://HOST:PORT or https://HOST:PORT"),
         (("--extender-url", "http://["), "'http://[' must be http://HOST:PORT or https://HOST:PORT"),
         (("--extender-url", "http://h:99999"), "'http://h:99999' must be http://HOST:PORT"),
-        (("--as-group", "ops"), "--as-group needs --as"),
         (("--nmespace", "x"), "--namespace"),
     ],
 )
@@ -186,19 +183,6 @@ async def test_wrong_arguments_exit_with_2_and_say_what_is_accepted(
     ran = await seen.call(*argv)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
-
-
-async def test_flags_of_kubectl_choose_server_token_and_impersonated_user(seen: Cluster, tmp_path: Path) -> None:
-    token = seen.api.add_user(User("boss", ("system:masters",)))
-    environ = {"HOME": str(tmp_path / "empty")}
-    seen.api.requests.clear()
-    ran = await seen.call("-s", seen.front.url, "--token", token, "--source=api", environ=environ)
-    assert ran.code == 0
-    assert seen.api.requests.used("boss") == {("", "nodes", "list"), ("", "pods", "list")}
-    ran = await seen.call("--as", "jane", "--as-group=dev,ops", "--source=api")
-    assert ran.code == 0
-    asked = next(seen.api.requests.of("jane")).attributes.user
-    assert asked.groups == ("dev", "ops", "system:authenticated")
 
 
 async def test_a_silent_extender_is_asked_once_while_the_api_server_is_read(seen: Cluster) -> None:

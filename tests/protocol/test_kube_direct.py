@@ -14,6 +14,7 @@ from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.credentials import FixedHeader
 from gcushare.kube.connection.transport import Limits
 from gcushare.kube.errors import UnknownOutcomeError
 
@@ -256,8 +257,8 @@ async def test_a_server_that_takes_no_connection_is_named() -> None:
 
 async def test_a_header_that_would_become_two_is_refused() -> None:
     async with serving() as server:
-        config = KubeConfig(server=server.address, source="the test", headers=(("Impersonate-User", "a\r\nX: y"),))
-        with pytest.raises(ConfigError, match="Impersonate-User"):
+        config = KubeConfig(server=server.address, source="the test", credentials=FixedHeader("Bearer a\r\nX: y"))
+        with pytest.raises(ConfigError, match="Authorization"):
             async with KubeClient(config) as client:
                 await bind(client)
         assert server.heads == []

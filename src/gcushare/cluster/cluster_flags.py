@@ -1,4 +1,4 @@
-"""The flags of commands that read a cluster: which cluster and user, whose figures, which plugins, what to examine."""
+"""The flags of commands that read a cluster: whose figures, which plugins, what to examine."""
 
 from __future__ import annotations
 
@@ -18,64 +18,6 @@ class SourceChoice(enum.Enum):
     AUTO = "auto"
     EXTENDER = "extender"
     API = "api"
-
-
-@settings
-class ClusterFlags:
-    """Which cluster, and who asks."""
-
-    kubeconfig: str | None = setting(
-        optional_text("FILE", "as kubectl", "a kubeconfig file, or several joined by colons"),
-        default=None,
-        env="KUBECONFIG",
-        help="How to reach the API server; without it ~/.kube/config, or in a pod its service account.",
-    )
-    context: str | None = setting(
-        optional_text("NAME", "the current context"), default=None, help="Which of the kubeconfig's contexts to use."
-    )
-    cluster: str | None = setting(
-        optional_text("NAME", "the context's"), default=None, help="Which of the kubeconfig's clusters to use."
-    )
-    user: str | None = setting(optional_text("NAME", "the context's"), default=None, help="Which of its users to use.")
-    server: str | None = setting(
-        optional_text("URL", "the cluster's"),
-        default=None,
-        short="-s",
-        help="The API server's address instead of the file's.",
-    )
-    token: str | None = setting(
-        optional_text("TOKEN", "the user's"), default=None, secret=True, help="Bearer token instead of the user's."
-    )
-    as_: str | None = setting(
-        optional_text("USER", "no one else"), default=None, help="Act as this user: what would they see?"
-    )
-    as_group: tuple[str, ...] = setting(
-        parsers.comma_list(parsers.text("GROUP")),
-        default=(),
-        help="Groups to act in, with --as.",
-    )
-    certificate_authority: Path | None = setting(
-        optional_file("the cluster's"), default=None, help="The authorities to trust, in PEM."
-    )
-    client_certificate: Path | None = setting(
-        optional_file("the user's"), default=None, help="Certificate to show, in PEM."
-    )
-    client_key: Path | None = setting(optional_file("the user's"), default=None, help="Its private key, in PEM.")
-    tls_server_name: str | None = setting(
-        optional_text("NAME", "the address's"),
-        default=None,
-        env="GCUSHARE_KUBE_TLS_SERVER_NAME",
-        help="Name to expect in the server's certificate.",
-    )
-    insecure_skip_tls_verify: bool = setting(
-        parsers.boolean(), default=False, help="Trust any certificate: anyone in between can read and answer."
-    )
-    request_timeout: float = setting(
-        parsers.duration_s(0, 3600),
-        default=0.0,
-        env="GCUSHARE_KUBE_REQUEST_TIMEOUT",  # without KUBE it is a server's limit
-        help="How long one request may take; 0 leaves 10s for an object and 60s for a page of a list.",
-    )
 
 
 @settings

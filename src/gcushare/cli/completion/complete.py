@@ -12,19 +12,18 @@ from pathlib import Path
 
 from gcushare.cli.kubectl.flags import Shell
 from gcushare.cli.kubectl.help_text import COMMANDS, Names, program_of
-from gcushare.cluster.cluster_flags import ClusterFlags
-from gcushare.cluster.connection import sources_of
 from gcushare.cluster.reader import Reader, Scope
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import load_config
+from gcushare.kube.connection.config import find_api_server, home_directory
 from gcushare.kube.connection.kubeconfig import read_kubeconfig
 from gcushare.kube.connection.transport import Limits
 from gcushare.kube.resources import NAMESPACES
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings.declare import Program, Spec, list_specs
+from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.loading import load_settings
 
 Words = list[tuple[str, str]]
@@ -35,7 +34,6 @@ _PATIENCE_S = 3.0
 
 FILES, ERROR, NO_FILES = 0, 1, 4
 """Of cobra's directives: let the shell complete files; an error; nothing else than what was listed."""
-_FILE_FLAGS = frozenset({"--kubeconfig", "--certificate-authority", "--client-certificate", "--client-key"})
 
 
 def complete(names: Names, process: ProcessContext) -> int:
@@ -91,7 +89,7 @@ class _Line:
     def candidates(self, flag: Sequence[str], begun: str) -> tuple[Words, int]:
         """The candidates and the directive; ``flag`` is the flag whose value is in the same word."""
         awaited = self.awaited or next(iter(flag), "")
-        if awaited in _FILE_FLAGS:
+        if awaited == "--kubeconfig":
             return [], FILES
         if awaited:
             return self._values_of(awaited), NO_FILES
@@ -110,20 +108,17 @@ class _Line:
     def _values_of(self, flag: str) -> Words:
         if flag in ("--namespace", "--plugin-namespace"):
             return self._ask(_namespaces)
-        if flag in ("--context", "--cluster", "--user"):
-            sources = sources_of(self._flags(), self._environ)
-            listed = sources.environ.get("KUBECONFIG") or str(sources.home / ".kube" / "config")
-            known = read_kubeconfig([Path(each) for each in listed.split(":") if each])
-            contexts, clusters, users = list(known.contexts), list(known.clusters), list(known.users)
-            return [(name, "") for name in {"--context": contexts, "--cluster": clusters, "--user": users}[flag]]
+        if flag == "--context":
+            listed = self._kube().kubeconfig or str(home_directory(self._environ) / ".kube" / "config")
+            return [(name, "") for name in read_kubeconfig([Path(each) for each in listed.split(":") if each]).contexts]
         spec = self._flag_of.get(flag)
         return [(word, "") for word in spec.parser.choices] if spec is not None else []
 
-    def _flags(self) -> ClusterFlags:
+    def _kube(self) -> KubeSettings:
         """The cluster that the flags so far name."""
-        known = {spec.flag for spec in list_specs(ClusterFlags)}
+        known = {spec.flag for spec in list_specs(KubeSettings)}
         words = [f"{flag}={value}" for flag, value in self._values.items() if flag in known]
-        program = Program(name="completion", summary="", version="", settings=ClusterFlags)
+        program = Program(name="completion", summary="", version="", settings=KubeSettings)
         return load_settings(program, words, self._environ)
 
     async def _nodes(self, api: KubeClient) -> Words:
@@ -144,7 +139,8 @@ class _Line:
 
     def _ask(self, read: Callable[[KubeClient], Awaitable[Words]]) -> Words:
         limits = Limits(request_s=_PATIENCE_S, list_page_s=_PATIENCE_S, connect_s=_PATIENCE_S)
-        config = load_config(sources_of(self._flags(), self._environ))
+        kube = self._kube()
+        config = find_api_server(kube.kubeconfig, kube.context, self._environ)
 
         async def ask() -> Words:
             try:

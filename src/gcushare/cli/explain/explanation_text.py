@@ -22,7 +22,7 @@ _NARROWEST = 40
 
 
 async def explain(session: Session, settings: ExplainSettings) -> int:
-    async with session.connect(settings.at) as api, session.screen.progress() as progress:
+    async with session.connect(settings.kube) as api, session.screen.progress() as progress:
         namespace, _, name = settings.pod.rpartition("/")
         pod = (namespace or settings.namespace or api.config.namespace, name)
         explained = await explain_pod(Reader(api, progress), session.vendor, settings.figures, pod)

@@ -39,9 +39,9 @@ async def show_table(session: Session, settings: TableSettings) -> int:
     request = SnapshotRequest(vendor=session.vendor, scope=scope, figures=settings.figures)
     if settings.watch:
         connection = Connection()
-        async with session.connect(settings.at, connection) as api:
+        async with session.connect(settings.kube, connection) as api:
             return await watch(session.screen, api, connection, request, settings)
-    async with session.connect(settings.at) as api, session.screen.progress() as progress:
+    async with session.connect(settings.kube) as api, session.screen.progress() as progress:
         snapshot = await gather(Reader(api, progress), request)
     screen, output = session.screen, settings.show.output
     session.require_cards(snapshot, settings.node, may_be_empty=_is_upstream(screen, settings))

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from gcushare.cli.terminal.output import color_flag
-from gcushare.cluster.cluster_flags import ClusterFlags, SourceFlags, plugin_namespace
+from gcushare.cluster.cluster_flags import SourceFlags, plugin_namespace
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
+from gcushare.runtime.settings.kubernetes import KubeSettings
 
 
 class Output(enum.Enum):
@@ -110,7 +111,7 @@ class TableSettings:
     )
     show: ShowFlags = group(ShowFlags)
     figures: SourceFlags = group(SourceFlags)
-    at: ClusterFlags = group(ClusterFlags)
+    kube: KubeSettings = group(KubeSettings)
 
     def find_conflicts(self) -> Iterator[str]:
         """One node by name, or several by labels; documents are not followed."""
@@ -140,7 +141,7 @@ class ExplainSettings:
     )
     show: ShowFlags = group(ShowFlags)
     figures: SourceFlags = group(SourceFlags)
-    at: ClusterFlags = group(ClusterFlags)
+    kube: KubeSettings = group(KubeSettings)
 
     def find_conflicts(self) -> Iterator[str]:
         """A namespace once; text, JSON or YAML."""
@@ -160,7 +161,7 @@ class TopSettings:
     selector: str | None = _selector()
     show: ShowFlags = group(ShowFlags)
     plugin_namespace: str = plugin_namespace()
-    at: ClusterFlags = group(ClusterFlags)
+    kube: KubeSettings = group(KubeSettings)
 
     def find_conflicts(self) -> Iterator[str]:
         """One node by name, or several by labels."""
@@ -183,7 +184,7 @@ class NodesNeededSettings:
         help="Count for this namespace's pods, or for one pod.",
     )
     show: ShowFlags = group(ShowFlags)
-    at: ClusterFlags = group(ClusterFlags)
+    kube: KubeSettings = group(KubeSettings)
 
     def find_conflicts(self) -> Iterator[str]:
         """Text, JSON or YAML."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,15 +12,14 @@ from gcushare.cli.kubectl.flags import ExplainSettings, NodesNeededSettings, Out
 from gcushare.cli.kubectl.help_text import COMMANDS, Names
 from gcushare.cli.terminal.output import to_json, to_yaml
 from gcushare.cli.terminal.screen import Screen
-from gcushare.cluster.cluster_flags import ClusterFlags
-from gcushare.cluster.connection import limits_of, sources_of
+from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.follow import Connection
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError, Refused
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import load_config
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE, FAILED
+from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors.vendor import Vendor
 
 T = TypeVar("T", bound=TableSettings | ExplainSettings | TopSettings | NodesNeededSettings)
@@ -41,13 +39,10 @@ class Session:
     def vendor(self) -> Vendor:
         return self.names.vendor
 
-    @asynccontextmanager
-    async def connect(self, flags: ClusterFlags, connection: Connection | None = None) -> AsyncIterator[KubeClient]:
-        """Open the API server that the flags name."""
-        config = load_config(sources_of(flags, self.screen.environ))
+    def connect(self, kube: KubeSettings, connection: Connection | None = None) -> KubeClient:
+        """Return a client of the API server that the flags name, to enter with ``async with``."""
         observer = connection.observe if connection is not None else None
-        async with KubeClient(config, program="kubectl-inspect", limits=limits_of(flags), observer=observer) as api:
-            yield api
+        return open_cluster(kube, self.screen.environ, program="kubectl-inspect", observer=observer)
 
     def print_document(self, make: Callable[[], object]) -> bool:
         """Print a document as JSON or YAML; False, with nothing printed, if another output was asked for."""

@@ -69,7 +69,7 @@ class NodesNeededDocument(msgspec.Struct, frozen=True, gc=False, rename="camel")
 async def nodes_needed(session: Session, settings: NodesNeededSettings) -> int:
     """Print the count; the work of ``kubectl inspect ... nodes-needed``."""
     problems: list[str] = []
-    async with session.connect(settings.at) as api:
+    async with session.connect(settings.kube) as api:
         document = await read_pending(api, session.vendor, settings.like or "", settings.pods or "", problems)
     if not session.print_document(lambda: document):
         session.screen.print_text(render_nodes_needed(document))

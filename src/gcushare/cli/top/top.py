@@ -27,7 +27,7 @@ from gcushare.vendors.vendor import Vendor
 async def top(session: Session, settings: TopSettings) -> int:
     """Show what is granted next to what is used."""
     request = SnapshotRequest(vendor=session.vendor, scope=Scope(settings.node, settings.selector or ""))
-    async with session.connect(settings.at) as api, session.screen.progress() as progress:
+    async with session.connect(settings.kube) as api, session.screen.progress() as progress:
         reader = Reader(api, progress)
         snapshot = await gather(reader, request)
         session.require_cards(snapshot, settings.node)

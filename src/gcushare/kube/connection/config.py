@@ -25,7 +25,6 @@ from gcushare.kube.connection.credentials import (
 )
 from gcushare.kube.connection.exec_plugin import ExecCredentials
 from gcushare.kube.connection.kubeconfig import ResolvedContext, is_there, read_kubeconfig, resolve_context
-from gcushare.kube.connection.overrides import NO_OVERRIDES, Overrides, no_kubeconfig, override
 
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -43,8 +42,6 @@ class KubeConfig:
     """The name to expect in the server's certificate; None means the host of ``server``."""
     proxy: str | None = field(default=None, repr=False)
     """HTTP proxy. Not in the repr, because it may contain a password."""
-    headers: tuple[tuple[str, str], ...] = ()
-    """Additional headers of every request, for impersonation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +50,6 @@ class ConfigSources:
 
     kubeconfig: Path | None = None
     context: str | None = None
-    overrides: Overrides = NO_OVERRIDES
-    """Flags that replace parts of the kubeconfig."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     home: Path = field(default_factory=lambda: home_directory(os.environ))
     service_account_dir: Path = SERVICE_ACCOUNT_DIR
@@ -108,8 +103,6 @@ def load_config(sources: ConfigSources) -> KubeConfig:
     default = sources.home / ".kube" / "config"
     if is_there(default):
         return _from_kubeconfig([default], sources)
-    if sources.overrides.server is not None:
-        return _from_kubeconfig([], sources)
     raise ConfigError(
         "no way to the API server found: looked at --kubeconfig, $KUBECONFIG, the pod's service account "
         f"($KUBERNETES_SERVICE_HOST is not set) and {str(default)!r}; give --kubeconfig FILE"
@@ -142,8 +135,7 @@ def _from_service_account(sources: ConfigSources) -> KubeConfig:
 def _from_kubeconfig(paths: list[Path], sources: ConfigSources) -> KubeConfig:
     home = sources.home
     expanded = [home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path for path in paths]
-    files = read_kubeconfig(expanded) if paths else no_kubeconfig(home)
-    resolved = resolve_context(override(files, sources.context, sources.overrides), sources.context)
+    resolved = resolve_context(read_kubeconfig(expanded), sources.context)
     cluster = resolved.cluster.value
     server = _require_address(cluster.server, f"cluster in {resolved.cluster.file}")
     context = _tls(resolved) if server.startswith("https://") else None
@@ -155,7 +147,6 @@ def _from_kubeconfig(paths: list[Path], sources: ConfigSources) -> KubeConfig:
         namespace=resolved.namespace,
         tls_server_name=cluster.tls_server_name,
         proxy=cluster.proxy_url,
-        headers=sources.overrides.headers,
     )
 
 

@@ -170,6 +170,7 @@ async def test_who_may_only_ask_the_extender_sees_its_figures_and_what_is_missin
         (("node-1", "-l", "a=b"), "exclude each other"),
         (("top", "node-1", "-l", "a=b"), "exclude each other"),
         (("--watch", "-o", "csv"), "watch prints table, wide or json"),
+        (("--watch", "--source", "extender"), "watch follows the API server"),
         (("--extender-service", "x"), "must be NAMESPACE/NAME:PORT"),
         (("--extender-url", "h:1"), "'h:1' must be http://HOST:PORT or https://HOST:PORT"),
         (("--extender-url", "http://["), "'http://[' must be http://HOST:PORT or https://HOST:PORT"),

@@ -1,26 +1,25 @@
-"""Follows a cluster: snapshots as it changes, from the API server's watches or by asking the extender again."""
+"""Follows a cluster: snapshots as it changes, from the API server's watches."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
-from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
-from gcushare.cluster.reader import Reader, asking_texts, may_ask
+from gcushare.cluster.gather_snapshot import gather
+from gcushare.cluster.reader import Reader, Scope, asking_texts, may_ask
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandler
-from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.collections import WatchHandler
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIMS
+from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.claims import RESOURCE_CLAIM
 from gcushare.wire.objects import HEAD, NODE, POD, Pod
 
@@ -66,28 +65,18 @@ class Connection:
 
 @asynccontextmanager
 async def follow(
-    api: KubeClient, connection: Connection, request: SnapshotRequest, interval_s: float
+    api: KubeClient, connection: Connection, vendor: Vendor, scope: Scope
 ) -> AsyncIterator[AsyncGenerator[LiveSnapshot, None]]:
-    """Yield snapshots without end: one now, then one after each change.
-
-    The API server's watches are followed unless the extender is asked for by name: its figures are the same, and a
-    watch reports at once.
+    """Yield snapshots without end, of what the API server's watches bring: one now, then one after each change.
 
     Raises:
         GcushareError: the first snapshot cannot be read; later failures become a snapshot's trouble.
     """
-    if request.figures.source is SourceChoice.EXTENDER:
-        snapshots = _poll(api, request, interval_s)
-        try:
-            yield snapshots
-        finally:
-            await snapshots.aclose()
-        return
     # A list that fails is an error at once; a reflector would try again without end.
-    first = await gather(Reader(api), replace(request, figures=SourceFlags(source=SourceChoice.API)))
-    snapshot = ClusterSnapshot(request.vendor, is_partial=request.scope.is_partial)
+    first = await gather(Reader(api), vendor, scope)
+    snapshot = ClusterSnapshot(vendor, is_partial=scope.is_partial)
     snapshot.source = Source("api", "the API server's watches")
-    watches = _reflectors(api, request, snapshot, connection.changed)
+    watches = _reflectors(api, scope, snapshot, connection.changed)
     if not first.needs_claims:
         del watches["claims"]
     async with asyncio.TaskGroup() as group:
@@ -99,18 +88,6 @@ async def follow(
             await snapshots.aclose()
             for task in tasks:
                 task.cancel()
-
-
-async def _poll(api: KubeClient, request: SnapshotRequest, interval_s: float) -> AsyncGenerator[LiveSnapshot, None]:
-    snapshot = await gather(Reader(api), request)
-    trouble = ""
-    while True:
-        yield LiveSnapshot(snapshot, trouble)
-        await asyncio.sleep(interval_s)
-        try:
-            snapshot, trouble = await gather(Reader(api), request), ""
-        except RetryableError as error:
-            trouble = str(error)
 
 
 async def _after_changes(
@@ -126,15 +103,15 @@ async def _after_changes(
 
 
 def _reflectors(
-    api: KubeClient, request: SnapshotRequest, snapshot: ClusterSnapshot, changed: asyncio.Event
+    api: KubeClient, scope: Scope, snapshot: ClusterSnapshot, changed: asyncio.Event
 ) -> dict[str, Reflector[Any]]:
     """Return the watches that keep a snapshot current, by what they watch."""
-    texts = asking_texts(request.vendor)
+    texts = asking_texts(snapshot.vendor)
 
     def decode_pod(raw: msgspec.Raw) -> Pod:
         return POD.read(raw) if may_ask(raw, texts) else Pod(metadata=HEAD.read(raw).metadata)
 
-    node_selector, pod_selector = request.scope.selectors()
+    node_selector, pod_selector = scope.selectors()
     nodes, pods, claims = (_Announced(of([snapshot]), changed) for of in (NodeHandler, PodHandler, ClaimHandler))
     return {
         "nodes": Reflector(api, NODES, nodes, decode=NODE.read, selector=node_selector),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
 from gcushare.cluster.extender import QUICK_S, adopt_document, open_extender
@@ -15,23 +14,19 @@ from gcushare.vendors.vendor import Vendor
 from gcushare.wire.documents.inspect import NodePart
 from gcushare.wire.dra.claims import RESOURCE_CLAIM
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRequest:
-    """What a snapshot must show, and from which source."""
-
-    vendor: Vendor
-    scope: Scope = field(default_factory=Scope)
-    figures: SourceFlags = field(default_factory=lambda: SourceFlags(source=SourceChoice.API))
+_WHOLE = Scope()
+_FROM_API = SourceFlags(source=SourceChoice.API)
 
 
-async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
-    """Read a snapshot: figures from the extender, all other details from nodes and pods.
+async def gather(
+    reader: Reader, vendor: Vendor, scope: Scope = _WHOLE, figures: SourceFlags = _FROM_API
+) -> ClusterSnapshot:
+    """Read a snapshot: figures from the source that the flags name, all other details from nodes and pods.
 
     Raises:
         GcushareError: neither source can be read; with a source chosen, that one cannot.
     """
-    vendor, scope, choice = request.vendor, request.scope, request.figures.source
+    choice = figures.source
     snapshot = ClusterSnapshot(vendor, is_partial=scope.is_partial, problems=reader.problems)
     reads = (error_as_value(reader.list_nodes(scope)), error_as_value(reader.list_pods(vendor, scope)))
     document: list[NodePart] | GcushareError | None = None
@@ -39,7 +34,7 @@ async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
         nodes, pods = await asyncio.gather(*reads)
     else:
         timeout_s = QUICK_S if choice is SourceChoice.AUTO else None
-        async with open_extender(request.figures, vendor, reader.client, timeout_s=timeout_s) as extender:
+        async with open_extender(figures, vendor, reader.client, timeout_s=timeout_s) as extender:
             document, nodes, pods = await asyncio.gather(error_as_value(extender.inspect(scope.node)), *reads)
         snapshot.source = Source("extender", extender.text)
     if isinstance(document, GcushareError):

@@ -13,7 +13,7 @@ import msgspec
 
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
 from gcushare.cluster.extender import QUICK_S, open_extender
-from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
+from gcushare.cluster.gather_snapshot import gather
 from gcushare.cluster.reader import UNFINISHED, Reader, Scope
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
@@ -127,7 +127,7 @@ async def _explain_unbound(
                 document = msgspec.structs.replace(document, uid=pod.metadata.uid)
                 source = Source("extender", extender.text)
                 return Explained(document=document, pod=pod, snapshot=ClusterSnapshot(vendor), source=source)
-    snapshot = await gather(reader, SnapshotRequest(vendor=vendor))
+    snapshot = await gather(reader, vendor)
     source = Source("api", "the API server alone" if passed_over else "the API server", passed_over)
     document = _explain_waiting(snapshot, pod, asked, is_claim=is_claim)
     return Explained(document=document, pod=pod, snapshot=snapshot, source=source)
@@ -148,7 +148,7 @@ async def _explain_bound(reader: Reader, vendor: Vendor, figures: SourceFlags, p
     """
     node = pod.spec.node_name
     try:
-        snapshot = await gather(reader, SnapshotRequest(vendor=vendor, scope=Scope(node=node)))
+        snapshot = await gather(reader, vendor, Scope(node=node))
     except NotFoundError:
         snapshot = ClusterSnapshot(vendor, is_partial=True)
         snapshot.problems.append(f"node {node} does not exist any more")

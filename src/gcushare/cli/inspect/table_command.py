@@ -24,25 +24,26 @@ from gcushare.cli.kubectl.session import Session
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.terminal.screen import Screen, harmless
 from gcushare.cluster.follow import Connection, LiveSnapshot, follow
-from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
+from gcushare.cluster.gather_snapshot import gather
 from gcushare.cluster.reader import Reader, Scope
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.log_fields import escape
 from gcushare.core.wording import counted
-from gcushare.kube.client import KubeClient
 from gcushare.runtime.exit_codes import DONE, FAILED
 
 
 async def show_table(session: Session, settings: TableSettings) -> int:
     """Show nodes and cards once, or follow them."""
     scope = Scope(settings.node, settings.selector or "")
-    request = SnapshotRequest(vendor=session.vendor, scope=scope, figures=settings.figures)
     if settings.watch:
         connection = Connection()
-        async with session.connect(settings.kube, connection) as api:
-            return await watch(session.screen, api, connection, request, settings)
+        async with (
+            session.connect(settings.kube, connection) as api,
+            follow(api, connection, session.vendor, scope) as snapshots,
+        ):
+            return await watch(session.screen, snapshots, settings)
     async with session.connect(settings.kube) as api, session.screen.progress() as progress:
-        snapshot = await gather(Reader(api, progress), request)
+        snapshot = await gather(Reader(api, progress), session.vendor, scope, settings.figures)
     screen, output = session.screen, settings.show.output
     session.require_cards(snapshot, settings.node, may_be_empty=_is_upstream(screen, settings))
     summary = _summary(snapshot, screen, settings)
@@ -65,25 +66,22 @@ _MAX_PROBLEMS = 5
 """Of what cannot be read, which stays in sight too, so that there is room for the table."""
 
 
-async def watch(
-    screen: Screen, api: KubeClient, connection: Connection, request: SnapshotRequest, settings: TableSettings
-) -> int:
-    """Follow until interrupted, or until no one reads the output any more.
+async def watch(screen: Screen, snapshots: Snapshots, settings: TableSettings) -> int:
+    """Show snapshots until interrupted, or until no one reads the output any more.
 
     Raises:
         BrokenPipeError: the output's reader has left.
     """
-    async with follow(api, connection, request, settings.interval) as snapshots:
-        if settings.show.output is Output.JSON:
-            showing = print_documents(screen, snapshots, settings)
-        elif screen.is_terminal:
-            showing = _show_live(screen, snapshots, settings)
-        else:
-            showing = print_tables(screen, snapshots, settings)
-        await _first_of(
-            asyncio.create_task(showing, name="show what changes"),
-            asyncio.create_task(screen.until_closed(), name="wait for the reader to leave"),
-        )
+    if settings.show.output is Output.JSON:
+        showing = print_documents(screen, snapshots, settings)
+    elif screen.is_terminal:
+        showing = _show_live(screen, snapshots, settings)
+    else:
+        showing = print_tables(screen, snapshots, settings)
+    await _first_of(
+        asyncio.create_task(showing, name="show what changes"),
+        asyncio.create_task(screen.until_closed(), name="wait for the reader to leave"),
+    )
     return DONE
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gcushare.cli.terminal.output import color_flag
-from gcushare.cluster.cluster_flags import SourceFlags, plugin_namespace
+from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags, plugin_namespace
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -82,12 +82,7 @@ class TableSettings:
         parsers.boolean(),
         default=False,
         short="-w",
-        help="Follow: a live screen on a terminal, on a pipe the table again whenever it changes.",
-    )
-    interval: float = setting(
-        parsers.duration_s(0.2, 3600),
-        default=2.0,
-        help="With --watch and the extender's figures: between two questions. The API server reports by itself.",
+        help="Follow the API server: a live screen on a terminal, on a pipe the table again whenever it changes.",
     )
     namespace: str | None = setting(
         parsers.optional_text("NAME", "all namespaces"),
@@ -118,6 +113,8 @@ class TableSettings:
         yield from _find_two_choices(self.node, self.selector)
         if self.watch and self.show.output in (Output.YAML, Output.CSV):
             yield f"watch prints table, wide or json; output is {self.show.output.value!r}"
+        if self.watch and self.figures.source is SourceChoice.EXTENDER:
+            yield "watch follows the API server, whose changes come at once; source is 'extender': leave one out"
 
     @property
     def pod_namespace(self) -> str | None:

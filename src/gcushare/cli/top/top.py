@@ -16,7 +16,7 @@ from gcushare.cli.terminal.output import Document, to_csv
 from gcushare.cli.top.rows import CardUseRow, PodUseRow, pod_use_hint, pod_use_rows, use_rows
 from gcushare.cluster.card_drawing.figures import show_figure
 from gcushare.cluster.card_drawing.node_view import NodeView, view_status
-from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
+from gcushare.cluster.gather_snapshot import gather
 from gcushare.cluster.reader import Reader, Scope
 from gcushare.core.errors import GcushareError
 from gcushare.core.units import GIB
@@ -26,10 +26,9 @@ from gcushare.vendors.vendor import Vendor
 
 async def top(session: Session, settings: TopSettings) -> int:
     """Show what is granted next to what is used."""
-    request = SnapshotRequest(vendor=session.vendor, scope=Scope(settings.node, settings.selector or ""))
     async with session.connect(settings.kube) as api, session.screen.progress() as progress:
         reader = Reader(api, progress)
-        snapshot = await gather(reader, request)
+        snapshot = await gather(reader, session.vendor, Scope(settings.node, settings.selector or ""))
         session.require_cards(snapshot, settings.node)
         summary = summarise(snapshot)
         nodes = frozenset(node.name for node in summary.nodes)

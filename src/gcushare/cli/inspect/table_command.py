@@ -44,12 +44,10 @@ async def show_table(session: Session, settings: TableSettings) -> int:
             return await watch(session.screen, snapshots, settings)
     async with session.connect(settings.kube) as api, session.screen.progress() as progress:
         snapshot = await gather(Reader(api, progress), session.vendor, scope, settings.figures)
-    screen, output = session.screen, settings.show.output
+    screen = session.screen
     session.require_cards(snapshot, settings.node, may_be_empty=_is_upstream(screen, settings))
     summary = _summary(snapshot, screen, settings)
-    if output is Output.CSV:
-        screen.print_text(table_documents.cards_csv(summary))
-    elif _is_upstream(screen, settings):
+    if _is_upstream(screen, settings):
         screen.print_text(_upstream_text(summary, settings))
     elif not session.print_document(lambda: table_documents.document_of(summary)):
         screen.print_lines(_page_of(summary, screen.width, settings).lines)

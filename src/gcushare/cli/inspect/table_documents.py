@@ -1,4 +1,4 @@
-"""``-o json``, ``yaml`` and ``csv``: everything that is known, for programs.
+"""``-o json`` and ``yaml``: everything that is known, for programs.
 
 Amounts of a node are in the node's own unit, given there with its name and bytes; ``cluster`` is in ``unit``. Fields
 are only added, never renamed: ``version`` says otherwise.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from gcushare.cli.kubectl.summary import NodeSummary, Summary, marks_of_card
-from gcushare.cli.terminal.output import Document, to_csv
+from gcushare.cli.terminal.output import Document
 from gcushare.cluster.snapshot import PodFacts
 from gcushare.core.cards import Health, describe_closure
 from gcushare.core.nodes import CardState
@@ -43,24 +43,6 @@ def document_of(summary: Summary) -> Document:
         "unplaced": [_pod_without_card(facts) for facts in unplaced],
         "problems": [*summary.snapshot.problems, *summary.snapshot.node_problems()],
     }
-
-
-def cards_csv(summary: Summary) -> str:
-    """One line per card, with the pods on it."""
-    of_node = ("address", "status", "unit")
-    of_card = ("uuid", "model", "total", "allocated", "free", "health", "cordoned", "mode")
-    rows = [
-        [
-            node["name"],
-            *(node[column] for column in of_node),
-            card["index"],
-            *(card[column] for column in of_card),
-            " ".join(f"{pod['namespace']}/{pod['name']}={pod['allocated']}" for pod in card["pods"]),
-        ]
-        for node in document_of(summary)["nodes"]
-        for card in node["cards"]
-    ]
-    return to_csv(["node", *of_node, "card", *of_card, "pods"], rows)
 
 
 def _node(summary: Summary, node: NodeSummary) -> Document:

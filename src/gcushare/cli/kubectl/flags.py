@@ -18,7 +18,6 @@ class Output(enum.Enum):
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
-    CSV = "csv"
 
 
 class SortKey(enum.Enum):
@@ -62,7 +61,7 @@ class ShowFlags:
         default=Output.TABLE,
         short="-o",
         help="table for people, on a pipe that of Aliyun's gpushare; wide with what a node is and has left, json and "
-        "yaml with everything, csv one line per card.",
+        "yaml with everything.",
     )
     color: bool | None = color_flag()
 
@@ -111,8 +110,8 @@ class TableSettings:
     def find_conflicts(self) -> Iterator[str]:
         """One node by name, or several by labels; documents are not followed."""
         yield from _find_two_choices(self.node, self.selector)
-        if self.watch and self.show.output in (Output.YAML, Output.CSV):
-            yield f"watch prints table, wide or json; output is {self.show.output.value!r}"
+        if self.watch and self.show.output is Output.YAML:
+            yield "watch prints table, wide or json; output is 'yaml'"
         if self.watch and self.figures.source is SourceChoice.EXTENDER:
             yield "watch follows the API server, whose changes come at once; source is 'extender': leave one out"
 
@@ -141,13 +140,11 @@ class ExplainSettings:
     kube: KubeSettings = group(KubeSettings)
 
     def find_conflicts(self) -> Iterator[str]:
-        """A namespace once; text, JSON or YAML."""
+        """A namespace once."""
         if "/" in self.pod and (self.pod.count("/") > 1 or "" in self.pod.split("/")):
             yield f"POD {self.pod!r} must be NAME or NAMESPACE/NAME"
         if "/" in self.pod and self.namespace is not None and self.pod.split("/")[0] != self.namespace:
             yield f"POD {self.pod!r} and namespace {self.namespace!r} name two namespaces"
-        if self.show.output is Output.CSV:
-            yield "output 'csv' has no form for an explanation: use table, json or yaml"
 
 
 @settings
@@ -185,8 +182,8 @@ class NodesNeededSettings:
 
     def find_conflicts(self) -> Iterator[str]:
         """Text, JSON or YAML."""
-        if self.show.output in (Output.CSV, Output.WIDE):
-            yield f"output {self.show.output.value!r} has no form for a count: use table, json or yaml"
+        if self.show.output is Output.WIDE:
+            yield "output 'wide' has no form for a count: use table, json or yaml"
 
 
 @settings

@@ -132,8 +132,7 @@ def _top(names: Names) -> Program[TopSettings]:
         ),
         exit_status={FAILED: f"Some plugins did not answer, {_REASON}"},
         notes="Without --pod-use of the device plugins the use is a card's, not a pod's: of several pods on a card "
-        "that is over, each may be the one. What the library does not report is shown as '-'. In csv a card's line has "
-        "no pod, and lines of its pods follow it.",
+        "that is over, each may be the one. What the library does not report is shown as '-'.",
     )
 
 

@@ -1,16 +1,13 @@
-"""What commands print for programs (JSON, YAML, CSV), and the flags that choose the output."""
+"""What commands print for programs (JSON, YAML), and the flags that choose the output."""
 
 from __future__ import annotations
 
-import csv
 import enum
 import io
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from gcushare.core.log_fields import escape
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting
 
@@ -48,15 +45,4 @@ def to_yaml(document: object) -> str:
 
     text = io.StringIO()
     YAML().dump(msgspec.to_builtins(document), text)
-    return text.getvalue()
-
-
-def to_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Write a heading and rows; None is an empty cell, switches are true and false, and control characters escaped."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for row in rows:
-        words = [str(cell).lower() if isinstance(cell, bool) else cell for cell in row]
-        writer.writerow([escape(cell) if isinstance(cell, str) else cell for cell in words])
     return text.getvalue()

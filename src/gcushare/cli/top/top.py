@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +11,7 @@ from gcushare.cli.kubectl.flags import Output, TopSettings
 from gcushare.cli.kubectl.session import MAX_WARNINGS, Session
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.terminal.layout import Cell, plain_table
-from gcushare.cli.terminal.output import Document, to_csv
+from gcushare.cli.terminal.output import Document
 from gcushare.cli.top.rows import CardUseRow, PodUseRow, pod_use_hint, pod_use_rows, use_rows
 from gcushare.cluster.card_drawing.figures import show_figure
 from gcushare.cluster.card_drawing.node_view import NodeView, view_status
@@ -36,9 +35,7 @@ async def top(session: Session, settings: TopSettings) -> int:
     problems = _problems(summary, answers, settings)
     rows, pods = use_rows(summary, answers.views), pod_use_rows(summary, answers.views)
     screen, output = session.screen, session.output
-    if output is Output.CSV:
-        screen.print_text(use_csv(rows, pods))
-    elif not session.print_document(lambda: use_document(rows, pods, problems)):
+    if not session.print_document(lambda: use_document(rows, pods, problems)):
         lines = use_lines(summary, rows, screen.width, is_wide=output is Output.WIDE)
         screen.print_lines([*lines, *pod_use_lines(summary, pods, screen.width)])
         if hint := pod_use_hint(summary, answers.views):
@@ -187,28 +184,6 @@ def use_document(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], problems
         ],
         "problems": dict(problems),
     }
-
-
-def use_csv(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow]) -> str:
-    """A line per card, whose pod is empty, and one for each pod whose use of the card is known."""
-    columns = (
-        *("node", "card", "pod", "total_bytes", "granted_bytes", "reserved_bytes", "used_bytes", "unattributed_bytes"),
-        *("utilization_percent", "temperature_celsius", "power_watts", "over", "limit_bytes", "used_source"),
-    )
-    on_card: defaultdict[tuple[str, int], list[PodUseRow]] = defaultdict(list)
-    for pod in pods:
-        on_card[pod.node, pod.index].append(pod)
-    lines: list[Sequence[object]] = []
-    for row in rows:
-        node, card = row.node.name, row.state.index
-        use, granted = row.use, row.granted_bytes
-        amounts = (row.total_bytes, granted, row.reserved_bytes, use.memory_used_bytes, row.unattributed_bytes)
-        readings = (use.utilization_percent, use.temperature_celsius, use.power_watts)
-        lines.append((node, card, "", *amounts, *readings, row.is_over, "", ""))
-        for pod in on_card[node, card]:
-            used = (pod.granted_bytes, "", pod.used_bytes, "", pod.utilization_percent, "", "")
-            lines.append((node, card, pod.pod, "", *used, pod.is_over, pod.limit_bytes, pod.source))
-    return to_csv(columns, lines)
 
 
 def _words(summary: Summary) -> tuple[str, str]:

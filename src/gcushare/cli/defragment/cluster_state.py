@@ -19,13 +19,15 @@ from gcushare.wire.pods import is_finished, pod_request
 
 @dataclass(frozen=True, slots=True)
 class CurrentCluster:
-    """The cluster as it was read once. ``opened`` are the nodes that take pods.
+    """The cluster as it was read once.
 
-    ``problems``: objects that could not be read, and so count nowhere.
+    ``movable`` are requests by uid of pods that may be moved, ``kept`` how many may not, by reason; ``opened`` are the
+    nodes that take pods; ``problems`` objects that could not be read, and so count nowhere.
     """
 
     ledger: Ledger
-    found: MovablePods
+    movable: Mapping[str, CardRequest]
+    kept: Mapping[str, int]
     opened: tuple[str, ...]
     problems: tuple[str, ...]
 
@@ -39,8 +41,7 @@ async def read_state(client: KubeClient, vendor: Vendor) -> CurrentCluster:
     snapshot.count(nodes, pods)
     facts = snapshot.node_facts
     opened = sorted(name for name in facts if facts[name].is_ready and not facts[name].is_unschedulable)
-    found = find_movable(pods, vendor)
-    return CurrentCluster(snapshot.ledger, found, tuple(opened), tuple(snapshot.problems))
+    return CurrentCluster(snapshot.ledger, *find_movable(pods, vendor), tuple(opened), tuple(snapshot.problems))
 
 
 EXEMPTIONS: Mapping[str, str] = {
@@ -52,16 +53,8 @@ EXEMPTIONS: Mapping[str, str] = {
 _BOUND_TO_ITS_NODE = ("DaemonSet", "Node")
 
 
-@dataclass(frozen=True, slots=True)
-class MovablePods:
-    """Requests by uid of pods that may be moved, and how many may not, by reason."""
-
-    movable: Mapping[str, CardRequest]
-    kept: Mapping[str, int]
-
-
-def find_movable(pods: Iterable[Pod], vendor: Vendor) -> MovablePods:
-    """Tell bound pods that may be moved from others."""
+def find_movable(pods: Iterable[Pod], vendor: Vendor) -> tuple[dict[str, CardRequest], dict[str, int]]:
+    """Return ``movable`` and ``kept`` of ``CurrentCluster``: bound pods that may be moved, and others."""
     movable: dict[str, CardRequest] = {}
     kept: Counter[str] = Counter()
     for pod in pods:
@@ -79,7 +72,7 @@ def find_movable(pods: Iterable[Pod], vendor: Vendor) -> MovablePods:
             kept[reason] += 1
         else:
             movable[pod.metadata.uid] = request.cards
-    return MovablePods(movable, dict(sorted(kept.items())))
+    return movable, dict(sorted(kept.items()))
 
 
 def _reason_to_stay(pod: Pod) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
-from gcushare.cli.defragment.cluster_state import MovablePods, read_state
+from gcushare.cli.defragment.cluster_state import read_state
 from gcushare.cli.defragment.defragment_settings import NO_ROOM, DefragmentSettings
 from gcushare.cli.terminal.output import TextOrJson, to_json
 from gcushare.cluster.connection import open_cluster
@@ -30,17 +31,17 @@ def run(settings: DefragmentSettings, process: ProcessContext) -> int:
         async with open_cluster(settings.kube, process.environ, program="gcushare-defragment") as client:
             state = await read_state(client, VENDORS_BY_NAME[settings.vendor])
             version = eviction_version(await client.version())
-        plan = plan_room(state.ledger, settings.request(), state.found.movable, state.opened)
+        plan = plan_room(state.ledger, settings.request(), state.movable, state.opened)
         for problem in state.problems:
             stderr.write(f"warning: {escape(problem)}\n")
         render = render_json if settings.output is TextOrJson.JSON else render_text
-        stdout.write(render(plan, state.found, version))
+        stdout.write(render(plan, state.kept, version))
         return DONE if plan is not None else NO_ROOM
 
     return asyncio.run(work())
 
 
-def render_text(plan: RoomPlan | None, found: MovablePods, version: str) -> str:
+def render_text(plan: RoomPlan | None, kept: Mapping[str, int], version: str) -> str:
     """The moves in order with their commands, and why other pods stay. ``version`` is the API version of evictions."""
     if plan is None:
         lines = ["No pods that may be moved would make room."]
@@ -54,11 +55,11 @@ def render_text(plan: RoomPlan | None, found: MovablePods, version: str) -> str:
         ]
         once = "" if len(plan.moves) == 1 else ", each once the pod before it runs again"
         lines += [f"To move them{once}:", *(f"  {eviction_command(move, version)}" for move in plan.moves)]
-    lines += [f"not moved: {counted(count, 'pod')}, {reason}" for reason, count in found.kept.items()]
+    lines += [f"not moved: {counted(count, 'pod')}, {reason}" for reason, count in kept.items()]
     return "\n".join(lines) + "\n"
 
 
-def render_json(plan: RoomPlan | None, found: MovablePods, version: str) -> str:
+def render_json(plan: RoomPlan | None, kept: Mapping[str, int], version: str) -> str:
     """The same for programs; ``plan`` is null if there is none."""
     document: dict[str, Any] = {
         "plan": None
@@ -68,7 +69,7 @@ def render_json(plan: RoomPlan | None, found: MovablePods, version: str) -> str:
             "cards": list(plan.cards),
             "moves": [_move(move) | {"command": eviction_command(move, version)} for move in plan.moves],
         },
-        "kept": dict(found.kept),
+        "kept": dict(kept),
     }
     return to_json(document)
 

@@ -39,7 +39,7 @@ def run(settings: SimulateSettings, process: ProcessContext) -> int:
 
 def _answer(settings: SimulateSettings, plan: Comparison, done: Done, width: int | None) -> str:
     is_json = settings.output is TextOrJson.JSON
-    if settings.what_if.cards_needed:
+    if settings.cards_needed:
         needs = compare_needs(plan, done)
         return to_json(needs_document(plan, needs)) if is_json else render_needs(plan, needs, width)
     runs = compare(plan, done)

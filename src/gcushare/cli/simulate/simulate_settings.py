@@ -51,18 +51,6 @@ class SourceSettings:
 
 
 @settings
-class WhatIfSettings:
-    """What if."""
-
-    cards_needed: bool = setting(
-        parsers.boolean(),
-        default=False,
-        help="Instead of comparing: how many nodes of this mix, and so how many cards, each policy needs to "
-        "place every pod.",
-    )
-
-
-@settings
 class SimulateSettings:
     """Simulation."""
 
@@ -71,9 +59,14 @@ class SimulateSettings:
         default=tuple(placement.POLICIES),
         help="The policies to compare; see below.",
     )
+    cards_needed: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Instead of comparing: how many nodes of this mix, and so how many cards, each policy needs to "
+        "place every pod.",
+    )
     output: TextOrJson = text_or_json_flag("text for people, json for programs.")
     source: SourceSettings = group(SourceSettings)
-    what_if: WhatIfSettings = group(WhatIfSettings)
     kube: KubeSettings = group(KubeSettings)
 
     def find_conflicts(self) -> Iterator[str]:

@@ -35,7 +35,6 @@ class Port(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     container_port: Int = 0
     name: str = ""
-    host_port: Int = 0
 
 
 class Mount(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -125,9 +125,9 @@ class Screen:
         self._process.stderr.write(f"{kind}: {escape(line)}\n")
         self._process.stderr.flush()
 
-    def progress(self, *, patience_s: float = PATIENCE_S) -> Progress:
+    def progress(self) -> Progress:
         """Return the status line on stderr, which appears once the work takes long."""
-        return Progress(self._process.stderr, terminal=self.environ.get("TERM", ""), patience_s=patience_s)
+        return Progress(self._process.stderr, terminal=self.environ.get("TERM", ""))
 
 
 def wrapped(text: str, width: int | None, *, first: str = "", following: str = "") -> list[str]:

@@ -36,8 +36,8 @@ class Argument:
     value: str
 
 
-def settings_of(text: str, section: str = "Service") -> Iterator[Setting]:
-    """Read the assignments of a section in order. Comment lines inside a continued line are left out."""
+def settings_of(text: str) -> Iterator[Setting]:
+    """Read the assignments of [Service] in order. Comment lines inside a continued line are left out."""
     here, end = "", 0
     value: list[str] = []
     offsets: list[int] = []
@@ -57,7 +57,7 @@ def settings_of(text: str, section: str = "Service") -> Iterator[Setting]:
         name, equals, _ = whole.partition("=")
         if whole.strip().startswith("[") and whole.strip().endswith("]"):
             here = whole.strip()[1:-1]
-        elif equals and here == section:
+        elif equals and here == "Service":
             at = len(name) + 1
             yield Setting(name.strip(), whole[at:], tuple(offsets[at:]))
         value, offsets = [], []

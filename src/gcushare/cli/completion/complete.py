@@ -12,13 +12,13 @@ from pathlib import Path
 
 from gcushare.cli.kubectl.flags import Shell
 from gcushare.cli.kubectl.help_text import COMMANDS, Names, program_of
+from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.reader import Reader, Scope
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import find_api_server, home_directory
+from gcushare.kube.connection.config import home_directory
 from gcushare.kube.connection.kubeconfig import read_kubeconfig
-from gcushare.kube.connection.transport import Limits
 from gcushare.kube.resources import NAMESPACES
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
@@ -138,13 +138,10 @@ class _Line:
         ]
 
     def _ask(self, read: Callable[[KubeClient], Awaitable[Words]]) -> Words:
-        limits = Limits(request_s=_PATIENCE_S, list_page_s=_PATIENCE_S, connect_s=_PATIENCE_S)
-        kube = self._kube()
-        config = find_api_server(kube.kubeconfig, kube.context, self._environ)
-
         async def ask() -> Words:
             try:
-                async with asyncio.timeout(_PATIENCE_S), KubeClient(config, limits=limits) as api:
+                client = open_cluster(self._kube(), self._environ, program="kubectl-inspect")
+                async with asyncio.timeout(_PATIENCE_S), client as api:
                     return await read(api)
             except TimeoutError:
                 raise ConfigError(f"the API server did not answer within {_PATIENCE_S:g}s") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gcushare.cli.simulate.cluster import SimulatedCluster
@@ -18,9 +18,6 @@ SEED = 42
 
 MAX_TIMES = 64
 """How many times the given nodes may be needed before the search gives up."""
-
-Done = Callable[[], None]
-"""Called when a policy has been tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +45,22 @@ class Comparison:
         return BesideKubeScheduler(of_the_extender(name, self.pods))
 
 
-def compare(plan: Comparison, done: Done) -> dict[str, Run]:
+def compare(plan: Comparison) -> Iterator[tuple[str, Run]]:
     """Place the workload by every policy."""
-    workload, runs = plan.workload(), dict[str, Run]()
+    workload = plan.workload()
     for name in plan.policies:
-        runs[name] = run_policy(plan.make_policy(name), SimulatedCluster(plan.nodes), workload)
-        done()
-    return runs
+        yield name, run_policy(plan.make_policy(name), SimulatedCluster(plan.nodes), workload)
 
 
-def compare_needs(plan: Comparison, done: Done) -> dict[str, list[EmptyNode]]:
+def compare_needs(plan: Comparison) -> Iterator[tuple[str, list[EmptyNode]]]:
     """The nodes of the plan's mix that each policy needs for all pods.
 
     Raises:
         Refused: as ``nodes_needed``.
     """
-    workload, needs = plan.workload(), dict[str, list[EmptyNode]]()
+    workload = plan.workload()
     for name in plan.policies:
-        needs[name] = nodes_needed(plan, name, workload)
-        done()
-    return needs
+        yield name, nodes_needed(plan, name, workload)
 
 
 def nodes_needed(plan: Comparison, policy: str, pods: Sequence[Demand]) -> list[EmptyNode]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gcushare.cli.simulate.comparing import Comparison, Done, compare, compare_needs
+from gcushare.cli.simulate.comparing import Comparison, compare, compare_needs
 from gcushare.cli.simulate.live import read_live
 from gcushare.cli.simulate.report import document, needs_document, render_needs, render_text
 from gcushare.cli.simulate.simulate_settings import SimulateSettings
@@ -31,19 +31,15 @@ def run(settings: SimulateSettings, process: ProcessContext) -> int:
     columns = (TextColumn("policies"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     is_shown = process.stderr.isatty() and process.environ.get("TERM", "") not in ("", "dumb")
     with Progress(*columns, console=Console(file=process.stderr), transient=True, disable=not is_shown) as bar:
-        task = bar.add_task("policies", total=len(plan.policies))
-        text = _answer(settings, plan, lambda: bar.advance(task), Screen(process).width)
+        is_json, width = settings.output is TextOrJson.JSON, Screen(process).width
+        if settings.cards_needed:
+            needs = dict(bar.track(compare_needs(plan), total=len(plan.policies)))
+            text = to_json(needs_document(plan, needs)) if is_json else render_needs(plan, needs, width)
+        else:
+            runs = dict(bar.track(compare(plan), total=len(plan.policies)))
+            text = to_json(document(plan, runs)) if is_json else render_text(plan, runs, width)
     process.stdout.write(text)
     return DONE
-
-
-def _answer(settings: SimulateSettings, plan: Comparison, done: Done, width: int | None) -> str:
-    is_json = settings.output is TextOrJson.JSON
-    if settings.cards_needed:
-        needs = compare_needs(plan, done)
-        return to_json(needs_document(plan, needs)) if is_json else render_needs(plan, needs, width)
-    runs = compare(plan, done)
-    return to_json(document(plan, runs)) if is_json else render_text(plan, runs, width)
 
 
 def _read(settings: SimulateSettings, process: ProcessContext) -> tuple[list[EmptyNode], list[Demand]]:

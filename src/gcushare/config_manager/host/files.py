@@ -7,7 +7,7 @@ import os
 import posixpath
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -88,35 +88,26 @@ class HostFiles:
 
     def read(self, path: str) -> FileState | None:
         directory, name = _split(path)
-        with _reported("read", path):
-            try:
-                with open_directory(directory, root=self._root, is_checked=False) as folder:
-                    return _read_in(folder, name, path)
-            except FileNotFoundError:
-                return None
+        with _reported("read", path), suppress(FileNotFoundError), self._looking_in(directory) as folder:
+            return _read_in(folder, name, path)
+        return None
 
     def link(self, path: str) -> str | None:
         directory, name = _split(path)
-        with _reported("read", path):
-            try:
-                with open_directory(directory, root=self._root, is_checked=False) as folder:
-                    status = folder.status(name)
-                    return folder.read_link(name) if status is not None and stat.S_ISLNK(status.st_mode) else None
-            except FileNotFoundError:
-                return None
+        with _reported("read", path), suppress(FileNotFoundError), self._looking_in(directory) as folder:
+            status = folder.status(name)
+            return folder.read_link(name) if status is not None and stat.S_ISLNK(status.st_mode) else None
+        return None
 
     def names(self, directory: str) -> tuple[str, ...]:
-        with _reported("list", directory):
-            try:
-                with open_directory(directory, root=self._root, is_checked=False) as folder:
-                    return folder.names()
-            except FileNotFoundError:
-                return ()
+        with _reported("list", directory), suppress(FileNotFoundError), self._looking_in(directory) as folder:
+            return folder.names()
+        return ()
 
     def parents(self, path: str) -> list[tuple[str, os.stat_result]]:
         found = []
         for directory in map(str, reversed(PurePosixPath(path).parents[:-1])):
-            with _reported("read", directory), open_directory(directory, root=self._root, is_checked=False) as folder:
+            with _reported("read", directory), self._looking_in(directory) as folder:
                 found.append((directory, folder.own_status))
         return found
 
@@ -142,14 +133,17 @@ class HostFiles:
 
     def remove(self, path: str) -> None:
         directory, name = _split(path)
-        with _reported("remove", path):
-            try:
-                with open_directory(directory, root=self._root) as folder:
-                    if folder.remove(name):
-                        folder.sync()
-            except FileNotFoundError:
-                # The directory does not exist, so the file does not either.
-                return
+        # Without its directory the file does not exist either.
+        with (
+            _reported("remove", path),
+            suppress(FileNotFoundError),
+            open_directory(directory, root=self._root) as folder,
+        ):
+            if folder.remove(name):
+                folder.sync()
+
+    def _looking_in(self, directory: str) -> AbstractContextManager[SafeDirectory]:
+        return open_directory(directory, root=self._root, is_checked=False)
 
 
 def _split(path: str) -> tuple[str, str]:

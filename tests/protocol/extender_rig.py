@@ -68,7 +68,7 @@ class Replica:
     async def start(self) -> None:
         await self._client.__aenter__()
         self._running = asyncio.create_task(self.extender.run(self.shutdown), name="replica")
-        await until(lambda: self.extender.server is not None or self._finished())
+        await until(lambda: self.extender.page_server is not None or self._finished())
 
     def _finished(self) -> bool:
         if self._running is not None and self._running.done():

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-HOUSE = ROOT / "src" / "gcushare"
+from tests.source import HOUSE, ROOT, in_one_worker, modules, statements
+
 MOST_SIDE_BY_SIDE = 20
 """Modules in one folder; more want sub-packages named by what they do."""
 
@@ -58,16 +58,17 @@ def test_contributing_names_every_package_and_every_journey() -> None:
     assert [name for name in names if f"**{name.lower()}**" not in text.lower()] == []
 
 
+@in_one_worker
 def test_no_two_classes_have_the_same_name() -> None:
-    trees = (ast.parse(each.read_text()) for each in HOUSE.rglob("*.py") if not each.stem.endswith("_pb2"))
-    classes = Counter(each.name for tree in trees for each in ast.walk(tree) if isinstance(each, ast.ClassDef))
+    found = (each for tree in modules().values() for each in statements(tree))
+    classes = Counter(each.name for each in found if isinstance(each, ast.ClassDef))
     assert [name for name, count in classes.items() if count > 1] == []
 
 
-def imports_of(module: str, path: Path, there: Collection[str]) -> set[str]:
+def imports_of(module: str, tree: ast.Module, there: Collection[str]) -> set[str]:
     """The modules that one names anywhere: also for types alone, and inside functions."""
     named: set[str] = set()
-    for each in ast.walk(ast.parse(path.read_text())):
+    for each in statements(tree):
         if isinstance(each, ast.Import):
             named.update(alias.name for alias in each.names)
         elif isinstance(each, ast.ImportFrom) and each.module:
@@ -86,9 +87,10 @@ def circles(imports: dict[str, set[str]]) -> set[str]:
         left = {name: names - ends for name, names in left.items() if name not in ends}
 
 
+@in_one_worker
 def test_no_modules_import_each_other_not_even_for_types_or_late() -> None:
-    paths = {".".join(each.relative_to(HOUSE.parent).with_suffix("").parts): each for each in HOUSE.rglob("*.py")}
-    imports = {name: imports_of(name, path, paths) for name, path in paths.items()}
+    trees = {f"gcushare.{name.removesuffix('.py').replace('/', '.')}": tree for name, tree in modules().items()}
+    imports = {name: imports_of(name, tree, trees) for name, tree in trees.items()}
     assert circles({"a": {"b", "e"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}) == {"a", "b", "c"}
     assert circles(imports) == set()
 

@@ -3,17 +3,17 @@
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TypeAlias
 
-HOUSE = Path(__file__).parents[2] / "src" / "gcushare"
+from tests.source import in_one_worker, modules, statements
+
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _NAMES = r"``[a-z_][a-z0-9_]*``(?:(?:, | and | or )``[a-z_][a-z0-9_]*``)*"
 STATEMENT = re.compile(rf"(?:\A|[.;:]\s+|\n\s*)({_NAMES})(?=:| (?:is|are|says?|has|have|gets?|counts?|names?)\b)")
 """The house's form: a sentence or an entry that begins with the names it is about."""
 
 
-def statements(docstring: str) -> set[str]:
+def names_spoken_of(docstring: str) -> set[str]:
     """The names that a docstring says something of."""
     return {name for found in STATEMENT.finditer(docstring) for name in re.findall(r"\w+", found[1])} - {"and", "or"}
 
@@ -45,13 +45,13 @@ def names_of(node: ast.ClassDef | Function, classes: Mapping[str, ast.ClassDef])
 
 def wrong_statements(trees: Mapping[str, ast.AST]) -> list[str]:
     """Names that docstrings of classes and functions say something of, and that are not there."""
-    nodes = [(path, each) for path, tree in trees.items() for each in ast.walk(tree)]
+    nodes = [(path, each) for path, tree in trees.items() for each in statements(tree)]
     classes = {each.name: each for _, each in nodes if isinstance(each, ast.ClassDef)}
     own = {id(part): each for _, each in nodes if isinstance(each, ast.ClassDef) for part in each.body}
     found = []
     for path, each in nodes:
         if isinstance(each, ast.ClassDef | Function):
-            missing = statements(ast.get_docstring(each) or "")
+            missing = names_spoken_of(ast.get_docstring(each) or "")
             if missing:
                 missing -= names_of(each, classes)
             if missing and id(each) in own:
@@ -60,9 +60,9 @@ def wrong_statements(trees: Mapping[str, ast.AST]) -> list[str]:
     return found
 
 
+@in_one_worker
 def test_docstrings_name_only_attributes_and_parameters_that_exist() -> None:
-    paths = [each for each in HOUSE.rglob("*.py") if not each.stem.endswith("_pb2")]
-    assert wrong_statements({str(each.relative_to(HOUSE)): ast.parse(each.read_text()) for each in paths}) == []
+    assert wrong_statements(modules()) == []
 
 
 def test_a_name_that_is_gone_is_found_in_each_form() -> None:

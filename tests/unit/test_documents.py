@@ -24,6 +24,7 @@ from gcushare.wire.annotations import record_keys
 from gcushare.wire.contracts import CLAIMS_LABEL, CLAIMS_ORDER_LABEL, SERVE_LABEL
 from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, finest_fitting_unit
 from tests.documents import DOCS, GUIDES, ROOT, Document, every_document, guide
+from tests.source import in_one_worker, modules
 
 SOURCES = ROOT / "src" / "gcushare"
 HAND_WRITTEN = tuple(name for name in GUIDES if name != "cli-reference.md")
@@ -56,21 +57,11 @@ KUBERNETES_MESSAGES = {
 """Headings of docs/troubleshooting.md that quote Kubernetes, not our programs."""
 
 
-needs_strings = pytest.mark.xdist_group("strings of the programs")
-"""Reading all of the source takes a second: one worker does."""
-
-
 @functools.cache
 def strings_of_the_programs() -> frozenset[str]:
     """Every string constant of the source, the constant parts of f-strings among them, docstrings too."""
-    found = set()
-    for path in SOURCES.rglob("*.py"):
-        if path.is_relative_to(SOURCES / "playground"):  # the doubles print Kubernetes' messages, not ours
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.add(node.value)
-    return frozenset(found)
+    nodes = (node for tree in modules().values() for node in ast.walk(tree))
+    return frozenset(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def broken_links(document: Document) -> Iterator[str]:
@@ -172,7 +163,7 @@ def test_every_flag_exists() -> None:
     assert unknown(FLAG, known, map(guide, HAND_WRITTEN)) == []
 
 
-@needs_strings
+@in_one_worker
 def test_every_variable_exists() -> None:
     settings = set(re.findall(r"env:\s+([A-Z_]+)", guide("cli-reference.md").text))
     texts = (path.read_text() for folder in ("deploy", "scripts") for path in (ROOT / folder).rglob("*.sh"))
@@ -196,7 +187,7 @@ def test_every_metric_stands_in_the_reference() -> None:
     assert unknown(METRIC, METRIC.findall(guide("api-reference.md").text), map(guide, HAND_WRITTEN)) == []
 
 
-@needs_strings
+@in_one_worker
 def test_the_events_are_those_that_the_programs_post() -> None:
     listed = {name for item in guide("api-reference.md").items("Events") for name in re.findall(r"^`(\w+)` \(", item)}
     assert listed - strings_of_the_programs() == set()
@@ -219,7 +210,7 @@ def fragments(message: str) -> list[str]:
     return [part.strip(" ();,") for part in message.split("…") if part.strip(" ();,")]
 
 
-@needs_strings
+@in_one_worker
 def test_every_message_that_people_search_for_is_printed_by_somebody() -> None:
     text = "\0".join(sorted(strings_of_the_programs()))
     quoted = {s for h in guide("troubleshooting.md").headings() for s in re.findall("`(.+?)`", h.title)}

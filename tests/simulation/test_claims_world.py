@@ -20,7 +20,8 @@ BITES = {
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
 def test_storms_leave_every_invariant_standing(seed: int) -> None:
     outcome = run(make_claims_schedule(seed, rounds=2))
     assert outcome.violation is None
@@ -50,4 +51,5 @@ def test_what_fails_is_shrunk() -> None:
 def test_a_seed_repeats_and_every_kind_of_action_is_drawn() -> None:
     first, second = (run(make_claims_schedule(7, rounds=1)) for _ in range(2))
     assert first == second
+    assert first.violation is None
     assert {action.kind for seed in range(5) for action in make_claims_schedule(seed).actions} == KINDS.keys()

@@ -103,7 +103,7 @@ async def test_room_that_appears_and_goes_in_a_loop_causes_a_bounded_number_of_w
     bench = Bench(64)
     bench.hold("filler", 64)
     async with bench.running():
-        seconds = 30
+        seconds = 10
         for turn in range(seconds * 2):
             for number in range(100):
                 bench.ask(f"pod-{number:03}", 1, namespace="attacker", creationTimestamp=OLD)
@@ -157,7 +157,7 @@ def test_a_flood_of_refused_pods_pushes_no_pod_of_another_namespace_out(attack: 
     asked = frozenset(f"node-{number}" for number in range(500))
     for number in range(3):
         refused.add(request_of(bench, f"victim-{number}", 8, "tenant"), asked, 0)
-    count = {"many pods": MAX_PODS + 100, "many sets of nodes": 500, "many shapes": MAX_GROUPS + 500}[attack]
+    count = {"many pods": MAX_PODS + 20, "many sets of nodes": 500, "many shapes": MAX_GROUPS + 20}[attack]
     for number in range(count):
         units = 1 + number if attack == "many shapes" else 8
         names = frozenset(f"n-{number}-{n}" for n in range(500)) if attack == "many sets of nodes" else asked

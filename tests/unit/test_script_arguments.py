@@ -59,7 +59,7 @@ def commands(folder: Path) -> dict[str, list[str | Path]]:
     return shell | {module: [sys.executable, "-m", module] for module in BUILDERS}
 
 
-# Four processes for each script.
+# Two processes for each script.
 @pytest.mark.slow
 @pytest.mark.parametrize("name", commands(ROOT))
 def test_help_answers_and_an_unknown_flag_is_refused(checkout: Path, name: str) -> None:
@@ -67,11 +67,10 @@ def test_help_answers_and_an_unknown_flag_is_refused(checkout: Path, name: str) 
     helped = run(checkout, *command, "--help")
     assert (helped.returncode, helped.stderr) == (0, "")
     assert len(helped.stdout) > 60
-    for words in (["--nonsense"], ["-x", "y"], ["--nonsense=1"]):
-        refused = run(checkout, *command, *words)
-        assert refused.returncode in (1, 2)
-        assert "--help" in refused.stderr or "usage:" in refused.stderr, refused
-        assert "Traceback" not in refused.stderr
+    refused = run(checkout, *command, "--nonsense")
+    assert refused.returncode in (1, 2)
+    assert "--help" in refused.stderr or "usage:" in refused.stderr, refused
+    assert "Traceback" not in refused.stderr
 
 
 NEEDS_ARGUMENTS = [

@@ -25,7 +25,6 @@ CHARTS = (PLUGIN_CHART, EXTENDER_CHART, UMBRELLA_CHART)
 
 NAMESPACE = "kube-system"
 NEWEST = "v1.36.2"
-OLDEST = "v1.19.0"
 
 Object = dict[str, Any]
 

@@ -9,10 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
-from gcushare_playground.apiserver.objects import JsonObject, Key
-from gcushare_playground.apiserver.patches import merge
-from gcushare_playground.apiserver.resources import BY_NAME
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from gcushare_playground.apiserver.objects import JsonObject
 from gcushare_playground.kubelet import Kubelet, KubeletSettings, NodeApi, by_creation
 from tests.manual_clock import ManualClock
 from tests.protocol.reference_plugin import ReferencePlugin, devices
@@ -44,9 +42,6 @@ def pod(
     }
 
 
-PODS = BY_NAME["pods"]
-
-
 class Cluster:
     """What a cluster does to the pods of the node, on an API server double that the kubelet speaks to over HTTP."""
 
@@ -68,14 +63,6 @@ class Cluster:
         """When the node's lease was renewed last; empty before."""
         found = self.server.store.get("leases.coordination.k8s.io", NODE, "kube-node-lease")
         return found["spec"]["renewTime"] if found else ""
-
-    def patch_node_status(self, status: JsonObject) -> None:
-        patch = {"status": status}
-        self.server.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, patch), status_only=True)
-
-    def drop_pod(self, name: str) -> None:
-        """Remove a pod's object as a forced deletion does, also while the server is away for the kubelet."""
-        self.server.registry.delete(PODS, Key("default", name), Deletion(grace_s=0))
 
     async def wait_until(self, holds: Callable[[], bool], what: str) -> None:
         """Wait until something holds, looking again whenever an object changes."""

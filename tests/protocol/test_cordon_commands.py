@@ -32,11 +32,3 @@ async def test_a_cordon_takes_the_cards_units_from_the_node_and_an_uncordon_give
         assert (code, text) == (0, "card 1 (GCU-1) of node node-1 uncordoned\n")
         await rig.until_units(32)
         assert ENFLAME.cordon_annotation not in rig.node()["metadata"]["annotations"]
-
-
-WRONG = {
-    (NODE, "7"): (1, "error: node node-1 has no card '7'; its cards are 0 (GCU-0)\n"),
-    ("nowhere", "0"): (1, "error: there is no node 'nowhere'"),
-    (NODE,): (2, "error: CARD is required"),
-    (NODE, "0", "--vendor", "other"): (2, "accepted: enflame or aliyun"),
-}

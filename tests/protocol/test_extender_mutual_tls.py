@@ -42,7 +42,6 @@ from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_setti
 from tests.protocol.runtime_certificates import Authority
 
 SECRET = ObjectName("kube-system", "extender-verbs")
-REPORTS = ObjectName("kube-system", "gcushare-config-manager")
 NAME = "extender.kube-system.svc"
 OWN = VerbsSettings(verbs=Verbs.TLS, verbs_port=0, verbs_secret=SECRET, verbs_server_name=(NAME,))
 PREFIX = ENFLAME.url_prefix

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import shutil
 import sys
@@ -12,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cli.inspect.command_line import complete_gcushare
-from gcushare.runtime.entry import ProcessContext
 from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace
 
@@ -29,15 +26,6 @@ async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
         found.put(a_node("node-1", 16), a_node("node-2", 16), bound_pod("a", "node-1", 0, 4), pod_document("wait", 20))
         found.put(in_namespace(bound_pod("t", "node-2", 0, 1), "team"), pod_document("no-cards", None))
         yield found
-
-
-async def complete(found: Cluster, *words: str) -> tuple[list[str], int]:
-    """The candidates without their descriptions, and cobra's directive."""
-    out = io.StringIO()
-    process = ProcessContext(argv=words, environ=found.environ(), stdout=out, stderr=io.StringIO())
-    assert await asyncio.to_thread(complete_gcushare, process) == 0
-    *lines, directive = out.getvalue().splitlines()
-    return [line.split("\t")[0] for line in lines], int(directive.removeprefix(":"))
 
 
 def install(folder: Path) -> Path:

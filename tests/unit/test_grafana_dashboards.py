@@ -15,7 +15,6 @@ from tests.charts import Object
 from tests.documents import ROOT
 from tests.monitoring import DASHBOARDS, panels_of, read_dashboard
 
-SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 every_dashboard = pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 
 

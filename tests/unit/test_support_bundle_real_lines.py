@@ -16,7 +16,6 @@ from gcushare.core.errors import ConfigError
 from gcushare.core.log_fields import fields
 from gcushare.kube.errors import FailedRequest, HttpFailure, describe, error_of_answer, error_of_status
 from gcushare.runtime.logs import JsonFormatter, TextFormatter
-from gcushare.runtime.settings.declare import settings
 from gcushare.wire.objects import Status
 
 NAMES = frozenset({"default/web", "n1"})
@@ -80,11 +79,6 @@ def log_errors(logger: logging.Logger, error: Exception) -> None:
         raise error
     except Exception:  # as a task's root does: whatever it is, it is logged
         logger.exception("program ends %s", fields(error=error, code=70))
-
-
-@settings
-class _NoSettings:
-    """None."""
 
 
 def kube_errors(message: str) -> list[Exception]:

@@ -8,12 +8,7 @@ topology manager. Tests, the demo and the playground may import it; no program d
 from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.faults import KubeletFaults, PodResourcesMode
 from gcushare_playground.kubelet.kubelet import Kubelet
-from gcushare_playground.kubelet.settings import (
-    AdmissionOrder,
-    KubeletSettings,
-    by_creation,
-    shuffled,
-)
+from gcushare_playground.kubelet.settings import AdmissionOrder, KubeletSettings
 from gcushare_playground.kubelet.views import ContainerView, DeviceView, MountView
 
 __all__ = [
@@ -26,6 +21,4 @@ __all__ = [
     "MountView",
     "NodeApi",
     "PodResourcesMode",
-    "by_creation",
-    "shuffled",
 ]

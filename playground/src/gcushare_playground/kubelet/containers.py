@@ -56,11 +56,6 @@ class ContainerStore:
         if self._pods.pop(uid, None) is not None:
             self._path(uid).unlink(missing_ok=True)
 
-    def remove_all(self) -> None:
-        """End every container, as a reboot does."""
-        for uid in list(self._pods):
-            self.remove(uid)
-
     def uids(self) -> set[str]:
         return set(self._pods)
 

@@ -95,11 +95,9 @@ class Kubelet:
         if not main.cancelled():
             main.result()
 
-    async def restart(self, *, reboot: bool = False) -> None:
-        """Stop and start on the same folder; a reboot also ends every container."""
+    async def restart(self) -> None:
+        """Stop and start on the same folder."""
         await self.stop()
-        if reboot:
-            self._containers.remove_all()
         await self.start()
 
     def container_view(self, pod_uid: str, container: str) -> ContainerView | None:

@@ -90,8 +90,3 @@ def shuffled(seed: int) -> AdmissionOrder:
         return batch
 
     return order
-
-
-def by_creation(pods: Sequence[Pod]) -> Sequence[Pod]:
-    """Order by creation time, and by name within one second: what documentation promises of a kubelet."""
-    return sorted(pods, key=lambda pod: (pod.created, pod.full_name))

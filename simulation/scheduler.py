@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.storage import Revision
 from gcushare_playground.scheduler.core import SchedulerCore
 from gcushare_playground.scheduler.extender import Extender, FilterAnswer
 from gcushare_playground.scheduler.objects import NodeInfo, PodInfo, read_node, read_pod
 from gcushare_playground.scheduler.settings import UNSCHEDULABLE_S, ExtenderSettings, SchedulerSettings
-from simulation.preempting import Preemption
 from simulation.process import Process
 from simulation.views import View
 
@@ -87,10 +88,21 @@ class SimulatedCore(SchedulerCore):
         self.extender = SimulatedExtender(world)
         super().__init__(settings, [self.extender], clock=lambda: world.loop.now_s, rng=rng)
         self.world = world
-        self._preemption = Preemption(self)
 
-    async def preempt(self, pod: PodInfo) -> None:
-        await self._preemption.try_for(pod)
+    async def nominate(self, pod: PodInfo, node: str | None) -> bool:
+        patch = {"status": {"nominatedNodeName": node}}
+        store = self.world.store
+        try:
+            store.update("pods", (pod.namespace, pod.name), lambda doc: merge(doc, patch), "scheduler")
+        except ApiFailure:
+            return False
+        return True
+
+    async def evict(self, victims: Sequence[PodInfo], pod: PodInfo, node: str) -> None:
+        self.world.counts["preemptions"] += 1
+        self.world.note(f"scheduler: {pod.full_name} preempts {len(victims)} pods on {node}")
+        for each in victims:
+            self.world.users.delete((each.namespace, each.name), each.uid)
 
     def failed(self, pod: PodInfo, reason: str, message: str) -> None:
         if reason == "SchedulerError":
@@ -107,6 +119,7 @@ class SimulatedExtender(Extender):
                 filter_verb="filter",
                 prioritize_verb="prioritize",
                 bind_verb="bind",
+                preempt_verb="preempt",
                 node_cache_capable=True,
             )
         )

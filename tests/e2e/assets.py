@@ -19,6 +19,8 @@ HOW_TO = (
 
 _SINCE = {
     "test_claims_": 36,
+    "test_kubelet_conformance": 36,
+    "test_scheduler_conformance": 36,
     "test_managed_clusters": 36,
     "test_recipes_on_kubernetes": 36,
     "test_charts_on_kubernetes.py::test_the_plugins_account_reads": 34,

@@ -6,8 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 
@@ -46,18 +45,17 @@ class ScriptedExtender:
         self._runner: web.AppRunner | None = None
         self.url = ""
 
-    async def __aenter__(self) -> Self:
+    async def start(self) -> None:
+        """Listen on a free port of loopback."""
         app = web.Application()
         app.router.add_post("/ext/{verb}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/ext"
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def stop(self) -> None:
+        """Stop listening; may be called again."""
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -58,19 +58,25 @@ async def test_a_pod_that_fitted_nowhere_waits_for_an_event_and_for_its_backoff(
 
 
 @pytest.mark.parametrize(
-    ("metadata", "status", "is_tried"),
+    ("metadata", "status", "is_tried", "is_tried_by_old_ones"),
     [
-        pytest.param({"annotations": {"gcushare.io/room-found": "2026"}}, {}, True, id="an annotation"),
-        pytest.param({}, {"conditions": [{"type": "gcushare.io/Room"}]}, False, id="a condition"),
-        pytest.param({"resourceVersion": "7", "managedFields": [{}]}, {}, False, id="bookkeeping"),
+        pytest.param({"annotations": {"gcushare.io/room-found": "2026"}}, {}, True, True, id="an annotation"),
+        pytest.param({}, {"conditions": [{"type": "gcushare.io/Room"}]}, True, False, id="a condition"),
+        pytest.param({"resourceVersion": "7", "managedFields": [{}]}, {}, False, False, id="bookkeeping"),
     ],
 )
-async def test_of_what_is_written_on_a_waiting_pod_an_annotation_wakes_it(
-    queue: SchedulingQueue, clock: ManualClock, metadata: dict[str, object], status: dict[str, object], is_tried: bool
+async def test_what_is_written_on_a_waiting_pod_wakes_it(
+    clock: ManualClock,
+    metadata: dict[str, object],
+    status: dict[str, object],
+    is_tried: bool,
+    is_tried_by_old_ones: bool,
 ) -> None:
-    """As schedulers without queueing hints do: status and managedFields are left out of the comparison."""
-    queue.put(pod("a"))
-    fail(queue)
-    clock.now_s = 10.0
-    queue.put(changed("a", metadata, status))
-    assert (queue.take_ready() is not None) == is_tried
+    """Schedulers without queueing hints leave the status out of the comparison, all leave bookkeeping out."""
+    for heeds_status, expected in ((True, is_tried), (False, is_tried_by_old_ones)):
+        queue = SchedulingQueue(PACING, clock, heeds_status=heeds_status)
+        queue.put(pod("a"))
+        fail(queue)
+        clock.advance(10.0)
+        queue.put(changed("a", metadata, status))
+        assert (queue.take_ready() is not None) == expected

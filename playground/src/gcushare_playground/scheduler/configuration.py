@@ -140,6 +140,7 @@ class _Reader:
             filter_verb=get("filterVerb", str, ""),
             prioritize_verb=get("prioritizeVerb", str, ""),
             bind_verb=get("bindVerb", str, ""),
+            preempt_verb=get("preemptVerb", str, ""),
             weight=weight,
             enable_https=get(https_key, bool, False),
             tls=self._tls(get("tlsConfig", dict, {}), f"{where}.tlsConfig"),

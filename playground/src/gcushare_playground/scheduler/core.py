@@ -15,7 +15,7 @@ from gcushare.core.errors import GcushareError
 from gcushare_playground.scheduler.cache import ClusterCache, NodeView
 from gcushare_playground.scheduler.claims import ClaimsView
 from gcushare_playground.scheduler.deciding import Decider, NoFit
-from gcushare_playground.scheduler.extender import Extender
+from gcushare_playground.scheduler.extender import Extender, ExtenderError
 from gcushare_playground.scheduler.fitting import find_refusal
 from gcushare_playground.scheduler.objects import NodeInfo, PodInfo
 from gcushare_playground.scheduler.queueing import QueuedPod, SchedulingQueue
@@ -38,7 +38,7 @@ class SchedulerCore:
         self.settings = settings
         self.extenders = tuple(extenders)
         self.cache = ClusterCache(heeds_annotations=not settings.is_old)
-        self.queue = SchedulingQueue(settings.pacing, clock)
+        self.queue = SchedulingQueue(settings.pacing, clock, heeds_status=not settings.is_old)
         self._decider = Decider(self.extenders, settings.ignored_resources, rng)
 
     # What reaches outside
@@ -55,8 +55,13 @@ class SchedulerCore:
         """Bind a pod that no extender binds."""
         raise NotImplementedError
 
-    async def preempt(self, pod: PodInfo) -> None:
-        """Make room for a pod that fits nowhere, where that is possible."""
+    async def nominate(self, pod: PodInfo, node: str | None) -> bool:
+        """Write for which node a pod is nominated; False where it is gone."""
+        raise NotImplementedError
+
+    async def evict(self, victims: Sequence[PodInfo], pod: PodInfo, node: str) -> None:
+        """Let pods end for another one."""
+        raise NotImplementedError
 
     def bound(self, pod: PodInfo, node: str) -> None:
         """A pod has its node."""
@@ -106,8 +111,9 @@ class SchedulerCore:
                     return
             chosen = await self._decider.choose(pod, self.views(pod), claims)
             if isinstance(chosen, NoFit):
-                await self.preempt(pod)
-                self._fail(queued, "Unschedulable", chosen.message, is_error=False)
+                why_not = await self._preempt(pod, chosen)
+                message = chosen.without_preemption(why_not) if why_not else chosen.message
+                self._fail(queued, "Unschedulable", message, is_error=False)
                 return
             if claims is not None:
                 # Not in the background: the next pod must find these claims allocated.
@@ -120,6 +126,53 @@ class SchedulerCore:
         self.cache.assume(pod, chosen)
         logger.info("pod placed pod=%s uid=%s node=%s attempt=%d", pod.full_name, pod.uid, chosen, queued.attempts)
         start(self._bind(queued, pod, chosen))
+
+    async def _preempt(self, pod: PodInfo, no_fit: NoFit) -> str:
+        """Let less important pods end on one node, where the extenders agree; returns why none do, empty if some do.
+
+        As kube-scheduler it waits while such pods are leaving the node that the pod is nominated for, and takes the
+        nomination back where it has no one to propose.
+        """
+        if pod.nominated and any(each.is_deleting for each in self._lower(pod, pod.nominated)):
+            return "not eligible due to a terminating pod on the nominated node."
+        proposals = {name: victims for name in sorted(self.cache.nodes) if (victims := self._victims(pod, name))}
+        if not proposals:
+            if pod.nominated:
+                await self.nominate(pod, None)
+            return no_fit.victimless
+        for extender in self.extenders:
+            if proposals and extender.settings.preempt_verb and extender.is_interested(pod):
+                try:
+                    proposals = await extender.preempt(pod, proposals)
+                except ExtenderError as error:
+                    if not extender.settings.ignorable:
+                        return str(error)
+        if not proposals or self.queue.find(pod.uid) is None:
+            return "no candidate node for preemption"
+        node = min(proposals, key=lambda name: (len(proposals[name]), name))
+        if await self.nominate(pod, node):
+            await self.evict([self.cache.bound[uid] for uid in proposals[node] if uid in self.cache.bound], pod, node)
+        return ""
+
+    def _victims(self, pod: PodInfo, node: str) -> list[str]:
+        """The pods that kube-scheduler would end on a node: of the less important ones, those whose resources it needs.
+
+        The more important and the older are the first to be spared. It counts a node's sums, not its cards, so none
+        may be found where a card would have to be freed.
+        """
+        lower = self._lower(pod, node)
+        ended = {each.uid for each in lower}
+        if not self.fits(pod, node, without=ended):
+            return []
+        for each in sorted(lower, key=lambda each: -each.priority):
+            ended.discard(each.uid)
+            if not self.fits(pod, node, without=ended):
+                ended.add(each.uid)
+        return [each.uid for each in lower if each.uid in ended]
+
+    def _lower(self, pod: PodInfo, node: str) -> list[PodInfo]:
+        """The pods of a node that are less important than another, and not over."""
+        return [each for each in self.cache.bound.values() if each.node_name == node and each.priority < pod.priority]
 
     async def _bind(self, queued: QueuedPod, pod: PodInfo, node: str) -> None:
         """Bind in the background: meanwhile the next pods are tried, with this one counted on its node."""

@@ -28,12 +28,26 @@ class NoFit:
 
     node_count: int
     refusals: dict[str, Refusal] = field(default_factory=dict)
+    has_claims: bool = False
 
     @property
     def message(self) -> str:
         if not self.node_count:
             return "no nodes available to schedule pods"
         return summarise(self.refusals.values(), self.node_count)
+
+    @property
+    def victimless(self) -> str:
+        """How preemption says that it found no pods to end."""
+        open_ = sum(not each.is_final for each in self.refusals.values())
+        results = [Refusal(("No preemption victims found for incoming pod",))] * open_
+        results += [Refusal(("Preemption is not helpful for scheduling",))] * (self.node_count - open_)
+        return summarise(results, self.node_count)
+
+    def without_preemption(self, why: str) -> str:
+        """The message where no other pods end for the pod."""
+        claims = "still not schedulable" if self.has_claims else "no new claims to deallocate"
+        return f"{self.message} {claims}, preemption: {why}" if self.node_count else self.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +93,7 @@ class Decider:
             refusals |= {name: Refusal((reason,), is_final=True) for name, reason in answer.unresolvable.items()}
             by_name = {view.name: view for view in fitting}
             fitting = [by_name[name] for name in answer.names]
-        return fitting or NoFit(len(views), refusals)
+        return fitting or NoFit(len(views), refusals, has_claims=claims is not None)
 
     async def _best(self, pod: PodInfo, views: Sequence[NodeView]) -> str:
         totals = {view.name: score(pod, view) for view in views}

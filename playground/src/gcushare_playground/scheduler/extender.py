@@ -5,9 +5,10 @@ Source: ``pkg/scheduler/extender.go`` and ``k8s.io/kube-scheduler/extender/v1`` 
 
 from __future__ import annotations
 
+import os
 import ssl
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -137,7 +138,7 @@ class Extender:
         # Neither list: no node stays.
         return tuple(item["metadata"]["name"] for item in nodes.get("items") or [])
 
-    async def preempt(self, pod: PodInfo, proposals: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    async def preempt(self, pod: PodInfo, proposals: Mapping[str, list[str]]) -> dict[str, list[str]]:
         """Ask which pods really have to end, of those proposed, by node and by their uids.
 
         Raises:
@@ -147,7 +148,8 @@ class Extender:
             node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0} for node, uids in proposals.items()
         }
         answer = await self._call(
-            "preempt", b'{"Pod":%b,"NodeNameToMetaVictims":%b}' % (pod.encode(), _encode(victims))
+            self.settings.preempt_verb,
+            b'{"Pod":%b,"NodeNameToVictims":null,"NodeNameToMetaVictims":%b}' % (pod.encode(), _encode(victims)),
         )
         found: JsonObject = _field(answer, "NodeNameToMetaVictims", dict, {})
         return {node: [each["UID"] for each in _field(of, "Pods", list, [])] for node, of in found.items()}
@@ -159,6 +161,9 @@ class Extender:
             code, text = await self._post(url, body)
         except TimeoutError as error:
             raise ExtenderError(f'Post "{url}": context deadline exceeded') from error
+        except aiohttp.ClientConnectorError as error:
+            where = f"dial tcp {error.host}:{error.port}: connect"
+            raise ExtenderError(f'Post "{url}": {where}: {os.strerror(error.errno or 0).lower()}') from error
         except (aiohttp.ClientError, OSError) as error:
             raise ExtenderError(f'Post "{url}": {error}') from error
         if code != 200:

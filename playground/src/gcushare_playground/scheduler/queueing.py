@@ -36,8 +36,9 @@ class QueuedPod:
 class SchedulingQueue:
     """The pods without a node. One task pops; the watches' sinks add, change and wake."""
 
-    def __init__(self, pacing: Pacing, clock: Callable[[], float]) -> None:
+    def __init__(self, pacing: Pacing, clock: Callable[[], float], *, heeds_status: bool = True) -> None:
         self._pacing = pacing
+        self._heeds_status = heeds_status
         self._clock = clock
         self._waiting: dict[str, QueuedPod] = {}
         self._in_flight: dict[str, QueuedPod] = {}
@@ -58,10 +59,10 @@ class SchedulingQueue:
         return None if found is None else found.pod
 
     def put(self, pod: PodInfo) -> None:
-        """Take in a pod without a node; one that changed in what it asks for is worth another try."""
+        """Take in a pod without a node; one that was changed is worth another try."""
         in_flight = self._in_flight.get(pod.uid)
         if in_flight is not None:
-            if in_flight.pod.fingerprint != pod.fingerprint:
+            if self._is_changed(in_flight.pod, pod):
                 in_flight.event_seen = _MISSED
             in_flight.pod = pod
             return
@@ -69,7 +70,7 @@ class SchedulingQueue:
         if queued is None:
             self._arrivals += 1
             queued = self._waiting[pod.uid] = QueuedPod(pod, self._arrivals)
-        elif queued.pod.fingerprint != pod.fingerprint:
+        elif self._is_changed(queued.pod, pod):
             queued.retry_at = None
         queued.pod = pod
         self._changed.set()
@@ -129,6 +130,10 @@ class SchedulingQueue:
         queued.attempts += 1
         queued.event_seen = self._events
         return queued
+
+    def _is_changed(self, before: PodInfo, now: PodInfo) -> bool:
+        is_other_status = (before.raw.get("status") or {}) != (now.raw.get("status") or {})
+        return before.fingerprint != now.fingerprint or (self._heeds_status and is_other_status)
 
     async def _wait(self, until: float | None) -> None:
         self._changed.clear()

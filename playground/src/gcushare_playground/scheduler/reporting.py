@@ -47,6 +47,10 @@ class Reporter:
         self._reported.pop(pod.uid, None)
         self._event(pod, "Scheduled", f"Successfully assigned {pod.full_name} to {node}", warning=False)
 
+    def preempted(self, victim: PodInfo, pod: PodInfo, node: str) -> None:
+        """Tell that a pod ends for another one."""
+        self._event(victim, "Preempted", f"Preempted by pod {pod.uid} on node {node}", warning=False)
+
     def failed(self, pod: PodInfo, reason: str, message: str) -> None:
         """Tell why a pod has no node yet."""
         self._event(pod, "FailedScheduling", message, warning=True)

@@ -6,15 +6,18 @@ import asyncio
 import logging
 import random
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Self
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import BackoffPolicy
+from gcushare.core.errors import ConflictError, NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import Limits
+from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare_playground.scheduler.claims import ClaimsView, read_claims, write_allocation
@@ -105,6 +108,19 @@ class SchedulerDouble(SchedulerCore):
 
     async def bind_pod(self, pod: PodInfo, node: str) -> None:
         await self._client.bind_pod(PodRef(pod.uid, pod.namespace, pod.name), node, {})
+
+    async def nominate(self, pod: PodInfo, node: str | None) -> bool:
+        patch = Patch(PatchKind.MERGE, {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}})
+        await self._client.patch(PODS, pod.name, patch, namespace=pod.namespace, subresource="status")
+        return True
+
+    async def evict(self, victims: Sequence[PodInfo], pod: PodInfo, node: str) -> None:
+        for each in victims:
+            with suppress(NotFoundError, ConflictError):  # it ended by itself
+                await self._client.delete(
+                    PODS, each.name, namespace=each.namespace, precondition=Precondition(uid=each.uid)
+                )
+                self._reporter.preempted(each, pod, node)
 
     def bound(self, pod: PodInfo, node: str) -> None:
         self._reporter.scheduled(pod, node)

@@ -40,6 +40,7 @@ class ExtenderSettings:
     filter_verb: str = ""
     prioritize_verb: str = ""
     bind_verb: str = ""
+    preempt_verb: str = ""
     weight: int = 1
     enable_https: bool = False
     tls: ExtenderTls = field(default_factory=ExtenderTls)
@@ -80,7 +81,8 @@ class SchedulerSettings:
     extenders: tuple[ExtenderSettings, ...] = ()
     pacing: Pacing = field(default_factory=Pacing)
     is_old: bool = False
-    """As up to 1.26: annotations of Nodes let no pod be tried again, and one whose call failed waits for an event."""
+    """As up to 1.26: annotations of Nodes and a pod's status let no pod be tried again, and one whose call failed waits
+    for an event."""
     seed: int = 0
     """Of the choice among nodes of equal score."""
 

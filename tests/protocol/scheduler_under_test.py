@@ -1,0 +1,191 @@
+"""One cluster for the tests of how kube-scheduler behaves: a scheduler, the double or a real one, and an extender."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import msgspec
+
+from gcushare.core.assignments import PodRef
+from gcushare.kube.client import KubeClient
+from gcushare.kube.errors import AlreadyExistsError
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import NODES, PODS, Resource
+from gcushare_playground.picture import EVENT_OBJECTS, NODE_OBJECTS, POD_OBJECTS, Picture, condition_of, node_of
+from tests.protocol.scripted_extender import Asked, ScriptedExtender
+
+RESOURCE = "example.com/memory"
+JsonObject = dict[str, Any]
+_PRIORITIES: Resource[JsonObject] = Resource("apis/scheduling.k8s.io/v1", "priorityclasses", dict, namespaced=False)
+_CLASSES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "deviceclasses", dict, namespaced=False)
+_CLAIMS: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "resourceclaims", dict)
+
+
+class SchedulerBackend(Protocol):
+    """What the double and the real scheduler need different hands for."""
+
+    client: KubeClient
+    pace: float
+    """What its backoff begins with, in seconds; it ends at twice that."""
+
+    async def start(self, configuration: str) -> None:
+        """Start one with a KubeSchedulerConfiguration."""
+
+    async def stop(self) -> None:
+        """End it, if one runs."""
+
+
+class SchedulerUnderTest:
+    """Leaving the block ends the scheduler and deletes the pods and nodes."""
+
+    def __init__(self, backend: SchedulerBackend) -> None:
+        self.backend = backend
+        self.client = backend.client
+        self.extender = ScriptedExtender()
+        self.extender.answers["bind"] = self.bind
+        self.pods, self.nodes, self.events = (
+            Picture(self.client, each) for each in (POD_OBJECTS, NODE_OBJECTS, EVENT_OBJECTS)
+        )
+        self._followers: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._followers = [asyncio.create_task(each.run()) for each in (self.pods, self.nodes, self.events)]
+        await self.extender.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.backend.stop()
+            await self.extender.stop()
+            for pod in list(self.pods.objects.values()):
+                await self.client.delete(PODS, pod["metadata"]["name"], namespace="default", grace_s=0)
+            for node in list(self.nodes.objects):
+                await self.client.delete(NODES, node)
+        finally:
+            for follower in self._followers:
+                follower.cancel()
+            await asyncio.wait(self._followers)
+
+    async def start(self, **changes: Any) -> None:
+        """Start the scheduler with one extender of every verb; ``changes`` are keys of its entry."""
+        entry = {
+            "urlPrefix": self.extender.url,
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "bindVerb": "bind",
+            "weight": 1,
+            "nodeCacheCapable": True,
+            "managedResources": [{"name": RESOURCE}],
+            **changes,
+        }
+        written = msgspec.json.encode([{key: value for key, value in entry.items() if value is not None}]).decode()
+        await self.backend.start(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+            f"leaderElection: {{leaderElect: false}}\nextenders: {written}\n"
+        )
+
+    async def bind(self, arguments: JsonObject) -> Any:
+        """What an extender does on bind: one Binding; the answer carries no error."""
+        pod = PodRef(arguments["PodUID"], arguments["PodNamespace"], arguments["PodName"])
+        await self.client.bind_pod(pod, arguments["Node"], {})
+        return {"Error": ""}
+
+    async def add_node(self, name: str, *, units: int = 16, **spec: Any) -> None:
+        amounts = {"cpu": "8", "memory": "32Gi", "pods": "110", RESOURCE: str(units)}
+        status = {
+            "capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}],
+        }  # fmt: skip
+        await self.client.create(NODE_OBJECTS, {"metadata": {"name": name}, "spec": spec, "status": status})
+
+    async def add_pod(self, name: str, units: int = 4, **spec: Any) -> str:
+        """Create a pod and return its uid."""
+        limits = {RESOURCE: str(units)} if units else {}
+        container = {"name": "main", "image": "image:1", "resources": {"limits": limits}}
+        body = {
+            "metadata": {"name": name},
+            "spec": {"terminationGracePeriodSeconds": 0, "containers": [container], **spec},
+        }
+        made = await self.client.create(PODS, body, namespace="default")
+        return made.metadata.uid
+
+    async def make_claim(self, name: str) -> None:
+        """Make a claim for a device that no node has."""
+        with suppress(AlreadyExistsError):
+            chosen = {"selectors": [{"cel": {"expression": "device.driver == 'cards.example.com'"}}]}
+            await self.client.create(_CLASSES, {"metadata": {"name": "cards"}, "spec": chosen})
+        request = {"name": "card", "exactly": {"deviceClassName": "cards"}}
+        claim = {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
+        await self.client.create(_CLAIMS, claim, namespace="default")
+
+    async def make_important(self) -> None:
+        """Make the priority class ``important``."""
+        with suppress(AlreadyExistsError):
+            await self.client.create(_PRIORITIES, {"metadata": {"name": "important"}, "value": 1000})
+
+    async def change(
+        self,
+        resource: Resource[Any],
+        name: str,
+        change: JsonObject,
+        *,
+        subresource: str = "",
+        kind: PatchKind = PatchKind.STRATEGIC,
+    ) -> None:
+        """Change a pod or a node."""
+        namespace = "default" if resource.namespaced else ""
+        await self.client.patch(resource, name, Patch(kind, change), namespace=namespace, subresource=subresource)
+
+    async def delete_pod(self, name: str) -> None:
+        await self.client.delete(PODS, name, namespace="default", grace_s=0)
+
+    async def until_bound(self, name: str) -> str:
+        """Wait until a pod has its node and return it."""
+        await self.pods.until(
+            lambda: bool(node_of(self._pod(name))),
+            f"{name} is bound",
+            deadline_s=60.0,
+            shown=lambda: self.message(name),
+        )
+        return node_of(self._pod(name))
+
+    async def until_said(self, name: str, text: str) -> Mapping[str, Any]:
+        """Wait until a pod's PodScheduled condition begins like this; returns the condition."""
+        await self.pods.until(
+            lambda: self.message(name).startswith(text),
+            f"{name} is shown {text!r}",
+            deadline_s=60.0,
+            shown=lambda: self.message(name),
+        )
+        return condition_of(self._pod(name), "PodScheduled")
+
+    async def until_event(self, name: str, reason: str, message: str, kind: str) -> None:
+        """Wait for an event about a pod."""
+
+        def found() -> list[tuple[Any, ...]]:
+            keys = ("reason", "message", "type")
+            return [
+                tuple(each.get(key) for key in keys)
+                for each in self.events.objects.values()
+                if each["involvedObject"]["name"] == name
+            ]
+
+        expected = (reason, message, kind)
+        await self.events.until(
+            lambda: expected in found(), f"{name} has the event {expected}", deadline_s=60.0, shown=lambda: str(found())
+        )
+
+    async def asked(self, verb: str, pod: str = "", count: int = 1) -> list[Asked]:
+        """Wait until the extender was asked this often."""
+        return await self.extender.wait_for(verb, pod, count)
+
+    def message(self, name: str) -> str:
+        return str(condition_of(self._pod(name), "PodScheduled").get("message", ""))
+
+    def _pod(self, name: str) -> JsonObject:
+        return self.pods.objects.get(f"default/{name}", {"spec": {}})

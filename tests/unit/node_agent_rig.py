@@ -12,23 +12,15 @@ from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Health, InventoryCard
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.units import GIB
-from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
-from gcushare.device_plugin.allocation.response import AllocateResponses
-from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.node.agent import NodeAgent
-from gcushare.device_plugin.node.inventory import Offer
-from gcushare.device_plugin.node.parts import Parts, PartsListener
-from gcushare.device_plugin.node.publisher import CardsPublisher, NodePatcher
-from gcushare.device_plugin.plugin_settings import GrantMode
+from gcushare.device_plugin.node.parts import Parts, Patcher
+from gcushare.device_plugin.plugin_settings import CardSettings, GrantMode, KubeletSettings, PluginSettings
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
-from gcushare.device_plugin.pods.reconciler import AllocationReconciler
-from gcushare.device_plugin.pods.store import PodStore
-from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
-from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.objects import Node, ObjectMeta
 from gcushare.wire.protos import deviceplugin_pb2 as pb
+from tests.manual_clock import ManualClock
 
 
 @dataclass
@@ -48,11 +40,11 @@ class Heard:
         return [reason for reason, _ in self.node]
 
 
+@dataclass
 class Away:
     """The API server and the kubelet's allocations, which do not answer; ``asked``: records that were to be written."""
 
-    def __init__(self) -> None:
-        self.asked: list[Mapping[str, str | None]] = []
+    asked: list[Mapping[str, str | None]] = field(default_factory=list, kw_only=True)
 
     async def fetch(self) -> KubeletAllocations:
         raise RetryableError("away")
@@ -117,48 +109,13 @@ class Rig:
 
 
 def make_rig(
-    tmp_path: Path, unit: str = "1", mode: GrantMode = GrantMode.MEMORY, patcher: NodePatcher | None = None
+    tmp_path: Path, unit: str = "1", mode: GrantMode = GrantMode.MEMORY, patcher: Patcher | None = None
 ) -> Rig:
     """Without ``patcher`` the Node is never written: the API server is away."""
     away, heard = Away(), Heard()
-
-    def make_parts(events: PartsListener) -> Parts:
-        store, pods, rng = PodStore(ENFLAME), PodChanges(), random.Random(1)
-        responses = AllocateResponses(ENFLAME, (Strategy.ENV,))
-
-        def allocator(*, whole: bool) -> CardAllocator:
-            return CardAllocator(
-                store,
-                responses,
-                pods,
-                whole=whole,
-                wait_for_pod_s=0.0,
-                clock=lambda: 0.0,
-                wall_clock_ns=lambda: 7,
-                on_allocate=events.on_allocate,
-            )
-
-        return Parts(
-            store=store,
-            pods=pods,
-            memory_devices=MemoryDeviceList(),
-            allocator=allocator(whole=False),
-            whole_devices=WholeCardDeviceList(),
-            whole_allocator=allocator(whole=True),
-            reconciler=AllocationReconciler(
-                store,
-                away,
-                away,
-                clock=lambda: 0.0,
-                wall_clock_ns=lambda: 0,
-                rng=rng,
-                on_read=events.on_kubelet_read,
-                on_record_written=events.on_record_written,
-            ),
-            publisher=CardsPublisher(ENFLAME, "node-1", patcher or away, rng=rng, pods_per_count=1),
-            announcer=heard,
-            cdi=CdiSpecPublisher(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
-        )
-
-    agent = NodeAgent(Offer(vendor=ENFLAME, unit=unit, mode=mode), make_parts, clock=lambda: 0.0)
+    settings = PluginSettings(
+        cards=CardSettings(vendor=ENFLAME, memory_unit=unit, mode=mode),
+        kubelet=KubeletSettings(node_name="node-1", cdi_dir=tmp_path, wait_for_pod=0.0),
+    )
+    agent = NodeAgent(settings, away, patcher or away, heard, ManualClock(0.0), random.Random(1), None)
     return Rig(agent, agent.parts, heard, away)

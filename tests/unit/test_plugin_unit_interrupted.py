@@ -13,14 +13,14 @@ from gcushare.wire.nodes import decode_inventory
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
 from tests.running import running
 from tests.unit.cut_off import CutOff, Ended, every_cut_off
-from tests.unit.node_agent_rig import Rig, make_rig
+from tests.unit.node_agent_rig import Away, Rig, make_rig
 
 TURNS = 20
 """Of the loop, in which everything that waits for nothing outside is done."""
 
 
 @dataclass
-class World:
+class World(Away):
     """A node: its Node object and its kubelet, which outlive the plugin, and a pod that waits for 4 units."""
 
     root: Path

@@ -21,8 +21,7 @@ from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_NAME, PodReso
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import DevicePluginService
 from gcushare.device_plugin.node.agent import NodeAgent
-from gcushare.device_plugin.node.inventory import MAX_NAMES, Offer
-from gcushare.device_plugin.node.parts import make_parts
+from gcushare.device_plugin.node.inventory import MAX_NAMES
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.device_plugin.reporting.metrics import ObservedResources, PluginMetrics
 from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
@@ -76,7 +75,9 @@ class PluginApp(Way):
             clock=clock.monotonic,
             answer_limit_bytes=ANSWER_BYTES_PER_LIST_BYTE * settings.kubelet.kubelet_message_limit,
         )
-        self._agent = self._make_agent()
+        self._agent = NodeAgent(
+            settings, self._reader, client, self._announcer, clock, self._adapters.rng, self._limiter
+        )
         self._parts = self._agent.parts
         self._driver_limits = self._keep_driver_limits(self._parts.store, lambda: self._agent.inventory)
         self._conflicts = ConflictSearch(settings, self._parts, SliceDrivers(client, self._node_name), clock.monotonic)
@@ -108,24 +109,6 @@ class PluginApp(Way):
             return "this node's pods were not listed yet"
         await self._parts.reconciler.check()
         return self._parts.reconciler.problem or self.holders
-
-    def _make_agent(self) -> NodeAgent:
-        settings, adapters = self._settings, self._adapters
-        offer = Offer(
-            vendor=self._vendor,
-            unit=settings.cards.memory_unit or self._vendor.default_unit,
-            reserve=settings.cards.reserve,
-            mode=settings.cards.mode,
-            message_limit_bytes=settings.kubelet.kubelet_message_limit,
-        )
-        ports = (
-            self._reader,
-            self._client,
-            self._announcer,
-            adapters.clock,
-            adapters.rng,
-        )
-        return NodeAgent(offer, partial(make_parts, settings, *ports, self._limiter), clock=adapters.clock.monotonic)
 
     def _make_endpoint(self, part: str) -> Endpoint:
         """Build the endpoint for one mode: memory or whole cards."""

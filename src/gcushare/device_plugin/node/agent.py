@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import random
 from dataclasses import replace
 
 import msgspec
@@ -31,10 +31,15 @@ from gcushare.device_plugin.node.inventory import (
     keep_inventory,
     plan_inventory,
 )
-from gcushare.device_plugin.node.parts import Parts, PartsListener
+from gcushare.device_plugin.node.parts import Parts, Patcher
+from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
+from gcushare.device_plugin.pods.reconciler import AllocationsSource
 from gcushare.device_plugin.pods.unrecorded import closures_of
+from gcushare.kube.clock import Clock
+from gcushare.node.api_server import Announcer
+from gcushare.node.memory_limiter import MemoryLimiter
 from gcushare.node.node_settings import AUTO_UNIT
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.objects import Node, Pod
@@ -46,19 +51,46 @@ NO_CARDS: frozenset[int] = frozenset()
 
 
 class NodeAgent:
-    """One vendor's cards of this node. ``make`` builds its parts, which report to it.
+    """One vendor's cards of this node, and the parts that serve them.
 
     ``offered`` is set once a list may be sent to the kubelet.
     """
 
-    def __init__(self, offer: Offer, make: Callable[[PartsListener], Parts], *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: PluginSettings,
+        source: AllocationsSource,
+        patcher: Patcher,
+        announcer: Announcer,
+        clock: Clock,
+        rng: random.Random,
+        limiter: MemoryLimiter | None,
+    ) -> None:
         self._clock = clock
-        self._offer = offer
-        self.parts = parts = make(self)
+        cards = settings.cards
+        self._offer = Offer(
+            vendor=cards.vendor,
+            unit=cards.memory_unit or cards.vendor.default_unit,
+            reserve=cards.reserve,
+            mode=cards.mode,
+            message_limit_bytes=settings.kubelet.kubelet_message_limit,
+        )
+        self.parts = parts = Parts(
+            settings,
+            source,
+            patcher,
+            announcer,
+            clock,
+            rng,
+            limiter,
+            on_allocate=self.on_allocate,
+            on_kubelet_read=self.on_kubelet_read,
+            on_record_written=self.on_record_written,
+        )
         self._cards: CardsSnapshot | None = None
         self._allocations: KubeletAllocations | None = None
         self._held = HeldIds(parts.store, parts.reconciler.want_hidden_ids_of)
-        self._events = NodeEvents(parts.announcer, parts.store)
+        self._events = NodeEvents(announcer, parts.store)
         self._doubt = UnitDoubt()
         self._has_allocated = False
         self.inventory: Inventory | None = None
@@ -157,7 +189,7 @@ class NodeAgent:
         cards = (
             msgspec.structs.replace(c, closures=closures_of(c.index, gone, inventory.modes)) for c in inventory.cards
         )
-        unrecorded = self.parts.store.unrecorded.lasting(self._clock())
+        unrecorded = self.parts.store.unrecorded.lasting(self._clock.monotonic())
         return replace(inventory, cards=tuple(cards), unrecorded=unrecorded)
 
     def _replan(self) -> None:

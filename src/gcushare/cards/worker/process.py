@@ -41,27 +41,16 @@ left behind, and ends then."""
 
 
 class WorkerLostError(DeviceError):
-    """A call cost the worker process. ``process`` is that process once it was asked to end."""
+    """A call cost the worker process: it did not return in time, or the process ended by itself.
+
+    ``end`` says which; ``process`` is that process once it was asked to end.
+    """
 
     def __init__(self, call: str, end: str) -> None:
         super().__init__(f"library call {call} {end}")
         self.call = call
         self.end = end
         self.process: WorkerProcess | None = None
-
-
-class CallHungError(WorkerLostError):
-    """A call into the vendor's library outlived its deadline; the process that made it was killed."""
-
-    def __init__(self, call: str, timeout_s: float) -> None:
-        super().__init__(call, f"did not return within {timeout_s:g}s")
-
-
-class WorkerDiedError(WorkerLostError):
-    """The worker process ended by itself: the library crashed it, or another program killed it."""
-
-    def __init__(self, how: str, call: str) -> None:
-        super().__init__(call, f"ended its process with {how}")
 
 
 class WorkerProcess:
@@ -122,8 +111,7 @@ class WorkerProcess:
         """Ask and wait for the answer.
 
         Raises:
-            CallHungError: no answer in time; the process has been killed.
-            WorkerDiedError: the process ended instead of answering.
+            WorkerLostError: no answer in time, and the process has been killed; or it ended instead of answering.
             DeviceError: the library's failure.
         """
         if self._writer is None:
@@ -157,7 +145,7 @@ class WorkerProcess:
                 line = await self._reader.readuntil(b"\n")
             return decode_answer(line, result_type)
         except TimeoutError as error:
-            raise CallHungError(self._recorder.last_call(), timeout_s) from error
+            raise WorkerLostError(self._recorder.last_call(), f"did not return within {timeout_s:g}s") from error
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             code = await self._returncode()
             end = "a closed connection" if code is None else f"exit code {code}"
@@ -165,22 +153,21 @@ class WorkerProcess:
                 end = f"signal {-code}"
                 with contextlib.suppress(ValueError):  # a signal without a name
                     end = signal.Signals(-code).name
-            raise WorkerDiedError(end, self._recorder.last_call()) from error
+            raise WorkerLostError(self._recorder.last_call(), f"ended its process with {end}") from error
         except (asyncio.LimitOverrunError, RemoteContractError) as error:
-            raise WorkerDiedError(f"an unreadable answer: {error}", self._recorder.last_call()) from error
+            end = f"ended its process with an unreadable answer: {error}"
+            raise WorkerLostError(self._recorder.last_call(), end) from error
 
     @contextlib.contextmanager
     def _killed_on_error(self) -> Iterator[None]:
         """Kill the process on any error after which its next line would answer another request."""
         try:
             yield
-        except (CallHungError, WorkerDiedError):
-            self._process.kill()
-            raise
-        except DeviceError:
-            raise  # an answer like any other
-        except BaseException:
-            self._process.kill()
+        except BaseException as error:
+            if isinstance(error, WorkerLostError) or not isinstance(
+                error, DeviceError
+            ):  # else an answer like any other
+                self._process.kill()
             raise
 
     async def _returncode(self) -> int | None:

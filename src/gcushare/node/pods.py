@@ -138,7 +138,7 @@ SharedGrant = tuple[Collection[str], CardCounts]
 
 
 class NodePods(Protocol):
-    """All of them."""
+    """All of them. What a way of giving out cards does not know is none by default."""
 
     @property
     def entries(self) -> Mapping[str, PodWithCards]:
@@ -156,12 +156,16 @@ class NodePods(Protocol):
 
     def unrecorded_units(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:
         """Those of them that no pod's record names."""
+        return NO_SIZES
 
     def promised(self) -> Mapping[int, int]:
         """Units per card that are kept for pods that hold nothing yet."""
+        return NO_SIZES
 
     def promised_whole(self) -> Collection[int]:
         """The cards that are kept whole for such pods."""
+        return ()
 
     def unconfirmed_units(self) -> Mapping[int, int]:
         """Units per card that were given out just now, and may be another pod's than it seems."""
+        return NO_SIZES

@@ -15,7 +15,7 @@ from gcushare.core.assignments import PodRef
 from gcushare.core.units import MemoryUnit
 from gcushare.device_plugin.claims.allocation_results import assignment_of
 from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
-from gcushare.node.pods import NO_SIZES, CardCounts, PlainPod, SharedGrant, plain_pod
+from gcushare.node.pods import NO_SIZES, CardCounts, NodePods, PlainPod, SharedGrant, plain_pod
 from gcushare.wire.dra.checkpoint import PreparedClaim
 from gcushare.wire.dra.claims import PodWithClaims
 from gcushare.wire.pods import is_finished
@@ -32,8 +32,11 @@ class ClaimHolder(PlainPod):
     claims: list[PreparedClaim] = field(default_factory=list)
 
 
-class ClaimPods:
-    """The holders by uid: a ``NodePods``, and the handler of the watch of this node's pods."""
+class ClaimPods(NodePods):
+    """The holders by uid, and the handler of the watch of this node's pods.
+
+    Every share is a claim's, which names its pods and is read when it is prepared: nothing is promised or doubtful.
+    """
 
     def __init__(self, prepared: PreparedClaims, unit: MemoryUnit, node: str) -> None:
         self._prepared = prepared
@@ -135,19 +138,3 @@ class ClaimPods:
             for grant in assignment_of(claim, self._unit, self._node).grants:
                 held[grant.index] = held.get(grant.index, 0) + grant.units
         return held
-
-    def unrecorded_units(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:
-        """None: every share is a claim's."""
-        return NO_SIZES
-
-    def promised(self) -> Mapping[int, int]:
-        """None: what the scheduler keeps for a pod is its claim's allocation, which is read when it is prepared."""
-        return NO_SIZES
-
-    def promised_whole(self) -> tuple[int, ...]:
-        """None, as for ``promised``."""
-        return ()
-
-    def unconfirmed_units(self) -> Mapping[int, int]:
-        """None: a claim names its pods."""
-        return NO_SIZES

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gcushare.node.kubelet_sockets import Identity
+from gcushare.device_plugin.kubelet.sockets import Identity
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.storage import Revision

@@ -11,8 +11,7 @@ from typing import Any, NoReturn, Protocol
 import grpc
 
 from gcushare.core.errors import RetryableError
-from gcushare.device_plugin.kubelet.sockets import ServedSocket
-from gcushare.node.kubelet_sockets import Identity
+from gcushare.device_plugin.kubelet.sockets import Identity, ServedSocket
 from simulation.process import CallsUnderWay, Process
 
 _SERVICE = "/v1beta1.DevicePlugin/"
@@ -34,6 +33,8 @@ class PluginSocket:
     process: Process
     handler: grpc.GenericRpcHandler
     identity: tuple[int, int]
+    place: str
+    files: dict[str, PluginSocket]
     is_served: bool = True
     calls: CallsUnderWay = field(default_factory=CallsUnderWay)
 
@@ -41,6 +42,11 @@ class PluginSocket:
     def answers(self) -> bool:
         """Whether a call reaches the plugin."""
         return self.is_served and self.process.is_alive
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its file stands there."""
+        return self.files.get(self.place) is self
 
     def call(self, method: str, request: bytes) -> Awaitable[bytes]:
         """A unary call, to be awaited in the plugin's process."""
@@ -55,10 +61,12 @@ class PluginSocket:
     def _method(self, method: str) -> Any:
         return self.handler.service(SimpleNamespace(method=_SERVICE + method))
 
-    async def stop(self, grace: float | None) -> None:
+    async def stop(self, grace: float) -> None:
         """Stop serving: calls under way have ``grace`` seconds to end, then they are cancelled, as gRPC does it."""
         self.is_served = False
-        await self.calls.end(grace or 0.0)
+        await self.calls.end(grace)
+        if self.is_there and self.process.is_alive:
+            del self.files[self.place]
 
 
 class Registrar(Protocol):
@@ -116,11 +124,7 @@ class SimulatedSockets:
         """Serve a socket."""
         self._process.require_alive()
         self._directory.made += 1
-        served = PluginSocket(self._process, handler, (self._directory.made, 0))
-        self._directory.files[socket.name] = served
+        files = self._directory.files
+        served = PluginSocket(self._process, handler, (self._directory.made, 0), socket.name, files)
+        files[socket.name] = served
         return served
-
-    def remove(self, socket: Path) -> None:
-        """Remove its file."""
-        if self._process.is_alive:
-            self._directory.files.pop(socket.name, None)

@@ -17,18 +17,22 @@ import grpc.aio
 
 from gcushare.core.errors import RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.node.kubelet_sockets import CHANNEL_OPTIONS, PROBE_TIMEOUT_S, Identity, find_identity
+from gcushare.device_plugin.kubelet.registration import CLOSE_GRACE_S, POLL_S
+from gcushare.device_plugin.kubelet.sockets import (
+    CHANNEL_OPTIONS,
+    PROBE_TIMEOUT_S,
+    UnixSocket,
+    find_identity,
+    serve_socket,
+)
 from gcushare.runtime.health import Heartbeat
-from gcushare.runtime.safe_directory import UnsafePathError, open_directory
 from gcushare.wire.protos import plugin_registration_pb2 as pb
 from gcushare.wire.protos import services
 from gcushare.wire.protos.services import read_message
 
 logger = logging.getLogger(__name__)
 
-POLL_S = 0.5
 RETRY_S = 5.0
-CLOSE_GRACE_S = 1.0
 UNCONFIRMED = "the kubelet has not registered the driver yet"
 
 
@@ -53,7 +57,7 @@ class Registration:
         self._registry_socket = registry_socket
         self._handlers = handlers
         self.pulse = pulse
-        self._servers: dict[Path, tuple[grpc.aio.Server, Identity]] = {}
+        self._served: dict[Path, UnixSocket] = {}
         self.problem = UNCONFIRMED
         self.registrations = 0
 
@@ -79,12 +83,8 @@ class Registration:
     async def close(self) -> None:
         """Stop serving, first the registration: the kubelet then knows that the driver has gone."""
         for path in (self._registry_socket, self._socket):
-            if path in self._servers:
-                server, identity = self._servers.pop(path)
-                await server.stop(grace=CLOSE_GRACE_S)
-                # gRPC removes the file by its name; one that another driver put there meanwhile is not ours.
-                if find_identity(path) == identity:
-                    path.unlink(missing_ok=True)
+            if path in self._served:
+                await self._served.pop(path).stop(CLOSE_GRACE_S)
 
     async def _get_info(self, _request: bytes, _context: object) -> bytes:
         return pb.PluginInfo(
@@ -118,27 +118,14 @@ class Registration:
                 "that one. Waiting until it ends"
             )
         self.problem = UNCONFIRMED
-        await self._listen(self._socket, self._handlers)
+        self._served[self._socket] = await serve_socket(self._socket, self._handlers, make=True)
         unary = grpc.unary_unary_rpc_method_handler
         calls = {
             services.short_name(services.GET_INFO): unary(self._get_info),
             services.short_name(services.NOTIFY_REGISTRATION_STATUS): unary(self._notify),
         }
         handler = grpc.method_handlers_generic_handler(services.PLUGIN_REGISTRATION_SERVICE, calls)
-        await self._listen(self._registry_socket, (handler,))
-
-    async def _listen(self, path: Path, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
-        server = grpc.aio.server()
-        server.add_generic_rpc_handlers(tuple(handlers))
-        try:
-            with open_directory(path.parent, make=True) as directory:
-                directory.remove(path.name)
-                server.add_insecure_port(f"unix:{path}")
-                await server.start()
-        except (OSError, RuntimeError, UnsafePathError) as error:  # RuntimeError is gRPC's for a socket it cannot bind
-            await server.stop(grace=None)
-            raise RetryableError(f"the socket {path} cannot be served: {error}") from error
-        self._servers[path] = (server, find_identity(path))
+        self._served[self._registry_socket] = await serve_socket(self._registry_socket, (handler,), make=True)
 
     async def _pause(self, problem: str) -> None:
         if problem != self.problem:
@@ -151,7 +138,7 @@ class Registration:
             await asyncio.sleep(POLL_S)
 
     async def _until_lost(self) -> None:
-        while all(find_identity(path) == identity for path, (_, identity) in self._servers.items()):
+        while all(socket.is_there for socket in self._served.values()):
             await asyncio.sleep(POLL_S)
             self.pulse.beat()
         logger.warning("a socket was removed; serving again %s", fields(driver=self._driver))

@@ -19,8 +19,7 @@ from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.device_plugin.kubelet.device_list import DeviceList
-from gcushare.device_plugin.kubelet.sockets import KubeletSockets, ServedSocket
-from gcushare.node.kubelet_sockets import Identity
+from gcushare.device_plugin.kubelet.sockets import Identity, KubeletSockets, ServedSocket
 from gcushare.runtime.health import Heartbeat
 
 logger = logging.getLogger(__name__)
@@ -71,7 +70,6 @@ class Endpoint:
         self.pulse = pulse
         self._sockets = sockets
         self._server: ServedSocket | None = None
-        self._own: Identity = None
         self.problem = "not registered with the kubelet yet"
         self.registrations = 0
 
@@ -114,9 +112,6 @@ class Endpoint:
         # Cleared only now: if the shutdown cancels the stop, the next call repeats it.
         await self._server.stop(grace=CLOSE_GRACE_S)
         self._server = None
-        # gRPC removes the file by its name. A file that another plugin created meanwhile is not ours to remove.
-        if self._sockets.identity(self._socket) == self._own:
-            self._sockets.remove(self._socket)
 
     async def _serve(self) -> None:
         """Listen on the plugin's socket.
@@ -133,8 +128,7 @@ class Endpoint:
                 f"another plugin serves {socket}: two would take the resource from each other again and again; "
                 "waiting until it ends"
             )
-        server = await self._sockets.serve(socket, self._handler)
-        self._server, self._own = server, self._sockets.identity(socket)
+        self._server = await self._sockets.serve(socket, self._handler)
 
     async def _register(self) -> None:
         await self._sockets.register(self._kubelet_socket, self.resource, self._socket.name, pre_start=self._pre_start)
@@ -168,7 +162,7 @@ class Endpoint:
                 last_stream = loop.time()
             if self._sockets.identity(self._kubelet_socket) != kubelet:
                 reason = "the kubelet has restarted"
-            elif self._sockets.identity(self._socket) != self._own:
+            elif self._server is None or not self._server.is_there:
                 reason = f"the plugin's socket {self._socket} was removed"
             elif loop.time() - last_stream > STREAM_GRACE_S:
                 reason = "the kubelet does not read the device list; it may have refused it (message too large?)"

@@ -5,28 +5,93 @@ What ``registration`` uses, which decides when to do what; a simulation has anot
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import grpc
 import grpc.aio
 
 from gcushare.core.errors import RetryableError
 from gcushare.device_plugin.kubelet.server import MAX_REQUEST_BYTES
-from gcushare.node.kubelet_sockets import CHANNEL_OPTIONS, PROBE_TIMEOUT_S, Identity, find_identity
 from gcushare.runtime.safe_directory import UnsafePathError, open_directory
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 
 REGISTER_TIMEOUT_S = 5.0
+PROBE_TIMEOUT_S = 0.5
+"""Below the time that a health check may take; a socket that is not served answers at once."""
+CHANNEL_OPTIONS = (
+    # A new server may listen on the same path: no connection, and no back-off, of an earlier call is used again.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+)
+
+Identity: TypeAlias = tuple[int, int] | None
+"""Distinguishes a socket file from a later one of the same name: inode and change time; None if there is none."""
+
+
+def find_identity(path: Path) -> Identity:
+    """``stat`` a socket: right on file systems without notifications too."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns
 
 
 class ServedSocket(Protocol):
     """A socket that is served."""
 
-    async def stop(self, grace: float | None) -> None:
-        """Stop serving; calls under way get ``grace`` seconds to end, None for none."""
+    @property
+    def is_there(self) -> bool:
+        """Whether its file stands there still, and no other in its place."""
         ...
+
+    async def stop(self, grace: float) -> None:
+        """Stop serving and remove the file; calls under way get ``grace`` seconds to end. Repeatable."""
+        ...
+
+
+class UnixSocket:
+    """A socket that gRPC serves."""
+
+    def __init__(self, path: Path, server: grpc.aio.Server) -> None:
+        self._path = path
+        self._server = server
+        self._identity = find_identity(path)
+
+    @property
+    def is_there(self) -> bool:
+        return find_identity(self._path) == self._identity
+
+    async def stop(self, grace: float) -> None:
+        await self._server.stop(grace)
+        # gRPC removes the file by its name. A file that another program put there meanwhile is not ours to remove.
+        if self.is_there:
+            self._path.unlink(missing_ok=True)
+
+
+async def serve_socket(path: Path, handlers: Sequence[grpc.GenericRpcHandler], *, make: bool = False) -> UnixSocket:
+    """Serve a socket in place of whatever file stands there; ``make`` creates missing directories.
+
+    Raises:
+        RetryableError: it cannot be created, or others could replace it.
+    """
+    server = grpc.aio.server(
+        options=[("grpc.max_receive_message_length", MAX_REQUEST_BYTES), ("grpc.max_send_message_length", -1)]
+    )
+    server.add_generic_rpc_handlers(tuple(handlers))
+    try:
+        # A user who can write in this directory could answer in our place; the kubelet's own allows only root.
+        with open_directory(path.parent, make=make) as directory:
+            directory.remove(path.name)
+            server.add_insecure_port(f"unix:{path}")
+            await server.start()
+    except (OSError, RuntimeError, UnsafePathError) as error:  # RuntimeError is gRPC's for a socket it cannot bind
+        await server.stop(grace=None)
+        raise RetryableError(f"the socket {path} cannot be served: {error}") from error
+    return UnixSocket(path, server)
 
 
 class KubeletSockets(Protocol):
@@ -56,10 +121,6 @@ class KubeletSockets(Protocol):
         Raises:
             RetryableError: it cannot be created, or others could replace it.
         """
-        ...
-
-    def remove(self, socket: Path) -> None:
-        """Remove a socket's file; repeatable."""
         ...
 
 
@@ -96,26 +157,4 @@ class UnixSockets:
 
     async def serve(self, socket: Path, handler: grpc.GenericRpcHandler) -> ServedSocket:
         """Listen with gRPC."""
-        try:
-            # A user who can write in this directory could answer in our place; the kubelet's own allows only root.
-            with open_directory(socket.parent):
-                pass
-        except (OSError, UnsafePathError) as error:
-            raise RetryableError(f"the plugin's socket is not served: {error}") from error
-        server = grpc.aio.server(
-            options=[("grpc.max_receive_message_length", MAX_REQUEST_BYTES), ("grpc.max_send_message_length", -1)]
-        )
-        server.add_generic_rpc_handlers((handler,))
-        try:
-            self.remove(socket)
-            server.add_insecure_port(f"unix:{socket}")
-            await server.start()
-        except (OSError, RuntimeError) as error:  # RuntimeError is gRPC's word for a socket that cannot be bound
-            await server.stop(grace=None)
-            raise RetryableError(f"the socket {socket} cannot be served: {error}") from error
-        served: ServedSocket = server
-        return served
-
-    def remove(self, socket: Path) -> None:
-        """Unlink it."""
-        socket.unlink(missing_ok=True)
+        return await serve_socket(socket, (handler,))

@@ -108,9 +108,7 @@ def test_they_start_in_an_image_with_the_python_of_debian(image: Path, tmp_path:
 
 @needs_root
 def test_everything_that_the_programs_import_is_in_the_image(image: Path) -> None:
-    modules = (
-        "grpc aiohttp uvloop ssl msgspec ruamel.yaml google.protobuf watchfiles pynvml prometheus_client urllib.request"
-    )
+    modules = "grpc aiohttp uvloop ssl msgspec ruamel.yaml google.protobuf pynvml prometheus_client urllib.request"
     own = ("gcushare.cli.uninstall.__main__", "gcushare.scheduler_extender.mutual_tls.issuing")
     done = inside(image, "python3", "-c", f"import {', '.join((*modules.split(), *own))}")
     assert (done.returncode, done.stderr) == (0, "")

@@ -171,4 +171,4 @@ def test_a_single_file_runs_with_a_python_that_knows_nothing_of_us(files: Path, 
 
 def test_a_single_file_holds_no_library_of_the_cluster_side(files: Path) -> None:
     installed = {path.name.partition("-")[0].lower() for path in (files / "packages").iterdir()}
-    assert not installed & {"grpc", "grpcio", "uvloop", "cryptography", "pynvml", "watchfiles"}
+    assert not installed & {"grpc", "grpcio", "uvloop", "cryptography", "pynvml"}

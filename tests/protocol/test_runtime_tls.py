@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import uvloop
-import watchfiles
 from aiohttp import ClientConnectionError, ClientConnectorError, ClientOSError, ClientSession, TCPConnector
 from cryptography import x509
 
@@ -128,18 +127,9 @@ async def test_files_that_cannot_be_used_are_reported_once_and_the_old_ones_stay
     assert tls.reload()
 
 
-async def test_files_that_cannot_be_watched_are_read_now_and_then(
-    secret: Secret, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The node's inotify instances are used up: watchfiles then raises a RuntimeError of its own."""
-
-    async def refused(*_: object, **_options: object) -> AsyncIterator[object]:
-        raise RuntimeError("Error creating recommended watcher: Too many open files")
-        yield
-
+async def test_files_are_read_again_and_again(secret: Secret) -> None:
     secret.publish(secret.authority.issue("first"))
     tls = FollowedTls(TlsFiles(secret.folder / "tls.crt", secret.folder / "tls.key"))
-    monkeypatch.setattr(watchfiles, "awatch", refused)
     stop = asyncio.Event()
     following = asyncio.create_task(tls.follow(stop, poll_s=0.01))
     before = tls.ends

@@ -105,7 +105,6 @@ HEAVY = (
     "rich",
     "ruamel",
     "uvloop",
-    "watchfiles",
     "gcushare.core.ledger",
     "gcushare.kube.client",
     "gcushare.wire.objects",

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import time
 from pathlib import Path
-
-from watchfiles import Change, awatch
 
 from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.simulated.file import MAX_FILE_BYTES, SimulatedCard, parse_simulated_cards
@@ -17,8 +15,8 @@ from gcushare.core.log_fields import fields
 
 logger = logging.getLogger(__name__)
 
-_GATHER_MS = 50
-"""How long changes are gathered before they are reported: an editor writes a file in several steps."""
+_LOOK_S = 0.2
+"""Between two looks at the file, while an event is waited for."""
 
 
 class SimulatedSource:
@@ -32,9 +30,6 @@ class SimulatedSource:
         self._path = path
         self._text = _read(path)
         self._cards = parse_simulated_cards(self._text, str(path))
-        self._changed = asyncio.Event()
-        self._watcher: asyncio.Task[None] | None = None
-        self._stop = asyncio.Event()
         self._warned = ""
 
     @property
@@ -42,10 +37,7 @@ class SimulatedSource:
         return f"simulated ({self._path})"
 
     async def list_cards(self) -> CardReport:
-        """The cards of the file as it is now, or of its last good state; begins to follow it."""
-        if self._watcher is None and not self._stop.is_set():
-            self._watcher = asyncio.create_task(self._watch(), name=f"watch {self._path}")
-            await asyncio.sleep(0)  # the watch begins before the file is read: no change falls between the two
+        """The cards of the file as it is now, or of its last good state."""
         self._reread()
         return self._cards.report()
 
@@ -75,37 +67,16 @@ class SimulatedSource:
         raise DeviceError("simulated cards keep no memory limits")
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-        except TimeoutError:
-            return None
-        self._changed.clear()
-        return HealthEvent(uuid=None, reason=f"{self._path} changed", critical=False)
+        """Look at the file until it has changed."""
+        deadline_s = time.monotonic() + timeout_s
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            await asyncio.sleep(min(_LOOK_S, left_s))
+            if self._reread():
+                return HealthEvent(uuid=None, reason=f"{self._path} changed", critical=False)
+        return None
 
     async def close(self) -> None:
-        self._stop.set()
-        watcher, self._watcher = self._watcher, None
-        if watcher is not None:
-            watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watcher
-
-    async def _watch(self) -> None:
-        """Wake the waiter whenever the file's content changed; the folder is watched, since editors replace files."""
-        changes = awatch(
-            self._path.parent, watch_filter=self._is_ours, step=_GATHER_MS, stop_event=self._stop, recursive=False
-        )
-        try:
-            async for _ in changes:
-                if self._reread():
-                    self._changed.set()
-        except (OSError, RuntimeError) as error:  # the system's watches are used up; RuntimeError is the watcher's own
-            logger.warning("simulated cards are only polled %s", fields(path=self._path, reason=error))
-
-    def _is_ours(self, _change: Change, path: str) -> bool:
-        # A mounted ConfigMap changes by a link in the same folder, which has another name.
-        return Path(path).name == self._path.name or Path(path).name.startswith("..")
+        """There is nothing to release."""
 
     def _reread(self) -> bool:
         """Take the file's present content over; False when it is the same, or cannot be used."""

@@ -12,8 +12,6 @@ from datetime import datetime
 from enum import Enum
 from pathlib import Path
 
-import watchfiles
-
 from gcushare.core.errors import ConfigError, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.runtime.settings.serving import ServeSettings
@@ -21,10 +19,7 @@ from gcushare.wire.certificates import first_end
 
 logger = logging.getLogger(__name__)
 
-# The files are read at least this often: network mounts and some overlays report no changes.
-_POLL_S = 30.0
-# How long changes are gathered into one: a renewal writes several files.
-_SETTLE_MS = 200
+_POLL_S = 2.0
 
 
 class Purpose(Enum):
@@ -166,31 +161,15 @@ class FollowedTls:
         return True
 
     async def follow(self, stop: asyncio.Event, poll_s: float = _POLL_S) -> None:
-        """Reload whenever the files change, and every ``poll_s`` seconds, until ``stop`` is set.
+        """Look at the files every ``poll_s`` seconds until ``stop`` is set.
 
-        Folders are watched, not files: Kubernetes replaces a mounted Secret by renaming a link next to them.
+        They are small, and reading them is right for mounted Secrets, network mounts and overlays alike.
         """
-        folders = {path.parent for path in self._files.all}
         while not stop.is_set():
-            try:
-                async for _ in watchfiles.awatch(
-                    *folders,
-                    watch_filter=None,
-                    debounce=_SETTLE_MS,
-                    stop_event=stop,
-                    rust_timeout=int(poll_s * 1000),
-                    yield_on_timeout=True,
-                    recursive=False,
-                ):
-                    self.reload()
-            except (OSError, RuntimeError) as error:
-                # The node's inotify watches are used up (a RuntimeError of watchfiles), or a folder is missing for a
-                # moment.
-                logger.warning("TLS folders not watched %s", fields(reason=error, look_every_s=poll_s))
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(poll_s):
-                        await stop.wait()
-                self.reload()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(poll_s):
+                    await stop.wait()
+            self.reload()
 
 
 def _find_ends(files: TlsFiles, contents: Mapping[Path, bytes]) -> tuple[CertificateEnd, ...]:

@@ -12,6 +12,7 @@ import grpc
 import msgspec
 
 from gcushare.cards.health import CardsSnapshot
+from gcushare.cluster.watch_handlers import NodeHandler
 from gcushare.core.cards import Health, InventoryCard
 from gcushare.core.errors import DeviceError, RemoteContractError
 from gcushare.core.units import GIB, parse_memory_unit
@@ -198,7 +199,9 @@ class ClaimsNode:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.publisher.run())
             tasks.create_task(writer.run())
-            tasks.create_task(Reflector(client, NODES, self.agent, decode=NODE.read, selector=node, rng=rng).run())
+            tasks.create_task(
+                Reflector(client, NODES, NodeHandler([self.agent]), decode=NODE.read, selector=node, rng=rng).run()
+            )
             watch = Reflector(
                 client, RESOURCE_SLICES, self.publisher, decode=RESOURCE_SLICE.read, selector=slices, rng=rng
             )

@@ -23,7 +23,6 @@ from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings, PluginSettings
 from gcushare.device_plugin.program import NodeProgram
 from gcushare.device_plugin.reporting.metrics import PluginMetrics
-from gcushare.device_plugin.reporting.status import problems
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.node.node_settings import Strategy
@@ -340,7 +339,7 @@ class PluginRig:
 
     def problem(self, part: str) -> str:
         """What the plugin says is wrong with one of its parts; empty when nothing is."""
-        return problems(self.app.observed).get(part, "")
+        return self.app.observed.problems().get(part, "")
 
     async def until_failed(self, name: str) -> str:
         """Wait until the kubelet refuses a pod; returns its message."""

@@ -82,7 +82,6 @@ class UseRig(ClaimsRig):
     async def polls(self, count: int) -> None:
         """Wait until over-use was decided on this many more readings."""
         over_use = self.app.observed.over_use
-        assert over_use is not None
         assert over_use.watch is not None
         tracker = over_use.watch.tracker
         before = tracker.polls

@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.core.cards import Closure
 from gcushare.device_plugin.plugin_settings import GrantMode
-from gcushare.device_plugin.reporting.status import describe_node
+from gcushare.device_plugin.reporting.status import describe
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CARD_UUID
 from gcushare_playground.apiserver.faults import Delay, FailBefore, Fault
@@ -167,7 +167,7 @@ async def test_what_no_record_can_tell_is_published_on_the_node_until_it_ends() 
         _, metrics = await rig.get("/metrics")
         figures = [line for line in metrics.splitlines() if line.startswith("gcushare_card_unrecorded_units{")]
         assert [float(line.split()[-1]) for line in sorted(figures)] == [12.0 if n == shared else 16.0 for n in (0, 1)]
-        assert sum(card.held_units for card in describe_node(rig.app.observed).cards) == 28
+        assert sum(card.held_units for card in describe(rig.app.observed).cards) == 28
         await rig.delete("both")
         await rig.until(lambda: not rig.published().unrecorded, "and no more")
 
@@ -192,7 +192,7 @@ async def test_no_number_of_a_pods_author_closes_a_card_for_long_and_the_node_sa
         (figure,) = (line for line in metrics.splitlines() if line.startswith("gcushare_card_closed_until_timestamp"))
         assert float(figure.split()[-1]) == closure.until
         assert 'pod_name="a",pod_namespace="default",use="whole"' in figure
-        assert describe_node(rig.app.observed).cards[0].closures[0].pod == "default/a"
+        assert describe(rig.app.observed).cards[0].closures[0].pod == "default/a"
         await rig.until(lambda: not closures(rig), "the card is open again", 40.0)
         await rig.until_allocatable(WHOLE, 1)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gcushare.core.units import GIB
 from gcushare.device_plugin.plugin_settings import GrantMode
-from gcushare.device_plugin.reporting.status import describe_node
+from gcushare.device_plugin.reporting.status import describe
 from gcushare.device_plugin.reporting.status_text import render_status
 from gcushare.node.node_settings import Reserve
 from tests.fake_proc import FakeProc
@@ -127,7 +127,7 @@ async def test_without_the_hosts_process_ids_nothing_is_reported_and_the_status_
         for name in ("gcushare_pod_memory_used_bytes", "gcushare_card_memory_unattributed_bytes"):
             assert name not in (await rig.get("/metrics"))[1]
         assert "\nUse per pod is not known: process ids are" in render_status(
-            describe_node(rig.app.observed), origin="here", width=None
+            describe(rig.app.observed), origin="here", width=None
         )
 
 

@@ -1,4 +1,4 @@
-"""What connects the plugin to its machine (clock, HTTP port, kubelet, cards) and to the API server's watches."""
+"""What connects the plugin to its machine (clock, HTTP port, kubelet, cards) and to the watch of its pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from gcushare.runtime.http.page_server import start_server
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.wire.dra.claims import PodWithClaims
-from gcushare.wire.objects import Node
 
 
 class AllocationsReader(AllocationsSource, Protocol):
@@ -69,20 +68,3 @@ class OwnPodHandler:
         self._agent.pods_retained(uids)
         if self._own_devices is not None:
             self._own_devices.pods_retained(uids)
-
-
-class OwnNodeHandler:
-    """Passes this node's Node object to the agent."""
-
-    def __init__(self, agent: NodeAgent) -> None:
-        self._agent = agent
-
-    def applied(self, obj: Node) -> None:
-        """Use the Node's newest state."""
-        self._agent.node_applied(obj)
-
-    def deleted(self, obj: Node) -> None:
-        """Wait for it to come back: the kubelet creates its Node again."""
-
-    def retained(self, uids: frozenset[str], version: str) -> None:
-        """Nothing else is watched."""

@@ -12,7 +12,7 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
-from gcushare.device_plugin.adapters import HostAdapters, OwnNodeHandler, OwnPodHandler
+from gcushare.device_plugin.adapters import HostAdapters, OwnPodHandler
 from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.allocation.pre_start import PreStart
 from gcushare.device_plugin.kubelet.conflicts import ConflictSearch
@@ -25,19 +25,14 @@ from gcushare.device_plugin.node.inventory import MAX_NAMES
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.device_plugin.reporting.metrics import ObservedResources, PluginMetrics
 from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
-from gcushare.device_plugin.reporting.status import describe_node, make_health
+from gcushare.device_plugin.reporting.status import describe, make_health
 from gcushare.device_plugin.way import Way
 from gcushare.kube.client import KubeClient
-from gcushare.kube.reflector import Reflector, ReflectorSettings
-from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, Selector
 from gcushare.node.api_server import SliceDrivers
-from gcushare.node.node_settings import OtherSystems, Strategy
-from gcushare.node.over_use.parts import OverUseParts, make_over_use
+from gcushare.node.node_settings import Strategy
 from gcushare.node.status import REGISTRATION_AGE_S
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.shutdown import RootTasks, Shutdown
-from gcushare.wire.dra.claims import POD_WITH_CLAIMS
-from gcushare.wire.objects import NODE
 
 logger = logging.getLogger(__name__)
 
@@ -87,14 +82,23 @@ class PluginApp(Way):
             self._parts.store, lambda: self._pods.synced.is_set() and not self._parts.reconciler.problem
         )
         self._pod_use = self._watch_pod_use(self._parts.store)
-        self._over_use = self._make_over_use()
-        self._make_watches()
+        self._over_use = self._watch_over_use(
+            self._pod_use,
+            self._parts.store,
+            lambda: self._agent.inventory,
+            lambda: not any(endpoint.problem for endpoint in self._endpoints.values()),
+        )
+        own_devices = None
+        if Strategy.ENV in settings.kubelet.device_list_strategy:
+            own_devices = OwnDevicesReport(self._vendor, settings.cards.mode, self._announcer)
+        self._pods = self._watch_pods(OwnPodHandler(self._agent, own_devices))
+        self._node = self._watch_node(self._agent)
         self.observed = self._observe()
         self.metrics.follow(self.observed)
         health = make_health(
             self.observed, card_polls=lambda: self._monitor.polls, poll_interval_s=settings.cards.poll_interval
         )
-        self._make_pages(health, lambda: describe_node(self.observed))
+        self._make_pages(health, lambda: describe(self.observed))
 
     @property
     def leaving(self) -> str:
@@ -156,47 +160,6 @@ class PluginApp(Way):
             "kubelet 1.36 and newer need a long time at each start to look up the health of so many units: disable "
             "these feature gates of the kubelet, or use a coarser --memory-unit %s",
             fields(units=units, gates=gates, node=self._node_name),
-        )
-
-    def _make_over_use(self) -> OverUseParts:
-        parts = self._parts
-        return make_over_use(
-            self._settings.over_use,
-            self._pod_use,
-            self._monitor,
-            parts.store,
-            announcer=parts.announcer,
-            client=self._client,
-            inventory=lambda: self._agent.inventory,
-            hands_out_alone=lambda: (
-                self._settings.cards.other_systems is OtherSystems.REFUSE
-                and not any(endpoint.problem for endpoint in self._endpoints.values())
-            ),
-            longest_wait_s=self._settings.kubelet.longest_wait_for_containers,
-        )
-
-    def _make_watches(self) -> None:
-        own_devices = None
-        if Strategy.ENV in self._settings.kubelet.device_list_strategy:
-            own_devices = OwnDevicesReport(self._vendor, self._settings.cards.mode, self._parts.announcer)
-        self._pods = Reflector(
-            self._client,
-            PODS_WITH_CLAIMS,
-            OwnPodHandler(self._agent, own_devices),
-            decode=POD_WITH_CLAIMS.read,
-            selector=Selector(fields=f"spec.nodeName={self._node_name}"),
-            settings=ReflectorSettings(from_cache=True),
-            clock=self._adapters.clock,
-            rng=self._adapters.rng,
-        )
-        self._node = Reflector(
-            self._client,
-            NODES,
-            OwnNodeHandler(self._agent),
-            decode=NODE.read,
-            selector=Selector(fields=f"metadata.name={self._node_name}"),
-            clock=self._adapters.clock,
-            rng=self._adapters.rng,
         )
 
     def _observe(self) -> ObservedResources:

@@ -245,12 +245,10 @@ def _stop_on_defect(task: asyncio.Task[None], stop: Shutdown) -> None:
 
 async def run_plugin(settings: PluginSettings, shutdown: Shutdown) -> int:
     """Run the plugin of this node until the shutdown."""
-    programs: list[NodeProgram] = []
 
     def observe(report: RequestReport) -> None:
-        for program in programs:
-            program.observe_request(report)
+        program.observe_request(report)
 
     async with open_cluster(settings.kube, program=COMPONENT, observer=observe) as client:
-        programs.append(NodeProgram(settings, client))
-        return await programs[0].run(shutdown)
+        program = NodeProgram(settings, client)
+        return await program.run(shutdown)

@@ -15,24 +15,37 @@ import msgspec
 from aiohttp import web
 
 from gcushare.cards.health import CardsSnapshot
+from gcushare.cards.monitor import CardMonitor
 from gcushare.cards.process_owners import ProcessOwners
+from gcushare.cards.selection import open_source
+from gcushare.cluster.watch_handlers import NodeHandler, NodeObserver
 from gcushare.core.cards import Inventory
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.kube.client import KubeClient
+from gcushare.kube.collections import WatchHandler
 from gcushare.kube.events import EventRecorder
+from gcushare.kube.reflector import Reflector, ReflectorSettings
+from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, Selector
 from gcushare.node.api_server import EventAnnouncer
 from gcushare.node.card_and_pod_metrics import NodeMetrics
-from gcushare.node.cards import open_monitor
+from gcushare.node.cards import monitor_settings, source_options
 from gcushare.node.driver_limits.keeper import DriverLimits
-from gcushare.node.driver_limits.parts import make_driver_limits, make_limiter
-from gcushare.node.mps.watch import MpsWatch, make_mps_watch
+from gcushare.node.driver_limits.limiter import DriverLimiter
+from gcushare.node.memory_limiter import MemoryLimiter
+from gcushare.node.mps.limits import MpsLimiter
+from gcushare.node.mps.state import MpsDaemon, MpsFolders
+from gcushare.node.mps.watch import MpsWatch
+from gcushare.node.node_settings import LimitSettings, MemoryLimit, OtherSystems
+from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.node.pods import NodePods
 from gcushare.runtime.health import HealthChecks
 from gcushare.runtime.metrics import metrics_route
 from gcushare.runtime.shutdown import EVENTS_DRAIN_S, REQUESTS_DRAIN_S, RootTasks, Shutdown, root_tasks
 from gcushare.wire.documents.plugin_status import PluginStatus
+from gcushare.wire.dra.claims import POD_WITH_CLAIMS, PodWithClaims
+from gcushare.wire.objects import NODE, Node
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -59,9 +72,13 @@ class Way(abc.ABC):
         clock = self._adapters.clock
         self._recorder = EventRecorder(client, COMPONENT, host=self._node_name, clock=clock)
         self._announcer = EventAnnouncer(self._recorder, self._node_name)
-        self._limiter = make_limiter(settings.limits)
-        self._monitor = open_monitor(
-            settings.cards, settings.health, self._cards_changed, clock.monotonic, self._adapters.cards
+        self._limiter = _make_limiter(settings.limits)
+        self._source_options = source_options(settings.cards, settings.health)
+        self._monitor = CardMonitor(
+            self._adapters.cards or open_source(self._source_options),
+            self._cards_changed,
+            monitor_settings(settings.cards),
+            clock.monotonic,
         )
         self._mps: MpsWatch | None = None
         self._driver_limits: DriverLimits | None = None
@@ -121,22 +138,66 @@ class Way(abc.ABC):
             await self._driver_limits.poll()
         await self._monitor.poll()
 
+    def _watch_node(self, observer: NodeObserver) -> Reflector[Node]:
+        adapters, selector = self._adapters, Selector(fields=f"metadata.name={self._node_name}")
+        handler = NodeHandler([observer])
+        return Reflector(
+            self._client, NODES, handler, decode=NODE.read, selector=selector, clock=adapters.clock, rng=adapters.rng
+        )
+
+    def _watch_pods(self, handler: WatchHandler[PodWithClaims]) -> Reflector[PodWithClaims]:
+        return Reflector(
+            self._client,
+            PODS_WITH_CLAIMS,
+            handler,
+            decode=POD_WITH_CLAIMS.read,
+            selector=Selector(fields=f"spec.nodeName={self._node_name}"),
+            settings=ReflectorSettings(from_cache=True),
+            clock=self._adapters.clock,
+            rng=self._adapters.rng,
+        )
+
     def _watch_mps(self, pods: NodePods, is_known: Callable[[], bool]) -> MpsWatch | None:
-        return make_mps_watch(self._limiter, pods, self._announcer, self._offer_again, is_known=is_known)
+        limiter = self._limiter
+        if not isinstance(limiter, MpsLimiter):
+            return None
+        daemon = MpsDaemon(limiter.folders)
+        return MpsWatch(daemon, limiter, pods, self._announcer, self._offer_again, is_known=is_known)
 
     def _keep_driver_limits(self, pods: NodePods, inventory: Callable[[], Inventory | None]) -> DriverLimits | None:
-        settings = self._settings
-        return make_driver_limits(
+        if not isinstance(self._limiter, DriverLimiter):
+            return None
+        return DriverLimits(
+            # A second process for the library: the first one waits for events most of the time, a kubelet waits here.
+            self._adapters.limits or open_source(self._source_options),
+            self._settings.limits.cgroup_dir,
             self._limiter,
-            settings.limits,
-            settings.cards,
-            settings.health,
             pods,
             self._monitor,
             self._announcer,
             self._offer_again,
             inventory=inventory,
-            source=self._adapters.limits,
+        )
+
+    def _watch_over_use(
+        self,
+        pod_use: PodMemoryMonitor | None,
+        pods: NodePods,
+        inventory: Callable[[], Inventory | None],
+        gives_cards: Callable[[], bool],
+    ) -> OverUseParts:
+        """``gives_cards``: whether this program gives out the cards now, so that another system does not."""
+        is_refusing = self._settings.cards.other_systems is OtherSystems.REFUSE
+        return OverUseParts(
+            self._settings.over_use,
+            pod_use,
+            self._monitor,
+            pods,
+            announcer=self._announcer,
+            client=self._client,
+            inventory=inventory,
+            hands_out_alone=lambda: is_refusing and gives_cards(),
+            longest_wait_s=self._settings.kubelet.longest_wait_for_containers,
         )
 
     def _watch_pod_use(self, pods: NodePods) -> PodMemoryMonitor | None:
@@ -156,3 +217,9 @@ class Way(abc.ABC):
             metrics.path: metrics.handler,
             "/status": get_status,
         }
+
+
+def _make_limiter(settings: LimitSettings) -> MemoryLimiter | None:
+    if settings.memory_limit is MemoryLimit.MPS:
+        return MpsLimiter(MpsFolders(settings.mps_root), settings.limit_fallback)
+    return DriverLimiter(settings.limit_fallback) if settings.memory_limit is MemoryLimit.DRIVER else None

@@ -6,9 +6,10 @@ are the same for resources and claims, so that one alert rule or panel is right 
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from prometheus_client import Counter, Histogram
@@ -26,7 +27,7 @@ from gcushare.node.over_use.evictor import Outcome
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodMemoryMonitor, granted_bytes
 from gcushare.node.pods import NO_SIZES, NodePods
-from gcushare.runtime.metrics import make_registry
+from gcushare.runtime.metrics import family, make_registry
 
 _CARD_LABELS = ("vendor", "node", "card", "uuid", "model")
 _POD_LABELS = ("vendor", "node", "card", "pod_namespace", "pod_name")
@@ -34,11 +35,11 @@ _POD_LABELS = ("vendor", "node", "card", "pod_namespace", "pod_name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedCards:
+class ObservedCards(ABC):
     """The components whose state is shown. ``cards`` is the card monitor's present state.
 
     ``inventory`` is what the node offers, with the holders that no record names; None before the first. ``pod_use`` is
-    None if it is not enabled, ``over_use`` if nothing can be done about it.
+    None if it is not enabled.
     """
 
     vendor: str
@@ -47,10 +48,14 @@ class ObservedCards:
     pods: NodePods
     cards: Callable[[], CardsSnapshot]
     pod_use: PodMemoryMonitor | None
-    over_use: OverUseParts | None
+    over_use: OverUseParts
     cdi: CdiSpecPublisher
     mps: MpsWatch | None
     driver_limits: DriverLimits | None
+
+    @abstractmethod
+    def problems(self) -> dict[str, str]:
+        """What is not as it should be, by part."""
 
     @property
     def limit_problem(self) -> str:
@@ -109,10 +114,8 @@ class NodeMetrics(Collector, Generic[T]):
             return
         yield from collect_card_metrics(seen)
         yield from self.read(seen)
-        failed = CounterMetricFamily(*self._failures, labels=("vendor", "node", "call"))
-        for call, times in self._failed_calls.items():
-            failed.add_metric((seen.vendor, seen.node, call), times)
-        yield failed
+        failed = (((seen.vendor, seen.node, call), times) for call, times in self._failed_calls.items())
+        yield counter(*self._failures, ("vendor", "node", "call"), failed)
 
     @abstractmethod
     def read(self, observed: T) -> Iterator[Metric]:
@@ -129,14 +132,7 @@ def collect_card_metrics(observed: ObservedCards) -> Iterator[Metric]:
     yield from _over_use_metrics(observed)
 
 
-def gauge(
-    name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[Sequence[str], float]]
-) -> GaugeMetricFamily:
-    """One family with these samples."""
-    family = GaugeMetricFamily(name, text, labels=labels)
-    for values, number in samples:
-        family.add_metric(values, number)
-    return family
+gauge, counter = partial(family, GaugeMetricFamily), partial(family, CounterMetricFamily)
 
 
 def _card_metrics(observed: ObservedCards) -> Iterator[Metric]:
@@ -283,7 +279,7 @@ def _over_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
     Nothing where it is not known what pods use.
     """
     parts, where = observed.over_use, (observed.vendor, observed.node)
-    if parts is None or parts.watch is None:
+    if parts.watch is None:
         return
     sums: dict[tuple[str, ...], int] = {}
     pods = observed.pods.everyone
@@ -299,22 +295,20 @@ def _over_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
         _POD_LABELS,
         sums.items(),
     )
-    began = CounterMetricFamily(
-        "gcushare_plugin_over_uses", "Times that a pod began to be over its grant.", labels=("vendor", "node")
+    yield counter(
+        "gcushare_plugin_over_uses",
+        "Times that a pod began to be over its grant.",
+        ("vendor", "node"),
+        [(where, parts.watch.began)],
     )
-    began.add_metric(where, parts.watch.began)
-    yield began
-    if parts.evictor is None:
-        return
-    evictions = CounterMetricFamily(
-        "gcushare_plugin_over_use_evictions",
-        "Decisions to evict a pod that is over its grant, by outcome: evicted, refused (by a disruption budget), gone, "
-        "failed, rehearsed (--dry-run).",
-        labels=("vendor", "node", "outcome"),
-    )
-    for outcome in Outcome:
-        evictions.add_metric((*where, outcome.value), parts.evictor.outcomes[outcome])
-    yield evictions
+    if (evictor := parts.evictor) is not None:
+        yield counter(
+            "gcushare_plugin_over_use_evictions",
+            "Decisions to evict a pod that is over its grant, by outcome: evicted, refused (by a disruption budget), "
+            "gone, failed, rehearsed (--dry-run).",
+            ("vendor", "node", "outcome"),
+            (((*where, outcome.value), evictor.outcomes[outcome]) for outcome in Outcome),
+        )
 
 
 def _labels(observed: ObservedCards, card: Card) -> tuple[str, ...]:

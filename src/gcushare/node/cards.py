@@ -1,35 +1,16 @@
-"""The cards of a node: the monitor that polls them, by the settings, and the units of each that may be granted."""
+"""The cards of a node: how they are read and watched, by the settings, and the units of each that may be granted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
-from gcushare.cards.health import BAD_READINGS, STALE_AFTER_S, CardsSnapshot, HealthPolicy
-from gcushare.cards.monitor import CardMonitor, MonitorSettings
-from gcushare.cards.ports import CardSource
-from gcushare.cards.selection import SourceOptions, open_source
+from gcushare.cards.health import BAD_READINGS, STALE_AFTER_S, HealthPolicy
+from gcushare.cards.monitor import MonitorSettings
+from gcushare.cards.selection import SourceOptions
 from gcushare.core.cards import InventoryCard
 from gcushare.core.units import MemoryUnit
 from gcushare.node.node_settings import CardSourceSettings, HealthSettings, Reserve
 from gcushare.wire.nodes import is_named
-
-
-def open_monitor(
-    cards: CardSourceSettings,
-    health: HealthSettings,
-    on_change: Callable[[CardsSnapshot], None],
-    clock: Callable[[], float],
-    source: CardSource | None = None,
-) -> CardMonitor:
-    """Create the monitor of a source, by default of the one that the settings name; nothing is loaded before it polls.
-
-    Raises:
-        ConfigError: ``--cards`` names no source, or the simulated file is wrong.
-    """
-    settings = monitor_settings(cards)
-    return CardMonitor(source or open_source(source_options(cards, health)), on_change, settings, clock)
 
 
 def source_options(cards: CardSourceSettings, health: HealthSettings) -> SourceOptions:

@@ -1,4 +1,4 @@
-"""Parts of the status document that every program of a node writes: cards with their holders and use, over-use.
+"""What every way shows of a node in its status document and health: cards with their holders and use, over-use.
 
 The schema is ``gcushare.wire.documents.plugin_status``.
 """
@@ -6,17 +6,27 @@ The schema is ``gcushare.wire.documents.plugin_status``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
-from gcushare.core.cards import CardUse
+from gcushare._version import __version__
+from gcushare.core.cards import CardUse, Inventory
 from gcushare.core.nodes import CardMode
 from gcushare.core.wording import utc_text
 from gcushare.node.card_and_pod_metrics import ObservedCards
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodUse
-from gcushare.runtime.health import CounterHeartbeat
-from gcushare.wire.documents.plugin_status import CardStatus, OverUseStatus, PodOverUse, UseStatus
+from gcushare.node.pods import PodWithCards
+from gcushare.runtime.health import CounterHeartbeat, HealthChecks
+from gcushare.wire.documents.plugin_status import (
+    CardStatus,
+    OverUseStatus,
+    PluginStatus,
+    PodOnNode,
+    PodOverUse,
+    UseStatus,
+)
 
 REGISTRATION_AGE_S = 60.0
 """The registration task makes two rounds per second, and waits a few seconds at most for the kubelet's answer."""
@@ -24,25 +34,76 @@ POLL_GRACE_S = 300.0
 """Added for the cards task: opening a library may take a minute, and attempts are some time apart."""
 
 
-def cards_progress(polls: Callable[[], int], poll_interval_s: float) -> CounterHeartbeat:
-    """The check that the cards are still polled; ``polls`` counts the rounds of the cards task."""
-    return CounterHeartbeat("cards", polls, 3 * poll_interval_s + POLL_GRACE_S)
+def make_checks(
+    name: str, find_problems: Callable[[], Mapping[str, str]], polls: Callable[[], int], poll_interval_s: float
+) -> HealthChecks:
+    """The checks of /healthz and /readyz that every way has: that the cards are still polled, and its problems.
+
+    ``name``: that of the check of problems; ``polls`` counts the rounds of the cards task.
+    """
+    health = HealthChecks()
+    health.add_live("cards task", CounterHeartbeat("cards", polls, 3 * poll_interval_s + POLL_GRACE_S).check)
+
+    async def check_problems() -> str | None:
+        return "; ".join(f"{part}: {problem}" for part, problem in find_problems().items()) or None
+
+    health.add_ready(name, check_problems)
+    return health
 
 
-def problems_text(problems: Mapping[str, str]) -> str | None:
-    """The answer of a readiness check; None if there are no problems."""
-    return "; ".join(f"{part}: {problem}" for part, problem in problems.items()) or None
+def describe_node(
+    seen: ObservedCards,
+    pods: Iterable[tuple[PodWithCards, Mapping[str, Any]]],
+    holders: Callable[[int, bool], Iterable[str]],
+    **own: Any,
+) -> PluginStatus:
+    """The document of ``/status``. ``pods`` and the document itself have more fields, which only one way knows.
+
+    ``holders`` are the names of those that have a card whole, or that share it.
+    """
+    inventory, pod_use = seen.inventory(), seen.pod_use
+    used = pod_use.latest if pod_use is not None else None
+    if inventory is not None:
+        own |= {"unit": inventory.unit.name, "driver": inventory.driver, "modes": inventory.modes}
+    return PluginStatus(
+        version=__version__,
+        vendor=seen.vendor,
+        node=seen.node,
+        problems=seen.problems(),
+        cards=_card_statuses(seen, inventory, used, holders),
+        left_out=seen.cards().left_out,
+        pods=tuple(_describe_pod(pod, used, seen.over_use, fields) for pod, fields in pods),
+        pod_use=pod_use.problem if pod_use is not None else None,
+        over_use=_describe_action(seen.over_use),
+        **own,
+    )
 
 
-def card_statuses(observed: ObservedCards, holders: Callable[[int, bool], Iterable[str]]) -> tuple[CardStatus, ...]:
-    """Describe the cards; ``holders`` are the names of those that have a card whole, or that share it."""
-    inventory = observed.inventory()
+def _describe_pod(pod: PodWithCards, used: PodUse | None, over_use: OverUseParts, own: Mapping[str, Any]) -> PodOnNode:
+    uid = pod.ref.uid
+    return PodOnNode(
+        pod=str(pod.ref),
+        uid=uid,
+        whole=pod.is_whole,
+        used_by_card=dict(sorted(used.by_pod.get(uid, {}).items())) if used is not None else None,
+        used_by_driver=used.cards_by_driver(uid) if used is not None else (),
+        utilization_by_card=dict(sorted(used.utilization.get(uid, {}).items())) if used is not None else None,
+        over_use=_describe_over_uses(over_use, uid),
+        **own,
+    )
+
+
+def _card_statuses(
+    observed: ObservedCards,
+    inventory: Inventory | None,
+    used: PodUse | None,
+    holders: Callable[[int, bool], Iterable[str]],
+) -> tuple[CardStatus, ...]:
     if inventory is None:
         return ()
     sizes = inventory.units_by_card
     held, promised = observed.pods.held_units(sizes), observed.pods.promised()
     unrecorded = observed.pods.unrecorded_units(sizes)
-    used = observed.pod_use.latest if observed.pod_use is not None else None
     # Match by uuid: after a card was lost, another card may have its index.
     found = observed.cards()
     uses = {each.uuid: found.uses.get(each.index) for each in found.cards}
@@ -83,9 +144,9 @@ def _use(use: CardUse | None) -> UseStatus | None:
     return UseStatus(**(found | by_process))
 
 
-def describe_over_uses(parts: OverUseParts | None, uid: str) -> dict[int, PodOverUse] | None:
+def _describe_over_uses(parts: OverUseParts, uid: str) -> dict[int, PodOverUse] | None:
     """A pod's over-use by card; None if it is unknown."""
-    if parts is None or parts.watch is None:
+    if parts.watch is None:
         return None
     return {
         index: PodOverUse(
@@ -98,9 +159,9 @@ def describe_over_uses(parts: OverUseParts | None, uid: str) -> dict[int, PodOve
     }
 
 
-def describe_action(parts: OverUseParts | None) -> OverUseStatus | None:
+def _describe_action(parts: OverUseParts) -> OverUseStatus | None:
     """The action against over-use and its results; None if over-use is unknown."""
-    if parts is None or parts.watch is None:
+    if parts.watch is None:
         return None
     evictor = parts.evictor
     return OverUseStatus(

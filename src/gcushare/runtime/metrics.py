@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Info
@@ -15,6 +15,18 @@ from prometheus_client.registry import Collector
 from gcushare.runtime.http.answers import Cause
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.http.tls import CertificateEnd
+
+FamilyT = TypeVar("FamilyT", GaugeMetricFamily, CounterMetricFamily)
+
+
+def family(
+    kind: type[FamilyT], name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[Sequence[str], float]]
+) -> FamilyT:
+    """A family of gauges or counters with these samples: the values of the labels, and the number."""
+    found = kind(name, text, labels=labels)
+    for values, number in samples:
+        found.add_metric(values, number)
+    return found
 
 
 def make_registry(program: str, version: str) -> CollectorRegistry:
@@ -50,15 +62,17 @@ class CertificateCollector(Collector):
         self._owners = owners
 
     def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily(
+        yield family(
+            GaugeMetricFamily,
             "gcushare_tls_certificate_not_after_timestamp_seconds",
             "The earliest end among the certificates of a TLS file in use, in seconds since 1970.",
-            labels=("purpose", "file"),
+            ("purpose", "file"),
+            (
+                ((each.purpose.value, str(each.file)), each.not_after.timestamp())
+                for owner in self._owners
+                for each in owner.certificate_ends
+            ),
         )
-        for owner in self._owners:
-            for each in owner.certificate_ends:
-                family.add_metric((each.purpose.value, str(each.file)), each.not_after.timestamp())
-        yield family
 
 
 class RejectedCollector(Collector):
@@ -68,12 +82,13 @@ class RejectedCollector(Collector):
         self._servers = servers
 
     def collect(self) -> Iterator[Metric]:
-        family = CounterMetricFamily(
-            "gcushare_turned_away", "Connections and requests that no handler saw, by cause.", labels=("cause",)
-        )
         counts = Counter(dict.fromkeys(Cause, 0))
         for server in self._servers:
             counts.update(server.rejected)
-        for cause, count in counts.items():
-            family.add_metric((cause.value,), count)
-        yield family
+        yield family(
+            CounterMetricFamily,
+            "gcushare_turned_away",
+            "Connections and requests that no handler saw, by cause.",
+            ("cause",),
+            (((cause.value,), count) for cause, count in counts.items()),
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from pathlib import Path
 
@@ -31,22 +30,18 @@ from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.device_plugin.way import Way
 from gcushare.kube.client import KubeClient
-from gcushare.kube.reflector import Reflector, ReflectorSettings
-from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_SLICES, Selector
+from gcushare.kube.reflector import Reflector
+from gcushare.kube.resources import RESOURCE_SLICES, Selector
 from gcushare.node.api_server import SliceDrivers
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.driver_limits.keeper import HASTE_S, DriverLimits
-from gcushare.node.node_settings import OtherSystems, Strategy
-from gcushare.node.over_use.parts import OverUseParts, make_over_use
+from gcushare.node.node_settings import Strategy
 from gcushare.node.pod_resources import list_claims_of_containers
-from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.node.status import REGISTRATION_AGE_S
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.shutdown import RootTasks, Shutdown
 from gcushare.wire.dra.checkpoint import PreparedClaim
-from gcushare.wire.dra.claims import POD_WITH_CLAIMS, PodWithClaims
 from gcushare.wire.dra.slices import RESOURCE_SLICE
-from gcushare.wire.objects import NODE
 
 logger = logging.getLogger(__name__)
 
@@ -102,12 +97,12 @@ class ClaimsApp(Way):
         self._pod_use = self._watch_pod_use(self._pods)
         # A claim names its first pod alone: the pods themselves are followed where each of them is limited or measured.
         is_followed = self._pod_use is not None or self._driver_limits is not None
-        self._pod_watch = self._make_pod_watch(rng) if is_followed else None
-        self._over_use = None if self._pod_use is None else self._make_over_use(self._pod_use)
-        self._mps = self._watch_mps(self._pods, lambda: not self._recovery)
-        self._node_watch = Reflector(
-            client, NODES, self._agent, decode=NODE.read, selector=Selector(fields=f"metadata.name={node}"), rng=rng
+        self._pod_watch = self._watch_pods(self._pods) if is_followed else None
+        self._over_use = self._watch_over_use(
+            self._pod_use, self._pods, lambda: self._agent.inventory, lambda: not self._agent.problem
         )
+        self._mps = self._watch_mps(self._pods, lambda: not self._recovery)
+        self._node_watch = self._watch_node(self._agent)
         own_slices = Selector(fields=f"spec.nodeName={node},spec.driver={driver}")
         self._slice_drivers = SliceDrivers(client, node)
         self._slice_watch = Reflector(
@@ -163,32 +158,6 @@ class ClaimsApp(Way):
 
     def _offer(self, cards: CardsSnapshot) -> None:
         self._agent.on_cards(cards)
-
-    def _make_pod_watch(self, rng: random.Random) -> Reflector[PodWithClaims]:
-        return Reflector(
-            self._client,
-            PODS_WITH_CLAIMS,
-            self._pods,
-            decode=POD_WITH_CLAIMS.read,
-            selector=Selector(fields=f"spec.nodeName={self._node_name}"),
-            settings=ReflectorSettings(from_cache=True),
-            rng=rng,
-        )
-
-    def _make_over_use(self, pod_use: PodMemoryMonitor) -> OverUseParts:
-        return make_over_use(
-            self._settings.over_use,
-            pod_use,
-            self._monitor,
-            self._pods,
-            announcer=self._announcer,
-            client=self._client,
-            inventory=lambda: self._agent.inventory,
-            hands_out_alone=lambda: (
-                self._settings.cards.other_systems is OtherSystems.REFUSE and not self._agent.problem
-            ),
-            longest_wait_s=self._settings.kubelet.longest_wait_for_containers,
-        )
 
     def _make_registration(self, directory: Path) -> Registration:
         """Build the sockets through which the kubelet finds and calls the driver; nothing is served yet."""
@@ -252,8 +221,7 @@ class ClaimsApp(Way):
             tasks.start("pods that share a claim", self._follow_sharers(self._driver_limits))
         if self._pod_watch is not None:
             tasks.start("pod watch", self._pod_watch.run())
-        if self._over_use is not None:
-            self._over_use.start(tasks)
+        self._over_use.start(tasks)
 
     async def _end_streams(self, shutdown: Shutdown) -> None:
         await shutdown.wait()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import SERVES_CLAIMS, Inventory, LeftOutCard
+from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.errors import RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
@@ -104,17 +104,14 @@ class ClaimsAgent:
             await asyncio.sleep(self.others_poll_s if others else NO_OTHERS_POLL_S)
             self.on_drivers(await drivers.read())
 
-    def applied(self, obj: Node) -> None:
+    def node_applied(self, node: Node) -> None:
         """Use the Node's newest state: its uid, its cordons, and what a device plugin offers there."""
-        self._node = obj
-        self._writer.node_applied(obj)
+        self._node = node
+        self._writer.node_applied(node)
         self._update()
 
-    def deleted(self, obj: Node) -> None:
+    def node_deleted(self, name: str) -> None:
         """Wait for it to come back: the kubelet creates its Node again."""
-
-    def retained(self, uids: frozenset[str], version: str) -> None:
-        """Nothing else is watched."""
 
     @property
     def leaving(self) -> str:
@@ -140,11 +137,6 @@ class ClaimsAgent:
         if self._offer.other_systems is OtherSystems.ALLOW or self._node is None:
             return ""
         return describe_others(self._writer.find_neighbours(self._drivers))
-
-    @property
-    def left_out(self) -> tuple[LeftOutCard, ...]:
-        """The cards that the node has but does not share."""
-        return self._cards.left_out if self._cards is not None else ()
 
     @property
     def problem(self) -> str:

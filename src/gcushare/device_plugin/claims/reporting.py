@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
-from gcushare._version import __version__
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.device_plugin.claims.claim_checks import ClaimChecks
 from gcushare.device_plugin.claims.claim_pods import ClaimHolder, ClaimPods
@@ -17,13 +17,11 @@ from gcushare.device_plugin.claims.registration import Registration
 from gcushare.device_plugin.claims.service import CALLS
 from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
 from gcushare.device_plugin.node.publisher import CardsPublisher
-from gcushare.node.card_and_pod_metrics import NodeMetrics, ObservedCards
-from gcushare.node.over_use.parts import OverUseParts
-from gcushare.node.pod_use import PodUse
-from gcushare.node.status import card_statuses, cards_progress, describe_action, describe_over_uses, problems_text
+from gcushare.node.card_and_pod_metrics import NodeMetrics, ObservedCards, counter, gauge
+from gcushare.node.status import describe_node, make_checks
 from gcushare.runtime.health import HealthChecks
 from gcushare.wire.contracts import DEVICE_PLUGIN
-from gcushare.wire.documents.plugin_status import ClaimedDevice, ClaimOnNode, PluginStatus, PodOnNode, SlicesStatus
+from gcushare.wire.documents.plugin_status import ClaimedDevice, ClaimOnNode, PluginStatus, SlicesStatus
 
 _LATENCY_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
@@ -52,9 +50,8 @@ class ObservedClaims(ObservedCards):
             "registration": self.registration.problem,
             "cdi": self.cdi.problem,
             "memoryLimit": self.limit_problem,
+            "overUse": self.over_use.problem,
         }
-        if self.over_use is not None and self.over_use.evictor is not None:
-            found["overUse"] = self.over_use.evictor.problem
         return {part: problem for part, problem in found.items() if problem}
 
 
@@ -77,59 +74,31 @@ class ClaimsMetrics(NodeMetrics[ObservedClaims]):
 
     def read(self, observed: ObservedClaims) -> Iterator[Metric]:
         """Read the state of claims, slices and registration."""
-        labels = (observed.vendor, observed.node)
-        gauges = (
+        publisher, names, where = observed.publisher, ("vendor", "node"), (observed.vendor, observed.node)
+        is_registered = not observed.registration.problem
+        for name, text, value in (
             ("gcushare_claims_prepared_claims", "Claims that are prepared.", len(observed.prepared.claims)),
-            (
-                "gcushare_claims_slices",
-                "ResourceSlices that stand in the cluster.",
-                observed.publisher.published,
-            ),
-            (
-                "gcushare_claims_slices_current",
-                "1 if the ResourceSlices say what they should.",
-                int(observed.publisher.is_current),
-            ),
-            (
-                "gcushare_claims_registered",
-                "1 if the kubelet has registered the driver.",
-                int(not observed.registration.problem),
-            ),
-        )
-        for name, text, value in gauges:
-            family = GaugeMetricFamily(name, text, labels=("vendor", "node"))
-            family.add_metric(labels, value)
-            yield family
-        rounds = CounterMetricFamily(
-            "gcushare_claims_slice_rounds", "Rounds of writes of the slices.", labels=("vendor", "node")
-        )
-        rounds.add_metric(labels, observed.publisher.rounds)
-        yield rounds
+            ("gcushare_claims_slices", "ResourceSlices that stand in the cluster.", publisher.published),
+            ("gcushare_claims_slices_current", "1 if the ResourceSlices say what they should.", publisher.is_current),
+            ("gcushare_claims_registered", "1 if the kubelet has registered the driver.", is_registered),
+        ):
+            yield gauge(name, text, names, [(where, value)])
+        rounds = [(where, publisher.rounds)]
+        yield counter("gcushare_claims_slice_rounds", "Rounds of writes of the slices.", names, rounds)
 
 
 def describe(seen: ObservedClaims) -> PluginStatus:
-    """The document of ``/status``: as a device plugin's, and the claims and slices."""
-    inventory = seen.agent.inventory
-    used = seen.pod_use.latest if seen.pod_use is not None else None
+    """The document of ``/status``: as that of resources, and the claims and slices."""
     holders = sorted(seen.pods.entries.values(), key=lambda holder: str(holder.ref))
-    return PluginStatus(
-        version=__version__,
-        vendor=seen.vendor,
-        node=seen.node,
-        problems=seen.problems(),
-        unit=inventory.unit.name if inventory is not None else None,
-        driver=inventory.driver if inventory is not None else "",
-        modes=inventory.modes if inventory is not None else (SERVES_CLAIMS,),
-        cards=card_statuses(
-            seen, lambda index, whole: (str(h.ref) for h in holders if index in h.units and h.is_whole == whole)
-        ),
-        left_out=seen.agent.left_out,
-        pods=tuple(_describe_pod(holder, used, seen.over_use) for holder in holders),
+    return describe_node(
+        seen,
+        ((holder, _describe_claims(holder)) for holder in holders),
+        lambda index, whole: (str(h.ref) for h in holders if index in h.units and h.is_whole == whole),
+        unit=None,
+        modes=(SERVES_CLAIMS,),
         unreadable_pods=(),
         registrations=seen.registration.registrations,
         corrections=0,
-        pod_use=seen.pod_use.problem if seen.pod_use is not None else None,
-        over_use=describe_action(seen.over_use),
         order=seen.agent.order,
         claims=tuple(
             ClaimOnNode(
@@ -144,35 +113,21 @@ def describe(seen: ObservedClaims) -> PluginStatus:
     )
 
 
-def _describe_pod(holder: ClaimHolder, used: PodUse | None, over_use: OverUseParts | None) -> PodOnNode:
-    uid = holder.ref.uid
-    return PodOnNode(
-        pod=str(holder.ref),
-        uid=uid,
-        units=sum(holder.units.values()),
-        recorded_cards=holder.taken_cards,
-        assigned=True,
-        held_by_card=dict(sorted(holder.units.items())),
-        containers={},
-        unconfirmed=(),
-        cards=holder.taken_cards,
-        whole=holder.is_whole,
-        used_by_card=dict(sorted(used.by_pod.get(uid, {}).items())) if used is not None else None,
-        used_by_driver=used.cards_by_driver(uid) if used is not None else (),
-        utilization_by_card=dict(sorted(used.utilization.get(uid, {}).items())) if used is not None else None,
-        over_use=describe_over_uses(over_use, uid),
-    )
+def _describe_claims(holder: ClaimHolder) -> dict[str, Any]:
+    return {
+        "units": sum(holder.units.values()),
+        "recorded_cards": holder.taken_cards,
+        "assigned": True,
+        "held_by_card": dict(sorted(holder.units.items())),
+        "containers": {},
+        "unconfirmed": (),
+        "cards": holder.taken_cards,
+    }
 
 
 def make_health(seen: ObservedClaims, card_polls: Callable[[], int], poll_interval_s: float) -> HealthChecks:
     """Return the checks of /healthz and /readyz. ``card_polls`` counts the rounds of the cards task."""
-    health = HealthChecks()
+    health = make_checks("driver", seen.problems, card_polls, poll_interval_s)
     health.add_live("registration task", seen.registration.pulse.check)
-    health.add_live("cards task", cards_progress(card_polls, poll_interval_s).check)
     health.add_ready("registration socket", seen.registration.probe)
-
-    async def check_problems() -> str | None:
-        return problems_text(seen.problems())
-
-    health.add_ready("driver", check_problems)
     return health

@@ -14,7 +14,7 @@ from dataclasses import replace
 import msgspec
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory, LeftOutCard
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
@@ -123,6 +123,9 @@ class NodeAgent:
         if is_due:
             self._replan()
         self._events.report_old_kubelet(self.parts.publisher.kubelet_version, self.inventory)
+
+    def node_deleted(self, name: str) -> None:
+        """Wait for it to come back: the kubelet creates its Node again."""
 
     def pod_applied(self, pod: Pod) -> None:
         """Use the newest state of a pod of this node."""
@@ -243,11 +246,6 @@ class NodeAgent:
     def holders(self) -> list[str]:
         """The pods that have cards, or were bound to get them, also those that another plugin gave ids."""
         return sorted({*self.parts.store.holders(), *(pod for pod, _ in self._events.foreign)})
-
-    @property
-    def left_out(self) -> tuple[LeftOutCard, ...]:
-        """The cards that the node has but does not share."""
-        return self._cards.left_out if self._cards is not None else ()
 
     @property
     def foreign_containers(self) -> int:

@@ -6,17 +6,22 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import CALLS
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.node.card_and_pod_metrics import NodeMetrics, ObservedCards, gauge
-from gcushare.node.over_use.parts import OverUseParts
+from gcushare.node.card_and_pod_metrics import NodeMetrics, ObservedCards, counter, gauge
 
+_REGISTRATION = {SERVES_MEMORY: "registration", SERVES_WHOLE: "wholeRegistration"}
+POD_RECORDS = "podRecords"
+"""The name of the problem that concerns single pods, not the whole node."""
+WATCH_STALE_S = 150.0
+"""Twice the silence after which a watch counts as dead. By then it is open again, if the API server answers."""
 _LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
@@ -34,7 +39,27 @@ class ObservedResources(ObservedCards):
     endpoints: Mapping[str, Endpoint]
     publisher: CardsPublisher
     watch_age_s: Callable[[], float | None]
-    over_use: OverUseParts
+
+    def problems(self) -> dict[str, str]:
+        """All present problems, by component; empty if there are none."""
+        age_s, watch = self.watch_age_s(), ""
+        if age_s is None:
+            watch = "this node's pods were not listed yet; see the log for the API server's answer"
+        elif age_s > WATCH_STALE_S:
+            watch = f"no answer from the API server for {age_s:.0f}s; known pods are still served"
+        parts: Mapping[str, str] = {
+            "cards": self.agent.problem,
+            "leaving": self.agent.leaving,
+            **{_REGISTRATION[part]: endpoint.problem for part, endpoint in self.endpoints.items()},
+            "kubeletRecord": self.reconciler.problem,
+            "node": self.publisher.problem,
+            "pods": watch,
+            POD_RECORDS: self.reconciler.writer.problem,
+            "cdi": self.cdi.problem,
+            "memoryLimit": self.limit_problem,
+            "overUse": self.over_use.problem,
+        }
+        return {name: problem for name, problem in parts.items() if problem}
 
 
 class PluginMetrics(NodeMetrics[ObservedResources]):
@@ -60,14 +85,13 @@ class PluginMetrics(NodeMetrics[ObservedResources]):
 
 
 def _registration_metrics(observed: ObservedResources) -> Iterator[Metric]:
-    names = ("vendor", "node", "resource")
-    registered = GaugeMetricFamily("gcushare_plugin_registered", "1 while the kubelet reads the list.", labels=names)
-    times = CounterMetricFamily("gcushare_plugin_registrations", "Registrations with the kubelet.", labels=names)
-    for endpoint in observed.endpoints.values():
-        labels = (observed.vendor, observed.node, endpoint.resource)
-        registered.add_metric(labels, endpoint.is_read)
-        times.add_metric(labels, endpoint.registrations)
-    yield from (registered, times)
+    names, endpoints = ("vendor", "node", "resource"), observed.endpoints.values()
+    labels = [(observed.vendor, observed.node, endpoint.resource) for endpoint in endpoints]
+    is_read, times = ([each.is_read for each in endpoints], [each.registrations for each in endpoints])
+    text = "1 while the kubelet reads the list."
+    yield gauge("gcushare_plugin_registered", text, names, zip(labels, is_read, strict=True))
+    text = "Registrations with the kubelet."
+    yield counter("gcushare_plugin_registrations", text, names, zip(labels, times, strict=True))
 
 
 def _record_metrics(observed: ObservedResources) -> Iterator[Metric]:
@@ -81,9 +105,7 @@ def _record_metrics(observed: ObservedResources) -> Iterator[Metric]:
         ("gcushare_plugin_kubelet_record_reads", "Reads of the kubelet's own record.", reconciler.checks),
         ("gcushare_plugin_kubelet_record_failures", "Failed reads of the kubelet's record.", reconciler.failed_checks),
     ):
-        family = CounterMetricFamily(name, text, labels=names)
-        family.add_metric(labels, value)
-        yield family
+        yield counter(name, text, names, [(labels, value)])
     age_s = observed.watch_age_s()
     for name, text, number in (
         ("gcushare_plugin_pods", "Pods of this node that ask for cards.", len(observed.store.entries)),

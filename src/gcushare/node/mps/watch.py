@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from gcushare.core.log_fields import fields
 from gcushare.node.api_server import Announcer
-from gcushare.node.memory_limiter import MemoryLimiter
 from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.mps.state import MpsDaemon
 from gcushare.node.pods import NodePods
@@ -110,17 +109,3 @@ class MpsWatch:
         else:
             self._announcer.about_node("MpsAvailable", "memory is limited by MPS", warning=False)
         self._on_change()
-
-
-def make_mps_watch(
-    limiter: MemoryLimiter | None,
-    pods: NodePods,
-    announcer: Announcer,
-    on_change: Callable[[], None],
-    *,
-    is_known: Callable[[], bool],
-) -> MpsWatch | None:
-    """Build the watch of this machine's daemon; None if MPS limits nothing. Nothing is asked yet."""
-    if not isinstance(limiter, MpsLimiter):
-        return None
-    return MpsWatch(MpsDaemon(limiter.folders), limiter, pods, announcer, on_change, is_known=is_known)

@@ -12,7 +12,7 @@ from simulation.kubelet import Kubelet
 
 
 class KubeletRecord:
-    """The ``AllocationsReader`` of one node."""
+    """The ``AllocationsSource`` of one node."""
 
     def __init__(self, kubelet: Kubelet) -> None:
         self._kubelet = kubelet
@@ -52,6 +52,3 @@ class KubeletRecord:
             record.add(pod, entry.container, device_ids(sorted(entry.ids)))
         else:
             record.add_whole(pod, entry.container, sorted(entry.ids))
-
-    async def close(self) -> None:
-        """Nothing is held."""

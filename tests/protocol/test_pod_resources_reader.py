@@ -46,17 +46,12 @@ async def serving(socket: Path) -> AsyncIterator[PodResources]:
         await server.stop(None)
 
 
-@asynccontextmanager
-async def reading(folder: Path, clock: ManualClock) -> AsyncIterator[PodResourcesReader]:
+def make_reader(folder: Path, clock: ManualClock) -> PodResourcesReader:
     checkpoint = folder / "checkpoint"
     checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": None, "RegisteredDevices": {}}, "Checksum": 1}))
-    reader = PodResourcesReader(
+    return PodResourcesReader(
         RESOURCE, pod_resources_socket=folder / "kubelet.sock", checkpoint=checkpoint, clock=clock
     )
-    try:
-        yield reader
-    finally:
-        await reader.close()
 
 
 async def source(reader: PodResourcesReader) -> str:
@@ -65,7 +60,8 @@ async def source(reader: PodResourcesReader) -> str:
 
 async def test_after_a_failure_podresources_is_asked_again_in_a_minute_however_often_it_is_read(tmp_path: Path) -> None:
     clock = ManualClock()
-    async with serving(tmp_path / "kubelet.sock") as kubelet, reading(tmp_path, clock) as reader:
+    reader = make_reader(tmp_path, clock)
+    async with serving(tmp_path / "kubelet.sock") as kubelet:
         assert await source(reader) == "podresources"
         kubelet.is_broken = True
         assert await source(reader) == "checkpoint"
@@ -80,10 +76,10 @@ async def test_after_a_failure_podresources_is_asked_again_in_a_minute_however_o
 
 async def test_a_socket_that_was_not_there_is_looked_for_again_in_a_minute(tmp_path: Path) -> None:
     clock = ManualClock()
-    async with reading(tmp_path, clock) as reader:
-        assert await source(reader) == "checkpoint"
+    reader = make_reader(tmp_path, clock)
+    assert await source(reader) == "checkpoint"
+    clock.advance(QUIET_S / 2)
+    assert await source(reader) == "checkpoint"
+    async with serving(tmp_path / "kubelet.sock"):
         clock.advance(QUIET_S / 2)
-        assert await source(reader) == "checkpoint"
-        async with serving(tmp_path / "kubelet.sock"):
-            clock.advance(QUIET_S / 2)
-            assert await source(reader) == "podresources"
+        assert await source(reader) == "podresources"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from aiohttp import web
 
@@ -21,14 +20,6 @@ from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.wire.dra.claims import PodWithClaims
 
 
-class AllocationsReader(AllocationsSource, Protocol):
-    """Reads the kubelet's allocations; `kubelet.podresources.PodResourcesReader` is one."""
-
-    async def close(self) -> None:
-        """Close the connection to the kubelet."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class HostAdapters:
     """The machine's own by default. The settings name ``record`` (the kubelet's allocations), ``cards`` and ``limits``
@@ -39,7 +30,7 @@ class HostAdapters:
     rng: random.Random = field(default_factory=random.Random)
     serve: Callable[[web.Application, ServeSettings], Awaitable[RunningServer]] = start_server
     sockets: KubeletSockets = field(default_factory=UnixSockets)
-    record: AllocationsReader | None = None
+    record: AllocationsSource | None = None
     cards: CardSource | None = None
     limits: LimitSource | None = None
 

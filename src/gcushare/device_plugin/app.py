@@ -183,12 +183,6 @@ class PluginApp(Way):
             driver_limits=self._driver_limits,
         )
 
-    async def run(self, shutdown: Shutdown) -> None:
-        try:
-            await super().run(shutdown)
-        finally:
-            await self._reader.close()
-
     def _start(self, tasks: RootTasks, shutdown: Shutdown) -> None:
         tasks.start("pod watch", self._pods.run())
         tasks.start("node watch", self._node.run())

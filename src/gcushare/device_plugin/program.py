@@ -234,8 +234,6 @@ class NodeProgram:
         except (RetryableError, DeviceError) as error:
             logger.info("the kubelet shows no allocations %s", fields(reason=error))
             return False
-        finally:
-            await reader.close()
 
 
 def _stop_on_defect(task: asyncio.Task[None], stop: Shutdown) -> None:

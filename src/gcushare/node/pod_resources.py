@@ -15,16 +15,21 @@ from gcushare.wire.protos.services import read_message
 LIST_TIMEOUT_S = 5.0
 
 
-async def list_pod_resources(socket: Path) -> bytes:
-    """The encoded ListPodResourcesResponse, over a connection of its own.
+async def list_pod_resources(
+    socket: Path,
+    *,
+    timeout_s: float = LIST_TIMEOUT_S,
+    limit_bytes: int = services.POD_RESOURCES_ANSWER_LIMIT_BYTES,
+) -> bytes:
+    """The encoded ListPodResourcesResponse, of at most so many bytes, over a connection of its own.
 
     Raises:
         RetryableError: the kubelet does not answer.
     """
-    options = [("grpc.max_receive_message_length", services.POD_RESOURCES_ANSWER_LIMIT_BYTES)]
+    options = [("grpc.max_receive_message_length", limit_bytes)]
     try:
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
-            body: bytes = await channel.unary_unary(services.POD_RESOURCES_LIST)(b"", timeout=LIST_TIMEOUT_S)
+            body: bytes = await channel.unary_unary(services.POD_RESOURCES_LIST)(b"", timeout=timeout_s)
     except grpc.aio.AioRpcError as error:
         raise RetryableError(f"podresources at {socket}: {error.code().name} {error.details()}") from error
     return body

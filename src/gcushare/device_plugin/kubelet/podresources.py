@@ -10,13 +10,12 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-import grpc
-import grpc.aio
 import msgspec
 
 from gcushare.core.errors import DeviceError, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations
+from gcushare.node.pod_resources import list_pod_resources
 from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.protos import services
@@ -48,7 +47,6 @@ class PodResourcesReader:
         self._socket = pod_resources_socket
         self._checkpoint = checkpoint
         self._clock = clock
-        self._channel: grpc.aio.Channel | None = None
         self._ask_again_at = float("-inf")
         self._failure = ""
 
@@ -80,30 +78,15 @@ class PodResourcesReader:
         """
         return await asyncio.to_thread(read_checkpoint, self._checkpoint, self._resource, self._whole)
 
-    async def close(self) -> None:
-        """Close the connection to the kubelet."""
-        if self._channel is not None:
-            channel, self._channel = self._channel, None
-            await channel.close()
-
     async def _list(self, timeout_s: float) -> KubeletAllocations:
         if not self._socket.exists():
             raise RetryableError(f"podresources at {self._socket} does not answer")
-        if self._channel is None:
-            options = [
-                ("grpc.max_receive_message_length", self._answer_limit_bytes),
-                ("grpc.max_reconnect_backoff_ms", 1000),
-            ]
-            self._channel = grpc.aio.insecure_channel(f"unix:{self._socket}", options=options)
-        call = self._channel.unary_unary(services.POD_RESOURCES_LIST)
+        body = await list_pod_resources(self._socket, timeout_s=timeout_s, limit_bytes=self._answer_limit_bytes)
         allocations = KubeletAllocations("podresources")
         try:
-            for found in decode_holdings(await call(b"", timeout=timeout_s), self._resource, self._whole):
+            for found in decode_holdings(body, self._resource, self._whole):
                 allocations.add(found.pod, found.container, found.ids)
                 allocations.add_whole(found.pod, found.container, found.whole_ids)
-        except grpc.aio.AioRpcError as error:
-            await self.close()
-            raise RetryableError(f"podresources at {self._socket}: {error.code().name} {error.details()}") from error
         except RemoteContractError as error:
             raise RetryableError(f"podresources at {self._socket}: {error}") from error
         return allocations

@@ -137,7 +137,7 @@ async def test_the_plugin_still_writes_and_repeats_its_own_events(nodes: TwoNode
             recorder.record(about, "CardSick", message)
             assert await recorder.drain(PATIENCE_S)
     running.cancel()
-    assert (recorder.counters.posted, recorder.counters.failed) == (4, 0)
+    assert (recorder.counters["posted"], recorder.counters["failed"]) == (4, 0)
     path = "/apis/events.k8s.io/v1/namespaces/default/events"
     assert await nodes.send("POST", path, an_event("kubelet", OTHER_NODE, ("Pod", FAR_POD))) == 403
 

@@ -52,7 +52,7 @@ async def test_a_pod_as_deep_as_kube_apiserver_keeps_is_read_from_list_and_watch
             seen.changed.clear()
             await seen.changed.wait()
         running.cancel()
-    assert (reflector.counters.failures, reflector.counters.undecodable) == (0, 0)
+    assert (reflector.counters["failures"], reflector.counters["undecodable"]) == (0, 0)
 
 
 async def _create(control_plane: ControlPlane, name: str) -> None:

@@ -77,7 +77,7 @@ async def repeat_an_event(site: Site, account: str) -> None:
             for count in (1, 2):
                 recorder.record(about, "Tested", "twice")
                 await recorder.drain(10.0)
-                assert recorder.counters.posted == count
+                assert recorder.counters["posted"] == count
 
 
 async def place_pods(cluster: Cluster, doubles: InsideDoubles) -> None:

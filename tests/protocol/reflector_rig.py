@@ -80,7 +80,7 @@ class Running:
                 await asyncio.sleep(0.002)
 
     async def streaming(self) -> None:
-        await self.until(lambda: len(self.server.watches) > 0 and self.reflector.counters.watches > 0)
+        await self.until(lambda: len(self.server.watches) > 0 and self.reflector.counters["watches"] > 0)
 
 
 @asynccontextmanager

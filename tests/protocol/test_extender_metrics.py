@@ -90,7 +90,7 @@ async def test_what_became_of_events_and_of_large_requests_is_reported(rig: Exte
     await rig.add_nodes(eight_cards())
     (pod,) = await rig.add_pods(pod_document("a", 20))
     await rig.filter(pod, ["node-1"])
-    await until(lambda: rig.replica.extender.recorder.counters.posted == 1)
+    await until(lambda: rig.replica.extender.recorder.counters["posted"] == 1)
     await rig.post("filter", json.dumps("x" * 10_000_000).encode())
 
     assert await figures(rig, "gcushare_events_total") == {("posted",): 1.0}

@@ -97,7 +97,7 @@ class QuietCluster:
     @property
     def written(self) -> int:
         """How often room was noted on any pod."""
-        return self.replica.extender.services[0].wakes.counters.written
+        return self.replica.extender.services[0].wakes.counters["written"]
 
     async def finish(self, name: str) -> None:
         """End a pod as a kubelet does: the last that a scheduler hears of it."""

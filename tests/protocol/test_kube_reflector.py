@@ -99,8 +99,8 @@ async def test_a_stream_that_the_server_ends_is_resumed_without_being_a_failure(
         await server.put("c")
         await running.picture.shows("a", "b", "c")
         await server.end_streams()
-        await running.until(lambda: running.reflector.counters.watches == 2)
-        assert running.reflector.counters.failures == 0
+        await running.until(lambda: running.reflector.counters["watches"] == 2)
+        assert running.reflector.counters["failures"] == 0
         assert len(server.lists) == 1
 
 
@@ -108,7 +108,7 @@ async def test_a_bookmark_moves_the_version_that_a_resume_starts_from(server: Co
     async with following(server) as running:
         await running.streaming()
         await server.bookmark()
-        await running.until(lambda: running.reflector.counters.bookmarks == 1)
+        await running.until(lambda: running.reflector.counters["bookmarks"] == 1)
         server.cut_streams()
         await running.until(lambda: len(server.watches) == 2)
         assert server.watches[1]["resourceVersion"] == str(server.version)
@@ -125,16 +125,16 @@ async def test_after_410_a_new_list_drops_what_went_away_meanwhile(server: Colle
         server.silent = False
         server.cut_streams()
         await running.picture.shows("b", "c")
-        assert running.reflector.counters.gone == 1
-        assert running.reflector.counters.lists == 2
+        assert running.reflector.counters["gone"] == 1
+        assert running.reflector.counters["lists"] == 2
         assert running.picture.deleted_count == 0
 
 
 async def test_a_watch_refused_with_410_lists_again_too(server: CollectionServer) -> None:
     server.refuse_watches = [(410, "Expired")]
     async with following(server) as running:
-        await running.until(lambda: running.reflector.counters.watches == 1)
-        assert running.reflector.counters.lists == 2
+        await running.until(lambda: running.reflector.counters["watches"] == 1)
+        assert running.reflector.counters["lists"] == 2
 
 
 async def test_pages_that_expire_are_replaced_by_one_list_of_everything(server: CollectionServer) -> None:
@@ -152,7 +152,7 @@ async def test_a_silent_stream_is_left_and_resumed(server: CollectionServer) -> 
         await running.streaming()
         server.silent = True
         await server.put("c")
-        await running.until(lambda: running.reflector.counters.failures > 0)
+        await running.until(lambda: running.reflector.counters["failures"] > 0)
         server.silent = False
         await running.picture.shows("a", "b", "c")
         assert len(server.lists) == 1
@@ -184,11 +184,11 @@ async def test_a_broken_line_makes_it_list_again(server: CollectionServer, line:
     async with following(server) as running:
         await running.streaming()
         await server.line(line)
-        await running.until(lambda: running.reflector.counters.lists == 2)
+        await running.until(lambda: running.reflector.counters["lists"] == 2)
         await running.streaming()
         await server.put("c")
         await running.picture.shows("a", "b", "c")
-        assert running.reflector.counters.failures >= 1
+        assert running.reflector.counters["failures"] >= 1
 
 
 async def test_one_unreadable_object_hides_no_other_and_is_not_forgotten(server: CollectionServer) -> None:
@@ -197,7 +197,7 @@ async def test_one_unreadable_object_hides_no_other_and_is_not_forgotten(server:
         await server.put("a", broken="yes")
         await server.put("c")
         await running.picture.shows("a", "b", "c")
-        assert running.reflector.counters.undecodable == 1
+        assert running.reflector.counters["undecodable"] == 1
         # Gone for good, it is dropped all the same, though its last state cannot be read.
         await server.delete("a")
         await running.picture.shows("b", "c")
@@ -208,8 +208,8 @@ async def test_a_server_away_for_a_while_is_asked_with_growing_pauses_until_it_i
 ) -> None:
     server.refuse_watches = [(503, "ServiceUnavailable")] * 4
     async with following(server) as running:
-        await running.until(lambda: running.reflector.counters.watches == 1)
-        assert running.reflector.counters.failures == 4
+        await running.until(lambda: running.reflector.counters["watches"] == 1)
+        assert running.reflector.counters["failures"] == 4
         assert len(server.lists) == 1
 
 
@@ -223,7 +223,7 @@ async def test_the_log_says_what_was_listed_what_broke_and_when_it_is_tried_agai
         await running.streaming()
         await server.put("a", broken="yes")
         await server.put("b", broken="yes")
-        await running.until(lambda: running.reflector.counters.undecodable == 2)
+        await running.until(lambda: running.reflector.counters["undecodable"] == 2)
     listed, broke, *left_out = [record.getMessage() for record in caplog.records]
     assert listed.startswith("listed resource=pods objects=2 version=")
     assert re.match(r"watch broke resource=pods retry_in_s=0\.\d\d? relist=False error=\"GET /api/v1/pods was", broke)
@@ -245,7 +245,7 @@ async def test_a_server_that_asks_for_a_pause_gets_it(server: CollectionServer) 
     server.refuse_watches = [(429, "TooManyRequests")]
     server.retry_after_s = 7
     async with following(server, clock=clock) as running:
-        await running.until(lambda: running.reflector.counters.watches == 1)
+        await running.until(lambda: running.reflector.counters["watches"] == 1)
     assert clock.delays[:1] == [7.0]
 
 
@@ -255,7 +255,7 @@ async def test_streams_end_at_different_times(server: CollectionServer) -> None:
         counters = running.reflector.counters
 
         def have(least: int, events: int) -> Callable[[], bool]:
-            return lambda: counters.watches >= least and counters.events >= events
+            return lambda: counters["watches"] >= least and counters["events"] >= events
 
         for number in range(1, 9):
             await running.until(have(number, number - 1))
@@ -271,8 +271,8 @@ async def test_a_version_that_never_works_again_is_given_up(server: CollectionSe
     # A restored etcd answers so to a version from its future.
     server.refuse_watches = [(504, "Timeout")] * 9
     async with following(server) as running:
-        await running.until(lambda: running.reflector.counters.watches == 1)
-        assert running.reflector.counters.lists == 2
+        await running.until(lambda: running.reflector.counters["watches"] == 1)
+        assert running.reflector.counters["lists"] == 2
 
 
 @pytest.mark.parametrize("from_cache", [False, True])
@@ -313,7 +313,7 @@ async def test_a_watch_that_is_never_allowed_has_lists_with_growing_pauses(serve
     async with following(server, settings=settings, clock=clock) as running:
         await running.until(lambda: len(clock.delays) >= 8)
         assert min(clock.delays[6:8]) > 10 * max(clock.delays[:2])
-        assert running.reflector.counters.lists >= 7
+        assert running.reflector.counters["lists"] >= 7
 
 
 async def test_what_the_sink_raises_ends_the_reflector(server: CollectionServer) -> None:

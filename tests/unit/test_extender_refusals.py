@@ -120,7 +120,7 @@ async def test_a_crowd_of_refused_pods_is_bounded() -> None:
         bench.refuse(f"p{number}", 12)
 
     assert bench.noted.events == []
-    assert bench.reporter.counters.dropped == 1000 - 256
+    assert bench.reporter.counters["dropped"] == 1000 - 256
     async with bench.running():
         async with asyncio.timeout(60):
             while len(bench.noted.events) < 256:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,17 +57,6 @@ class RecorderLimits:
 
 
 @dataclass(slots=True)
-class RecorderCounters:
-    """Numbers of events by outcome, for metrics."""
-
-    posted: int = 0
-    merged: int = 0
-    """Recorded within ``interval_s`` after a post of their series, or while it was queued; the next post has them."""
-    dropped: int = 0
-    failed: int = 0
-
-
-@dataclass(slots=True)
 class _Series:
     about: ObjectReference
     reason: str
@@ -106,7 +95,8 @@ class EventRecorder:
         self._idle = asyncio.Event()
         self._idle.set()
         self._sequence = 0
-        self.counters = RecorderCounters()
+        self.counters: Counter[str] = Counter()
+        """Events by outcome, for metrics: posted; merged, which the next post of their series has; dropped; failed."""
 
     def record(self, about: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
         """Queue an event. Returns at once and never raises. ``message`` is cut to the API server's limit."""
@@ -118,9 +108,9 @@ class EventRecorder:
         series.warning, series.message = warning, cut_message(message)
         if series.queued or self._clock.monotonic() < series.posted_at + self._limits.interval_s:
             series.pending += 1
-            self.counters.merged += 1
+            self.counters["merged"] += 1
         elif len(self._queue) >= self._limits.queue:
-            self.counters.dropped += 1
+            self.counters["dropped"] += 1
         else:
             series.pending += 1
             series.queued = True
@@ -169,13 +159,13 @@ class EventRecorder:
                 self._give_up(series, occurrences, error)
             else:
                 series.posted_count += occurrences
-                self.counters.posted += 1
+                self.counters["posted"] += 1
             break
         series.posted_at = self._clock.monotonic()
 
     def _give_up(self, series: _Series, occurrences: int, error: GcushareError) -> None:
         series.pending += occurrences
-        self.counters.failed += 1
+        self.counters["failed"] += 1
         about = f"{series.about.kind}/{series.about.namespace}/{series.about.name}"
         logger.warning("event not posted %s", fields(about=about, reason=series.reason, error=error))
 

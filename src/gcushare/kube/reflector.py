@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -80,24 +81,6 @@ class ReflectorSettings:
     backoff: BackoffPolicy = field(default_factory=BackoffPolicy)
 
 
-@dataclass(slots=True)
-class ReflectorCounters:
-    """Counters since the start, for metrics."""
-
-    lists: int = 0
-    """Completed lists."""
-    watches: int = 0
-    """Streams opened. Each after the first is a resume, or follows a list."""
-    gone: int = 0
-    """Versions that the server no longer had; each is followed by a list."""
-    failures: int = 0
-    """Lists and streams that failed."""
-    events: int = 0
-    bookmarks: int = 0
-    undecodable: int = 0
-    """Objects that ``decode`` refused. The handler keeps their previous state."""
-
-
 @dataclass(slots=True, eq=False)
 class _CatchUp:
     """What a ``catch_up`` waits for: a version, or a list that began after ``lists_begun`` others."""
@@ -147,7 +130,9 @@ class Reflector(Generic[T]):
         self._asks = False
         self.synced = asyncio.Event()
         """Set after the first complete list; stays set."""
-        self.counters = ReflectorCounters()
+        self.counters: Counter[str] = Counter()
+        """Since the start, for metrics: completed lists, watches (streams opened), failures of either, gone (versions
+        that the server no longer had), events, bookmarks, and undecodable objects, whose previous state stays."""
 
     @property
     def age_s(self) -> float | None:
@@ -234,9 +219,9 @@ class Reflector(Generic[T]):
         await self._clock.sleep(delay_s)
 
     def _on_failure(self, error: GcushareError) -> None:
-        self.counters.failures += 1
+        self.counters["failures"] += 1
         if isinstance(error, GoneError):
-            self.counters.gone += 1
+            self.counters["gone"] += 1
             if self._must_list:
                 # The pages took longer than the server keeps a version: request everything at once.
                 self._page_size = None
@@ -272,7 +257,7 @@ class Reflector(Generic[T]):
                 self._prove_alive()
         self._handler.retained(frozenset(uids), version)
         self.version, self._must_list, self._page_size = version, False, self._settings.page_size
-        self.counters.lists += 1
+        self.counters["lists"] += 1
         self._list_took_s = self._clock.monotonic() - started
         self.synced.set()
         self._check_goals(newest_list=number_of_list if oldest_accepted is None else 0)
@@ -287,7 +272,7 @@ class Reflector(Generic[T]):
         async with self._client.watch(
             self._resource, self._selector, resource_version=self.version, timeout_s=timeout_s, stall_s=settings.stall_s
         ) as events:
-            self.counters.watches += 1
+            self.counters["watches"] += 1
             opened = self._clock.monotonic()
             self._prove_alive()
             async for event in events:
@@ -305,12 +290,12 @@ class Reflector(Generic[T]):
         meta = self._head(event.object)
         match event.type:
             case "BOOKMARK":
-                self.counters.bookmarks += 1
+                self.counters["bookmarks"] += 1
             case "ADDED" | "MODIFIED":
-                self.counters.events += 1
+                self.counters["events"] += 1
                 self._apply(event.object, meta)
             case "DELETED":
-                self.counters.events += 1
+                self.counters["events"] += 1
                 obj = self._decoded(event.object, meta)
                 if obj is None:
                     # If it were left out, the handler would keep it forever. A new list removes it.
@@ -341,7 +326,7 @@ class Reflector(Generic[T]):
         try:
             return self._decode(raw)
         except GcushareError as error:
-            self.counters.undecodable += 1
+            self.counters["undecodable"] += 1
             name = f"{meta.namespace}/{meta.name}"
             facts = fields(resource=self._resource.plural, name=name, uid=meta.uid, error=error)
             logger.warning("left out an object %s", facts)

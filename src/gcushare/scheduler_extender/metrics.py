@@ -15,7 +15,6 @@ from prometheus_client.registry import Collector
 from gcushare.core.cards import BOTH_MODES
 from gcushare.core.nodes import CardMode
 from gcushare.core.totals import ClusterTotals
-from gcushare.kube.events import RecorderCounters
 from gcushare.kube.reflector import Reflector
 from gcushare.scheduler_extender.explain.pending_reasons import count_pending
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs
@@ -86,7 +85,7 @@ def _figures_of(services: Services) -> Iterator[Metric]:
     ):
         counted = Counter(f"gcushare_{name}", text, labels=("vendor", "outcome"))
         for outcome in outcomes:
-            counted.add_metric((vendor, outcome), getattr(counters, outcome))
+            counted.add_metric((vendor, outcome), counters[outcome])
         yield counted
 
 
@@ -144,7 +143,7 @@ class ReplicaCollector(Collector):
         answers: Callable[[], bool],
         verbs: Verbs,
         watches: Mapping[str, Reflector[Any]],
-        recorded: RecorderCounters,
+        recorded: Mapping[str, int],
     ) -> None:
         self._answers = answers
         self._verbs = verbs
@@ -175,9 +174,9 @@ class ReplicaCollector(Collector):
         ):
             family = Counter(f"gcushare_watch_{name}", text, labels=("resource",))
             for resource, watch in self._watches.items():
-                family.add_metric((resource,), getattr(watch.counters, counter))
+                family.add_metric((resource,), watch.counters[counter])
             yield family
         events = Counter("gcushare_events", "Events by outcome.", labels=("outcome",))
         for outcome in ("posted", "merged", "dropped", "failed"):
-            events.add_metric((outcome,), getattr(self._recorded, outcome))
+            events.add_metric((outcome,), self._recorded[outcome])
         yield events

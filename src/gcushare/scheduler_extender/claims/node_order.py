@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -144,14 +145,6 @@ class NodeLevels:
             self._on_change()
 
 
-@dataclass(slots=True)
-class OrderCounters:
-    """What happened since the start, for metrics."""
-
-    written: int = 0
-    failed: int = 0
-
-
 class OrderWriter:
     """Writes the labels of ``ledgers``' nodes while ``is_leader`` says so; ``run`` it once nodes and claims are read.
 
@@ -175,7 +168,8 @@ class OrderWriter:
         self._backoff = Backoff(BackoffPolicy(first_s=0.5), rng)
         self.changed = asyncio.Event()
         self.levels = NodeLevels(self.changed.set)
-        self.counters = OrderCounters()
+        self.counters: Counter[str] = Counter()
+        """What happened since the start, for metrics: written, failed."""
         for ledger in self._ledgers:
             ledger.listen(lambda _node: self.changed.set())
 
@@ -217,10 +211,10 @@ class OrderWriter:
                 except NotFoundError:
                     continue  # the watch will show it
                 except GcushareError as error:
-                    self.counters.failed += 1
+                    self.counters["failed"] += 1
                     errors.append(error)
                 else:
-                    self.counters.written += 1
+                    self.counters["written"] += 1
                     self.levels.on_written(node)
 
         async with asyncio.TaskGroup() as tasks:

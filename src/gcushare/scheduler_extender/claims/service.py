@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NAMESPACES, RESOURCE_CLAIM_TEMPLATES, Selector
 from gcushare.runtime.shutdown import RootTasks
 from gcushare.scheduler_extender.claims.claims_settings import ClaimsSettings
-from gcushare.scheduler_extender.claims.node_order import OrderCounters, OrderWriter
+from gcushare.scheduler_extender.claims.node_order import OrderWriter
 from gcushare.scheduler_extender.claims.template_keeper import TemplateKeeper
 from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS, TemplatePlan
 from gcushare.vendors import Vendor
@@ -97,22 +98,22 @@ class ExtenderClaims(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield what /metrics shows, read from the parts' own counters at each scrape."""
         templates = self.keeper.counters
-        order = OrderCounters() if self.order is None else self.order.counters
+        order = Counter[str]() if self.order is None else self.order.counters
         yield GaugeMetricFamily(
             "gcushare_claims_templates", "Templates of gcushare that exist.", value=float(len(self.plan))
         )
         writes = CounterMetricFamily(
             "gcushare_claims_writes", "Writes to the API server, by what was done.", labels=("what",)
         )
-        writes.add_metric(("template-created",), templates.created)
-        writes.add_metric(("template-deleted",), templates.deleted)
-        writes.add_metric(("node-order",), order.written)
+        writes.add_metric(("template-created",), templates["created"])
+        writes.add_metric(("template-deleted",), templates["deleted"])
+        writes.add_metric(("node-order",), order["written"])
         yield writes
         failures = CounterMetricFamily(
             "gcushare_claims_write_failures", "Writes that failed and are tried again.", labels=("what",)
         )
-        failures.add_metric(("template",), templates.failed)
-        failures.add_metric(("node-order",), order.failed)
+        failures.add_metric(("template",), templates["failed"])
+        failures.add_metric(("node-order",), order["failed"])
         yield failures
 
     async def _when_synced(self, watches: Sequence[Reflector[Any]], work: Callable[[], Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -31,15 +32,6 @@ _AT_ONCE = 8
 
 
 @dataclass(slots=True)
-class TemplateCounters:
-    """What happened since the start, for metrics."""
-
-    created: int = 0
-    deleted: int = 0
-    failed: int = 0
-
-
-@dataclass(slots=True)
 class TemplateKeeper:
     """Carries out ``plan`` while ``is_leader`` says so; ``run`` it in a task of its own once the watches are complete.
 
@@ -53,7 +45,8 @@ class TemplateKeeper:
     is_leader: Callable[[], bool]
     clock: Clock
     rng: random.Random
-    counters: TemplateCounters = field(default_factory=TemplateCounters)
+    counters: Counter[str] = field(default_factory=Counter)
+    """What happened since the start, for metrics: created, deleted, failed."""
     _due: dict[TemplateKey, float] = field(default_factory=dict)
     _again: dict[TemplateKey, tuple[float, Backoff]] = field(default_factory=dict)
     """Templates that could not be kept: when to try again."""
@@ -104,7 +97,7 @@ class TemplateKeeper:
                 self._again.pop(key, None)
                 return
         except GcushareError as error:
-            self.counters.failed += 1
+            self.counters["failed"] += 1
             logger.warning("template not kept %s", fields(template=key, step=plan.step.value, error=error))
             failure = error
         _, backoff = self._again.get(key) or (0.0, Backoff(BackoffPolicy(first_s=0.5, cap_s=60.0), self.rng))
@@ -152,7 +145,7 @@ class TemplateKeeper:
                     "does: delete it, and gcushare will make its own",
                 )
             return False
-        self.counters.created += 1
+        self.counters["created"] += 1
         logger.info("template created %s", fields(template=key))
         return self.plan.templates.answered(made)  # before the watch shows it
 
@@ -169,7 +162,7 @@ class TemplateKeeper:
             )
         except (NotFoundError, ConflictError):
             return False  # the watch brings what is there now
-        self.counters.deleted += 1
+        self.counters["deleted"] += 1
         logger.info("template deleted %s", fields(template=key))
         self.plan.templates.deleted(found)
         return True

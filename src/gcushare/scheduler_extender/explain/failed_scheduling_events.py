@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
-from dataclasses import dataclass
+from collections import Counter, OrderedDict
 from typing import Protocol
 
 from gcushare.core.explain.reason_text import summarise
@@ -43,17 +42,6 @@ class Events(Protocol):
         """Queue an event, and return at once."""
 
 
-@dataclass(slots=True)
-class RefusalCounters:
-    """The outcomes for refused pods, for metrics."""
-
-    explained: int = 0
-    """Explanations computed; pods with the same question share one."""
-    reported: int = 0
-    dropped: int = 0
-    """Not queued because too many pods were queued; the scheduler's next try queues them."""
-
-
 class FailedSchedulingReporter:
     """Reports the pods that filter refused, each at most once in ``interval_s``.
 
@@ -72,7 +60,8 @@ class FailedSchedulingReporter:
         self._reported: OrderedDict[str, float] = OrderedDict()
         self._queue: OrderedDict[str, SchedulingRequest] = OrderedDict()
         self._wake = asyncio.Event()
-        self.counters = RefusalCounters()
+        self.counters: Counter[str] = Counter()
+        """Refused pods, for metrics: reported; dropped because too many were queued, until the scheduler's next try."""
 
     def on_refused(self, request: SchedulingRequest) -> None:
         """Queue a refused pod, unless it was reported within the interval. If the queue is full, drop it."""
@@ -81,7 +70,7 @@ class FailedSchedulingReporter:
         if reported is not None and now < reported + self._interval_s:
             return
         if len(self._queue) >= _MAX_QUEUED:
-            self.counters.dropped += 1
+            self.counters["dropped"] += 1
             return
         self._reported[uid] = now
         self._reported.move_to_end(uid)
@@ -105,7 +94,6 @@ class FailedSchedulingReporter:
         for _ in range(-(-cost // NODES_PER_TOKEN)):
             await self._bucket.take()
         found = await self._explains.gather(question)
-        self.counters.explained += 1
         pods = await self._explains.find_alike(question, list(self._queue.values()))
         for request in pods:
             del self._queue[request.pod.uid]
@@ -120,5 +108,5 @@ class FailedSchedulingReporter:
                     api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid
                 )
                 self._events.record(about, reason, summary, warning=True)
-                self.counters.reported += 1
+                self.counters["reported"] += 1
             await turns.after()

@@ -73,16 +73,6 @@ class WakeApi(Protocol):
         """Set annotations of exactly this pod; kube-scheduler tries it again if a value changes."""
 
 
-@dataclass(slots=True)
-class WakeCounters:
-    """The outcomes for pods for which room was found, for metrics."""
-
-    written: int = 0
-    failed: int = 0
-    unanswered: int = 0
-    """Written, but the scheduler did not ask within ``ANSWER_S``: something other than cards keeps the pod."""
-
-
 @dataclass(slots=True, eq=False)
 class WakeAttempt:
     """A pod that is being woken, and the node whose room is kept for it. ``is_asked``: whether the scheduler came."""
@@ -116,7 +106,9 @@ class RoomWaker:
         self._unbound: Counter[str] = Counter()
         """By namespace: pods in a row that were woken and not bound. Their room was kept from others meanwhile."""
         self._forget_at_s = self._warn_at_s = 0.0
-        self.counters = WakeCounters()
+        self.counters: Counter[str] = Counter()
+        """Pods for which room was found, for metrics: written; failed; unanswered, because something other than cards
+        keeps the pod."""
 
     def on_refused(self, request: SchedulingRequest) -> None:
         """Record a pod that fits none of the nodes that the scheduler just asked about."""
@@ -171,7 +163,7 @@ class RoomWaker:
                 del self._unbound[attempt.request.pod.namespace]
             else:
                 self._unbound[attempt.request.pod.namespace] += 1
-                self.counters.unanswered += not (attempt.is_asked or is_gone)
+                self.counters["unanswered"] += not (attempt.is_asked or is_gone)
 
     async def _update_groups(self) -> None:
         """Update the room of every group."""
@@ -237,12 +229,12 @@ class RoomWaker:
             except GcushareError as error:
                 self._fail(attempt, error)
             else:
-                self.counters.written += 1
+                self.counters["written"] += 1
                 attempt.until_s = self._clock.monotonic() + ANSWER_S
                 logger.info("room found, scheduler is to try again %s", fields(pod=ref, uid=ref.uid, node=attempt.node))
 
     def _fail(self, attempt: WakeAttempt, error: GcushareError) -> None:
-        self.counters.failed += 1
+        self.counters["failed"] += 1
         now, ref = self._clock.monotonic(), attempt.request.pod
         self.attempts.pop(ref.uid, None)
         if (pod := self.refused.pods.get(ref.uid)) is not None:

@@ -19,17 +19,18 @@ from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.claims.claim_checks import ClaimChecks
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
-from gcushare.device_plugin.claims.node_agent import ClaimsAgent, ClaimsOffer
+from gcushare.device_plugin.claims.node_agent import ClaimsAgent
 from gcushare.device_plugin.claims.prepared_claims import GrantForm, PreparedClaims, list_claims
 from gcushare.device_plugin.claims.service import ClaimsService, HealthStream
 from gcushare.device_plugin.claims.slice_plan import SlicePlan
 from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
 from gcushare.device_plugin.node.publisher import CardsPublisher
+from gcushare.device_plugin.plugin_settings import CardSettings
 from gcushare.kube.client import KubeClient
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NODES, RESOURCE_SLICES, Selector
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
-from gcushare.node.node_settings import NO_RESERVE, Strategy
+from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.checkpoint import CHECKPOINT, CHECKPOINT_VERSION, Checkpoint, PreparedClaim
 from gcushare.wire.dra.slices import RESOURCE_SLICE
@@ -189,9 +190,8 @@ class ClaimsNode:
         cdi = CdiSpecPublisher(CdiSpecFile(_NOWHERE, ENFLAME), is_wanted=False)
         plan = SlicePlan(ENFLAME, self.name)
         writer = CardsPublisher(ENFLAME, self.name, client, rng=rng, pods_per_count=0)
-        self.agent = ClaimsAgent(
-            ClaimsOffer(UNIT, NO_RESERVE, "binpack"), plan, prepared, self.publisher, health, cdi, writer
-        )
+        cards = CardSettings(vendor=ENFLAME, memory_unit=UNIT.name)
+        self.agent = ClaimsAgent(cards, plan, prepared, self.publisher, health, cdi, writer)
         if self.disk.planted == "counts no pod":
             prepared.assignments = lambda inventory: []  # type: ignore[method-assign]
         slices = Selector(fields=f"spec.nodeName={self.name},spec.driver={NAMES.driver}")

@@ -19,7 +19,7 @@ from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.claims.claim_checks import ClaimChecks
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
-from gcushare.device_plugin.claims.node_agent import ClaimsAgent, ClaimsOffer
+from gcushare.device_plugin.claims.node_agent import ClaimsAgent
 from gcushare.device_plugin.claims.prepared_claims import GrantForm, PreparedClaims, list_claims
 from gcushare.device_plugin.claims.registration import Registration
 from gcushare.device_plugin.claims.reporting import ClaimsMetrics, ObservedClaims, describe, make_health
@@ -75,7 +75,7 @@ class ClaimsApp(Way):
         self._cdi = CdiSpecPublisher(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in strategies)
         self._writer = CardsPublisher(vendor, node, client, rng=rng, pods_per_count=0)
         self._agent = ClaimsAgent(
-            ClaimsOffer(cards.claims_unit, cards.reserve, cards.card_policy, cards.other_systems),
+            cards,
             SlicePlan(vendor, node, PciBus(PCI_DEVICES).root),
             self._prepared,
             self._publisher,

@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.errors import RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import some_names
 from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
 from gcushare.device_plugin.claims.service import HealthStream
 from gcushare.device_plugin.claims.slice_plan import SlicePlan, order_cards
 from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
 from gcushare.device_plugin.node.publisher import CardsPublisher
+from gcushare.device_plugin.plugin_settings import CardSettings
 from gcushare.node.api_server import SliceDrivers
 from gcushare.node.cards import offer_card
 from gcushare.node.cdi import CdiSpecPublisher
-from gcushare.node.node_settings import OtherSystems, Reserve
+from gcushare.node.node_settings import OtherSystems
 from gcushare.vendors.neighbours import describe_others
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.objects import Node
@@ -31,19 +30,6 @@ logger = logging.getLogger(__name__)
 NO_OTHERS_POLL_S = 300.0
 """Between two lists of the node's slices; every node's driver asks the API server for one."""
 _MAX_NAMES = 10
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimsOffer:
-    """How the cards are offered: ``card_policy`` is the placement policy that orders them.
-
-    ``other_systems``: what follows if another system hands out the same cards.
-    """
-
-    unit: MemoryUnit
-    reserve: Reserve
-    card_policy: str
-    other_systems: OtherSystems = OtherSystems.REFUSE
 
 
 class ClaimsAgent:
@@ -57,7 +43,7 @@ class ClaimsAgent:
 
     def __init__(
         self,
-        offer: ClaimsOffer,
+        settings: CardSettings,
         plan: SlicePlan,
         prepared: PreparedClaims,
         publisher: SlicePublisher,
@@ -65,7 +51,7 @@ class ClaimsAgent:
         cdi: CdiSpecPublisher,
         writer: CardsPublisher,
     ) -> None:
-        self._offer = offer
+        self._settings = settings
         self._plan = plan
         self._prepared = prepared
         self._publisher = publisher
@@ -134,7 +120,7 @@ class ClaimsAgent:
     @property
     def other_systems(self) -> str:
         """Which other systems hand out these cards, and what to do; "" if none does, or the admin allows it."""
-        if self._offer.other_systems is OtherSystems.ALLOW or self._node is None:
+        if self._settings.other_systems is OtherSystems.ALLOW or self._node is None:
             return ""
         return describe_others(self._writer.find_neighbours(self._drivers))
 
@@ -184,7 +170,7 @@ class ClaimsAgent:
         # The scheduler counts what a deleted claim held as free: pods that it sends there would be refused.
         last = {each.index for uid in self._prepared.orphans for each in self._prepared.claims[uid].devices}
         held = self._prepared.assignments(self.inventory)
-        self.order = order_cards(self.inventory, held, self._offer.card_policy, last)
+        self.order = order_cards(self.inventory, held, self._settings.card_policy, last)
         specs = () if is_taken else self._plan.build(self.inventory, self.order)
         self._publisher.publish(specs, self._node.metadata.uid)
         if not is_taken:
@@ -192,8 +178,10 @@ class ClaimsAgent:
             self._writer.publish(self.inventory)
 
     def _count(self, cards: CardsSnapshot) -> Inventory:
-        unit, cordoned = self._offer.unit, self._writer.cordoned
-        offered = tuple(offer_card(card, unit, reserve=self._offer.reserve, cordoned=cordoned) for card in cards.cards)
+        unit, cordoned = self._settings.claims_unit, self._writer.cordoned
+        offered = tuple(
+            offer_card(card, unit, reserve=self._settings.reserve, cordoned=cordoned) for card in cards.cards
+        )
         before = {card.index: card for card in self.inventory.cards} if self.inventory else {}
         for card in offered:
             if card.index in before and before[card.index].cordoned != card.cordoned:

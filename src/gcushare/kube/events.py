@@ -13,6 +13,7 @@ from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
 from typing import Protocol
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
@@ -208,6 +209,11 @@ class EventRecorder:
             logger.debug("event was there already %s", fields(name=series.name))
         except ConflictError as error:
             raise RetryableError(str(error)) from error
+
+
+def about_pod(pod: PodRef) -> ObjectReference:
+    """The object of an event about a pod."""
+    return ObjectReference(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
 
 
 def cut_message(message: str) -> str:

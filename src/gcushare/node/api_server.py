@@ -11,7 +11,7 @@ from gcushare.core.assignments import PodRef
 from gcushare.core.errors import GcushareError
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
-from gcushare.kube.events import EventRecorder
+from gcushare.kube.events import EventRecorder, about_pod
 from gcushare.kube.resources import SLICES_OF_ALL_DRIVERS, Selector
 from gcushare.wire.objects import ObjectReference
 
@@ -49,8 +49,7 @@ class EventAnnouncer:
 
     def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
         """Post an event about a pod."""
-        about = ObjectReference(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, api_version="v1")
-        self._recorder.record(about, reason, message, warning=warning)
+        self._recorder.record(about_pod(pod), reason, message, warning=warning)
 
 
 class SliceDrivers:

@@ -15,12 +15,11 @@ from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.kube.errors import AlreadyExistsError
-from gcushare.kube.events import EventRecorder
+from gcushare.kube.events import EventRecorder, about_pod
 from gcushare.kube.patches import Precondition
 from gcushare.kube.resources import RESOURCE_CLAIM_TEMPLATES
 from gcushare.scheduler_extender.claims.template_plan import MAX_TEMPLATES, OWN_LABELS, Step, TemplateKey, TemplatePlan
 from gcushare.wire.dra.claims import new_template
-from gcushare.wire.objects import ObjectReference
 
 logger = logging.getLogger(__name__)
 
@@ -169,5 +168,4 @@ class TemplateKeeper:
 
     def _report_to_users(self, key: TemplateKey, reason: str, message: str) -> None:
         for pod in self.plan.users(key):
-            about = ObjectReference(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
-            self.recorder.record(about, reason, message, warning=True)
+            self.recorder.record(about_pod(pod), reason, message, warning=True)

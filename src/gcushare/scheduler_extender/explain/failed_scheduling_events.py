@@ -10,6 +10,7 @@ from typing import Protocol
 from gcushare.core.explain.reason_text import summarise
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.events import about_pod
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.explain.service import ExplainService
@@ -104,9 +105,6 @@ class FailedSchedulingReporter:
             if self._explains.waits(request):
                 pod, reason = request.pod, REFUSED_WHOLE_REASON if request.cards.whole else REFUSED_REASON
                 logger.info("no node fits %s", fields(pod=pod, uid=pod.uid, reason=summary))
-                about = ObjectReference(
-                    api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid
-                )
-                self._events.record(about, reason, summary, warning=True)
+                self._events.record(about_pod(pod), reason, summary, warning=True)
                 self.counters["reported"] += 1
             await turns.after()

@@ -164,9 +164,8 @@ class WorkerProcess:
         try:
             yield
         except BaseException as error:
-            if isinstance(error, WorkerLostError) or not isinstance(
-                error, DeviceError
-            ):  # else an answer like any other
+            is_answer = isinstance(error, DeviceError) and not isinstance(error, WorkerLostError)
+            if not is_answer:
                 self._process.kill()
             raise
 

@@ -18,12 +18,12 @@ A key twice in one map is refused by kustomize and Flux, and a selector must fin
 {{- include "gcushare.merge" (dict "fixed" $fixed "given" .given "value" (printf "%spodLabels" .path)) -}}
 {{- end -}}
 
-{{/* Refuses two objects of one name: a map of what each is for (the value that names it) to the name. */}}
+{{/* Refuses two objects of one name, or two ports of one number: a map of the value that names each to the name. */}}
 {{- define "gcushare.distinct" -}}
 {{- $seen := dict -}}
 {{- range $value, $name := . -}}
-{{- with get $seen $name }}{{ fail (printf "%s and %s are both %q: give one of them another name" . $value $name) }}{{ end -}}
-{{- $_ := set $seen $name $value -}}
+{{- with get $seen (toString $name) }}{{ fail (printf "%s and %s are both %s: change one of them" . $value (toJson $name)) }}{{ end -}}
+{{- $_ := set $seen (toString $name) $value -}}
 {{- end -}}
 {{- end -}}
 

@@ -6,8 +6,10 @@ import re
 
 import pytest
 
+from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.wire.annotations import CARD_UUID, CORRECTED, OVER_USE, record_keys
+from gcushare.wire.annotations import CARD_UUID, CORRECTED, MEMORY_LIMIT, OVER_USE, record_keys
+from gcushare.wire.pods import pod_options
 from tests.charts import (
     EXTENDER_CHART,
     UMBRELLA_CHART,
@@ -39,6 +41,21 @@ def quoted(expression: str) -> set[str]:
 
 def variable(found: Object, name: str) -> str:
     return str(next(each["expression"] for each in found["spec"]["variables"] if each["name"] == name))
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "007", "10000000", "00000001", "0", "00", "", "-1", "+1", "1.5", "10000001", "99999999", "010000000"]
+)
+def test_a_memory_limit_is_accepted_at_creation_exactly_if_it_is_later(text: str) -> None:
+    rules = policy("requests", "admission.pods.refuseMalformed=true")["spec"]["validations"]
+    rule = next(each["expression"] for each in rules if MEMORY_LIMIT in each["expression"])
+    pattern, longest = re.findall(r"matches\('(.*)'\).*<= ([0-9]+)", rule, re.DOTALL)[0]
+    try:
+        pod_options({MEMORY_LIMIT: text})
+        is_read = True
+    except RemoteContractError:
+        is_read = False
+    assert (re.search(pattern, text) is not None and len(text) <= int(longest)) == is_read
 
 
 @pytest.mark.parametrize("name", BY_VENDOR)

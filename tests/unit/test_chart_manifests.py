@@ -165,6 +165,7 @@ def test_a_name_that_yaml_takes_for_something_else_stays_a_name(word: str, name:
 
 
 CLASH = "are both"
+NODE_PORT = f"{EXTENDER}service.type=NodePort,{EXTENDER}"
 REFUSED = {
     f"{PLUGIN}podLabels.app\\.kubernetes\\.io/component=gpu": "the chart itself sets it",
     f"{EXTENDER}nodeSelector.kubernetes\\.io/os=windows": "the chart itself sets it",
@@ -180,6 +181,14 @@ REFUSED = {
     f"{EXTENDER}deployName=4cards": "deployName: Does not match",
     f"{PLUGIN}fullnameOverride=1e3": "fullnameOverride: ",
     f"{EXTENDER}configManager.filesDir=/etc/kubernetes/manifests": "use another directory",
+    f"{EXTENDER}service.verbsPort=32766": "service.port and service.verbsPort are both 32766",
+    f"{EXTENDER}service.port=443,{EXTENDER}service.verbsPort=443": "service.port and service.verbsPort are both 443",
+    f"{NODE_PORT}service.verbsNodePort=32766": "service.nodePort and service.verbsNodePort are both 32766",
+    f"{NODE_PORT}configManager.port=32766": "configManager.port and service.nodePort are both 32766",
+    **{
+        f"global.vendor=aliyun,{PLUGIN}memoryLimit=mps,{PLUGIN}mps.root={root}": f"mps.root is {root}, but"
+        for root in ("/tmp", "//tmp", "/dev", "/dev/mps", "/etc", "/var/run", "/var/./run", "/var/lib/kubelet")
+    },
 }
 """Values that make objects which Kubernetes refuses, or one object in place of another; and what the chart says."""
 

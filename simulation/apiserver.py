@@ -84,7 +84,7 @@ class ApiServer:
         target = find_target(request.path)
         match request.method, target.subresource:
             case "GET", _ if target.name:
-                return self.store.read(target.plural, target.key).raw
+                return _with_kind(self.store.read(target.plural, target.key).raw)
             case "GET", _:
                 return self._list(target)
             case "POST", "binding":
@@ -94,9 +94,9 @@ class ApiServer:
             case "POST", _:
                 doc: Doc = _decode(request.body or b"{}")
                 doc["metadata"].setdefault("namespace", target.namespace)
-                return self.store.create(target.plural, doc, by).raw
+                return _with_kind(self.store.create(target.plural, doc, by).raw)
             case "PATCH", _:
-                return self._patch(target, _decode(request.body or b"{}"), by).raw
+                return _with_kind(self._patch(target, _decode(request.body or b"{}"), by).raw)
             case "DELETE", _:
                 asked = _decode(request.body or b"{}").get("preconditions", {})
                 found = self.store.read(target.plural, target.key).obj["metadata"]
@@ -150,3 +150,8 @@ class ApiServer:
         if "metadata" in patch:
             patch = {**patch, "metadata": asked}
         return self.store.update(target.plural, target.key, lambda doc: merge(doc, patch), by)
+
+
+def _with_kind(raw: bytes) -> bytes:
+    """An object as an answer, which says that it is one."""
+    return b'{"kind":"Object",' + raw[1:]

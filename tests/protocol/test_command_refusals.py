@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,62 @@ async def test_without_an_answer_of_the_cluster_every_command_says_what_to_look_
     answer = await rig.call(command, [word.format(folder=tmp_path) for word in argv], None, {})
     assert (answer.code, answer.stdout) == (75, ""), answer
     assert answer.stderr.count("\nhint: is the API server up and reachable from here?") == 1
+
+
+WEB_PAGE = b"<html><head><title>Sign in</title></head><body>Welcome</body></html>"
+
+
+@asynccontextmanager
+async def another_program(code: int, body: bytes) -> AsyncIterator[str]:
+    """A server that answers every request alike; yields its address."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 {code} Any\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode() + body)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("code", "body"),
+    [
+        pytest.param(200, b'{"error": "log in"}', id="other JSON"),
+        pytest.param(404, WEB_PAGE, id="a proxy's not found"),
+    ],
+)
+@pytest.mark.parametrize("name", COMMANDS)
+async def test_another_program_at_the_address_is_named_with_what_to_check(
+    rig: DoctorRig, name: str, code: int, body: bytes
+) -> None:
+    command, argv = COMMANDS[name]
+    async with another_program(code, body) as address:
+        answer = await rig.call(
+            command, [word.format(folder=rig.folder) for word in argv], None, {"KUBECONFIG": kubeconfig(rig, address)}
+        )
+    assert (answer.code, answer.stdout) == (1, ""), answer
+    assert f"; the address {address} is from {rig.folder / 'elsewhere'}" in answer.stderr
+    assert ("a web page, 'Sign in'" in answer.stderr) == (body is WEB_PAGE)
+    assert answer.stderr.count("\nhint: check the server's address in the kubeconfig") == 1
+    assert not list(rig.folder.glob("bundle*"))
+
+
+def kubeconfig(rig: DoctorRig, address: str) -> str:
+    path = rig.folder / "elsewhere"
+    path.write_text(rig.kubeconfig.read_text().replace(rig.api.url, address))
+    return str(path)
+
+
+async def test_a_doctor_without_a_right_to_the_version_says_so_and_goes_on(rig: DoctorRig) -> None:
+    refusal = FailBefore(403, "Forbidden", 'User "u" cannot get path "/version"')
+    rig.api.faults.on(Fault(refusal, path="^/version"))
+    answer = await rig.call(main, ("doctor",), None, {})
+    assert answer.code == 3, answer
+    assert "cannot check the API server's version and clock: GET /version was answered 403" in answer.stdout
+    assert answer.stdout.count("cannot check") == 1
 
 
 NAMING_A_NODE: Commands = {

@@ -23,6 +23,7 @@ from gcushare.kube.errors import (
     AlreadyExistsError,
     GoneError,
     InvalidError,
+    NotAnApiServerError,
     UnansweredError,
     UnauthorizedError,
     UnknownOutcomeError,
@@ -66,7 +67,7 @@ async def test_a_pod_of_that_name_with_another_uid_is_a_conflict(server: Scripte
 
 
 async def test_node_capacity_goes_to_the_status_subresource_as_text(server: ScriptedServer, client: KubeClient) -> None:
-    server.on("PATCH", "/api/v1/nodes/n1/status", answer(200, {"metadata": {"name": "n1"}}))
+    server.on("PATCH", "/api/v1/nodes/n1/status", answer(200, {"kind": "Node", "metadata": {"name": "n1"}}))
     await client.patch_node_capacity("n1", {"enflame.com/gcu-count": 8, "old.com/count": None})
     assert server.requests[0].json == {"status": {"capacity": {"enflame.com/gcu-count": "8", "old.com/count": None}}}
 
@@ -131,7 +132,7 @@ async def test_an_error_event_inside_a_watch_becomes_our_error(server: ScriptedS
         (409, "Conflict", ConflictError),
         (410, "Expired", GoneError),
         (413, "RequestEntityTooLarge", InvalidError),
-        (418, "", RemoteContractError),
+        (418, "", NotAnApiServerError),
         (422, "Invalid", InvalidError),
         (429, "TooManyRequests", RetryableError),
         (500, "InternalError", RetryableError),
@@ -247,7 +248,9 @@ async def test_an_answer_cut_in_the_middle_is_retryable(server: ScriptedServer, 
         await client.get(PODS, "train", namespace="ns")
 
 
-@pytest.mark.parametrize("body", ["<html>hello</html>", '{"metadata": 5}', "[1"])
+@pytest.mark.parametrize(
+    "body", ["<html>hello</html>", '{"kind": "Pod", "metadata": 5}', "[1", "{}", '{"error": "log in"}']
+)
 async def test_an_answer_that_is_no_such_object_breaks_the_contract(
     server: ScriptedServer, client: KubeClient, body: str
 ) -> None:

@@ -26,7 +26,7 @@ from tests.protocol.kube_server import ScriptedServer, answer, scripted, status
 
 JsonObject = dict[str, Any]
 PATH = "/api/v1/namespaces/ns/pods/p"
-POD = {"metadata": {"name": "p", "namespace": "ns"}}
+POD = {"kind": "Pod", "metadata": {"name": "p", "namespace": "ns"}}
 
 
 @pytest.fixture(scope="module")

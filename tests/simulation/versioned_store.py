@@ -104,7 +104,7 @@ class VersionedStore:
             if self.cut_page == number:
                 self.cut_page = None
                 raise RetryableError("the list broke")
-            yield ListOf(ListMeta(resource_version=str(version)), found[start : start + size])
+            yield ListOf(found[start : start + size], ListMeta(resource_version=str(version)))
 
     @asynccontextmanager
     async def watch(

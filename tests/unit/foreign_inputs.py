@@ -17,14 +17,14 @@ from gcushare.cards.worker.messages import ANSWER, REQUEST, Described, decode_an
 from gcushare.cli.support_bundle.collect import OBJECT
 from gcushare.cli.support_bundle.kept_fields import PLAIN_INVENTORY, PLAIN_OVER_USE
 from gcushare.cli.support_bundle.log_filter import LOG_LINE
-from gcushare.cluster.diagnosis.gather_facts import SEEN_POD, VERSION
+from gcushare.cluster.diagnosis.gather_facts import SEEN_POD
 from gcushare.cluster.diagnosis.schedulers import parse_extenders
 from gcushare.config_manager.host.paths_and_record import RECORD, parse_record
 from gcushare.config_manager.scheduler_config.yaml_text import YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import plain_value
 from gcushare.core.errors import ConfigError, DeviceError, GcushareError, Refused, RemoteContractError
 from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_FILE, read_checkpoint, read_registered
-from gcushare.kube.client import PAGE, object_decoder
+from gcushare.kube.client import PAGE, VERSION, object_decoder
 from gcushare.kube.connection.exec_plugin import CREDENTIAL
 from gcushare.kube.connection.kubeconfig import parse_kubeconfig
 from gcushare.kube.connection.watch_lines import EVENT
@@ -47,7 +47,7 @@ from gcushare.wire.extender_preempt import decode_preempt_arguments
 from gcushare.wire.kubelet.device_lists import decode_allocate_request, decode_preferred_request
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.nodes import INVENTORY, decode_inventory, node_cards
-from gcushare.wire.objects import HEAD, NODE, POD, STATUS
+from gcushare.wire.objects import HEAD, KIND, NODE, POD, STATUS
 from gcushare.wire.other_resources import POD_DEMAND
 from gcushare.wire.pods import pod_assignment, pod_options, pod_request
 from gcushare.wire.protos import deviceplugin_pb2, podresources_pb2
@@ -281,6 +281,7 @@ JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     OVER_USE_NOTE: encoded(AN_OVER_USE),
     OBJECT: encoded(A_POD),
     SEEN_POD: encoded(A_POD),
+    KIND: b'{"kind": "Pod"}',
     VERSION: b'{"gitVersion": "v1.36.0"}',
     EXPLANATION: encoded(AN_EXPLANATION),
     INSPECT: encoded(A_DOCUMENT),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 class Area(enum.Enum):
     """A part of a cluster that is read by itself; the value says what is checked with it."""
 
+    VERSION = "the API server's version and clock"
     NODES = "nodes, their inventories and capacities"
     PODS = "pods, their records and our programs"
     PLUGINS = "what the device plugins and the kubelets say"

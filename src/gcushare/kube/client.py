@@ -16,11 +16,11 @@ from gcushare.kube import patches
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import MAX_ANSWER_BYTES, ApiTransport, Limits, Observer, Request, Transport
 from gcushare.kube.connection.watch_lines import RawWatchEvent, watch_events
-from gcushare.kube.errors import FailedRequest, InvalidError
+from gcushare.kube.errors import FailedRequest, InvalidError, NotAnApiServerError, describe_content
 from gcushare.kube.patches import Patch, PatchKind, Precondition
-from gcushare.kube.resources import EVENTS, EVERYTHING, NODES, PODS, JsonObject, Resource, Selector, with_query
+from gcushare.kube.resources import EVENTS, EVERYTHING, NODES, PODS, Resource, Selector, with_query
 from gcushare.wire.kubernetes_versions import eviction_version
-from gcushare.wire.objects import Event, ListOf, Node, Pod
+from gcushare.wire.objects import KIND, Event, ListOf, Node, Pod
 from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
 T = TypeVar("T")
@@ -29,6 +29,7 @@ PAGE_SIZE = 500
 """Objects per page of a list, as in kubectl. A page of pods is 2 to 5 MB of JSON and takes about 10 ms to decode."""
 
 _JSON = "application/json"
+VERSION = BoundedJsonDecoder(dict[str, str | bool | None], "the API server's version", limit_bytes=64 * 1024)
 PAGE = BoundedJsonDecoder(ListOf[msgspec.Raw], "a list", limit_bytes=MAX_ANSWER_BYTES, max_depth=None)
 _ENCODER = msgspec.json.Encoder()
 NO_PRECONDITION = Precondition()
@@ -75,9 +76,18 @@ class KubeClient:
 
     async def version(self) -> str:
         """Return the server's version, such as ``v1.36.2``."""
-        answer = await self.get_raw("/version", "version")
-        document: JsonObject = self._decode(dict, answer, FailedRequest("GET /version", False))
-        return str(document.get("gitVersion", ""))
+        return self.version_of(await self.get_raw("/version", "version"))
+
+    def version_of(self, body: bytes) -> str:
+        """Read the version in an answer of ``/version``.
+
+        Raises:
+            NotAnApiServerError: it is from another program.
+        """
+        try:
+            return str(VERSION.read(body)["gitVersion"])
+        except (RemoteContractError, KeyError) as error:
+            raise self._not_an_api_server("GET /version was answered with no version", body) from error
 
     async def get_raw(self, path: str, resource: str, *, timeout_s: float | None = None) -> bytes:
         """Read any path, such as a Service's proxy. ``resource`` is its name in metrics."""
@@ -128,7 +138,7 @@ class KubeClient:
             try:
                 page = PAGE.read(body)
             except RemoteContractError as error:
-                raise RemoteContractError(f"{request.attempt.text} was answered with no list: {error}") from error
+                raise self._not_an_api_server(f"{request.attempt.text} was answered with no list", body) from error
             token = page.metadata.continue_
             yield page
             if not token:
@@ -329,7 +339,15 @@ class KubeClient:
 
     async def _ask(self, resource: Resource[T], request: Request) -> T:
         body, _ = await self._transport.send(request)
+        try:
+            KIND.read(body)
+        except RemoteContractError as error:
+            text = f"{request.attempt.text} was answered with no {resource.type.__name__}"
+            raise self._not_an_api_server(text, body) from error
         return self._decode(resource.type, body, request.attempt)
+
+    def _not_an_api_server(self, text: str, body: bytes) -> NotAnApiServerError:
+        return NotAnApiServerError(f"{text}, but with {describe_content(body)}; {self.config.address}")
 
     def _decode(self, kind: type[T], body: bytes | msgspec.Raw, attempt: FailedRequest) -> T:
         decoder = self._decoders.get(kind)

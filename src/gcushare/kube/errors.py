@@ -7,6 +7,7 @@ msgspec leaves this package.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from gcushare.core.errors import (
@@ -23,6 +24,8 @@ from gcushare.wire.objects import STATUS, Status
 
 MAX_MESSAGE_CHARS = 600
 """Longest text of a server in a message: enough for a validation error, and short enough for a log."""
+
+_MAX_TITLE_BYTES = 8192
 
 MAX_REASON_CHARS = 100
 """Longest reason of a Status in a message. Kubernetes' own have at most 40."""
@@ -67,6 +70,16 @@ class UnknownOutcomeError(UnansweredError):
     """The request may or may not have taken effect: read the object before deciding again."""
 
 
+class NotAnApiServerError(RemoteContractError):
+    """Another program answered: a proxy, a login page, or whatever listens at a wrong address or port."""
+
+    hint = (
+        "check the server's address in the kubeconfig (--kubeconfig and --context choose another) and the variables "
+        "HTTPS_PROXY and NO_PROXY; a network with a login page may ask for a browser first; 'kubectl version' asks the "
+        "same server"
+    )
+
+
 class NotConnectedError(OSError):
     """No connection was established. Used inside this package only; ``connection.transport`` converts it."""
 
@@ -78,6 +91,11 @@ class FailedRequest:
     text: str
     writes: bool
 
+    @property
+    def is_for_objects(self) -> bool:
+        """Whether an API server itself answers, with JSON always, and not a program behind it."""
+        return _OF_OBJECTS.match(self.text) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class HttpFailure:
@@ -88,6 +106,8 @@ class HttpFailure:
     retry_after: str | None = None
 
 
+_OF_OBJECTS = re.compile(r"[A-Z]+ /apis?/(?!.*/proxy(?:/|$))")
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _BUDGET_CAUSE = "DisruptionBudget"
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 """How the eviction of a pod is refused. Source: Kubernetes, pkg/registry/core/pod/storage."""
@@ -106,7 +126,9 @@ _BY_CODE: dict[int, type[GcushareError]] = {
     422: InvalidError,
     429: RetryableError,
 }
-"""Any other 4xx or 3xx is a ``RemoteContractError``: it is not from an API server, but from something in between."""
+"""Any other 4xx or 3xx is a ``NotAnApiServerError``."""
+_ALSO_WITHOUT_STATUS = (401, 429)
+"""An API server answers these as plain text if its filters are in a hurry."""
 
 
 def parse_status(body: bytes) -> Status:
@@ -114,16 +136,36 @@ def parse_status(body: bytes) -> Status:
     try:
         return STATUS.read(body)
     except RemoteContractError:
-        return Status(message=body[: 4 * MAX_MESSAGE_CHARS].decode("utf-8", errors="replace"))
+        return Status(message=describe_page(body) or body[: 4 * MAX_MESSAGE_CHARS].decode("utf-8", errors="replace"))
+
+
+def describe_page(body: bytes) -> str:
+    """Name a web page by its title; "" for any other text."""
+    text = body[:_MAX_TITLE_BYTES].decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
+    if not text.startswith("<"):
+        return ""
+    title = _TITLE.search(text)
+    return f"a web page, {_cut(title[1], MAX_REASON_CHARS)!r}" if title else "a web page"
+
+
+def describe_content(body: bytes) -> str:
+    """Name what an answer consists of, without quoting JSON, which may be a Secret."""
+    start = body[:MAX_REASON_CHARS].decode("utf-8", errors="replace").strip()
+    if not start:
+        return "nothing"
+    return describe_page(body) or ("other JSON" if start[0] in "{[" else f"the text {_cut(start)!r}")
 
 
 def error_of_answer(attempt: FailedRequest, failure: HttpFailure) -> GcushareError:
     """Choose the error for an HTTP answer. After a 5xx, a write's outcome is unknown; after a 429, it had no effect."""
     status = parse_status(failure.body)
-    is_redirect = 300 <= failure.code < 400
-    default = "by a proxy in front of the API server, or at a wrong address" if is_redirect else "without a reason"
-    reason = _cut(status.reason, MAX_REASON_CHARS) or default
+    reason = _cut(status.reason, MAX_REASON_CHARS) or "without a reason"
     message = f"{attempt.text} was answered {failure.code} {reason}: {_cut(status.message)}".removesuffix(": ")
+    if not (status.status or status.reason) and failure.code < 500 and failure.code not in _ALSO_WITHOUT_STATUS:
+        # An API server does not know the path of a group that it does not serve, and says so in plain text.
+        is_unknown_group = failure.code == 404 and " /apis/" in attempt.text
+        if describe_page(failure.body) or (attempt.is_for_objects and not is_unknown_group):
+            return NotAnApiServerError(message)
     return _error_of_code(failure.code, status, message, attempt, retry_after_s(failure.retry_after, status))
 
 
@@ -150,7 +192,7 @@ def _error_of_code(
     if code >= 500:
         family = UnknownOutcomeError if attempt.writes else RetryableError
         return family(message, delay_s=delay_s)
-    family_of_code = _BY_CODE.get(code, RemoteContractError)
+    family_of_code = _BY_CODE.get(code, NotAnApiServerError)
     if family_of_code is InvalidError:
         return InvalidError(message, fields=tuple(each.field for each in causes))
     return family_of_code(message)

@@ -277,10 +277,13 @@ class ListMeta(KubeObject, frozen=True):
 
 
 class ListOf(KubeObject, Generic[T], frozen=True):
-    """One page of a list. Go encodes an empty list as ``[]`` or ``null``, so use ``entries``."""
+    """One page of a list. Go encodes an empty list as ``[]`` or ``null``, so use ``entries``.
 
+    ``items`` is required: another program's JSON must not count as a list of nothing.
+    """
+
+    items: list[T] | None
     metadata: ListMeta = ListMeta()
-    items: list[T] | None = None
 
     @property
     def entries(self) -> list[T]:
@@ -323,6 +326,12 @@ class Status(KubeObject, frozen=True):
     details: StatusDetails | None = None
 
 
+class ObjectKind(KubeObject, frozen=True):
+    """What every answer of an API server has, except a page of text and ``/version``."""
+
+    kind: str
+
+
 class ObjectHead(KubeObject, frozen=True):
     """An object's metadata only, for a watch whose caller decodes the rest itself."""
 
@@ -332,4 +341,5 @@ class ObjectHead(KubeObject, frozen=True):
 NODE = BoundedJsonDecoder(Node, "a Node", limit_bytes=OBJECT_BYTES, max_depth=None)
 POD = BoundedJsonDecoder(Pod, "a Pod", limit_bytes=OBJECT_BYTES, max_depth=None)
 HEAD = BoundedJsonDecoder(ObjectHead, "an object's metadata", limit_bytes=OBJECT_BYTES, max_depth=None)
+KIND = BoundedJsonDecoder(ObjectKind, "an object's kind", limit_bytes=OBJECT_BYTES, max_depth=None)
 STATUS = BoundedJsonDecoder(Status, "a Status", limit_bytes=OBJECT_BYTES, max_depth=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -28,7 +27,7 @@ from gcushare.cluster.programs import (
 )
 from gcushare.cluster.reader import ANSWER_S, Reader, naming_node
 from gcushare.cluster.rights import Area
-from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError
+from gcushare.core.errors import ForbiddenError, GcushareError
 from gcushare.kube.resources import LEASES, NODES, PODS, Resource
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.contracts import EXTENDER
@@ -45,7 +44,6 @@ CONCERNED = (b"gcu", b"gpu", b"GPU_MEM", b"kube-scheduler")
 """One of these stands in the JSON of every pod that asks for cards, carries a record or runs one of the programs."""
 
 SEEN_POD = BoundedJsonDecoder(SeenPod, "a pod of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
-VERSION = BoundedJsonDecoder(dict[str, str | bool | None], "the API server's version", limit_bytes=64 * 1024)
 
 
 async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Raw] | None = None) -> Facts:
@@ -57,10 +55,7 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
     """
     scheduler_config = where.read_scheduler_config()
     namespace = where.extender_service.namespace
-    version = await reader.learn_time()
-    server_version = ""
-    with contextlib.suppress(RemoteContractError):
-        server_version = str(VERSION.read(version).get("gitVersion") or "")
+    server_version = await reader.learn_time()
     nodes, pods, policies, drivers = await asyncio.gather(
         _read_nodes(reader, where.node, _keeping(NODE.read, raw)),
         _read_pods(reader, where.node, _keeping(SEEN_POD.read, raw)),

@@ -43,6 +43,11 @@ class KubeConfig:
     proxy: str | None = field(default=None, repr=False)
     """HTTP proxy. Not in the repr, because it may contain a password."""
 
+    @property
+    def address(self) -> str:
+        """Where requests go and who says so, as a part of a message."""
+        return f"the address {self.server} is from {self.source}"
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigSources:

@@ -23,6 +23,7 @@ from gcushare.kube.connection.direct import DirectPosts
 from gcushare.kube.errors import (
     FailedRequest,
     HttpFailure,
+    NotAnApiServerError,
     NotConnectedError,
     UnansweredError,
     UnauthorizedError,
@@ -289,6 +290,8 @@ class Transport:
         error = error_of_answer(request.attempt, failure)
         if isinstance(error, UnauthorizedError):
             return UnauthorizedError(f"{error}; the credentials are from {self._config.source}")
+        if isinstance(error, NotAnApiServerError):
+            return NotAnApiServerError(f"{error}; {self._config.address}")
         return error
 
     def _report(self, request: Request, code: int, started: float) -> None:

@@ -161,6 +161,7 @@ def test_templates_are_those_of_the_server(steps: list[tuple[str, int]]) -> None
 def test_the_levels_of_nodes_are_those_of_the_server(steps: list[tuple[str, int]]) -> None:
     levels, server = NodeLevels(lambda: None), Server(lambda meta: Node(metadata=meta))
     live(server, NodeHandler([levels]), steps, levels.on_written)
+    assert levels.by_name.keys() <= server.objects.keys()
     found = {name: levels.by_name.get(name, 0) for name in server.objects}
     assert found == {name: int(node.metadata.labels[CLAIMS_ORDER_LABEL]) for name, node in server.objects.items()}
 
@@ -172,7 +173,9 @@ class NamedNodes:
         self.nodes: dict[str, str] = {}
 
     def node_applied(self, node: Node) -> None:
-        self.nodes[node.metadata.name] = node.metadata.uid
+        name, uid = node.metadata.name, node.metadata.uid
+        assert self.nodes.get(name, uid) == uid, "the first is gone before the second comes"
+        self.nodes[name] = uid
 
     def node_deleted(self, name: str) -> None:
         del self.nodes[name]
@@ -183,6 +186,15 @@ def test_the_extenders_nodes_are_those_of_the_server(steps: list[tuple[str, int]
     found, server = NamedNodes(), Server(lambda meta: Node(metadata=meta))
     live(server, NodeHandler([found]), steps, None, lambda: set(found.nodes.values()))
     assert found.nodes == {name: obj.metadata.uid for name, obj in server.objects.items()}
+
+
+def test_a_node_that_a_list_shows_in_place_of_another_is_preceded_by_the_end_of_that_one() -> None:
+    found = NamedNodes()
+    handler = NodeHandler([found])
+    for uid in ("uid-1", "uid-2", "uid-2"):
+        handler.applied(Node(metadata=ObjectMeta(name="a", uid=uid)))
+    handler.deleted(Node(metadata=ObjectMeta(name="a", uid="uid-1")))
+    assert found.nodes == {"a": "uid-2"}
 
 
 @given(STEPS)

@@ -34,15 +34,17 @@ class PodObserver(Protocol):
 
 
 class NodeHandler:
-    """Handles nodes. A node with the name of a known one and another uid replaces it."""
+    """Handles nodes. Of two nodes with one name, the end of the first is reported before the second comes."""
 
     def __init__(self, observers: Sequence[NodeObserver]) -> None:
         self._observers = observers
         self._places = Places()
 
     def applied(self, obj: Node) -> None:
-        self._places.put(obj.metadata)
+        is_another = self._places.put(obj.metadata) is not None
         for observer in self._observers:
+            if is_another:
+                observer.node_deleted(obj.metadata.name)
             observer.node_applied(obj)
 
     def deleted(self, obj: Node) -> None:

@@ -130,9 +130,9 @@ class NodeLevels:
             self._on_change()
 
     def on_written(self, node: Node) -> None:
-        """Read the answer to our own write, unless the watch is as new."""
+        """Read the answer to our own write, unless the watch is as new or has shown the node's end."""
         name, version = node.metadata.name, node.metadata.resource_version
-        if not is_at_least(self._seen.get(name, ""), version):
+        if name in self._seen and not is_at_least(self._seen[name], version):
             self._newer_answers[name] = version
             self._set(node)
 

@@ -318,3 +318,27 @@ async def test_pods_with_a_claim_of_their_author_are_seen_like_those_with_one_of
         bound = await both.call("explain", "own", f"--source={source}")
         assert (bound.code, bound.out.splitlines()[0].rpartition(": ")[2]) == (0, "bound")
         assert "asks for no enflame.com/gcu-memory" in (await both.call("explain", "of-no-concern")).err
+
+
+@pytest.mark.parametrize("source", ["api", "extender"])
+async def test_a_pod_that_asks_by_a_claim_and_by_a_resource_is_refused_in_the_same_words(
+    both: Cluster, source: str
+) -> None:
+    both.api.registry.put(own_claim("small", 2))
+    pod = naming_pod("twice", "small")
+    pod["spec"]["containers"][0]["resources"] = {"limits": {ENFLAME.memory_resource: "4"}}
+    both.put(pod)
+    async with extender_of(both) as replica:
+        uid = uid_of(both, "twice")
+        await until(lambda: uid in replica.extender.states[0].claiming)
+        explained = await both.call("explain", "twice", f"--source={source}")
+        assert explained.out.splitlines()[0].rpartition(": ")[2] == "refused", explained
+        assert "asks for enflame.com/gcu-memory and for cards by a claim" in explained.out
+        stored = both.api.store.get("pods", "twice", "default")
+        assert stored is not None
+        url = f"{replica.url}{ENFLAME.url_prefix}/filter"
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(url, data=filter_body(stored, ["serves-claims"])) as answer,
+        ):
+            assert "take one of them out of the pod" in await answer.text()

@@ -14,6 +14,7 @@ from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest, PodRequest
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations import CORRECTED, over_use_text, over_used_cards
+from gcushare.wire.dra.claims import problem_of_both_ways
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import is_finished, pod_ref, readable_request
 
@@ -160,6 +161,8 @@ class ClusterSnapshot(ClusterView):
         unreadable = ""
         if request is None and (assignment is None or not assignment.grants):
             request, unreadable = readable_request(pod, self.vendor)
+        elif request is not None and assignment is None:
+            unreadable = problem_of_both_ways(pod, self.vendor)
         problem = unreadable if problem is None else problem
         if assignment is None and request is None and not problem:
             self.pods.pop(pod.metadata.uid, None)

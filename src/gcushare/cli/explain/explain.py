@@ -33,7 +33,7 @@ from gcushare.wire.documents.explain import (
     explain_refused,
     explain_waiting,
 )
-from gcushare.wire.dra.claims import asked_of_claims, claimed_request, named_claims
+from gcushare.wire.dra.claims import asked_of_claims, claimed_request, named_claims, problem_of_both_ways
 from gcushare.wire.objects import Pod
 from gcushare.wire.other_resources import POD_DEMAND, PodDemand
 from gcushare.wire.pods import current_request, is_finished, pod_options, pod_ref
@@ -73,10 +73,10 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
     except NotFoundError as error:
         raise NotFoundError(f"there is no pod {name!r} in namespace {namespace!r}") from error
     try:
-        claimed = claimed_request(found, vendor)
+        claimed = claimed_request(found, vendor) or await _read_claims_of(reader, vendor, found)
+        if claimed is not None and not found.is_bound and (problem := problem_of_both_ways(found, vendor)):
+            raise Refused(problem)
         request = claimed or current_request(found, vendor)
-        if request is None:
-            request = claimed = await _read_claims_of(reader, vendor, found)
     except (RemoteContractError, Refused) as error:
         return _explain_refused(vendor, found, str(error))
     if request is None:

@@ -36,6 +36,7 @@ from gcushare.scheduler_extender.state.scheduling_request import (
 from gcushare.scheduler_extender.state.starting_pods import StartingPods
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations import over_use_text
+from gcushare.wire.dra.claims import problem_of_both_ways
 from gcushare.wire.extender_api import SPARE_NODES
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import pod_ref, starting_calls
@@ -235,7 +236,12 @@ class VendorState(ClusterView):
         if (before := self.claiming.pop(uid, None)) is not None:
             self.names.forget(before.pod)  # Its claim may be gone.
         if claimed is not None:
-            self.claiming[uid] = claiming = read_claiming_request(pod, claimed, self.policies)
+            problem = problem_of_both_ways(pod, self.vendor)
+            self.claiming[uid] = claiming = (
+                RejectedRequest(pod_ref(pod), problem, is_malformed=False)
+                if problem
+                else read_claiming_request(pod, claimed, self.policies)
+            )
             self.names.add(claiming.pod)
             return
         try:

@@ -92,8 +92,9 @@ class PodLookup:
             if (claiming := state.claiming.get(uid)) is not None or state.counts_by_claim(uid):
                 if claiming is not None and str(claiming.pod) != str(pod):
                     raise Refused(f"uid {uid!r} is pod {claiming.pod}, not {pod}")
-                claimed = claiming if isinstance(claiming, SchedulingRequest) else None
-                return Known(state, None, gets_no_record=True, claimed=claimed)
+                if isinstance(claiming, RejectedRequest):
+                    raise Refused(f"pod {pod}: {claiming.problem}")
+                return Known(state, None, gets_no_record=True, claimed=claiming)
         found = [Known(state, request) for state in self._states if (request := _find_request(state, pod)) is not None]
         if found:
             return _only(str(pod), found)

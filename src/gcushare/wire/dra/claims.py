@@ -232,6 +232,17 @@ def asked_of_claims(specs: Iterable[ClaimSpec], vendor: Vendor) -> PodRequest | 
     return PodRequest((), CardRequest(0, cards, whole=True) if is_whole else CardRequest(-(-units // cards), cards))
 
 
+def problem_of_both_ways(pod: Pod, vendor: Vendor) -> str:
+    """Why no node can take a pod that asks by a claim: its containers ask for memory units too; "" if they do not."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    if not any(vendor.memory_resource in each.resources.limits for each in containers):
+        return ""
+    return (
+        f"the pod asks for {vendor.memory_resource} and for cards by a claim, and every node gives out its cards in "
+        "one of the two ways: take one of them out of the pod"
+    )
+
+
 def claimed_grants(cards: Iterable[tuple[int, int, bool]], unit: MemoryUnit) -> tuple[CardGrant, ...]:
     """What claims take of each card: from the cards' indexes, the bytes taken, and whether a card is taken whole."""
     grants: dict[int, CardGrant] = {}

@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,51 @@ def test_a_filesystem_that_is_mounted_read_only(tmp_path: Path, read_only: Path)
     words = refused(tmp_path, f"--files-dir=/{read_only.relative_to(tmp_path)}")
     assert "cannot write '/opt/gcushare/" in words
     assert "Read-only file system" in words
+
+
+MANIFEST = "etc/kubernetes/manifests/kube-scheduler.yaml"
+
+
+@contextmanager
+def done(command: list[str], undo: list[str]) -> Iterator[None]:
+    """Do something that only root can, and undo it."""
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip(f"{command[0]} needs root, and a filesystem that knows it")
+    try:
+        yield
+    finally:
+        subprocess.run(undo, check=True)
+
+
+@pytest.mark.parametrize("bit", ["i", "a"])
+@pytest.mark.parametrize("place", [MANIFEST, "etc/kubernetes/manifests", "etc/kubernetes"])
+def test_a_file_or_directory_that_chattr_protects(tmp_path: Path, place: str, bit: str) -> None:
+    host_with(tmp_path, "kubeadm-1.29.yaml")
+    path = str(tmp_path / place)
+    with done(["chattr", f"+{bit}", path], ["chattr", f"-{bit}", path]):
+        words = refused(tmp_path)
+    assert "Operation not permitted; run as root; if you are, see whether it is immutable (lsattr)" in words
+
+
+def test_a_manifest_that_is_mounted_alone(tmp_path: Path) -> None:
+    host_with(tmp_path, "kubeadm-1.29.yaml")
+    path = str(tmp_path / MANIFEST)
+    with done(["mount", "--bind", path, path], ["umount", path]):
+        assert "kube-scheduler.yaml': Device or resource busy; it is mounted alone" in refused(tmp_path)
+
+
+def test_static_pods_on_a_mount_of_their_own(tmp_path: Path) -> None:
+    host_with(tmp_path, "kubeadm-1.29.yaml")
+    path = str((tmp_path / MANIFEST).parent)
+    with done(["mount", "--bind", path, path], ["umount", path]):
+        assert "Invalid cross-device link; both must be on one mount" in refused(tmp_path)
+
+
+@pytest.mark.parametrize("name", [".gcushare-config-manager.json.gcushare-tmp", ".kube-scheduler.yaml.gcushare-tmp"])
+def test_a_directory_in_place_of_a_temporary_file(tmp_path: Path, name: str) -> None:
+    host_with(tmp_path, "kubeadm-1.29.yaml")
+    (tmp_path / "etc/kubernetes" / name).mkdir()
+    assert "Is a directory; move that directory away" in refused(tmp_path)
 
 
 @pytest.mark.parametrize(

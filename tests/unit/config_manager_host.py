@@ -146,6 +146,9 @@ class BreakingFiles:
     def check(self, path: str) -> None:
         self.inner.check(path)
 
+    def check_move(self, source: str, target: str) -> None:
+        self.inner.check_move(source, target)
+
     def write(self, path: str, state: FileState) -> None:
         self._count(path)
         self.inner.write(path, state)

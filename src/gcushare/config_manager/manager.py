@@ -157,8 +157,11 @@ class Manager:
         files, steps = self.executor.files, prepared.plan.steps
         written = [step.path for step in steps if isinstance(step, WriteFile | RemoveFile)]
         written += [step.target for step in steps if isinstance(step, Switch)]
-        for path in {posixpath.dirname(path): path for path in reversed(written)}.values():
+        for path in dict.fromkeys(written):
             files.check(path)
+        for step in steps:
+            if isinstance(step, Switch):
+                files.check_move(step.source, step.target)
         layout, reader = prepared.observed.layout, prepared.observed.reader
         # Into a pod the file is mounted alone.
         for directory, status in files.parents(layout.config) if layout.is_unit and steps else ():

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from gcushare.core.errors import ConfigError
+from gcushare.runtime.file_attributes import check_changeable, mount_of, write_acl, write_label
 
 _MAX_LINKS = 40
 """The kernel's own limit on symbolic links in a path."""
@@ -31,7 +32,6 @@ _SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | 
 """With O_PATH, if the system has it, a parent directory need not be readable."""
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """O_NONBLOCK opens a pipe without waiting for its other end."""
-_SELINUX = "security.selinux"
 
 
 class UnsafePathError(ConfigError):
@@ -40,11 +40,15 @@ class UnsafePathError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """Attributes of a new file. None leaves the owner or the SELinux label as the system sets it."""
+    """Attributes of a new file. None leaves the owner or the SELinux label as the system sets it.
+
+    Without an ``acl`` the file has none, whatever its directory gives to new files.
+    """
 
     mode: int = 0o644
     owner: tuple[int, int] | None = None
     label: bytes | None = None
+    acl: bytes | None = None
 
 
 class SafeDirectory:
@@ -135,12 +139,15 @@ class SafeDirectory:
         try:
             with os.fdopen(os.open(_bare(temporary), flags, 0o600, dir_fd=self._descriptor), "wb") as file:
                 status = os.fstat(file.fileno())
+                write_acl(file.fileno(), None)
                 # The mode first: after the change of owner, only a capability could change it.
                 os.fchmod(file.fileno(), attributes.mode)
                 if attributes.owner not in (None, (status.st_uid, status.st_gid)):
                     os.fchown(file.fileno(), *attributes.owner)
                 if attributes.label is not None:
-                    _write_label(file.fileno(), attributes.label)
+                    write_label(file.fileno(), attributes.label)
+                if attributes.acl is not None:
+                    write_acl(file.fileno(), attributes.acl)
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -160,6 +167,28 @@ class SafeDirectory:
                 raise
             if not os.access(".", os.W_OK | os.X_OK, dir_fd=self._descriptor, effective_ids=True):
                 raise OSError(errno.EACCES, os.strerror(errno.EACCES)) from error
+
+    def check_replaceable(self, name: str) -> None:
+        """Check that a file can take the place of the one of this name, if any. Raises ``OSError`` as that does."""
+        status = self.status(name)
+        with self._readable() as own:
+            check_changeable(own)
+            if status is not None and stat.S_ISDIR(status.st_mode):
+                raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if status is None or not stat.S_ISREG(status.st_mode):
+                return
+            descriptor = self.open_to_read(name)
+            try:
+                check_changeable(descriptor)
+                if mount_of(descriptor) != mount_of(own):
+                    raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+            finally:
+                os.close(descriptor)
+
+    def check_mount(self, target: SafeDirectory) -> None:
+        """Check that a file can be renamed from here to ``target``. Raises ``OSError`` as renaming one does."""
+        if mount_of(self._descriptor) != mount_of(target._descriptor):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
     @property
     def own_status(self) -> os.stat_result:
@@ -352,20 +381,3 @@ def _bare(name: str) -> str:
     if name in ("", ".", "..") or "/" in name:
         raise ValueError(f"{name!r} must be the name of a file, without a directory")
     return name
-
-
-def read_label(descriptor: int) -> bytes | None:
-    """Read the SELinux label of an open file; None without SELinux or a label."""
-    try:
-        return os.getxattr(descriptor, _SELINUX)
-    except OSError:
-        return None
-
-
-def _write_label(descriptor: int, label: bytes) -> None:
-    try:
-        os.setxattr(descriptor, _SELINUX, label)
-    except OSError as error:
-        # Otherwise the file has the policy's default label for this directory, as a file that an admin creates.
-        if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.EINVAL):
-            raise

@@ -13,7 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from gcushare.core.errors import ConfigError, Refused
-from gcushare.runtime.safe_directory import Attributes, SafeDirectory, open_directory, read_label
+from gcushare.runtime.file_attributes import mode_without, read_acl, read_label
+from gcushare.runtime.safe_directory import Attributes, SafeDirectory, open_directory
 
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 """A manifest or scheduler configuration is some kilobytes; anything this large is not one."""
@@ -25,6 +26,8 @@ _ADVICE: dict[int | None, str] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free some space and run it again"),
     **dict.fromkeys((errno.EACCES, errno.EPERM), "; run as root; if you are, see whether it is immutable (lsattr)"),
     errno.ENOENT: "; create its directory first",
+    errno.EBUSY: "; it is mounted alone: mount its directory instead",
+    errno.EISDIR: "; move that directory away",
     errno.EROFS: "; the filesystem is mounted read-only (in a pod: its volume)",
     errno.EXDEV: "; both must be on one mount: mount their common directory as one volume",
 }
@@ -47,6 +50,8 @@ class FileState:
     gid: int
     label: bytes | None = None
     """The SELinux label, None without one."""
+    acl: bytes | None = None
+    """The access list, None without one. ``mode`` is what the file's owner, group and others may do without it."""
 
 
 class Files(Protocol):
@@ -66,6 +71,9 @@ class Files(Protocol):
 
     def check(self, path: str) -> None:
         """Check that a file can be written at ``path``. Raises as ``write`` does, and changes nothing."""
+
+    def check_move(self, source: str, target: str) -> None:
+        """Check that a file of one directory can be renamed into the other. Raises as ``replace`` does."""
 
     def write(self, path: str, state: FileState) -> None:
         """Put ``state`` at ``path`` in one step: temporary file next to it, fsync, rename, fsync of the directory."""
@@ -112,13 +120,24 @@ class HostFiles:
         return found
 
     def check(self, path: str) -> None:
-        directory, _ = _split(path)
+        directory, name = _split(path)
         with _reported("write", path), open_directory(directory, root=self._root) as folder:
             folder.check_writable()
+            for each in (name, posixpath.basename(temporary_path(path))):
+                folder.check_replaceable(each)
+
+    def check_move(self, source: str, target: str) -> None:
+        (old, _), (new, _) = _split(source), _split(target)
+        with (
+            _reported(f"move {source!r} to", target),
+            open_directory(old, root=self._root) as from_folder,
+            open_directory(new, root=self._root) as to_folder,
+        ):
+            from_folder.check_mount(to_folder)
 
     def write(self, path: str, state: FileState) -> None:
         directory, name = _split(path)
-        attributes = Attributes(state.mode, (state.uid, state.gid), state.label)
+        attributes = Attributes(state.mode, (state.uid, state.gid), state.label, state.acl)
         with _reported("write", path), open_directory(directory, root=self._root) as folder:
             folder.write(name, state.content, attributes, posixpath.basename(temporary_path(path)))
 
@@ -173,7 +192,9 @@ def _read_in(folder: SafeDirectory, name: str, path: str) -> FileState:
             content = file.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:
             raise Refused(f"{path!r} has more than {_MAX_FILE_BYTES} bytes")
-        return FileState(content, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, read_label(descriptor))
+        acl, mode = read_acl(descriptor), stat.S_IMODE(status.st_mode)
+        mode = mode if acl is None else mode_without(acl, mode)
+        return FileState(content, mode, status.st_uid, status.st_gid, read_label(descriptor), acl)
     finally:
         os.close(descriptor)
 

@@ -64,7 +64,7 @@ def readable_config(
     widest = _MODE if original is None else _MODE & original.mode
     owner = target if is_secret or original is None else original
     mode = (widest & _SECRET_MODE if is_secret else widest) | 0o400
-    state = replace(target, content=content, mode=mode, uid=owner.uid, gid=owner.gid)
+    state = replace(target, content=content, mode=mode, uid=owner.uid, gid=owner.gid, acl=None)
     if reader.may(4, state.mode, state.uid, state.gid):
         return state
     if reader.uid is not None:

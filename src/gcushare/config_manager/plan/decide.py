@@ -206,7 +206,7 @@ def _changes(observed: ObservedScheduler, goal: _WantedFiles, aside: list[Step])
 
 
 def _record_step(observed: ObservedScheduler, record: Record) -> WriteFile:
-    state = replace(observed.target_state, content=record.encoded(), mode=_RECORD_MODE)
+    state = replace(observed.target_state, content=record.encoded(), mode=_RECORD_MODE, acl=None)
     return WriteFile(path=observed.layout.record, state=state)
 
 

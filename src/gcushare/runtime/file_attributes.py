@@ -1,0 +1,86 @@
+"""The attributes of files beyond mode and owner: SELinux labels, access lists, chattr's flags, and the mount.
+
+Only ``safe_directory`` and those who read files with it need them.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+from pathlib import Path
+
+_SELINUX, _ACL = "security.selinux", "system.posix_acl_access"
+_GET_FLAGS = 0x80086601
+"""FS_IOC_GETFLAGS of linux/fs.h on machines of 64 bits."""
+_UNCHANGEABLE = 0x10 | 0x20
+"""FS_IMMUTABLE_FL and FS_APPEND_FL, which chattr +i and +a set."""
+_GROUP_ENTRY = 4
+"""ACL_GROUP_OBJ."""
+
+
+def check_changeable(descriptor: int) -> None:
+    """Raise ``OSError`` as a change does if chattr has made an open file or directory unchangeable."""
+    flags = bytearray(8)
+    try:
+        fcntl.ioctl(descriptor, _GET_FLAGS, flags)
+    except OSError:
+        return  # This filesystem has none.
+    if flags[0] & _UNCHANGEABLE:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def mount_of(descriptor: int) -> str:
+    """Name the mount that an open file is on; a file that is mounted alone has another one than its directory."""
+    text = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+    return next((line for line in text.splitlines() if line.startswith("mnt_id:")), "")
+
+
+def read_label(descriptor: int) -> bytes | None:
+    """Read the SELinux label of an open file; None without SELinux or a label."""
+    return _read_attribute(descriptor, _SELINUX)
+
+
+def read_acl(descriptor: int) -> bytes | None:
+    """Read the access list of an open file that has more entries than its mode; None without one."""
+    return _read_attribute(descriptor, _ACL)
+
+
+def mode_without(acl: bytes, mode: int) -> int:
+    """Return a mode that gives no more without this list: with one, the bits of the group are the mask of all entries.
+
+    Source: linux/posix_acl_xattr.h, a version of four bytes, then tag, permissions and id of each entry.
+    """
+    entries = struct.iter_unpack("<HHI", acl[4:])
+    group = next((permissions for tag, permissions, _ in entries if tag == _GROUP_ENTRY), 0)
+    return mode & (~0o070 | group << 3)
+
+
+def _read_attribute(descriptor: int, name: str) -> bytes | None:
+    try:
+        return os.getxattr(descriptor, name)
+    except OSError:
+        return None
+
+
+def write_acl(descriptor: int, acl: bytes | None) -> None:
+    """Set the access list of a file of ours; None removes the one that it inherited."""
+    try:
+        if acl is None:
+            os.removexattr(descriptor, _ACL)
+        else:
+            os.setxattr(descriptor, _ACL, acl)
+    except OSError as error:
+        if acl is not None or error.errno not in (errno.ENODATA, errno.ENOTSUP):
+            raise
+
+
+def write_label(descriptor: int, label: bytes) -> None:
+    """Set the SELinux label of a file of ours, if the system has labels."""
+    try:
+        os.setxattr(descriptor, _SELINUX, label)
+    except OSError as error:
+        # Otherwise the file has the policy's default label for this directory, as a file that an admin creates.
+        if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.EINVAL):
+            raise

@@ -203,14 +203,16 @@ async def test_what_an_admin_and_a_second_run_do_meanwhile_stays_done(server: Ap
     assert not found["metadata"].get("labels")
 
 
-async def test_a_node_that_never_stands_still_is_named_and_the_rest_is_left_for_the_next_run(server: ApiServer) -> None:
+async def test_a_node_that_never_stands_still_is_named_and_the_others_are_cleaned(server: ApiServer) -> None:
     numbers = itertools.count()
+    server.registry.put(_node("n2"))
 
     def disturb() -> None:
         server.registry.update(BY_NAME["nodes"], Key("", "n1"), lambda obj: labelled(obj, str(next(numbers))))
 
     with pytest.raises(ConflictError, match="n1"):
         await clean_disturbed(server, disturb, times=100)
+    assert not stored(server, "n2")["metadata"].get("annotations")
     assert ENFLAME.inventory_annotation in stored(server, "n1")["metadata"]["annotations"]
     await clean(server, UninstallSettings(vendor="enflame"))
     assert not stored(server, "n1")["metadata"].get("annotations")

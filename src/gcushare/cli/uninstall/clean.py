@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gcushare._version import __version__
 from gcushare.cluster.connection import open_cluster
 from gcushare.core.cards import SERVES_WHOLE
-from gcushare.core.errors import ConflictError, NotFoundError, RemoteContractError
+from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, JsonObject, Selector
@@ -76,10 +76,21 @@ class Cleaner:
         """Clean each Node; return those whose kubelet still counts our cards, and writes that back.
 
         Raises:
-            GcushareError: the API server refused a request or did not answer.
+            GcushareError: the API server did not list the Nodes, or refused a write; the other Nodes are clean then.
         """
-        nodes = await self._client.list_all(NODES)
-        return frozenset([node.metadata.name for node in nodes if await self._clean_newest(node)])
+        counting: list[str] = []
+        failures: list[GcushareError] = []
+        for node in await self._client.list_all(NODES):
+            name = node.metadata.name
+            try:
+                if await self._clean_newest(node):
+                    counting.append(name)
+            except GcushareError as error:
+                self._say(f"node/{name} not cleaned: {error}")
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return frozenset(counting)
 
     async def _clean_newest(self, node: Node) -> bool:
         """Clean a Node as it is at the moment of the write, and say whether its kubelet still counts our cards.

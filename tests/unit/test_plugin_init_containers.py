@@ -191,6 +191,16 @@ def test_all_calls_in_a_row_are_of_that_pod() -> None:
     assert [store.entries[f"uid-{name}"].served for name in "pqrs"] == [3, 0, 0, 0]
 
 
+def test_the_pod_that_explains_more_of_the_calls_is_the_likely_one() -> None:
+    """The second call was taken for a sidecar's, which gives no ids to later containers."""
+    shapes = {"p": (("init", 4), ("sidecar", 4), ("init", 8)), "q": (("init", 4), ("init", 4), ("app", 4))}
+    store = store_of(*(with_annotations(spread(name, *shape), {}) for name, shape in shapes.items()))
+    given(store, "uid-p", "init0", *FIRST[:4])
+    given(store, "uid-p", "sidecar1", *FIRST[:4], at_s=1.0)
+    found = store.find_reusing(device_ids(FIRST[:4]), 4)
+    assert [(each.pod.uid, each.next_container) for each in found] == [("uid-q", "app2"), ("uid-p", "init0")]
+
+
 def test_a_container_that_the_kubelet_shows_already_is_not_one_of_the_calls() -> None:
     store = store_of(with_annotations(spread("p", ("init", 4), ("sidecar", 2), ("app", 2)), {}), pod("q", 4))
     given(store, "uid-q", "c0", *FIRST[:4])

@@ -6,7 +6,7 @@ containers in a row. So such a call, which names no pod either, proves whose the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from gcushare.core.requests import ContainerKind
@@ -26,18 +26,25 @@ def assign_reused(
     if not len(ids) or not any(entry.has_init for entry in able):
         return []
     before, made = pending.up_to_reuse(ids, whole=whole)
-    found = [(entry, names) for entry in able if (names := _find_row(entry, before, made, amount))]
-    found.sort(key=lambda each: (each[0].ref.uid != made[0].uid, not each[0].shown, each[0].age))
-    if found:
-        entry, names = found[0]
+    rows = [(entry, names) for entry in able for names in _find_rows(entry, before, made, amount)]
+
+    def rank(row: tuple[PodEntry, list[str]]) -> tuple[object, ...]:
+        """What is stored already comes first, then what explains most allocations."""
+        entry, names = row
+        stored = [each.container for each in (*before, *made) if each.uid == entry.ref.uid]
+        return stored[-len(names) :] != names, -len(names), entry.ref.uid != made[0].uid, not entry.shown, entry.age
+
+    rows.sort(key=rank)
+    if rows:
+        entry, names = rows[0]
         pending.assign([*before, *made][-len(names) :], entry.ref.uid, names)
-    return [entry for entry, _ in found]
+    return list({entry.ref.uid: entry for entry, _ in rows}.values())
 
 
-def _find_row(
+def _find_rows(
     entry: PodEntry, before: Sequence[PendingAllocation], made: Sequence[PendingAllocation], amount: int
-) -> list[str]:
-    """The containers of a pod that the last allocations can be for, if its next one asks for an amount; else none.
+) -> Iterator[list[str]]:
+    """The containers of a pod that the last allocations can be for, if its next one asks for an amount.
 
     The first of ``made`` is for the init container whose ids are given out again; those ``before`` it may be for the
     containers before that one. Calls for what the kubelet shows were found already; nothing that comes later is shown.
@@ -46,13 +53,10 @@ def _find_row(
     shown = next((at for at in range(len(containers), 0, -1) if containers[at - 1].name in entry.shown), 0)
     waiting = [container for container in containers if container.name not in entry.shown]
     amounts, earlier = ([sum(each.counts.values()) for each in some] for some in (made, before))
-    rows: list[tuple[bool, list[str]]] = []
     for at, first in enumerate(waiting if made else ()):
         row = waiting[at : at + len(made) + 1]
         is_row = first.kind is ContainerKind.INIT and [container.amount for container in row] == [*amounts, amount]
         if is_row and row[-1] in containers[shown:]:
             pairs = zip(reversed(waiting[:at]), reversed(earlier), strict=False)
             known = len(list(takewhile(lambda pair: pair[0].amount == pair[1], pairs)))
-            is_stored = (made[0].uid, made[0].container) == (entry.ref.uid, first.name)
-            rows.append((is_stored, [container.name for container in (*waiting[at - known : at], *row[:-1])]))
-    return max(rows, key=lambda row: (row[0], len(row[1])), default=(False, []))[1]
+            yield [container.name for container in (*waiting[at - known : at], *row[:-1])]

@@ -339,6 +339,7 @@ async def test_the_record_and_the_list_say_where_an_id_is(node: NodeUnderTest) -
     await node.plugin.register()
     uid = await node.run("a", node.container("main", 3))
     assert node.recorded()[uid, "main"].by_numa == {"0": ["id-1"], "1": ["id-2"], "-1": ["id-7"]}
+    await node.until_listed({"default/a": {"main": frozenset({"id-1", "id-2", "id-7"})}})
     assert await node.listed_numa("a") == {"id-1": [0], "id-2": [1], "id-7": []}
 
 

@@ -8,7 +8,7 @@ from simulation.bursts import BURSTS_PER_NODE, MEMORY, BurstNode, play_seed
 
 from gcushare_playground.kubelet.checkpoint import PodDevices
 
-FOUND = (335, 388, 402, 1038, 1087, 1001694, 1006471)
+FOUND = (335, 388, 402, 1038, 1087, 1001694, 1006471, 2021286)
 """Seeds that once broke a rule."""
 
 MORE = range(2, 12)

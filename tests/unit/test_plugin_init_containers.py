@@ -247,6 +247,16 @@ def test_equal_init_containers_in_a_row_are_counted(owner: str) -> None:
     assert (found.pod.uid, found.next_container) == ("uid-p", "app2")
 
 
+def test_no_pod_goes_on_after_a_refusal() -> None:
+    """The pod that was refused was another one, or this one, which is not admitted."""
+    store = store_of(pod("p", 2, 4), pod("q", 2, 4, card=1))
+    given(store, "uid-p", "c0", *SECOND[:2])
+    with pytest.raises(Refused), store.one_call():
+        raise Refused("no card has room")
+    assert [(each.pod.uid, each.served) for each in store.candidates()] == [("uid-p", 0), ("uid-q", 0)]
+    assert store.unconfirmed_units() == {1: 2}, "the ids are counted until the kubelet was read"
+
+
 def test_of_two_calls_with_the_same_ids_the_last_counts() -> None:
     """The first one's pod was refused by the kubelet itself, which the plugin has not seen."""
     store = store_of(with_annotations(spread("p", ("init", 4), ("app", 2)), {}), pod("q", 4), pod("r", 4))

@@ -211,9 +211,13 @@ class PendingAllocations:
         """Add one that was just made."""
         self._open.append(replace(pending, row=self._row))
 
-    def end_row(self) -> None:
-        """No later call is for a pod of these: it was refused, or is gone."""
+    def end_row(self, partly_served: Collection[str] = ()) -> None:
+        """No later call is for a pod of these: it was refused, or is gone.
+
+        What was stored for pods (uids) that are ``partly_served`` was another's, or theirs who are not admitted.
+        """
         self._row += 1
+        self._open = [replace(each, uid="", container="") if each.uid in partly_served else each for each in self._open]
 
     def names(self, counts: CardCounts, whole: bool, container: str, uids: Collection[str]) -> bool:
         """Whether one of these counts was made for this container of a pod with one of these uids."""

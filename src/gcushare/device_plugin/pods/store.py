@@ -135,7 +135,8 @@ class PodStore:
         try:
             yield
         except GcushareError:
-            self._pending.end_row()
+            self._pending.end_row({e.ref.uid for e in self._entries.values() if e.state is PodState.PARTLY_SERVED})
+            compute_states(self._entries, self._pending)
             raise
 
     def end_pending(self, made_before_s: float, *, is_readable: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
@@ -181,12 +181,16 @@ class PodEntry:
 
     @property
     def served(self) -> int:
-        """How many of its asking containers were served, in the kubelet's order.
+        """How many of its asking containers were served, in the kubelet's order."""
+        return self.served_up_to(self.held)
+
+    def served_up_to(self, holding: Container[str]) -> int:
+        """How many were served, if these hold ids.
 
         A container that holds ids proves that all before it were served: podresources never shows init containers.
         """
         containers = self.request.containers
-        return next((at for at in range(len(containers), 0, -1) if containers[at - 1].name in self.held), 0)
+        return next((at for at in range(len(containers), 0, -1) if containers[at - 1].name in holding), 0)
 
     @property
     def has_init(self) -> bool:

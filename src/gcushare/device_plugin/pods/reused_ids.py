@@ -22,8 +22,10 @@ def assign_reused(
 
     None if the ids are new. Otherwise the allocations that were taken for another pod's are now the likely one's.
     """
+    if not len(ids):
+        return []
     able = [entry for entry in entries if entry.is_whole == whole]
-    if not len(ids) or not any(entry.has_init for entry in able):
+    if not any(entry.has_init for entry in able):
         return []
     before, made = pending.up_to_reuse(ids, whole=whole)
     rows = [(entry, names) for entry in able for names in _find_rows(entry, before, made, amount)]
@@ -50,13 +52,13 @@ def _find_rows(
     containers before that one. Calls for what the kubelet shows were found already; nothing that comes later is shown.
     """
     containers = entry.request.containers
-    shown = next((at for at in range(len(containers), 0, -1) if containers[at - 1].name in entry.shown), 0)
+    later = containers[entry.served_up_to(entry.shown) :]
     waiting = [container for container in containers if container.name not in entry.shown]
     amounts, earlier = ([sum(each.counts.values()) for each in some] for some in (made, before))
     for at, first in enumerate(waiting if made else ()):
         row = waiting[at : at + len(made) + 1]
         is_row = first.kind is ContainerKind.INIT and [container.amount for container in row] == [*amounts, amount]
-        if is_row and row[-1] in containers[shown:]:
+        if is_row and row[-1] in later:
             pairs = zip(reversed(waiting[:at]), reversed(earlier), strict=False)
             known = len(list(takewhile(lambda pair: pair[0].amount == pair[1], pairs)))
             yield [container.name for container in (*waiting[at - known : at], *row[:-1])]

@@ -44,33 +44,10 @@ from gcushare_playground.kubelet.books import DeviceBooks
 from gcushare_playground.kubelet.faults import KubeletFaults
 from gcushare_playground.kubelet.podspec import parse_pod
 from simulation.burst_plugin import BurstPlugin, RuleBroken
+from simulation.burst_pods import MEMORY, RULES, SHAPES, WHOLE, WHOLE_SHAPES, make_pod
 from simulation.store import Doc
 
-MEMORY, WHOLE = ENFLAME.memory_resource, ENFLAME.whole_card_resource
 MODELS = ("S60", "T20")
-RULES: tuple[Mapping[str, str], ...] = (
-    {}, {}, {keys.CARDS: "2"}, {keys.CARDS: "2"}, {keys.USE_CARDS: "0"}, {keys.USE_CARDS: "1"}, {keys.USE_CARDS: "S60"},
-    {keys.USE_CARDS: "T20,S60"}, {keys.USE_CARDS: "strongest"}, {keys.AVOID_CARDS: "0"}, {keys.AVOID_CARDS: "T20"},
-    {keys.CARD_POLICY: "spread"}, {keys.CARDS: "2", keys.AVOID_CARDS: "1"}, {keys.MEMORY_LIMIT: "16"},
-    {keys.MEMORY_LIMIT: "12", keys.CARDS: "2"}, {keys.CARDS: "3"}, {keys.CARDS: "2", keys.USE_CARDS: "S60"},
-    {keys.MEMORY_LIMIT: "8"}, {keys.CARDS: "2", keys.USE_CARDS: "strongest"}, {keys.USE_CARDS: "0,2"},
-    {keys.COMPUTE_SHARE: "proportional"},
-)  # fmt: skip
-SHAPES = tuple(
-    tuple((kind, int(amount)) for kind, _, amount in (part.partition(":") for part in shape.split()))
-    for shape in (
-        "app:2", "app:4", "app:4", "app:4", "app:12", "app:16", "app:24", "app:2 app:2", "app:2 app:4", "app:2 app:10",
-        "app:6 app:6 app:6", "init:2 app:2", "init:2 app:4", "init:4 app:2", "init:8 app:2", "init:12 app:6",
-        "init:18 app:12", "init:6 app:2 app:2", "init:14 app:4 app:4", "init:2 init:6 app:2", "init:6 init:2 app:4",
-        "init:4 init:4 app:4", "init:4 sidecar:2 app:2", "init:6 sidecar:6 app:6", "sidecar:2 init:2 app:2",
-        "sidecar:2 init:6 app:4", "sidecar:4 init:8 app:2", "sidecar:4 init:8 app:2", "sidecar:2 sidecar:4 app:4",
-        "init:4 sidecar:4 init:8 app:4 app:2",
-    )
-)  # fmt: skip
-WHOLE_SHAPES = (
-    (("app", 1),), (("app", 2),), (("app", 1), ("app", 1)), (("init", 2), ("app", 1)), (("init", 3), ("app", 2)),
-    (("init", 2), ("app", 1), ("app", 1)), (("init", 1), ("sidecar", 1), ("app", 1)),
-)  # fmt: skip
 BURSTS_PER_NODE = 20
 T = TypeVar("T")
 
@@ -188,7 +165,7 @@ class BurstNode:
         if self.rng.random() < 0.15:
             resource, amounts = WHOLE, self.rng.choice(WHOLE_SHAPES)
             rule = {key: value for key, value in rule.items() if key in (keys.USE_CARDS, keys.AVOID_CARDS)}
-        raw = _make_pod(f"p{self.made + 1}", amounts, resource, rule)
+        raw = make_pod(f"p{self.made + 1}", amounts, resource, rule)
         pod = POD.read(json.dumps(raw).encode())
         try:
             request = pod_request(pod, ENFLAME)
@@ -348,17 +325,6 @@ class BurstNode:
         ids = self.devices.pod_ids(uid, MEMORY) | self.devices.pod_ids(uid, WHOLE)
         memory = device_ids(sorted(ids))
         return memory.count_by_card() if memory.run else dict.fromkeys(map(decode_whole_card_id, ids), 1)
-
-
-def _make_pod(name: str, amounts: tuple[tuple[str, int], ...], resource: str, rule: Mapping[str, str]) -> Doc:
-    containers: dict[str, list[Doc]] = {"initContainers": [], "containers": []}
-    for number, (kind, amount) in enumerate(amounts):
-        container: Doc = {"name": f"{kind}{number}", "resources": {"limits": {resource: str(amount)}}}
-        if kind == "sidecar":
-            container["restartPolicy"] = "Always"
-        containers["containers" if kind == "app" else "initContainers"].append(container)
-    metadata = {"name": name, "namespace": "default", "uid": name, "annotations": dict(rule)}
-    return {"metadata": metadata, "spec": containers, "status": {}}
 
 
 def _changed(pod: Pod, annotations: Mapping[str, str], *, node: str = "") -> Pod:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from simulation.burst_plugin import RuleBroken
-from simulation.bursts import BURSTS_PER_NODE, MEMORY, BurstNode, play_seed
+from simulation.burst_pods import MEMORY
+from simulation.bursts import BURSTS_PER_NODE, BurstNode, play_seed
 
 from gcushare_playground.kubelet.checkpoint import PodDevices
 

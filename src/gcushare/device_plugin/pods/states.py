@@ -46,8 +46,8 @@ def _place(entries: Mapping[str, PodEntry], allocation: PendingAllocation, *, is
     return True
 
 
-def exchange_promises(entries: Collection[PodEntry]) -> None:
-    """Give the cards kept for a pod that got others to the pod whose cards it got.
+def exchange_promises(entries: Collection[PodEntry]) -> bool:
+    """Give the cards kept for a pod that got others to the pod whose cards it got; True if any changed places.
 
     Only pods of equal requests and rules change places, so all of them still fit as planned. After a restart the
     records show several changes at once, and each may enable the next: the exchange is repeated until none is left.
@@ -56,8 +56,10 @@ def exchange_promises(entries: Collection[PodEntry]) -> None:
         (e for e in entries if e.state in (PodState.WAITING, PodState.DISPLACED)), key=lambda entry: entry.age
     )
     moved = sorted((e for e in entries if e.promise and e.state is PodState.SERVED), key=lambda entry: entry.age)
+    is_changed = False
     while any(_change_places(each, waiting) for each in moved):
-        pass
+        is_changed = True
+    return is_changed
 
 
 def _change_places(moved: PodEntry, waiting: Iterable[PodEntry]) -> bool:

@@ -173,8 +173,8 @@ class PodStore:
             entry.shown = shown.held_by(entry)
             entry.is_checked = entry.is_checked or asked is None or entry.ref.uid in asked
         compute_states(self._entries, self._pending)
-        exchange_promises(entries)
-        compute_states(self._entries, self._pending)
+        if exchange_promises(entries):
+            compute_states(self._entries, self._pending)
 
     def on_record_written(self, write: RecordWrite) -> None:
         """Store what is being written on a pod, before the watch shows it."""

@@ -104,8 +104,15 @@ class DeviceIds:
 
     def count_by_card(self) -> dict[int, int]:
         """The number of ids by card index, without cards that have none."""
-        cards = self.card_of_each()
-        return {index: count for index in range(MAX_CARDS) if (count := cards.count(index))}
+        cards, counts = self.card_of_each(), dict[int, int]()
+        left = len(cards)
+        for index in range(MAX_CARDS):
+            if not left:
+                break
+            if count := cards.count(index):
+                counts[index] = count
+                left -= count
+        return counts
 
     def of_card(self, card_index: int, limit: int) -> list[bytes]:
         """Up to ``limit`` entries (tag, length, id) of one card, in the received order."""

@@ -33,6 +33,8 @@ from tests.e2e.node_side import WHOLE, NodeSide, StartNode, node_starter
 BURSTS = int(os.environ.get("GCUSHARE_E2E_BURSTS", "12"))
 SEED = int(os.environ.get("GCUSHARE_E2E_SEED") or SystemRandom().randrange(2**31))
 _AT_REST_S = 40.0
+_NO_ROOM = ("card", "requested number of devices unavailable", "no healthy devices present")
+"""The plugin's word, and the kubelet's own: some ids are free, or none is healthy since all cards are used whole."""
 _SHOWN = 40
 
 
@@ -127,7 +129,7 @@ def describe_failure(side: NodeSide, pod: BurstPod, *, is_expected: bool) -> lis
     """
     body = side.scheduling.pod(pod.name)
     status = body["status"]
-    says_so = any(words in status.get("message", "") for words in ("card", "requested number of devices unavailable"))
+    says_so = any(words in status.get("message", "") for words in _NO_ROOM)
     if phase_of(body) != "Failed" or (is_expected and says_so):
         return []
     return [f"{pod} failed: {status.get('reason')}: {status.get('message')}"]

@@ -70,8 +70,15 @@ def short_path() -> Iterator[Path]:
 
 
 @pytest.mark.slow
-async def test_the_manuals_chapter_is_played_and_every_step_checked(short_path: Path) -> None:
-    async with demo(short_path) as child:
+async def test_the_manuals_chapter_is_played_and_kept_until_ctrl_c_ends_it_with_its_processes_and_files(
+    short_path: Path,
+) -> None:
+    async with demo(short_path, "--keep", ready=r"in a browser: (\S+)") as child:
+        assert find_kubeconfig(child).exists()
+        await typed_commands_work(child)
+        assert await nodes_on_the_page(child) == ["node-1"]
+        assert len(children_of(short_path)) >= 4
+        child.send_signal(signal.SIGINT)
         assert await child.wait() == 0
     text = child.log_file.read_text()
     for expected in (
@@ -134,10 +141,16 @@ async def test_whole_cards_and_shared_ones_are_played(short_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_the_manuals_pods_are_played_as_claims(short_path: Path) -> None:
-    async with demo(short_path, "--scenario", "claims") as child:
+async def test_the_manuals_pods_are_played_as_claims_and_kept_with_the_command_that_works_there(
+    short_path: Path,
+) -> None:
+    async with demo(short_path, "--scenario", "claims", "--keep", ready=r"in a browser: (\S+)") as child:
+        assert await nodes_on_the_page(child) == ["node-1"]
+        child.send_signal(signal.SIGINT)
         assert await child.wait() == 0
-    text = child.log_file.read_text()
+    text, _, shown = child.log_file.read_text().partition("The cluster stays up")
+    assert "kubectl inspect gcushare explain kube-system/gcushare-pod-4" in shown
+    assert "gcushare cards" not in shown
     for expected in (
         "its request became a claim of template gcu-memory-12",
         "the claim was allocated card 1",
@@ -152,35 +165,11 @@ async def test_the_manuals_pods_are_played_as_claims(short_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_kept_cluster_of_claims_shows_the_command_that_works_there(short_path: Path) -> None:
-    flags = ("--scenario", "claims", "--vendor", "aliyun", "--keep")
-    async with demo(short_path, *flags, ready=r"in a browser: (\S+)") as child:
-        shown = child.log_file.read_text().rpartition("The cluster stays up")[2]
-        assert "kubectl inspect gpushare explain kube-system/gcushare-pod-4" in shown
-        assert "gcushare cards" not in shown
-        assert await nodes_on_the_page(child) == ["node-1"]
-        child.send_signal(signal.SIGINT)
-        assert await child.wait() == 0
-
-
-@pytest.mark.slow
-async def test_a_kept_cluster_ends_on_ctrl_c_with_its_processes_and_files(short_path: Path) -> None:
-    async with demo(short_path, "--keep", "--nodes", "2", ready=r"in a browser: (\S+)") as child:
-        assert find_kubeconfig(child).exists()
-        await typed_commands_work(child)
-        assert await nodes_on_the_page(child) == ["node-1", "node-2"]
-        assert len(children_of(short_path)) >= 4
-        child.send_signal(signal.SIGINT)
-        assert await child.wait() == 0
-    assert children_of(short_path) == []
-    assert list((short_path / "s").iterdir()) == []
-
-
-@pytest.mark.slow
 async def test_a_signal_in_the_middle_ends_everything(short_path: Path) -> None:
-    async with demo(short_path, ready=r"(Step 1)") as child:
+    async with demo(short_path, "--nodes", "2", ready=r"(Step 1)") as child:
         child.send_signal(signal.SIGTERM)
         assert await child.wait() == 128 + signal.SIGTERM
+    assert "node-2 offers 128 units" in child.log_file.read_text()
     assert children_of(short_path) == []
     assert list((short_path / "s").iterdir()) == []
 

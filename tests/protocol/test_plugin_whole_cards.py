@@ -42,7 +42,7 @@ async def test_a_card_changes_its_use_as_soon_as_the_pod_before_has_ended() -> N
         await rig.until_recorded("b")
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 async def test_of_two_pods_that_race_for_one_card_in_the_two_ways_exactly_one_starts(seed: int) -> None:
     async with PluginRig(cards=(16,), plugin=BOTH, seed=seed, batch_window_s=0.05) as rig:
         rig.bind("shares", 4, card=0)
@@ -63,7 +63,7 @@ async def test_of_two_pods_that_race_for_one_card_in_the_two_ways_exactly_one_st
         assert winner[loser] in rig.events("CardInOtherUse")[0]
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 async def test_a_burst_of_both_kinds_never_puts_two_uses_on_one_card(seed: int) -> None:
     """All of them want the same four cards; the kubelet admits them in an order of its own."""
     async with PluginRig(cards=(16,) * 4, plugin=BOTH, seed=seed, batch_window_s=0.05) as rig:

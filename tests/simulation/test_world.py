@@ -22,7 +22,9 @@ from tests.simulation.planted_storms import STORMS, create, created, digest_of_a
 
 SEEDS = (31, 800845)
 """In the last a plugin that registers again, with a call under way, is asked to stop."""
-MORE_SEEDS = range(14)
+MORE_SEEDS = range(6)
+HOST_SEEDS = range(10)
+"""Together they draw every fault. What they do not find, `make soak` looks for in new ones."""
 REPOSITORY = Path(__file__).parents[2]
 
 PRINT_DIGEST = """
@@ -152,7 +154,7 @@ def test_simulated_time_does_not_go_back() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 30))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in HOST_SEEDS[1:])])
 def test_schedulers_of_hosts_whose_disks_fail_are_as_wanted_after_calm(seed: int) -> None:
     outcome = run(make_host_schedule(seed, rounds=1))
     assert outcome.violation is None
@@ -166,6 +168,6 @@ def test_a_scheduler_that_could_not_start_is_noticed(bug: str, seed: int) -> Non
     assert violation.invariant == "every prefix leaves a scheduler that can start"
 
 
-def test_every_fault_of_a_host_can_be_drawn() -> None:
-    drawn = {action.kind for seed in range(20) for action in make_host_schedule(seed, rounds=1).actions}
+def test_every_fault_of_a_host_is_drawn() -> None:
+    drawn = {action.kind for seed in HOST_SEEDS for action in make_host_schedule(seed, rounds=1).actions}
     assert drawn == set(KINDS)

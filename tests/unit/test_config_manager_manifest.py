@@ -14,6 +14,9 @@ from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
 from gcushare.core.errors import ConfigError, Refused
 from tests.unit.config_manager_host import CONFIG, CORPUS, EACH_OF_CORPUS, OWN_FILES, TARGET, corpus_text, load_yaml
 
+# One worker: each manifest is parsed once for all tests.
+pytestmark = pytest.mark.xdist_group("manifests of schedulers")
+
 HEAD = "kind: Pod\nmetadata: {name: kube-scheduler}\nspec:\n"
 
 

@@ -38,8 +38,10 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def contents(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+def contents(folder: Path) -> dict[Path, tuple[int, int]]:
+    """When each file was last written, and its size: reading them all takes longer than most scripts."""
+    files = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in files}
 
 
 def run(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The tests start some hundred commands; compiling the programs again for each of them costs as much as what they do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow test-deep soak fuzz lint audit mutants format protos e2e bench-plugin bench-extender bench-packing docs site vendors dashboards screenshots single-files executables package publish release-check clean
+.PHONY: install demo test test-slow test-deep soak fuzz lint shellcheck audit mutants format protos e2e bench-plugin bench-extender bench-packing docs site vendors dashboards screenshots single-files executables package publish release-check clean
 
 install: $(VENV)/.installed
 
@@ -44,6 +44,10 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+# Every script of the packages and of this repository.
+shellcheck: install
+	$(BIN)/shellcheck --external-sources deploy/*/*.sh deploy/*/build-and-deploy/*.sh scripts/*.sh
 
 audit: install
 	$(BIN)/python -m scripts.audit $(ARGS)

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from tests.charts import (
     EXTENDER_CHART,
     HELM,
     PLUGIN_CHART,
-    ROOT,
     UMBRELLA_CHART,
     in_one_worker,
     load_objects,
@@ -37,8 +35,6 @@ MANUAL_FILES = {
     "templates/service.yaml",
 }
 WRITTEN_BY_HAND = {*DEPLOY.glob("manifests/gpushare/config/scheduler-*"), *DEPLOY.glob("manifests/gpushare/samples/*")}
-SCRIPTS = sorted([*DEPLOY.glob("*/build-and-deploy/*.sh"), *DEPLOY.glob("*/*.sh")])
-SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 
 
 @pytest.mark.parametrize("chart", MANUAL_FILES, ids=lambda chart: chart.name)
@@ -127,16 +123,3 @@ def test_the_plain_manifests_hold_nothing_that_only_helm_reads() -> None:
         text = path.read_text()
         assert "helm" not in text.lower(), path
         assert load_objects(text), path
-
-
-@pytest.mark.slow
-def test_every_script_is_clean() -> None:
-    done = subprocess.run(
-        [SHELLCHECK, "--external-sources", *SCRIPTS, DEPLOY / "image/make-root.sh", *ROOT.glob("scripts/*.sh")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout

@@ -42,12 +42,19 @@ def label(bench: Bench, node: str, key: str) -> None:
 
 async def test_enter_labels_a_node_without_a_library_and_deploying_says_so(bench: Bench) -> None:
     bench.site.plugins.obstacles["n2"] = NO_LIBRARY
-    done = await bench.run(PLUGIN, "deploy.sh", "--delivery", "none", stdin="\n")
+    done = await bench.run(PLUGIN, "deploy.sh", "--delivery", "none", "--timeout", "2s", stdin="\n")
     assert done.code == 1, done
     why = f"{NO_LIBRARY.reason}: {NO_LIBRARY.message}"
     assert in_order(done.out, ["node n1: the plugin is ready\n", f"node n2: the plugin did not start: {why}\n"]), done
     assert "the plugin did not start on every labelled node" in done.errors
     assert f"kubectl label node NODE {ENFLAME.label_key}-" in done.errors
+    lines = (
+        f"set -euo pipefail; cd {bench.root}/deploy/lib; . ./common.sh; . ./plugins.sh",
+        f"name={PLUGIN} namespace={NAMESPACE} timeout=10m settle_s=1; wait_for_plugins enflame",
+    )
+    settled = await bench.site.run("bash", "-c", "\n".join(lines))
+    assert settled.code == 1, settled
+    assert f"node n2: the plugin did not start: {why}\n" in settled.out, "long before the time is over"
 
 
 @pytest.mark.parametrize(

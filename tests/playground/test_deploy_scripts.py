@@ -157,7 +157,7 @@ async def test_the_extender_is_deployed_followed_and_deleted_with_the_scheduler_
 
 
 async def test_nothing_is_uninstalled_while_a_scheduler_is_not_put_back(bench: Bench) -> None:
-    deploying = asyncio.create_task(bench.run(EXTENDER, "deploy.sh", "--delivery", "none", "--timeout", "8s"))
+    deploying = asyncio.create_task(bench.run(EXTENDER, "deploy.sh", "--delivery", "none", "--timeout", "3s"))
     server = bench.site.server
     await server.store.until(lambda: bench.site.find("configmaps", MANAGER))
     failed = json.dumps({"state": "failed", "reason": "no kube-scheduler process is to be seen"})

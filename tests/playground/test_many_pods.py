@@ -107,7 +107,7 @@ async def test_every_card_holds_what_its_record_says_and_no_more(
     census: Census, seed: int, disturb: Disturbance
 ) -> None:
     throwing = asyncio.create_task(throw_pods(census, seed))
-    await wait_running(census, 20)
+    await wait_running(census, 15)
     await disturb(census)
     await throwing
     await census.wait_quiet(PODS)

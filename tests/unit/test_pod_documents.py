@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from gcushare.core.assignments import CardGrant
-from gcushare.core.errors import RemoteContractError
+from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import PodOptions, pod_assignment, pod_options, pod_request
@@ -51,6 +51,18 @@ def test_a_bound_pod_without_a_record_is_known_to_have_no_card_yet() -> None:
 def test_a_pod_of_another_vendor_is_none_of_ours() -> None:
     assert pod_request(pod(), ALIYUN) is None
     assert pod_assignment(pod(annotations=RECORD), ALIYUN) is None
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_pod_of_two_vendors_is_refused_before_it_is_bound_and_counts_afterwards(first: bool) -> None:
+    other: list[dict[str, object]] = [{"name": "i", "resources": {"limits": {"aliyun.com/gpu-mem": "2e0"}}}]
+    vendor = ENFLAME if first else ALIYUN
+    with pytest.raises(Refused, match=r"enflame.com/gcu-memory and .*|aliyun.com/gpu-mem and .*"):
+        pod_request(pod(init=other), vendor)
+    held = pod_request(pod(init=other), vendor, is_bound=True)
+    assert (held.total_units if held is not None else 0) == (4 if first else 2)
+    nothing: list[dict[str, object]] = [{"name": "i", "resources": {"limits": {"aliyun.com/gpu-mem": "0"}}}]
+    assert pod_request(pod(init=nothing), ENFLAME) is not None
 
 
 def test_memory_over_several_cards_is_divided_over_the_record() -> None:

@@ -13,6 +13,7 @@ from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import KubeletCalls
 from gcushare.core.placement import POLICIES
+from gcushare.core.quantities import parse_count
 from gcushare.core.requests import (
     MAX_POD_UNITS,
     STRONGEST,
@@ -26,7 +27,7 @@ from gcushare.core.requests import (
 )
 from gcushare.core.whole_cards import CLOSE, WHOLE_CARD_POLICIES
 from gcushare.core.wording import counted
-from gcushare.vendors.vendor import Vendor
+from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire import annotations as keys
 from gcushare.wire.annotations import PodRecord, decode_record
 from gcushare.wire.objects import Container, Pod
@@ -160,6 +161,8 @@ def pod_request_and_options(
     """
     if not names_resources(pod, vendor):
         return None
+    if not is_bound:
+        _check_one_vendor(pod, vendor)
     init, app = pod.spec.init_containers, pod.spec.containers
     containers = [*(_resources(c, init_kind(c)) for c in init), *(_resources(c, ContainerKind.APP) for c in app)]
     options = pod_options(pod.metadata.annotations) if options is None else options
@@ -306,6 +309,22 @@ def unplaced_assignment(pod: Pod, vendor: Vendor) -> Assignment:
     request, _ = readable_request(pod, vendor)
     units = request.cards.units if request is not None else 0
     return Assignment(pod_ref(pod), pod.spec.node_name, (), unplaced=units)
+
+
+def _check_one_vendor(pod: Pod, vendor: Vendor) -> None:
+    """Check that a pod asks for memory of no other vendor's cards: its node is chosen for the cards of one.
+
+    Raises:
+        Refused: it does.
+        RemoteContractError: a quantity is malformed.
+    """
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        for other in VENDORS:
+            if other.name != vendor.name and parse_count(container.resources.limits.get(other.memory_resource, 0)):
+                raise Refused(
+                    f"the pod asks for {vendor.memory_resource} and for {other.memory_resource}, but a pod holds cards "
+                    "of one vendor; make a pod for each"
+                )
 
 
 def _resources(container: Container, kind: ContainerKind) -> ContainerResources:

@@ -103,20 +103,24 @@ def test_the_remedy_ends_the_fewest_pods() -> None:
 
 
 @pytest.mark.parametrize(
-    "request_",
+    ("request_", "said"),
     [
-        CardRequest(4, selection=CardSelection(use=("H200",))),
-        CardRequest(4, selection=CardSelection(avoid=("0", "1"))),
-        CardRequest(4, cards=2, selection=CardSelection(use=("7", "8"))),
-        replace(asks_whole(2), selection=CardSelection(use=("7",))),
+        (CardRequest(4, selection=CardSelection(use=("H200",))), "use-cards='H200'"),
+        (CardRequest(4, selection=CardSelection(use=("0-1",))), "use-cards='0-1'"),
+        (CardRequest(4, selection=CardSelection(use=("00", "x\ny" * 40))), "use-cards='00,x\\ny"),
+        (CardRequest(4, selection=CardSelection(avoid=("0", "1"))), "avoid-cards='0,1'"),
+        (CardRequest(4, cards=2, selection=CardSelection(use=("7", "8"))), "use-cards='7,8'"),
+        (replace(asks_whole(2), selection=CardSelection(use=("7",))), "use-cards='7'"),
     ],
-    ids=["an unknown model", "all avoided", "several cards", "whole cards"],
+    ids=["an unknown model", "a range", "an odd index and a long name", "all avoided", "several cards", "whole cards"],
 )
-def test_a_pod_that_allows_no_card_there_is_explained_without_a_figure(request_: CardRequest) -> None:
+def test_a_pod_that_allows_no_card_there_is_explained_by_what_it_names(request_: CardRequest, said: str) -> None:
     ledger = Ledger()
     ledger.set_node("node-1", cards(16, 16), GIB_UNIT, BOTH_MODES)
     text = summarise(explain(ledger, request_))
-    assert "it can never fit: no usable card is one that the pod allows" in text
+    assert f"it can never fit: no usable card is one that the pod allows (gcushare.io/{said}" in text
+    assert "where cards are named 0, 1" in text
+    assert len(text) < 500
 
 
 def test_a_node_that_settles_is_reported_as_such() -> None:

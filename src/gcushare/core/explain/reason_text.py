@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from gcushare.core.explain.reasons import MAX_EXAMPLES, Asked, Explanation, FreeCard, NodeClass, Verdict
 from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest
-from gcushare.core.wording import counted
+from gcushare.core.wording import counted, some_names
+
+_MAX_WRITTEN = 80
+_MAX_CARD_NAMES = 20
 
 
 def summarise(explanation: Explanation) -> str:
@@ -116,12 +119,23 @@ def _describe_impossible(explanation: Explanation) -> str:
         limit = counted(request.limit, "unit")
         return f"it can never fit: no usable card that the pod allows has the {limit} of its limit"
     if not ever and request.excludes_cards:
-        return "it can never fit: no usable card is one that the pod allows"
+        return f"it can never fit: no usable card is one that the pod allows{_describe_choice(explanation)}"
     if request.whole:
         return f"it can never fit: the most usable cards of one node that serves whole cards are {ever}"
     if request.cards > 1:
         return f"it can never fit: the most that {request.cards} usable cards of one node have each is {ever}"
     return f"it can never fit: the largest usable card has {ever}"
+
+
+def _describe_choice(explanation: Explanation) -> str:
+    """Name what the pod's author chose, and the indexes and models of the cards there are."""
+    chosen, cards = explanation.request.selection, [card for node in explanation.kinds for card in node.present_cards]
+    if chosen is None or not cards:
+        return ""
+    pairs = (("use-cards", chosen.use), ("avoid-cards", chosen.avoid))
+    written = " and ".join(f"gcushare.io/{key}={','.join(words)[:_MAX_WRITTEN]!r}" for key, words in pairs if words)
+    names = [*map(str, sorted({card.index for card in cards})), *sorted({card.model for card in cards} - {""})]
+    return f" ({written}, where cards are named {some_names(names, _MAX_CARD_NAMES)}, or by uuid)"
 
 
 def _amount(units: int, request: CardRequest) -> str:

@@ -85,6 +85,16 @@ def plugin_of_another_system(rig: DoctorRig) -> None:
     rig.plugin.pages.clear()
 
 
+def plugin_of_a_node_that_is_away(rig: DoctorRig) -> None:
+    plugin_of_another_system(rig)
+    rig.change_node(lambda node: node["status"].update(conditions=[{"type": "Ready", "status": "Unknown"}]))
+
+
+def plugin_waiting_for_a_node_that_is_away(rig: DoctorRig) -> None:
+    plugin_that_crashes(rig)
+    rig.change_node(lambda node: node["status"].update(conditions=[]))
+
+
 def plugin_with_rubbish(rig: DoctorRig) -> None:
     rig.plugin.pages["/status"] = "<html>"
 
@@ -260,6 +270,8 @@ def foreign_device_ids(rig: DoctorRig) -> None:
         (plugin_gone_and_node_away, WARNING, "node-without-plugin", "not ready"),
         (plugin_that_crashes, ERROR, "plugin-not-running", "CrashLoopBackOff; restarts: 17"),
         (plugin_of_another_system, ERROR, "plugin-unreachable", "404"),
+        (plugin_of_a_node_that_is_away, WARNING, "plugin-unreachable", "the node is not ready"),
+        (plugin_waiting_for_a_node_that_is_away, WARNING, "plugin-unreachable", "the node is not ready"),
         (plugin_with_rubbish, ERROR, "plugin-unreachable", "a status of gcushare-device-plugin cannot be read"),
         (plugin_that_cannot_register, ERROR, "plugin-not-registered", "unknown resource"),
         (plugin_that_cannot_read_its_cards, ERROR, "plugin-problem", "libefml.so"),

@@ -25,7 +25,7 @@ def check_plugins(facts: Facts) -> Iterator[Finding]:
         if not each.is_labelled:
             continue
         if each.plugin is not None:
-            yield from _check_pod(each.plugin)
+            yield from _check_pod(each.plugin, is_node_ready=each.node.is_ready)
             if each.plugin.pod.status.phase == "Running" and not each.serves_claims:
                 yield from _check_registration(each)
         elif facts.knows(Area.PODS):
@@ -59,8 +59,8 @@ def check_kubelets(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _check_pod(plugin: PluginFacts) -> Iterator[Finding]:
-    yield from _find_silence(plugin)
+def _check_pod(plugin: PluginFacts, *, is_node_ready: bool) -> Iterator[Finding]:
+    yield from _find_silence(plugin, is_node_ready=is_node_ready)
     for part, problem in sorted(plugin.status.problems.items() if plugin.status is not None else ()):
         make = error if part in _GRAVE else warning
         kind = "plugin-not-registered" if part == "registration" else "plugin-problem"
@@ -70,10 +70,18 @@ def _check_pod(plugin: PluginFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _find_silence(plugin: PluginFacts) -> Iterator[Finding]:
+def _find_silence(plugin: PluginFacts, *, is_node_ready: bool) -> Iterator[Finding]:
     """Why a plugin does not run or answer."""
     pod, subject = plugin.pod, f"node {plugin.node}"
-    if pod.status.phase != "Running":
+    if not is_node_ready and (plugin.problem or pod.status.phase != "Running"):
+        yield warning(
+            "plugin-unreachable",
+            subject,
+            f"the node is not ready, so its plugin {pod.key} does not report its state",
+            "bring the node back; if it is gone for good, delete the Node: its pods then end, and their controllers "
+            "replace them",
+        )
+    elif pod.status.phase != "Running":
         why = f", {pod.status.reason}" if pod.status.reason else ""
         problem = f"the plugin's pod {pod.key} is {pod.status.phase or 'Pending'}{why}; restarts: {pod.restarts}"
         remedy = f"kubectl -n {pod.metadata.namespace} describe pod {pod.metadata.name}"

@@ -148,7 +148,27 @@ async def test_every_other_resource_that_keeps_a_pod_waiting_is_named_with_its_n
         f"{ENFLAME.count_resource}: 1 asked for, 0 of 1 free; memory: 4Gi asked for, 3Gi of 8Gi free"
     ]
     report = json.loads((await seen.call("explain", "second", "--source=api", "-o", "json")).out)
-    assert report["lacking"] == [{"node": "node-3", "resources": [ENFLAME.count_resource, "memory"], "unread": ""}]
+    assert report["lacking"] == [{"node": "node-3", "resources": [ENFLAME.count_resource, "memory"], "unread": "", "closed": ""}]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"spec": {"unschedulable": True}}, "it is cordoned"),
+        ({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, "it is not ready"),
+        ({"status": {"conditions": []}}, "it is not ready"),
+    ],
+)
+async def test_room_on_a_node_that_takes_no_pods_is_named_as_such(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    async with cluster(tmp_path) as found:
+        node = a_node("away", 16)
+        found.put({**node, **{key: node.get(key, {}) | value for key, value in change.items()}})
+        found.put(pod_document("waits", 8), bound_pod("lost", "gone", 0, 4))
+        ran = await found.call("explain", "waits", "--source=api")
+    assert (ran.code, f"away has room on its cards, but takes no pods: {said}" in ran.out) == (0, True)
+    assert "gone" not in ran.out
 
 
 async def test_who_may_not_read_the_nodes_is_informed_that_the_rest_is_not_known(seen: Cluster) -> None:

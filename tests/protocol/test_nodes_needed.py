@@ -11,6 +11,7 @@ import pytest
 
 from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
+from tests.protocol.test_defragment_command import ask
 
 
 @pytest.fixture
@@ -38,6 +39,34 @@ async def test_the_answer_is_for_people_and_for_programs(crowded: Cluster) -> No
     assert (json.loads(ran.out), ran.code) == (ANSWER, 0)
     text = (await crowded.call("nodes-needed")).out
     assert text == ("6 pods wait for cards; present nodes have room for 1\n2x16: 2 more nodes hold 5 pods\n")
+
+
+@pytest.mark.parametrize(
+    "annotations", [{"gcushare.io/cards": " 2"}, {"gcushare.io/node-policy": "BinPack"}, {"gcushare.io/use-cards": "0,,1"}]
+)
+async def test_a_pod_that_is_refused_needs_no_node(crowded: Cluster, annotations: dict[str, str]) -> None:
+    crowded.put(pod_document("odd", 8, annotations=annotations))
+    assert json.loads((await crowded.call("nodes-needed", "node-1", "-o", "json")).out) == ANSWER
+    ran = await crowded.call("nodes-needed", "--pods", "default/odd")
+    assert (ran.code != 0, "no pod 'default/odd' waits for GCU cards that could be given" in ran.err) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": {"allocatable": {"enflame.com/gcu-memory": "0"}}},
+        {"status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+        {"spec": {"unschedulable": True}},
+    ],
+)
+async def test_room_on_a_node_that_takes_no_pods_is_no_room(tmp_path: Path, change: dict[str, Any]) -> None:
+    async with cluster(tmp_path) as rig:
+        node = a_node("away", 16, 16)
+        rig.put({**node, **{key: node.get(key, {}) | value for key, value in change.items()}}, pod_document("waits", 8))
+        (found,) = json.loads((await rig.call("nodes-needed", "-o", "json")).out)["classes"]
+        code, text, _ = await ask("defragment", rig, "--for", "8", "-o", "json")
+    assert (found["nodes"], found["pods"]) == (1, 1)
+    assert (code, json.loads(text)["plan"]) == (3, None)
 
 
 async def test_one_pod_or_a_namespace_is_asked_about_and_a_class_that_no_node_has(crowded: Cluster) -> None:

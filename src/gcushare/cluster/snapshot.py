@@ -25,12 +25,16 @@ MAX_SHOWN = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """What a Node object says apart from its cards; ``problem`` says why its cards cannot be read."""
+    """What a Node object says apart from its cards; ``problem`` says why its cards cannot be read.
+
+    ``has_units``: whether its kubelet has anything of the cards to give. It has not while no plugin runs there.
+    """
 
     name: str
     address: str = ""
     is_ready: bool = True
     is_unschedulable: bool = False
+    has_units: bool = True
     problem: str = ""
 
     @property
@@ -38,6 +42,11 @@ class NodeFacts:
         """The status that ``kubectl get nodes`` shows."""
         status = "Ready" if self.is_ready else "NotReady"
         return f"{status},SchedulingDisabled" if self.is_unschedulable else status
+
+    @property
+    def takes_pods(self) -> bool:
+        """Whether kube-scheduler may place further pods there."""
+        return self.is_ready and self.has_units and not self.is_unschedulable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +134,14 @@ class ClusterSnapshot(ClusterView):
         if state is None or not state.known:
             self.node_facts.pop(name, None)
             return
+        offered = node.status.capacity | node.status.allocatable
+        resources = (self.vendor.memory_resource, self.vendor.whole_card_resource)
         self.node_facts[name] = NodeFacts(
             name=name,
             address=node.internal_ip or "",
             is_ready=node.is_ready,
             is_unschedulable=node.spec.unschedulable,
+            has_units=state.serves_claims or any(offered.get(each, "0") != "0" for each in resources),
             problem=problem,
         )
 

@@ -39,9 +39,8 @@ async def read_state(client: KubeClient, vendor: Vendor) -> CurrentCluster:
     nodes = await reader.list_nodes(Scope())
     pods = await reader.list_pods(vendor, Scope())
     snapshot.count(nodes, pods)
-    facts = snapshot.node_facts
-    opened = sorted(name for name in facts if facts[name].is_ready and not facts[name].is_unschedulable)
-    return CurrentCluster(snapshot.ledger, *find_movable(pods, vendor), tuple(opened), tuple(snapshot.problems))
+    opened = tuple(sorted(name for name, facts in snapshot.node_facts.items() if facts.takes_pods))
+    return CurrentCluster(snapshot.ledger, *find_movable(pods, vendor), opened, tuple(snapshot.problems))
 
 
 EXEMPTIONS: Mapping[str, str] = {

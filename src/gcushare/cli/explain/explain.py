@@ -176,7 +176,7 @@ def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, wanted: PodRequest, *,
     for node in snapshot.ledger.nodes.values():
         if node.serves_claims and (is_claim or request.whole):
             explainer.add(node.as_offered_to_claims())
-        elif not is_claim:
+        elif node.known and not is_claim:
             explainer.add(node)
     if is_claim:
         return explain_claiming(asking, request, explainer.finish(), wanted.divisor)
@@ -231,11 +231,15 @@ _DEMANDS = Resource("api/v1", "pods", PodDemand)
 
 @dataclass(frozen=True, slots=True)
 class LackingNode:
-    """A node whose cards have room for the pod; ``unread`` says why its other resources are not known."""
+    """A node whose cards have room for the pod; ``unread`` says why its other resources are not known.
+
+    ``closed`` says why the node takes no pods at all.
+    """
 
     node: str
     shortages: tuple[Shortage, ...] = ()
     unread: str = ""
+    closed: str = ""
 
 
 async def find_lacking(api: KubeClient, pod: Pod, document: ExplainDocument) -> tuple[LackingNode, ...]:
@@ -250,6 +254,10 @@ async def find_lacking(api: KubeClient, pod: Pod, document: ExplainDocument) -> 
         asked = (await api.get(_DEMANDS, pod.metadata.name, namespace=pod.metadata.namespace)).requests()
         for name in names:
             node = await api.get(NODES, name)
+            if not node.is_ready or node.spec.unschedulable:
+                closed = "it is cordoned" if node.is_ready else "it is not ready"
+                found.append(LackingNode(name, closed=closed))
+                continue
             reader, here = Reader(api), Selector(fields=f"{UNFINISHED},spec.nodeName={name}")
             pods = await reader.list_objects(PODS, POD_DEMAND.read, selector=here)
             if reader.problems:
@@ -260,4 +268,4 @@ async def find_lacking(api: KubeClient, pod: Pod, document: ExplainDocument) -> 
     except GcushareError as error:
         left = names[len(found) :]
         found += [LackingNode(name, unread=str(error)) for name in left]
-    return tuple(each for each in found if each.shortages or each.unread)
+    return tuple(each for each in found if each.shortages or each.unread or each.closed)

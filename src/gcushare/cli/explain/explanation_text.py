@@ -44,7 +44,12 @@ def explain_document(explained: Explained) -> Document:
         "corrected": facts.corrected if facts is not None else "",
         "beside": [str(each.pod) for each in _neighbours(explained, assignment)] if assignment is not None else [],
         "lacking": [
-            {"node": each.node, "resources": [short.resource for short in each.shortages], "unread": each.unread}
+            {
+                "node": each.node,
+                "resources": [short.resource for short in each.shortages],
+                "unread": each.unread,
+                "closed": each.closed,
+            }
             for each in explained.lacking
         ],
         "explanation": explained.document,
@@ -164,6 +169,8 @@ def _outside_words(explained: Explained) -> Iterator[str]:
     for each in explained.lacking:
         if each.unread:
             yield f"what else {each.node} has free is not known: {escape(each.unread)}"
+        elif each.closed:
+            yield f"{each.node} has room on its cards, but takes no pods: {each.closed}"
         else:
             short = "; ".join(map(str, each.shortages))
             yield f"{each.node} has room on its cards, but too little of something else: {escape(short)}"

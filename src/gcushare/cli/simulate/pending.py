@@ -98,7 +98,8 @@ def count_pending(
 
     Pods with claims are not counted: kube-scheduler places them alone, on nodes that serve claims.
 
-    Takes an empty snapshot. Present nodes that are not ready or cordoned hold no further pods.
+    Takes an empty snapshot. Present nodes that take no pods hold no further ones. Pods that are being deleted, or whose
+    request is refused, need no node.
 
     Raises:
         RemoteContractError: ``like`` is no node and no class.
@@ -126,13 +127,14 @@ def count_pending(
         PodKind(facts.request, pod_amounts(ungated[facts.ref.uid]))
         for facts in snapshot.waiting()
         if facts.request is not None and facts.ref.uid in ungated and not facts.nominated
+        if not (facts.problem or facts.is_ending)
         if only in ("", facts.ref.namespace, str(facts.ref))
     )
     if "/" in only and not kinds:
-        raise NotFoundError(f"no pod {only!r} waits for {snapshot.vendor.device_word} cards")
+        raise NotFoundError(f"no pod {only!r} waits for {snapshot.vendor.device_word} cards that could be given")
     room, states = NodeCount(kinds), snapshot.ledger.nodes
     for name, facts in sorted(snapshot.node_facts.items()):
-        if name in states and facts.is_ready and not facts.is_unschedulable:
+        if name in states and facts.takes_pods:
             room.use_present(states[name], left(name, taken))
     classes, found = NodeClasses(), []
     for state in states.values():

@@ -147,8 +147,9 @@ class ExplainService:
     async def _examine(self, question: Question) -> Explanation:
         nodes, request = self._state.ledger.nodes, question.shape.request
         asked = question.asked
-        others = [] if asked is None else [n for n, node in nodes.items() if node.known and n not in asked]
-        examined: Collection[str] = asked if asked is not None and others else list(nodes)
+        known = [name for name, node in nodes.items() if node.known]
+        others = [] if asked is None else [name for name in known if name not in asked]
+        examined: Collection[str] = asked if asked is not None and others else known
         explainer, turns = Explainer(request, priority=question.priority), CooperativeYield(_NODES_PER_TURN)
         for name in examined:
             node = nodes.get(name) or NodeState(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -126,7 +127,7 @@ def test_of_several_files_the_first_to_define_something_wins(tmp_path: Path) -> 
     [
         pytest.param("a: [1", "is neither YAML nor JSON: .* \\(line", id="no yaml"),
         pytest.param("- 1", "malformed", id="a list"),
-        pytest.param({"clusters": [{"name": "x"}]}, "malformed.*cluster", id="a cluster without its part"),
+        pytest.param({"clusters": [{"cluster": {}}]}, "malformed.*name", id="a cluster without its name"),
         pytest.param({"users": [{"name": "u", "user": {"token": 5}}]}, "malformed", id="a token that is a number"),
         pytest.param("", "no current-context", id="empty"),
         pytest.param(kubeconfig(server=""), "names no server", id="no server"),
@@ -143,6 +144,12 @@ def test_of_several_files_the_first_to_define_something_wins(tmp_path: Path) -> 
         pytest.param(
             kubeconfig(server="https://h", user={"client-certificate-data": "aGk="}), "needs its key", id="no key"
         ),
+        *(
+            pytest.param(kubeconfig(cluster={"proxy-url": url}), "proxy-url: .*expected 'http://host:port'", id=url)
+            for url in ("socks5://127.0.0.1:1080", "localhost:3128", "http://", "http://127.0.0.1:99999", "//p:1")
+        ),
+        pytest.param(kubeconfig(user={"as": "b\nX: y"}), "Impersonate-User .*cannot be sent", id="a name of two lines"),
+        pytest.param(kubeconfig(user={"as-groups": ["dev"]}), "Impersonate-Group 'dev'.*write 'as'", id="group alone"),
         pytest.param(kubeconfig(user={"token": "a\nb"}), "line break", id="a token of two lines"),
         pytest.param(kubeconfig(user={"auth-provider": {"name": "oidc"}}), "'oidc' is not supp.*exec", id="provider"),
         pytest.param(
@@ -156,6 +163,31 @@ def test_a_broken_kubeconfig_says_what_is_wrong(tmp_path: Path, document: object
     path = write(tmp_path / "config", document)
     with pytest.raises(ConfigError, match=words):
         load(tmp_path, kubeconfig=path)
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_an_authority_may_be_written_in_lines(tmp_path: Path, authority_pem: str, ending: str) -> None:
+    data = base64.encodebytes(authority_pem.encode()).decode().replace("\n", ending)
+    document = kubeconfig(server="https://h", cluster={"certificate-authority-data": data})
+    assert load(tmp_path, kubeconfig=write(tmp_path / "config", document)).ssl is not None
+
+
+def test_null_is_as_absent_as_for_kubectl(tmp_path: Path) -> None:
+    document = kubeconfig(cluster={"insecure-skip-tls-verify": None, "proxy-url": None}, user={"exec": None})
+    document["users"] += [{"name": "none", "user": None}, {"name": "absent"}]
+    document["clusters"].append({"name": "other", "cluster": None})
+    assert load(tmp_path, kubeconfig=write(tmp_path / "config", document)).namespace == "team"
+
+
+def test_a_user_who_acts_as_another_one_does_so(tmp_path: Path) -> None:
+    user = {"as": "bob", "as-uid": "7", "as-groups": ["dev", "ops"], "as-user-extra": {"a/b": ["c"]}, "token": "t"}
+    assert load(tmp_path, kubeconfig=write(tmp_path / "config", kubeconfig(user=user))).impersonation == (
+        ("Impersonate-User", "bob"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "dev"),
+        ("Impersonate-Group", "ops"),
+        ("Impersonate-Extra-a%2Fb", "c"),
+    )
 
 
 def test_a_line_that_is_no_yaml_is_not_quoted(tmp_path: Path) -> None:

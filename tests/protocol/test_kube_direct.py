@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -87,6 +87,16 @@ async def test_a_binding_carries_its_deadline_so_that_the_server_does_nothing_la
         await bind(client, timeout_s=2.0)
         await bind(client)
     assert [head.split(" ")[1] for head in server.heads] == [f"{PATH}?timeout=2000ms", PATH]
+
+
+async def test_a_binding_is_sent_for_the_user_that_a_kubeconfig_acts_as() -> None:
+    names = (("Impersonate-User", "bob"), ("Impersonate-Group", "dev"), ("Impersonate-Group", "ops"))
+    async with (
+        serving() as server,
+        KubeClient(replace(server.config(), impersonation=names), program="test") as client,
+    ):
+        await bind(client)
+    assert all(f"\r\n{name}: {value}\r\n" in server.heads[0] for name, value in names)
 
 
 async def test_a_binding_that_waited_for_a_connection_in_vain_was_not_sent_and_is_in_no_doubt() -> None:

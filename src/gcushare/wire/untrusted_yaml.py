@@ -20,16 +20,22 @@ N = TypeVar("N")
 
 
 def load_as(kind: type[N], text: str, what: str) -> N:
-    """Read one document into a type. An empty document is an empty mapping.
+    """Read one document into a type. An empty document is an empty mapping, and null is left out, as in Go.
 
     Raises:
         RemoteContractError: as ``load_yaml``, or the document is not of this type.
     """
     content = load_yaml(text, what)
     try:
-        return msgspec.convert({} if content is None else content, kind)
+        return msgspec.convert({} if content is None else _without_nulls(content), kind)
     except Exception as error:  # also TypeError, for keys that JSON does not have
         raise RemoteContractError(f"{what} is malformed: {reason_of(error)}") from None
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 class OutOfBoundsError(ValueError):

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -42,6 +42,8 @@ class KubeConfig:
     """The name to expect in the server's certificate; None means the host of ``server``."""
     proxy: str | None = field(default=None, repr=False)
     """HTTP proxy. Not in the repr, because it may contain a password."""
+    impersonation: tuple[tuple[str, str], ...] = ()
+    """The headers by which the API server takes our requests for another user's."""
 
     @property
     def address(self) -> str:
@@ -151,7 +153,8 @@ def _from_kubeconfig(paths: list[Path], sources: ConfigSources) -> KubeConfig:
         ssl=context,
         namespace=resolved.namespace,
         tls_server_name=cluster.tls_server_name,
-        proxy=cluster.proxy_url,
+        proxy=_require_proxy(cluster.proxy_url, f"cluster in {resolved.cluster.file}"),
+        impersonation=_impersonation(resolved),
     )
 
 
@@ -209,10 +212,32 @@ def _credentials(resolved: ResolvedContext, context: ssl.SSLContext | None, cloc
     return FixedHeader()
 
 
+def _impersonation(resolved: ResolvedContext) -> tuple[tuple[str, str], ...]:
+    """The headers for ``as`` and its companions of a user, as kubectl sends them.
+
+    Raises:
+        ConfigError: a value is no text for a header, or a companion stands there without ``as``.
+    """
+    user = resolved.user.value
+    headers = [("Impersonate-User", user.as_ or ""), ("Impersonate-Uid", user.as_uid or "")]
+    headers += [("Impersonate-Group", group) for group in user.as_groups]
+    for key, values in sorted(user.as_user_extra.items()):
+        headers += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for value in values]
+    found = tuple((name, value) for name, value in headers if value)
+    for name, value in found:
+        if not (user.as_ and value.isascii() and value.isprintable()):
+            raise ConfigError(
+                f"user {resolved.user_name!r} of {resolved.where}: {name} {value[:80]!r} cannot be sent: write 'as' "
+                "with a user's name, and visible ASCII characters"
+            )
+    return found
+
+
 def _data_or_file(data: str | None, file: str | None, base: Path, where: str) -> bytes | None:
     if data:
         try:
-            return base64.b64decode(data, validate=True)
+            # Line breaks are no part of it: people write it as a block.
+            return base64.b64decode(data.replace("\n", "").replace("\r", ""), validate=True)
         except binascii.Error as error:
             raise ConfigError(f"{where}: certificate or key data is not base64: {error}") from error
     return _read_file(base.parent / file, where) if file else None
@@ -223,6 +248,24 @@ def _read_file(path: Path, where: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{where}: cannot read {str(path)!r}: {error.strerror or error}") from error
+
+
+def _require_proxy(proxy: str | None, where: str) -> str | None:
+    """Check a proxy's address; None for none.
+
+    Raises:
+        ConfigError: it is not an address of an HTTP proxy. A password in it is not quoted.
+    """
+    try:
+        parts = urlsplit(proxy or "")
+        if not proxy or (parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0):
+            return proxy or None
+        shown = f"{parts.scheme}:" if parts.scheme else "its value"
+    except ValueError:
+        shown = "its value"
+    raise ConfigError(
+        f"{where}: proxy-url: {shown} is not accepted: expected 'http://host:port' or 'https://host:port'"
+    )
 
 
 def _require_address(server: str, where: str) -> str:

@@ -47,6 +47,10 @@ class User(msgspec.Struct, frozen=True, rename="kebab"):
     client_key_data: str | None = None
     username: str | None = None
     password: str | None = None
+    as_: str | None = msgspec.field(default=None, name="as")
+    as_uid: str | None = None
+    as_groups: tuple[str, ...] = ()
+    as_user_extra: dict[str, tuple[str, ...]] = {}
     exec: ExecSpec | None = None
     auth_provider: dict[str, Any] | None = None
 
@@ -61,17 +65,17 @@ class Context(msgspec.Struct, frozen=True, rename="kebab"):
 
 class _NamedCluster(msgspec.Struct, frozen=True):
     name: str
-    cluster: Cluster
+    cluster: Cluster = Cluster()
 
 
 class _NamedUser(msgspec.Struct, frozen=True):
     name: str
-    user: User
+    user: User = User()
 
 
 class _NamedContext(msgspec.Struct, frozen=True):
     name: str
-    context: Context
+    context: Context = Context()
 
 
 class _KubeconfigFile(msgspec.Struct, frozen=True, rename="kebab"):

@@ -138,6 +138,7 @@ class Transport:
             ("Accept", "application/json"),
             # identity: in a cluster's network, it costs the API server more to compress lists than to send them.
             ("Accept-Encoding", "identity"),
+            *self._config.impersonation,
         )
         config, limits = self._config, self._limits
         context = None

@@ -148,7 +148,9 @@ async def test_every_other_resource_that_keeps_a_pod_waiting_is_named_with_its_n
         f"{ENFLAME.count_resource}: 1 asked for, 0 of 1 free; memory: 4Gi asked for, 3Gi of 8Gi free"
     ]
     report = json.loads((await seen.call("explain", "second", "--source=api", "-o", "json")).out)
-    assert report["lacking"] == [{"node": "node-3", "resources": [ENFLAME.count_resource, "memory"], "unread": "", "closed": ""}]
+    assert report["lacking"] == [
+        {"node": "node-3", "resources": [ENFLAME.count_resource, "memory"], "unread": "", "closed": ""}
+    ]
 
 
 @pytest.mark.parametrize(

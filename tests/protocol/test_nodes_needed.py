@@ -42,7 +42,8 @@ async def test_the_answer_is_for_people_and_for_programs(crowded: Cluster) -> No
 
 
 @pytest.mark.parametrize(
-    "annotations", [{"gcushare.io/cards": " 2"}, {"gcushare.io/node-policy": "BinPack"}, {"gcushare.io/use-cards": "0,,1"}]
+    "annotations",
+    [{"gcushare.io/cards": " 2"}, {"gcushare.io/node-policy": "BinPack"}, {"gcushare.io/use-cards": "0,,1"}],
 )
 async def test_a_pod_that_is_refused_needs_no_node(crowded: Cluster, annotations: dict[str, str]) -> None:
     crowded.put(pod_document("odd", 8, annotations=annotations))

@@ -4,7 +4,15 @@ from hypothesis import strategies as st
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.wire.annotations import UNITS_BY_CARD, PodRecord, decode_record, encode_record, record_keys
+from gcushare.wire.annotations import (
+    CORRECTED,
+    UNITS_BY_CARD,
+    PodRecord,
+    corrected_text,
+    decode_record,
+    encode_record,
+    record_keys,
+)
 
 CARDS = st.lists(st.integers(0, 63), min_size=1, max_size=8, unique=True).map(tuple)
 RECORDS = st.builds(
@@ -91,3 +99,18 @@ def test_shares_do_not_count_before_the_plugin_wrote_the_record() -> None:
     record = decode_record(ENFLAME, {"enflame.com/gcu-device-id": "1,3", UNITS_BY_CARD: "1,4"})
     assert record is not None
     assert record.units_by_card(5) == {1: 3, 3: 2}
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("0->1", "0->1"),
+        ("0,1->1", "0,1->1"),
+        ("<b>x</b>", ""),
+        ("0->1\nERROR", ""),
+        ("٠->1", ""),
+        ("0->" + "1" * 99, ""),
+    ],
+)
+def test_only_a_correction_in_the_plugins_form_is_shown(written: str, shown: str) -> None:
+    assert corrected_text({CORRECTED: written}) == shown

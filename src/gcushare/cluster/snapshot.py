@@ -13,14 +13,12 @@ from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest, PodRequest
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.annotations import CORRECTED, over_use_text, over_used_cards
+from gcushare.wire.annotations import corrected_text, over_use_text, over_used_cards
 from gcushare.wire.dra.claims import problem_of_both_ways
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import is_finished, pod_ref, readable_request
 
 _ENDING = "Terminating"
-MAX_SHOWN = 80
-"""Characters shown of what a pod's author may have written on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +253,7 @@ def _pod_facts(pod: Pod, assignment: Assignment | None, request: PodRequest | No
         nominated=pod.status.nominated_node_name,
         units=units,
         whole_cards=whole_cards,
-        corrected=pod.metadata.annotations.get(CORRECTED, "")[:MAX_SHOWN],
+        corrected=corrected_text(pod.metadata.annotations),
         over_use=over_use_text(pod.metadata.annotations),
         over_used_cards=over_used_cards(pod.metadata.annotations),
         problem=problem,

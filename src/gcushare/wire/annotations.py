@@ -11,6 +11,7 @@ measurement. Anyone with the right to patch the pod may have written it, so no d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -64,6 +65,7 @@ CLAIMED_UNITS = "gcushare.io/claimed-units"
 """On the pod, by the admission policy: the units per container that it replaced, ``main=3,helper=2`` in the pod's order
 with init containers first. The sum that holds is in the template's name (``wire.dra.claim_names``)."""
 
+_CORRECTION = re.compile(r"[0-9,]{1,64}->[0-9,]{1,64}")
 PROPORTIONAL = "proportional"
 MODE_WHOLE = "whole"
 
@@ -238,6 +240,12 @@ def decode_over_use(text: str) -> dict[int, OverUse]:
         )
         for index, each in found.cards.items()
     }
+
+
+def corrected_text(annotations: Mapping[str, str]) -> str:
+    """How a pod's cards differ from the plan, as ``0->1``. Other text is not the plugin's and counts as none."""
+    text = annotations.get(CORRECTED, "")
+    return text if _CORRECTION.fullmatch(text) else ""
 
 
 def over_use_text(annotations: Mapping[str, str]) -> str:

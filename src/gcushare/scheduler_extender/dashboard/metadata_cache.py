@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from gcushare.scheduler_extender.dashboard.feed_documents import NodeMetadata, PodMetadata
 from gcushare.scheduler_extender.state.scheduling_request import WaitingPod
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.wire.annotations import CORRECTED, over_use_text
+from gcushare.wire.annotations import corrected_text, over_use_text
 from gcushare.wire.objects import Node, Pod
 
 _MAX_MESSAGE = 600
@@ -138,7 +138,7 @@ def _metadata_of(pod: Pod, *, waits: bool) -> PodMetadata:
     condition = next(unscheduled, None) if waits else None
     return PodMetadata(
         labels=shown_labels(meta.labels),
-        corrected=meta.annotations.get(CORRECTED, "")[:80],
+        corrected=corrected_text(meta.annotations),
         over_use=over_use_text(meta.annotations),
         owner=f"{owner.kind} {owner.name}" if owner is not None else "",
         ending=pod.is_being_deleted,

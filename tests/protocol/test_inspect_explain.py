@@ -99,6 +99,15 @@ async def test_a_pod_that_no_one_can_serve_is_refused_with_the_reason(
     assert said in ran.out + ran.err
 
 
+@pytest.mark.parametrize("more", [{}, {ENFLAME.memory_resource: "0"}], ids=["alone", "beside an amount of zero"])
+async def test_a_card_count_without_memory_is_no_request_for_a_card(seen: Cluster, more: dict[str, str]) -> None:
+    document = pod_document("odd", None)
+    document["spec"]["containers"][0]["resources"] = {"limits": {ENFLAME.count_resource: "1", **more}}
+    seen.put(document)
+    ran = await seen.call("explain", "odd")
+    assert (ran.code, f"and {ENFLAME.count_resource} alone gives it no card" in ran.err) == (1, True)
+
+
 async def test_namespaces_come_from_the_name_the_flag_or_the_context(seen: Cluster) -> None:
     seen.api.registry.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     seen.put(in_namespace(bound_pod("t", "node-2", 0, 1), "team"))

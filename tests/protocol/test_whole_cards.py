@@ -94,6 +94,15 @@ async def test_explain_speaks_of_whole_cards_and_says_the_same_from_either_sourc
 async def test_pods_of_another_plugins_whole_cards_are_not_shown_as_waiting(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found:
         found.put(a_node("node-1", 16))
-        found.put(pod_document("theirs", whole=1))
+        found.put(pod_document("theirs", whole=1), pod_document("running", whole=1, node="node-1", phase="Running"))
         assert "pending" not in (await found.call("--source=api")).out
+        details = (await found.call("-d", "--source=api")).out
+        assert ("running" in details, "PENDING" in details.upper()) == (False, False)
         assert "no node serves whole cards" in (await found.call("explain", "theirs", "--source=api")).out
+        refused = await found.call("explain", "running", "--source=api")
+        assert (refused.code, "another one gave them, and nothing of it is decided here" in refused.err) == (1, True)
+        served = a_node("node-2", 16, modes=BOTH_MODES)
+        found.put(served, pod_document("new", whole=1, node="node-2"))
+        assert "1 whole card" in (await found.show("-d", "--source=api")).out
+        refused = await found.call("explain", "new", "--source=api")
+        assert (refused.code, "the device plugin writes it once the kubelet admits the pod" in refused.err) == (1, True)

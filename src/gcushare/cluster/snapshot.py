@@ -204,14 +204,23 @@ class ClusterSnapshot(ClusterView):
         return sorted(found, key=lambda facts: (facts.ref.created, facts.ref.namespace, facts.ref.name))
 
     def without_card(self) -> dict[str, list[PodFacts]]:
-        """By node, the pods that it will have to give a card: bound without one, or nominated by a preemption."""
+        """By node, the pods that it will have to give a card: bound without one, or nominated by a preemption.
+
+        Not those whose whole cards come from another plugin.
+        """
         found: dict[str, list[PodFacts]] = {}
         for uid, facts in self.pods.items():
             assignment = self.ledger.assignment(uid)
             node = facts.node or facts.nominated
-            if node and not facts.has_unknown_cards and not (assignment is not None and assignment.grants):
+            ours = not facts.whole_cards or self.serves_whole(node)
+            if node and ours and not facts.has_unknown_cards and not (assignment is not None and assignment.grants):
                 found.setdefault(node, []).append(facts)
         return found
+
+    def serves_whole(self, node: str) -> bool:
+        """Whether our plugin gives whole cards of a node as a resource."""
+        state = self.ledger.nodes.get(node)
+        return state is not None and state.known and state.serves_whole
 
     def unplaced(self) -> dict[str, list[PodFacts]]:
         """By node, the bound pods that hold memory of unknown cards: no figure has it.

@@ -64,7 +64,7 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
 
     Raises:
         NotFoundError: there is no such pod.
-        Refused: it asks for no card of this vendor.
+        Refused: it asks for no card of this vendor, or has whole cards without our record.
         GcushareError: neither the API server nor the extender answers.
     """
     namespace, name = pod
@@ -80,8 +80,11 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
     except (RemoteContractError, Refused) as error:
         return _explain_refused(vendor, found, str(error))
     if request is None:
+        count = vendor.count_resource
+        alone = any(count in each.resources.limits for each in (*found.spec.init_containers, *found.spec.containers))
         raise Refused(
-            f"pod {found.key} asks for no {vendor.memory_resource} and no {vendor.whole_card_resource}: "
+            f"pod {found.key} asks for no {vendor.memory_resource} and no {vendor.whole_card_resource}"
+            f"{f', and {count} alone gives it no card' if alone else ''}: "
             f"nothing of it is decided here; its phase is {found.status.phase!r}"
         )
     if is_finished(found):
@@ -154,8 +157,11 @@ async def _explain_bound(reader: Reader, vendor: Vendor, figures: SourceFlags, p
         snapshot.problems.append(f"node {node} does not exist any more")
     snapshot.pod_applied(pod)
     assignment = snapshot.ledger.assignment(pod.metadata.uid)
-    if assignment is None:
-        raise RemoteContractError(f"pod {pod.key} is bound to {node!r}, but holds nothing that can be read")
+    if assignment is None:  # Without a record this pod of whole cards may be another plugin's.
+        why = "gcushare's plugin serves no whole cards there: another one gave them, and nothing of it is decided here"
+        if snapshot.serves_whole(node):
+            why = "the device plugin writes it once the kubelet admits the pod; see the pod's events and the plugin"
+        raise Refused(f"pod {pod.key} on node {node} has no record of its {vendor.whole_card_resource}: {why}")
     facts = snapshot.pods[pod.metadata.uid]
     units = snapshot.ledger.nodes[assignment.node].share(assignment)
     document = explain_bound(assignment, units, facts.problem, facts.over_use)

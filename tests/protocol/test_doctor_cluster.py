@@ -62,7 +62,8 @@ def scheduler_without_configuration(rig: DoctorRig) -> None:
 def configure_by_config_map(rig: DoctorRig, url: str, resource: str = "enflame.com/gcu-memory") -> None:
     """The scheduler reads a ConfigMap, as the chart's second scheduler does."""
     text = (
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n"
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles:\n  - schedulerName: gcushare-scheduler\nextenders:\n"
         f"  - urlPrefix: {url}\n    bindVerb: bind\n    managedResources:\n      - name: {resource}\n"
     )
     rig.put(config_map("second", scheduler__yaml=text))
@@ -340,4 +341,11 @@ async def test_what_is_expected_follows_the_version_of_kubernetes(
 async def test_the_second_scheduler_makes_the_first_ones_ignorance_right(rig: DoctorRig) -> None:
     configure_by_config_map(rig, f"http://{SERVICE}.{SYSTEM}.svc:32766/gcushare-scheduler")
     rig.put_pod(program_pod("kube-scheduler-other", "kube-scheduler", 10259, "--leader-elect", node="master"))
-    assert (await rig.examine()).kinds == set()
+    pod = pod_document("full", 4)
+    pod["spec"]["schedulerName"] = "gcushare-scheduler"
+    tried = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    rig.put_pod(pod, age_s=600, phase="Pending", conditions=tried)
+    assert (await rig.examine()).kinds == set(), "Enflame's gcushare has a scheduler of that name too"
+    nothing = {"scheduler.yaml": "profiles: []\nextenders: []\n"}
+    rig.change("configmaps", "second", lambda found: found.update(data=nothing), SYSTEM)
+    assert (ERROR, "other-scheduler") in (await rig.examine()).kinds

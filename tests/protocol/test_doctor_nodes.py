@@ -218,6 +218,13 @@ def pod_that_hami_took(rig: DoctorRig) -> None:
     rig.put_pod(pod)
 
 
+def waiting_for(rig: DoctorRig, name: str, *, is_tried: bool, age_s: float = 600.0) -> None:
+    pod = pod_document("sent-elsewhere", 4)
+    pod["spec"]["schedulerName"] = name
+    tried = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    rig.put_pod(pod, age_s=age_s, phase="Pending", conditions=tried if is_tried else [])
+
+
 def node_with_the_plain_plugin(rig: DoctorRig) -> None:
     whole = ENFLAME.whole_card_resource
     rig.change_node(lambda node: node["status"]["capacity"].update({whole: "2"}))
@@ -308,6 +315,27 @@ async def test_each_trouble_is_found_and_nothing_else(
 ) -> None:
     scenario(rig)
     (await rig.examine()).assert_only(severity, kind, number)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_tried", "age_s", "found"),
+    [
+        pytest.param("volcano", True, 600, "waits for volcano", id="that of another system"),
+        pytest.param("defualt-scheduler", False, 600, "no scheduler of that name has tried them", id="misspelt"),
+        pytest.param("yunikorn", False, 600, "1 pod waits for yunikorn", id="not there"),
+        pytest.param("defualt-scheduler", False, 5, "", id="too young to be tried"),
+        pytest.param("batch", True, 600, "", id="one that may call us"),
+        pytest.param("default-scheduler", False, 600, "", id="the cluster's own"),
+    ],
+)
+async def test_pods_that_wait_for_a_scheduler_that_does_not_place_them_are_found(
+    rig: DoctorRig, name: str, is_tried: bool, age_s: float, found: str
+) -> None:
+    waiting_for(rig, name, is_tried=is_tried, age_s=age_s)
+    if found:
+        (await rig.examine()).assert_only(ERROR, "other-scheduler", found)
+    else:
+        assert (await rig.examine()).kinds == set()
 
 
 async def test_a_cluster_of_nodes_with_one_card_needs_no_extender_unless_a_scheduler_calls_one(rig: DoctorRig) -> None:

@@ -13,7 +13,7 @@ from gcushare.cli.doctor.doctor import patch_of
 from gcushare.cluster.diagnosis.findings import (
     Fix,
 )
-from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, parse_extenders
+from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, parse_extenders, parse_profiles
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.programs import ProgramKind, SeenPod, flag_of, program_of
 from gcushare.cluster.reader import parse_date
@@ -73,6 +73,8 @@ def test_extenders_are_read_from_either_kind_of_document() -> None:
     assert (first.host, first.port, first.path, first.resources) == ("10.0.0.1", 443, "/gcushare-scheduler", ("a/b",))
     assert second == ConfiguredExtender(url="http://h:1/x", binds=True)
     assert parse_extenders("kind: KubeSchedulerConfiguration\nextenders: null\n") == ()
+    assert parse_profiles("profiles: [{schedulerName: a}, {schedulerName: b, plugins: {}}, x]\n") == {"a", "b"}
+    assert parse_profiles(policy) == parse_profiles("profiles: null\n") == frozenset()
 
 
 @pytest.mark.parametrize("port", ["port", "327660", "-1"])

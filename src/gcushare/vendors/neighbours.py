@@ -61,6 +61,7 @@ NEIGHBOURS = (
         domain="nvidia.com",
         resources=("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/gpu-memory"),
         annotations=("volcano.sh/node-vgpu",),
+        schedulers=("volcano",),
         removal="exclude the node from the DaemonSet volcano-device-plugin",
     ),
     Neighbour(

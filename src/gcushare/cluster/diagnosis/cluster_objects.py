@@ -18,6 +18,7 @@ from gcushare.cluster.diagnosis.schedulers import (
     config_file_of,
     config_map_of,
     parse_extenders,
+    parse_profiles,
 )
 from gcushare.cluster.programs import SeenPod, flag
 from gcushare.cluster.reader import Reader
@@ -130,7 +131,7 @@ async def read_schedulers(
 
 def _from_text(facts: SchedulerFacts, text: str, source: str) -> SchedulerFacts:
     try:
-        return replace(facts, source=source, extenders=parse_extenders(text))
+        return replace(facts, source=source, extenders=parse_extenders(text), profiles=parse_profiles(text))
     except RemoteContractError as failure:
         return replace(facts, source=source, problem=str(failure))
 

@@ -52,7 +52,7 @@ class ConfiguredExtender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerFacts:
-    """One kube-scheduler. ``extenders`` is None if its configuration was not seen.
+    """One kube-scheduler. ``extenders`` is None if its configuration was not seen; ``profiles``: pods name one of them.
 
     ``config_file``: what ``--config`` or ``--policy-config-file`` names, empty for none; ``source``: where its contents
     were read; ``problem``: why they could not be.
@@ -62,6 +62,7 @@ class SchedulerFacts:
     node: str = ""
     config_file: str = ""
     extenders: tuple[ConfiguredExtender, ...] | None = None
+    profiles: frozenset[str] = frozenset()
     source: str = ""
     problem: str = ""
 
@@ -100,10 +101,23 @@ def parse_extenders(text: str) -> tuple[ConfiguredExtender, ...]:
     Raises:
         RemoteContractError: neither YAML nor JSON, or no mapping.
     """
+    return tuple(read_extender(each) for each in _entries(text, "extenders"))
+
+
+def parse_profiles(text: str) -> frozenset[str]:
+    """Read the scheduler names of a KubeSchedulerConfiguration's profiles.
+
+    Raises:
+        RemoteContractError: as ``parse_extenders``.
+    """
+    return frozenset(str(each.get("schedulerName", "")) for each in _entries(text, "profiles"))
+
+
+def _entries(text: str, key: str) -> list[Mapping[str, Any]]:
     document = load_yaml(text, "the scheduler's configuration")
     if not isinstance(document, Mapping):
         raise RemoteContractError(f"the scheduler's configuration is not a mapping but a {type(document).__name__}")
-    return tuple(read_extender(each) for each in _list(document.get("extenders")) if isinstance(each, Mapping))
+    return [each for each in _list(document.get(key)) if isinstance(each, Mapping)]
 
 
 def read_extender(entry: Mapping[str, Any]) -> ConfiguredExtender:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gcushare.cluster.diagnosis.checks.scheduling import WAITED_S, extenders_of
 from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, requesting_pods, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.programs import SeenPod, flag
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.wording import counted, some_names
-from gcushare.vendors.neighbours import Neighbour, Sighting, find_neighbours, neighbours_of
+from gcushare.vendors.neighbours import NEIGHBOURS, Neighbour, Sighting, find_neighbours, neighbours_of
 from gcushare.wire.pods import is_finished
 
 
@@ -67,23 +68,33 @@ def _known_to(each: VendorNode) -> Iterator[Neighbour]:
 
 
 def check_pods(facts: Facts) -> Iterator[Finding]:
-    """Pods that ask for our memory and wait for the scheduler of another system, as HAMi's webhook makes them."""
+    """Pods that ask for our cards and name the scheduler of another system, or one that has not tried them."""
+    # The chart's second scheduler may have a name that another system's scheduler has too.
+    ours = {name for scheduler in facts.schedulers if extenders_of(scheduler) for name in scheduler.profiles}
+    theirs = {name for other in NEIGHBOURS for name in other.schedulers} - ours
     for vendor in facts.vendors():
-        for other in neighbours_of(vendor.whole_card_resource):
-            pods = [
-                each.pod.key
-                for each in requesting_pods(facts, vendor)
-                if not each.pod.is_bound and each.pod.spec.scheduler_name in other.schedulers
-            ]
-            if pods:
-                yield error(
-                    "other-scheduler",
-                    f"pods of {other.name}",
-                    f"{counted(len(pods), 'pod', 'wait')} for {' or '.join(other.schedulers)} with a request for "
-                    f"{vendor.memory_resource}, and it places none by our cards: {some_names(sorted(pods))}",
-                    "create them again with the scheduler that calls gcushare. HAMi's webhook sets its own on pods "
-                    "that ask for a resource it knows: label their namespace hami.io/webhook=ignore",
-                )
+        waiting: dict[str, list[str]] = {}
+        for each in requesting_pods(facts, vendor):
+            name = each.pod.spec.scheduler_name
+            is_asked_for = name in theirs or (name not in ("", "default-scheduler") and _is_untried(facts, each.pod))
+            if not each.pod.is_bound and is_asked_for:
+                waiting.setdefault(name, []).append(each.pod.key)
+        for name, pods in sorted(waiting.items()):
+            problem = "it places none by our cards" if name in theirs else "no scheduler of that name has tried them"
+            yield error(
+                "other-scheduler",
+                f"scheduler {name}",
+                f"{counted(len(pods), 'pod', 'wait')} for {name} with a request for {vendor.memory_resource}, and "
+                f"{problem}: {some_names(sorted(pods))}",
+                "create them again with the schedulerName of a scheduler that runs and calls gcushare. HAMi's webhook "
+                "sets its own on pods that ask for a resource it knows: label their namespace hami.io/webhook=ignore",
+            )
+
+
+def _is_untried(facts: Facts, pod: SeenPod) -> bool:
+    """Whether no scheduler has said anything about a pod that had its turn; a gated one has a condition."""
+    is_due = (facts.age_s(pod.metadata.creation_timestamp) or 0.0) >= WAITED_S
+    return is_due and all(each.type != "PodScheduled" for each in pod.status.conditions)
 
 
 def check_foreign_plugins(facts: Facts) -> Iterator[Finding]:

@@ -34,7 +34,10 @@ CLOCK_TOLERANCE_S = 60.0
 FIRST_WITH_POLICIES = (1, 30)
 """ValidatingAdmissionPolicy is generally available from here on."""
 
-_POLICY = "have records protected (chart value admission.protectRecords), and delete the pod if it is not known"
+_POLICY = (
+    "take these annotations out of the manifest or template that makes the pod, have records protected (chart value "
+    "admission.protectRecords), and delete the pod if it is not known"
+)
 
 
 def check_requests(facts: Facts) -> Iterator[Finding]:

@@ -80,6 +80,12 @@ def test_every_link_leads_to_a_file_and_a_heading() -> None:
     assert [fault for document in every_document() for fault in broken_links(document)] == []
 
 
+def test_what_charts_and_scripts_name_of_the_documents_is_there() -> None:
+    texts = (path.read_text() for path in (ROOT / "deploy").rglob("*.*") if path.is_file())
+    named = {each for text in texts for each in re.findall(r"docs/[a-z0-9/-]+(?:\.md)?", text)}
+    assert {each for each in named if not (ROOT / each).exists()} == set()
+
+
 def test_every_document_has_its_twin_in_the_other_language() -> None:
     assert sorted(path.name for path in (DOCS / "zh").glob("*.md")) == list(GUIDES)
 

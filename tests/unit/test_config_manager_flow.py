@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.host.running_scheduler import SchedulerUnknownError
+from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.core.errors import Refused
 from tests.unit.config_manager_host import (
@@ -23,6 +25,7 @@ from tests.unit.config_manager_host import (
     corpus_text,
     host_in_own_directory,
     host_with,
+    load_yaml,
     refuse_at,
 )
 
@@ -77,6 +80,45 @@ async def test_a_configuration_with_a_private_key_is_readable_by_its_owner_alone
     assert host.tree()[CONFIG[1:]][1] == 0o600
     await host.apply(EXTENDER)
     assert host.tree()[CONFIG[1:]][1] == 0o644
+
+
+@pytest.mark.parametrize("name", ["kubeadm-1.20.yaml", "kubeadm-1.29.yaml", "existing-config-1.28.yaml"])
+@pytest.mark.parametrize("is_edited", [False, True], ids=["as written", "edited by hand"])
+async def test_a_second_installation_for_another_vendor_takes_nothing_from_the_first(
+    tmp_path: Path, name: str, is_edited: bool
+) -> None:
+    host = host_with(tmp_path, name)
+    original = host.tree()
+    await host.apply()
+    path = POLICY if "1.20" in name else CONFIG
+    if is_edited:
+        host.put(path, host.get(path) + b"\n", mode=0o644)
+    before = host.tree()
+    with pytest.raises(Refused, match=r"calls 'http://10\.96\.1\.37:32766/gcushare-scheduler' .*vendor: both"):
+        await host.apply(replace(MOVED_EXTENDER, options=ExtenderOptions(vendor="aliyun")))
+    assert host.tree() == before
+    await host.apply(replace(MOVED_EXTENDER, options=ExtenderOptions(vendor="both")))
+    assert b"10.96.200.8:32766/gcushare-scheduler" in host.get(path)
+    await host.recover()
+    assert {key: state for key, state in host.tree().items() if not key.endswith(".edited")} == original
+
+
+@pytest.mark.parametrize("is_edited", [False, True], ids=["as written", "edited by hand"])
+@pytest.mark.parametrize(("old", "new"), [("enflame", "aliyun"), ("both", "aliyun"), ("aliyun", "enflame")])
+async def test_one_extender_may_come_to_serve_another_vendor(
+    tmp_path: Path, old: str, new: str, is_edited: bool
+) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    await host.apply(replace(EXTENDER, options=ExtenderOptions(vendor=old)))
+    if is_edited:
+        host.put(CONFIG, host.get(CONFIG) + b"percentageOfNodesToScore: 70\n", mode=0o644)
+    serving = replace(EXTENDER, options=ExtenderOptions(vendor=new))
+    await host.apply(serving)
+    document = load_yaml(host.scheduler.config.decode())
+    (entry,), (vendor,) = document["extenders"], serving.options.vendors
+    assert entry["urlPrefix"] == EXTENDER.url + vendor.url_prefix
+    assert [each["name"] for each in entry["managedResources"]] == [vendor.memory_resource]
+    assert ("percentageOfNodesToScore" in document) is is_edited
 
 
 async def test_after_kubeadm_rewrote_the_manifest_it_is_applied_to_the_new_one(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from gcushare.config_manager.host.files import FileState
-from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget, written_flag
+from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget, own_flag, written_flag
 from gcushare.config_manager.host.paths_and_record import Layout, Record, sha256
 from gcushare.config_manager.plan import manual_lines
 from gcushare.config_manager.plan.config_access import readable_config
 from gcushare.config_manager.plan.observe import ObservedScheduler
 from gcushare.config_manager.plan.steps import AwaitScheduler, Plan, RemoveFile, Restart, Step, Switch, WriteFile
-from gcushare.config_manager.scheduler_config.document import ConfigDocument, merged_config, new_config
+from gcushare.config_manager.scheduler_config.document import ConfigDocument, check_vendors, merged_config, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version
 from gcushare.core.errors import ConfigError
@@ -167,8 +167,13 @@ def _goal(observed: ObservedScheduler, extender: ExtenderEntry, version: Version
 def _document(observed: ObservedScheduler, extender: ExtenderEntry, version: Version) -> tuple[ConfigDocument, bool]:
     """Make the configuration: from ours if it was edited by hand, else from the admin's, else a new one.
 
-    Returns the configuration, and whether it contains an edit by hand.
+    Returns the configuration, and whether it contains an edit by hand. Raises as ``check_vendors`` and
+    ``merged_config``.
     """
+    flag = own_flag(observed.target.flags, observed.layout.own_configs)
+    state = observed.snapshot[flag.value] if observed.has_trace and flag is not None else None
+    if flag is not None and state is not None:
+        check_vendors(state.content.decode(errors="replace"), flag.value, extender)
     if observed.own_edited is not None:
         merged = merged_config(observed.own_edited.text, observed.own_edited.path, extender)
         if merged.format.is_read_by(version):

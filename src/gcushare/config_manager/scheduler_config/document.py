@@ -18,6 +18,7 @@ from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Vers
 from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText, block_mapping, flow_text
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Node, Scalar, Sequence, parse_tree, plain_value
 from gcushare.core.errors import ConfigError, Refused
+from gcushare.vendors import VENDORS
 from gcushare.wire.flags import Flag, effective
 
 _IGNORED_WITH_CONFIG: tuple[tuple[str, tuple[str, ...], type], ...] = (
@@ -93,6 +94,7 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
     Raises:
         ConfigError: ``base`` is not a configuration with extenders.
         Refused: another extender binds already, or manages one of our resources; kube-scheduler accepts only one.
+            Or as ``check_vendors``.
     """
     yaml = YamlText.parse(base, name)
     version, kind = (plain_value(yaml.mapping.get(key)) for key in ("apiVersion", "kind"))
@@ -104,6 +106,7 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
     extenders = yaml.mapping.get("extenders")
     if extenders is None or (isinstance(extenders, Scalar) and extenders.is_null):
         return ConfigDocument(yaml.with_key(yaml.mapping, "extenders", [entry]).text, written)
+    check_vendors(base, name, settings)
     present = _read_extenders(_extenders(yaml))
     ours = [index for index, item in enumerate(present) if is_ours(item, settings)]
     for index, item in enumerate(present):
@@ -122,6 +125,20 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
         if plain_value(node.get(key)) != plain_value(parse_tree(flow_text(value))):
             yaml = yaml.with_key(node, key, value)
     return ConfigDocument(yaml.text, written)
+
+
+def check_vendors(text: str, name: str, settings: ExtenderEntry) -> None:
+    """Check that the configuration ``text`` calls no extender that serves another vendor's pods: they would lose it.
+
+    Raises:
+        Refused: it does; the message says how one extender serves both.
+    """
+    for item in _read_extenders(YamlText.parse(text, name).mapping.get("extenders")):
+        if item.path in {vendor.url_prefix for vendor in VENDORS} and not is_ours(item, settings):
+            raise Refused(
+                f"{name}: kube-scheduler calls {item.url!r} for another vendor's pods, and only one extender may bind: "
+                "have one extender serve both (--vendor both; the charts' vendor: both), or recover that one first"
+            )
 
 
 def _check_beside(other: ConfiguredExtender, ours: ConfiguredExtender, name: str) -> None:

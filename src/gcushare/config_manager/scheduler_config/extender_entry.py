@@ -13,6 +13,7 @@ from gcushare.config_manager.scheduler_config.versions import ConfigFormat
 from gcushare.config_manager.scheduler_config.yaml_text import Value
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings.parsers import is_http_address
+from gcushare.vendors import VENDORS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +90,10 @@ def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, 
 
 
 def is_ours(found: ConfiguredExtender, settings: ExtenderEntry) -> bool:
-    """Recognise our entry in an existing configuration by its URL's path.
+    """Recognise our entry in an existing configuration by its URL's path; the one of another vendor by its address too.
 
     Not by the resources that it manages: the extender of another product may manage ours among others.
     """
-    return found.path in {vendor.url_prefix for vendor in settings.options.vendors}
+    address = urlsplit(settings.url)
+    is_same = (found.host, found.port) == (address.hostname, address.port)
+    return found.path in {each.url_prefix for each in (VENDORS if is_same else settings.options.vendors)}

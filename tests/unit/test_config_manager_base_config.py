@@ -116,6 +116,40 @@ async def test_a_link_that_leads_nowhere_is_refused_with_where_it_leads(
     assert host.tree() == before
 
 
+def mounting(at: str, source: str) -> str:
+    """A manifest that mounts a directory over that of our files."""
+    text = corpus_text("kubeadm-1.29.yaml").decode()
+    text = text.replace("    volumeMounts:\n", f"    volumeMounts:\n    - {{mountPath: {at}, name: over}}\n")
+    return text.replace("  volumes:\n", f"  volumes:\n  - {{{source}, name: over}}\n")
+
+
+@pytest.mark.parametrize(
+    ("at", "source"),
+    [
+        ("/etc/kubernetes/", "configMap: {name: scheduler}"),
+        ("/etc", "emptyDir: {}"),
+        ("/etc/kubernetes", "hostPath: {path: /srv/scheduler}"),
+    ],
+)
+async def test_a_volume_over_the_directory_of_our_files_is_refused_before_any_change(
+    tmp_path: Path, at: str, source: str
+) -> None:
+    host = Host(tmp_path)
+    host.put(MANIFEST, mounting(at, source))
+    before = host.tree()
+    with pytest.raises(Refused, match=f"other files than the host in '{at.rstrip('/')}', .*--files-dir"):
+        await host.apply()
+    assert host.tree() == before
+
+
+async def test_the_hosts_own_directory_may_be_mounted_there_also_by_another_name(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    link(host, "/srv/kubernetes", "/etc/kubernetes")
+    for source in ("/etc/kubernetes", "/srv/kubernetes"):
+        host.put(MANIFEST, mounting("/etc/kubernetes", f"hostPath: {{path: {source}}}"))
+        assert not (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
+
+
 PASSWD = "root:x:0:0::/root:/bin/sh\nkube:x:998:997:Kubernetes:/:/sbin/nologin\n"
 GROUP = "root:x:0:\nkube:x:997:\nkube-cert:x:996:etcd,kube\nsecrets:x:995:\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from gcushare.config_manager.host.files import MAX_LINKS, Files, FileState, behind_links
 from gcushare.config_manager.host.launch import BY_HAND, check_certain
@@ -43,6 +44,7 @@ def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConf
             f"{layout.target}: kube-scheduler has other files than the host in {layout.directory!r} (RootDirectory=, "
             f"TemporaryFileSystem= and the like): choose another --files-dir, or {BY_HAND}"
         )
+    _check_mounts(files, layout, pristine)
     flag = existing_config(pristine.flags)
     if flag is None:
         return None
@@ -64,6 +66,22 @@ def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConf
         mounted = "" if layout.is_unit else "; a pod needs it mounted (the chart's configManager.readOnlyPaths)"
         raise ConfigError(f"{path!r}, which kube-scheduler reads by --{flag.name}{via}, does not exist here{mounted}")
     return BaseConfig(path, state)
+
+
+def _check_mounts(files: Files, layout: Layout, scheduler: SchedulerFile) -> None:
+    """Check that no volume of other files lies where ours is mounted: a container runtime cannot mount a file there.
+
+    Raises:
+        Refused: one does.
+    """
+    over = [each for each in map(str, PurePosixPath(layout.config).parents) if scheduler.is_mount_point(each)]
+    place = scheduler.host_path(layout.config)
+    folders = () if place is None else (posixpath.dirname(place), layout.directory)
+    if over and len({behind_links(files, each) for each in folders}) != 1:
+        raise Refused(
+            f"{layout.target}: kube-scheduler has other files than the host in {over[0]!r}, where a volume is mounted: "
+            "choose another --files-dir (the chart's configManager.filesDir)"
+        )
 
 
 def _without_links(files: Files, scheduler: SchedulerFile, path: str) -> str:

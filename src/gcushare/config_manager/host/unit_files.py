@@ -190,7 +190,7 @@ def _specifiers(files: Files, name: str) -> dict[str, str]:
     prefix, _, instance = stem.partition("@")
     values = {"n": name, "N": stem, "p": prefix, "t": "/run", "S": "/var/lib", "C": "/var/cache", "L": "/var/log"}
     values |= {"E": "/etc", "T": "/tmp", "V": "/var/tmp", "u": "root", "U": "0", "g": "root", "G": "0", "h": "/root"}
-    values["i"] = instance
+    values |= {"i": instance, "d": f"/run/credentials/{name}"}
     for letter, path in (
         ("H", "/proc/sys/kernel/hostname"),
         ("v", "/proc/sys/kernel/osrelease"),

@@ -94,9 +94,9 @@ ADMIN_POLICY = json.dumps(
 
 @lru_cache(maxsize=64)
 def load_yaml(text: str) -> dict[str, Any]:
-    """Load as another reader would; callers must not change the value, which is cached."""
+    """Load the first document, as Go's reader does; callers must not change the value, which is cached."""
     # ruamel refuses tabs behind a value, which the kubelet's reader skips.
-    loaded: dict[str, Any] = YAML(typ="safe").load(text.replace("\t", " "))
+    loaded: dict[str, Any] = next(iter(YAML(typ="safe").load_all(text.replace("\t", " "))), {})
     return loaded
 
 

@@ -122,7 +122,7 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
             yaml = yaml.without_key(_entry(yaml, ours[0]), key)
     for key, value in entry.items():
         node = _entry(yaml, ours[0])
-        if plain_value(node.get(key)) != plain_value(parse_tree(flow_text(value))):
+        if plain_value(node.get(key)) != plain_value(parse_tree(flow_text(value), name)):
             yaml = yaml.with_key(node, key, value)
     return ConfigDocument(yaml.text, written)
 

@@ -49,7 +49,7 @@ class YamlText:
     @classmethod
     def parse(cls, text: str, name: str) -> YamlText:
         try:
-            return cls(text, parse_tree(text), name)
+            return cls(text, parse_tree(text, name), name)
         except ConfigError as error:
             raise ConfigError(f"{name}: {error}") from error
 

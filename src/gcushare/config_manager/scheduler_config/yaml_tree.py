@@ -50,12 +50,13 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A mapping; ``pairs`` are in the order of the text, with duplicate keys."""
+    """A mapping of the file ``name``; ``pairs`` are in the order of the text, with duplicate keys."""
 
     start: int
     end: int
     flow: bool
     pairs: tuple[tuple[Node, Node], ...]
+    name: str
 
     def get(self, key: str) -> Node | None:
         """Find ``key``'s value.
@@ -65,9 +66,11 @@ class Mapping:
         """
         found = [value for name, value in self.pairs if isinstance(name, Scalar) and name.value == key]
         if len(found) > 1:
-            raise ConfigError(f"key {key!r} appears {len(found)} times in one mapping: keep one of them")
+            raise ConfigError(f"{self.name}: key {key!r} appears {len(found)} times in one mapping: keep one of them")
         if not found and key != "<<" and key in _keys(self.get("<<")):
-            raise ConfigError(f"key {key!r} comes in through a YAML merge ('<<'): write it out where it is used")
+            raise ConfigError(
+                f"{self.name}: key {key!r} comes in through a YAML merge ('<<'): write it out where it is used"
+            )
         return found[0] if found else None
 
     def key_of(self, value: Node) -> Node:
@@ -89,8 +92,8 @@ Collection: TypeAlias = Sequence | Mapping
 
 
 @lru_cache(maxsize=32)
-def parse_tree(text: str) -> Node | None:
-    """Parse ``text``'s one document; None if it is empty.
+def parse_tree(text: str, name: str) -> Node | None:
+    """Parse the one document of ``text``, the contents of the file ``name``; None if it is empty.
 
     This takes some 20 ms for a manifest, so the results are cached for the loop, which parses the same files again.
 
@@ -100,7 +103,7 @@ def parse_tree(text: str) -> Node | None:
     if len(text) > MAX_YAML_BYTES:
         raise ConfigError(f"{len(text)} characters; at most {MAX_YAML_BYTES} are read")
     try:
-        root = _Builder(YAML(typ="rt", pure=True).parse(_positions_kept(text))).document()
+        root = _Builder(YAML(typ="rt", pure=True).parse(_positions_kept(text)), name).document()
         if root is not None:
             check_size(root, _children)
     except ConfigError:
@@ -197,8 +200,9 @@ def _positions_kept(text: str) -> str:
 class _Builder:
     """Builds the tree from parse events, because ruamel's composer drops the positions of aliases."""
 
-    def __init__(self, events: Iterator[Any]) -> None:
+    def __init__(self, events: Iterator[Any], name: str) -> None:
         self._events = iter(events)
+        self._name = name
         self._anchors: dict[str, Node] = {}
         self._depth = 0
         self._count = 0
@@ -209,9 +213,14 @@ class _Builder:
         for event in self._events:
             if type(event).__name__ == "DocumentStartEvent":
                 documents += 1
-                if documents > 1:
-                    raise ConfigError("more than one YAML document ('---') in one file: only the first would be used")
-                root = self._node(next(self._events))
+                node = self._node(next(self._events))
+                if documents == 1:
+                    root = node
+                elif not is_unwritten(node):  # an empty one, behind a last '---', says nothing
+                    raise ConfigError(
+                        "more than one YAML document ('---') in one file, and only the first would be used: take the "
+                        "others out"
+                    )
         return root
 
     def _node(self, event: Any) -> Node:
@@ -234,7 +243,7 @@ class _Builder:
         else:
             children, end = self._children("MappingEndEvent")
             pairs = tuple(zip(children[::2], children[1::2], strict=True))
-            node = Mapping(start, end, bool(event.flow_style), pairs)
+            node = Mapping(start, end, bool(event.flow_style), pairs, self._name)
         if kind != "AliasEvent" and event.anchor is not None:
             self._anchors[event.anchor] = node
         self._depth -= 1

@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -44,7 +43,7 @@ Change = Callable[[JsonObject], object]
 
 
 class Responder:
-    """A program's HTTP side: what it answers by path, and how far its clock is ahead.
+    """A program's HTTP side: what it answers by path.
 
     A path with a gate is answered once as many callers wait as the gate wants.
     """
@@ -52,7 +51,6 @@ class Responder:
     def __init__(self, pages: Mapping[str, str]) -> None:
         self.pages = dict(pages)
         self.gates: dict[str, asyncio.Barrier] = {}
-        self.ahead_s = 0.0
         self._runner = web.ServerRunner(web.Server(self._answer))
         self.port = 0
 
@@ -68,11 +66,10 @@ class Responder:
         await self._runner.cleanup()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
-        date = format_datetime(datetime.now(UTC) + timedelta(seconds=self.ahead_s), usegmt=True)
         if (gate := self.gates.get(request.path)) is not None:
             await gate.wait()
         text = self.pages.get(request.path)
-        return web.Response(text=text or "no such page\n", status=404 if text is None else 200, headers={"Date": date})
+        return web.Response(text=text or "no such page\n", status=404 if text is None else 200)
 
 
 @dataclass(frozen=True)

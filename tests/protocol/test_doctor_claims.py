@@ -10,20 +10,15 @@ import pytest
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, DEVICE_PLUGIN
 from gcushare_playground.apiserver.objects import JsonObject
-from tests.extender_objects import pod_document
 from tests.protocol.doctor_claims import DRIVER, NAMES, POLICY, SLICE, serve_claims
 from tests.protocol.doctor_rig import EXTENDER, NODE, SERVICE, SYSTEM, DoctorRig, program_pod, status
 from tests.protocol.test_doctor_rights import ALL_RIGHTS, examine_with
 
 ERROR, WARNING = "error", "warning"
 SLICES, CLASSES = "resourceslices.resource.k8s.io", "deviceclasses.resource.k8s.io"
-TEMPLATE = f"{NAMES.template_prefix}-4"
-
-
 CLAIMS = (
     ("list", "resourceslices", "resource.k8s.io"),
     ("list", "deviceclasses", "resource.k8s.io"),
-    ("list", "resourceclaimtemplates", "resource.k8s.io"),
     ("list", "mutatingadmissionpolicies", "admissionregistration.k8s.io"),
     ("list", "mutatingadmissionpolicybindings", "admissionregistration.k8s.io"),
     ("list", "namespaces", ""),
@@ -39,14 +34,6 @@ async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
 
 async def test_a_cluster_that_serves_claims_is_in_order(rig: DoctorRig) -> None:
     assert (await rig.examine()).kinds == set()
-
-
-def claiming_pod(rig: DoctorRig, *, age_s: float = 600.0) -> None:
-    pod = pod_document("waits", None)
-    pod["spec"]["resourceClaims"] = [
-        {"name": f"gcushare-{NAMES.template_prefix}", "resourceClaimTemplateName": TEMPLATE}
-    ]
-    rig.put_pod(pod, age_s=age_s, phase="Pending", conditions=[])
 
 
 def driver_gone(rig: DoctorRig) -> None:
@@ -132,7 +119,6 @@ def pod_older_than_the_label(rig: DoctorRig) -> None:
         (extender_without_claims, ERROR, "extender-without-claims", "with --claims"),
         (extender_gone, ERROR, "extender-without-claims", "with --claims"),
         (old_kubelet, ERROR, "claims-kubernetes-too-old", "its kubelet is v1.35.4"),
-        (claiming_pod, ERROR, "claim-template-missing", TEMPLATE),
         (namespace_without_label, ERROR, "namespace-without-claims", f"it lacks {CLAIMS_LABEL}"),
         (pod_older_than_the_label, ERROR, "namespace-without-claims", "older than the namespace's label"),
     ],
@@ -142,16 +128,6 @@ async def test_each_trouble_of_claims_is_found_and_nothing_else(
 ) -> None:
     scenario(rig)
     (await rig.examine()).assert_only(severity, kind, words)
-
-
-async def test_a_pod_of_a_moment_ago_and_one_whose_template_is_there_are_no_trouble(rig: DoctorRig) -> None:
-    claiming_pod(rig, age_s=5.0)
-    assert (await rig.examine()).kinds == set()
-    rig.delete("pods", "waits", "default")
-    claiming_pod(rig)
-    template = {"metadata": {"name": TEMPLATE, "namespace": "default"}, "spec": {"spec": {"devices": {}}}}
-    rig.put({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", **template})
-    assert (await rig.examine()).kinds == set()
 
 
 async def test_the_rights_that_are_named_are_enough_for_claims(rig: DoctorRig) -> None:

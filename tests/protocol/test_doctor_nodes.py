@@ -21,7 +21,7 @@ from gcushare.core.cards import (
     InventoryCard,
     UnrecordedHolder,
 )
-from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.nodes import encode_inventory
@@ -128,20 +128,6 @@ def inventory_of_a_newer_plugin(rig: DoctorRig) -> None:
     rig.change_node(lambda node: node["metadata"]["annotations"].update({INVENTORY: json.dumps(newer)}))
 
 
-def unit_finer_than_the_kubelet_takes(rig: DoctorRig) -> None:
-    """The plugin was started again with a finer unit and refuses; the node still shows what it offered before."""
-    big = [InventoryCard(index=i, uuid=f"u{i}", memory_bytes=48 * GIB, units=48) for i in range(8)]
-    set_inventory(rig, big)
-    for part in ("capacity", "allocatable"):
-        rig.set_units("384", part)
-        rig.set_units("8", part, COUNT)
-
-    def change(pod: JsonObject) -> None:
-        pod["spec"]["containers"][0]["args"].append("--memory-unit=0.001")
-
-    rig.change("pods", PLUGIN, change, SYSTEM)
-
-
 def capacity_of_another_plugin(rig: DoctorRig) -> None:
     rig.set_units("24")
     rig.set_units("24", "allocatable")
@@ -149,10 +135,6 @@ def capacity_of_another_plugin(rig: DoctorRig) -> None:
 
 def allocatable_below_the_healthy_cards(rig: DoctorRig) -> None:
     rig.set_units("9", "allocatable")
-
-
-def count_missing(rig: DoctorRig) -> None:
-    rig.set_units(None, resource=COUNT)
 
 
 def sick_card(rig: DoctorRig) -> None:
@@ -286,10 +268,8 @@ def foreign_device_ids(rig: DoctorRig) -> None:
         (plugin_without_capacity, ERROR, "plugin-not-registered", "32 units"),
         (units_at_zero, ERROR, "units-zero", "32 units"),
         (inventory_of_a_newer_plugin, ERROR, "inventory-unreadable", "version 2"),
-        (unit_finer_than_the_kubelet_takes, ERROR, "message-limit", "6164296 bytes of 4194304"),
         (capacity_of_another_plugin, ERROR, "inventory-capacity", "the kubelet counts 24"),
         (allocatable_below_the_healthy_cards, ERROR, "inventory-capacity", "9 of them allocatable"),
-        (count_missing, WARNING, "card-count", "missing, and the inventory has 2 cards"),
         (sick_card, WARNING, "sick-card", "double-bit ECC error; its 16 units"),
         (card_closed_for_a_pod_that_is_gone, WARNING, "closed-card", "until 2027-01-15T08:00:00Z at the latest"),
         (holder_without_a_record, WARNING, "unrecorded-holder", "default/odd was given 12 units and 0 whole cards"),

@@ -1,4 +1,4 @@
-"""The small pure parts of the doctor: command lines, configurations, figures, clocks, order, patches, words."""
+"""The small pure parts of the doctor: command lines, configurations, figures, dates, order, patches, words."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ SAYINGS = {
     "admin-guide.md": (rf"between {OLDEST} and {NEWEST}", rf"在 {OLDEST} 到 {NEWEST} 之间"),
     "comparison.md": (rf"clusters from {OLDEST} on", rf"{OLDEST} 以来的集群"),
     "troubleshooting.md": (rf"^{OLDEST} to {NEWEST}\b", rf"^{OLDEST} 到 {NEWEST}\b"),
-    "doctor.md": (rf"`kubernetes-too-old` .* older than {OLDEST}$", rf"`kubernetes-too-old`.*低于 {OLDEST}$"),
+    "doctor.md": (rf"`kubelet-too-old` .* older than {OLDEST},", rf"`kubelet-too-old`.*低于 {OLDEST}，"),
 }
 
 

@@ -89,31 +89,12 @@ class ReadProgress:
         """Set how many of something were read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dated:
-    """An answer with its sender's clock: ``ahead_s`` seconds ahead of ours, give or take ``within_s``."""
-
-    body: bytes
-    ahead_s: float | None = None
-    within_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockFacts:
-    """How far a clock is ahead of the API server's, in seconds, and how exactly that is known."""
-
-    subject: str
-    ahead_s: float
-    within_s: float
-
-
 @dataclass(slots=True)
 class Reader:
     """Reads one cluster. Make one per snapshot: what could not be read adds up in it.
 
     ``problems`` are objects that could not be decoded, one line each; ``unread`` are parts of an examination that could
-    not be read; ``clocks`` are those of programs that answered; ``ahead_s`` is the API server's clock against ours,
-    once ``learn_time`` has asked.
+    not be read; ``ahead_s`` is the API server's clock against ours, once ``learn_time`` has asked.
 
     Methods that list or ask raise ``GcushareError`` if the API server or the program does not answer, or the caller may
     not ask. Those that name an ``Area`` raise ``UnauthorizedError`` alone.
@@ -124,9 +105,7 @@ class Reader:
     clock: Clock = field(default_factory=SystemClock)
     problems: list[str] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
-    clocks: list[ClockFacts] = field(default_factory=list)
     ahead_s: float = 0.0
-    within_s: float = 0.0
     _missing: set[Area] = field(default_factory=set)
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
@@ -261,7 +240,7 @@ class Reader:
         *,
         timeout_s: float | None = None,
     ) -> list[tuple[SeenPod, PluginStatus | GcushareError]]:
-        """Ask every one of these plugins for its status, through the proxy of its pod, and compare its clock."""
+        """Ask every one of these plugins for its status, through the proxy of its pod."""
         done = 0
 
         async def ask(pod: SeenPod) -> PluginStatus:
@@ -272,53 +251,41 @@ class Reader:
                 done += 1
                 self.progress.count("device plugins", done)
             try:
-                status = PLUGIN_STATUS.read(answer.body)
+                return PLUGIN_STATUS.read(answer)
             except RemoteContractError as error:
                 raise RemoteContractError(f"it answers no plugin's status: {error}") from error
-            self.record_clock(f"the device plugin of node {pod.spec.node_name}", answer)
-            return status
 
         answers = await ask_all(map(ask, pods))
         return list(zip(pods, answers, strict=True))
 
-    async def ask(self, endpoint: ProgramAddress, path: str, *, timeout_s: float | None = ANSWER_S) -> Dated:
-        """Ask a program over HTTP, also for its time; ``timeout_s`` None leaves the client's own deadline."""
+    async def ask(self, endpoint: ProgramAddress, path: str, *, timeout_s: float | None = ANSWER_S) -> bytes:
+        """Ask a program over HTTP; ``timeout_s`` None leaves the client's own deadline."""
         async with self._slots:
-            sent, began = self.clock.now(), self.clock.monotonic()
             url, resource = f"{endpoint.prefix}{path}", endpoint.resource or "address"
-            body, date = await endpoint.client.get_dated(url, resource, timeout_s=timeout_s)
-            took_s = self.clock.monotonic() - began
-        moment = parse_date(date)
-        if moment is None:
-            return Dated(body)
-        middle = sent + timedelta(seconds=took_s / 2)
-        # The header counts whole seconds, so half a second is added.
-        return Dated(body, (moment - middle).total_seconds() + 0.5, 0.5 + took_s / 2)
+            return await endpoint.client.get_raw(url, resource, timeout_s=timeout_s)
 
-    # Clocks
+    # The API server's time
 
     async def learn_time(self) -> str:
         """Learn the API server's time; returns its version, "" without a right to it."""
         self.progress("asking the API server")
+        sent, began = self.clock.now(), self.clock.monotonic()
         try:
-            hello = await self.ask(ProgramAddress(self.client, "", "version"), "/version")
+            body, date = await self.client.get_dated("/version", "version", timeout_s=ANSWER_S)
         except UnauthorizedError:
             raise
         except ForbiddenError as refusal:
             self.miss(Area.VERSION, refusal)
             return ""
-        self.ahead_s, self.within_s = hello.ahead_s or 0.0, hello.within_s
-        return self.client.version_of(hello.body)
+        if (moment := parse_date(date)) is not None:
+            middle = sent + timedelta(seconds=(self.clock.monotonic() - began) / 2)
+            # The header counts whole seconds, so half a second is added.
+            self.ahead_s = (moment - middle).total_seconds() + 0.5
+        return self.client.version_of(body)
 
     def now(self) -> datetime:
         """Return the API server's time."""
         return self.clock.now() + timedelta(seconds=self.ahead_s)
-
-    def record_clock(self, subject: str, answer: Dated) -> None:
-        """Compare the clock behind an answer with the API server's, if the answer has a Date."""
-        if answer.ahead_s is not None:
-            within_s = answer.within_s + self.within_s
-            self.clocks.append(ClockFacts(subject=subject, ahead_s=answer.ahead_s - self.ahead_s, within_s=within_s))
 
 
 @contextmanager

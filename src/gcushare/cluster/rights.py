@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Area(enum.Enum):
     """A part of a cluster that is read by itself; the value says what is checked with it."""
 
-    VERSION = "the API server's version and clock"
+    VERSION = "the API server's version and time"
     NODES = "nodes, their inventories and capacities"
     PODS = "pods, their records and our programs"
     PLUGINS = "what the device plugins and the kubelets say"
@@ -20,7 +20,7 @@ class Area(enum.Enum):
     POLICIES = "whether records are protected from pods' authors"
     SECRETS = "when certificates end"
     SLICES = "which other drivers offer the cards of nodes"
-    CLAIMS = "slices, DeviceClasses, templates and policies of claims, and namespaces"
+    CLAIMS = "slices, DeviceClasses and policies of claims, and namespaces"
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class Collector:
         text = render_text(facts, cut, width=100, color=False)
         self.archive.add("doctor.txt", self.redactor.text(text).encode(), "the same for people")
         schedulers = sanitize.schedulers_document(facts, self.names)
-        self._add_document("schedulers.json", schedulers, "schedulers, config managers, clocks")
+        self._add_document("schedulers.json", schedulers, "schedulers, config managers")
 
         ours = {pod.metadata.uid for members in facts.programs.values() for pod in members}
         slim = [sanitize.slim_pod(pod, is_ours=pod["metadata"]["uid"] in ours) for pod in pods]
@@ -175,7 +175,7 @@ class Collector:
 
         async def read() -> bytes:
             answer = await self.reader.ask(endpoint, path)
-            kept = self.redactor.document(cut(answer.body, self.names))
+            kept = self.redactor.document(cut(answer, self.names))
             return (kept if isinstance(kept, str) else to_json(kept)).encode()
 
         return _Source(file, f"its answer to {path}", read)

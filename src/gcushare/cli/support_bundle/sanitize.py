@@ -202,7 +202,7 @@ def findings_document(facts: Facts, findings: Sequence[Finding]) -> dict[str, An
 
 
 def schedulers_document(facts: Facts, names: Collection[str]) -> dict[str, Any]:
-    """Schedulers with their extenders, config managers' reports, clocks."""
+    """Schedulers with their extenders, config managers' reports."""
     reports = [
         {"node": item.node, "state": own_words(item.state[:40]), "reason": own_words(item.reason, names)}
         for item in facts.reports
@@ -210,7 +210,6 @@ def schedulers_document(facts: Facts, names: Collection[str]) -> dict[str, Any]:
     return {
         "schedulers": [_scheduler(item, names) for item in facts.schedulers],
         "reports": reports,
-        "clocks": msgspec.to_builtins(facts.clocks),
     }
 
 

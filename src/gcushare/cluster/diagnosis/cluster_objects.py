@@ -27,7 +27,6 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.kube.resources import (
     CONFIG_MAPS,
     NAMESPACES,
-    RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_SLICES,
     SLICES_OF_ALL_DRIVERS,
     JsonObject,
@@ -68,7 +67,7 @@ async def read_claims(reader: Reader, nodes: Iterable[Node], extenders: Sequence
     if not (labelled or are_kept):
         return None
     read = partial(reader.list_if_allowed, Area.CLAIMS)
-    objects, slices, templates = await asyncio.gather(
+    objects, slices = await asyncio.gather(
         asyncio.gather(
             read(_CLASSES),
             read(_admission("mutatingadmissionpolicies")),
@@ -76,7 +75,6 @@ async def read_claims(reader: Reader, nodes: Iterable[Node], extenders: Sequence
             read(NAMESPACES),
         ),
         reader.list_if_allowed(Area.CLAIMS, RESOURCE_SLICES),
-        reader.list_if_allowed(Area.CLAIMS, RESOURCE_CLAIM_TEMPLATES),
     )
     classes, policies, bindings, namespaces = objects
     return ClaimsFacts(
@@ -84,7 +82,6 @@ async def read_claims(reader: Reader, nodes: Iterable[Node], extenders: Sequence
         slices=tuple(slices),
         classes={_name(each): str(_spec(each).get("extendedResourceName", "")) for each in classes},
         policies=_policies(policies, bindings),
-        templates=frozenset((each.metadata.namespace, each.metadata.name) for each in templates),
         namespaces=frozenset(
             _name(each)
             for each in namespaces

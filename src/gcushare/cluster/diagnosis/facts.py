@@ -10,7 +10,6 @@ from functools import cached_property
 from gcushare.cluster.diagnosis.schedulers import SchedulerFacts
 from gcushare.cluster.metrics_text import MetricsPage
 from gcushare.cluster.programs import ProgramKind, SeenPod, Service
-from gcushare.cluster.reader import ClockFacts
 from gcushare.cluster.rights import Area, Unread
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import RemoteContractError
@@ -90,15 +89,14 @@ class PolicyFacts:
 class ClaimsFacts:
     """What nodes that serve claims need. Of ``policies``, which change pods, ``denies`` says that a binding is there.
 
-    ``classes`` are the DeviceClasses with the extended resource that each stands for, ``templates`` have namespace and
-    name, ``namespaces`` are those whose pods get claims. ``are_kept``: an extender makes the templates.
+    ``classes`` are the DeviceClasses with the extended resource that each stands for, ``namespaces`` are those whose
+    pods get claims. ``are_kept``: an extender makes the templates.
     """
 
     are_kept: bool = True
     slices: tuple[ResourceSlice, ...] = ()
     classes: Mapping[str, str] = field(default_factory=dict)
     policies: tuple[PolicyFacts, ...] = ()
-    templates: frozenset[tuple[str, str]] = frozenset()
     namespaces: frozenset[str] = frozenset()
 
 
@@ -135,7 +133,6 @@ class Facts:
     certificates: tuple[CertificateFacts, ...] = ()
     drivers: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By node, the drivers that publish ResourceSlices of it."""
-    clocks: tuple[ClockFacts, ...] = ()
     unread: tuple[Unread, ...] = ()
 
     @cached_property

@@ -92,7 +92,6 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
         policies=policies,
         certificates=certificates,
         drivers=drivers,
-        clocks=tuple(sorted(reader.clocks, key=lambda clock: clock.subject)),
         unread=tuple(dict.fromkeys(reader.unread)),
     )
 
@@ -192,12 +191,11 @@ async def _ask_replica(reader: Reader, endpoint: ProgramAddress, name: str, pod:
         version = await reader.ask(endpoint, "/version")
         if pod is not None:
             metrics = await reader.ask(proxied_extender_page(reader.client, pod), "/metrics")
-            figures = parse_figures(metrics.body.decode("utf-8", errors="replace"))
+            figures = parse_figures(metrics.decode("utf-8", errors="replace"))
     except ForbiddenError as refusal:
         reader.miss(Area.PLUGINS, refusal)  # pods/proxy, as of the plugins
         return ReplicaFacts(name=name, pod=pod)
     except GcushareError as failure:
         return ReplicaFacts(name=name, pod=pod, problem=str(failure))
-    reader.record_clock(f"the scheduler extender {name}", version)
-    release = version.body.decode("utf-8", errors="replace").strip().removeprefix("v")[:40]
+    release = version.decode("utf-8", errors="replace").strip().removeprefix("v")[:40]
     return ReplicaFacts(name=name, pod=pod, version=release, figures=figures)

@@ -127,7 +127,7 @@ def _check_vendor(claims: ClaimsFacts, vendor: Vendor) -> Iterator[Finding]:
 
 
 def check_claiming_pods(facts: Facts) -> Iterator[Finding]:
-    """Pods that wait for a template, or for a resource that no node gives any more."""
+    """Pods that wait for a resource that no node gives any more."""
     claims = facts.claims
     if claims is None or not facts.knows(Area.CLAIMS):
         return
@@ -137,17 +137,6 @@ def check_claiming_pods(facts: Facts) -> Iterator[Finding]:
         if not pod.is_bound and (facts.age_s(pod.metadata.creation_timestamp) or 0.0) > WAITED_S
     ]
     for vendor in facts.vendors():
-        entry = f"gcushare-{vendor.claims.template_prefix}"
-        for pod in waiting:
-            names = [each.resource_claim_template_name for each in pod.spec.resource_claims if each.name == entry]
-            for name in names:
-                if (pod.metadata.namespace, name) not in claims.templates:
-                    yield error(
-                        "claim-template-missing",
-                        f"pod {pod.key}",
-                        f"it waits for the ResourceClaimTemplate {name}, which its namespace does not have",
-                        "see the pod's Events and the extender's log for why the template is not made",
-                    )
         labelled = [each for each in vendor_nodes(facts, (vendor,)) if each.is_labelled]
         if not labelled or not facts.has_every_node or not all(each.serves_claims for each in labelled):
             continue

@@ -9,7 +9,7 @@ from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.rights import Area
 from gcushare.core.wording import counted
-from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
+from gcushare.wire.kubernetes_versions import find_release
 
 BEHIND_S = 180.0
 """A watch that is this old was opened again twice already, had the API server answered."""
@@ -111,15 +111,6 @@ def check_versions(facts: Facts) -> Iterator[Finding]:
                 f"it is version {version or 'unknown'}, and the extender (or this program) is {reference}",
                 "bring everything to one release: inventory and records are only promised to fit within one",
             )
-    server = find_release(facts.server_version)
-    if server is not None and server < OLDEST_KUBERNETES:
-        yield error(
-            "kubernetes-too-old",
-            "API server",
-            f"it is {facts.server_version}, and this release knows {release_text(OLDEST_KUBERNETES)} and newer: "
-            "for older ones it writes no scheduler configuration",
-            "upgrade Kubernetes",
-        )
 
 
 def _lease_text(facts: Facts) -> str:

@@ -1,4 +1,4 @@
-"""Does what a node published agree with itself, with the kubelet's message limit, and with what the kubelet counts?"""
+"""Does what a node published agree with what the kubelet counts?"""
 
 from __future__ import annotations
 
@@ -7,21 +7,11 @@ from collections.abc import Iterator
 from gcushare.cluster.diagnosis.checks.views import VendorNode, sharing_nodes, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, Fix, error, warning
-from gcushare.cluster.programs import flag
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, describe_closure
-from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.errors import RemoteContractError
 from gcushare.core.quantities import parse_count
-from gcushare.core.units import MEMORY_UNIT_NAMES, parse_memory_unit
 from gcushare.core.wording import counted
-from gcushare.runtime.settings import parsers
-from gcushare.wire.kubelet.device_ids import (
-    KUBELET_MESSAGE_LIMIT_BYTES,
-    MAX_MESSAGE_LIMIT_BYTES,
-    check_fits_kubelet,
-    finest_fitting_unit,
-    list_bytes,
-)
-from gcushare.wire.nodes import cards_of_count, is_named, parse_card_names
+from gcushare.wire.nodes import is_named, parse_card_names
 
 
 def check_readable(facts: Facts) -> Iterator[Finding]:
@@ -36,57 +26,14 @@ def check_readable(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def check_message_limit(facts: Facts) -> Iterator[Finding]:
-    """The units must fit into one message to the kubelet; the unit is the one that the plugin is started with."""
-    for each, inventory in sharing_nodes(facts):
-        name = flag(each.plugin.pod, "memory-unit") if each.plugin is not None else None
-        unit = parse_memory_unit(name) if name is not None and name in MEMORY_UNIT_NAMES else inventory.unit
-        memory = {card.index: card.memory_bytes for card in inventory.cards}
-        units = {index: unit.units_in(size) for index, size in memory.items()}
-        if unit == inventory.unit:
-            units = {card.index: card.units for card in inventory.cards}
-        limit_bytes = _message_limit_bytes(each)
-        try:
-            check_fits_kubelet(units, limit_bytes)
-        except Refused as refusal:
-            total, finest = sum(units.values()), finest_fitting_unit(memory, MEMORY_UNIT_NAMES, limit_bytes)
-            yield error(
-                "message-limit",
-                each.subject,
-                f"{counted(len(units), 'card')} in units of {unit.label}: {counted(total, 'unit')}, a message of "
-                f"{list_bytes(units)} bytes of {limit_bytes}: {refusal}",
-                "no unit fits: share fewer cards on this node"
-                if finest is None
-                else f"start the plugin with --memory-unit {finest.name}, the finest that fits, or with auto",
-            )
-
-
-def _message_limit_bytes(each: VendorNode) -> int:
-    """What the node's kubelet receives, as its plugin is configured; unreadable text counts as the default."""
-    text = flag(each.plugin.pod, "kubelet-message-limit") if each.plugin is not None else None
-    try:
-        size = parsers.size_bytes(KUBELET_MESSAGE_LIMIT_BYTES, MAX_MESSAGE_LIMIT_BYTES)
-        return KUBELET_MESSAGE_LIMIT_BYTES if text is None else size.parse(text)
-    except ValueError:
-        return KUBELET_MESSAGE_LIMIT_BYTES
-
-
 def check_counts(facts: Facts) -> Iterator[Finding]:
-    """Capacity and allocatable must be what the inventory says, of memory, whole cards and the number of cards."""
+    """Capacity and allocatable must be what the inventory says, of memory and of whole cards."""
     for each, inventory in sharing_nodes(facts):
         if each.plugin is None or each.plugin_problems or SERVES_CLAIMS in inventory.modes:
             continue  # found elsewhere, with its cause; or the Node has no resources
         vendor, cards = each.vendor, len(inventory.cards)
         if SERVES_MEMORY in inventory.modes:
             yield from _check_units(each, inventory)
-        count = each.node.status.capacity.get(vendor.count_resource)
-        if _cards_counted(count) != cards:
-            yield warning(
-                "card-count",
-                each.subject,
-                f"{vendor.count_resource} is {count or 'missing'}, and the inventory has {counted(cards, 'card')}",
-                "the plugin writes it within a second: see its log for why it may not write nodes/status",
-            )
         capacity = each.capacity(vendor.whole_card_resource)
         if SERVES_WHOLE in inventory.modes and each.plugin.status is not None and capacity != str(cards):
             yield error(
@@ -97,14 +44,6 @@ def check_counts(facts: Facts) -> Iterator[Finding]:
                 "see the plugin's log for its registration; more than there are come from another plugin of the "
                 "same resource, which must not run on this node",
             )
-
-
-def _cards_counted(count: str | None) -> int | None:
-    """How many cards the capacity shows; None if it shows no number."""
-    try:
-        return None if count is None else cards_of_count(parse_count(count))
-    except RemoteContractError:
-        return None
 
 
 def _check_units(each: VendorNode, inventory: Inventory) -> Iterator[Finding]:

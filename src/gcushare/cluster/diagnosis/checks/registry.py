@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from gcushare.cluster.diagnosis.checks import (
+    certificates,
     claims,
-    clocks_and_certificates,
     extenders,
     inventories,
     other_systems,
@@ -53,7 +53,6 @@ CHECKS: tuple[Check, ...] = (
     claims.check_claims_cluster,
     claims.check_claiming_pods,
     inventories.check_readable,
-    inventories.check_message_limit,
     inventories.check_counts,
     inventories.check_cards,
     inventories.check_holders,
@@ -68,8 +67,7 @@ CHECKS: tuple[Check, ...] = (
     other_systems.check_nodes,
     other_systems.check_foreign_plugins,
     other_systems.check_pods,
-    clocks_and_certificates.check_clocks,
-    clocks_and_certificates.check_certificates,
+    certificates.check_certificates,
     check_unread,
 )
 

@@ -1,4 +1,4 @@
-"""Do clocks agree, and when do certificates end?"""
+"""When do certificates end?"""
 
 from __future__ import annotations
 
@@ -8,26 +8,9 @@ from gcushare.cluster.diagnosis.checks.views import span
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
 
-APART_S = 10.0
-"""Above what NTP leaves, below what makes tokens and certificates fail."""
 WARN_BEFORE_S = 20 * 86400.0
 """Below the 30 days before the end at which cert-manager renews a certificate of 90 days."""
 URGENT_BEFORE_S = 3 * 86400.0
-
-
-def check_clocks(facts: Facts) -> Iterator[Finding]:
-    """Clocks that differ from the API server's."""
-    for clock in facts.clocks:
-        if abs(clock.ahead_s) - clock.within_s <= APART_S:
-            continue
-        direction = "ahead of" if clock.ahead_s > 0 else "behind"
-        yield warning(
-            "clocks-apart",
-            clock.subject,
-            f"its clock is {span(abs(clock.ahead_s))} {direction} the API server's (known to {clock.within_s:.1f} s)",
-            "have the machine's time synchronised (chrony, systemd-timesyncd): tokens, certificates and the times in "
-            "records and logs are wrong there",
-        )
 
 
 def check_certificates(facts: Facts) -> Iterator[Finding]:

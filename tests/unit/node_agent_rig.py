@@ -13,7 +13,7 @@ from gcushare.core.cards import Health, InventoryCard
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.node.agent import NodeAgent
-from gcushare.device_plugin.node.parts import Parts, Patcher
+from gcushare.device_plugin.node.parts import Edges, Parts, Patcher
 from gcushare.device_plugin.plugin_settings import CardSettings, GrantMode, KubeletSettings, PluginSettings
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.vendors import ENFLAME
@@ -117,5 +117,7 @@ def make_rig(
         cards=CardSettings(vendor=ENFLAME, memory_unit=unit, mode=mode),
         kubelet=KubeletSettings(node_name="node-1", cdi_dir=tmp_path, wait_for_pod=0.0),
     )
-    agent = NodeAgent(settings, away, patcher or away, heard, ManualClock(0.0), random.Random(1), None)
+    clock, rng = ManualClock(0.0), random.Random(1)
+    edges = Edges(source=away, patcher=patcher or away, announcer=heard, clock=clock, rng=rng)
+    agent = NodeAgent(settings, edges)
     return Rig(agent, agent.parts, heard, away)

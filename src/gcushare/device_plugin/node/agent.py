@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from dataclasses import replace
 
 import msgspec
@@ -31,15 +30,11 @@ from gcushare.device_plugin.node.inventory import (
     keep_inventory,
     plan_inventory,
 )
-from gcushare.device_plugin.node.parts import Parts, Patcher
+from gcushare.device_plugin.node.parts import Edges, Parts
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
-from gcushare.device_plugin.pods.reconciler import AllocationsSource
 from gcushare.device_plugin.pods.unrecorded import closures_of
-from gcushare.kube.clock import Clock
-from gcushare.node.api_server import Announcer
-from gcushare.node.memory_limiter import MemoryLimiter
 from gcushare.node.node_settings import AUTO_UNIT
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.objects import Node, Pod
@@ -56,17 +51,8 @@ class NodeAgent:
     ``offered`` is set once a list may be sent to the kubelet.
     """
 
-    def __init__(
-        self,
-        settings: PluginSettings,
-        source: AllocationsSource,
-        patcher: Patcher,
-        announcer: Announcer,
-        clock: Clock,
-        rng: random.Random,
-        limiter: MemoryLimiter | None,
-    ) -> None:
-        self._clock = clock
+    def __init__(self, settings: PluginSettings, edges: Edges) -> None:
+        self._clock = edges.clock
         cards = settings.cards
         self._offer = Offer(
             vendor=cards.vendor,
@@ -77,12 +63,7 @@ class NodeAgent:
         )
         self.parts = parts = Parts(
             settings,
-            source,
-            patcher,
-            announcer,
-            clock,
-            rng,
-            limiter,
+            edges,
             on_allocate=self.on_allocate,
             on_kubelet_read=self.on_kubelet_read,
             on_record_written=self.on_record_written,
@@ -90,7 +71,7 @@ class NodeAgent:
         self._cards: CardsSnapshot | None = None
         self._allocations: KubeletAllocations | None = None
         self._held = HeldIds(parts.store, parts.reconciler.want_hidden_ids_of)
-        self._events = NodeEvents(announcer, parts.store)
+        self._events = NodeEvents(edges.announcer, parts.store)
         self._doubt = UnitDoubt()
         self._has_allocated = False
         self.inventory: Inventory | None = None

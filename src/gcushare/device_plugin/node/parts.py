@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -28,8 +29,20 @@ class Patcher(PodPatcher, NodePatcher, Protocol):
     """Writes on pods and on the Node, as ``KubeClient`` does."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges:
+    """What the parts reach: ``source`` reads the kubelet, ``patcher`` writes to the API server."""
+
+    source: AllocationsSource
+    patcher: Patcher
+    announcer: Announcer
+    clock: Clock
+    rng: random.Random
+    limiter: MemoryLimiter | None = None
+
+
 class Parts:
-    """Nothing runs yet. ``source`` reads the kubelet, ``patcher`` writes to the API server.
+    """Nothing runs yet.
 
     ``on_allocate`` is called when the kubelet was just given cards, ``on_kubelet_read`` with what the kubelet shows
     after each read that succeeded, ``on_record_written`` when a record was written on a pod.
@@ -38,31 +51,26 @@ class Parts:
     def __init__(
         self,
         settings: PluginSettings,
-        source: AllocationsSource,
-        patcher: Patcher,
-        announcer: Announcer,
-        clock: Clock,
-        rng: random.Random,
-        limiter: MemoryLimiter | None,
+        edges: Edges,
         *,
         on_allocate: Callable[[], None],
         on_kubelet_read: Callable[[KubeletAllocations], None],
         on_record_written: Callable[[RecordWrite], None],
     ) -> None:
-        cards, kubelet = settings.cards, settings.kubelet
+        cards, kubelet, clock = settings.cards, settings.kubelet, edges.clock
         vendor, strategies = cards.vendor, kubelet.device_list_strategy
         longest_wait_s = kubelet.longest_wait_for_containers
 
         def wall_clock_ns() -> int:
             return round(clock.now().timestamp() * 1_000_000) * 1000
 
-        self.announcer = announcer
+        self.announcer = edges.announcer
         self.pods = PodChanges()
         self.store = PodStore(vendor, longest_wait_s=longest_wait_s, allows_bursts=settings.allows_bursts)
         make_allocator = partial(
             CardAllocator,
             self.store,
-            AllocateResponses(vendor, strategies, limiter, kubelet.driver_dirs),
+            AllocateResponses(vendor, strategies, edges.limiter, kubelet.driver_dirs),
             self.pods,
             clock=clock.monotonic,
             wall_clock_ns=wall_clock_ns,
@@ -76,15 +84,17 @@ class Parts:
         self.whole_allocator = make_allocator(whole=True, wait_for_pod_s=wait_for_whole_s)
         self.reconciler = AllocationReconciler(
             self.store,
-            source,
-            patcher,
+            edges.source,
+            edges.patcher,
             clock=clock.monotonic,
             wall_clock_ns=wall_clock_ns,
-            rng=rng,
+            rng=edges.rng,
             on_read=on_kubelet_read,
             on_record_written=on_record_written,
             running_pods=ProcessOwners(cards.proc_root).running_pods if cards.pod_use else None,
         )
         pods_per_count = cards.card_count.pods_per_count(vendor)
-        self.publisher = CardsPublisher(vendor, kubelet.node_name, patcher, rng=rng, pods_per_count=pods_per_count)
+        self.publisher = CardsPublisher(
+            vendor, kubelet.node_name, edges.patcher, rng=edges.rng, pods_per_count=pods_per_count
+        )
         self.cdi = CdiSpecPublisher(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in strategies)

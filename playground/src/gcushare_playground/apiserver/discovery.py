@@ -14,7 +14,6 @@ import msgspec
 from gcushare_playground.apiserver.objects import JsonObject
 from gcushare_playground.apiserver.resources import RESOURCES, Resource
 
-AGGREGATED_V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "binding": ("", "v1", "Binding", ("create",)),
@@ -34,25 +33,15 @@ class Discovery:
         self._documents: dict[str, bytes] = {
             path: msgspec.json.encode(document) for path, document in _documents(version)
         }
-        self._aggregated = {
-            "/api": msgspec.json.encode(_aggregated(core=True)),
-            "/apis": msgspec.json.encode(_aggregated(core=False)),
-        }
 
-    def find(self, path: str, accept: str) -> tuple[bytes, str] | None:
+    def find(self, path: str) -> tuple[bytes, str] | None:
         """Return a document and its content type, None where the path is none of discovery's."""
         path = path.rstrip("/")
         if path == "/openapi/v2":
             # An empty document as protobuf, which helm before 3.8 asks for: it then leaves validation to the server.
             return b"", OPENAPI_V2
-        if path in self._aggregated and any(map(_is_aggregated, accept.split(","))):
-            return self._aggregated[path], AGGREGATED_V2
         body = self._documents.get(path)
         return None if body is None else (body, "application/json")
-
-
-def _is_aggregated(offer: str) -> bool:
-    return {"v=v2", "as=APIGroupDiscoveryList"} <= {part.strip() for part in offer.split(";")}
 
 
 def _documents(version: str) -> Iterator[tuple[str, JsonObject]]:
@@ -111,41 +100,6 @@ def _entries(resource: Resource) -> Iterator[JsonObject]:
 
 def _subresource(resource: Resource, name: str) -> tuple[str, str, str, tuple[str, ...]]:
     return _SUBRESOURCES.get(name, (resource.group, resource.version, resource.kind, _STATUS_VERBS))
-
-
-def _aggregated(*, core: bool) -> JsonObject:
-    items = [
-        {
-            "metadata": {"name": group, "creationTimestamp": None} if group else {"creationTimestamp": None},
-            "versions": [_aggregated_version(list(members))],
-        }
-        for group, members in _groups()
-        if bool(group) is not core
-    ]
-    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
-
-
-def _aggregated_version(members: list[Resource]) -> JsonObject:
-    resources = [_aggregated_resource(resource) for resource in members]
-    return {"version": members[0].version, "freshness": "Current", "resources": resources}
-
-
-def _aggregated_resource(resource: Resource) -> JsonObject:
-    found: JsonObject = {
-        "resource": resource.plural,
-        "responseKind": _gvk(resource.group, resource.version, resource.kind),
-        "scope": "Namespaced" if resource.namespaced else "Cluster",
-        "singularResource": resource.singular,
-        "verbs": list(resource.verbs),
-        "shortNames": list(resource.short_names),
-        "categories": list(resource.categories),
-    }
-    found["subresources"] = [
-        {"subresource": name, "responseKind": _gvk(group, version, kind), "verbs": list(verbs)}
-        for name in resource.subresources
-        for group, version, kind, verbs in [_subresource(resource, name)]
-    ]
-    return found
 
 
 def _gvk(group: str, version: str, kind: str) -> JsonObject:

@@ -25,7 +25,7 @@ from gcushare_playground.apiserver.faults import (
     FailBefore,
     FaultBoard,
 )
-from gcushare_playground.apiserver.identities import Identities, User, impersonated
+from gcushare_playground.apiserver.identities import Identities, User
 from gcushare_playground.apiserver.logs import Logs
 from gcushare_playground.apiserver.proxying import Proxy, parse_proxied
 from gcushare_playground.apiserver.registry import Registry
@@ -89,7 +89,7 @@ class Handler:
             return _failed(failures.internal("the API server double has a defect; its log has the trace"))
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        user = self._authenticate(request)
+        user = self._parts.identities.authenticate(request.headers.get("Authorization"))
         effects = self._parts.faults.apply(request.method, request.path_qs, user.name)
         for delay in effects.all(Delay):
             await asyncio.sleep(delay.seconds)
@@ -104,14 +104,6 @@ class Handler:
         if after := effects.first(FailAfter):
             raise ApiFailure(after.code, after.reason, after.message)
         return answer
-
-    def _authenticate(self, request: web.BaseRequest) -> User:
-        user = self._parts.identities.authenticate(request.headers.get("Authorization"))
-        name = request.headers.get("Impersonate-User")
-        if name is None:
-            return user
-        self._authorize(Attributes(user, "impersonate", resource="users", name=name), None)
-        return impersonated(name, tuple(request.headers.getall("Impersonate-Group", [])))
 
     def _authorize(self, attributes: Attributes, target: Target | None) -> None:
         allowed = self._parts.authorizer.allows(attributes)
@@ -149,7 +141,7 @@ class Handler:
             raise failures.method_not_allowed()
         if path in _HEALTH_PATHS:
             return web.Response(text="ok")
-        found = self._discovery.find(path, request.headers.get("Accept", ""))
+        found = self._discovery.find(path)
         if found is None:
             raise failures.unknown_path()
         body, content_type = found
@@ -174,8 +166,7 @@ def _attributes(user: User, verb: str, target: Target) -> Attributes:
 def _refusal(attributes: Attributes, target: Target | None) -> ApiFailure:
     who = f'User "{attributes.user.name}" cannot {attributes.verb}'
     if target is None:
-        what = f'path "{attributes.path}"' if attributes.path else f'resource "{attributes.resource}"'
-        return ApiFailure(403, "Forbidden", f"forbidden: {who} {what}", {})
+        return ApiFailure(403, "Forbidden", f'forbidden: {who} path "{attributes.path}"', {})
     where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
     why = f'{who} resource "{attributes.full_resource}" in API group "{attributes.group}" {where}'
     return failures.forbidden(target.resource, attributes.name, why)

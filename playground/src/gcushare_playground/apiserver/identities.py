@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gcushare_playground.apiserver import failures
 from gcushare_playground.apiserver.objects import JsonObject
@@ -78,10 +78,3 @@ class Identities:
         if user is None:
             raise failures.unauthorized()
         return user
-
-
-def impersonated(name: str, groups: tuple[str, ...]) -> User:
-    """Return the identity that ``kubectl --as`` asks to act as."""
-    if not groups and name.startswith(_SERVICE_ACCOUNT) and name.count(":") == 3:
-        return service_account(*name.removeprefix(_SERVICE_ACCOUNT).split(":"))
-    return replace(User(name), groups=tuple(dict.fromkeys((*groups, "system:authenticated"))))

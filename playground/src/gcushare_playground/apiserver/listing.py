@@ -54,7 +54,7 @@ def list_page(storage: Storage, target: Target, query: Mapping[str, str]) -> Pag
         # Such lists are answered from the watch cache, which knows no pages.
         limit = 0
     try:
-        view = storage.collection(target.resource.collection).view(version)
+        view = storage.collection(target.resource.qualified).view(version)
     except Expired as error:
         raise failures.expired(_too_old(error, continued=token is not None)) from error
     return _page(view, target.namespace, selector, limit, Key(*token.start) if token else None)

@@ -11,8 +11,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
-
 from gcushare_playground.apiserver import failures
 from gcushare_playground.apiserver.failures import Cause
 from gcushare_playground.apiserver.metadata_rules import check_metadata
@@ -74,7 +72,7 @@ class Registry:
 
     def collection(self, resource: Resource) -> Collection:
         """Return where objects of the resource are stored."""
-        return self.storage.collection(resource.collection)
+        return self.storage.collection(resource.qualified)
 
     def read(self, resource: Resource, key: Key) -> Revision:
         """Return one stored object.
@@ -99,7 +97,7 @@ class Registry:
         namespace = dig(obj, "metadata", "namespace", default="default") if resource.namespaced else ""
         return self.create(resource, namespace, obj).copy()
 
-    def create(self, resource: Resource, namespace: str, obj: JsonObject, *, dry_run: bool = False) -> Revision:
+    def create(self, resource: Resource, namespace: str, obj: JsonObject) -> Revision:
         """Store a new object.
 
         Raises:
@@ -118,11 +116,9 @@ class Registry:
         key = Key(namespace, metadata(obj)["name"])
         if self.collection(resource).get(key) is not None:
             raise failures.already_exists(resource, key.name)
-        return self._store(resource, key, obj, dry_run=dry_run)
+        return self.collection(resource).put(key, obj)
 
-    def update(
-        self, resource: Resource, key: Key, mutate: Mutation, *, status_only: bool = False, dry_run: bool = False
-    ) -> Revision:
+    def update(self, resource: Resource, key: Key, mutate: Mutation, *, status_only: bool = False) -> Revision:
         """Store a changed object; a change of nothing writes nothing.
 
         The mutation's result is checked against the stored object: a resourceVersion or uid in it is a precondition.
@@ -141,15 +137,15 @@ class Registry:
         if not status_only:
             causes += strategy.check_update(new, old.obj)
         self._check(resource, new, causes)
-        if resource.collection in _GENERATED_BY_SPEC and new.get("spec") != old.obj.get("spec"):
+        if resource.qualified in _GENERATED_BY_SPEC and new.get("spec") != old.obj.get("spec"):
             metadata(new)["generation"] = metadata(old.obj).get("generation", 0) + 1
         if new == old.obj:
             return old
         if _is_released(new):
-            return self._remove(resource, key, new, dry_run=dry_run)
-        return self._store(resource, key, new, dry_run=dry_run)
+            return self.collection(resource).remove(key)
+        return self.collection(resource).put(key, new)
 
-    def rewrite(self, resource: Resource, key: Key, mutate: Mutation, *, dry_run: bool = False) -> Revision:
+    def rewrite(self, resource: Resource, key: Key, mutate: Mutation) -> Revision:
         """Store what the mutation returns as it is: for the server's own writes, which break their kind's rules.
 
         Raises:
@@ -157,9 +153,9 @@ class Registry:
         """
         old = self.read(resource, key)
         new = mutate(old.copy())
-        return old if new == old.obj else self._store(resource, key, new, dry_run=dry_run)
+        return old if new == old.obj else self.collection(resource).put(key, new)
 
-    def delete(self, resource: Resource, key: Key, how: Deletion, *, dry_run: bool = False) -> Revision:
+    def delete(self, resource: Resource, key: Key, how: Deletion) -> Revision:
         """Delete an object: at once, or by marking it where a grace period or a finalizer must pass first.
 
         Raises:
@@ -176,28 +172,16 @@ class Registry:
         obj = old.copy()
         grace_s = _grace_s(obj, how) if strategy_of(resource).graceful else 0
         if grace_s == 0 and not metadata(obj).get("finalizers"):
-            return self._remove(resource, key, obj, dry_run=dry_run)
-        return self._mark_deleted(resource, old, obj, grace_s, dry_run=dry_run)
+            return self.collection(resource).remove(key)
+        return self._mark_deleted(resource, old, obj, grace_s)
 
-    def _mark_deleted(
-        self, resource: Resource, old: Revision, obj: JsonObject, grace_s: int, *, dry_run: bool
-    ) -> Revision:
+    def _mark_deleted(self, resource: Resource, old: Revision, obj: JsonObject, grace_s: int) -> Revision:
         found = metadata(obj)
         if is_deleting(obj) and grace_s >= found.get("deletionGracePeriodSeconds", 0):
             return old
         found["deletionTimestamp"] = rfc3339(self.clock() + grace_s)
         found["deletionGracePeriodSeconds"] = grace_s
-        return self._store(resource, old.key, obj, dry_run=dry_run)
-
-    def _store(self, resource: Resource, key: Key, obj: JsonObject, *, dry_run: bool) -> Revision:
-        if dry_run:
-            return Revision(key, self.storage.version, obj, msgspec.json.encode(obj))
-        return self.collection(resource).put(key, obj)
-
-    def _remove(self, resource: Resource, key: Key, obj: JsonObject, *, dry_run: bool) -> Revision:
-        if dry_run:
-            return self._store(resource, key, obj, dry_run=True)
-        return self.collection(resource).remove(key)
+        return self.collection(resource).put(old.key, obj)
 
     def _name(self, resource: Resource, namespace: str, obj: JsonObject) -> None:
         found = metadata(obj)
@@ -217,7 +201,7 @@ class Registry:
         if resource.namespaced:
             found["namespace"] = namespace
         found.update(uid=str(uuid.uuid4()), creationTimestamp=self.now)
-        if resource.collection in _GENERATED_BY_SPEC:
+        if resource.qualified in _GENERATED_BY_SPEC:
             found["generation"] = 1
 
     def _check_namespace(self, resource: Resource, namespace: str) -> None:

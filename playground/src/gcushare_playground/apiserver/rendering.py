@@ -8,7 +8,6 @@ from enum import Enum
 
 import msgspec
 
-from gcushare_playground.apiserver.event_groups import to_events_group
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.objects import JsonObject
 from gcushare_playground.apiserver.resources import Resource
@@ -23,7 +22,6 @@ class Form(Enum):
 
     OBJECT = "object"
     TABLE = "Table"
-    METADATA = "PartialObjectMetadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +54,8 @@ def negotiate(accept: str) -> Form:
         if media not in _JSON_TYPES:
             continue
         kind = wanted.get("as", "").removesuffix("List")
-        if kind in (Form.TABLE.value, Form.METADATA.value) and wanted.get("v") == "v1":
-            return Form(kind)
+        if kind == Form.TABLE.value and wanted.get("v") == "v1":
+            return Form.TABLE
         if not kind:
             return Form.OBJECT
     raise ApiFailure(406, "NotAcceptable", f"only application/json is spoken here, accepted was {accept!r:.200}")
@@ -83,12 +81,8 @@ class Renderer:
         """Return a list; its items carry no kind of their own, as in typed lists."""
         if self.form is Form.TABLE:
             return self._table(list(revisions), meta.document())
-        if self.form is Form.METADATA:
-            items = b",".join(map(self._typed, revisions))
-            kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
-        else:
-            items = b",".join(map(self._raw, revisions))
-            kind, version = f"{self.resource.kind}List", self.resource.api_version
+        items = b",".join(revision.raw for revision in revisions)
+        kind, version = f"{self.resource.kind}List", self.resource.api_version
         head = {"kind": kind, "apiVersion": version, "metadata": meta.document()}
         return msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}"
 
@@ -99,26 +93,14 @@ class Renderer:
     def bookmark(self, version: int) -> bytes:
         """Return the line that tells how far a watch has come."""
         found: JsonObject = {"resourceVersion": str(version), "creationTimestamp": None}
-        kind, api_version = self.resource.kind, self.resource.api_version
+        obj = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": found}
         if self.form is Form.TABLE:
             obj = table(self.resource, [], found, self.include_object, self.now_s)
-        else:
-            if self.form is Form.METADATA:
-                kind, api_version = "PartialObjectMetadata", "meta.k8s.io/v1"
-            obj = {"kind": kind, "apiVersion": api_version, "metadata": found}
         return msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"
 
     def _typed(self, revision: Revision) -> bytes:
-        if self.form is Form.METADATA:
-            head = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
-            return msgspec.json.encode({**head, "metadata": revision.obj["metadata"]})
         head = {"kind": self.resource.kind, "apiVersion": self.resource.api_version}
-        return msgspec.json.encode(head)[:-1] + b"," + self._raw(revision)[1:]
-
-    def _raw(self, revision: Revision) -> bytes:
-        if self.resource.stored_as:
-            return msgspec.json.encode(to_events_group(revision.obj))
-        return revision.raw
+        return msgspec.json.encode(head)[:-1] + b"," + revision.raw[1:]
 
     def _table(self, revisions: list[Revision], meta: JsonObject) -> bytes:
         objects = [revision.obj for revision in revisions]

@@ -67,8 +67,8 @@ def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
     """
     if method == "GET":
         verb = "get" if target.name else ("watch" if flag(query, "watch") else "list")
-    elif method == "DELETE":
-        verb = "delete" if target.name else "deletecollection"
+    elif method == "DELETE" and target.name:
+        verb = "delete"
     else:
         verb = _VERBS.get(method, "")
     allowed = ("get", "update", "patch", "create") if target.subresource else target.resource.verbs
@@ -112,15 +112,3 @@ def selector_of(query: Mapping[str, str], resource: Resource) -> Selector:
     return Selector(
         parse_labels(query.get("labelSelector", "")), parse_fields(query.get("fieldSelector", ""), resource)
     )
-
-
-def is_dry_run(query: Mapping[str, str]) -> bool:
-    """Tell whether the request must change nothing.
-
-    Raises:
-        ApiFailure: 400 for a value other than All.
-    """
-    value = query.get("dryRun", "")
-    if value not in ("", "All"):
-        raise failures.bad_request(f'Invalid value: "{value}": dryRun must be "All"')
-    return value == "All"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+ALL_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 REVIEW_VERBS = ("create",)
 
 
@@ -31,8 +31,6 @@ class Resource:
     """False: a PUT must carry a resourceVersion."""
     create_on_update: bool = False
     """True: a PUT of a missing object creates it."""
-    stored_as: str = ""
-    """Collection of another resource that holds the same objects (events have two API groups)."""
 
     @property
     def api_version(self) -> str:
@@ -41,13 +39,8 @@ class Resource:
 
     @property
     def qualified(self) -> str:
-        """The name used in messages and as the collection's name: ``deployments.apps``."""
+        """The name used in messages, and of the collection that stores its objects: ``deployments.apps``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def collection(self) -> str:
-        """The collection that stores its objects."""
-        return self.stored_as or self.qualified
 
     @property
     def singular(self) -> str:
@@ -77,7 +70,6 @@ _INVOLVED = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVe
 _EVENT_FIELDS = frozenset(
     {f"involvedObject.{n}" for n in _INVOLVED} | {"reason", "type", "source", "reportingComponent"}
 )
-_REGARDING_FIELDS = frozenset({f"regarding.{n}" for n in _INVOLVED} | {"reason", "type", "reportingController"})
 _ALL = ("all",)
 _POD_SUBRESOURCES = ("status", "binding", "eviction", "log", "exec")
 
@@ -137,9 +129,6 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("batch", "v1", "Job", "jobs", True, (), ("status",), _ALL, frozenset({"status.successful"})),
     Resource("coordination.k8s.io", "v1", "Lease", "leases", unconditional_update=False, create_on_update=True),
     Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"),
-    Resource(
-        "events.k8s.io", "v1", "Event", "events", short_names=("ev",), fields=_REGARDING_FIELDS, stored_as="events"
-    ),
     Resource("networking.k8s.io", "v1", "Ingress", "ingresses", True, ("ing",), ("status",)),
     Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True, ("netpol",)),
     Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, ("pdb",), ("status",)),
@@ -169,4 +158,4 @@ BY_NAME: dict[str, Resource] = {r.qualified: r for r in RESOURCES}
 
 def is_stored(resource: Resource) -> bool:
     """Tell whether objects of the resource are kept (reviews are only answered)."""
-    return "list" in resource.verbs and not resource.stored_as
+    return "list" in resource.verbs

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gcushare_playground.apiserver.event_groups import stored_path
 from gcushare_playground.apiserver.failures import bad_request
 from gcushare_playground.apiserver.objects import JsonObject, dig
 from gcushare_playground.apiserver.resources import Resource
@@ -191,4 +190,4 @@ def _field_term(term: str, resource: Resource) -> FieldTerm:
     if path not in supported:
         raise bad_request(f"field label not supported: {path}; supported: {', '.join(sorted(supported))}")
     value = re.sub(r"\\(.)", r"\1", found[3])
-    return FieldTerm(stored_path(path) if resource.stored_as else path, found[2] != "!=", value)
+    return FieldTerm(path, found[2] != "!=", value)

@@ -163,7 +163,7 @@ def check_shape(resource: Resource, obj: JsonObject) -> None:
     """
     try:
         msgspec.convert(obj, _Anything)
-        if shape := _SHAPES.get(resource.collection):
+        if shape := _SHAPES.get(resource.qualified):
             msgspec.convert(obj, shape)
     except msgspec.ValidationError as error:
         raise bad_request(

@@ -226,7 +226,7 @@ class Storage:
         """Called in the middle of every write: they may only take note."""
         self._changed = asyncio.Event()
         self._collections = {
-            r.collection: Collection(r.collection, self, history_limit) for r in RESOURCES if is_stored(r)
+            r.qualified: Collection(r.qualified, self, history_limit) for r in RESOURCES if is_stored(r)
         }
 
     def next_version(self) -> int:
@@ -251,13 +251,13 @@ class Storage:
     def get(self, resource: str, name: str, namespace: str = "default") -> JsonObject | None:
         """Return a copy of one object with its kind, None where it is not stored; the way tests look."""
         kind = BY_NAME[resource]
-        found = self._collections[kind.collection].get(Key(namespace if kind.namespaced else "", name))
+        found = self._collections[kind.qualified].get(Key(namespace if kind.namespaced else "", name))
         return None if found is None else {"kind": kind.kind, "apiVersion": kind.api_version, **found.copy()}
 
     def list(self, resource: str, namespace: str | None = None) -> list[JsonObject]:
         """Return copies of all objects of a kind, of one namespace or of all, in key order."""
         kind = BY_NAME[resource]
-        found = self._collections[kind.collection].view().walk(namespace)
+        found = self._collections[kind.qualified].view().walk(namespace)
         return [{"kind": kind.kind, "apiVersion": kind.api_version, **copy_of(revision.obj)} for revision in found]
 
     def compact(self, version: int) -> None:

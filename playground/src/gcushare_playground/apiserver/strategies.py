@@ -281,4 +281,4 @@ _GENERIC = Strategy()
 
 def strategy_of(resource: Resource) -> Strategy:
     """Return the hooks of a kind."""
-    return _STRATEGIES.get(resource.collection, _GENERIC)
+    return _STRATEGIES.get(resource.qualified, _GENERIC)

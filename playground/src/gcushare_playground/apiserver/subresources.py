@@ -24,16 +24,17 @@ from gcushare_playground.apiserver.selectors import read_selector
 
 PODS = BY_NAME["pods"]
 SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+NO_DRY_RUN = "dryRun is not known here: the double would write"
 _TOKEN_LIFETIME_S = 3600
 
 
-def bind(registry: Registry, key: Key, binding: JsonObject, *, dry_run: bool) -> None:
+def bind(registry: Registry, key: Key, binding: JsonObject) -> None:
     """Assign a pod to a node.
 
     Raises:
         ApiFailure: 404 no such pod, or as :func:`bound`.
     """
-    registry.rewrite(PODS, key, lambda pod: bound(pod, key, binding, registry.now), dry_run=dry_run)
+    registry.rewrite(PODS, key, lambda pod: bound(pod, key, binding, registry.now))
 
 
 def bound(pod: JsonObject, key: Key, binding: JsonObject, now: str) -> JsonObject:
@@ -74,7 +75,7 @@ def _check_bindable(pod: JsonObject, key: Key, asked: JsonObject) -> None:
     raise failures.conflict(PODS, key.name, why, subresource="binding")
 
 
-def evict(registry: Registry, key: Key, eviction: JsonObject, *, dry_run: bool) -> None:
+def evict(registry: Registry, key: Key, eviction: JsonObject) -> None:
     """Delete a pod, unless a disruption budget whose status allows none covers it.
 
     Raises:
@@ -87,18 +88,20 @@ def evict(registry: Registry, key: Key, eviction: JsonObject, *, dry_run: bool) 
             continue
         if dig(budget.obj, "status", "disruptionsAllowed", default=1) <= 0:
             raise failures.budget_refuses(budget.obj["metadata"]["name"])
-    registry.delete(PODS, key, read_deletion(eviction.get("deleteOptions") or {}), dry_run=dry_run)
+    registry.delete(PODS, key, read_deletion(eviction.get("deleteOptions") or {}))
 
 
 def read_deletion(options: JsonObject) -> Deletion:
     """Read a DeleteOptions document.
 
     Raises:
-        ApiFailure: 400 for a grace period that is not a number or an unknown propagation policy.
+        ApiFailure: 400 for a grace period that is not a number, an unknown propagation policy, or a dry run.
     """
     grace_s = options.get("gracePeriodSeconds")
     if grace_s is not None and (not isinstance(grace_s, int) or isinstance(grace_s, bool) or grace_s < 0):
         raise failures.bad_request(f"gracePeriodSeconds must be a non-negative integer, got {grace_s!r}")
+    if options.get("dryRun"):
+        raise failures.bad_request(NO_DRY_RUN)
     propagation = options.get("propagationPolicy") or "Background"
     if propagation != "Background":
         raise failures.bad_request(f"propagationPolicy {propagation!r}: the double accepts Background")

@@ -14,7 +14,7 @@ def table(
     resource: Resource, objects: list[JsonObject], meta: JsonObject, include_object: str, now_s: float
 ) -> JsonObject:
     """Return the Table document of some objects; ages are counted from ``now_s``."""
-    columns = columns_of(resource.collection)
+    columns = columns_of(resource.qualified)
     rows = [
         {"cells": [column.cell(obj, now_s) for column in columns], **_row_object(resource, obj, include_object)}
         for obj in objects

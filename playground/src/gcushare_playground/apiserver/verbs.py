@@ -13,10 +13,9 @@ from gcushare_playground.apiserver.identities import Identities, User
 from gcushare_playground.apiserver.listing import list_page
 from gcushare_playground.apiserver.logs import Logs
 from gcushare_playground.apiserver.objects import JsonObject, Key, dig, uid_of
-from gcushare_playground.apiserver.patches import APPLY_PATCH
 from gcushare_playground.apiserver.registry import Mutation, Registry
 from gcushare_playground.apiserver.rendering import Renderer
-from gcushare_playground.apiserver.requests import Target, is_dry_run, number, selector_of
+from gcushare_playground.apiserver.requests import Target, number
 from gcushare_playground.apiserver.resources import Resource
 from gcushare_playground.apiserver.reviews import Reviewer
 from gcushare_playground.apiserver.storage import Revision
@@ -64,7 +63,6 @@ class Verbs:
             "update": self._update,
             "patch": self._patch,
             "delete": self._delete,
-            "deletecollection": self._delete_collection,
         }
         self._subresources: dict[str, Callable[[Call], Awaitable[Reply]]] = {
             "status": self._status,
@@ -80,6 +78,8 @@ class Verbs:
         Raises:
             ApiFailure: the request is refused; nothing was changed.
         """
+        if call.query.get("dryRun"):
+            raise failures.bad_request(subresources.NO_DRY_RUN)
         if call.target.subresource:
             return await self._subresources[call.target.subresource](call)
         return self._verbs[call.verb](call)
@@ -98,10 +98,7 @@ class Verbs:
         namespace = call.target.namespace
         if namespace is None and call.resource.namespaced:
             raise failures.method_not_allowed()
-        dry_run = is_dry_run(call.query)
-        return Reply(
-            call.renderer.one(self._registry.create(call.resource, namespace or "", obj, dry_run=dry_run)), 201
-        )
+        return Reply(call.renderer.one(self._registry.create(call.resource, namespace or "", obj)), 201)
 
     def _update(self, call: Call) -> Reply:
         obj = decode_resource(call.resource, call.media, call.body)
@@ -111,14 +108,7 @@ class Verbs:
         return self._change(call, lambda _: obj)
 
     def _patch(self, call: Call) -> Reply:
-        mutate = _decode_patch(call)
-        missing = self._registry.collection(call.resource).get(call.target.key) is None
-        if call.media == APPLY_PATCH:
-            if not call.query.get("fieldManager"):
-                raise failures.bad_request("fieldManager is required for apply patch")
-            if missing:
-                return self._create(call)
-        return self._change(call, mutate)
+        return self._change(call, _decode_patch(call))
 
     def _change(self, call: Call, mutate: Mutation, *, status_only: bool = False) -> Reply:
         head = {"kind": call.resource.kind, "apiVersion": call.resource.api_version}
@@ -127,33 +117,17 @@ class Verbs:
             call.target.key,
             lambda old: mutate({**head, **old}),
             status_only=status_only,
-            dry_run=is_dry_run(call.query),
         )
         return Reply(call.renderer.one(revision))
 
     def _delete(self, call: Call) -> Reply:
         deletion = subresources.read_deletion(_delete_options(call))
-        key, dry_run = call.target.key, is_dry_run(call.query) or bool(_delete_options(call).get("dryRun"))
+        key = call.target.key
         before = self._registry.read(call.resource, key)
-        after = self._registry.delete(call.resource, key, deletion, dry_run=dry_run)
+        after = self._registry.delete(call.resource, key, deletion)
         if call.resource.qualified == "pods" or self._registry.collection(call.resource).get(key) is not None:
             return Reply(call.renderer.one(after))
         return _document(_deleted(call.resource, before))
-
-    def _delete_collection(self, call: Call) -> Reply:
-        if call.resource.namespaced and call.target.namespace is None:
-            raise failures.method_not_allowed()
-        deletion = subresources.read_deletion(_delete_options(call))
-        selector = selector_of(call.query, call.resource)
-        found = [
-            revision
-            for revision in self._registry.collection(call.resource).view().walk(call.target.namespace)
-            if selector.matches(revision.obj)
-        ]
-        for revision in found:
-            self._registry.delete(call.resource, revision.key, deletion, dry_run=is_dry_run(call.query))
-        page = list_page(self._registry.storage, call.target, {})
-        return Reply(call.renderer.many(found, page.meta))
 
     async def _status(self, call: Call) -> Reply:
         match call.verb:
@@ -170,12 +144,12 @@ class Verbs:
 
     async def _binding(self, call: Call) -> Reply:
         document = _created(call)
-        subresources.bind(self._registry, call.target.key, document, dry_run=is_dry_run(call.query))
+        subresources.bind(self._registry, call.target.key, document)
         return _document(subresources.SUCCESS, 201)
 
     async def _eviction(self, call: Call) -> Reply:
         document = _created(call)
-        subresources.evict(self._registry, call.target.key, document, dry_run=is_dry_run(call.query))
+        subresources.evict(self._registry, call.target.key, document)
         return _document(subresources.SUCCESS, 201)
 
     async def _token(self, call: Call) -> Reply:
@@ -200,7 +174,7 @@ def _created(call: Call) -> JsonObject:
 
 
 def _decode_patch(call: Call) -> Mutation:
-    mutate = decode_patch(call.resource, call.media, call.body)
+    mutate = decode_patch(call.media, call.body)
 
     def patch(old: JsonObject) -> JsonObject:
         uid, version = uid_of(old), dig(old, "metadata", "resourceVersion")

@@ -77,7 +77,7 @@ class Watches:
             ApiFailure: 400 before anything is sent.
         """
         plan = plan_watch(target, request.query)
-        collection = self._storage.collection(target.resource.collection)
+        collection = self._storage.collection(target.resource.qualified)
         response = web.StreamResponse(
             headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
         )

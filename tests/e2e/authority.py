@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from gcushare_playground.apiserver import TlsFiles, make_certificates
+from tests.protocol.runtime_certificates import Authority
 
 
 def make_key_pair(folder: Path) -> tuple[Path, Path]:
@@ -22,6 +24,18 @@ def make_key_pair(folder: Path) -> tuple[Path, Path]:
     return private, public
 
 
-def make_server_certificate(folder: Path, *hosts: str) -> TlsFiles:
-    """Write an authority and a server's certificate for ``hosts``."""
-    return make_certificates(folder, hosts)
+@dataclass(frozen=True)
+class TlsFiles:
+    """PEM files: the server's certificate and key, and the authority that clients trust."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+
+
+def make_server_certificate(folder: Path) -> TlsFiles:
+    """Write an authority and its certificate for a server on 127.0.0.1."""
+    authority = Authority("gcushare e2e", timedelta(days=365))
+    certificate, key = authority.issue("kube-apiserver").write(folder, "apiserver")
+    (folder / "ca.crt").write_bytes(authority.cert_pem)
+    return TlsFiles(certificate, key, folder / "ca.crt")

@@ -87,7 +87,7 @@ class ControlPlane:
         self.binaries = need_binaries("etcd", "kube-apiserver")
         self.root = Path(tempfile.mkdtemp(prefix="gcushare-e2e-"))
         self.logs = self.root / "logs"
-        self.tls = make_server_certificate(self.root / "tls", "127.0.0.1", "localhost", "kubernetes.default.svc")
+        self.tls = make_server_certificate(self.root / "tls")
         self.account_keys = make_key_pair(self.root)
         self.children: dict[str, Child] = {}
         self.tokens: dict[str, tuple[str, str]] = {ADMIN: ("admin-token", "system:masters")}

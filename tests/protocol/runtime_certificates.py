@@ -46,6 +46,8 @@ class Authority:
     """A certificate authority that issues for servers on 127.0.0.1 and for clients."""
 
     name: str
+    lasts: datetime.timedelta = _AN_HOUR
+    """How long its own certificate lasts, and each that is issued without a time."""
     _key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
 
     @property
@@ -54,7 +56,7 @@ class Authority:
             serialization.Encoding.PEM
         )
 
-    def issue(self, common_name: str, *, lasts: datetime.timedelta = _AN_HOUR) -> Issued:
+    def issue(self, common_name: str, *, lasts: datetime.timedelta | None = None) -> Issued:
         key = ec.generate_private_key(ec.SECP256R1())
         cert = self._sign(_name(common_name), key.public_key(), is_authority=False, lasts=lasts)
         key_pem = key.private_bytes(
@@ -68,7 +70,7 @@ class Authority:
         key: ec.EllipticCurvePublicKey,
         *,
         is_authority: bool,
-        lasts: datetime.timedelta = _AN_HOUR,
+        lasts: datetime.timedelta | None = None,
     ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         own = self._key.public_key()
@@ -90,7 +92,7 @@ class Authority:
             .public_key(key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + lasts)
+            .not_valid_after(now + (lasts or self.lasts))
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
             .add_extension(usage, critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)

@@ -10,7 +10,6 @@ Import :class:`ApiServer` and its configuration from here; only the playground, 
 from __future__ import annotations
 
 from gcushare_playground.apiserver.authorization import AllowAll, Asked, Attributes, Authorizer, RequestRecord
-from gcushare_playground.apiserver.certificates import TlsFiles, make_certificates
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.faults import (
     CutWatch,
@@ -53,8 +52,6 @@ __all__ = [
     "Registry",
     "RequestRecord",
     "Storage",
-    "TlsFiles",
     "User",
-    "make_certificates",
     "service_account",
 ]

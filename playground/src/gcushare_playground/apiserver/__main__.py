@@ -10,30 +10,24 @@ from pathlib import Path
 import click
 import uvloop
 
-from gcushare_playground.apiserver.certificates import TlsFiles, make_certificates
 from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
 
 
 @click.command()
 @click.option("--port", default=0, show_default=True, help="Port on loopback; 0 takes a free one.")
 @click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="Write a kubeconfig here.")
-@click.option(
-    "--tls-dir", type=click.Path(path_type=Path, file_okay=False), help="Serve TLS with new certificates kept here."
-)
-@click.option("--no-controllers", is_flag=True, help="Create no pods for workloads, no endpoints, collect no garbage.")
-def main(port: int, kubeconfig: Path | None, tls_dir: Path | None, no_controllers: bool) -> None:
+def main(port: int, kubeconfig: Path | None) -> None:
     """Serve a Kubernetes API server double on 127.0.0.1 and print its address."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    tls = make_certificates(tls_dir) if tls_dir else None
-    uvloop.run(_serve(port, kubeconfig, tls, runs_controllers=not no_controllers))
+    uvloop.run(_serve(port, kubeconfig))
 
 
-async def _serve(port: int, kubeconfig: Path | None, tls: TlsFiles | None, *, runs_controllers: bool) -> None:
+async def _serve(port: int, kubeconfig: Path | None) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    async with ApiServer(ApiServerConfig(port=port, tls=tls, runs_controllers=runs_controllers)) as server:
+    async with ApiServer(ApiServerConfig(port=port)) as server:
         if kubeconfig is not None:
             server.kubeconfig(kubeconfig)
         click.echo(server.url)

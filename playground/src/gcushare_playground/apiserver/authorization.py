@@ -56,8 +56,8 @@ class Asked:
 class RequestRecord:
     """The latest requests, bounded; what a chart's roles must grant can be read from it."""
 
-    def __init__(self, limit: int) -> None:
-        self._asked: deque[Asked] = deque(maxlen=limit)
+    def __init__(self) -> None:
+        self._asked: deque[Asked] = deque(maxlen=100_000)
 
     def add(self, asked: Asked) -> None:
         """Remember one request."""

@@ -15,7 +15,6 @@ from aiohttp import web
 
 from gcushare_playground.apiserver.authorization import AllowAll, Authorizer, RequestRecord
 from gcushare_playground.apiserver.bootstrap import ensure_cluster
-from gcushare_playground.apiserver.certificates import TlsFiles
 from gcushare_playground.apiserver.controllers import ControllerManager
 from gcushare_playground.apiserver.faults import FaultBoard
 from gcushare_playground.apiserver.handling import Handler
@@ -28,6 +27,7 @@ from gcushare_playground.apiserver.watching import Watches
 
 _log = logging.getLogger(__name__)
 
+_HOST = "127.0.0.1"
 _TURNS_TO_ACCEPT = 4
 """Turns of the event loop from the acceptance of a connection to its protocol, and one to spare."""
 
@@ -36,11 +36,8 @@ _TURNS_TO_ACCEPT = 4
 class ApiServerConfig:
     """How one server is to behave."""
 
-    host: str = "127.0.0.1"
     port: int = 0
     """0: any free port, kept over restarts."""
-    tls: TlsFiles | None = None
-    """None: plain HTTP, over which kubectl sends no token."""
     version: str = "v1.36.2"
     """What /version says; kubectl chooses requests by it."""
     history_limit: int = 10_000
@@ -53,8 +50,6 @@ class ApiServerConfig:
     """None: everybody may do everything."""
     runs_controllers: bool = True
     """False: workloads create no pods, services get no endpoints, owners are not collected."""
-    recorded_requests: int = 100_000
-    """How many requests the record keeps."""
     clock: Callable[[], float] = time.time
 
 
@@ -65,13 +60,13 @@ class ApiServer:
     :meth:`start` in between are a restart that keeps what is stored.
     """
 
-    def __init__(self, config: ApiServerConfig | None = None, storage: Storage | None = None) -> None:
+    def __init__(self, config: ApiServerConfig | None = None) -> None:
         self.config = config or ApiServerConfig()
-        self.store = storage or Storage(self.config.history_limit)
+        self.store = Storage(self.config.history_limit)
         self.registry = Registry(self.store, self.config.clock)
         self.faults = FaultBoard()
         self.identities = Identities(self.config.anonymous)
-        self.requests = RequestRecord(self.config.recorded_requests)
+        self.requests = RequestRecord()
         self.authorizer: Authorizer = self.config.authorizer or AllowAll()
         """Asked for every request; may be replaced while serving."""
         self._logs = Logs(self.registry)
@@ -99,7 +94,7 @@ class ApiServer:
     @property
     def url(self) -> str:
         """Where clients connect."""
-        return f"{'https' if self.config.tls else 'http'}://{self.config.host}:{self._port}"
+        return f"http://{_HOST}:{self._port}"
 
     async def start(self) -> None:
         """Begin to serve; what a cluster always has (namespaces, the kubernetes service) is created where missing.
@@ -110,10 +105,9 @@ class ApiServer:
         if self._listener is not None:
             return
         ensure_cluster(self.registry)
-        context = self.config.tls.server_context() if self.config.tls else None
         self._web = web.Server(self._handler, handler_cancellation=True, access_log=None)
         self._listener = await asyncio.get_running_loop().create_server(
-            self._web, self.config.host, self._port, ssl=context, reuse_address=True
+            self._web, _HOST, self._port, reuse_address=True
         )
         self._port = self._listener.sockets[0].getsockname()[1]
         if self.config.runs_controllers:
@@ -157,8 +151,7 @@ class ApiServer:
     def kubeconfig(self, path: Path, user: User | None = None, *, namespace: str = "default") -> Path:
         """Write a kubeconfig for this server, with a token where a user is named; return its path."""
         token = self.add_user(user) if user else None
-        authority = self.config.tls.authority if self.config.tls else None
-        return write_kubeconfig(path, self.url, token=token, authority=authority, namespace=namespace)
+        return write_kubeconfig(path, self.url, token=token, authority=None, namespace=namespace)
 
     def register_logs(self, node: str, provider: LogProvider) -> None:
         """Let a provider answer ``kubectl logs`` for the pods of a node."""

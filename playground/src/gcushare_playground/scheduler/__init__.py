@@ -11,7 +11,6 @@ from gcushare_playground.scheduler.scheduler import SchedulerDouble
 from gcushare_playground.scheduler.settings import (
     UNSCHEDULABLE_S,
     ExtenderSettings,
-    ExtenderTls,
     ManagedResource,
     Pacing,
     SchedulerSettings,
@@ -22,7 +21,6 @@ __all__ = [
     "Extender",
     "ExtenderError",
     "ExtenderSettings",
-    "ExtenderTls",
     "ManagedResource",
     "Pacing",
     "SchedulerDouble",

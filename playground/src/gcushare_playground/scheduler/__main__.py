@@ -51,9 +51,7 @@ async def serve(settings: SchedulerSettings, config: KubeConfig, port: int) -> N
 
 @click.command(help="Run a scheduler double against an API server.")
 @click.option("--server", required=True, help="URL of an API server over plain HTTP.")
-@click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="KubeSchedulerConfiguration or Policy file."
-)
+@click.option("--config", "config_file", type=click.Path(path_type=Path), help="KubeSchedulerConfiguration file.")
 @click.option("--listen-port", type=int, default=0, show_default=True, help="Of /healthz; 0 takes a free one.")
 @click.option(
     "--wait-factor", type=float, default=1.0, show_default=True, help="Multiplies the backoff between attempts."

@@ -19,7 +19,7 @@ from gcushare_playground.scheduler.extender import Extender, ExtenderError
 from gcushare_playground.scheduler.fitting import find_refusal
 from gcushare_playground.scheduler.objects import NodeInfo, PodInfo
 from gcushare_playground.scheduler.queueing import QueuedPod, SchedulingQueue
-from gcushare_playground.scheduler.settings import SchedulerSettings
+from gcushare_playground.scheduler.settings import NAME, SchedulerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -206,7 +206,7 @@ class SchedulerCore:
         elif pod.node_name:
             self.queue.drop(pod.uid)
             self.cache.set_bound(pod)
-        elif pod.scheduler_name in self.settings.names and not pod.is_gated and not pod.is_deleting:
+        elif pod.scheduler_name == NAME and not pod.is_gated and not pod.is_deleting:
             # A pod that is being bound is only brought up to date: binding may fail.
             if self.queue.find(pod.uid) is not None or not self.cache.is_placed(pod.uid):
                 self.queue.put(pod)

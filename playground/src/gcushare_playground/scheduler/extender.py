@@ -6,8 +6,6 @@ Source: ``pkg/scheduler/extender.go`` and ``k8s.io/kube-scheduler/extender/v1`` 
 from __future__ import annotations
 
 import os
-import ssl
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -19,7 +17,7 @@ import msgspec
 from gcushare.core.errors import GcushareError
 from gcushare_playground.amounts import JsonObject
 from gcushare_playground.scheduler.objects import NodeInfo, PodInfo
-from gcushare_playground.scheduler.settings import ExtenderSettings, ExtenderTls
+from gcushare_playground.scheduler.settings import ExtenderSettings
 
 MAX_SCORE = 10
 _JSON = {"Content-Type": "application/json", "User-Agent": "Go-http-client/1.1"}
@@ -50,9 +48,8 @@ class Extender:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        tls = _tls_context(self.settings.tls) if self.settings.url_prefix.startswith("https:") else True
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=tls, limit=0),
+            connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=self.settings.http_timeout_s),
             headers=_JSON,
         )
@@ -200,17 +197,3 @@ def _field(document: Any, name: str, kind: type, default: Any) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ExtenderError(f"{name} is {str(value)[:80]!r}, expected a {kind.__name__}")
     return value
-
-
-def _tls_context(tls: ExtenderTls) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=tls.authority.decode() if tls.authority else None)
-    if tls.insecure or not tls.authority:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if tls.certificate:
-        # The ssl module reads certificates from files only.
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(tls.certificate + b"\n" + tls.key)
-            file.flush()
-            context.load_cert_chain(file.name)
-    return context

@@ -25,7 +25,7 @@ from gcushare_playground.scheduler.core import SchedulerCore
 from gcushare_playground.scheduler.extender import Extender
 from gcushare_playground.scheduler.objects import NodeInfo, PodInfo, decode_node, decode_pod
 from gcushare_playground.scheduler.reporting import Reporter
-from gcushare_playground.scheduler.settings import SchedulerSettings
+from gcushare_playground.scheduler.settings import NAME, SchedulerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -37,14 +37,14 @@ class SchedulerDouble(SchedulerCore):
     """kube-scheduler as far as extenders, and the people who read its events, can tell.
 
     ``async with SchedulerDouble(settings, config)`` runs it; leaving the block stops it, as a killed scheduler does:
-    binds under way are given up. What it calls itself in events is the first of its names.
+    binds under way are given up.
     """
 
     def __init__(self, settings: SchedulerSettings, config: KubeConfig) -> None:
         extenders = [Extender(each) for each in settings.extenders]
-        super().__init__(settings, extenders, clock=time.monotonic, rng=random.Random(settings.seed))
+        super().__init__(settings, extenders, clock=time.monotonic, rng=random.Random(0))
         self._client = KubeClient(config, program="kube-scheduler", limits=Limits(connections=256))
-        self._reporter = Reporter(self._client, settings.names[0])
+        self._reporter = Reporter(self._client, NAME)
         self._stack = AsyncExitStack()
         self._main: asyncio.Task[None] | None = None
         self.synced = asyncio.Event()
@@ -97,7 +97,7 @@ class SchedulerDouble(SchedulerCore):
             await nodes.synced.wait()
             await pods.synced.wait()
             self.synced.set()
-            logger.info("scheduling names=%s extenders=%d", ",".join(self.settings.names), len(self.extenders))
+            logger.info("scheduling name=%s extenders=%d", NAME, len(self.extenders))
             await self.run(group.create_task)
 
     async def read_claims(self, pod: PodInfo) -> ClaimsView | None:

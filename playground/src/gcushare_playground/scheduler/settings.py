@@ -1,39 +1,27 @@
-"""What one scheduler double is given: its names, its extenders, and its waiting times."""
+"""What one scheduler double is given: its extenders, and its waiting times."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
-DEFAULT_NAME = "default-scheduler"
-DEFAULT_TIMEOUT_S = 5.0
-"""kube-scheduler's own, for extenders that name none."""
+import msgspec
 
+NAME = "default-scheduler"
+"""The ``schedulerName`` of the pods that the double places, and what it calls itself in events."""
 
 UNSCHEDULABLE_S = 300.0
 """kube-scheduler's podMaxInUnschedulablePodsDuration."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManagedResource:
+class ManagedResource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A resource that brings pods to an extender; ``ignored_by_scheduler`` keeps it out of the scheduler's own sums."""
 
     name: str
     ignored_by_scheduler: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtenderTls:
-    """TLS towards an extender. As in Go, the certificate is verified only where an authority is given."""
-
-    insecure: bool = False
-    server_name: str = ""
-    authority: bytes = b""
-    certificate: bytes = b""
-    key: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtenderSettings:
+class ExtenderSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One entry of ``extenders``; an empty verb is one that the extender does not have."""
 
     url_prefix: str
@@ -41,14 +29,18 @@ class ExtenderSettings:
     prioritize_verb: str = ""
     bind_verb: str = ""
     preempt_verb: str = ""
-    weight: int = 1
-    enable_https: bool = False
-    tls: ExtenderTls = field(default_factory=ExtenderTls)
-    http_timeout_s: float = DEFAULT_TIMEOUT_S
+    weight: Annotated[int, msgspec.Meta(gt=0)] = 1
+    enable_https: bool = msgspec.field(default=False, name="enableHTTPS")
+    http_timeout: Annotated[str, msgspec.Meta(pattern=r"^\d+(ms|s)$")] = "5s"
     node_cache_capable: bool = False
     managed_resources: tuple[ManagedResource, ...] = ()
     """Empty: the extender is asked for every pod."""
     ignorable: bool = False
+
+    @property
+    def http_timeout_s(self) -> float:
+        number = float(self.http_timeout.rstrip("ms"))
+        return number / 1000 if self.http_timeout.endswith("ms") else number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +68,11 @@ class Pacing:
 class SchedulerSettings:
     """Everything that one scheduler double is given."""
 
-    names: tuple[str, ...] = (DEFAULT_NAME,)
-    """The ``schedulerName`` of each profile; pods with another one are left alone."""
     extenders: tuple[ExtenderSettings, ...] = ()
     pacing: Pacing = field(default_factory=Pacing)
     is_old: bool = False
     """As up to 1.26: annotations of Nodes and a pod's status let no pod be tried again, and one whose call failed waits
     for an event."""
-    seed: int = 0
-    """Of the choice among nodes of equal score."""
 
     def with_waits(self, factor: float, unschedulable_s: float) -> SchedulerSettings:
         """The same settings with every backoff multiplied, and another time until an attempt without an event."""

@@ -69,10 +69,9 @@ def test_a_rule_grants_what_it_names(registry: Registry, rule: JsonObject, expec
     assert _asks(registry) is expected
 
 
-def test_without_a_rule_nothing_is_granted_but_discovery_and_questions_about_oneself(registry: Registry) -> None:
+def test_without_a_rule_nothing_is_granted_but_discovery(registry: Registry) -> None:
     authorizer = RbacAuthorizer(registry.storage)
     assert not _asks(registry)
     assert authorizer.allows(Attributes(PLUGIN, "get", path="/apis/apps/v1"))
-    assert authorizer.allows(Attributes(PLUGIN, "create", resource="selfsubjectaccessreviews"))
     assert not authorizer.allows(Attributes(PLUGIN, "get", path="/metrics"))
     assert not authorizer.allows(Attributes(ANONYMOUS, "get", path="/apis"))

@@ -127,7 +127,7 @@ class Handler:
         if verb == "watch":
             return await self._watches.serve(request, target, renderer, cut_after=cut_after)
         body = await read_body(request)
-        call = Call(target, verb, request.query, media_type(request), body, user, renderer)
+        call = Call(target, verb, request.query, media_type(request), body, renderer)
         return _response(await self._verbs.answer(call))
 
     def _renderer(self, target: Target, accept: str, query: Mapping[str, str]) -> Renderer:

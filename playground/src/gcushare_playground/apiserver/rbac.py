@@ -15,7 +15,6 @@ from gcushare_playground.apiserver.storage import Storage
 _GROUP = "rbac.authorization.k8s.io"
 _DISCOVERY_PATHS = ("/api", "/apis", "/healthz", "/livez", "/openapi", "/readyz", "/version")
 """What the default roles system:discovery and system:public-info-viewer open to everybody known."""
-_SELF_REVIEWS = frozenset({"selfsubjectaccessreviews", "selfsubjectreviews"})
 
 
 class RbacAuthorizer:
@@ -54,10 +53,9 @@ class RbacAuthorizer:
 
 
 def _is_open_to_all(attributes: Attributes) -> bool:
-    if attributes.resource:
-        return attributes.resource in _SELF_REVIEWS
     path = attributes.path
-    return attributes.verb == "get" and any(path == p or path.startswith(f"{p}/") for p in _DISCOVERY_PATHS)
+    is_read = not attributes.resource and attributes.verb == "get"
+    return is_read and any(path == p or path.startswith(f"{p}/") for p in _DISCOVERY_PATHS)
 
 
 def _binds(binding: JsonObject, user: User, namespace: str) -> bool:

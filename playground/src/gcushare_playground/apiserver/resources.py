@@ -116,14 +116,7 @@ RESOURCES: tuple[Resource, ...] = (
         "apps", "v1", "ReplicaSet", "replicasets", True, ("rs",), ("status",), _ALL, frozenset({"status.replicas"})
     ),
     Resource("apps", "v1", "StatefulSet", "statefulsets", True, ("sts",), ("status",), _ALL),
-    Resource("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", False, verbs=REVIEW_VERBS),
     Resource("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", False, verbs=REVIEW_VERBS),
-    Resource(
-        "authorization.k8s.io", "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews", verbs=REVIEW_VERBS
-    ),
-    Resource(
-        "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False, verbs=REVIEW_VERBS
-    ),
     Resource("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", False, verbs=REVIEW_VERBS),
     Resource("batch", "v1", "CronJob", "cronjobs", True, ("cj",), ("status",), _ALL),
     Resource("batch", "v1", "Job", "jobs", True, (), ("status",), _ALL, frozenset({"status.successful"})),

@@ -102,44 +102,6 @@ class _Node(_Shape, frozen=True):
     status: _NodeStatus = _NodeStatus()
 
 
-class _Expression(_Shape, frozen=True):
-    key: str
-    operator: str
-    values: list[str] = []
-
-
-class _Selector(_Shape, frozen=True):
-    match_labels: dict[str, str] = {}
-    match_expressions: list[_Expression] = []
-
-
-class _Template(_Shape, frozen=True):
-    metadata: _Metadata = _Metadata()
-    spec: _PodSpec = _PodSpec()
-
-
-class _WorkloadSpec(_Shape, frozen=True):
-    replicas: int = 1
-    selector: _Selector = _Selector()
-    template: _Template = _Template()
-    strategy: _Document = {}
-
-
-class _Workload(_Shape, frozen=True):
-    spec: _WorkloadSpec = _WorkloadSpec()
-
-
-class _ServiceSpec(_Shape, frozen=True):
-    type: str = ""
-    cluster_ip: str = msgspec.field(default="", name="clusterIP")
-    selector: dict[str, str] = {}
-    ports: list[_Document] = []
-
-
-class _Service(_Shape, frozen=True):
-    spec: _ServiceSpec = _ServiceSpec()
-
-
 class _Anything(_Shape, frozen=True):
     metadata: _Metadata = _Metadata()
 
@@ -147,11 +109,6 @@ class _Anything(_Shape, frozen=True):
 _SHAPES: dict[str, type[_Shape]] = {
     "pods": _Pod,
     "nodes": _Node,
-    "services": _Service,
-    "deployments.apps": _Workload,
-    "replicasets.apps": _Workload,
-    "daemonsets.apps": _Workload,
-    "statefulsets.apps": _Workload,
 }
 
 

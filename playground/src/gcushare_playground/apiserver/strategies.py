@@ -267,12 +267,10 @@ _STRATEGIES: dict[str, Strategy] = {
     "secrets": SecretStrategy(),
     "events": EventStrategy(),
     "leases.coordination.k8s.io": LeaseStrategy(),
-    "deployments.apps": WorkloadStrategy(
-        {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600, "strategy": {}}
-    ),
+    "deployments.apps": WorkloadStrategy({"replicas": 1, "progressDeadlineSeconds": 600, "strategy": {}}),
     "replicasets.apps": WorkloadStrategy(_SETS),
     "statefulsets.apps": WorkloadStrategy(_SETS),
-    "daemonsets.apps": WorkloadStrategy({"revisionHistoryLimit": 10, "updateStrategy": {"type": "RollingUpdate"}}),
+    "daemonsets.apps": WorkloadStrategy({"updateStrategy": {"type": "RollingUpdate"}}),
     "rolebindings.rbac.authorization.k8s.io": RoleBindingStrategy(),
     "clusterrolebindings.rbac.authorization.k8s.io": RoleBindingStrategy(),
 }

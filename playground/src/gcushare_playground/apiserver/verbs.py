@@ -9,7 +9,7 @@ import msgspec
 
 from gcushare_playground.apiserver import failures, subresources
 from gcushare_playground.apiserver.bodies import decode_object, decode_patch, decode_resource
-from gcushare_playground.apiserver.identities import Identities, User
+from gcushare_playground.apiserver.identities import Identities
 from gcushare_playground.apiserver.listing import list_page
 from gcushare_playground.apiserver.logs import Logs
 from gcushare_playground.apiserver.objects import JsonObject, Key, dig, uid_of
@@ -30,7 +30,6 @@ class Call:
     query: Mapping[str, str]
     media: str
     body: bytes
-    user: User
     renderer: Renderer
 
     @property
@@ -94,7 +93,7 @@ class Verbs:
     def _create(self, call: Call) -> Reply:
         obj = decode_resource(call.resource, call.media, call.body)
         if "list" not in call.resource.verbs:
-            return _document(self._reviewer.answer(call.resource, obj, call.user), 201)
+            return _document(self._reviewer.answer(call.resource, obj), 201)
         namespace = call.target.namespace
         if namespace is None and call.resource.namespaced:
             raise failures.method_not_allowed()

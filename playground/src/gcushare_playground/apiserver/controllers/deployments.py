@@ -43,7 +43,6 @@ class DeploymentController:
         if current is not None:
             self._move(ref, found.obj, current)
             self._note_revision(ref, current)
-        self._prune(found.obj, current)
         self._report(ref, found.obj, current)
         return None
 
@@ -117,17 +116,6 @@ class DeploymentController:
     def _note_revision(self, ref: Ref, current: Revision) -> None:
         revision = _revision(current.obj)
         self._cluster.change(ref, lambda obj: _with_revision(obj, revision))
-
-    def _prune(self, deployment: JsonObject, current: Revision | None) -> None:
-        limit = dig(deployment, "spec", "revisionHistoryLimit", default=10)
-        retired = [
-            revision
-            for revision in self._sets(deployment)
-            if revision.key != (current and current.key) and not self._pods(revision)
-            and not dig(revision.obj, "spec", "replicas")
-        ]  # fmt: skip
-        for revision in retired[: max(0, len(retired) - limit)]:
-            self._cluster.delete(Ref(_SETS, revision.key))
 
     def _report(self, ref: Ref, deployment: JsonObject, current: Revision | None) -> None:
         statuses = [dig(r.obj, "status", default={}) for r in self._sets(deployment)]

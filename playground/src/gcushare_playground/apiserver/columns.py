@@ -90,7 +90,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         _NAME,
         Column("Ready", _plain(pod_cells.ready)),
         Column("Status", _plain(pod_cells.status)),
-        Column("Restarts", pod_cells.restarts),
+        Column("Restarts", _plain(pod_cells.restarts)),
         _AGE,
         Column("IP", _path("status", "podIP"), wide=True),
         Column("Node", _path("spec", "nodeName"), wide=True),

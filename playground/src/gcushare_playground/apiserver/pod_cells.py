@@ -5,10 +5,7 @@ Source: ``printPod`` in ``pkg/printers/internalversion/printers.go`` of Kubernet
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gcushare_playground.apiserver.durations import human
-from gcushare_playground.apiserver.objects import JsonObject, condition, dig, is_deleting, seconds_of
+from gcushare_playground.apiserver.objects import JsonObject, condition, dig, is_deleting
 
 
 def ready(pod: JsonObject) -> str:
@@ -21,13 +18,9 @@ def ready(pod: JsonObject) -> str:
     return f"{sum(_is_running(s) and bool(s.get('ready')) for s in running)}/{total}"
 
 
-def restarts(pod: JsonObject, now_s: float) -> str:
-    """Write how often containers restarted, and when one last did."""
-    statuses = [*_statuses(pod, "containerStatuses")]
-    count = sum(s.get("restartCount", 0) for s in statuses)
-    ended = [seconds_of(dig(s, "lastState", "terminated", "finishedAt")) for s in statuses]
-    last = max((when for when in ended if when is not None), default=None)
-    return f"{count} ({human(now_s - last)} ago)" if count and last is not None else str(count)
+def restarts(pod: JsonObject) -> str:
+    """Write how often containers restarted."""
+    return str(sum(container.get("restartCount", 0) for container in _statuses(pod, "containerStatuses")))
 
 
 def status(pod: JsonObject) -> str:
@@ -35,8 +28,7 @@ def status(pod: JsonObject) -> str:
     word = str(dig(pod, "status", "reason") or dig(pod, "status", "phase", default="Unknown"))
     if condition(pod, "PodScheduled").get("reason") == "SchedulingGated":
         word = "SchedulingGated"
-    initial = next(_init_words(pod), None)
-    word = initial or _container_word(pod, word)
+    word = _container_word(pod, word)
     if is_deleting(pod):
         return "Unknown" if dig(pod, "status", "reason") == "NodeLost" else "Terminating"
     return word
@@ -49,23 +41,6 @@ def _statuses(pod: JsonObject, field: str) -> list[JsonObject]:
 
 def _is_running(container: JsonObject) -> bool:
     return dig(container, "state", "running") is not None
-
-
-def _init_words(pod: JsonObject) -> Iterator[str]:
-    total = len(dig(pod, "spec", "initContainers", default=[]))
-    for index, container in enumerate(_statuses(pod, "initContainerStatuses")):
-        terminated = dig(container, "state", "terminated")
-        waiting = dig(container, "state", "waiting", "reason")
-        if terminated is not None and terminated.get("exitCode") == 0:
-            continue
-        if terminated is None and container.get("started") and _is_running(container):
-            continue
-        if terminated is not None:
-            yield f"Init:{_ended_word(terminated)}"
-        elif waiting and waiting != "PodInitializing":
-            yield f"Init:{waiting}"
-        else:
-            yield f"Init:{index}/{total}"
 
 
 def _container_word(pod: JsonObject, word: str) -> str:

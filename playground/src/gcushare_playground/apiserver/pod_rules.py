@@ -87,20 +87,6 @@ def admit_spec(spec: JsonObject) -> None:
             tolerations.append({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
 
 
-def qos_class(spec: JsonObject) -> str:
-    """Return the pod's quality of service class, from cpu and memory alone."""
-    asked = [dig(c, "resources", kind, name) for _, c in containers_of(spec) for kind in ("limits", "requests")
-             for name in ("cpu", "memory")]  # fmt: skip
-    if not any(asked):
-        return "BestEffort"
-    equal = all(
-        dig(c, "resources", "limits", name) == dig(c, "resources", "requests", name)
-        for _, c in containers_of(spec)
-        for name in ("cpu", "memory")
-    )
-    return "Guaranteed" if all(asked) and equal else "Burstable"
-
-
 def check_spec(spec: JsonObject, prefix: str = "") -> Iterator[Cause]:
     """Yield every rule that a defaulted pod spec breaks; ``prefix`` is the path of a template."""
     if not spec.get("containers"):

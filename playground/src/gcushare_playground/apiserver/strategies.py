@@ -16,7 +16,6 @@ from gcushare_playground.apiserver.pod_rules import (
     check_spec,
     check_spec_update,
     default_spec,
-    qos_class,
 )
 from gcushare_playground.apiserver.quantities import canonicalise
 from gcushare_playground.apiserver.resources import Resource
@@ -72,7 +71,7 @@ class PodStrategy(Strategy):
             spec["priority"] = priority.get("value", 0)
             spec["preemptionPolicy"] = priority.get("preemptionPolicy", "PreemptLowerPriority")
         admit_claims(obj, facts.namespace_labels(metadata(obj)["namespace"]))
-        obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+        obj["status"] = {"phase": "Pending"}
         if spec.get("schedulingGates"):
             waiting = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
             obj["status"]["conditions"] = [waiting]

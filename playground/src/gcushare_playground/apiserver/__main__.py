@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from pathlib import Path
 
 import click
 import uvloop
@@ -15,21 +14,18 @@ from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
 
 @click.command()
 @click.option("--port", default=0, show_default=True, help="Port on loopback; 0 takes a free one.")
-@click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="Write a kubeconfig here.")
-def main(port: int, kubeconfig: Path | None) -> None:
+def main(port: int) -> None:
     """Serve a Kubernetes API server double on 127.0.0.1 and print its address."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    uvloop.run(_serve(port, kubeconfig))
+    uvloop.run(_serve(port))
 
 
-async def _serve(port: int, kubeconfig: Path | None) -> None:
+async def _serve(port: int) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     async with ApiServer(ApiServerConfig(port=port)) as server:
-        if kubeconfig is not None:
-            server.kubeconfig(kubeconfig)
         click.echo(server.url)
         await ended.wait()
 

@@ -137,11 +137,10 @@ class ApiServer:
             if connection.transport is not None:
                 connection.transport.abort()
 
-    async def restart(self, *, keep_history: bool = False) -> None:
+    async def restart(self) -> None:
         """Stop and start on the same port; without its history, as a real one, so that older watches get 410."""
         await self.stop()
-        if not keep_history:
-            self.store.compact(self.store.version)
+        self.store.compact(self.store.version)
         await self.start()
 
     def add_user(self, user: User) -> str:

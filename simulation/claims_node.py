@@ -20,7 +20,7 @@ from gcushare.device_plugin.claims.claim_checks import ClaimChecks
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
 from gcushare.device_plugin.claims.node_agent import ClaimsAgent
-from gcushare.device_plugin.claims.prepared_claims import GrantForm, PreparedClaims, list_claims
+from gcushare.device_plugin.claims.prepared_claims import PreparedClaims, list_claims
 from gcushare.device_plugin.claims.service import ClaimsService, HealthStream
 from gcushare.device_plugin.claims.slice_plan import SlicePlan
 from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
@@ -30,6 +30,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NODES, RESOURCE_SLICES, Selector
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
+from gcushare.node.grant_form import GrantForm
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.checkpoint import CHECKPOINT, CHECKPOINT_VERSION, Checkpoint, PreparedClaim

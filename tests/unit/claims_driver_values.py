@@ -7,7 +7,8 @@ from pathlib import Path
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
-from gcushare.device_plugin.claims.prepared_claims import GrantForm, PreparedClaims
+from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
+from gcushare.node.grant_form import GrantForm
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claims import (

@@ -39,7 +39,7 @@ def test_enflames_container_is_reported_its_card_and_its_limits_in_units_and_byt
 @pytest.mark.parametrize(("uuid", "visible"), [("GPU-8f4e", "GPU-8f4e"), ("", "1")])
 def test_nvidias_container_sees_its_card_by_uuid_if_there_is_one(uuid: str, visible: str) -> None:
     grant = Grant((card(1, uuid),), 2048)
-    variables = delivery(ALIYUN, Strategy.ENV).environment(grant, parse_memory_unit("MiB"))
+    variables = delivery(ALIYUN, Strategy.ENV).edits(grant, parse_memory_unit("MiB")).variables
     assert variables["NVIDIA_VISIBLE_DEVICES"] == visible
     assert variables["ALIYUN_COM_GPU_MEM_IDX"] == "1"
     assert variables["GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM"] == str(2 * GIB)
@@ -58,13 +58,13 @@ def test_nvidias_container_has_upstreams_variables_and_no_other_of_these_names(
 ) -> None:
     offered = InventoryCard(index=index, uuid="GPU-8f4e", memory_bytes=size * GIB, units=size)
     grant = Grant((offered,), units, pod_units=pod_units)
-    variables = delivery(ALIYUN, Strategy.ENV).environment(grant, parse_memory_unit(unit))
+    variables = delivery(ALIYUN, Strategy.ENV).edits(grant, parse_memory_unit(unit)).variables
     shown = {name: value for name, value in variables.items() if "ALIYUN" in name}
     assert shown == {f"ALIYUN_COM_GPU_MEM_{name}": value for name, value in (w.split("=") for w in expected.split())}
 
 
 def test_an_unknown_pods_limit_is_its_containers_own() -> None:
-    variables = delivery(ENFLAME, Strategy.ENV).environment(Grant((card(0),), 4), parse_memory_unit("1"))
+    variables = delivery(ENFLAME, Strategy.ENV).edits(Grant((card(0),), 4), parse_memory_unit("1")).variables
     assert variables["ENFLAME_COM_GCU_MEM_POD"] == variables["ENFLAME_COM_GCU_MEM_CONTAINER"] == "4"
 
 
@@ -104,7 +104,7 @@ def test_several_cards_are_named_in_one_list() -> None:
 
 def test_whole_cards_carry_no_memory_limit() -> None:
     grant = Grant((card(0),), 1, whole=True)
-    assert delivery(ENFLAME, Strategy.ENV).environment(grant, parse_memory_unit("1")) == {
+    assert delivery(ENFLAME, Strategy.ENV).edits(grant, parse_memory_unit("1")).variables == {
         "ENFLAME_VISIBLE_DEVICES": "0"
     }
 

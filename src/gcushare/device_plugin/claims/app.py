@@ -20,7 +20,7 @@ from gcushare.device_plugin.claims.claim_checks import ClaimChecks
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
 from gcushare.device_plugin.claims.node_agent import ClaimsAgent
-from gcushare.device_plugin.claims.prepared_claims import GrantForm, PreparedClaims, list_claims
+from gcushare.device_plugin.claims.prepared_claims import PreparedClaims, list_claims
 from gcushare.device_plugin.claims.registration import Registration
 from gcushare.device_plugin.claims.reporting import ClaimsMetrics, ObservedClaims, describe, make_health
 from gcushare.device_plugin.claims.service import ClaimsService, HealthStream
@@ -35,6 +35,7 @@ from gcushare.kube.resources import RESOURCE_SLICES, Selector
 from gcushare.node.api_server import SliceDrivers
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.driver_limits.keeper import HASTE_S, DriverLimits
+from gcushare.node.grant_form import GrantForm
 from gcushare.node.node_settings import Strategy
 from gcushare.node.pod_resources import list_claims_of_containers
 from gcushare.node.status import REGISTRATION_AGE_S
@@ -66,7 +67,7 @@ class ClaimsApp(Way):
         self._pod_resources = kubelet.pod_resources_socket
         self._recovery = "the checkpoint was not read yet"
         rng = self._adapters.rng
-        form = GrantForm(vendor, strategies, kubelet.driver_dirs, self._limiter)
+        form = GrantForm(vendor, strategies, self._limiter, kubelet.driver_dirs)
         directory, cdi_files = kubelet.driver_dir(driver), ClaimCdiFiles(kubelet.cdi_dir, driver)
         self._prepared = PreparedClaims(form, node, CheckpointFile(directory), cdi_files)
         self._pods = ClaimPods(self._prepared, cards.claims_unit, node)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -23,55 +22,11 @@ from gcushare.device_plugin.claims.allocation_results import assignment_of, chec
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import RESOURCE_CLAIMS
-from gcushare.node.cdi import cdi_name
-from gcushare.node.container_environment import Grant, container_variables, device_paths
-from gcushare.node.memory_limiter import NO_LIMITS, MemoryLimiter
-from gcushare.node.node_settings import Strategy
-from gcushare.vendors import Vendor
-from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim, PreparedDevice, users_of
+from gcushare.node.grant_form import GrantForm
+from gcushare.wire.dra.checkpoint import PreparedClaim, PreparedDevice, users_of
 from gcushare.wire.dra.claims import ConsumerReference, ResourceClaim
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class GrantForm:
-    """How containers get their cards; ``driver_dirs`` are mounted with the strategy ``devices``.
-
-    ``limiter`` is None if their memory is not limited.
-    """
-
-    vendor: Vendor
-    strategies: Collection[Strategy]
-    driver_dirs: tuple[Path, ...] = ()
-    limiter: MemoryLimiter | None = None
-
-    def edits(self, assignment: Assignment, grant: Grant, inventory: Inventory) -> ContainerEdits:
-        """What the claim's own CDI device brings.
-
-        Raises:
-            Refused: memory was to be limited and cannot be.
-        """
-        with_devices = Strategy.DEVICES in self.strategies
-        limits = NO_LIMITS
-        if self.limiter is not None and not grant.whole:
-            self.limiter.check(grant.cards)
-            limits = self.limiter.limit(
-                grant.cards, {each.index: each.units for each in assignment.grants}, inventory.unit
-            )
-        variables = container_variables(self.vendor, self.strategies, grant, inventory.unit)
-        return ContainerEdits(
-            variables={**variables, **limits.variables},
-            device_nodes=device_paths(self.vendor, grant) if with_devices else (),
-            mounts=tuple(map(str, self.driver_dirs)) if with_devices else (),
-            folders=dict(limits.mounts),
-        )
-
-    def cdi_names(self, grant: Grant) -> tuple[str, ...]:
-        """Devices of the vendor's own CDI specification."""
-        if Strategy.CDI not in self.strategies:
-            return ()
-        return tuple(f"{self.vendor.cdi_kind}={cdi_name(self.vendor, card)}" for card in grant.cards)
 
 
 async def list_claims(client: KubeClient, driver: str, pool: str) -> list[ResourceClaim]:
@@ -188,10 +143,11 @@ class PreparedClaims:
         wanted = assignment_of(entry, inventory.unit, self._node)
         others = [each for each in self.assignments(inventory) if each.pod.uid != uid]
         check_room(wanted, inventory, others, {each: claim.key for each, claim in self.claims.items()})
-        grant = grant_of(wanted, inventory)
-        entry = msgspec.structs.replace(
-            entry, edits=self._form.edits(wanted, grant, inventory), cdi_names=self._form.cdi_names(grant)
-        )
+        grant, units = grant_of(wanted, inventory), {each.index: each.units for each in wanted.grants}
+        if not grant.whole:
+            self._form.check(grant.cards)
+        edits = self._form.edits(grant, inventory.unit, units)
+        entry = msgspec.structs.replace(entry, edits=edits, cdi_names=self._form.cdi_names(grant))
         self._save({**self.claims, uid: entry})
         self._cdi.write(entry)
         entry = msgspec.structs.replace(entry, is_complete=True)

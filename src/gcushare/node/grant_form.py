@@ -1,0 +1,63 @@
+"""What a container with a grant of cards gets, in whichever way they are given: by Allocate's answer or by a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gcushare.core.cards import InventoryCard
+from gcushare.core.requests import split_over_cards
+from gcushare.core.units import MemoryUnit
+from gcushare.node.cdi import cdi_name
+from gcushare.node.container_environment import Grant, container_variables, device_paths
+from gcushare.node.memory_limiter import NO_LIMITS, MemoryLimiter
+from gcushare.node.node_settings import Strategy
+from gcushare.vendors import Vendor
+from gcushare.wire.dra.checkpoint import ContainerEdits
+
+
+@dataclass(frozen=True, slots=True)
+class GrantForm:
+    """The vendor's words and the chosen strategies; ``limiter`` is None if memory is not limited."""
+
+    vendor: Vendor
+    strategies: Collection[Strategy]
+    limiter: MemoryLimiter | None = None
+    driver_dirs: tuple[Path, ...] = ()
+    """Directories and files of the host that the strategy ``devices`` brings into containers, read-only."""
+
+    def check(self, cards: Iterable[InventoryCard]) -> None:
+        """Check that memory of these cards may be given.
+
+        Raises:
+            Refused: it was to be limited and cannot be.
+        """
+        if self.limiter is not None:
+            self.limiter.check(cards)
+
+    def edits(self, grant: Grant, unit: MemoryUnit, shares: Mapping[int, int] | None = None) -> ContainerEdits:
+        """Return what the container gets but for ``cdi_names``; ``shares``: its units by card, if they are not equal.
+
+        One that has its cards whole has no limits, for it shares them with no other.
+        """
+        limits = NO_LIMITS
+        if self.limiter is not None and not grant.whole:
+            indexes = [card.index for card in grant.cards]
+            usable = None if shares is not None else split_over_cards(grant.usable_units, indexes)
+            units = shares if shares is not None else split_over_cards(grant.units, indexes)
+            limits = self.limiter.limit(grant.cards, units, unit, usable=usable, by_memory=grant.shares_threads)
+        variables = container_variables(self.vendor, self.strategies, grant, unit)
+        with_devices = Strategy.DEVICES in self.strategies
+        return ContainerEdits(
+            variables={**variables, **limits.variables},
+            device_nodes=device_paths(self.vendor, grant) if with_devices else (),
+            mounts=tuple(map(str, self.driver_dirs)) if with_devices else (),
+            folders=dict(limits.mounts),
+        )
+
+    def cdi_names(self, grant: Grant) -> tuple[str, ...]:
+        """Devices of the vendor's own CDI specification."""
+        if Strategy.CDI not in self.strategies:
+            return ()
+        return tuple(f"{self.vendor.cdi_kind}={cdi_name(self.vendor, card)}" for card in grant.cards)

@@ -137,7 +137,7 @@ async def test_a_doctor_without_a_right_to_the_version_says_so_and_goes_on(rig: 
     rig.api.faults.on(Fault(refusal, path="^/version"))
     answer = await rig.call(main, ("doctor",), None, {})
     assert answer.code == 3, answer
-    assert "cannot check the API server's version and clock: GET /version was answered 403" in answer.stdout
+    assert "cannot check the API server's version and time: GET /version was answered 403" in answer.stdout
     assert answer.stdout.count("cannot check") == 1
 
 

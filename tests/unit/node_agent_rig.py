@@ -13,7 +13,7 @@ from gcushare.core.cards import Health, InventoryCard
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.node.agent import NodeAgent
-from gcushare.device_plugin.node.parts import Edges, Parts, Patcher
+from gcushare.device_plugin.node.parts import Dependencies, Parts, Patcher
 from gcushare.device_plugin.plugin_settings import CardSettings, GrantMode, KubeletSettings, PluginSettings
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.vendors import ENFLAME
@@ -118,6 +118,6 @@ def make_rig(
         kubelet=KubeletSettings(node_name="node-1", cdi_dir=tmp_path, wait_for_pod=0.0),
     )
     clock, rng = ManualClock(0.0), random.Random(1)
-    edges = Edges(source=away, patcher=patcher or away, announcer=heard, clock=clock, rng=rng)
-    agent = NodeAgent(settings, edges)
+    dependencies = Dependencies(source=away, patcher=patcher or away, announcer=heard, clock=clock, rng=rng)
+    agent = NodeAgent(settings, dependencies)
     return Rig(agent, agent.parts, heard, away)

@@ -22,7 +22,7 @@ from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import DevicePluginService
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import MAX_NAMES
-from gcushare.device_plugin.node.parts import Edges
+from gcushare.device_plugin.node.parts import Dependencies
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.device_plugin.reporting.metrics import ObservedResources, PluginMetrics
 from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
@@ -71,7 +71,7 @@ class PluginApp(Way):
             clock=clock.monotonic,
             answer_limit_bytes=ANSWER_BYTES_PER_LIST_BYTE * settings.kubelet.kubelet_message_limit,
         )
-        edges = Edges(
+        dependencies = Dependencies(
             source=self._reader,
             patcher=client,
             announcer=self._announcer,
@@ -79,7 +79,7 @@ class PluginApp(Way):
             rng=self._adapters.rng,
             limiter=self._limiter,
         )
-        self._agent = NodeAgent(settings, edges)
+        self._agent = NodeAgent(settings, dependencies)
         self._parts = self._agent.parts
         self._driver_limits = self._keep_driver_limits(self._parts.store, lambda: self._agent.inventory)
         self._conflicts = ConflictSearch(settings, self._parts, SliceDrivers(client, self._node_name), clock.monotonic)

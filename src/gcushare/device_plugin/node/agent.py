@@ -30,7 +30,7 @@ from gcushare.device_plugin.node.inventory import (
     keep_inventory,
     plan_inventory,
 )
-from gcushare.device_plugin.node.parts import Edges, Parts
+from gcushare.device_plugin.node.parts import Dependencies, Parts
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
@@ -51,8 +51,8 @@ class NodeAgent:
     ``offered`` is set once a list may be sent to the kubelet.
     """
 
-    def __init__(self, settings: PluginSettings, edges: Edges) -> None:
-        self._clock = edges.clock
+    def __init__(self, settings: PluginSettings, dependencies: Dependencies) -> None:
+        self._clock = dependencies.clock
         cards = settings.cards
         self._offer = Offer(
             vendor=cards.vendor,
@@ -63,7 +63,7 @@ class NodeAgent:
         )
         self.parts = parts = Parts(
             settings,
-            edges,
+            dependencies,
             on_allocate=self.on_allocate,
             on_kubelet_read=self.on_kubelet_read,
             on_record_written=self.on_record_written,
@@ -71,7 +71,7 @@ class NodeAgent:
         self._cards: CardsSnapshot | None = None
         self._allocations: KubeletAllocations | None = None
         self._held = HeldIds(parts.store, parts.reconciler.want_hidden_ids_of)
-        self._events = NodeEvents(edges.announcer, parts.store)
+        self._events = NodeEvents(dependencies.announcer, parts.store)
         self._doubt = UnitDoubt()
         self._has_allocated = False
         self.inventory: Inventory | None = None

@@ -30,7 +30,7 @@ class Patcher(PodPatcher, NodePatcher, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edges:
+class Dependencies:
     """What the parts reach: ``source`` reads the kubelet, ``patcher`` writes to the API server."""
 
     source: AllocationsSource
@@ -51,26 +51,26 @@ class Parts:
     def __init__(
         self,
         settings: PluginSettings,
-        edges: Edges,
+        dependencies: Dependencies,
         *,
         on_allocate: Callable[[], None],
         on_kubelet_read: Callable[[KubeletAllocations], None],
         on_record_written: Callable[[RecordWrite], None],
     ) -> None:
-        cards, kubelet, clock = settings.cards, settings.kubelet, edges.clock
+        cards, kubelet, clock = settings.cards, settings.kubelet, dependencies.clock
         vendor, strategies = cards.vendor, kubelet.device_list_strategy
         longest_wait_s = kubelet.longest_wait_for_containers
 
         def wall_clock_ns() -> int:
             return round(clock.now().timestamp() * 1_000_000) * 1000
 
-        self.announcer = edges.announcer
+        self.announcer = dependencies.announcer
         self.pods = PodChanges()
         self.store = PodStore(vendor, longest_wait_s=longest_wait_s, allows_bursts=settings.allows_bursts)
         make_allocator = partial(
             CardAllocator,
             self.store,
-            AllocateResponses(vendor, strategies, edges.limiter, kubelet.driver_dirs),
+            AllocateResponses(vendor, strategies, dependencies.limiter, kubelet.driver_dirs),
             self.pods,
             clock=clock.monotonic,
             wall_clock_ns=wall_clock_ns,
@@ -84,17 +84,17 @@ class Parts:
         self.whole_allocator = make_allocator(whole=True, wait_for_pod_s=wait_for_whole_s)
         self.reconciler = AllocationReconciler(
             self.store,
-            edges.source,
-            edges.patcher,
+            dependencies.source,
+            dependencies.patcher,
             clock=clock.monotonic,
             wall_clock_ns=wall_clock_ns,
-            rng=edges.rng,
+            rng=dependencies.rng,
             on_read=on_kubelet_read,
             on_record_written=on_record_written,
             running_pods=ProcessOwners(cards.proc_root).running_pods if cards.pod_use else None,
         )
         pods_per_count = cards.card_count.pods_per_count(vendor)
         self.publisher = CardsPublisher(
-            vendor, kubelet.node_name, edges.patcher, rng=edges.rng, pods_per_count=pods_per_count
+            vendor, kubelet.node_name, dependencies.patcher, rng=dependencies.rng, pods_per_count=pods_per_count
         )
         self.cdi = CdiSpecPublisher(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in strategies)

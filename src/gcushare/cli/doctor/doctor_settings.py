@@ -57,7 +57,7 @@ DOCTOR_PROGRAM = Program(
     name=DOCTOR,
     summary="Examine a cluster and say what is wrong and what to do, worst first: scheduler, extender, device plugins, "
     "nodes, pods' records, other systems on the same cards, certificates, rights. It reads through the API server and "
-    " changes nothing without --fix.",
+    "changes nothing without --fix.",
     version=__version__,
     settings=DoctorSettings,
     examples=(

@@ -44,9 +44,11 @@ class GrantForm:
         limits = NO_LIMITS
         if self.limiter is not None and not grant.whole:
             indexes = [card.index for card in grant.cards]
-            usable = None if shares is not None else split_over_cards(grant.usable_units, indexes)
-            units = shares if shares is not None else split_over_cards(grant.units, indexes)
-            limits = self.limiter.limit(grant.cards, units, unit, usable=usable, by_memory=grant.shares_threads)
+            usable = None
+            if shares is None:
+                shares = split_over_cards(grant.units, indexes)
+                usable = split_over_cards(grant.usable_units, indexes)
+            limits = self.limiter.limit(grant.cards, shares, unit, usable=usable, by_memory=grant.shares_threads)
         variables = container_variables(self.vendor, self.strategies, grant, unit)
         with_devices = Strategy.DEVICES in self.strategies
         return ContainerEdits(

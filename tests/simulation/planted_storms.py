@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from simulation.drawing import make_schedule
-from simulation.run import run
 from simulation.schedule import OUR_LEASE, Action, Schedule
 
 from gcushare.device_plugin.plugin_settings import GrantMode
@@ -59,12 +58,6 @@ def planned(
     )  # fmt: skip
     ordered = tuple(sorted(actions, key=lambda action: action.at_s))
     return replace(drawn, settings=settings, actions=ordered, rounds=((length_s, length_s + 130.0),))
-
-
-def digest_of_a_short_run(seed: int) -> str:
-    """What happens in the first minute of a seed's storm."""
-    schedule = make_schedule(seed, rounds=1)
-    return run(replace(schedule, rounds=((80.0, 81.0),))).digest
 
 
 def create(at_s: float, name: str, units: int, grace: int = 1) -> Action:

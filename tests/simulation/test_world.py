@@ -18,18 +18,21 @@ from simulation.run import run
 from simulation.schedule import FIRST_S, Action
 from simulation.shrink import shrink
 
-from tests.simulation.planted_storms import STORMS, create, created, digest_of_a_short_run, planned
+from tests.simulation.planted_storms import STORMS, create, created, planned
 
-SEEDS = (31, 800845)
-"""In the last a plugin that registers again, with a call under way, is asked to stop."""
+SEEDS = (31, 1087, 1137, 800845)
+"""In two of them the leader that refused a pod ends, and the pod fits, but kube-scheduler gets no event. In the last a
+plugin that registers again, with a call under way, is asked to stop."""
 MORE_SEEDS = range(6)
 HOST_SEEDS = range(10)
 """Together they draw every fault. What they do not find, `make soak` looks for in new ones."""
 REPOSITORY = Path(__file__).parents[2]
 
-PRINT_DIGEST = """
-from tests.simulation.planted_storms import digest_of_a_short_run
-print(digest_of_a_short_run(31))
+PRINT_DIGESTS = """
+from simulation.drawing import make_schedule
+from simulation.run import run
+for seed in (12, 24):
+    print(run(make_schedule(seed, rounds=1)).digest)
 """
 
 
@@ -59,12 +62,20 @@ def test_without_the_bug_the_same_storm_leaves_all_invariants_standing(bug: str)
 
 @pytest.mark.timeout(300)
 def test_a_seed_repeats_in_a_process_whose_hashes_differ() -> None:
-    # This process has a hash seed of its own, drawn at its start.
-    environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    program = [sys.executable, "-c", PRINT_DIGEST]
-    done = subprocess.run(program, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == digest_of_a_short_run(31)
-    assert digest_of_a_short_run(31) != digest_of_a_short_run(30)
+    program = [sys.executable, "-c", PRINT_DIGESTS]
+    digests = [
+        subprocess.run(
+            program,
+            env={**os.environ, "PYTHONHASHSEED": hashes},
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hashes in "01"
+    ]
+    assert len(set(digests[0].split())) == 2
+    assert digests[0] == digests[1]
 
 
 @pytest.mark.timeout(300)

@@ -79,7 +79,7 @@ class RefusedGroup:
         them out because of the nominee, and tries no other pod when a nominee is bound elsewhere.
         """
         asked = nodes if self.asked is None else self.asked
-        for name in [*asked, *self.room, *released] if changed is None else changed:
+        for name in sorted({*asked, *self.room, *released} if changed is None else changed):
             if name not in asked and name not in self.room and name not in released:
                 continue
             node = nodes.get(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Sequence
 from functools import partial
@@ -67,6 +68,10 @@ class Scheduler:
         """Whether a node takes a pod by the scheduler's own filters."""
         return self._core.fits(read_pod(pod.obj), name)
 
+    def left_alone_until_s(self, uid: str) -> float:
+        """Until when the scheduler waits for an event to try a pod again: up to 1.26 it does after an error."""
+        return self._core.error_at_s.get(uid, -math.inf) + FLUSH_S if self._core.settings.is_old else -math.inf
+
     def _pod_changed(self, before: Revision | None, now: Revision | None) -> None:
         if before is not None and (now is None or now.uid != before.uid):
             self._core.pod_gone(before.uid)
@@ -86,6 +91,8 @@ class SimulatedCore(SchedulerCore):
     def __init__(self, world: World, rng: random.Random) -> None:
         settings = SchedulerSettings(is_old=world.settings.old_scheduler)
         self.extender = SimulatedExtender(world)
+        self.error_at_s: dict[str, float] = {}
+        """By uid: when an attempt last ended with an error."""
         super().__init__(settings, [self.extender], clock=lambda: world.loop.now_s, rng=rng)
         self.world = world
 
@@ -106,6 +113,7 @@ class SimulatedCore(SchedulerCore):
 
     def failed(self, pod: PodInfo, reason: str, message: str) -> None:
         if reason == "SchedulerError":
+            self.error_at_s[pod.uid] = self.world.loop.now_s
             self.world.note(f"scheduler: {pod.full_name}: {message}")
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from gcushare.scheduler_extender.state.scheduling_request import Policies, RejectedRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.objects import NODE, POD
-from simulation.scheduler import FLUSH_S
 from simulation.store import FINISHED
 
 if TYPE_CHECKING:
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 BOUND_WITHIN_S = 90.0
-"""In a calm period, a pod that fits is bound within this time. A scheduler up to 1.26 leaves a pod whose call failed
-until something happens, or for ``FLUSH_S``; the extender does not help there."""
+"""In a calm period, a pod that fits is bound within this time. It begins later for a pod that a scheduler up to 1.26
+leaves alone after a call that failed; the extender does not help there."""
 REFUSED_FOR_S = 150.0
 """How long nothing is expected of a pod after a policy refused writes to it: a minute's pause, and some more time."""
 
@@ -124,10 +123,10 @@ class SettledInvariants:
         if truth.nominations.leaving or len(truth.nominations):
             return  # Room is being made, or kept.
         pods = {each.uid: each for each in world.store.all("pods").values()}
-        within_s = BOUND_WITHIN_S + (FLUSH_S if world.settings.old_scheduler else 0.0)
         for uid, waiting in sorted(truth.waiting.items()):
             since_s = world.loop.now_s - self._records.waiting_since_s.get(uid, world.loop.now_s)
-            if isinstance(waiting, RejectedRequest) or since_s < within_s:
+            left_s = world.loop.now_s - world.scheduler.left_alone_until_s(uid)
+            if isinstance(waiting, RejectedRequest) or min(since_s, left_s) < BOUND_WITHIN_S:
                 continue
             if world.policies.refused_within(waiting.pod.name, REFUSED_FOR_S):
                 continue

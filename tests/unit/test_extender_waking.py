@@ -7,7 +7,7 @@ import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError
 from gcushare.scheduler_extender.state.nominations import KEPT_S
-from gcushare.scheduler_extender.waking.waker import ANSWER_S, CHECK_S, IDLE_CHECK_S, SETTLE_S
+from gcushare.scheduler_extender.waking.waker import ANSWER_S, CHECK_S, IDLE_CHECK_S, LEFT_ALONE_S, SETTLE_S
 from gcushare.wire.annotations import CARDS, USE_CARDS
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, pod_document
@@ -252,6 +252,41 @@ async def test_a_pod_that_is_gone_when_it_is_written_to_is_forgotten(full: Bench
         await full.pass_(SOON_S)
         full.api.error = None
         assert await full.pass_(6) == []
+
+
+async def test_pods_that_an_earlier_leader_refused_are_woken_unless_the_scheduler_asks_about_them(full: Bench) -> None:
+    for name in ("asked", "offered", "stuck"):
+        full.create(name, 4)
+    gated = pod_document("gated", 4)
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
+    full.state.pod_applied(msgspec.convert(gated, Pod))
+    full.serves = False
+    async with full.running():
+        full.end("x")
+        assert await full.pass_(2 * LEFT_ALONE_S) == [], "this replica does not serve"
+        full.serves = True
+        await full.pass_(IDLE_CHECK_S)
+        full.create("new", 4)
+        assert full.ask("offered", 4) == "fits"
+        full.state.node_applied(a_node("node-1"))
+        assert full.ask("asked", 4) == "refused"
+        assert await full.pass_(LEFT_ALONE_S / 2) == []
+        full.state.node_applied(a_node("node-1", 16))
+        assert await full.pass_(SOON_S) == ["asked"], "as always"
+        assert await full.pass_(LEFT_ALONE_S / 2 + SOON_S) == ["stuck"]
+        assert await full.pass_(2 * LEFT_ALONE_S) == []
+
+
+async def test_a_replica_that_lost_the_lease_begins_again_with_it(full: Bench) -> None:
+    async with full.running():
+        assert full.ask("a", 8) == "refused"
+        await full.pass_(2 * LEFT_ALONE_S)
+        full.serves = False
+        await full.pass_(IDLE_CHECK_S + CHECK_S)
+        full.end("x")
+        full.serves = True
+        assert await full.pass_(LEFT_ALONE_S / 2) == []
+        assert await full.pass_(LEFT_ALONE_S) == ["a"]
 
 
 async def test_a_group_is_woken_as_one() -> None:

@@ -7,7 +7,8 @@ on the pod makes it come: of all writes, an annotation is the one that every ver
 
 There is at most one write per pod and room. A pod that the scheduler asked about again starts over; a pod that it left
 alone (another resource keeps it) waits until another node has room. Pods whose call failed need nothing: from 1.27 on
-the scheduler retries them by itself.
+the scheduler retries them by itself. The memory of the replica that served before is gone, so a pod that waited then
+counts as refused unless the scheduler asks about it within 20 s.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ ANSWER_S = 2.0
 """How long the room is kept for a woken pod until the scheduler asks, and then until the pod is bound."""
 RETRY_S = 10.0
 """Until a pod is tried again whose annotation could not be written."""
+LEFT_ALONE_S = 20.0
+"""How long pods that waited when this replica began to serve are left to kube-scheduler: twice its longest backoff."""
 
 WRITES_PER_S = 100.0
 BURST_WRITES = 200
@@ -103,6 +106,10 @@ class RoomWaker:
         state.ledger.listen(lambda _node: self._changed.set())
         self.refused = RefusedPods()
         self.attempts: dict[str, WakeAttempt] = {}
+        self._inherited: dict[str, None] = {}
+        """By uid: pods that waited when this replica began to serve, and that were not asked about since."""
+        self._inherit_at_s: float | None = None
+        """When those count as refused; None while this replica does not serve."""
         self._unbound: Counter[str] = Counter()
         """By namespace: pods in a row that were woken and not bound. Their room was kept from others meanwhile."""
         self._forget_at_s = self._warn_at_s = 0.0
@@ -113,11 +120,13 @@ class RoomWaker:
     def on_refused(self, request: SchedulingRequest) -> None:
         """Record a pod that fits none of the nodes that the scheduler just asked about."""
         self.attempts.pop(request.pod.uid, None)
+        self._inherited.pop(request.pod.uid, None)
         self.refused.add(request, self._state.asked.get(request.pod.uid), self._state.changes.position)
 
     def on_offered(self, request: SchedulingRequest) -> None:
         """Record that the scheduler was offered nodes for a pod, so it is at work on the pod."""
         self.refused.forget(request.pod.uid)
+        self._inherited.pop(request.pod.uid, None)
         if (attempt := self.attempts.get(request.pod.uid)) is not None:
             attempt.is_asked, attempt.until_s = True, self._clock.monotonic() + ANSWER_S
 
@@ -131,9 +140,10 @@ class RoomWaker:
                 self._changed.clear()
                 if not self._serves():
                     self._state.nominations.released.clear()  # A replica that stands by follows nominations too.
-                    self.refused = RefusedPods()
+                    self.refused, self._inherit_at_s = RefusedPods(), None
                     self.attempts.clear()
                     continue
+                self._inherit()
                 self._end_attempts()
                 await self._update_groups()
                 for attempt in self._choose():
@@ -147,6 +157,19 @@ class RoomWaker:
             for uid in [uid for uid in self.refused.pods if self._state.find_request(uid) is None]:
                 self.refused.forget(uid)
             self._changed.set()
+
+    def _inherit(self) -> None:
+        """Count pods as refused that the replica before this one may have refused."""
+        now = self._clock.monotonic()
+        if self._inherit_at_s is None:
+            self._inherited, self._inherit_at_s = dict.fromkeys(self._state.waiting), now + LEFT_ALONE_S
+        if now < self._inherit_at_s:
+            return
+        for uid in self._inherited:
+            request = self._state.find_request(uid)
+            if request is not None and not request.is_gated and uid not in self.refused.pods:
+                self.refused.add(request, asked=None, position=-1)  # Before the log: any node counts, and any change.
+        self._inherited.clear()
 
     def _end_attempts(self) -> None:
         """End the attempts whose pod is bound or gone, or whose time is over."""

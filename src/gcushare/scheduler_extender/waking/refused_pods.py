@@ -73,13 +73,13 @@ class RefusedGroup:
         released: Collection[str],
         now_s: float,
     ) -> None:
-        """Evaluate the nodes that changed, or all if None.
+        """Evaluate the nodes that changed, in this order, or all if None.
 
         ``released``: nodes that keep room for one nominee less. They count as asked about: kube-scheduler may have left
         them out because of the nominee, and tries no other pod when a nominee is bound elsewhere.
         """
         asked = nodes if self.asked is None else self.asked
-        for name in sorted({*asked, *self.room, *released} if changed is None else changed):
+        for name in sorted({*asked, *self.room, *released}) if changed is None else changed:
             if name not in asked and name not in self.room and name not in released:
                 continue
             node = nodes.get(name)

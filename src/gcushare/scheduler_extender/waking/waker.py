@@ -193,13 +193,14 @@ class RoomWaker:
         now, changes, nominations = self._clock.monotonic(), self._state.changes, self._state.nominations
         nominations.announce_ended()
         released, nominations.released = nominations.released, set()
-        turns, since = CooperativeYield(_NODES_PER_TURN), dict[tuple[int, int], set[str] | None]()
+        turns, since = CooperativeYield(_NODES_PER_TURN), dict[tuple[int, int], list[str] | None]()
         for group in list(self.refused.groups.values()):
             span = (group.position, changes.position)
             if span[0] == span[1]:
                 continue
             if span not in since:
-                since[span] = changes.since(span[0])
+                names = changes.since(span[0])
+                since[span] = None if names is None else sorted(names)
             group.update_room(self._state.ledger.nodes, since[span], released, now)
             group.position = span[1]
             await turns.after(1 + len(self._state.ledger.nodes if since[span] is None else since[span] or ()))

@@ -285,14 +285,18 @@ class PodEntry:
         return (self.assign_time_ns, self.ref.created, self.ref.uid)
 
     def as_candidate(self) -> Candidate:
-        """The pod as matching needs it. A pod of memory that is partly served needs the card that it already holds."""
+        """The pod as matching needs it. A pod of memory that is partly served needs the card that it already holds.
+
+        Each call of the kubelet asks this of every pod that waits, and those hold nothing.
+        """
+        holds = bool(self.held)
         return Candidate(
             self.ref,
             self.request,
-            self.promise if self.is_whole else self.held_cards or self.promise,
+            (holds and not self.is_whole and self.held_cards) or self.promise,
             assume_time_ns=self.assign_time_ns,
-            served=self.served,
-            held=self.units_by_card(),
+            served=self.served if holds else 0,
+            held=self.units_by_card() if holds else NO_SIZES,
             selection=self.selection,
             is_displaced=self.state is PodState.DISPLACED,
             is_forgotten=self.state is PodState.FORGOTTEN,

@@ -15,9 +15,9 @@ from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import FileState, HostFileError, temporary_path
 from gcushare.config_manager.host.launch import HealthEndpoint
+from gcushare.config_manager.host.manifest_text import parse_manifest
 from gcushare.config_manager.host.paths_and_record import SchedulerFile
 from gcushare.config_manager.host.running_scheduler import PollResult, Running, SchedulerUnknownError
-from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.core.errors import GcushareError
 from simulation.loop import SimulatedLoop
 from simulation.process import Killed, Process

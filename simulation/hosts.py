@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 
 from gcushare.config_manager.host.files import FileState
+from gcushare.config_manager.host.manifest_text import parse_manifest
 from gcushare.config_manager.host.paths_and_record import SchedulerFile
 from gcushare.config_manager.host.running_scheduler import WaitLimits
-from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.manager import Manager
 from gcushare.config_manager.manager_settings import ExtenderOptions, PlaceSettings
 from gcushare.config_manager.node_reports import SharedConfigMap

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gcushare.config_manager.host.manifest_text import parse_manifest
 from gcushare.config_manager.host.running_scheduler import ask_health
-from gcushare.config_manager.host.static_pod import parse_manifest
 from tests.running import running
 from tests.unit.config_manager_host import MANIFEST, corpus_text, load_yaml
 

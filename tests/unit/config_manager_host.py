@@ -20,9 +20,9 @@ from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import Files, FileState, HostFileError, HostFiles, temporary_path
 from gcushare.config_manager.host.launch import ConfigTarget, HealthEndpoint
+from gcushare.config_manager.host.manifest_text import parse_manifest
 from gcushare.config_manager.host.paths_and_record import SchedulerFile
 from gcushare.config_manager.host.running_scheduler import PollResult, Running, WaitLimits
-from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.host.systemd_unit import SystemdError, parse_unit
 from gcushare.config_manager.host.unit_files import find_unit
 from gcushare.config_manager.manager import Manager

@@ -14,7 +14,7 @@ from gcushare.cluster.extender import adopt_document
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.assignments import PodRef
 from gcushare.core.explain.reason_text import summarise as summarise_explanation
-from gcushare.core.explain.reasons import Explainer, Verdict
+from gcushare.core.explain.verdicts import Explainer, Verdict
 from gcushare.core.nodes import NodeState
 from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardReading, Offender, When, decide
 from gcushare.core.over_use.tracking import OverUseChangeKind, OverUseTracker, PolledUse

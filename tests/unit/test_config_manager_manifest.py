@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gcushare.config_manager.host.launch import ConfigTarget
-from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
+from gcushare.config_manager.host.manifest_text import PodManifest, parse_manifest
 from gcushare.core.errors import ConfigError, Refused
 from tests.unit.config_manager_host import CONFIG, CORPUS, EACH_OF_CORPUS, OWN_FILES, TARGET, corpus_text, load_yaml
 

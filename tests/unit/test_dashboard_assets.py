@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from gcushare.core.explain.reasons import Verdict
+from gcushare.core.explain.verdicts import Verdict
 from gcushare.scheduler_extender.dashboard.assets import (
     PAGE,
     Assets,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.explain.reason_text import summarise
-from gcushare.core.explain.reasons import MAX_REMEDIES_TRIED, POSSIBLE, Explainer, Explanation, Verdict, evaluate
+from gcushare.core.explain.verdicts import MAX_REMEDIES_TRIED, POSSIBLE, Explainer, Explanation, Verdict, evaluate
 from gcushare.core.fit_index import can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gcushare.core.explain.reason_text import summarise
-from gcushare.core.explain.reasons import Explainer, Verdict
+from gcushare.core.explain.verdicts import Explainer, Verdict
 from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import DISTRUST_REASON, FilterService

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from gcushare.core.explain.reasons import MAX_REMEDIES_TRIED
+from gcushare.core.explain.verdicts import MAX_REMEDIES_TRIED
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes
 from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request

@@ -40,7 +40,7 @@ ELSEWHERE = {
     "wire/protos/services.py": "protobuf messages of the kubelet; DecodeError is all that parsing raises",
     "cards/worker/main.py": "its own command line, written by its parent",
     "config_manager/scheduler_config/yaml_tree.py": "events instead of values, with the bounds of wire.untrusted_yaml",
-    "config_manager/host/static_pod.py": "parts of a tree that yaml_tree has read; what cannot be converted is empty",
+    "config_manager/host/manifest_text.py": "parts of a tree that yaml_tree read; what cannot be converted is empty",
     "cli/terminal/output.py": "writes YAML, reads none",
 }
 """Decoders elsewhere, each with its reason; their functions stand among the decoders of the tests all the same."""

@@ -11,7 +11,7 @@ from gcushare.core.assignments import Assignment
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.core.errors import Refused
 from gcushare.core.explain.reason_text import summarise
-from gcushare.core.explain.reasons import Explainer, Verdict, evaluate
+from gcushare.core.explain.verdicts import Explainer, Verdict, evaluate
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import CardMode
 from gcushare.core.placement import POLICIES

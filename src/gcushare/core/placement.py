@@ -22,7 +22,7 @@ EXPECTED_FILL = "expected-fill"
 """The policy whose preferences are learned; see ``packing.learned_fill``."""
 
 CardRank: TypeAlias = Callable[[CardState, CardRequest], tuple[int, ...]]
-"""The sort key of a card that can hold the request; the lowest wins."""
+"""The sort key of a card that can hold the request: the lowest wins, of equal ones the card with the lowest index."""
 
 NodeScore: TypeAlias = Callable[[NodeState, CardRequest], float]
 """Scores a node for a request that fits there, from 0.0 to 1.0."""
@@ -40,11 +40,11 @@ class Policy:
 
 
 def _fullest_card(state: CardState, _request: CardRequest) -> tuple[int, ...]:
-    return (state.grantable, state.pods == 0, state.index)
+    return (state.grantable, state.pods == 0)
 
 
 def _emptiest_card(state: CardState, _request: CardRequest) -> tuple[int, ...]:
-    return (-state.grantable, state.pods, state.index)
+    return (-state.grantable, state.pods)
 
 
 def _fullest_node(node: NodeState, request: CardRequest) -> float:
@@ -116,7 +116,7 @@ def choose_cards(
     able = [state for state in node.cards.values() if can_hold_after_nominees(state, request, left)]
     if len(able) < request.cards:
         return None
-    ranks = {state.index: rank(state, request) for state in able}
+    ranks = {state.index: (*rank(state, request), state.index) for state in able}
     selection = request.selection
     if selection is not None and selection.is_ordered:
         preferences = {state.index: selection.preference(state.card) for state in able}

@@ -12,7 +12,7 @@ measurement. Anyone with the right to patch the pod may have written it, so no d
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -23,7 +23,7 @@ from gcushare.core.cards import MAX_CARDS, CardIndex
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.over_use.tracking import OverUse, PolledUse, describe_over_use
 from gcushare.core.requests import MAX_POD_UNITS, split_over_cards
-from gcushare.core.wording import utc_text
+from gcushare.core.wording import index_text, utc_text
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.untrusted_json import ANNOTATION_BYTES, MAX_INT, BoundedJsonDecoder, Count
 
@@ -65,7 +65,8 @@ CLAIMED_UNITS = "gcushare.io/claimed-units"
 """On the pod, by the admission policy: the units per container that it replaced, ``main=3,helper=2`` in the pod's order
 with init containers first. The sum that holds is in the template's name (``wire.dra.claim_names``)."""
 
-_CORRECTION = re.compile(r"[0-9,]{1,64}->[0-9,]{1,64}")
+CORRECTION = r"[0-9,]{1,64}->[0-9,]{1,64}"
+"""The values of ``CORRECTED``; see ``correction_text``."""
 PROPORTIONAL = "proportional"
 MODE_WHOLE = "whole"
 
@@ -242,10 +243,15 @@ def decode_over_use(text: str) -> dict[int, OverUse]:
     }
 
 
+def correction_text(before: Sequence[int], after: Sequence[int]) -> str:
+    """What ``CORRECTED`` says of a pod that has other cards than were planned, as ``0->1``."""
+    return f"{index_text(before)}->{index_text(after)}"
+
+
 def corrected_text(annotations: Mapping[str, str]) -> str:
     """How a pod's cards differ from the plan, as ``0->1``. Other text is not the plugin's and counts as none."""
     text = annotations.get(CORRECTED, "")
-    return text if _CORRECTION.fullmatch(text) else ""
+    return text if re.fullmatch(CORRECTION, text) else ""
 
 
 def over_use_text(annotations: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from gcushare.cluster.reader import UNFINISHED, Reader, Scope
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
-from gcushare.core.explain.reasons import MAX_EXAMPLES, Explainer, Verdict
+from gcushare.core.explain.verdicts import MAX_EXAMPLES, Explainer, Verdict
 from gcushare.core.other_resources import Shortage, find_shortages
 from gcushare.core.preemption.kept_room import compute_room_left
 from gcushare.core.requests import PodRequest

@@ -186,7 +186,7 @@ _ANNOTATIONS: Mapping[str, Shape] = {
     keys.OVER_USE: _document(PLAIN_OVER_USE, _OVER_USE),
     keys.ROOM_FOUND: TIME,
     keys.COMPUTE_SHARE: one_of(keys.PROPORTIONAL),
-    keys.CORRECTED: text(r"[\d,]{1,64}->[\d,]{1,64}"),
+    keys.CORRECTED: text(keys.CORRECTION),
     keys.NODE_POLICY: one_of(*POLICIES),
     keys.CARD_POLICY: one_of(*POLICIES),
     keys.WHOLE_CARD_POLICY: one_of(*WHOLE_CARD_POLICIES),

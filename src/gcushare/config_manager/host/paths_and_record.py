@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
+from gcushare.config_manager.host.manifest_text import PodManifest, parse_manifest
 from gcushare.config_manager.host.systemd_unit import UnitFile, parse_unit
 from gcushare.config_manager.host.unit_files import Surroundings
 from gcushare.core.errors import ConfigError, RemoteContractError

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gcushare.config_manager.host.files import Files, FileState, temporary_path
 from gcushare.config_manager.host.launch import CONFIG, own_flag, written_flag
+from gcushare.config_manager.host.manifest_text import PodManifest, parse_manifest
 from gcushare.config_manager.host.paths_and_record import (
     CONFIG_NAME,
     MANIFEST_NAME,
@@ -17,7 +18,6 @@ from gcushare.config_manager.host.paths_and_record import (
     parse_record,
     sha256,
 )
-from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
 from gcushare.config_manager.plan.base_config import BaseConfig, read_base
 from gcushare.config_manager.plan.config_access import ConfigReader, find_reader
 from gcushare.config_manager.plan.steps import Snapshot

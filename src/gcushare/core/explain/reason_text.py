@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gcushare.core.explain.reasons import MAX_EXAMPLES, Asked, Explanation, FreeCard, NodeClass, Verdict
+from gcushare.core.explain.verdicts import MAX_EXAMPLES, Asked, Explanation, FreeCard, NodeClass, Verdict
 from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted, some_names

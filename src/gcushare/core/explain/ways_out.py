@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from gcushare.core.cards import BOTH_MODES, MAX_CARDS, InventoryCard
-from gcushare.core.explain.reasons import Explanation
+from gcushare.core.explain.verdicts import Explanation
 from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest, CardSelection
 

@@ -198,6 +198,6 @@ def _exactly(cards: Collection[int]) -> CardRank:
     """A card rank that puts the named cards first."""
 
     def rank(state: CardState, _request: CardRequest) -> tuple[int, ...]:
-        return (state.index not in cards, state.index)
+        return (state.index not in cards,)
 
     return rank

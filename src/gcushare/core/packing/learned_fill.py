@@ -113,11 +113,11 @@ def room_of(node: NodeState, cpu_milli: int, memory_mib: int, model: str = "") -
 
 
 def rank_at(spot: Spot) -> CardRank:
-    """A card rank that puts cards with exactly this room first, by index, then the fullest cards."""
+    """A card rank that puts cards with exactly this room first, then the fullest cards."""
 
     def rank(card: CardState, _request: CardRequest) -> tuple[int, ...]:
         is_other = card.grantable != spot.free or (card.pods == 0) != spot.is_idle
-        return (is_other, card.grantable, card.index)
+        return (is_other, card.grantable)
 
     return rank
 

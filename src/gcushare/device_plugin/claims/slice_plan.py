@@ -50,7 +50,7 @@ def order_cards(
         node.add(assignment)
     rank, request = POLICIES[policy].rank_card, CardRequest(units=1)
     states = [node.cards[card.index] for card in inventory.cards]
-    ordered = sorted(states, key=lambda state: (state.index in last, rank(state, request)))
+    ordered = sorted(states, key=lambda state: (state.index in last, rank(state, request), state.index))
     return tuple(state.index for state in ordered)
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.requests import split_over_cards
-from gcushare.core.wording import index_text
 from gcushare.device_plugin.pods.pod import PodEntry, PodState
 from gcushare.node.pods import CardCounts
 from gcushare.vendors import Vendor
@@ -17,6 +16,7 @@ from gcushare.wire.annotations import (
     CORRECTED,
     UNITS_BY_CARD,
     PodRecord,
+    correction_text,
     encode_record,
     recorded_time_ns,
 )
@@ -80,7 +80,7 @@ def compute_write(
     if record is not None and record.assigned and not moved and wrong != [UNITS_BY_CARD]:
         damage = f"wrong or missing: {', '.join(wrong)}"
     if moved:
-        annotations[CORRECTED] = f"{index_text(recorded)}->{index_text(cards)}"
+        annotations[CORRECTED] = correction_text(recorded, cards)
     return RecordWrite(
         pod=entry.ref,
         annotations=annotations,

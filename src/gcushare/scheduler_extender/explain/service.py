@@ -10,7 +10,7 @@ from itertools import chain
 
 from gcushare.core.assignments import Assignment
 from gcushare.core.errors import NotFoundError
-from gcushare.core.explain.reasons import MAX_EXAMPLES, Asked, Explainer, Explanation
+from gcushare.core.explain.verdicts import MAX_EXAMPLES, Asked, Explainer, Explanation
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield

@@ -9,7 +9,7 @@ import msgspec
 
 from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.explain.reason_text import describe_asked, describe_help, describe_request, describe_room
-from gcushare.core.explain.reasons import Explanation
+from gcushare.core.explain.verdicts import Explanation
 from gcushare.core.explain.ways_out import Change, WayOut, find_ways_out
 from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted

@@ -1,4 +1,4 @@
-"""Is there exactly one extender that serves, is what it knows current, and do the versions fit?"""
+"""Is there exactly one extender that serves, and is what it knows current?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.rights import Area
 from gcushare.core.wording import counted
-from gcushare.wire.kubernetes_versions import find_release
 
 BEHIND_S = 180.0
 """A watch that is this old was opened again twice already, had the API server answered."""
@@ -92,24 +91,6 @@ def check_watches(facts: Facts) -> Iterator[Finding]:
                 f"extender {replica.name}",
                 f"its recounts found {counted(round(drifts), 'pod')} or sums counted wrongly and repaired that",
                 "a defect: make a support bundle and report it",
-            )
-
-
-def check_versions(facts: Facts) -> Iterator[Finding]:
-    """Extender, plugins and this program must be of one release."""
-    reported = [(f"extender {each.name}", each.version) for each in facts.extender.replicas if each.version]
-    reference = reported[0][1] if reported else facts.own_version
-    reported += [
-        (f"plugin of node {each.node}", each.status.version) for each in facts.plugins if each.status is not None
-    ]
-    reported.append(("gcushare doctor", facts.own_version))
-    for subject, version in reported:
-        if find_release(version) != find_release(reference):
-            yield warning(
-                "versions-differ",
-                subject,
-                f"it is version {version or 'unknown'}, and the extender (or this program) is {reference}",
-                "bring everything to one release: inventory and records are only promised to fit within one",
             )
 
 

@@ -13,6 +13,7 @@ from gcushare.cluster.diagnosis.checks import (
     plugins,
     records,
     scheduling,
+    versions,
 )
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, in_order, warning
@@ -44,7 +45,6 @@ CHECKS: tuple[Check, ...] = (
     extenders.check_answers,
     extenders.check_leader,
     extenders.check_watches,
-    extenders.check_versions,
     plugins.check_plugins,
     plugins.check_kubelets,
     plugins.check_leftovers,
@@ -68,6 +68,7 @@ CHECKS: tuple[Check, ...] = (
     other_systems.check_foreign_plugins,
     other_systems.check_pods,
     certificates.check_certificates,
+    versions.check_versions,
     check_unread,
 )
 

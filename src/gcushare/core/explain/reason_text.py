@@ -110,10 +110,14 @@ def _describe_impossible(explanation: Explanation) -> str:
             "gcushare doctor names it"
         )
     if not ever and any(each.verdict in (Verdict.NO_WHOLE_CARDS, Verdict.NO_MEMORY) for each in explanation.classes):
-        wanted, mode = ("whole cards", "whole") if request.whole else ("card memory", "memory")
+        if request.whole:
+            return (
+                "no node serves whole cards here: another device plugin may, with its own scheduling; otherwise start "
+                "the device plugin of nodes that should with --mode whole or --mode both"
+            )
         return (
-            f"it can never fit: no node serves {wanted}; start the device plugin of nodes that should with "
-            f"--mode {mode} or --mode both"
+            "it can never fit: no node serves card memory; start the device plugin of nodes that should with "
+            "--mode memory or --mode both"
         )
     if not ever and request.limit:
         limit = counted(request.limit, "unit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from gcushare.device_plugin.allocation.allocator import CardAllocator
-from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids
+from gcushare.wire.kubelet.plugin_messages import PreferredRequest, device_ids
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 
 

@@ -35,7 +35,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire import annotations as keys
 from gcushare.wire.annotations import PodRecord, encode_record
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, device_ids_of_card, encode_whole_card_id
-from gcushare.wire.kubelet.device_lists import DeviceIds, device_ids
+from gcushare.wire.kubelet.plugin_messages import DeviceIds, device_ids
 from gcushare.wire.objects import POD, Pod
 from gcushare.wire.pods import kubelet_calls, pod_assignment, pod_ref, pod_request
 from gcushare.wire.protos import deviceplugin_pb2 as pb

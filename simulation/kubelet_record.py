@@ -6,7 +6,7 @@ import asyncio
 
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
-from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare_playground.kubelet.checkpoint import PodDevices
 from simulation.kubelet import Kubelet
 

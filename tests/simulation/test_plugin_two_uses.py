@@ -18,7 +18,7 @@ from gcushare.core.errors import GcushareError
 from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.wire.kubelet.device_ids import decode_device_id, decode_whole_card_id
-from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids
+from gcushare.wire.kubelet.plugin_messages import PreferredRequest, device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.unit.node_agent_rig import Rig, make_rig

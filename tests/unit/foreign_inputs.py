@@ -44,7 +44,7 @@ from gcushare.wire.dra.claims import POD_WITH_CLAIMS, RESOURCE_CLAIM, RESOURCE_C
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.extender_api import FilterDecoder, decode_asked_nodes, decode_bind_arguments
 from gcushare.wire.extender_preempt import decode_preempt_arguments
-from gcushare.wire.kubelet.device_lists import decode_allocate_request, decode_preferred_request
+from gcushare.wire.kubelet.plugin_messages import decode_allocate_request, decode_preferred_request
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.nodes import INVENTORY, decode_inventory, node_cards
 from gcushare.wire.objects import HEAD, KIND, NODE, POD, STATUS

@@ -17,7 +17,7 @@ from gcushare.device_plugin.node.parts import Dependencies, Parts, Patcher
 from gcushare.device_plugin.plugin_settings import CardSettings, GrantMode, KubeletSettings, PluginSettings
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.vendors import ENFLAME
-from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.objects import Node, ObjectMeta
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.manual_clock import ManualClock

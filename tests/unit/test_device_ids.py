@@ -21,7 +21,7 @@ from gcushare.wire.kubelet.device_ids import (
     is_whole_card_id,
     list_bytes,
 )
-from gcushare.wire.kubelet.device_lists import encode_devices, must_omit_unhealthy
+from gcushare.wire.kubelet.plugin_messages import encode_devices, must_omit_unhealthy
 
 UNITS = st.integers(0, MAX_CARDS - 1).flatmap(
     lambda index: st.tuples(

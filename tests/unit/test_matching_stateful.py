@@ -19,7 +19,7 @@ from gcushare.device_plugin.allocation.card_choice import choose_ids
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import decode_device_id, device_ids_of_card
-from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids
+from gcushare.wire.kubelet.plugin_messages import PreferredRequest, device_ids
 from tests.unit.plugin_pods import pod
 from tests.unit.plugin_reconcile import reconcile
 

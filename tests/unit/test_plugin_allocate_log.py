@@ -11,7 +11,7 @@ import pytest
 
 from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare.wire.kubelet.plugin_messages import device_ids
 from tests.unit.node_agent_rig import Rig, make_rig
 from tests.unit.plugin_pods import pod, with_annotations
 

@@ -9,7 +9,7 @@ from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.device_plugin.kubelet.podresources import PodResourcesReader, read_checkpoint
 from gcushare.device_plugin.pods.allocations import ForeignHolding, KubeletAllocations
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare.wire.kubelet.plugin_messages import device_ids
 
 RESOURCE = "enflame.com/gcu-memory"
 

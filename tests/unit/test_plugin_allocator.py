@@ -22,7 +22,7 @@ from gcushare.node.mps.state import MpsFolders
 from gcushare.node.node_settings import Fallback, Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_card_id
-from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
+from gcushare.wire.kubelet.plugin_messages import DeviceIds, PreferredRequest, device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.unit.node_agent_rig import Rig, make_rig

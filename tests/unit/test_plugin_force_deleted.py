@@ -11,7 +11,7 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import has_stopped
 from tests.unit.plugin_pods import in_use, pod, store_of, whole_pod, with_annotations

@@ -8,7 +8,7 @@ from gcushare.device_plugin.kubelet.device_list import HeldIds
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare.wire.kubelet.plugin_messages import device_ids
 from tests.unit.plugin_pods import UNITS, UUIDS, in_use, init_pod, pod, store_of, whole_pod
 from tests.unit.plugin_reconcile import reconcile
 from tests.unit.plugin_records import World, reconciler_of

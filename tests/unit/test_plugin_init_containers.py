@@ -18,7 +18,7 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.pods import CardCounts
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, device_ids_of_card, encode_whole_card_id
-from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
+from gcushare.wire.kubelet.plugin_messages import DeviceIds, PreferredRequest, device_ids
 from gcushare.wire.objects import Pod
 from tests.builders import pod as ref
 from tests.unit.plugin_pods import UNITS, UUIDS, pod, store_of, whole_pod, with_annotations

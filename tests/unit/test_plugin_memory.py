@@ -16,7 +16,7 @@ from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import MEMORY_LIMIT
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
+from gcushare.wire.kubelet.plugin_messages import DeviceIds, PreferredRequest, device_ids
 from gcushare.wire.objects import Pod
 from tests.builders import pod
 from tests.extender_objects import a_pod, on_card

@@ -3,7 +3,7 @@
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import PATIENCE_S
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare.wire.kubelet.plugin_messages import device_ids
 from tests.unit.plugin_pods import pod
 from tests.unit.plugin_pods import store_of as book_with
 from tests.unit.plugin_records import World, reconciler_of, store_of, write_due

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare.wire.kubelet.plugin_messages import device_ids
 from tests.unit.plugin_pods import mirror, pod, store_of, waiting, with_annotations
 from tests.unit.plugin_reconcile import MIRROR_ANNOTATIONS
 from tests.unit.plugin_records import World, reconciler_of, write_due

@@ -9,7 +9,7 @@ from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import decode_record
-from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.unit.node_agent_rig import Rig, make_rig
 from tests.unit.plugin_pods import UNITS, UUIDS, in_use, pod, store_of, whole_pod, written

@@ -12,7 +12,7 @@ from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest,
 from gcushare.core.whole_cards import LOOSE
 from gcushare.device_plugin.allocation.card_choice import NodeUse, choose_whole_cards, read_cards
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare.wire.kubelet.plugin_messages import device_ids
 from tests.builders import pod
 
 FREE = (0, 1, 2, 3)

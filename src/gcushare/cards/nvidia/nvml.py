@@ -11,7 +11,7 @@ import pynvml
 from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.nvidia import nvml_limits
-from gcushare.cards.nvidia.nvml_queries import CODE_NAMES, NvmlCalls, NvmlProcesses, text_of
+from gcushare.cards.nvidia.nvml_processes import CODE_NAMES, NvmlCalls, NvmlProcesses, text_of
 from gcushare.cards.nvidia.xids import APPLICATION_XIDS, HEALTH_EVENTS, why_unhealthy
 from gcushare.cards.pci import PciBus, parse_pci_address
 from gcushare.cards.ports import CallObserver, CardLibrary, GroupMemory, HealthEvent, HealthReading, LinkLevel

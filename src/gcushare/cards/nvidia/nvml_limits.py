@@ -15,7 +15,7 @@ import msgspec
 import pynvml
 
 from gcushare.cards.errors import LibraryCallError
-from gcushare.cards.nvidia.nvml_queries import NvmlCalls
+from gcushare.cards.nvidia.nvml_processes import NvmlCalls
 from gcushare.cards.ports import GroupMemory
 
 _NO_LIMIT = pynvml.NVML_DEVICE_MEMORY_LIMIT_MAX

@@ -31,7 +31,7 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.container_environment import Grant
 from gcushare.node.pods import CardCounts
 from gcushare.wire.annotations import COMPUTE_SHARE, PROPORTIONAL
-from gcushare.wire.kubelet.device_lists import NO_IDS, DeviceIds, PreferredRequest
+from gcushare.wire.kubelet.plugin_messages import NO_IDS, DeviceIds, PreferredRequest
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from gcushare.core.whole_cards import CLOSE, WHOLE_CARD_POLICIES, by_index
 from gcushare.core.wording import counted, some_names
 from gcushare.node.pods import CardCounts
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, encode_whole_card_id
-from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, check_no_foreign, encode_id_entry
+from gcushare.wire.kubelet.plugin_messages import DeviceIds, PreferredRequest, check_no_foreign, encode_id_entry
 
 MOST_PODS_NAMED = 5
 """Pods in one message; the kubelet writes it into the pod's status."""

@@ -15,7 +15,7 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.driver_limits.keeper import DriverLimits
 from gcushare.node.driver_limits.wanted import PodLimit
 from gcushare.node.over_use.watch import entitled_bytes
-from gcushare.wire.kubelet.device_lists import DeviceIds
+from gcushare.wire.kubelet.plugin_messages import DeviceIds
 
 _LOOKS = 6
 _BETWEEN_LOOKS_S = 0.25

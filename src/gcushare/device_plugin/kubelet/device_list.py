@@ -9,7 +9,7 @@ from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.device_plugin.pods.allocations import KubeletAllocations, ids_of_card
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, device_ids_of_card
-from gcushare.wire.kubelet.device_lists import encode_devices, encode_whole_card_list, must_omit_unhealthy
+from gcushare.wire.kubelet.plugin_messages import encode_devices, encode_whole_card_list, must_omit_unhealthy
 
 
 class DeviceList:

@@ -16,7 +16,7 @@ from gcushare.core.errors import DeviceError, RemoteContractError, RetryableErro
 from gcushare.core.log_fields import fields
 from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations
 from gcushare.node.pod_resources import list_pod_resources
-from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.protos import services
 from gcushare.wire.untrusted_json import BoundedJsonDecoder, read_bounded

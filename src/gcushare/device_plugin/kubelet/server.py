@@ -16,7 +16,7 @@ from gcushare.core.errors import DeviceError, GcushareError, Refused, RemoteCont
 from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.node.card_and_pod_metrics import CallObserver
-from gcushare.wire.kubelet.device_lists import (
+from gcushare.wire.kubelet.plugin_messages import (
     DeviceIds,
     decode_allocate_request,
     decode_preferred_request,

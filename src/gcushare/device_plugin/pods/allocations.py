@@ -14,7 +14,7 @@ from itertools import chain
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.node.pods import CardCounts
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, is_whole_card_id
-from gcushare.wire.kubelet.device_lists import NO_IDS, DeviceIds, device_ids
+from gcushare.wire.kubelet.plugin_messages import NO_IDS, DeviceIds, device_ids
 
 CHECKPOINT = "checkpoint"
 """The ``source`` of allocations that were read from the checkpoint."""

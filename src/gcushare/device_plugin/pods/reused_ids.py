@@ -12,7 +12,7 @@ from itertools import takewhile
 from gcushare.core.requests import ContainerKind
 from gcushare.device_plugin.pods.allocations import PendingAllocation, PendingAllocations
 from gcushare.device_plugin.pods.pod import PodEntry
-from gcushare.wire.kubelet.device_lists import DeviceIds
+from gcushare.wire.kubelet.plugin_messages import DeviceIds
 
 
 def assign_reused(

@@ -33,7 +33,7 @@ from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrec
 from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
 from gcushare.node.pods import NO_SIZES, CardCounts, PlainPod, PodWithCards, SharedGrant, plain_pod
 from gcushare.vendors import Vendor
-from gcushare.wire.kubelet.device_lists import NO_IDS, DeviceIds
+from gcushare.wire.kubelet.plugin_messages import NO_IDS, DeviceIds
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import deletion_time_s, is_finished, pod_record, pod_ref
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.kubelet.device_ids import CARD_OF_FIRST_BYTE, ID_LENGTH, NO_CARD, are_own_ids
-from gcushare.wire.kubelet.device_lists import DeviceIds, device_ids, pad_short_ids
+from gcushare.wire.kubelet.plugin_messages import DeviceIds, device_ids, pad_short_ids
 from gcushare.wire.protos.services import read_varint
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5

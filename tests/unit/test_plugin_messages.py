@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gcushare.core.cards import MAX_CARDS, Card
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_device_id
-from gcushare.wire.kubelet.device_lists import (
+from gcushare.wire.kubelet.plugin_messages import (
     DeviceIds,
     check_no_foreign,
     decode_allocate_request,

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from gcushare.core.cards import SERVES_CLAIMS
@@ -25,13 +26,15 @@ from gcushare.kube.resources import (
 )
 from gcushare.runtime.settings.election import ElectionSettings
 from gcushare.scheduler_extender.claims.claims_settings import ClaimsSettings
+from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS, TemplateKey
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
 from gcushare.wire.dra.slices import MEMORY
-from gcushare_playground.apiserver import ApiServer, CutWatch, FailAfter, FailBefore, Fault
+from gcushare_playground.apiserver import ApiServer, CutWatch, Delay, FailAfter, FailBefore, Fault
 from tests.extender_objects import node_document
 from tests.protocol.extender_rig import ALONE, Replica, extender_settings
 
+EVENTS: Resource[dict[str, Any]] = Resource("api/v1", "events", dict)
 PODS: Resource[dict[str, Any]] = Resource("api/v1", "pods", dict)
 NODE_DOCUMENTS: Resource[dict[str, Any]] = Resource("api/v1", "nodes", dict, namespaced=False)
 ELECTION = ElectionSettings(
@@ -133,6 +136,36 @@ async def test_watches_that_are_cut_lose_nothing(server: ApiServer, client: Kube
             await wait_for_pod(client, f"pod-{units}", units)
         for units in range(1, 12):
             await until_template(client, units)
+
+
+async def test_a_held_template_is_reported_although_the_watch_showed_its_deletion_before_the_answer(
+    server: ApiServer, client: KubeClient
+) -> None:
+    server.faults.on(Fault(Delay(0.3), "/resourceclaimtemplates", "DELETE"))
+    async with replica(server) as extender:
+        assert extender.extender.claims is not None
+        spec = msgspec.to_builtins(extender.extender.claims.plan.spec_of(TemplateKey("team", "gcu-memory-6")))
+        metadata = {"name": "gcu-memory-5", "labels": dict(OWN_LABELS), "finalizers": ["example.com/held"]}
+        await client.create(RESOURCE_CLAIM_TEMPLATES, {"metadata": metadata, "spec": spec}, namespace="team")
+
+        async def is_deleted() -> bool:
+            return counters(extender)["deleted"] == 1
+
+        await until(is_deleted, "the forged template is to go")
+        await wait_for_pod(client, "one", 5)
+
+        async def is_said() -> bool:
+            return "ClaimTemplateHeld" in {each.get("reason") for each in await client.list_all(EVENTS)}
+
+        await until(is_said, "an event says what holds it")
+        patch = Patch(PatchKind.MERGE, {"metadata": {"finalizers": None}})
+        await client.patch(RESOURCE_CLAIM_TEMPLATES, "gcu-memory-5", patch, namespace="team")
+
+        async def is_ours() -> bool:
+            (found,) = await client.list_all(RESOURCE_CLAIM_TEMPLATES) or (None,)
+            return found is not None and msgspec.to_builtins(found.spec) != spec
+
+        await until(is_ours, "the template is the extender's")
 
 
 async def test_one_of_two_replicas_works_and_the_other_takes_over(server: ApiServer, client: KubeClient) -> None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Answer late."""
+    """Answer late: a GET with what is there then, everything else after it was done."""
 
     seconds: float
 

@@ -91,14 +91,17 @@ class Handler:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         user = self._parts.identities.authenticate(request.headers.get("Authorization"))
         effects = self._parts.faults.apply(request.method, request.path_qs, user.name)
-        for delay in effects.all(Delay):
-            await asyncio.sleep(delay.seconds)
+        late_s = sum(delay.seconds for delay in effects.all(Delay))
+        if request.method == "GET":
+            await asyncio.sleep(late_s)
         if effects.first(DropBefore):
             raise _Dropped
         if failure := effects.first(FailBefore):
             raise ApiFailure(failure.code, failure.reason, failure.message)
         cut = effects.first(CutWatch)
         answer = await self._dispatch(request, user, cut.after_events if cut else None)
+        if request.method != "GET":
+            await asyncio.sleep(late_s)
         if effects.first(DropAfter):
             raise _Dropped
         if after := effects.first(FailAfter):

@@ -48,7 +48,6 @@ from gcushare.wire.kubelet.plugin_messages import decode_allocate_request, decod
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.nodes import INVENTORY, decode_inventory, node_cards
 from gcushare.wire.objects import HEAD, KIND, NODE, POD, STATUS
-from gcushare.wire.other_resources import POD_DEMAND
 from gcushare.wire.pods import pod_assignment, pod_options, pod_request
 from gcushare.wire.protos import deviceplugin_pb2, podresources_pb2
 from gcushare.wire.protos.dra_pb2 import Claim as PrepareClaim
@@ -262,7 +261,6 @@ JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     NAMESPACE: encoded({"metadata": {"name": "d", "uid": "u", "labels": {"gcushare.io/claims": "enabled"}}}),
     NODE: encoded(A_NODE),
     POD: encoded(A_POD),
-    POD_DEMAND: encoded(A_POD),
     HEAD: encoded(A_NODE),
     STATUS: encoded({"code": 409, "reason": "Conflict", "details": {"retryAfterSeconds": 1}}),
     EVENT: encoded({"type": "ADDED", "object": A_POD}),

@@ -7,11 +7,12 @@ import pytest
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.other_resources import Shortage, find_shortages, show_amount
-from gcushare.wire.other_resources import POD_DEMAND
+from gcushare.wire.objects import POD
+from gcushare.wire.other_resources import pod_requests
 
 
 def requests(**spec: object) -> dict[str, int]:
-    return POD_DEMAND.read(msgspec.json.encode({"spec": spec})).requests()
+    return pod_requests(POD.read(msgspec.json.encode({"spec": spec})))
 
 
 def container(restart: str | None = None, **amounts: object) -> dict[str, object]:

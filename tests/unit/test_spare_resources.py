@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.other_resources import Amounts, SpareResources, Taken
 from gcushare.scheduler_extender.state.preferences import SpareObserver
-from gcushare.wire.objects import Container, Node, NodeStatus, ObjectMeta, Pod, PodSpec, PodStatus, ResourceRequirements
+from gcushare.wire.objects import (
+    Container,
+    Node,
+    NodeStatus,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    PodStatus,
+    RawQuantity,
+    ResourceRequirements,
+)
 from gcushare.wire.other_resources import node_amounts, pod_amounts
 
 NAMES = st.sampled_from("ab")
@@ -68,6 +80,24 @@ def test_amounts_are_read_as_the_cluster_writes_them() -> None:
     assert pod_amounts(a_pod("nonsense", "1Gi")) == Amounts(0, 2048)
     node = Node(status=NodeStatus(capacity={"cpu": "8", "memory": "2Gi"}, allocatable={"cpu": "7900m"}))
     assert node_amounts(node) == Amounts(7900, 2048)
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "overhead", "amounts"),
+    [
+        pytest.param({"cpu": "9"}, {}, Amounts(9000, 2048), id="the pod's CPU, the containers' memory"),
+        pytest.param({"cpu": "0", "memory": "7Gi", "hugepages-2Mi": "1Gi"}, {}, Amounts(0, 7168), id="none asked for"),
+        pytest.param({"memory": "1"}, {"cpu": "250m", "memory": "160Mi"}, Amounts(3250, 161), id="both"),
+        pytest.param({}, {"cpu": "1e-1", "example.com/x": "3"}, Amounts(3100, 2048), id="a RuntimeClass alone"),
+    ],
+)
+def test_what_a_pod_asks_for_as_a_whole_and_its_overhead_count(
+    of_pod: dict[str, RawQuantity], overhead: dict[str, RawQuantity], amounts: Amounts
+) -> None:
+    pod = a_pod("1500m", "1Gi")
+    whole = ResourceRequirements(requests=of_pod)
+    spec = msgspec.structs.replace(pod.spec, resources=whole, overhead=overhead)
+    assert pod_amounts(msgspec.structs.replace(pod, spec=spec)) == amounts
 
 
 def test_pods_that_end_or_are_gone_give_back_what_they_took() -> None:

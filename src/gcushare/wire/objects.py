@@ -97,7 +97,10 @@ class PodSchedulingGroup(KubeObject, frozen=True):
 
 
 class PodSpec(KubeObject, frozen=True):
-    """Where a pod runs, which scheduler places it and what its containers request."""
+    """Where a pod runs, which scheduler places it and what its containers request.
+
+    ``resources`` is set for the pod as a whole (from Kubernetes 1.34 on), ``overhead`` by its RuntimeClass.
+    """
 
     node_name: str = ""
     scheduler_name: str = ""
@@ -108,6 +111,8 @@ class PodSpec(KubeObject, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
     scheduling_group: PodSchedulingGroup | None = None
+    resources: ResourceRequirements = ResourceRequirements()
+    overhead: dict[str, RawQuantity] = field(default_factory=dict)
 
 
 class ContainerTerminated(KubeObject, frozen=True):

@@ -23,7 +23,7 @@ from gcushare.core.other_resources import Shortage, find_shortages
 from gcushare.core.preemption.kept_room import compute_room_left
 from gcushare.core.requests import PodRequest
 from gcushare.kube.client import KubeClient
-from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Resource, Selector
+from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Selector
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.documents.explain import (
     ExplainDocument,
@@ -34,8 +34,8 @@ from gcushare.wire.documents.explain import (
     explain_waiting,
 )
 from gcushare.wire.dra.claims import asked_of_claims, claimed_request, named_claims, problem_of_both_ways
-from gcushare.wire.objects import Pod
-from gcushare.wire.other_resources import POD_DEMAND, PodDemand
+from gcushare.wire.objects import POD, Pod
+from gcushare.wire.other_resources import pod_requests
 from gcushare.wire.pods import current_request, is_finished, pod_options, pod_ref
 
 UNKNOWN_POLICY = "(the extender's default)"
@@ -232,9 +232,6 @@ def _keep_room_for_nominees(snapshot: ClusterSnapshot, asking: PodRef) -> None:
         snapshot.ledger.apply(Assignment(facts.ref, node.name, tuple(grants)))
 
 
-_DEMANDS = Resource("api/v1", "pods", PodDemand)
-
-
 @dataclass(frozen=True, slots=True)
 class LackingNode:
     """A node whose cards have room for the pod; ``unread`` says why its other resources are not known.
@@ -257,7 +254,7 @@ async def find_lacking(api: KubeClient, pod: Pod, document: ExplainDocument) -> 
         return ()
     found = []
     try:
-        asked = (await api.get(_DEMANDS, pod.metadata.name, namespace=pod.metadata.namespace)).requests()
+        asked = pod_requests(pod)
         for name in names:
             node = await api.get(NODES, name)
             if not node.is_ready or node.spec.unschedulable:
@@ -265,12 +262,10 @@ async def find_lacking(api: KubeClient, pod: Pod, document: ExplainDocument) -> 
                 found.append(LackingNode(name, closed=closed))
                 continue
             reader, here = Reader(api), Selector(fields=f"{UNFINISHED},spec.nodeName={name}")
-            pods = await reader.list_objects(PODS, POD_DEMAND.read, selector=here)
+            pods = await reader.list_objects(PODS, POD.read, selector=here)
             if reader.problems:
                 raise RemoteContractError(reader.problems[0])
-            found.append(
-                LackingNode(name, find_shortages(asked, node.status.allocatable, [each.requests() for each in pods]))
-            )
+            found.append(LackingNode(name, find_shortages(asked, node.status.allocatable, map(pod_requests, pods))))
     except GcushareError as error:
         left = names[len(found) :]
         found += [LackingNode(name, unread=str(error)) for name in left]

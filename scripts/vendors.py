@@ -32,7 +32,7 @@ _CHARTS = {
 
 
 def chart_words() -> dict[str, object]:
-    """What the templates read of the vendors, in their order, and of the policies that a pod may choose."""
+    """What the templates read of the vendors, in their order, and of the words that a pod may choose."""
     return {
         "order": [vendor.name for vendor in VENDORS],
         "vendors": {vendor.name: _words(vendor) for vendor in VENDORS},
@@ -40,6 +40,7 @@ def chart_words() -> dict[str, object]:
             keys.NODE_POLICY: list(POLICIES),
             keys.CARD_POLICY: list(POLICIES),
             keys.WHOLE_CARD_POLICY: list(WHOLE_CARD_POLICIES),
+            keys.COMPUTE_SHARE: [keys.PROPORTIONAL],
         },
     }
 

@@ -112,7 +112,7 @@ def test_wishes_are_read() -> None:
     assert wishes.card_policy == "spread"
     assert wishes.selection is not None
     assert (wishes.selection.use, wishes.selection.avoid) == (("0", "S60"), ("GCU-1",))
-    assert pod_options({"someone.else/key": "x"}) == PodOptions()
+    assert pod_options({"someone.else/key": "x", "gcushare.io/compute-share": "proportional"}) == PodOptions()
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,8 @@ def test_wishes_are_read() -> None:
         {"gcushare.io/cards": "0"}, {"gcushare.io/cards": "two"}, {"gcushare.io/cards": "17"},
         {"gcushare.io/use-cards": ",".join(map(str, range(65)))}, {"gcushare.io/avoid-cards": "x" * 129},
         {"gcushare.io/use-cards": "strongest,A100"}, {"gcushare.io/avoid-cards": "strongest"},
+        {"gcushare.io/compute-share": "Proportional"}, {"gcushare.io/compute-share": "50"},
+        {"gcushare.io/compute-share": "proportional\n"}, {"gcushare.io/compute-share": ""},
     ],
 )  # fmt: skip
 def test_a_malformed_wish_is_refused_by_key_and_value(annotations: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ The extender, the plugin and the inspect tables all read pods through this modul
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -62,6 +62,7 @@ _RARE_KEYS = frozenset(
         keys.USE_CARDS,
         keys.AVOID_CARDS,
         keys.MEMORY_LIMIT,
+        keys.COMPUTE_SHARE,
     )
 )
 
@@ -87,10 +88,11 @@ def pod_options(annotations: Mapping[str, str]) -> PodOptions:
             f"annotation {key}={annotations[key][:80]!r}: {STRONGEST!r} is accepted only in {keys.USE_CARDS}, as its "
             "only entry; list models in order of preference instead"
         )
+    _word(annotations, keys.COMPUTE_SHARE, (keys.PROPORTIONAL,))
     return PodOptions(
-        node_policy=_policy(annotations, keys.NODE_POLICY, POLICIES),
-        card_policy=_policy(annotations, keys.CARD_POLICY, POLICIES),
-        whole_card_policy=_policy(annotations, keys.WHOLE_CARD_POLICY, WHOLE_CARD_POLICIES),
+        node_policy=_word(annotations, keys.NODE_POLICY, POLICIES),
+        card_policy=_word(annotations, keys.CARD_POLICY, POLICIES),
+        whole_card_policy=_word(annotations, keys.WHOLE_CARD_POLICY, WHOLE_CARD_POLICIES),
         selection=CardSelection(use, avoid) if use or avoid else None,
         cards=_number_option(annotations, keys.CARDS, MAX_CARDS_PER_POD) or 1,
         memory_limit=_number_option(annotations, keys.MEMORY_LIMIT, MAX_POD_UNITS),
@@ -336,10 +338,10 @@ def init_kind(container: Container) -> ContainerKind:
     return ContainerKind.SIDECAR if container.restart_policy == "Always" else ContainerKind.INIT
 
 
-def _policy(annotations: Mapping[str, str], key: str, table: Mapping[str, object]) -> str | None:
+def _word(annotations: Mapping[str, str], key: str, accepted: Collection[str]) -> str | None:
     name = annotations.get(key)
-    if name is not None and name not in table:
-        raise RemoteContractError(f"annotation {key}={name[:80]!r} is not known; accepted: {', '.join(table)}")
+    if name is not None and name not in accepted:
+        raise RemoteContractError(f"annotation {key}={name[:80]!r} is not known; accepted: {', '.join(accepted)}")
     return name
 
 

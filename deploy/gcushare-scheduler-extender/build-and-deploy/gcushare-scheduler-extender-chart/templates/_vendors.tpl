@@ -75,6 +75,9 @@
     "gcushare.io/whole-card-policy": [
       "close",
       "loose"
+    ],
+    "gcushare.io/compute-share": [
+      "proportional"
     ]
   }
 }

@@ -159,6 +159,10 @@ def cordon_of_a_card_that_is_not_there(rig: DoctorRig) -> None:
     rig.change_node(lambda node: node["metadata"]["annotations"].update({ENFLAME.cordon_annotation: "7"}))
 
 
+def node_of_a_misspelt_way(rig: DoctorRig) -> None:
+    rig.change_node(lambda node: node["metadata"]["labels"].update({"gcushare.io/serve": "claim"}))
+
+
 def node_no_longer_shared(rig: DoctorRig) -> None:
     """Another node keeps its inventory and its capacity after label and plugin went."""
     rig.put(node_object(OTHER, cards(16), zone="a"))
@@ -274,6 +278,7 @@ def foreign_device_ids(rig: DoctorRig) -> None:
         (card_closed_for_a_pod_that_is_gone, WARNING, "closed-card", "until 2027-01-15T08:00:00Z at the latest"),
         (holder_without_a_record, WARNING, "unrecorded-holder", "default/odd was given 12 units and 0 whole cards"),
         (cordon_of_a_card_that_is_not_there, WARNING, "cordon-unknown-card", "names 7"),
+        (node_of_a_misspelt_way, WARNING, "unread-key", "gcushare.io/serve=claim: only 'claims' has an effect"),
         (node_no_longer_shared, WARNING, "stale-inventory", INVENTORY),
         (count_left_behind, WARNING, "leftover-capacity", f"{COUNT} 1"),
         (zero_left_behind, WARNING, "leftover-capacity", f"{MEMORY} 0"),

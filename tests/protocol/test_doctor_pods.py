@@ -69,6 +69,10 @@ def pod_of_status(uid: str, **parts: Any) -> dict[str, Any]:
             WARNING, "forged-record", "says 1 unit (", id="other units",
         ),
         pytest.param(
+            lambda: {"units": 4, "node": "", "annotations": {"gcushare.io/node-polcy": "spread"}, "age_s": 5},
+            WARNING, "unread-key", "gcushare.io/node-policy? 1 pod has it: default/wrong", id="a misspelt key",
+        ),
+        pytest.param(
             lambda: {"units": None, "record": record(0, 4)},
             WARNING, "forged-record", "asks for no", id="a pod that asks for nothing",
         ),

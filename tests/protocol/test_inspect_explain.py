@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import CORRECTED, PodRecord
+from gcushare.wire.annotations import CARDS, CORRECTED, PodRecord
 from gcushare_playground.apiserver.faults import FailBefore, Fault
 from tests.builders import card
 from tests.extender_objects import pod_document
@@ -160,6 +160,24 @@ async def test_every_other_resource_that_keeps_a_pod_waiting_is_named_with_its_n
     assert report["lacking"] == [
         {"node": "node-3", "resources": [ENFLAME.count_resource, "memory"], "unread": "", "closed": ""}
     ]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(lambda options: bound_pod("typo", "node-2", 0, 1, annotations=options), id="bound"),
+        pytest.param(lambda options: pod_document("typo", 14, annotations=options), id="waiting"),
+        pytest.param(lambda options: pod_document("typo", 0, annotations=options | {CARDS: "no"}), id="refused"),
+    ],
+)
+async def test_a_key_that_no_program_reads_is_named(
+    seen: Cluster, made: Callable[[dict[str, str]], dict[str, Any]]
+) -> None:
+    seen.put(made({"gcushare.io/avoid_cards": "0"}))
+    said = "annotation gcushare.io/avoid_cards: no program reads it; did you mean the annotation gcushare.io/avoid-card"
+    assert said in (await seen.call("explain", "typo", "--source=api")).out
+    report = json.loads((await seen.call("explain", "typo", "--source=api", "-o", "json")).out)
+    assert report["unreadKeys"] == [f"{said}s?"]
 
 
 @pytest.mark.parametrize(

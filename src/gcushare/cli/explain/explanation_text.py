@@ -16,6 +16,7 @@ from gcushare.cluster.reader import Reader
 from gcushare.core.assignments import Assignment
 from gcushare.core.log_fields import escape
 from gcushare.wire.documents.explain import describe_choice, name_pod, render_explanation
+from gcushare.wire.unread_keys import unread_keys_of_pod
 
 _LABEL = 12
 _NARROWEST = 40
@@ -42,6 +43,7 @@ def explain_document(explained: Explained) -> Document:
         "phase": pod.status.phase,
         "schedulerSays": _scheduler_says(explained),
         "corrected": facts.corrected if facts is not None else "",
+        "unreadKeys": unread_keys_of_pod(pod),
         "beside": [str(each.pod) for each in _neighbours(explained, assignment)] if assignment is not None else [],
         "lacking": [
             {
@@ -78,8 +80,10 @@ def _explain_text(explained: Explained) -> tuple[str, int]:
         facts = _bound_facts(explained, explained.assignment)
         return head + "bound\n" + "".join(f"  {label:<{_LABEL}}{escape(text)}\n" for label, text in facts), _LABEL
     if document.state in ("ended", "refused"):
-        return f"{head}{document.state}\n  {escape(document.summary)}\n", 2
-    return render_explanation(document) + "".join(f"\n{line}\n" for line in _outside_words(explained)), 2
+        text, outside = f"{head}{document.state}\n  {escape(document.summary)}\n", unread_keys_of_pod(explained.pod)
+    else:
+        text, outside = render_explanation(document), (*unread_keys_of_pod(explained.pod), *_outside_words(explained))
+    return text + "".join(f"\n{line}\n" for line in outside), 2
 
 
 def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple[str, str]]:
@@ -93,6 +97,7 @@ def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple
         yield "node", f"{facts.name} ({facts.address or 'no address'}), {facts.status}"
     pod_facts = snapshot.pods[document.uid]
     yield "state", pod_facts.state
+    yield from (("ignored", text) for text in unread_keys_of_pod(explained.pod))
     if not assignment.grants:
         yield "card", f"none recorded; it asks for {pod_facts.units} {scale.label}"
         yield "why", pod_facts.problem or "the device plugin has not placed it yet, or does not run on this node"

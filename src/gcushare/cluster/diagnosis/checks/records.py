@@ -19,12 +19,13 @@ from gcushare.cluster.rights import Area
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.wording import counted, some_names
-from gcushare.vendors import Vendor
-from gcushare.wire.annotations import PodRecord, decode_record
+from gcushare.vendors import VENDORS, Vendor
+from gcushare.wire.annotations import CLAIMED_RESOURCE, PodRecord, decode_record
 from gcushare.wire.documents.plugin_status import PodOnNode
 from gcushare.wire.kubernetes_versions import find_release
 from gcushare.wire.own_devices import describe_own_devices
-from gcushare.wire.pods import is_finished
+from gcushare.wire.pods import is_finished, names_resources
+from gcushare.wire.unread_keys import unread_keys_of_node, unread_keys_of_pod
 
 STALE_AFTER_S = 120.0
 """A pod is admitted within seconds of its binding: its image is pulled afterwards."""
@@ -46,6 +47,21 @@ def check_requests(facts: Facts) -> Iterator[Finding]:
         for each in requesting_pods(facts, vendor):
             if each.problem:
                 yield warning("request-refused", f"pod {each.pod.key}", each.problem, "correct the pod's manifest")
+
+
+def check_keys(facts: Facts) -> Iterator[Finding]:
+    """Keys like ours on pods with cards, and on Nodes, that no program reads."""
+    pods: dict[str, list[str]] = {}
+    for pod in facts.pods:
+        asks = any(names_resources(pod, each) for each in VENDORS) or CLAIMED_RESOURCE in pod.metadata.annotations
+        for text in unread_keys_of_pod(pod) if asks and not is_finished(pod) else ():
+            pods.setdefault(text, []).append(pod.key)
+    for text, found in pods.items():
+        problem = f"{text} {counted(len(found), 'pod', 'have')} it: {some_names(found)}"
+        yield warning("unread-key", "pods", problem, "correct the template that makes the pods, and create them again")
+    for node in facts.nodes:
+        for text in unread_keys_of_node(node, facts.vendors()):
+            yield warning("unread-key", f"node {node.metadata.name}", text, "correct it with kubectl, or remove it")
 
 
 def check_reservations(facts: Facts) -> Iterator[Finding]:

@@ -58,6 +58,7 @@ CHECKS: tuple[Check, ...] = (
     inventories.check_holders,
     inventories.check_cordons,
     records.check_requests,
+    records.check_keys,
     records.check_reservations,
     records.check_forgeries,
     records.check_own_devices,

@@ -51,8 +51,8 @@ NEIGHBOURS = (
     Neighbour(
         name="KAI-Scheduler",
         domain="nvidia.com",
-        # It leaves nothing on Nodes: its reservation pods hold cards of NVIDIA's plugin.
-        schedulers=("kai-scheduler",),
+        # It leaves nothing on Nodes: its reservation pods hold cards of NVIDIA's plugin. Run:ai contains it.
+        schedulers=("kai-scheduler", "runai-scheduler"),
         pod_annotations=("gpu-fraction", "gpu-memory"),
         removal="exclude the node from NVIDIA's device plugin, whose cards it shares",
     ),

@@ -204,8 +204,8 @@ def pod_that_hami_took(rig: DoctorRig) -> None:
     rig.put_pod(pod)
 
 
-def waiting_for(rig: DoctorRig, name: str, *, is_tried: bool, age_s: float = 600.0) -> None:
-    pod = pod_document("sent-elsewhere", 4)
+def waiting_for(rig: DoctorRig, name: str, *, is_tried: bool, age_s: float = 600.0, units: str = "4") -> None:
+    pod = pod_document("sent-elsewhere", units)
     pod["spec"]["schedulerName"] = name
     tried = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
     rig.put_pod(pod, age_s=age_s, phase="Pending", conditions=tried if is_tried else [])
@@ -306,6 +306,7 @@ async def test_each_trouble_is_found_and_nothing_else(
     ("name", "is_tried", "age_s", "found"),
     [
         pytest.param("volcano", True, 600, "waits for volcano", id="that of another system"),
+        pytest.param("runai-scheduler", True, 600, "waits for runai-scheduler", id="a second one of a system"),
         pytest.param("defualt-scheduler", False, 600, "no scheduler of that name has tried them", id="misspelt"),
         pytest.param("yunikorn", False, 600, "1 pod waits for yunikorn", id="not there"),
         pytest.param("defualt-scheduler", False, 5, "", id="too young to be tried"),
@@ -405,3 +406,8 @@ async def test_each_kind_of_trace_of_another_system_is_found(rig: DoctorRig) -> 
     problems = " ".join(finding["problem"] for finding in (await rig.examine()).document["findings"])
     assert "KAI-Scheduler hands out the same cards: pods that share cards; 1 pod holds them" in problems
     assert "NVIDIA's DRA driver hands out the same cards: ResourceSlices of gpu.nvidia.com" in problems
+
+
+async def test_pods_that_ask_for_none_of_our_memory_may_wait_for_any_scheduler(rig: DoctorRig) -> None:
+    waiting_for(rig, "volcano", is_tried=True, units="0")
+    assert (await rig.examine()).kinds == set()

@@ -4,6 +4,7 @@ import pytest
 from gcushare.core.assignments import CardGrant
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.dra.claims import problem_of_both_ways
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import PodOptions, pod_assignment, pod_options, pod_request
 
@@ -61,8 +62,36 @@ def test_a_pod_of_two_vendors_is_refused_before_it_is_bound_and_counts_afterward
         pod_request(pod(init=other), vendor)
     held = pod_request(pod(init=other), vendor, is_bound=True)
     assert (held.total_units if held is not None else 0) == (4 if first else 2)
-    nothing: list[dict[str, object]] = [{"name": "i", "resources": {"limits": {"aliyun.com/gpu-mem": "0"}}}]
-    assert pod_request(pod(init=nothing), ENFLAME) is not None
+
+
+@pytest.mark.parametrize("zero", ["0", 0, "0e3", "0Gi"])
+def test_an_amount_of_zero_of_one_vendor_leaves_the_cards_of_the_other(zero: object) -> None:
+    nothing: list[dict[str, object]] = [{"name": "i", "resources": {"limits": {"aliyun.com/gpu-mem": zero}}}]
+    found = pod_request(pod(init=nothing, node=""), ENFLAME)
+    assert found is not None
+    assert found.total_units == 4
+    assert pod_request(pod(init=nothing, node=""), ALIYUN) is None
+
+
+@pytest.mark.parametrize("zero", ["0", 0])
+def test_an_amount_of_zero_of_whole_cards_leaves_memory_over_several_cards(zero: object) -> None:
+    nothing: list[dict[str, object]] = [{"name": "i", "resources": {"limits": {"enflame.com/gcu": zero}}}]
+    found = pod_request(pod(8, init=nothing, annotations={"gcushare.io/cards": "2"}), ENFLAME)
+    assert found is not None
+    assert (found.cards.units, found.cards.cards) == (4, 2)
+    with pytest.raises(Refused, match=r"remove the annotation and request enflame.com/gcu: 2"):
+        pod_request(pod(1, resource="enflame.com/gcu", annotations={"gcushare.io/cards": "2"}), ENFLAME)
+
+
+@pytest.mark.parametrize(("units", "is_both"), [("0", False), (0, False), ("1", True), ("4k", True)])
+def test_a_pod_asks_in_both_ways_if_its_amount_of_memory_is_not_zero(units: object, *, is_both: bool) -> None:
+    assert bool(problem_of_both_ways(pod(units, node=""), ENFLAME)) is is_both
+
+
+def test_memory_of_one_vendor_beside_whole_cards_of_another_is_refused_by_what_the_pod_asks_for() -> None:
+    whole: list[dict[str, object]] = [{"name": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+    with pytest.raises(Refused, match=r"asks for nvidia.com/gpu and for enflame.com/gcu-memory, but"):
+        pod_request(pod(init=whole, node=""), ALIYUN)
 
 
 def test_memory_over_several_cards_is_divided_over_the_record() -> None:

@@ -163,17 +163,10 @@ def pod_request_and_options(
     """
     if not names_resources(pod, vendor):
         return None
-    if not is_bound:
-        _check_one_vendor(pod, vendor)
     init, app = pod.spec.init_containers, pod.spec.containers
     containers = [*(_resources(c, init_kind(c)) for c in init), *(_resources(c, ContainerKind.APP) for c in app)]
     options = pod_options(pod.metadata.annotations) if options is None else options
-    whole, cards = vendor.whole_card_resource, options.cards
-    if cards > 1 and any(whole in container.limits or whole in container.requests for container in containers):
-        raise Refused(
-            f"annotation {keys.CARDS}={cards} spreads memory over cards, but the pod requests whole cards; remove the "
-            f"annotation and request {whole}: {cards}"
-        )
+    cards = options.cards
     if cards > 1 and not vendor.multi_card_runtime:
         raise Refused(
             f"annotation {keys.CARDS}={cards} is not granted: the container runtime of {vendor.name} supports one card "
@@ -188,7 +181,16 @@ def pod_request_and_options(
         whole_policy=options.whole_card_policy or CLOSE,
         is_bound=is_bound,
     )
-    return None if request is None else (request, options)
+    if request is None:
+        return None
+    if cards > 1 and request.cards.whole:
+        raise Refused(
+            f"annotation {keys.CARDS}={cards} spreads memory over cards, but the pod requests whole cards; remove the "
+            f"annotation and request {vendor.whole_card_resource}: {cards}"
+        )
+    if not is_bound:
+        _check_one_vendor(pod, vendor, request.cards)
+    return request, options
 
 
 def memory_limit(annotations: Mapping[str, str], request: CardRequest) -> int:
@@ -313,7 +315,12 @@ def unplaced_assignment(pod: Pod, vendor: Vendor) -> Assignment:
     return Assignment(pod_ref(pod), pod.spec.node_name, (), unplaced=units)
 
 
-def _check_one_vendor(pod: Pod, vendor: Vendor) -> None:
+def resource_asked(request: CardRequest, vendor: Vendor) -> str:
+    """The resource by which a pod asks for cards."""
+    return vendor.whole_card_resource if request.whole else vendor.memory_resource
+
+
+def _check_one_vendor(pod: Pod, vendor: Vendor, request: CardRequest) -> None:
     """Check that a pod asks for memory of no other vendor's cards: its node is chosen for the cards of one.
 
     Raises:
@@ -324,8 +331,8 @@ def _check_one_vendor(pod: Pod, vendor: Vendor) -> None:
         for other in VENDORS:
             if other.name != vendor.name and parse_count(container.resources.limits.get(other.memory_resource, 0)):
                 raise Refused(
-                    f"the pod asks for {vendor.memory_resource} and for {other.memory_resource}, but a pod holds cards "
-                    "of one vendor; make a pod for each"
+                    f"the pod asks for {resource_asked(request, vendor)} and for {other.memory_resource}, but a pod "
+                    "holds cards of one vendor; make a pod for each"
                 )
 
 

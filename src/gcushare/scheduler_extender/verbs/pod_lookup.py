@@ -23,7 +23,7 @@ from gcushare.scheduler_extender.state.scheduling_request import (
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import card_resources, names_resources
+from gcushare.wire.pods import card_resources, names_resources, resource_asked
 
 READS_PER_S = 50.0
 """Limit of reads for pods that the watch has not brought, so that forged calls cannot load the API server."""
@@ -141,7 +141,7 @@ class PodLookup:
 
 def _only(key: str, found: list[Known]) -> Known:
     if len(found) > 1:
-        first, second, *_ = (known.state.vendor.memory_resource for known in found)
+        first, second, *_ = (resource_asked(each.request.cards, each.state.vendor) for each in found if each.request)
         raise Refused(f"pod {key} asks for {first} and for {second}; a pod holds cards of one vendor")
     return found[0]
 

@@ -92,12 +92,13 @@ problem is empty; the validating one refuses a pod in which the resource was lef
     'the containers ask for {{ $memory }}: ' + string(variables.total) +
     ' together; at most {{ include "gcushare-scheduler-extender.claimsMaxUnits" . }} is accepted: ask for less' :
     variables.containers.exists(c, has(c.resources) && has(c.resources.limits) &&
-    '{{ .vendor.wholeCardResource }}' in c.resources.limits) ?
+    '{{ .vendor.wholeCardResource }}' in c.resources.limits &&
+    string(c.resources.limits['{{ .vendor.wholeCardResource }}']) != '0') ?
     'the pod asks for {{ $memory }} and for {{ .vendor.wholeCardResource }}; one of both is accepted: ' +
     'ask for memory or for whole cards' :
     variables.containers.exists(c, has(c.resources) && has(c.resources.limits) &&
     '{{ .vendor.countResource }}' in c.resources.limits &&
-    string(c.resources.limits['{{ .vendor.countResource }}']) != '1') ?
+    !(string(c.resources.limits['{{ .vendor.countResource }}']) in ['0', '1'])) ?
     'a container asks for more than 1 {{ .vendor.countResource }} together with {{ $memory }}; only 1 is accepted: ' +
     'for several cards use the annotation {{ .keys.cards }}' :
     !variables.isCardsRead ?

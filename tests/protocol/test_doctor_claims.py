@@ -76,6 +76,11 @@ def class_of_another_resource(rig: DoctorRig) -> None:
     rig.change(CLASSES, NAMES.whole_class, lambda found: found["spec"].update(extendedResourceName="x/y"))
 
 
+def shares_that_stand_for_a_resource(rig: DoctorRig) -> None:
+    resource = {"extendedResourceName": ENFLAME.memory_resource}
+    rig.change(CLASSES, NAMES.memory_class, lambda found: found["spec"].update(resource))
+
+
 def policy_without_a_binding(rig: DoctorRig) -> None:
     rig.delete("mutatingadmissionpolicybindings.admissionregistration.k8s.io", POLICY)
 
@@ -115,6 +120,7 @@ def pod_older_than_the_label(rig: DoctorRig) -> None:
         (slice_without_sharing, ERROR, "claims-gate-off", "allowMultipleAllocations of card-0"),
         (class_gone, ERROR, "device-class-missing", "there is no such DeviceClass"),
         (class_of_another_resource, ERROR, "device-class-missing", f"x/y, not for {ENFLAME.whole_card_resource}"),
+        (shares_that_stand_for_a_resource, ERROR, "device-class-missing", f"{ENFLAME.memory_resource}, not for none"),
         (policy_without_a_binding, WARNING, "claims-policy-missing", f"policy {POLICY} has no binding"),
         (extender_without_claims, ERROR, "extender-without-claims", "with --claims"),
         (extender_gone, ERROR, "extender-without-claims", "with --claims"),

@@ -104,8 +104,8 @@ def _check_vendor(claims: ClaimsFacts, vendor: Vendor) -> Iterator[Finding]:
     for name, resource in wanted.items():
         if name not in claims.classes:
             problem = "there is no such DeviceClass: claims of it stay unallocated"
-        elif resource and claims.classes[name] != resource:
-            problem = f"it stands for {claims.classes[name] or 'no resource'}, not for {resource}"
+        elif claims.classes[name] != resource:
+            problem = f"it stands for {claims.classes[name] or 'no resource'}, not for {resource or 'none'}"
         else:
             continue
         yield error(

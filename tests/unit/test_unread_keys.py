@@ -50,6 +50,8 @@ def test_our_own_keys_and_those_of_others_are_left_alone() -> None:
     ("meta", "words"),
     [
         (ObjectMeta(labels={SERVE_LABEL: "Claims"}), f"label {SERVE_LABEL}=Claims: only 'claims' has an effect"),
+        (ObjectMeta(labels={"gpushare": "yes"}), "label gpushare=yes: only 'true' has an effect"),
+        (ObjectMeta(labels={ENFLAME.label_key: "True"}), f"label {ENFLAME.label_key}=True: only 'true'"),
         (ObjectMeta(labels={"gcushare.io/server": "claims"}), f"did you mean the label {SERVE_LABEL}?"),
         (ObjectMeta(annotations={SERVE_LABEL: "claims"}), f"annotation {SERVE_LABEL}: no program reads it; did you"),
         (ObjectMeta(annotations={"gcushare.io/cordoned-cards": "0"}), f"did you mean the annotation {CORDON}?"),
@@ -64,4 +66,5 @@ def test_a_key_of_a_node_without_effect_is_named(meta: ObjectMeta, words: str) -
 def test_what_belongs_on_a_node_is_left_alone() -> None:
     annotations = {ENFLAME.inventory_annotation: "{}", CORDON: "0", "gcushare.io/aliyun-inventory": "{}"}
     labels = {SERVE_LABEL: "claims", "gcushare.io/claims-order": "3", "gcushare.io/pool": "a", "gpushare": "true"}
+    labels[ENFLAME.label_key] = "false"
     assert unread_keys_of_node(Node(metadata=ObjectMeta(annotations=annotations, labels=labels)), (ENFLAME,)) == ()

@@ -49,11 +49,12 @@ def unread_keys_of_pod(pod: Pod) -> tuple[str, ...]:
 
 
 def unread_keys_of_node(node: Node, vendors: Collection[Vendor]) -> tuple[str, ...]:
-    """Say of each key, and of the value of an admin's label, what it may be meant to be. ``vendors`` are in use."""
+    """Say of each key, and of the value of an admin's label, what has an effect. ``vendors`` are in use."""
     programs = {key for each in VENDORS for key in (each.inventory_annotation, each.cordon_annotation)}
     found = _unread(node.metadata, [each.cordon_annotation for each in vendors], (SERVE_LABEL,), programs)
-    served = node.metadata.labels.get(SERVE_LABEL, SERVE_CLAIMS)
-    wrong = [] if served == SERVE_CLAIMS else [f"label {SERVE_LABEL}={served}: only {SERVE_CLAIMS!r} has an effect"]
+    ours, given = {each.label_key: "true" for each in VENDORS} | {SERVE_LABEL: SERVE_CLAIMS}, node.metadata.labels
+    values = {key: given[key] for key, value in ours.items() if given.get(key, "false") not in (value, "false")}
+    wrong = [f"label {key}={value}: only {ours[key]!r} has an effect" for key, value in values.items()]
     return (*wrong, *islice(found, _MOST))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.wire.annotations import CARD_UUID, CORRECTED, MEMORY_LIMIT, OVER_USE, record_keys
+from gcushare.wire.annotations import CARD_UUID, CARDS, CORRECTED, MEMORY_LIMIT, OVER_USE, record_keys
 from gcushare.wire.pods import pod_options
 from tests.charts import (
     EXTENDER_CHART,
@@ -43,6 +44,15 @@ def variable(found: Object, name: str) -> str:
     return str(next(each["expression"] for each in found["spec"]["variables"] if each["name"] == name))
 
 
+def is_read(key: str, text: str) -> bool:
+    """Whether the extender accepts the value of an annotation."""
+    try:
+        pod_options({key: text})
+    except RemoteContractError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize(
     "text", ["1", "007", "10000000", "00000001", "0", "00", "", "-1", "+1", "1.5", "10000001", "99999999", "010000000"]
 )
@@ -50,12 +60,16 @@ def test_a_memory_limit_is_accepted_at_creation_exactly_if_it_is_later(text: str
     rules = policy("requests", "admission.pods.refuseMalformed=true")["spec"]["validations"]
     rule = next(each["expression"] for each in rules if MEMORY_LIMIT in each["expression"])
     pattern, longest = re.findall(r"matches\('(.*)'\).*<= ([0-9]+)", rule, re.DOTALL)[0]
-    try:
-        pod_options({MEMORY_LIMIT: text})
-        is_read = True
-    except RemoteContractError:
-        is_read = False
-    assert (re.search(pattern, text) is not None and len(text) <= int(longest)) == is_read
+    assert (re.search(pattern, text) is not None and len(text) <= int(longest)) == is_read(MEMORY_LIMIT, text)
+
+
+@pytest.mark.parametrize("text", ["1", "16", "02", "09", "00", "0", "", "17", "016", "1 ", "-2", "+2", "2.0", "２"])
+def test_a_number_of_cards_is_accepted_at_creation_exactly_if_it_is_later(text: str) -> None:
+    """That of the claims policies too: their template has the number in its name."""
+    values = ["admission.pods.refuseMalformed=true", "claims.enabled=true"]
+    found = json.dumps(rendered(EXTENDER_CHART, *values))
+    patterns = set(re.findall(r"variables.options\['gcushare.io/cards'\].matches\('(.*?)'\)", found))
+    assert {re.search(each, text) is not None for each in patterns} == {is_read(CARDS, text)}
 
 
 @pytest.mark.parametrize("name", BY_VENDOR)

@@ -68,7 +68,7 @@ problem is empty; the validating one refuses a pod in which the resource was lef
     variables.units[other]).sum()) + [variables.running]).max()
 - name: isCardsRead
   expression: >-
-    !('{{ .keys.cards }}' in variables.options) || variables.options['{{ .keys.cards }}'].matches('^([1-9]|1[0-6])$')
+    !('{{ .keys.cards }}' in variables.options) || variables.options['{{ .keys.cards }}'].matches('^(0?[1-9]|1[0-6])$')
 - name: cards
   expression: >-
     '{{ .keys.cards }}' in variables.options && variables.isCardsRead ? int(variables.options['{{ .keys.cards }}']) : 1

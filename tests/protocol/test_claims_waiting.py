@@ -75,3 +75,22 @@ async def test_inspect_follows_claims_as_it_follows_records(claims_only: Cluster
         await ran.until(lambda it: "12/16 (75%)" in it.out)
         claims_only.delete("huge")
         await ran.until(lambda it: "pending: 1 pod" in it.out)
+
+
+@pytest.mark.parametrize(
+    ("units", "more", "lacking"),
+    [
+        pytest.param(None, {ENFLAME.whole_card_resource: "1"}, [], id="a whole card"),
+        pytest.param(4, {ENFLAME.claims.extender_resource: "4"}, [], id="the mark for the extender"),
+        pytest.param(4, {"example.com/nic": "1"}, ["example.com/nic"], id="another resource that the node lacks"),
+    ],
+)
+async def test_what_comes_by_a_claim_is_nothing_that_a_node_lacks(
+    claims_only: Cluster, units: int | None, more: dict[str, str], lacking: list[str]
+) -> None:
+    pod = claiming_pod("asks", units) if units is not None else pod_document("asks", None)
+    pod["spec"]["containers"][0]["resources"] = {"limits": more, "requests": more}
+    claims_only.put(node_document("empty", 16, modes=(SERVES_CLAIMS,)), pod)
+    report = json.loads((await claims_only.call("explain", "asks", "--source=api", "-o", "json")).out)
+    assert report["explanation"]["state"] == "fits"
+    assert {name for each in report["lacking"] for name in each["resources"]} == set(lacking)

@@ -92,7 +92,7 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
     if found.is_bound:
         return await _explain_bound(reader, vendor, figures, found)
     explained = await _explain_unbound(reader, vendor, figures, found, request, is_claim=claimed is not None)
-    return replace(explained, lacking=await find_lacking(reader.client, found, explained.document))
+    return replace(explained, lacking=await find_lacking(reader.client, vendor, found, explained.document))
 
 
 async def _read_claims_of(reader: Reader, vendor: Vendor, pod: Pod) -> PodRequest | None:
@@ -245,8 +245,10 @@ class LackingNode:
     closed: str = ""
 
 
-async def find_lacking(api: KubeClient, pod: Pod, document: ExplainDocument) -> tuple[LackingNode, ...]:
+async def find_lacking(api: KubeClient, vendor: Vendor, pod: Pod, document: ExplainDocument) -> tuple[LackingNode, ...]:
     """Check some of the nodes whose cards have room; those that lack nothing else are left out."""
+    # What kube-scheduler gives by a claim, or ignores, where the node does not list it.
+    unlisted = {vendor.whole_card_resource, vendor.claims.extender_resource}
     rooms = (name for each in document.classes if each.reason == Verdict.FITS.value for name in each.examples)
     elsewhere = document.asked.examples if document.asked is not None else ()
     names = list(dict.fromkeys((*rooms, *elsewhere)))[:MAX_EXAMPLES]
@@ -261,11 +263,13 @@ async def find_lacking(api: KubeClient, pod: Pod, document: ExplainDocument) -> 
                 closed = "it is cordoned" if node.is_ready else "it is not ready"
                 found.append(LackingNode(name, closed=closed))
                 continue
+            ignored = unlisted - node.status.allocatable.keys()
+            counted = {resource: amount for resource, amount in asked.items() if resource not in ignored}
             reader, here = Reader(api), Selector(fields=f"{UNFINISHED},spec.nodeName={name}")
             pods = await reader.list_objects(PODS, POD.read, selector=here)
             if reader.problems:
                 raise RemoteContractError(reader.problems[0])
-            found.append(LackingNode(name, find_shortages(asked, node.status.allocatable, map(pod_requests, pods))))
+            found.append(LackingNode(name, find_shortages(counted, node.status.allocatable, map(pod_requests, pods))))
     except GcushareError as error:
         left = names[len(found) :]
         found += [LackingNode(name, unread=str(error)) for name in left]

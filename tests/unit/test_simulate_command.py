@@ -20,6 +20,7 @@ from gcushare.core.errors import Refused
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.annotations import CARDS, COMPUTE_SHARE, NODE_POLICY
 from gcushare.wire.objects import Container, Node, NodeStatus, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from tests.builders import card
 from tests.extender_objects import a_node, a_pod
@@ -174,3 +175,12 @@ def test_pods_of_other_plugins_cards_are_left_out_of_a_live_cluster() -> None:
     assert sorted(demands) == [Demand(1, 0, True), Demand(1, 4), Demand(1, 5), Demand(2, 0, True)]
     _, demands = reduce_cluster(ours[:1], [*others, *counted], ENFLAME, [])
     assert sorted(demands) == [Demand(1, 4)], "where no node serves whole cards, who wants one waits for another plugin"
+
+
+@pytest.mark.parametrize("annotations", [{NODE_POLICY: "tetris"}, {CARDS: "3"}, {CARDS: "x"}, {COMPUTE_SHARE: "half"}])
+def test_a_bound_pod_counts_whatever_its_author_has_written_on_it_since(annotations: dict[str, str]) -> None:
+    problems: list[str] = []
+    pods = [a_pod(name, 4, node=node, annotations=annotations) for name, node in (("has", "n"), ("waits", ""))]
+    _, demands = reduce_cluster([a_node("n", 16)], pods, ENFLAME, problems)
+    assert demands == [Demand(1, 4)]
+    assert [each.partition(":")[0] for each in problems] == ["pod default/waits"]

@@ -19,7 +19,7 @@ from gcushare.vendors import VENDORS_BY_NAME, Vendor
 from gcushare.wire.nodes import NodeCards, node_cards
 from gcushare.wire.objects import NODE, POD, Node, Pod
 from gcushare.wire.other_resources import node_amounts, pod_amounts
-from gcushare.wire.pods import pod_request
+from gcushare.wire.pods import readable_request
 
 
 async def read_live(
@@ -71,7 +71,7 @@ def reduce_cluster(
     for pod in sorted(pods, key=lambda each: (each.metadata.creation_timestamp or "", each.key)):
         try:
             demand = read_demand(pod, vendor)
-        except (RemoteContractError, Refused) as failure:
+        except Refused as failure:
             problems.append(f"pod {pod.key}: {failure}")
             continue
         if demand.cards and _is_served(pod, demand, modes):
@@ -102,9 +102,12 @@ def read_demand(pod: Pod, vendor: Vendor) -> Demand:
     """Read what a pod takes of a node.
 
     Raises:
-        RemoteContractError, Refused: its request cannot be read, or is none that is granted.
+        Refused: its request cannot be read, or is none that is granted.
     """
-    request = pod_request(pod, vendor)
+    request, problem = readable_request(pod, vendor)
+    # A bound pod holds its cards, whatever its author has written on it since.
+    if problem and (request is None or not pod.is_bound):
+        raise Refused(problem)
     amounts = pod_amounts(pod)
     if request is None:
         return Demand(0, 0, False, *amounts)

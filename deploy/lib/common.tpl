@@ -27,6 +27,24 @@ A key twice in one map is refused by kustomize and Flux, and a selector must fin
 {{- end -}}
 {{- end -}}
 
+{{/* A duration within its bounds: dict given, from, to, value (its path). */}}
+{{- define "gcushare.duration" -}}
+{{- $given := include "gcushare.milliseconds" .given | float64 -}}
+{{- if or (lt $given (include "gcushare.milliseconds" .from | float64)) (gt $given (include "gcushare.milliseconds" .to | float64)) -}}
+{{- fail (printf "%s is %s, but it must be from %s to %s" .value .given .from .to) -}}
+{{- end -}}
+{{- .given -}}
+{{- end -}}
+
+{{- define "gcushare.milliseconds" -}}
+{{- $units := dict "ms" 1.0 "s" 1000.0 "m" 60000.0 "h" 3600000.0 -}}
+{{- $sum := 0.0 -}}
+{{- range regexFindAll "[0-9.]+[a-z]+" . -1 -}}
+{{- $sum = addf $sum (mulf (regexFind "[0-9.]+" . | float64) (get $units (regexFind "[a-z]+" .))) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end -}}
+
 {{/* Variables of a container: dict fixed, given (replaces fixed ones), reserved (one that the chart sets itself), value. */}}
 {{- define "gcushare.env" -}}
 {{- $given := .given | default list -}}

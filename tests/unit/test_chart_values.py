@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,6 +131,116 @@ def is_about(path: str, complaint: str) -> bool:
     where, _, why = complaint.partition(": ")
     above, _, name = path.rpartition(".")
     return f"{where}.".startswith(f"{path}.") or (where == (above or "(root)") and name in why)
+
+
+# What the API server would refuse, or the program at its start.
+WRONG_FOR_BOTH = """
+tolerations:
+  - {key: a, operator: Exists, effect: NoExecute, tolerationSeconds: "30"}
+  - {key: a, operator: Exist}
+  - {key: a, operator: Exists, value: b}
+  - {effect: NoSchedule}
+  - {key: a, tolerationSeconds: 30}
+resources: {cpu: 1}
+nodeSelector: {a: true}
+podLabels: {a: not a label}
+podAnnotations: {a: 1}
+affinity: {nodeSelector: {}}
+imagePullSecrets: [{secret: a}]
+extraEnv: [{name: A B}, {name: A, value: a, valueFrom: {}}, {name: B, vallue: a}]
+priorityClassName: Very High
+serviceMonitor: {interval: 1.5m}
+networkPolicy: {ingressFrom: [{cidr: 10.0.0.0/8}]}
+logs: {hostPath: /var/../log}
+"""
+WRONG_FOR_ONE = {
+    PLUGIN_CHART: """
+jobs: {tolerations: [{key: a, effekt: NoSchedule}]}
+mps: {resources: {limits: {memory: 1GiB}}}
+updateStrategy: {rollingUpdate: {maxUnavailable: all}}
+kubeletMessageLimit: 65Mi
+driverDirs: [/usr/../lib]
+""",
+    EXTENDER_CHART: """
+configManager: {tolerations: [{key: a, effekt: NoSchedule}], filesDir: /etc/kubernetes/../gcushare}
+secondScheduler: {resources: {requests: {cpu: [1]}}}
+topologySpreadConstraints: [{maxSkew: 1}]
+""",
+}
+COMPLAINTS = {
+    *("tolerations.0.tolerationSeconds", "tolerations.1.operator", "tolerations.2.value", "tolerations.3"),
+    *("tolerations.4", "resources", "nodeSelector.a", "podLabels.a", "podAnnotations.a", "affinity"),
+    *("imagePullSecrets.0", "extraEnv.0.name", "extraEnv.1", "extraEnv.2", "priorityClassName"),
+    *("serviceMonitor.interval", "networkPolicy.ingressFrom.0", "logs.hostPath"),
+}
+COMPLAINTS_OF_ONE = {
+    PLUGIN_CHART: {
+        *("jobs.tolerations.0", "mps.resources.limits.memory", "updateStrategy.rollingUpdate.maxUnavailable"),
+        *("kubeletMessageLimit", "driverDirs.0"),
+    },
+    EXTENDER_CHART: {
+        *("configManager.tolerations.0", "configManager.filesDir", "secondScheduler.resources.requests.cpu"),
+        "topologySpreadConstraints.0",
+    },
+}
+RIGHT_FOR_BOTH = """
+tolerations: [{operator: Exists}, {key: a, value: b, effect: NoSchedule}, {key: a, operator: Exists}]
+resources: {requests: {cpu: 0.5, memory: 1.5e9}, limits: {cpu: 1, memory: "1.5Gi", nvidia.com/gpu: "1"}}
+nodeSelector: {gpu.example.com/Kind_1: "true", empty: ""}
+podAnnotations: {example.com/note: "any: text"}
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}
+imagePullSecrets: [{name: a.b}]
+extraEnv: [{name: A_1.b-c, value: ""}, {name: B, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
+priorityClassName: high.example
+serviceMonitor: {enabled: true, interval: 1m30s}
+networkPolicy: {enabled: true, ingressFrom: [{ipBlock: {cidr: "fd00::/8"}}, {podSelector: {}, namespaceSelector: {}}]}
+logs: {hostPath: /var/log/..data}
+"""
+
+
+@pytest.mark.parametrize("chart", WRONG_FOR_ONE, ids=lambda chart: chart.name)
+def test_what_kubernetes_would_refuse_is_refused_by_name_and_all_else_taken(chart: Path) -> None:
+    refused = attempt(chart, Rendering(values=WRONG_FOR_BOTH + WRONG_FOR_ONE[chart]))
+    expected = COMPLAINTS | COMPLAINTS_OF_ONE[chart]
+    assert {path for path in expected if f"- {path}: " not in refused.stderr} == set()
+    taken = attempt(chart, Rendering(values=RIGHT_FOR_BOTH))
+    assert taken.returncode == 0, taken.stderr
+
+
+def test_the_schemas_mean_the_same_by_the_same_words() -> None:
+    charts = (PLUGIN_CHART, EXTENDER_CHART)
+    plugin, extender = (json.loads((chart / "values.schema.json").read_text())["definitions"] for chart in charts)
+    assert {name for name in plugin.keys() & extender.keys() if plugin[name] != extender[name]} == set()
+
+
+DURATIONS = {
+    "cards.pollInterval": (PLUGIN_CHART, "0.19s", "0.2s to 1h"),
+    "scheduler.timeout": (EXTENDER_CHART, "1m1ms", "0.1s to 60s"),
+    "configManager.interval": (EXTENDER_CHART, "49ms", "50ms to 1h"),
+    "configManager.waitTimeout": (EXTENDER_CHART, "999ms", "1s to 1h"),
+    "configManager.uninstallTimeout": (EXTENDER_CHART, "60m1s", "1s to 1h"),
+}
+
+
+@pytest.mark.parametrize("path", DURATIONS)
+def test_a_duration_beyond_what_the_program_takes_is_refused(path: str) -> None:
+    chart, value, bounds = DURATIONS[path]
+    done = attempt(chart, Rendering(sets={path: value}))
+    assert f"{path} is {value}, but it must be from {bounds}" in done.stderr
+
+
+@pytest.mark.parametrize("timeout", ["90s", "99ms"])
+@pytest.mark.parametrize("mode", ["second-scheduler", "none"])
+def test_the_bounds_of_the_schedulers_wait_hold_in_every_mode(mode: str, timeout: str) -> None:
+    done = attempt(EXTENDER_CHART, Rendering(sets={"scheduler.mode": mode, "scheduler.timeout": timeout}))
+    assert f"scheduler.timeout is {timeout}, but it must be from 0.1s to 60s" in done.stderr
+
+
+def test_a_large_number_is_written_in_full() -> None:
+    assert (
+        "terminationGracePeriodSeconds: 1000000\n"
+        in attempt(PLUGIN_CHART, Rendering(values="terminationGracePeriodSeconds: 1000000")).stdout
+    )
 
 
 @pytest.mark.parametrize("chart", [PLUGIN_CHART, EXTENDER_CHART, UMBRELLA_CHART], ids=lambda chart: chart.name)

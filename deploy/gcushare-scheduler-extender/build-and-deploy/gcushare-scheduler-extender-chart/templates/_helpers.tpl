@@ -242,7 +242,7 @@ extenders:
       keyFile: /etc/gcushare-tls/tls.key
       {{- end }}
     {{- end }}
-    httpTimeout: {{ $values.scheduler.timeout }}
+    httpTimeout: {{ include "gcushare.duration" (dict "given" $values.scheduler.timeout "from" "0.1s" "to" "60s" "value" "scheduler.timeout") }}
     nodeCacheCapable: true
     managedResources:
       {{- range include "gcushare-scheduler-extender.managed" .root | splitList "," }}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -16,6 +18,7 @@ from gcushare.config_manager.reconcile import Reconciler, WantedMode, hold_lease
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, Tenure
+from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import CONFIG_MAPS, NODES
 from gcushare.wire.contracts import CONFIG_MANAGER
 from gcushare_playground.apiserver import ApiServer, FailBefore, Fault
@@ -83,7 +86,8 @@ async def test_a_node_in_the_middle_of_its_first_change_is_waited_for(
     held.go_on.set()
     await asyncio.wait_for(changing, 60)
     await loop.round()
-    assert await asyncio.wait_for(uninstall, 60) == (0, ["1 node recovered: cp-1"], "")
+    answer = ["waiting: cp-1 is changing", "1 node recovered: cp-1"]
+    assert await asyncio.wait_for(uninstall, 60) == (0, answer, "")
     assert host.tree() == before
 
 
@@ -132,7 +136,8 @@ async def test_an_api_server_that_fails_for_a_while_does_not_end_an_uninstall(
     while not uninstall.done():
         await loop.round()
         await asyncio.wait((uninstall,), timeout=0.1)
-    assert uninstall.result() == (0, ["1 node recovered: cp-1"], "")
+    code, lines, errors = uninstall.result()
+    assert (code, lines[-1], errors) == (0, "1 node recovered: cp-1", "")
 
 
 async def test_an_uninstall_over_an_api_server_that_goes_on_failing_says_so_in_the_end(
@@ -144,3 +149,18 @@ async def test_an_uninstall_over_an_api_server_that_goes_on_failing_says_so_in_t
     assert code != 0
     assert "not every scheduler is recovered after 1 s" in errors
     assert "busy" in errors
+
+
+async def test_a_node_without_a_config_manager_is_named_with_the_way_out(
+    server: ApiServer, client: KubeClient, tmp_path: Path
+) -> None:
+    loop = config_manager(client, host_with(tmp_path / "host", "kubeadm-1.29.yaml"))
+    await loop.round()
+    arguments = (f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}", "--wait-timeout=1s")
+    code, lines, errors = await call("uninstall", *arguments)
+    assert (code, lines) == (1, ["waiting: cp-1 is applied"])
+    way_out = re.search(r"-n kube-system --type merge -p '(.*)'", errors)
+    assert way_out is not None, errors
+    patch = json.loads(way_out[1].replace("NAME", "cp-1"))
+    await client.patch(CONFIG_MAPS, CONFIG_MANAGER, Patch(PatchKind.MERGE, patch), namespace=NAMESPACE)
+    assert await call("uninstall", *arguments) == (0, ["0 nodes recovered: none"], "")

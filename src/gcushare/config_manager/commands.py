@@ -201,7 +201,7 @@ async def uninstall(settings: RecoverNodesSettings, say: Say) -> int:
     async with open_cluster(settings.kube, program=CONFIG_MANAGER) as client:
         clock = SystemClock()
         deadline = clock.monotonic() + settings.wait_timeout
-        is_asked = False
+        is_asked, said = False, ""
         while True:
             pause_s = _POLL_S
             try:
@@ -222,9 +222,17 @@ async def uninstall(settings: RecoverNodesSettings, say: Say) -> int:
                     )
                     return DONE
                 reasons = "; ".join(f"{r.node} is {r.state} {r.reason}".strip() for r in waiting)
+            if reasons != said:
+                say(f"waiting: {reasons}")
+                said = reasons
             left_s = deadline - clock.monotonic()
             if left_s <= 0:
-                raise Refused(f"not every scheduler is recovered after {settings.wait_timeout:g} s: {reasons}")
+                raise Refused(
+                    f"not every scheduler is recovered after {settings.wait_timeout:g} s: {reasons}. Delete Nodes that "
+                    "are gone for good. On a node where no config manager runs any more, run gcushare-config-manager "
+                    f"recover, then take its report away: kubectl patch configmap {CONFIG_MANAGER} -n "
+                    f'{settings.namespace} --type merge -p \'{{"data":{{"node.NAME":null}}}}\''
+                )
             await clock.sleep(min(pause_s, left_s))
 
 

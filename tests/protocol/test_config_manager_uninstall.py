@@ -164,3 +164,14 @@ async def test_a_node_without_a_config_manager_is_named_with_the_way_out(
     patch = json.loads(way_out[1].replace("NAME", "cp-1"))
     await client.patch(CONFIG_MAPS, CONFIG_MANAGER, Patch(PatchKind.MERGE, patch), namespace=NAMESPACE)
     assert await call("uninstall", *arguments) == (0, ["0 nodes recovered: none"], "")
+
+
+async def test_a_config_map_that_is_gone_is_named_where_the_rights_do_not_let_it_be_created(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    refused = FailBefore(403, "Forbidden", "configmaps is forbidden")
+    server.faults.on(Fault(refused, path="/configmaps", method="POST"))
+    code, lines, errors = await call("uninstall", f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}")
+    assert (code, lines) == (1, [])
+    assert "ConfigMap gcushare-config-manager is gone from namespace kube-system" in errors
+    assert "helm upgrade" in errors

@@ -195,6 +195,16 @@ def test_the_second_scheduler_shows_its_certificate_on_the_extenders_own_port() 
     assert entry == wanted
 
 
+@pytest.mark.parametrize("given", [(), ("networkPolicy.ingressFrom[0].ipBlock.cidr=10.0.0.0/8",)], ids=["all", "few"])
+def test_a_network_policy_lets_the_charts_own_scheduler_in(given: tuple[str, ...]) -> None:
+    """Those of others are on the host's network; who may call is named by address."""
+    objects = rendered(EXTENDER_CHART, "scheduler.mode=second-scheduler", "networkPolicy.enabled=true", *given)
+    (rule,) = one(objects, "NetworkPolicy", "gcushare-scheduler-extender")["spec"]["ingress"]
+    labels = one(objects, "Deployment", "gcushare-scheduler")["spec"]["template"]["metadata"]["labels"]
+    selectors = [each["podSelector"]["matchLabels"] for each in rule.get("from", ()) if "podSelector" in each]
+    assert [selector.items() <= labels.items() for selector in selectors] == [True] * len(given)
+
+
 @pytest.mark.parametrize("mode", ["config-manager", "second-scheduler"])
 def test_mutual_tls_is_what_is_installed_by_default(mode: str) -> None:
     objects = rendered(EXTENDER_CHART, f"scheduler.mode={mode}")

@@ -12,7 +12,7 @@ from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.reconcile import State, WantedMode
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
-from gcushare.core.errors import NotFoundError, RemoteContractError
+from gcushare.core.errors import ForbiddenError, NotFoundError, RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, Resource
@@ -98,4 +98,10 @@ async def _write(client: KubeClient, namespace: str, data: Mapping[str, str]) ->
         await client.patch(_CONFIG_MAPS, CONFIG_MANAGER, patch, namespace=namespace)
     except NotFoundError:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MANAGER}, "data": dict(data)}
-        await client.create(_CONFIG_MAPS, body, namespace=namespace)
+        try:
+            await client.create(_CONFIG_MAPS, body, namespace=namespace)
+        except ForbiddenError as error:
+            raise ForbiddenError(
+                f"ConfigMap {CONFIG_MANAGER} is gone from namespace {namespace}, and only an admin may create it: "
+                f"install again by helm upgrade, deploy.sh or kubectl apply ({error})"
+            ) from error

@@ -206,6 +206,38 @@ An affinity of the user's own is not judged.
 {{- end -}}
 {{- end -}}
 
+{{/* What to do about kube-scheduler after an installation: dict Values, Release, Capabilities, path (as above). */}}
+{{- define "gcushare-scheduler-extender.firstStep" -}}
+{{- if eq .Values.scheduler.mode "config-manager" }}
+{{- include "gcushare-scheduler-extender.outOfReach" . }}
+  * see that every control-plane node's kube-scheduler calls the extender (state "applied"):
+      kubectl get configmap gcushare-config-manager -n {{ .Release.Namespace }} -o yaml
+{{- else if eq .Values.scheduler.mode "second-scheduler" }}
+  * have pods that share cards say so in their spec:
+      schedulerName: {{ .Values.secondScheduler.name }}
+{{- else if ne .Values.scheduler.verbs "off" }}
+  * have kube-scheduler call the extender; gcushare-config-manager does it on the host for a systemd unit:
+      gcushare-config-manager apply --unit /etc/systemd/system/kube-scheduler.service --restart \
+        --vendor {{ include "gcushare-scheduler-extender.vendor" . }} \
+        --extender-service {{ .Release.Namespace }}/{{ include "gcushare-scheduler-extender.fullname" . }} \
+        {{- if .Values.wholeCards }}
+        --whole-cards \
+        {{- end }}
+        {{- if include "gcushare-scheduler-extender.claimsCalled" . }}
+        --claims \
+        {{- end }}
+        {{- if .Values.scheduler.ignorable }}
+        --ignorable \
+        {{- end }}
+        {{- if ne (include "gcushare-scheduler-extender.verbs" .) "plain" }}
+        --tls-ca FILE --tls-cert FILE --tls-key FILE \
+        {{- else if ne .Values.tls.mode "none" }}
+        --tls-ca FILE \
+        {{- end }}
+        --weight {{ .Values.scheduler.weight }} --timeout {{ include "gcushare.duration" (dict "given" .Values.scheduler.timeout "from" "0.1s" "to" "60s" "value" "scheduler.timeout") }}
+{{- end }}
+{{- end -}}
+
 {{- define "gcushare-scheduler-extender.userName" -}}
 system:serviceaccount:{{ .root.Release.Namespace }}:{{ .name }}
 {{- end -}}

@@ -45,6 +45,19 @@ def test_a_cluster_whose_claims_cannot_share_a_card_is_refused(chart: Path, sets
     assert "1.36" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("plugin", "extender", "is_refused"),
+    [("0.1", "", True), ("auto", "", True), ("1", "MiB", True), ("1", "GiB", False), ("0.01", "0.01", False)],
+)
+def test_both_halves_mean_the_same_by_1_of_the_resource(plugin: str, extender: str, is_refused: bool) -> None:
+    sets = {"gcushare-device-plugin-chart.memoryUnit": plugin}
+    sets["gcushare-scheduler-extender-chart.claims.memoryUnit"] = extender
+    done = attempt(UMBRELLA_CHART, Rendering(sets={"global.claims.enabled": "true", **sets}))
+    assert (f"memoryUnit is {plugin}, but claims are made of {extender or '1'}" in done.stderr) is is_refused
+    assert (done.returncode != 0) is is_refused
+    assert attempt(UMBRELLA_CHART, Rendering(sets=sets)).returncode == 0
+
+
 @pytest.mark.parametrize(("name", "vendors"), [("enflame", (ENFLAME,)), ("aliyun", (ALIYUN,)), ("both", VENDORS)])
 def test_classes_and_policies_have_the_vendors_names(name: str, vendors: tuple[Vendor, ...]) -> None:
     objects = claiming(f"vendor={name}")

@@ -34,6 +34,7 @@ def check_unread(facts: Facts) -> Iterator[Finding]:
 
 CHECKS: tuple[Check, ...] = (
     scheduling.check_configuration,
+    scheduling.check_names,
     scheduling.check_visibility,
     scheduling.check_calls,
     scheduling.check_address,

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cluster.diagnosis.checks.views import needs_extender, requesting_pods, span, vendor_nodes
+from gcushare.cluster.diagnosis.checks.views import (
+    asks_for,
+    needs_extender,
+    requesting_pods,
+    span,
+    vendor_nodes,
+)
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerFacts
@@ -30,6 +36,8 @@ _OUT_OF_REACH = (
 _CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
 """Labels of the nodes that the config manager runs on."""
 _LOOK_CLOSER = "give it with --scheduler-config FILE, or create a pod that asks for cards and examine again"
+_DEFAULT = "default-scheduler"
+"""The schedulerName of pods that name none."""
 _PREFIXES = frozenset(vendor.url_prefix for vendor in VENDORS)
 
 
@@ -69,6 +77,29 @@ def check_configuration(facts: Facts) -> Iterator[Finding]:
                 f"its configuration {scheduler.config_file!r} lies on its host, and the extender counts no call yet",
                 _LOOK_CLOSER,
             )
+
+
+def check_names(facts: Facts) -> Iterator[Finding]:
+    """Beside a second scheduler, pods that do not name it are placed by one that calls no extender."""
+    calling = [each for each in facts.schedulers if extenders_of(each)]
+    names = {name or _DEFAULT for each in calling for name in each.profiles or {_DEFAULT}}
+    may_call = any(each.has_our_file for each in facts.schedulers) or any(r.state == "applied" for r in facts.reports)
+    if not calling or may_call or not all(each.is_second for each in calling) or _DEFAULT in names:
+        return
+    past = {
+        each.pod.key
+        for vendor in facts.vendors()
+        for each in requesting_pods(facts, vendor)
+        if asks_for(each.pod, vendor.memory_resource) and each.pod.spec.scheduler_name in ("", _DEFAULT)
+    }
+    if past:
+        yield warning(
+            "scheduler-not-calling",
+            f"scheduler {_DEFAULT}",
+            f"{counted(len(past), 'pod', 'ask')} it for cards, and it calls no extender: {some_names(sorted(past))}; "
+            "it places them by the sum of a node's memory alone",
+            f"create them again with schedulerName: {min(names)}",
+        )
 
 
 def check_visibility(facts: Facts) -> Iterator[Finding]:

@@ -80,7 +80,7 @@ def check_configuration(facts: Facts) -> Iterator[Finding]:
 
 
 def check_names(facts: Facts) -> Iterator[Finding]:
-    """Beside a second scheduler, pods that do not name it are placed by one that calls no extender."""
+    """Next to a second scheduler, pods that do not name it are placed by one that calls no extender."""
     calling = [each for each in facts.schedulers if extenders_of(each)]
     names = {name or _DEFAULT for each in calling for name in each.profiles or {_DEFAULT}}
     may_call = any(each.has_our_file for each in facts.schedulers) or any(r.state == "applied" for r in facts.reports)

@@ -103,12 +103,13 @@ def main(process: ProcessContext | None = None) -> int:
         return DONE
     found = SUBCOMMANDS.get(word)
     if found is None:
-        near = difflib.get_close_matches(word, SUBCOMMANDS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
         from gcushare.cli.kubectl.help_text import COMMANDS  # --version and --help go without
 
         if word in ("inspect", *COMMANDS):
-            hint = f" That is 'kubectl inspect gcushare {word}'.".replace(" inspect'", "'")
+            hint = f" That is 'kubectl inspect gcushare{'' if word == 'inspect' else f' {word}'}'."
+        else:
+            near = difflib.get_close_matches(word, SUBCOMMANDS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
         kind = "setting" if word.startswith("-") else "command"
         known = ", ".join(SUBCOMMANDS)
         process.stderr.write(

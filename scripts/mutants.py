@@ -85,7 +85,6 @@ GROUPS = {
             "unit/test_kube_write_rate.py",
             "unit/test_kube_versions.py",
             "unit/test_kube_watch_lines.py",
-            "unit/test_inspect_cluster_flags.py",
             "protocol/test_kube_broken_servers.py",
             "protocol/test_kube_catching_up.py",
             "protocol/test_kube_client.py",

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
+from scripts.mutants import GROUPS
 
 from tests.source import HOUSE, ROOT, in_one_worker, modules, statements
 
@@ -47,6 +48,13 @@ def test_both_languages_show_the_same_journeys_of_modules_that_exist() -> None:
     assert [len(each) <= most for each, most in zip(english, (11, 13, 16, 13, 15), strict=True)] == [True] * 5
     for name in (name for each in english for name in each):
         assert (HOUSE / f"{name}.py").exists(), f"no module {name}"
+
+
+def test_mutants_are_made_of_modules_and_run_with_tests_that_exist() -> None:
+    for name, group in GROUPS.items():
+        missing = [each for each in group.tests if not (ROOT / "tests" / each).is_file()]
+        missing += [each for each in group.modules if not any(HOUSE.glob(each))]
+        assert missing == [], name
 
 
 def test_contributing_names_every_package_and_every_journey() -> None:

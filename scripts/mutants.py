@@ -81,6 +81,7 @@ GROUPS = {
         (
             "unit/test_kube_election.py",
             "unit/test_kube_events.py",
+            "unit/test_kube_kept.py",
             "unit/test_kube_requests.py",
             "unit/test_kube_write_rate.py",
             "unit/test_kube_versions.py",

@@ -161,8 +161,15 @@ def test_of_several_files_the_first_to_define_something_wins(tmp_path: Path) -> 
 )
 def test_a_broken_kubeconfig_says_what_is_wrong(tmp_path: Path, document: object, words: str) -> None:
     path = write(tmp_path / "config", document)
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=words) as caught:
         load(tmp_path, kubeconfig=path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://proxy:3128", "https://u:p@proxy:1"])
+def test_a_clusters_proxy_is_used(tmp_path: Path, url: str) -> None:
+    path = write(tmp_path / "config", kubeconfig(cluster={"proxy-url": url}))
+    assert load(tmp_path, kubeconfig=path).proxy == url
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
@@ -176,7 +183,8 @@ def test_null_is_as_absent_as_for_kubectl(tmp_path: Path) -> None:
     document = kubeconfig(cluster={"insecure-skip-tls-verify": None, "proxy-url": None}, user={"exec": None})
     document["users"] += [{"name": "none", "user": None}, {"name": "absent"}]
     document["clusters"].append({"name": "other", "cluster": None})
-    assert load(tmp_path, kubeconfig=write(tmp_path / "config", document)).namespace == "team"
+    config = load(tmp_path, kubeconfig=write(tmp_path / "config", document))
+    assert (config.namespace, config.proxy) == ("team", None)
 
 
 def test_a_user_who_acts_as_another_one_does_so(tmp_path: Path) -> None:
@@ -212,6 +220,12 @@ async def test_each_kind_of_user_has_its_header(tmp_path: Path, user: JsonObject
     write(tmp_path / "token", "from-file\n")
     config = load(tmp_path, kubeconfig=write(tmp_path / "config", kubeconfig(user=user)))
     assert await header_of(config) == header
+
+
+async def test_a_token_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    config = load(tmp_path, kubeconfig=write(tmp_path / "config", kubeconfig(user={"tokenFile": "token"})))
+    with pytest.raises(ConfigError, match=f"cannot read the token file '{tmp_path / 'token'}': No such file"):
+        await header_of(config)
 
 
 def service_account(tmp_path: Path, authority: str) -> dict[str, str]:

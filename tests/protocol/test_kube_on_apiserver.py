@@ -42,7 +42,7 @@ async def make_pod(client: KubeClient, name: str = "train") -> PodRef:
 
 
 async def read(client: KubeClient, pod: PodRef) -> Pod:
-    return await client.get(PODS, pod.name, namespace=pod.namespace)
+    return await client.read_pod(pod.namespace, pod.name, timeout_s=10.0)
 
 
 async def test_a_bind_sets_the_node_and_the_record_in_one_step(client: KubeClient) -> None:

@@ -1,7 +1,8 @@
 """Placement policies as tables: which node, and which of its cards, a request should get.
 
 A policy is one entry. Settings, annotations, help, completion and ``gcushare simulate`` read this table; the chart gets
-it from ``make vendors``. All policies are deterministic: ties are broken by the lowest card index, or by node name.
+it from ``make vendors``. All policies are deterministic: the lowest card index breaks ties in ``choose_cards``, the
+node's name those of nodes in ``fit_index``.
 """
 
 from __future__ import annotations

@@ -206,6 +206,11 @@ An affinity of the user's own is not judged.
 {{- end -}}
 {{- end -}}
 
+{{/* How long kube-scheduler waits for an answer; takes Values. */}}
+{{- define "gcushare-scheduler-extender.timeout" -}}
+{{- include "gcushare.duration" (dict "given" .Values.scheduler.timeout "from" "0.1s" "to" "60s" "value" "scheduler.timeout") -}}
+{{- end -}}
+
 {{/* What to do about kube-scheduler after an installation: dict Values, Release, Capabilities, path (as above). */}}
 {{- define "gcushare-scheduler-extender.firstStep" -}}
 {{- if eq .Values.scheduler.mode "config-manager" }}
@@ -234,7 +239,7 @@ An affinity of the user's own is not judged.
         {{- else if ne .Values.tls.mode "none" }}
         --tls-ca FILE \
         {{- end }}
-        --weight {{ .Values.scheduler.weight }} --timeout {{ include "gcushare.duration" (dict "given" .Values.scheduler.timeout "from" "0.1s" "to" "60s" "value" "scheduler.timeout") }}
+        --weight {{ .Values.scheduler.weight }} --timeout {{ include "gcushare-scheduler-extender.timeout" . }}
 {{- end }}
 {{- end -}}
 
@@ -274,7 +279,7 @@ extenders:
       keyFile: /etc/gcushare-tls/tls.key
       {{- end }}
     {{- end }}
-    httpTimeout: {{ include "gcushare.duration" (dict "given" $values.scheduler.timeout "from" "0.1s" "to" "60s" "value" "scheduler.timeout") }}
+    httpTimeout: {{ include "gcushare-scheduler-extender.timeout" .root }}
     nodeCacheCapable: true
     managedResources:
       {{- range include "gcushare-scheduler-extender.managed" .root | splitList "," }}

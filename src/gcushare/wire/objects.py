@@ -67,6 +67,10 @@ class ResourceRequirements(KubeObject, frozen=True):
     limits: dict[str, RawQuantity] = field(default_factory=dict)
     requests: dict[str, RawQuantity] = field(default_factory=dict)
 
+    def asks_for(self, resource: str) -> bool:
+        """Whether some of a resource is asked for. Every API server writes 0 as ``0``."""
+        return any(part.get(resource, "0") not in ("0", 0) for part in (self.limits, self.requests))
+
 
 class Container(KubeObject, frozen=True):
     """One container. ``restart_policy`` is set only on init containers; "Always" marks a sidecar."""

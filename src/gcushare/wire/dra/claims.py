@@ -235,7 +235,7 @@ def asked_of_claims(specs: Iterable[ClaimSpec], vendor: Vendor) -> PodRequest | 
 def problem_of_both_ways(pod: Pod, vendor: Vendor) -> str:
     """Why no node can take a pod that asks by a claim: its containers ask for memory units too; "" if they do not."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
-    if all(each.resources.limits.get(vendor.memory_resource, "0") in ("0", 0) for each in containers):
+    if not any(each.resources.asks_for(vendor.memory_resource) for each in containers):
         return ""
     return (
         f"the pod asks for {vendor.memory_resource} and for cards by a claim, and every node gives out its cards in "

@@ -126,9 +126,8 @@ def needs_extender(facts: Facts) -> bool:
 
 
 def asks_for(pod: SeenPod, resource: str) -> bool:
-    """Whether a container of a pod asks for a resource; 0 is written as ``0`` by every API server."""
-    parts = (part for each in pod.containers() for part in (each.resources.limits, each.resources.requests))
-    return any(part.get(resource, "0") not in ("0", 0) for part in parts)
+    """Whether a container of a pod asks for a resource."""
+    return any(each.resources.asks_for(resource) for each in pod.containers())
 
 
 def bound_for_s(facts: Facts, pod: SeenPod) -> float:

@@ -58,6 +58,17 @@ MEMORY_LIMIT = "gcushare.io/memory-limit"
 """On the pod, by its author: the units that it may use while no other pod needs them; placed by its request."""
 COMPUTE_SHARE = "gcushare.io/compute-share"
 """On the pod, by its author: ``proportional`` requests compute in proportion to memory, on nodes with MPS limits."""
+AUTHORS_KEYS = (
+    NODE_POLICY,
+    CARD_POLICY,
+    WHOLE_CARD_POLICY,
+    USE_CARDS,
+    AVOID_CARDS,
+    CARDS,
+    MEMORY_LIMIT,
+    COMPUTE_SHARE,
+)
+"""All that a pod's author may write."""
 
 CLAIMED_RESOURCE = "gcushare.io/claimed-resource"
 """On the pod, by the admission policy: the memory resource that it replaced with a claim."""

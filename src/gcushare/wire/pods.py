@@ -54,17 +54,7 @@ class PodOptions:
 
 
 NO_OPTIONS = PodOptions()
-_RARE_KEYS = frozenset(
-    (
-        keys.NODE_POLICY,
-        keys.CARD_POLICY,
-        keys.WHOLE_CARD_POLICY,
-        keys.USE_CARDS,
-        keys.AVOID_CARDS,
-        keys.MEMORY_LIMIT,
-        keys.COMPUTE_SHARE,
-    )
-)
+_RARE_KEYS = frozenset(keys.AUTHORS_KEYS) - {keys.CARDS}
 
 
 def pod_ref(pod: Pod) -> PodRef:

@@ -15,16 +15,6 @@ from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.objects import Node, ObjectMeta, Pod
 
 _DOMAIN = "gcushare.io"
-_AUTHORS_KEYS = (
-    keys.NODE_POLICY,
-    keys.CARD_POLICY,
-    keys.WHOLE_CARD_POLICY,
-    keys.USE_CARDS,
-    keys.AVOID_CARDS,
-    keys.CARDS,
-    keys.MEMORY_LIMIT,
-    keys.COMPUTE_SHARE,
-)
 _PROGRAMS_KEYS = frozenset(
     {
         keys.CARD_UUID,
@@ -45,7 +35,7 @@ _ALIKE = 0.7
 
 def unread_keys_of_pod(pod: Pod) -> tuple[str, ...]:
     """Say of each key what it may be meant to be."""
-    return tuple(islice(_unread(pod.metadata, _AUTHORS_KEYS, (), _PROGRAMS_KEYS), _MOST))
+    return tuple(islice(_unread(pod.metadata, keys.AUTHORS_KEYS, (), _PROGRAMS_KEYS), _MOST))
 
 
 def unread_keys_of_node(node: Node, vendors: Collection[Vendor]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from gcushare.cli.support_bundle.collect import OBJECT
 from gcushare.cli.support_bundle.kept_fields import PLAIN_INVENTORY, PLAIN_OVER_USE
 from gcushare.cli.support_bundle.log_filter import LOG_LINE
 from gcushare.cluster.diagnosis.gather_facts import SEEN_POD
-from gcushare.cluster.diagnosis.schedulers import parse_extenders
+from gcushare.cluster.diagnosis.schedulers import parse_configuration
 from gcushare.config_manager.host.paths_and_record import RECORD, parse_record
 from gcushare.config_manager.scheduler_config.yaml_text import YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import plain_value
@@ -342,7 +342,7 @@ DECODERS: dict[str, Decoder] = {
         (b"clusters: [{name: c, cluster: {server: 's'}}]\nusers: [{name: u, user: {token: t}}]\n",),
         ConfigError,
     ),
-    "scheduler's configuration": Decoder(any_text(parse_extenders), (AN_EXTENDER.encode(),)),
+    "scheduler's configuration": Decoder(any_text(parse_configuration), (AN_EXTENDER.encode(),)),
     "manifest": Decoder(
         any_text(_manifest), (b"kind: Pod\nspec:\n  containers:\n  - name: &a c\n    command: [*a]\n",), ConfigError
     ),

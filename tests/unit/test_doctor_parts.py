@@ -13,7 +13,7 @@ from gcushare.cli.doctor.doctor import patch_of
 from gcushare.cluster.diagnosis.findings import (
     Fix,
 )
-from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, parse_extenders, parse_profiles
+from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, parse_configuration
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.programs import ProgramKind, SeenPod, flag_of, program_of
 from gcushare.cluster.reader import parse_date
@@ -69,12 +69,13 @@ def test_programs_are_recognised_however_they_were_installed(pod: SeenPod, progr
 def test_extenders_are_read_from_either_kind_of_document() -> None:
     yaml = "extenders:\n- urlPrefix: https://10.0.0.1/gcushare-scheduler/\n  managedResources: [{name: a/b}]\n"
     policy = '{"kind": "Policy", "extenders": [{"urlPrefix": "http://h:1/x", "bindVerb": "bind"}]}'
-    (first,), (second,) = parse_extenders(yaml), parse_extenders(policy)
+    ((first,), _), ((second,), nameless) = parse_configuration(yaml), parse_configuration(policy)
     assert (first.host, first.port, first.path, first.resources) == ("10.0.0.1", 443, "/gcushare-scheduler", ("a/b",))
     assert second == ConfiguredExtender(url="http://h:1/x", binds=True)
-    assert parse_extenders("kind: KubeSchedulerConfiguration\nextenders: null\n") == ()
-    assert parse_profiles("profiles: [{schedulerName: a}, {schedulerName: b, plugins: {}}, x]\n") == {"a", "b"}
-    assert parse_profiles(policy) == parse_profiles("profiles: null\n") == frozenset()
+    assert parse_configuration("kind: KubeSchedulerConfiguration\nextenders: null\n") == ((), frozenset())
+    _, names = parse_configuration("profiles: [{schedulerName: a}, {schedulerName: b, plugins: {}}, x]\n")
+    assert names == {"a", "b"}
+    assert nameless == parse_configuration("profiles: null\n")[1] == frozenset()
 
 
 @pytest.mark.parametrize("port", ["port", "327660", "-1"])
@@ -86,7 +87,7 @@ def test_a_port_that_is_none_is_0_and_the_rest_of_the_url_is_read(port: str) -> 
 @pytest.mark.parametrize("text", ["[", "- a", "just text", ""])
 def test_what_is_no_configuration_is_refused(text: str) -> None:
     with pytest.raises(RemoteContractError):
-        parse_extenders(text)
+        parse_configuration(text)
 
 
 def test_figures_are_summed_over_the_labels_left_open() -> None:

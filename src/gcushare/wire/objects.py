@@ -100,6 +100,10 @@ class PodSchedulingGroup(KubeObject, frozen=True):
     pod_group_name: str = ""
 
 
+DEFAULT_SCHEDULER = "default-scheduler"
+"""The schedulerName of pods that name none."""
+
+
 class PodSpec(KubeObject, frozen=True):
     """Where a pod runs, which scheduler places it and what its containers request.
 
@@ -117,6 +121,10 @@ class PodSpec(KubeObject, frozen=True):
     scheduling_group: PodSchedulingGroup | None = None
     resources: ResourceRequirements = ResourceRequirements()
     overhead: dict[str, RawQuantity] = field(default_factory=dict)
+
+    @property
+    def is_for_default_scheduler(self) -> bool:
+        return self.scheduler_name in ("", DEFAULT_SCHEDULER)
 
 
 class ContainerTerminated(KubeObject, frozen=True):

@@ -80,10 +80,12 @@ def _explain_text(explained: Explained) -> tuple[str, int]:
         facts = _bound_facts(explained, explained.assignment)
         return head + "bound\n" + "".join(f"  {label:<{_LABEL}}{escape(text)}\n" for label, text in facts), _LABEL
     if document.state in ("ended", "refused"):
-        text, outside = f"{head}{document.state}\n  {escape(document.summary)}\n", unread_keys_of_pod(explained.pod)
+        text = f"{head}{document.state}\n  {escape(document.summary)}\n"
+        lines = unread_keys_of_pod(explained.pod)
     else:
-        text, outside = render_explanation(document), (*unread_keys_of_pod(explained.pod), *_outside_words(explained))
-    return text + "".join(f"\n{line}\n" for line in outside), 2
+        text = render_explanation(document)
+        lines = (*unread_keys_of_pod(explained.pod), *_outside_words(explained))
+    return text + "".join(f"\n{line}\n" for line in lines), 2
 
 
 def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple[str, str]]:
@@ -169,7 +171,7 @@ def _outside_words(explained: Explained) -> Iterator[str]:
         yield "kube-scheduler has said nothing about this pod yet: is it running, and is the extender configured?"
     if pod.status.nominated_node_name:
         yield f"nominated for node {pod.status.nominated_node_name}: pods there are being ended for it"
-    if pod.spec.scheduler_name not in ("", "default-scheduler"):
+    if not pod.spec.is_for_default_scheduler:
         yield f"its scheduler is {pod.spec.scheduler_name!r}: it must run and call the extender"
     for each in explained.lacking:
         if each.unread:

@@ -17,8 +17,7 @@ from gcushare.cluster.diagnosis.schedulers import (
     SchedulerFacts,
     config_file_of,
     config_map_of,
-    parse_extenders,
-    parse_profiles,
+    parse_configuration,
 )
 from gcushare.cluster.programs import SeenPod, flag
 from gcushare.cluster.reader import Reader
@@ -128,9 +127,10 @@ async def read_schedulers(
 
 def _from_text(facts: SchedulerFacts, text: str, source: str) -> SchedulerFacts:
     try:
-        return replace(facts, source=source, extenders=parse_extenders(text), profiles=parse_profiles(text))
+        extenders, profiles = parse_configuration(text)
     except RemoteContractError as failure:
         return replace(facts, source=source, problem=str(failure))
+    return replace(facts, source=source, extenders=extenders, profiles=profiles)
 
 
 async def read_reports(reader: Reader, namespaces: Sequence[str]) -> tuple[NodeReport, ...]:

@@ -95,40 +95,27 @@ def config_map_of(pod: SeenPod, path: str) -> tuple[str, str] | None:
     return None
 
 
-def parse_extenders(text: str) -> tuple[ConfiguredExtender, ...]:
-    """Read the extenders of a KubeSchedulerConfiguration or a Policy.
+def parse_configuration(text: str) -> tuple[tuple[ConfiguredExtender, ...], frozenset[str]]:
+    """Read the extenders of a KubeSchedulerConfiguration or a Policy, and the scheduler names of its profiles.
 
     Raises:
         RemoteContractError: neither YAML nor JSON, or no mapping.
     """
-    return tuple(read_extender(each) for each in _entries(text, "extenders"))
-
-
-def parse_profiles(text: str) -> frozenset[str]:
-    """Read the scheduler names of a KubeSchedulerConfiguration's profiles.
-
-    Raises:
-        RemoteContractError: as ``parse_extenders``.
-    """
-    return frozenset(str(each.get("schedulerName", "")) for each in _entries(text, "profiles"))
-
-
-def _entries(text: str, key: str) -> list[Mapping[str, Any]]:
     document = load_yaml(text, "the scheduler's configuration")
     if not isinstance(document, Mapping):
         raise RemoteContractError(f"the scheduler's configuration is not a mapping but a {type(document).__name__}")
-    return [each for each in _list(document.get(key)) if isinstance(each, Mapping)]
+    extenders = tuple(map(read_extender, _mappings(document.get("extenders"))))
+    return extenders, frozenset(str(each.get("schedulerName", "")) for each in _mappings(document.get("profiles")))
 
 
 def read_extender(entry: Mapping[str, Any]) -> ConfiguredExtender:
     """Read one entry of a configuration's extenders; what has another form than expected counts as empty."""
-    managed = _list(entry.get("managedResources"))
     return ConfiguredExtender(
         url=str(entry.get("urlPrefix", "")),
-        resources=tuple(str(each.get("name", "")) for each in managed if isinstance(each, Mapping)),
+        resources=tuple(str(each.get("name", "")) for each in _mappings(entry.get("managedResources"))),
         binds=bool(entry.get("bindVerb")),
     )
 
 
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _mappings(value: object) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

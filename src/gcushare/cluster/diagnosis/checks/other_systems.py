@@ -75,8 +75,8 @@ def check_pods(facts: Facts) -> Iterator[Finding]:
     for vendor in facts.vendors():
         waiting: dict[str, list[str]] = {}
         for each in requesting_pods(facts, vendor):
-            name = each.pod.spec.scheduler_name
-            is_asked_for = name in theirs or (name not in ("", "default-scheduler") and _is_untried(facts, each.pod))
+            spec, name = each.pod.spec, each.pod.spec.scheduler_name
+            is_asked_for = name in theirs or (not spec.is_for_default_scheduler and _is_untried(facts, each.pod))
             if not each.pod.is_bound and is_asked_for:
                 waiting.setdefault(name, []).append(each.pod.key)
         for name, pods in sorted(waiting.items()):

@@ -20,6 +20,7 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.wording import counted, some_names
 from gcushare.vendors import VENDORS
 from gcushare.wire.contracts import VERBS_PORT
+from gcushare.wire.objects import DEFAULT_SCHEDULER
 
 WAITED_S = 30.0
 """A pod younger than this may not have had its turn."""
@@ -36,8 +37,6 @@ _OUT_OF_REACH = (
 _CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
 """Labels of the nodes that the config manager runs on."""
 _LOOK_CLOSER = "give it with --scheduler-config FILE, or create a pod that asks for cards and examine again"
-_DEFAULT = "default-scheduler"
-"""The schedulerName of pods that name none."""
 _PREFIXES = frozenset(vendor.url_prefix for vendor in VENDORS)
 
 
@@ -82,20 +81,20 @@ def check_configuration(facts: Facts) -> Iterator[Finding]:
 def check_names(facts: Facts) -> Iterator[Finding]:
     """Next to a second scheduler, pods that do not name it are placed by one that calls no extender."""
     calling = [each for each in facts.schedulers if extenders_of(each)]
-    names = {name or _DEFAULT for each in calling for name in each.profiles or {_DEFAULT}}
+    names = {name or DEFAULT_SCHEDULER for each in calling for name in each.profiles or {DEFAULT_SCHEDULER}}
     may_call = any(each.has_our_file for each in facts.schedulers) or any(r.state == "applied" for r in facts.reports)
-    if not calling or may_call or not all(each.is_second for each in calling) or _DEFAULT in names:
+    if not calling or may_call or not all(each.is_second for each in calling) or DEFAULT_SCHEDULER in names:
         return
     past = {
         each.pod.key
         for vendor in facts.vendors()
         for each in requesting_pods(facts, vendor)
-        if asks_for(each.pod, vendor.memory_resource) and each.pod.spec.scheduler_name in ("", _DEFAULT)
+        if asks_for(each.pod, vendor.memory_resource) and each.pod.spec.is_for_default_scheduler
     }
     if past:
         yield warning(
             "scheduler-not-calling",
-            f"scheduler {_DEFAULT}",
+            f"scheduler {DEFAULT_SCHEDULER}",
             f"{counted(len(past), 'pod', 'ask')} it for cards, and it calls no extender: {some_names(sorted(past))}; "
             "it places them by the sum of a node's memory alone",
             f"create them again with schedulerName: {min(names)}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gcushare.core.errors import DeviceError, RetryableError
-from gcushare.device_plugin.pods.allocations import KubeletAllocations
+from gcushare.device_plugin.pods.allocations import KubeletAllocations, MissingCheckpointError
 from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare_playground.kubelet.checkpoint import PodDevices
 from simulation.kubelet import Kubelet
@@ -41,7 +41,7 @@ class KubeletRecord:
         kubelet = self._kubelet
         await asyncio.sleep(0.001)
         if kubelet.checkpoint is None:
-            raise DeviceError("the kubelet's checkpoint is missing")
+            raise MissingCheckpointError("the kubelet's checkpoint is missing")
         record = KubeletAllocations("checkpoint")
         for entry in kubelet.checkpoint.entries:
             self._add(record, entry.pod_uid, entry)
@@ -49,6 +49,6 @@ class KubeletRecord:
 
     def _add(self, record: KubeletAllocations, pod: str, entry: PodDevices) -> None:
         if entry.resource == self._kubelet.resources[0]:
-            record.add(pod, entry.container, device_ids(sorted(entry.ids)))
+            record.add(pod, entry.container, device_ids(sorted(entry.ids)), entry.answer)
         else:
-            record.add_whole(pod, entry.container, sorted(entry.ids))
+            record.add_whole(pod, entry.container, sorted(entry.ids), entry.answer)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.assignments import PodRef
-from gcushare.core.cards import Health, InventoryCard
+from gcushare.core.cards import Card, Health, InventoryCard
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.parts import Dependencies, Parts, Patcher
 from gcushare.device_plugin.plugin_settings import CardSettings, GrantMode, KubeletSettings, PluginSettings
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
-from gcushare.vendors import ENFLAME
+from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.objects import Node, ObjectMeta
 from gcushare.wire.protos import deviceplugin_pb2 as pb
@@ -109,15 +109,22 @@ class Rig:
 
 
 def make_rig(
-    tmp_path: Path, unit: str = "1", mode: GrantMode = GrantMode.MEMORY, patcher: Patcher | None = None
+    tmp_path: Path,
+    unit: str = "1",
+    mode: GrantMode = GrantMode.MEMORY,
+    patcher: Patcher | None = None,
+    vendor: Vendor = ENFLAME,
+    hold_numbers: Callable[[Mapping[str, Card]], None] = lambda _held: None,
 ) -> Rig:
     """Without ``patcher`` the Node is never written: the API server is away."""
     away, heard = Away(), Heard()
     settings = PluginSettings(
-        cards=CardSettings(vendor=ENFLAME, memory_unit=unit, mode=mode),
+        cards=CardSettings(vendor=vendor, memory_unit=unit, mode=mode),
         kubelet=KubeletSettings(node_name="node-1", cdi_dir=tmp_path, wait_for_pod=0.0),
     )
     clock, rng = ManualClock(0.0), random.Random(1)
-    dependencies = Dependencies(source=away, patcher=patcher or away, announcer=heard, clock=clock, rng=rng)
+    dependencies = Dependencies(
+        source=away, patcher=patcher or away, announcer=heard, clock=clock, rng=rng, hold_numbers=hold_numbers
+    )
     agent = NodeAgent(settings, dependencies)
     return Rig(agent, agent.parts, heard, away)

@@ -10,7 +10,7 @@ from gcushare.cards.health import (
     CardRoster,
 )
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
-from gcushare.core.cards import Card, CardUse, Health, LeftOutCard
+from gcushare.core.cards import MAX_CARDS, Card, CardUse, Health, LeftOutCard
 from tests.card_health import POLICY
 
 GIB = 1 << 30
@@ -73,7 +73,9 @@ def test_a_card_of_another_size_is_altered_and_keeps_its_health() -> None:
     roster = roster_of(FIRST)
     roster.record_reading(FIRST, OFF_THE_BUS, 5.0)
     grown = msgspec.structs.replace(FIRST, memory_bytes=24 * GIB)
-    assert roster.update_list(report(grown), 10.0) == [CardChange(CardChangeKind.ALTERED, grown, str(FIRST))]
+    assert roster.update_list(report(grown), 10.0) == [
+        CardChange(CardChangeKind.ALTERED, grown, f"memory_bytes was {16 * GIB}")
+    ]
     assert health_of(roster) == {0: Health.UNHEALTHY}
 
 
@@ -140,3 +142,51 @@ def test_use_is_kept_for_the_card_it_was_read_from_only() -> None:
     roster.record_use(FIRST, CardUse(memory_used_bytes=7))
     roster.record_use(msgspec.structs.replace(FIRST, uuid="other"), CardUse(memory_used_bytes=9))
     assert roster.snapshot().uses[0] == CardUse(memory_used_bytes=7)
+
+
+def test_a_card_keeps_its_number_while_it_is_held_and_takes_its_minor_number_afterwards() -> None:
+    roster = CardRoster(POLICY, by_uuid=True)
+    roster.update_list(report(FIRST, SECOND), 0.0)
+    roster.hold({"a": FIRST, "b": SECOND}, 1.0)
+    alone = msgspec.structs.replace(SECOND, index=0)
+    roster.update_list(report(alone), 2.0)
+    assert [(c.index, c.minor, c.uuid) for c in roster.snapshot().cards] == [(0, None, "a"), (1, 0, "b")]
+    assert roster.snapshot().gone == {0}
+    roster.hold({}, 3.0)
+    assert [(c.index, c.minor, c.uuid) for c in roster.snapshot().cards] == [(0, None, "b")]
+
+
+def test_a_card_that_pods_hold_since_before_the_start_is_lost_if_it_was_never_listed() -> None:
+    roster = CardRoster(POLICY, by_uuid=True)
+    assert roster.hold({"b": SECOND}, 0.0) == []
+    new = msgspec.structs.replace(FIRST, index=1, uuid="new")
+    changes = roster.update_list(report(new), 0.0)
+    assert [(change.kind, change.card.index) for change in changes] == [
+        (CardChangeKind.APPEARED, 0),
+        (CardChangeKind.LOST, 1),
+    ]
+    assert [(c.index, c.minor, c.uuid) for c in roster.snapshot().cards] == [(0, 1, "new"), (1, None, "b")]
+
+
+def test_a_card_for_which_no_number_is_left_waits_and_changes_nothing_else() -> None:
+    roster = CardRoster(POLICY, by_uuid=True)
+    lost = [Card(index=index, uuid=f"lost-{index}", memory_bytes=GIB) for index in range(MAX_CARDS)]
+    roster.hold({card.uuid: card for card in lost}, 0.0)
+    roster.update_list(report(FIRST), 0.0)
+    assert [card.uuid for card in roster.left_out] == ["a"]
+    assert len(roster.snapshot().cards) == MAX_CARDS
+
+
+def test_two_cards_of_one_uuid_are_one_card_where_grants_follow_it() -> None:
+    roster = CardRoster(POLICY, by_uuid=True)
+    roster.update_list(report(FIRST, msgspec.structs.replace(SECOND, uuid="a")), 0.0)
+    assert [(card.index, card.reason) for card in roster.left_out] == [(1, "uuid a belongs to card 0 already")]
+
+
+def test_a_card_with_another_minor_number_leaves_no_second_card_of_its_uuid() -> None:
+    roster = roster_of(FIRST, SECOND)
+    roster.update_list(report(msgspec.structs.replace(SECOND, index=0)), 5.0)
+    assert [(card.index, card.uuid, card.health) for card in roster.snapshot().cards] == [
+        (0, "b", Health.HEALTHY),
+        (1, "", Health.UNHEALTHY),
+    ]

@@ -82,7 +82,7 @@ async def test_without_the_socket_the_checkpoint_is_read(tmp_path: Path) -> None
 
 
 async def test_with_neither_source_both_are_named(tmp_path: Path) -> None:
-    with pytest.raises(RetryableError, match=r"podresources at .*kubelet.sock.*checkpoint .*cannot be read"):
+    with pytest.raises(RetryableError, match=r"podresources at .*kubelet.sock.*checkpoint .*does not exist"):
         await reader(tmp_path).fetch()
 
 

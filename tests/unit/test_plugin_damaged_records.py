@@ -122,12 +122,13 @@ def test_the_event_names_the_keys_and_the_first_confirmation_is_none() -> None:
     assert write.repaired == f"wrong or missing: {ENFLAME.record.pod_units}, {CARD_UUID}"
 
 
-def test_a_card_that_got_another_index_keeps_its_uuid_and_a_lost_one_its_size() -> None:
+def test_a_record_has_the_uuid_of_the_card_that_the_pod_has_now_and_of_a_lost_one_what_it_had() -> None:
     store, right = served(ENFLAME, "memory")
-    swapped = {**UUIDS, 1: "uuid-2", 2: "uuid-1"}
-    assert store.writes(swapped, UNITS, 99) == []
+    (write,) = store.writes({**UUIDS, 1: "uuid-new"}, UNITS, 99)
+    assert (write.repaired, dict(write.exchanged)) == ("", {1: ("uuid-1", "uuid-new")})
+    assert write.annotations[CARD_UUID] == "uuid-new"
     again = PodStore(ENFLAME)
     again.pod_applied(right)
     see(again, "memory")
-    assert again.writes(swapped, UNITS, 99) == []
+    assert again.writes(UUIDS, UNITS, 99) == []
     assert again.writes({}, {}, 99) == []

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from gcushare.cards.numbers import number_cards
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
-from gcushare.core.cards import Card, CardUse, Health, InventoryCard, LeftOutCard
+from gcushare.core.cards import Card, CardUse, Health, Inventory, InventoryCard, LeftOutCard
 
 BAD_READINGS = 3
 STALE_AFTER_S = 60.0
@@ -107,6 +108,10 @@ class CardsSnapshot:
     driver: str = ""
     problem: str = ""
 
+    def listed_in(self, inventory: Inventory) -> Inventory:
+        """An inventory of these cards without those that are gone: another card may have their device nodes."""
+        return replace(inventory, cards=tuple(card for card in inventory.cards if card.index not in self.gone))
+
 
 class CardChangeKind(enum.Enum):
     """What happened to a card; the values are written to the log."""
@@ -115,7 +120,7 @@ class CardChangeKind(enum.Enum):
     REPLACED = "replaced"
     """Another card (by uuid) at an index that had one."""
     ALTERED = "altered"
-    """The same card with another property, for example its size."""
+    """The same card with another property, for example its size or its number."""
     LOST = "lost"
     """The source stopped listing it; its state stays, unhealthy, until it or another comes."""
     SICK = "sick"
@@ -132,38 +137,62 @@ class CardChange:
     detail: str = ""
 
 
+def describe_changes(before: Card, now: Card) -> str:
+    """What differs between two states of a card: ``memory_bytes was 17179869184``."""
+    was, present = msgspec.structs.asdict(before), msgspec.structs.asdict(now)
+    return ", ".join(f"{name} was {value}" for name, value in was.items() if value != present[name])
+
+
 @dataclass(slots=True)
 class _Tracked:
     card: Card
+    """As the source lists it, ``index`` being its minor number."""
     health: HealthTracker
+    number: int
     use: CardUse | None = None
     is_gone: bool = False
     is_use_old: bool = False
 
+    @property
+    def numbered(self) -> Card:
+        """The card as everyone else knows it."""
+        if self.number == self.card.index:
+            return self.card
+        return msgspec.structs.replace(self.card, index=self.number, minor=self.card.index)
+
 
 class CardRoster:
-    """Every card that was ever listed, by index, with its health."""
+    """The cards that were ever listed, with their numbers and their health.
 
-    def __init__(self, policy: HealthPolicy) -> None:
+    If grants follow the card (``by_uuid``), a card is tracked by its uuid, and keeps its number while pods hold that;
+    a card that is lost stays until its number is another's. Otherwise a card is what has its minor number, and another
+    uuid at that number has replaced it.
+    """
+
+    def __init__(self, policy: HealthPolicy, *, by_uuid: bool = False) -> None:
         self._policy = policy
-        self._tracked: dict[int, _Tracked] = {}
+        self._by_uuid = by_uuid
+        self._tracked: dict[str | int, _Tracked] = {}
+        self._held: dict[str | int, Card] = {}
+        self._is_listed = False
+        self._report: CardReport = CardReport(cards=())
         self.left_out: tuple[LeftOutCard, ...] = ()
         self.driver = ""
 
     def snapshot(self, problem: str = "") -> CardsSnapshot:
-        tracked = sorted(self._tracked.items())
+        tracked = sorted(self._tracked.values(), key=lambda each: each.number)
         return CardsSnapshot(
             cards=tuple(
                 InventoryCard(
-                    **msgspec.structs.asdict(each.card),
+                    **msgspec.structs.asdict(each.numbered),
                     health=Health.HEALTHY if each.health.verdict.healthy else Health.UNHEALTHY,
                     reason=each.health.verdict.reason,
                 )
-                for _, each in tracked
+                for each in tracked
             ),
-            uses={index: each.use for index, each in tracked if each.use is not None},
-            unread=frozenset(index for index, each in tracked if each.is_use_old),
-            gone=frozenset(index for index, each in tracked if each.is_gone),
+            uses={each.number: each.use for each in tracked if each.use is not None},
+            unread=frozenset(each.number for each in tracked if each.is_use_old),
+            gone=frozenset(each.number for each in tracked if each.is_gone),
             left_out=self.left_out,
             driver=self.driver,
             problem="" if tracked else problem,
@@ -173,22 +202,64 @@ class CardRoster:
     def has_cards(self) -> bool:
         return any(not tracked.is_gone for tracked in self._tracked.values())
 
+    def hold(self, held: Mapping[str, Card], now_s: float) -> list[CardChange]:
+        """Keep the number (``index``) of these cards, by uuid, from now on, and of no others.
+
+        One that was never listed is lost: pods hold it since before the plugin started.
+        """
+        if not self._by_uuid or held == self._held:
+            return []
+        self._held = dict(held.items())
+        return self.update_list(self._report, now_s) if self._is_listed else []
+
     def update_list(self, report: CardReport, now_s: float) -> list[CardChange]:
-        changes: list[CardChange] = []
-        listed: dict[int, Card] = {}
-        twice: list[LeftOutCard] = []
+        self._is_listed, self._report = True, report
+        listed: dict[str | int, Card] = {}
+        left_out = list(report.left_out)
+        of_index: dict[int, Card] = {}
         for card in report.cards:
-            if card.index in listed:
-                reason = f"index {card.index} belongs to card {listed[card.index].uuid} already"
-                twice.append(LeftOutCard(index=card.index, uuid=card.uuid, reason=reason))
+            key = self._key(card)
+            if (other := of_index.get(card.index) or listed.get(key)) is not None:
+                same = f"index {card.index}" if card.index == other.index else f"uuid {card.uuid}"
+                reason = f"{same} belongs to card {other.uuid if card.index == other.index else other.index} already"
+                left_out.append(LeftOutCard(index=card.index, uuid=card.uuid, reason=reason))
                 continue
-            listed[card.index] = card
-            changes += self._place(card)
-        self.left_out = (*report.left_out, *twice)
-        self.driver = report.driver
-        for index in sorted(self._tracked.keys() - listed.keys()):
-            changes += self._lose(self._tracked[index], now_s)
+            listed[key] = of_index[card.index] = card
+        numbers = self._number(listed, left_out)
+        self.left_out, self.driver = tuple(left_out), report.driver
+        changes: list[CardChange] = []
+        for key, number in numbers.items():
+            changes += self._place(key, listed[key], number)
+        uuids = {card.uuid for card in listed.values()}
+        for key, tracked in sorted(self._tracked.items(), key=lambda each: each[1].number):
+            if key not in numbers:
+                changes += self._lose(tracked, now_s)
+                if not self._by_uuid and tracked.card.uuid in uuids:
+                    # The card has another minor number now: what was given of this one is of no card.
+                    tracked.card = msgspec.structs.replace(tracked.card, uuid="")
         return changes
+
+    def _key(self, card: Card) -> str | int:
+        return card.uuid if self._by_uuid and card.uuid else card.index
+
+    def _number(self, listed: dict[str | int, Card], left_out: list[LeftOutCard]) -> dict[str | int, int]:
+        """Decide the numbers of the listed cards; forget lost ones whose number is another's now."""
+        if not self._by_uuid:
+            return {key: card.index for key, card in listed.items()}
+        minors = {key: card.index for key, card in listed.items()}
+        numbers = number_cards(minors, {key: card.index for key, card in self._held.items()})
+        for key, card in listed.items():
+            if key not in numbers:
+                reason = "pods hold all numbers that device ids have for cards, those of lost cards among them"
+                left_out.append(LeftOutCard(index=card.index, uuid=card.uuid, reason=reason))
+        for uuid, card in self._held.items():
+            if uuid not in self._tracked and uuid not in listed:
+                lost = msgspec.structs.replace(card, index=card.minor_number, minor=None)
+                self._tracked[uuid] = _Tracked(lost, HealthTracker(self._policy), card.index)
+        taken = set(numbers.values())
+        for key in [key for key, each in self._tracked.items() if key not in numbers and each.number in taken]:
+            del self._tracked[key]
+        return numbers
 
     def record_reading(self, card: Card, reading: HealthReading, now_s: float) -> list[CardChange]:
         return self._update_health(card, lambda tracker: tracker.record_reading(reading, now_s))
@@ -206,52 +277,57 @@ class CardRoster:
 
     def record_no_answer(self, reason: str, now_s: float) -> list[CardChange]:
         changes: list[CardChange] = []
-        for index in sorted(self._tracked):
-            changes += self.record_miss(self._tracked[index].card, reason, now_s)
+        for tracked in sorted(self._tracked.values(), key=lambda each: each.number):
+            changes += self.record_miss(tracked.card, reason, now_s)
         return changes
 
     def record_miss(self, card: Card, reason: str, now_s: float) -> list[CardChange]:
         """Record that one card could not be read."""
-        tracked = self._tracked.get(card.index)
-        if tracked is not None and tracked.card.uuid == card.uuid:
+        if (tracked := self._find(card)) is not None:
             tracked.is_use_old = True
         return self._update_health(card, lambda tracker: tracker.record_miss(reason, now_s))
 
     def record_use(self, card: Card, use: CardUse | None) -> None:
         """Record what a card is doing; None if unknown."""
-        tracked = self._tracked.get(card.index)
-        if tracked is not None and tracked.card.uuid == card.uuid:
+        if (tracked := self._find(card)) is not None:
             tracked.use, tracked.is_use_old = use, False
 
-    def _place(self, card: Card) -> list[CardChange]:
-        tracked = self._tracked.get(card.index)
-        if tracked is None or tracked.card.uuid != card.uuid:
-            self._tracked[card.index] = _Tracked(card, HealthTracker(self._policy))
-            if tracked is None:
-                return [CardChange(CardChangeKind.APPEARED, card, f"{card.memory_bytes} bytes, {card.model}")]
-            return [CardChange(CardChangeKind.REPLACED, card, tracked.card.uuid)]
-        before, tracked.card, tracked.is_gone = tracked.card, card, False
-        return [CardChange(CardChangeKind.ALTERED, card, str(before))] if card != before else []
+    def _find(self, card: Card) -> _Tracked | None:
+        tracked = self._tracked.get(self._key(card))
+        return tracked if tracked is not None and tracked.card.uuid == card.uuid else None
+
+    def _place(self, key: str | int, card: Card, number: int) -> list[CardChange]:
+        tracked = self._find(card)
+        if tracked is None:
+            before = self._tracked.get(key)
+            tracked = self._tracked[key] = _Tracked(card, HealthTracker(self._policy), number)
+            if before is None:
+                about = f"{card.memory_bytes} bytes, {card.model}"
+                return [CardChange(CardChangeKind.APPEARED, tracked.numbered, about)]
+            return [CardChange(CardChangeKind.REPLACED, tracked.numbered, before.card.uuid)]
+        was = tracked.numbered
+        tracked.card, tracked.number, tracked.is_gone = card, number, False
+        now = tracked.numbered
+        return [CardChange(CardChangeKind.ALTERED, now, describe_changes(was, now))] if now != was else []
 
     def _lose(self, tracked: _Tracked, now_s: float) -> list[CardChange]:
-        reasons = {card.uuid: card.reason for card in self.left_out}
+        reasons = {card.uuid: card.reason for card in self.left_out if card.uuid}
         reason = reasons.get(tracked.card.uuid, "the card is no longer listed by its driver")
         reading = HealthReading(healthy=False, reason=reason, conclusive=True)
         changes = self._update_health(tracked.card, lambda tracker: tracker.record_reading(reading, now_s))
         if tracked.is_gone:
             return changes
         tracked.is_gone, tracked.use = True, None
-        return [CardChange(CardChangeKind.LOST, tracked.card, reason)]
+        return [CardChange(CardChangeKind.LOST, tracked.numbered, reason)]
 
     def _update_health(self, card: Card, update: Callable[[HealthTracker], HealthReading]) -> list[CardChange]:
-        tracked = self._tracked.get(card.index)
-        if tracked is None or tracked.card.uuid != card.uuid:
+        if (tracked := self._find(card)) is None:
             return []
         before = tracked.health.verdict
         verdict = update(tracked.health)
         if verdict == before:
             return []
         if verdict.healthy:
-            return [CardChange(CardChangeKind.RECOVERED, tracked.card)]
+            return [CardChange(CardChangeKind.RECOVERED, tracked.numbered)]
         kind = CardChangeKind.SICK if before.healthy else CardChangeKind.STILL_SICK
-        return [CardChange(kind, tracked.card, verdict.reason)]
+        return [CardChange(kind, tracked.numbered, verdict.reason)]

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gcushare.cards.health import CardChange, CardChangeKind, CardRoster, CardsSnapshot, HealthPolicy
 from gcushare.cards.links import LinkTable
 from gcushare.cards.ports import CardSource
-from gcushare.core.cards import LeftOutCard
+from gcushare.core.cards import Card, LeftOutCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import index_text
@@ -41,6 +41,8 @@ class MonitorSettings:
     least_interval_s: float = 0.2
     """The least time between two polls, however many events come."""
     policy: HealthPolicy
+    by_uuid: bool = False
+    """Whether grants follow a card wherever its driver lists it; see ``CardRoster``."""
 
 
 def none_shared(source: str, left_out: Sequence[LeftOutCard]) -> str:
@@ -70,7 +72,7 @@ class CardMonitor:
         self._on_change = on_change
         self._settings = settings
         self._clock = clock
-        self._roster = CardRoster(settings.policy)
+        self._roster = CardRoster(settings.policy, by_uuid=settings.by_uuid)
         self._polled = asyncio.Event()
         """Set at the end of the next poll, which then replaces it."""
         self.problem = "the cards have not been polled yet"
@@ -81,6 +83,10 @@ class CardMonitor:
     @property
     def snapshot(self) -> CardsSnapshot:
         return self._roster.snapshot(self.problem)
+
+    def hold(self, held: Mapping[str, Card]) -> None:
+        """Keep the numbers of these cards, by uuid, from now on, and of no others; report what that changes."""
+        self._report(self._roster.hold(held, self._clock()))
 
     async def wait_poll(self, after: int = 0) -> int:
         """Wait until more than ``after`` polls have ended, with any result; return how many have."""

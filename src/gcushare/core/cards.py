@@ -43,22 +43,28 @@ class Health(enum.Enum):
 class Card(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """One physical accelerator, as its vendor's library reports it.
 
-    ``index`` is the minor number (``/dev/gcu0`` is 0). ``uuid`` identifies the hardware: the same index with another
-    uuid is another card. ``numa_node`` is None and ``link_group`` is "" if unknown; cards of one link group share a
-    direct link or one switch. ``limit_problem`` says why the vendor cannot limit what a process allocates on this
-    card; it is "" if it can, or if that was not checked. Numbers have no bounds here: `plausible` checks what a
-    library reports.
+    ``index`` is the card's number in device ids, records and views. It is the minor number (``/dev/gcu0`` is 0), unless
+    pods hold that number of another card: then ``minor`` has the minor number, see `cards.numbers`. ``uuid`` identifies
+    the hardware. ``numa_node`` is None and ``link_group`` is "" if unknown; cards of one link group share a direct link
+    or one switch. ``limit_problem`` says why the vendor cannot limit what a process allocates on this card; it is "" if
+    it can, or if that was not checked. Numbers have no bounds here: `plausible` checks what a library reports.
     """
 
     index: int
     uuid: str
     memory_bytes: int
+    minor: int | None = None
     model: str = ""
     serial: str = ""
     pci_address: str = msgspec.field(default="", name="pci")
     numa_node: int | None = None
     link_group: str = msgspec.field(default="", name="link")
     limit_problem: str = msgspec.field(default="", name="limitProblem")
+
+    @property
+    def minor_number(self) -> int:
+        """The number of its device node."""
+        return self.index if self.minor is None else self.minor
 
 
 class Closure(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -102,6 +108,7 @@ class InventoryCard(Card, frozen=True, kw_only=True, gc=False, omit_defaults=Tru
 
     index: CardIndex
     memory_bytes: Count = msgspec.field(name="memory")
+    minor: Count | None = None
     numa_node: Count | None = msgspec.field(default=None, name="numa")
     units: CardUnits = 0
     reserved_units: CardUnits = msgspec.field(default=0, name="reserved")

@@ -9,7 +9,9 @@ import time
 from functools import partial
 
 from gcushare.cards.health import CardsSnapshot
+from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
+from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
 from gcushare.device_plugin.adapters import HostAdapters, OwnPodHandler
@@ -21,13 +23,15 @@ from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_NAME, PodReso
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import DevicePluginService
 from gcushare.device_plugin.node.agent import NodeAgent
+from gcushare.device_plugin.node.held_cards import find_held_cards
 from gcushare.device_plugin.node.inventory import MAX_NAMES
 from gcushare.device_plugin.node.parts import Dependencies
 from gcushare.device_plugin.plugin_settings import PluginSettings
+from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations, MissingCheckpointError
 from gcushare.device_plugin.reporting.metrics import ObservedResources, PluginMetrics
 from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
 from gcushare.device_plugin.reporting.status import describe, make_health
-from gcushare.device_plugin.way import Way
+from gcushare.device_plugin.way import FACTS_TIMEOUT_S, Way
 from gcushare.kube.client import KubeClient
 from gcushare.node.api_server import SliceDrivers
 from gcushare.node.node_settings import Strategy
@@ -37,8 +41,6 @@ from gcushare.runtime.shutdown import RootTasks, Shutdown
 
 logger = logging.getLogger(__name__)
 
-FACTS_TIMEOUT_S = 10.0
-"""How long the start waits for the API server. Running pods and the kubelet must not wait for it longer."""
 _OFFER_WAIT_S = 5.0
 ANSWER_BYTES_PER_LIST_BYTE = 4
 """podresources repeats the resource's name for each id, so it takes about 36 bytes; the device list takes 16."""
@@ -77,8 +79,10 @@ class PluginApp(Way):
             announcer=self._announcer,
             clock=clock,
             rng=self._adapters.rng,
+            hold_numbers=self._monitor.hold,
             limiter=self._limiter,
         )
+        self._numbers_problem = "the kubelet's checkpoint was not read yet"
         self._agent = NodeAgent(settings, dependencies)
         self._parts = self._agent.parts
         self._driver_limits = self._keep_driver_limits(self._parts.store, lambda: self._agent.inventory)
@@ -153,6 +157,9 @@ class PluginApp(Way):
         )
 
     def _offer(self, cards: CardsSnapshot) -> None:
+        if self._numbers_problem:
+            self._agent.numbers_unknown(self._numbers_problem)
+            return
         self._agent.on_cards_change(cards)
         self._warn_of_many_units()
 
@@ -203,9 +210,32 @@ class PluginApp(Way):
 
     async def _run_cards(self) -> None:
         await self._wait_for_facts()
+        backoff = Backoff(BackoffPolicy())
+        while not await self._learn_numbers():
+            await self._read_cards()
+            await asyncio.sleep(backoff.next_delay_s())
         await self._read_cards()
         self._cards_changed(self._monitor.snapshot)
         await self._monitor.run()
+
+    async def _learn_numbers(self) -> bool:
+        """Have the cards that pods hold keep their numbers; False if it cannot be read which these are."""
+        kept = KubeletAllocations(CHECKPOINT)
+        if self._follows_cards:
+            try:
+                kept = await self._reader.fetch_checkpoint()
+            except MissingCheckpointError as error:
+                logger.info("numbers of cards are read from records %s", fields(reason=error))
+            except DeviceError as error:
+                self._numbers_problem = (
+                    f"{error}: which cards the pods of this node hold is not known, so nothing is offered; if the file "
+                    "is broken, drain the node, remove the file and restart the kubelet"
+                )
+                return False
+        self._numbers_problem = ""
+        store, former = self._parts.store, self._parts.publisher.former
+        self._monitor.hold(find_held_cards(store, kept, self._vendor, former))
+        return True
 
     async def _wait_for_facts(self) -> None:
         """Wait, for a limited time, for the Node (cordons, previous unit), the pods and the kubelet's allocations.

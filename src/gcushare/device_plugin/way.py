@@ -32,6 +32,7 @@ from gcushare.node.card_and_pod_metrics import NodeMetrics
 from gcushare.node.cards import monitor_settings, source_options
 from gcushare.node.driver_limits.keeper import DriverLimits
 from gcushare.node.driver_limits.limiter import DriverLimiter
+from gcushare.node.grant_form import follow_cards
 from gcushare.node.memory_limiter import MemoryLimiter
 from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.mps.state import MpsDaemon, MpsFolders
@@ -47,6 +48,8 @@ from gcushare.wire.documents.plugin_status import PluginStatus
 from gcushare.wire.dra.claims import POD_WITH_CLAIMS, PodWithClaims
 from gcushare.wire.objects import NODE, Node
 
+FACTS_TIMEOUT_S = 10.0
+"""How long the start waits for the API server. Running pods and the kubelet must not wait for it longer."""
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -73,11 +76,12 @@ class Way(abc.ABC):
         self._recorder = EventRecorder(client, COMPONENT, host=self._node_name, clock=clock)
         self._announcer = EventAnnouncer(self._recorder, self._node_name)
         self._limiter = _make_limiter(settings.limits)
+        self._follows_cards = follow_cards(self._vendor, settings.kubelet.device_list_strategy)
         self._source_options = source_options(settings.cards, settings.health)
         self._monitor = CardMonitor(
             self._adapters.cards or open_source(self._source_options),
             self._cards_changed,
-            monitor_settings(settings.cards),
+            monitor_settings(settings.cards, by_uuid=self._follows_cards),
             clock.monotonic,
         )
         self._mps: MpsWatch | None = None

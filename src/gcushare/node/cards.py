@@ -23,11 +23,11 @@ def source_options(cards: CardSourceSettings, health: HealthSettings) -> SourceO
     )
 
 
-def monitor_settings(cards: CardSourceSettings) -> MonitorSettings:
-    """How the cards are watched."""
+def monitor_settings(cards: CardSourceSettings, *, by_uuid: bool) -> MonitorSettings:
+    """How the cards are watched; ``by_uuid``: whether grants follow a card, see `grant_form.follow_cards`."""
     # Polls may be an hour apart: one that is missed must not turn every card sick.
     policy = HealthPolicy(stale_after_s=max(STALE_AFTER_S, BAD_READINGS * cards.poll_interval))
-    return MonitorSettings(poll_interval_s=cards.poll_interval, policy=policy)
+    return MonitorSettings(poll_interval_s=cards.poll_interval, policy=policy, by_uuid=by_uuid)
 
 
 def offer_card(found: InventoryCard, unit: MemoryUnit, *, reserve: Reserve, cordoned: frozenset[str]) -> InventoryCard:

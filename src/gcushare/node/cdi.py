@@ -162,7 +162,7 @@ class CdiSpecPublisher:
         On the event loop, and before the kubelet can hear of the cards: a container must not be given a name that
         is not defined yet.
         """
-        cards = tuple((card.index, card.uuid) for card in inventory.cards)
+        cards = tuple((card.minor_number, card.uuid) for card in inventory.cards)
         if self._written == (cards, self._file.fingerprint()):
             return
         others = self._file.find_others()
@@ -179,7 +179,7 @@ class CdiSpecPublisher:
 
 def cdi_name(vendor: Vendor, card: Card) -> str:
     """A card's name in specifications: its uuid if the vendor's toolkit uses it, else its index."""
-    return card.uuid if vendor.visible_by_uuid and _NAME.fullmatch(card.uuid) else str(card.index)
+    return card.uuid if vendor.visible_by_uuid and _NAME.fullmatch(card.uuid) else str(card.minor_number)
 
 
 def cdi_spec(vendor: Vendor, inventory: Inventory) -> dict[str, Any]:
@@ -194,10 +194,12 @@ def cdi_spec(vendor: Vendor, inventory: Inventory) -> dict[str, Any]:
         "devices": [
             {
                 "name": name,
-                "containerEdits": {"deviceNodes": [{"path": nodes.card.format(index=card.index), "permissions": "rw"}]},
+                "containerEdits": {
+                    "deviceNodes": [{"path": nodes.card.format(index=card.minor_number), "permissions": "rw"}]
+                },
             }
             for card in inventory.cards
-            for name in dict.fromkeys((cdi_name(vendor, card), str(card.index)))
+            for name in dict.fromkeys((cdi_name(vendor, card), str(card.minor_number)))
         ],
         "containerEdits": {"deviceNodes": [{"path": path, "permissions": "rw"} for path in nodes.control]},
     }

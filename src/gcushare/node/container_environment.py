@@ -46,7 +46,7 @@ def container_variables(
     variables: dict[str, str] = {}
     if Strategy.ENV in strategies:
         variables[names.visible] = ",".join(
-            card.uuid if vendor.visible_by_uuid and card.uuid else str(card.index) for card in grant.cards
+            card.uuid if vendor.visible_by_uuid and card.uuid else str(card.minor_number) for card in grant.cards
         )
     if not grant.whole:
         pod_units = grant.units if grant.pod_units is None else grant.pod_units
@@ -62,4 +62,4 @@ def container_variables(
 def device_paths(vendor: Vendor, grant: Grant) -> tuple[str, ...]:
     """The device nodes of one container: its cards' and those that every container needs."""
     nodes = vendor.device_nodes
-    return (*(nodes.card.format(index=card.index) for card in grant.cards), *nodes.control)
+    return (*(nodes.card.format(index=card.minor_number) for card in grant.cards), *nodes.control)

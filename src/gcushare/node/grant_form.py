@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,34 @@ from gcushare.node.memory_limiter import NO_LIMITS, MemoryLimiter
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import Vendor
 from gcushare.wire.dra.checkpoint import ContainerEdits
+
+_NO_CARDS = frozenset({"", "all", "none", "void"})
+"""Values of a toolkit's variable that name no card."""
+
+
+def follow_cards(vendor: Vendor, strategies: Collection[Strategy]) -> bool:
+    """Whether what containers are given means the same card wherever its driver lists it.
+
+    A uuid does, in a variable or as a CDI name. An index and a device node mean the minor number, whatever card has it.
+    """
+    return vendor.visible_by_uuid and Strategy.DEVICES not in strategies
+
+
+def read_given(
+    vendor: Vendor, numbers: Sequence[int], variables: Mapping[str, str], cdi_names: Iterable[str]
+) -> dict[int, str]:
+    """The uuids of the cards that a container was given, by the cards' numbers; empty if it was not given uuids.
+
+    ``numbers`` are those of its device ids, or of its claim's devices. An answer for shared memory has the numbers
+    itself: a container of a pod that has several cards may see more cards than its own ids are of.
+    """
+    prefix = f"{vendor.cdi_kind}="
+    words = [name.removeprefix(prefix) for name in cdi_names if name.startswith(prefix)]
+    words = words or variables.get(vendor.environment.visible, "").split(",")
+    own = variables.get(vendor.environment.card_index, "").split(",")
+    named = [int(word) for word in own] if all(word.isdecimal() for word in own) else sorted(numbers)
+    is_given = len(words) == len(named) and not any(word in _NO_CARDS or word.isdecimal() for word in words)
+    return dict(zip(named, words, strict=True)) if is_given else {}
 
 
 @dataclass(frozen=True, slots=True)

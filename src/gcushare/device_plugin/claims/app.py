@@ -26,9 +26,10 @@ from gcushare.device_plugin.claims.reporting import ClaimsMetrics, ObservedClaim
 from gcushare.device_plugin.claims.service import ClaimsService, HealthStream
 from gcushare.device_plugin.claims.slice_plan import SlicePlan
 from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
+from gcushare.device_plugin.node.held_cards import numbered
 from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.device_plugin.plugin_settings import PluginSettings
-from gcushare.device_plugin.way import Way
+from gcushare.device_plugin.way import FACTS_TIMEOUT_S, Way
 from gcushare.kube.client import KubeClient
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import RESOURCE_SLICES, Selector
@@ -42,6 +43,7 @@ from gcushare.node.status import REGISTRATION_AGE_S
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.shutdown import RootTasks, Shutdown
 from gcushare.wire.dra.checkpoint import PreparedClaim
+from gcushare.wire.dra.claim_names import parse_device_name
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 
 logger = logging.getLogger(__name__)
@@ -83,6 +85,7 @@ class ClaimsApp(Way):
             self._health,
             self._cdi,
             self._writer,
+            self._monitor.hold,
         )
         self._driver_limits = self._keep_driver_limits(self._pods, lambda: self._agent.inventory)
         self._registration = self._make_registration(directory)
@@ -234,6 +237,7 @@ class ClaimsApp(Way):
         The other drivers come before the cards: known cards are published.
         """
         await self._load_checkpoint()
+        await self._learn_numbers()
         self._agent.on_drivers(await self._slice_drivers.read())
         await self._read_cards()
         self._cards_changed(self._monitor.snapshot)
@@ -262,6 +266,25 @@ class ClaimsApp(Way):
             else:
                 self._recovery = ""
                 return
+
+    async def _learn_numbers(self) -> None:
+        """Have the cards of prepared claims, and of allocated ones as far as can be read, keep their numbers."""
+        if not self._follows_cards:
+            return
+        uuids, wanted = self._prepared.given(), self._prepared.numbers()
+        try:
+            async with asyncio.timeout(FACTS_TIMEOUT_S):
+                await self._node_watch.synced.wait()
+                allocated = await list_claims(self._client, self._driver, self._node_name)
+        except (GcushareError, TimeoutError) as error:
+            logger.warning("allocated claims keep no numbers of cards %s", fields(reason=repr(error)))
+            allocated = []
+        names = (each.device for claim in allocated for each in claim.results_of(self._driver))
+        wanted |= {index for index in map(parse_device_name, names) if index is not None}
+        former = {card.index: card for card in self._writer.former.cards} if self._writer.former is not None else {}
+        uuids = {index: card.uuid for index, card in former.items() if index in wanted} | uuids
+        known = {card.uuid: card for card in former.values()}
+        self._monitor.hold({uuid: numbered(known.get(uuid), index, uuid) for index, uuid in uuids.items()})
 
     async def _load_or_rebuild(self) -> None:
         try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import SERVES_CLAIMS, Inventory
+from gcushare.core.cards import SERVES_CLAIMS, Card, Inventory
 from gcushare.core.errors import RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
@@ -50,7 +50,9 @@ class ClaimsAgent:
         health: HealthStream,
         cdi: CdiSpecPublisher,
         writer: CardsPublisher,
+        hold_numbers: Callable[[Mapping[str, Card]], None] = lambda _held: None,
     ) -> None:
+        self._hold_numbers = hold_numbers
         self._settings = settings
         self._plan = plan
         self._prepared = prepared
@@ -69,6 +71,9 @@ class ClaimsAgent:
         """Use what the source of cards reports."""
         self._cards = cards
         self._update()
+        # A claim may be allocated a card at any moment, so cards that are listed keep their numbers.
+        wanted = {card.index for card in cards.cards if card.index not in cards.gone} | self._prepared.numbers()
+        self._hold_numbers({card.uuid: card for card in cards.cards if card.index in wanted})
 
     def on_drivers(self, drivers: Collection[str]) -> None:
         """Use which drivers publish ResourceSlices of this node."""
@@ -163,7 +168,7 @@ class ClaimsAgent:
         self.inventory = self._count(self._cards)
         self._health.update(self.inventory)
         self._cdi.update_holders(len(self._prepared.claims))
-        self._cdi.update(self.inventory)
+        self._cdi.update(self._cards.listed_in(self.inventory))
         is_taken = bool(self._offered() or self.other_systems or self.leaving)
         if self._node is None:
             return

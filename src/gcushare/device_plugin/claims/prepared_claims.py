@@ -22,7 +22,7 @@ from gcushare.device_plugin.claims.allocation_results import assignment_of, chec
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import RESOURCE_CLAIMS
-from gcushare.node.grant_form import GrantForm
+from gcushare.node.grant_form import GrantForm, read_given
 from gcushare.wire.dra.checkpoint import PreparedClaim, PreparedDevice, users_of
 from gcushare.wire.dra.claims import ConsumerReference, ResourceClaim
 
@@ -190,6 +190,18 @@ class PreparedClaims:
     def assignments(self, inventory: Inventory) -> list[Assignment]:
         """What the claims hold, as the ledger counts it."""
         return [assignment_of(claim, inventory.unit, self._node) for claim in self.claims.values()]
+
+    def numbers(self) -> set[int]:
+        """The cards that claims hold."""
+        return {device.index for claim in self.claims.values() for device in claim.devices}
+
+    def given(self) -> dict[int, str]:
+        """The uuids of the cards that claims hold, by number, by what their containers are given."""
+        found: dict[int, str] = {}
+        for claim in self.claims.values():
+            numbers = [device.index for device in claim.devices]
+            found |= read_given(self._form.vendor, numbers, claim.edits.variables, claim.cdi_names)
+        return found
 
     def _entry(self, claim: ResourceClaim, devices: tuple[PreparedDevice, ...]) -> PreparedClaim:
         metadata = claim.metadata

@@ -14,7 +14,7 @@ import msgspec
 
 from gcushare.core.errors import DeviceError, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations
+from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations, MissingCheckpointError
 from gcushare.node.pod_resources import list_pod_resources
 from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.kubelet.pod_resources import decode_holdings
@@ -100,6 +100,7 @@ class _PodDevices(msgspec.Struct):
     container: str = msgspec.field(name="ContainerName")
     resource: str = msgspec.field(name="ResourceName")
     device_ids: dict[str, list[str]] | list[str] | None = msgspec.field(name="DeviceIDs", default=None)
+    answer: bytes | None = msgspec.field(name="AllocResp", default=None)
 
 
 class _Data(msgspec.Struct):
@@ -129,9 +130,9 @@ def read_checkpoint(path: Path, resource: str, whole: str = "") -> KubeletAlloca
         ids = entry.device_ids
         flat = ids if isinstance(ids, list) else [i for of_numa in ids.values() for i in of_numa]
         if entry.resource == resource:
-            allocations.add(entry.pod_uid, entry.container, device_ids(flat))
+            allocations.add(entry.pod_uid, entry.container, device_ids(flat), entry.answer or b"")
         else:
-            allocations.add_whole(entry.pod_uid, entry.container, flat)
+            allocations.add_whole(entry.pod_uid, entry.container, flat, entry.answer or b"")
     return allocations
 
 
@@ -151,5 +152,7 @@ def _decode_checkpoint(path: Path) -> _Data:
     try:
         with path.open("rb") as file:
             return CHECKPOINT_FILE.read(read_bounded(file, MAX_CHECKPOINT_BYTES, "it")).data
+    except FileNotFoundError as error:
+        raise MissingCheckpointError(f"the kubelet's checkpoint {path} does not exist") from error
     except (OSError, RemoteContractError) as error:
         raise DeviceError(f"the kubelet's checkpoint {path} cannot be read: {error}") from error

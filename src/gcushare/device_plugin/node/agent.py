@@ -35,6 +35,7 @@ from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.unrecorded import closures_of
+from gcushare.node.grant_form import follow_cards
 from gcushare.node.node_settings import AUTO_UNIT
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.objects import Node, Pod
@@ -53,6 +54,8 @@ class NodeAgent:
 
     def __init__(self, settings: PluginSettings, dependencies: Dependencies) -> None:
         self._clock = dependencies.clock
+        self._hold = dependencies.hold_numbers
+        self._follows_cards = follow_cards(settings.cards.vendor, settings.kubelet.device_list_strategy)
         cards = settings.cards
         self._offer = Offer(
             vendor=cards.vendor,
@@ -82,6 +85,21 @@ class NodeAgent:
         """Use the newest state of the cards."""
         self._cards = cards
         self._replan()
+
+    def numbers_unknown(self, problem: str) -> None:
+        """Offer nothing: which card the numbers in pods' device ids mean cannot be read."""
+        self._refuse("CardNumbersUnknown", problem)
+
+    def _hold_numbers(self) -> None:
+        """Keep the numbers of the cards that pods have; of all cards while a call for one of them may come.
+
+        The source of cards reports what changes by it.
+        """
+        if self._cards is None or not self._follows_cards:
+            return
+        cards = {card.index: card for card in self._cards.cards}
+        wanted = self.parts.store.cards_wanted() if self.parts.store.is_settled else cards.keys()
+        self._hold({card.uuid: card for index, card in cards.items() if index in wanted})
 
     def node_applied(self, node: Node) -> None:
         """Use the Node's newest state: its cordons, and whether it still has the inventory as published."""
@@ -149,11 +167,13 @@ class NodeAgent:
         self.parts.pods.notify()
         self._events.report_foreign_ids(allocations)
         self.parts.cdi.update_holders(len(allocations.pods))
+        self._hold_numbers()
         self._replan()
 
     def _pods_changed(self) -> None:
         self.parts.pods.notify()
         self.parts.reconciler.writer.write_soon()
+        self._hold_numbers()
         if self.inventory is not None:
             # The cards of an ended pod are free at once; the kubelet may show it until it admits the next pod.
             self._update_lists(self.inventory)
@@ -210,7 +230,7 @@ class NodeAgent:
             self._refuse("MemoryUnitRefused", problem or doubt)
         else:
             self.problem = ""
-        if self.parts.cdi.update(inventory):
+        if self.parts.cdi.update(self._cards.listed_in(inventory)):
             self.parts.announcer.about_node("CdiSpecFailed", self.parts.cdi.problem, warning=True)
         self.offered.set()
 

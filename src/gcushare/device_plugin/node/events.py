@@ -40,6 +40,14 @@ class NodeEvents:
                 f"the record was damaged ({write.repaired}); it was written again: card {cards}",
                 warning=True,
             )
+        for index, (was, now) in write.exchanged.items():
+            self._announcer.about_pod(
+                write.pod,
+                "CardExchanged",
+                f"card {index} of this pod is {now} now, and its record said {was[:80]}: that card was replaced, or "
+                "the driver numbers this machine's cards differently since",
+                warning=True,
+            )
         if write.corrected_from:
             before = index_text(write.corrected_from)
             self._announcer.about_pod(
@@ -50,7 +58,7 @@ class NodeEvents:
             )
 
     def report_changes(self, before: Inventory | None, now: Inventory) -> None:
-        """Report cards that came, went, fell ill, recovered or were cordoned."""
+        """Report cards that came, went, fell ill, recovered, were cordoned or left out."""
         known = {card.uuid: card for card in before.cards} if before is not None else {}
         for card in now.cards:
             was = known.pop(card.uuid, None)
@@ -65,6 +73,10 @@ class NodeEvents:
             self._announcer.about_node(
                 "CardGone", f"card {gone.index} ({gone.uuid}) is gone or was replaced", warning=True
             )
+        known_left_out = before.left_out if before is not None else ()
+        for left_out in now.left_out:
+            if left_out not in known_left_out:
+                self.warn("CardLeftOut", f"card {left_out.index} ({left_out.uuid}) is not offered: {left_out.reason}")
 
     def _announce_health(self, card: InventoryCard) -> None:
         is_sick = card.health is Health.UNHEALTHY

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from gcushare.cards.process_owners import ProcessOwners
+from gcushare.core.cards import Card
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
@@ -31,13 +32,17 @@ class Patcher(PodPatcher, NodePatcher, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What the parts reach: ``source`` reads the kubelet, ``patcher`` writes to the API server."""
+    """What the parts reach: ``source`` reads the kubelet, ``patcher`` writes to the API server.
+
+    ``hold_numbers`` keeps the numbers of these cards, by uuid, and of no others.
+    """
 
     source: AllocationsSource
     patcher: Patcher
     announcer: Announcer
     clock: Clock
     rng: random.Random
+    hold_numbers: Callable[[Mapping[str, Card]], None] = lambda _held: None
     limiter: MemoryLimiter | None = None
 
 

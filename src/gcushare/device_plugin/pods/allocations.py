@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.node.pods import CardCounts
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, is_whole_card_id
@@ -18,6 +19,12 @@ from gcushare.wire.kubelet.plugin_messages import NO_IDS, DeviceIds, device_ids
 
 CHECKPOINT = "checkpoint"
 """The ``source`` of allocations that were read from the checkpoint."""
+
+
+class MissingCheckpointError(DeviceError):
+    """The kubelet has no checkpoint: it gave nothing out, or the file was removed."""
+
+
 ContainerKey = tuple[str, str, bool]
 """A container that holds ids: its pod's key, its name, and whether it holds whole cards."""
 Holdings = dict[str, Mapping[str, CardCounts]]
@@ -34,6 +41,15 @@ class ForeignHolding:
     example: str
 
 
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """What the kubelet stored with a container's ids: ``body`` is the ContainerAllocateResponse as it was given."""
+
+    pod: str
+    numbers: tuple[int, ...]
+    body: bytes
+
+
 @dataclass(slots=True)
 class KubeletAllocations:
     """Memory and whole cards by pod: its uid, or ``namespace/name`` if the source is podresources; and foreign ids."""
@@ -44,9 +60,11 @@ class KubeletAllocations:
     foreign: list[ForeignHolding] = field(default_factory=list)
     completed: set[str] = field(default_factory=set)
     """The uids of pods whose ids are all shown. A checkpoint shows all ids of every pod."""
+    answers: list[StoredAnswer] = field(default_factory=list)
+    """What the containers were given, in a checkpoint alone; those of ended pods may be among them."""
     _held: dict[str, list[DeviceIds]] = field(default_factory=dict)
 
-    def add(self, pod: str, container: str, ids: DeviceIds) -> None:
+    def add(self, pod: str, container: str, ids: DeviceIds, answer: bytes = b"") -> None:
         """Count one container's units of memory."""
         if ids.foreign:
             self.foreign.append(ForeignHolding(pod, container, len(ids.foreign), ids.foreign[0]))
@@ -54,8 +72,9 @@ class KubeletAllocations:
         if counts:
             self.memory[pod] = {**self.memory.get(pod, {}), container: counts}
             self._held.setdefault(pod, []).append(ids)
+            self.answers += [StoredAnswer(pod, tuple(sorted(counts)), answer)] if answer else []
 
-    def add_whole(self, pod: str, container: str, ids: Sequence[str]) -> None:
+    def add_whole(self, pod: str, container: str, ids: Sequence[str], answer: bytes = b"") -> None:
         """Count one container's whole cards."""
         foreign = [device_id for device_id in ids if not is_whole_card_id(device_id)]
         if foreign:
@@ -63,6 +82,7 @@ class KubeletAllocations:
         cards = {decode_whole_card_id(device_id): 1 for device_id in ids if is_whole_card_id(device_id)}
         if cards:
             self.whole[pod] = {**self.whole.get(pod, {}), container: cards}
+            self.answers += [StoredAnswer(pod, tuple(sorted(cards)), answer)] if answer else []
 
     def add_missing(self, other: KubeletAllocations, pods: Iterable[str]) -> None:
         """Add what another source shows of these pods, if this one shows nothing of them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.requests import split_over_cards
@@ -36,6 +36,8 @@ class RecordWrite:
     """Whether the pod had no record: this plugin chose its cards."""
     repaired: str = ""
     """What was wrong with the record that is replaced; "" if nothing, or if there was none."""
+    exchanged: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    """The cards that have another uuid than the record said: that one, and the present one."""
 
 
 def compute_write(
@@ -72,13 +74,18 @@ def compute_write(
     for key in {CARD_MODE, UNITS_BY_CARD} - annotations.keys():
         if entry.annotations.get(key):
             annotations[key] = ""
-    annotations[CARD_UUID] = ",".join(_uuid_of(index, entry, uuids) for index in cards)
+    # A card that this node does not know keeps the uuid that the record has.
+    before = _recorded_uuids(entry)
+    now = {index: uuids.get(index, before.get(index, "")) for index in cards}
+    annotations[CARD_UUID] = ",".join(now.values())
     wrong = [key for key, value in annotations.items() if entry.annotations.get(key) != value]
     if not wrong:
         return None
-    damage = entry.record_error
-    if record is not None and record.assigned and not moved and wrong != [UNITS_BY_CARD]:
-        damage = f"wrong or missing: {', '.join(wrong)}"
+    damage, exchanged = entry.record_error, dict[int, tuple[str, str]]()
+    if record is not None and record.assigned and not moved:
+        exchanged = {index: (was, now[index]) for index, was in before.items() if was and was != now[index]}
+        if wrong != [UNITS_BY_CARD] and not (exchanged and wrong == [CARD_UUID]):
+            damage = f"wrong or missing: {', '.join(wrong)}"
     if moved:
         annotations[CORRECTED] = correction_text(recorded, cards)
     return RecordWrite(
@@ -89,6 +96,7 @@ def compute_write(
         corrected_from=recorded if moved else (),
         placed_here=not recorded and not entry.record_error,
         repaired=damage,
+        exchanged=exchanged,
     )
 
 
@@ -101,10 +109,10 @@ def expect_write(
     return compute_write(entry, vendor, uuids, units, now_ns)
 
 
-def _uuid_of(index: int, entry: PodEntry, uuids: Mapping[int, str]) -> str:
-    """The uuid of a pod's card: the one recorded before, even if the node's cards changed their indexes."""
-    before = entry.uuids.get(index, "")
-    return before if before in uuids.values() or index not in uuids else uuids[index]
+def _recorded_uuids(entry: PodEntry) -> dict[int, str]:
+    """The uuids in a pod's record, by card."""
+    cards = entry.record.card_indexes if entry.record is not None else ()
+    return dict(zip(cards, entry.annotations.get(CARD_UUID, "").split(","), strict=False))
 
 
 def _unequal_shares(entry: PodEntry, cards: tuple[int, ...]) -> tuple[int, ...]:

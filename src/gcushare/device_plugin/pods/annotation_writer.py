@@ -209,7 +209,7 @@ class RecordWriter:
         attempt.refusals.reset()
         attempt.due_at_s = attempt.sent_at_s + (LEAST_INTERVAL_S if attempt.is_echoed else RESEND_S)
         self.writes += 1
-        self.corrections += bool(write.corrected_from or write.repaired)
+        self.corrections += bool(write.corrected_from or write.repaired or write.exchanged)
         _log_write(write)
         self._on_written(write)
 
@@ -237,6 +237,8 @@ def _log_write(write: RecordWrite) -> None:
         logger.debug("record written %s", fields(pod=write.pod, new_annotations=json.dumps(dict(write.annotations))))
     if write.repaired:
         logger.warning("damaged record written again %s %s", fields(reason=write.repaired), facts)
+    elif write.exchanged:
+        logger.warning("uuid of a pod's card recorded anew %s %s", fields(before=dict(write.exchanged)), facts)
     elif write.corrected_from:
         logger.warning("record corrected %s %s", fields(**{"from": index_text(write.corrected_from)}), facts)
     else:

@@ -20,7 +20,7 @@ from gcushare.core.requests import (
 )
 from gcushare.node.pods import NO_SIZES, CardCounts, is_mirror, machine_uid, overdue_since_s
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations import CARD_UUID, PodRecord
+from gcushare.wire.annotations import PodRecord
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import NO_OPTIONS, PodOptions, memory_limit, pod_options, pod_ref, pod_request
 
@@ -74,8 +74,6 @@ class PodEntry:
     """Whether its record was written from here after it was served."""
     assign_time_ns: int = 0
     """When its cards were chosen, as its record said until it was served: what is written afterwards does not count."""
-    uuids: dict[int, str] = field(default_factory=dict)
-    """The uuids of its cards by index, as its record said first after it was served. Indexes may get other cards."""
     record_error: str = ""
     """Why its record cannot be read. It then counts as none, and is written again once the kubelet shows the cards."""
     is_checked: bool = False
@@ -148,9 +146,6 @@ class PodEntry:
             self.promise = cards
         if record is not None and (self.state is not PodState.SERVED or not self.assign_time_ns):
             self.assign_time_ns = record.assign_time_ns
-        if record is not None and record.assigned:
-            for index, uuid in zip(cards, annotations.get(CARD_UUID, "").split(","), strict=False):
-                self.uuids.setdefault(index, uuid)
         self.record, self.annotations, self.record_error = record, annotations, error
 
     def on_record_written(self, cards: tuple[int, ...], *, is_served: bool) -> None:

@@ -273,6 +273,16 @@ class PodStore:
         recorded = {index for entry in entries if entry.state is PodState.UNVERIFIED for index in entry.promise}
         return shown | self._pending.cards(whole=whole) | taken | recorded | self.gone.cards(whole=whole)
 
+    def cards_wanted(self) -> frozenset[int]:
+        """The cards that pods have in any use, or were bound to get: their numbers must go on meaning these cards."""
+        promised = (index for entry in self._entries.values() for index in entry.promise)
+        return frozenset(promised) | self.cards_in_use(whole=False) | self.cards_in_use(whole=True)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no pod waits for its cards, and no call of the kubelet is unconfirmed."""
+        return not self._pending and all(entry.state not in NEEDS_CARDS for entry in self._entries.values())
+
     def cards_of_unknown(self) -> frozenset[int]:
         """The cards whose memory was given to pods that the watch does not show, or not yet."""
         holders = self.unrecorded.now.values()

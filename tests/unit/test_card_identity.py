@@ -1,0 +1,98 @@
+"""Cards that get other numbers, are lost, come back or are replaced: each is what its containers were given."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from gcushare.core.requests import CardRequest
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from tests.builders import asks, asks_whole
+from tests.unit.renumbered_node import RenumberedNode
+
+REQUESTS = [asks(2), asks(9), asks(14), asks(5, 2), asks_whole(), asks_whole(2)]
+
+
+def test_a_full_card_is_not_given_again_after_the_driver_numbered_the_cards_differently(tmp_path: Path) -> None:
+    node = RenumberedNode(ALIYUN, [("U-a", 16), ("U-b", 16), ("U-c", 16)], tmp_path)
+    assert node.run("on-a", asks(2))
+    assert node.run("on-b", asks(15))
+    del node.machine[0]
+    node.start()
+    assert node.problems() == []
+    cards = {card.uuid: (card.index, card.minor_number) for card in node.rig.agent.inventory.cards}  # type: ignore[union-attr]
+    assert cards["U-b"] == (1, 0)
+    assert node.run("new", asks(14))
+    assert node.problems() == []
+    assert list(node.given(node.kubelet["new"])) == ["U-c"]
+
+
+class Renumbering(RuleBasedStateMachine):
+    vendor: Vendor = ALIYUN
+
+    @initialize(cards=st.integers(1, 4))
+    def begin(self, cards: int) -> None:
+        self.made = cards
+        self.directory = tempfile.TemporaryDirectory()
+        machine = [(f"U-{number}", 16) for number in range(cards)]
+        self.node = RenumberedNode(self.vendor, machine, Path(self.directory.name))
+        self.number = 0
+
+    @rule(request=st.sampled_from(REQUESTS))
+    def run(self, request: CardRequest) -> None:
+        self.number += 1
+        self.node.run(f"p{self.number}", request)
+
+    @rule(units=st.sampled_from([3, 10]))
+    def bind(self, units: int) -> None:
+        self.number += 1
+        self.node.bind(f"b{self.number}", units)
+
+    @precondition(lambda self: self.node.pods)
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        self.node.end(data.draw(st.sampled_from(sorted(self.node.pods))))
+
+    @rule(data=st.data(), deleted=st.booleans(), restarts=st.booleans())
+    def change_cards(self, data: st.DataObject, deleted: bool, restarts: bool) -> None:
+        machine = data.draw(st.permutations(self.node.machine))
+        match data.draw(st.sampled_from(["order", "lose", "add", "replace", "return"])):
+            case "lose" if machine:
+                machine.pop()
+            case "add" if len(machine) < 6:
+                self.made += 1
+                machine.insert(0, (f"U-{self.made}", 16))
+            case "replace" if machine:
+                self.made += 1
+                machine[0] = (f"U-{self.made}", 16)
+            case "return":
+                machine += [card for card in self.node.sizes.items() if card not in machine][:1]
+        self.node.machine = machine
+        if restarts:
+            if deleted and not any(name not in self.node.kubelet for name in self.node.pods):
+                self.node.forget_node()
+            self.node.start()
+        else:
+            self.node.poll()
+
+    def teardown(self) -> None:
+        if hasattr(self, "directory"):
+            self.directory.cleanup()
+
+    @invariant()
+    def each_card_is_what_its_containers_were_given(self) -> None:
+        if hasattr(self, "node"):
+            assert self.node.problems() == []
+
+
+class OfMinorNumbers(Renumbering):
+    vendor = ENFLAME
+
+
+Renumbering.TestCase.settings = OfMinorNumbers.TestCase.settings = settings(deadline=None)
+TestGrantsThatFollowTheCard = Renumbering.TestCase
+TestGrantsOfMinorNumbers = OfMinorNumbers.TestCase

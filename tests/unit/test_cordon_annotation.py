@@ -40,13 +40,13 @@ def uncordon(card: str) -> CordonRequest:
 @pytest.mark.parametrize(
     ("before", "card", "after"),
     [
-        pytest.param("", "1", "1", id="the first"),
+        pytest.param("", "1", "GCU-b", id="the first"),
         pytest.param("", "GCU-b", "GCU-b", id="by uuid"),
-        pytest.param("2", "1", "1,2", id="with another"),
-        pytest.param(" 2 ,GCU-a,", "1", "1,2,GCU-a", id="with values written by hand"),
+        pytest.param("2", "1", "2,GCU-b", id="with another"),
+        pytest.param(" 2 ,GCU-a,", "1", "2,GCU-a,GCU-b", id="with values written by hand"),
     ],
 )
-def test_a_cordon_adds_the_word_that_was_given(before: str, card: str, after: str) -> None:
+def test_a_cordon_adds_the_uuid_of_the_card(before: str, card: str, after: str) -> None:
     written, message = decide_annotation(cordon(card), NODE | {CORDONED: before})
     assert written == {CORDONED: after}
     assert message == "card 1 (GCU-b) of node n cordoned: no new pods, running ones stay"
@@ -130,14 +130,14 @@ def test_a_collision_is_decided_again_on_what_the_other_wrote() -> None:
     node = BusyNode(collisions=3)
     said = asyncio.run(set_cordon(cordon("2"), node))
     assert said.startswith("card 2 (GCU-c) of node n cordoned")
-    assert node.annotations[CORDONED] == "0,2"
+    assert node.annotations[CORDONED] == "0,GCU-c"
 
 
 def test_a_node_that_never_rests_is_given_up_with_nothing_written() -> None:
     node = BusyNode(collisions=ATTEMPTS)
     with pytest.raises(RetryableError, match="changed by others 5 times in a row; nothing was written"):
         asyncio.run(set_cordon(cordon("2"), node))
-    assert "2" not in node.annotations[CORDONED]
+    assert "GCU-c" not in node.annotations[CORDONED]
 
 
 def test_a_node_that_does_not_exist_is_refused_with_where_to_look() -> None:

@@ -78,7 +78,8 @@ async def cordon_all(node: WrittenNode, *, again: bool) -> None:
 def states(before: frozenset[str], request: CordonRequest) -> tuple[frozenset[str], ...]:
     """Before and after: of other cards, and of those that a hand or somebody else wrote, not a word changes."""
     names = {"1": {"1", "GCU-b"}, "GCU-b": {"1", "GCU-b"}, "GCU-c": {"2", "GCU-c"}, "2": {"2", "GCU-c"}}
-    after = before | {request.card} if request.is_cordon else before - names[request.card]
+    uuid = max(names[request.card])
+    after = before | {uuid} if request.is_cordon else before - names[request.card]
     return before, after, before | {"GCU-other"}, after | {"GCU-other"}
 
 

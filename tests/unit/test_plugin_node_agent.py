@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from gcushare.cards.health import CardsSnapshot
+from gcushare.core.cards import InventoryCard
+from gcushare.core.units import GIB
+from gcushare.vendors import ALIYUN
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.nodes import encode_inventory
 from tests.unit.node_agent_rig import Rig, make_rig
@@ -87,3 +90,18 @@ def test_an_inventory_of_its_own_node_that_cannot_be_read_is_said_once_and_writt
     rig.node(inventory=encode_inventory(rig.agent.inventory))
     rig.node(inventory=garbage)
     assert rig.heard.reasons().count("InventoryUnreadable") == 2
+
+
+def test_a_card_whose_units_do_not_fit_beside_held_numbers_waits_alone(tmp_path: Path) -> None:
+    rig = make_rig(tmp_path, unit="MiB", vendor=ALIYUN)
+    size = 32 * GIB
+    held = [InventoryCard(index=index, uuid=f"U-{index}", memory_bytes=size) for index in range(7)]
+    moved = InventoryCard(index=9, minor=7, uuid="U-new", memory_bytes=size)
+    rig.agent.on_cards_change(CardsSnapshot((*held, moved)))
+    inventory = rig.agent.inventory
+    assert inventory is not None
+    assert [card.uuid for card in inventory.cards] == [card.uuid for card in held]
+    assert (inventory.unit.name, rig.agent.problem) == ("MiB", "")
+    assert [(card.index, card.uuid) for card in inventory.left_out] == [(7, "U-new")]
+    assert "4200564 bytes" in inventory.left_out[0].reason
+    assert rig.heard.reasons() == ["CardLeftOut"]

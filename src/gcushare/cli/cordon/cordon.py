@@ -99,7 +99,9 @@ def decide_annotation(request: CordonRequest, annotations: Mapping[str, str]) ->
     where = f"card {request.card if card is None else _describe(card)} of node {request.node}"
     if bool(words & names) == request.is_cordon:
         return {}, f"{where} is {'cordoned already' if request.is_cordon else 'not cordoned'}"
-    after = words | {request.card} if request.is_cordon else words - names
+    # By its uuid: its number may be another card's after a reboot.
+    name = request.card if card is None or not card.uuid else card.uuid
+    after = words | {name} if request.is_cordon else words - names
     ordered = sorted(after, key=lambda word: (not word.isdecimal(), int(word) if word.isdecimal() else 0, word))
     effect = "cordoned: no new pods, running ones stay" if request.is_cordon else "uncordoned"
     return {vendor.cordon_annotation: ",".join(ordered) or None}, f"{where} {effect}"

@@ -19,8 +19,7 @@ class CordonSettings:
     card: str = setting(
         parsers.text("INDEX|UUID", accepted="a card's index or uuid"),
         argument=True,
-        help="The card, as `kubectl inspect` shows it. An index also means a card that replaces the present one, a "
-        "uuid only this piece of hardware.",
+        help="The card, as `kubectl inspect` shows it. The Node then names its uuid, which stays with it.",
     )
     vendor: str | None = setting(
         parsers.optional(parsers.one_of(*VENDORS_BY_NAME), "whichever has the card"),

@@ -109,7 +109,8 @@ def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple
         held, total = (show_amount(scale.amount(units, node.unit)) for units in (state.held, state.total))
         reported = [f"{snapshot.vendor.device_word}{grant.index}"]
         if state.card is not None:
-            reported += [each for each in (state.card.model, state.card.uuid) if each]
+            minor = "" if state.card.minor is None else f"minor number {state.card.minor}"
+            reported += [each for each in (minor, state.card.model, state.card.uuid) if each]
         yield "card", f"{', '.join(reported)}: {held}/{total} {scale.label} allocated"
         for line in legend(marks_of_card(state)):
             reason = f" ({state.card.reason})" if state.card is not None and state.card.reason else ""

@@ -108,7 +108,9 @@ def remarks(summary: Summary, *, names_pods: bool = True) -> list[str]:
         f"{name}: {escape(card.reason)}" for name, card in cards if card.health is not Health.HEALTHY and card.reason
     ]
     closed = [f"{name}: {escape(describe_closure(each))}" for name, card in cards for each in card.closures]
-    for kind, found, more in (("sick", sick, "more cards"), ("closed", closed, "more")):
+    moved = [f"{name}: minor number {card.minor}" for name, card in cards if card.minor is not None]
+    kinds = (("sick", sick, "more cards"), ("closed", closed, "more"), ("numbered apart", moved, "more cards"))
+    for kind, found, more in kinds:
         lines += [f"{kind}: {each}" for each in found[:_MAX_NAMED]]
         if len(found) > _MAX_NAMED:
             lines.append(f"{kind}: {len(found) - _MAX_NAMED} {more}")

@@ -68,6 +68,7 @@ def _card(summary: Summary, node: NodeSummary, state: CardState) -> Document:
     marks = [mark.name.lower() for mark in marks_of_card(state, node)]
     return {
         "index": state.index,
+        "minor": offered.minor_number if offered is not None else state.index,
         "uuid": offered.uuid if offered is not None else "",
         "model": offered.model if offered is not None else "",
         "total": state.total,

@@ -93,8 +93,9 @@ def _node_lines(view: NodeView, width: int, *, is_wide: bool) -> Iterator[Text]:
     paper = _measure(view, Paper(width, unit, is_wide))
     for card, pods in zip(status.cards, view.cards, strict=True):
         uuid = one_line(card.uuid if paper.is_wide else short_uuid(card.uuid)) or UNKNOWN
+        minor = "" if card.minor is None else f" (minor number {card.minor})"
         title = Text.assemble(
-            (str(card.index), "bold"), "  ", (one_line(card.model) or "unknown model", "bold"), "  ", uuid
+            (str(card.index), "bold"), minor, "  ", (one_line(card.model) or "unknown model", "bold"), "  ", uuid
         )
         badge = Text("  ").join(Text(word, style) for word, style in describe_state(card))
         badge.append("  ").append(pods.mode.value, _MODES[pods.mode])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from pathlib import Path
@@ -43,7 +44,6 @@ from gcushare.node.status import REGISTRATION_AGE_S
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.shutdown import RootTasks, Shutdown
 from gcushare.wire.dra.checkpoint import PreparedClaim
-from gcushare.wire.dra.claim_names import parse_device_name
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 
 logger = logging.getLogger(__name__)
@@ -268,22 +268,13 @@ class ClaimsApp(Way):
                 return
 
     async def _learn_numbers(self) -> None:
-        """Have the cards of prepared claims, and of allocated ones as far as can be read, keep their numbers."""
-        if not self._follows_cards:
-            return
-        uuids, wanted = self._prepared.given(), self._prepared.numbers()
-        try:
+        """Have the cards of prepared claims, and those that were published, keep their numbers."""
+        with contextlib.suppress(TimeoutError):  # Without the Node the prepared claims alone say what they are.
             async with asyncio.timeout(FACTS_TIMEOUT_S):
                 await self._node_watch.synced.wait()
-                allocated = await list_claims(self._client, self._driver, self._node_name)
-        except (GcushareError, TimeoutError) as error:
-            logger.warning("allocated claims keep no numbers of cards %s", fields(reason=repr(error)))
-            allocated = []
-        names = (each.device for claim in allocated for each in claim.results_of(self._driver))
-        wanted |= {index for index in map(parse_device_name, names) if index is not None}
-        former = {card.index: card for card in self._writer.former.cards} if self._writer.former is not None else {}
-        uuids = {index: card.uuid for index, card in former.items() if index in wanted} | uuids
-        known = {card.uuid: card for card in former.values()}
+        former = self._writer.former.cards if self._writer.former is not None else ()
+        uuids, known = {card.index: card.uuid for card in former}, {card.uuid: card for card in former}
+        uuids |= self._prepared.given()
         self._monitor.hold({uuid: numbered(known.get(uuid), index, uuid) for index, uuid in uuids.items()})
 
     async def _load_or_rebuild(self) -> None:

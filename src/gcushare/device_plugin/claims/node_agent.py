@@ -70,10 +70,13 @@ class ClaimsAgent:
     def on_cards(self, cards: CardsSnapshot) -> None:
         """Use what the source of cards reports."""
         self._cards = cards
+        # A claim may be allocated a card at any moment after its slice was published: then its number stays.
+        published = self.inventory or self._writer.former
+        known = {card.uuid for card in published.cards} if published is not None else set()
+        held = self._prepared.numbers()
+        listed = {card.index for card in cards.cards if card.uuid in known and card.index not in cards.gone}
+        self._hold_numbers({card.uuid: card for card in cards.cards if card.index in held | listed})
         self._update()
-        # A claim may be allocated a card at any moment, so cards that are listed keep their numbers.
-        wanted = {card.index for card in cards.cards if card.index not in cards.gone} | self._prepared.numbers()
-        self._hold_numbers({card.uuid: card for card in cards.cards if card.index in wanted})
 
     def on_drivers(self, drivers: Collection[str]) -> None:
         """Use which drivers publish ResourceSlices of this node."""

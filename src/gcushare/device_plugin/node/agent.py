@@ -13,7 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory, LeftOutCard
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
@@ -254,6 +254,25 @@ class NodeAgent:
         return len(self._events.foreign)
 
     def _plan(self, cards: CardsSnapshot) -> Inventory:
+        """Plan all cards, or all but those whose units do not fit beside the numbers that pods hold.
+
+        Raises:
+            Refused: as ``plan_inventory`` and ``check_unit_change``.
+        """
+        try:
+            return self._plan_all(cards)
+        except Refused as refusal:
+            wanted = self.parts.store.cards_wanted()
+            moved = [card for card in cards.cards if card.minor is not None and card.index not in wanted]
+            if not moved:
+                raise
+            waiting = moved[-1]
+            reason = f"it waits until pods give back the numbers of other cards: {refusal}"
+            left_out = LeftOutCard(index=waiting.minor_number, uuid=waiting.uuid, reason=reason)
+            others = tuple(card for card in cards.cards if card is not waiting)
+            return self._plan(replace(cards, cards=others, left_out=(*cards.left_out, left_out)))
+
+    def _plan_all(self, cards: CardsSnapshot) -> Inventory:
         published = self.parts.publisher.published_unit()
         current = self.inventory.unit.name if self.inventory is not None else published
         if not self._has_allocated and self._offer.unit == AUTO_UNIT:

@@ -32,6 +32,7 @@ class CardDocument(Document, frozen=True):
     free: int = 0
     whole_free: bool = False
     mode: str = "free"
+    minor: int | None = None
     uuid: str = ""
     model: str = ""
     sick: bool = False
@@ -229,6 +230,7 @@ def _card(state: CardState) -> CardDocument:
         free=state.available,
         whole_free=state.is_available_whole,
         mode=state.mode.value,
+        minor=offered.minor,
         uuid=offered.uuid,
         model=offered.model,
         sick=offered.health is not Health.HEALTHY,

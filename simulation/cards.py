@@ -1,10 +1,12 @@
-"""A machine's cards: they fall ill, vanish and come back; a ``CardSource`` of them for each plugin that starts."""
+"""A machine's cards: they fall ill, vanish, come back and are numbered anew; a ``CardSource`` of them for each plugin that starts."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LinkLevel
 from gcushare.core.cards import Card, CardUse
@@ -30,9 +32,15 @@ class Machine:
     """
 
     cards: dict[int, SimulatedCard]
+    order: list[int]
+    """The cards that the driver lists, by slot; the place in this list is the minor number."""
     groups: ControlGroups | None = None
     is_silent: bool = False
     changed: set[asyncio.Event] = field(default_factory=set)
+
+    def slot_of(self, uuid: str) -> int:
+        """Where a card is plugged in, whatever number its driver gives it."""
+        return next(slot for slot, each in self.cards.items() if each.card.uuid == uuid)
 
 
 def make_machine(node: str, gigabytes: tuple[int, ...]) -> Machine:
@@ -41,7 +49,7 @@ def make_machine(node: str, gigabytes: tuple[int, ...]) -> Machine:
         index: SimulatedCard(Card(index=index, uuid=f"GCU-{node}-{index}", model="S60", memory_bytes=size * GIB))
         for index, size in enumerate(gigabytes)
     }
-    return Machine(cards)
+    return Machine(cards, list(cards))
 
 
 class SimulatedSource:
@@ -58,12 +66,14 @@ class SimulatedSource:
         """List the cards that are there."""
         await asyncio.sleep(0.002)
         self._require()
-        return CardReport(cards=tuple(each.card for each in self._machine.cards.values() if not each.is_gone))
+        found = [self._machine.cards[slot] for slot in self._machine.order]
+        listed = (msgspec.structs.replace(each.card, index=at) for at, each in enumerate(found) if not each.is_gone)
+        return CardReport(cards=tuple(listed))
 
     async def health(self, card: Card) -> HealthReading:
         """Look at one card."""
         self._require()
-        found = self._machine.cards[card.index]
+        found = self._machine.cards[self._machine.slot_of(card.uuid)]
         if found.is_gone:
             return HealthReading(healthy=False, reason="the card fell off the bus", conclusive=True, lost=True)
         return HealthReading(healthy=not found.is_sick, reason="XID 79" if found.is_sick else "", conclusive=True)
@@ -84,13 +94,14 @@ class SimulatedSource:
     async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
         """Read a group."""
         await asyncio.sleep(0.001)
-        return self._groups.read(Path(group), card.index)
+        return self._groups.read(Path(group), self._machine.slot_of(card.uuid))
 
     async def limit_group(self, card: Card, group: str, hard_bytes: int | None) -> GroupMemory | None:
         """Set a group's limit, and read it back."""
         await asyncio.sleep(0.001)
-        self._groups.limit(Path(group), card.index, hard_bytes)
-        return self._groups.read(Path(group), card.index)
+        slot = self._machine.slot_of(card.uuid)
+        self._groups.limit(Path(group), slot, hard_bytes)
+        return self._groups.read(Path(group), slot)
 
     async def close(self) -> None:
         """Nothing is held."""

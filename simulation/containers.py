@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gcushare.wire.kubelet.device_ids import cards_of_ids
 from gcushare_playground.kubelet.allocation import PluginCallError
 from simulation.control_groups import ControlGroups
 
@@ -25,7 +24,7 @@ class Containers:
         self._kubelet = kubelet
         self.groups = groups
         self.running: dict[str, dict[str, dict[int, int]]] = {}
-        """The units of each card by pod and container."""
+        """The units of each card, by its slot, by pod and container."""
         groups.make("kubepods")
         self._look()
 
@@ -69,7 +68,7 @@ class Containers:
             if not kubelet.still_runs(uid):
                 return
             self.groups.make(f"kubepods/pod{uid}/{name}")
-            self.running.setdefault(uid, {})[name] = cards_of_ids(ids)
+            self.running.setdefault(uid, {})[name] = kubelet.world.slots_held(kubelet, uid, ids)
             kubelet.world.counts["containers started with limits"] += 1
             kubelet.world.invariants.check_limits(kubelet, uid)
 

@@ -45,6 +45,8 @@ LONG_FAULTS = {"refuse writes"}
 """Those that calm does not end."""
 LIMIT_FAULTS = {"reload driver", "reboot node"}
 """Where the driver limits memory: every process that used it ends; only a reboot takes the groups, too."""
+NUMBER_FAULTS = {"renumber"}
+"""A driver that lists the cards in another order."""
 FORGERIES = {"forge record", "forge inventory", "secret"}
 """What attackers and careless admins write into objects of ours."""
 QUIET_USERS = {**USERS, "create": 7.0, "delete": 7.0}
@@ -107,6 +109,7 @@ class _Drawing:
         """Of its own, so that what was drawn before there was any of this is drawn still."""
         self._forged = random.Random(f"{settings.seed}/forged")
         self._limited = random.Random(f"{settings.seed}/limit faults")
+        self._renumbered = random.Random(f"{settings.seed}/renumber")
         self._names = 0
         self._processes = [
             *(f"extender-{n}" for n in range(settings.replicas)),
@@ -125,6 +128,7 @@ class _Drawing:
         yield from self._policies(from_s, until_s)
         yield from self._forgeries(from_s, until_s)
         yield from self._limit_faults(from_s, until_s)
+        yield from self._renumberings(from_s, until_s)
 
     def quiet(self, from_s: float, until_s: float) -> Iterator[Action]:
         """Everything of an hour in which little happens; sometimes people tidy up first."""
@@ -158,6 +162,15 @@ class _Drawing:
         for _ in range(rng.choice([0, 1, 4]) if self._settings.has_limits else 0):
             args = {"node": rng.randrange(len(self._settings.nodes)), "for_s": rng.choice([0.5, 5.0, 30.0])}
             yield Action(round(rng.uniform(from_s, until_s), 3), rng.choice(sorted(LIMIT_FAULTS)), args)
+
+    def _renumberings(self, from_s: float, until_s: float) -> Iterator[Action]:
+        rng = self._renumbered
+        for _ in range(rng.choice([0, 2, 6])):
+            node = rng.randrange(len(self._settings.nodes))
+            slots = list(range(len(self._settings.nodes[node])))
+            order = rng.sample(slots, rng.choice([len(slots), len(slots), max(1, len(slots) - 1)]))
+            args = {"node": node, "order": order, "boots": rng.random() < 0.5, "for_s": rng.choice([2.0, 20.0, 60.0])}
+            yield Action(round(rng.uniform(from_s, until_s), 3), "renumber", args)
 
     def _forgeries(self, from_s: float, until_s: float) -> Iterator[Action]:
         """In some storms, authors and stolen tokens forge what only our programs write."""

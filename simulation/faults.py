@@ -6,12 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from simulation.drawing import FAULTS, FORGERIES, LIMIT_FAULTS, LONG_FAULTS
+from simulation.drawing import FAULTS, FORGERIES, LIMIT_FAULTS, LONG_FAULTS, NUMBER_FAULTS
 from simulation.program import Program
 from simulation.schedule import Action
 from simulation.weather import Odds
 
 if TYPE_CHECKING:
+    from simulation.kubelet import Kubelet
     from simulation.world import World
 
 
@@ -53,6 +54,7 @@ class Happenings:
             "sick card": self._sick_card,
             "heal card": self._heal_card,
             "lose card": self._lose_card,
+            "renumber": self._renumber,
             "silent library": self._silent_library,
             "silent podresources": self._silent_podresources,
             "ignore preference": self._ignore_preference,
@@ -66,7 +68,7 @@ class Happenings:
 
     def begin(self, action: Action) -> None:
         """Do what an action says."""
-        if action.kind in {*FAULTS, *LONG_FAULTS, *FORGERIES, *LIMIT_FAULTS}:
+        if action.kind in {*FAULTS, *LONG_FAULTS, *FORGERIES, *LIMIT_FAULTS, *NUMBER_FAULTS}:
             self._world.faults[action.kind] += 1
         self._by_kind[action.kind](**action.args)
 
@@ -207,12 +209,29 @@ class Happenings:
         if with_pods:
             self._world.plugins[kubelet.node].kill()
         kubelet.limited.end_all(with_pods=with_pods)
+        self._until(for_s, partial(self._start_node, kubelet))
 
-        def start() -> None:
-            kubelet.start()
-            self._world.plugins[kubelet.node].start()
+    def _start_node(self, kubelet: Kubelet) -> None:
+        kubelet.start()
+        self._world.plugins[kubelet.node].start()
 
-        self._until(for_s, start)
+    def _renumber(self, node: int, order: list[int], for_s: float, *, boots: bool) -> None:
+        """Have the driver list its cards in another order, some of them not for a while, after a boot or without."""
+        kubelet, machine = self._world.kubelets[f"node-{node}"], self._world.machines[f"node-{node}"]
+        if boots and not kubelet.is_up:
+            return
+        machine.order = order
+
+        def find_others() -> None:
+            machine.order += [slot for slot in machine.cards if slot not in machine.order]
+
+        if boots:
+            kubelet.stop()
+            self._world.plugins[kubelet.node].kill()
+            if kubelet.limited is not None:
+                kubelet.limited.end_all(with_pods=True)
+            self._until(min(for_s, 5.0), partial(self._start_node, kubelet))
+        self._until(for_s, find_others)
 
     def _restart_scheduler(self, for_s: float) -> None:
         scheduler = self._world.scheduler

@@ -231,7 +231,7 @@ class Invariants:
         limited, unit = kubelet.limited, self._world.unit_of(kubelet.node)
         if limited is None or uid in self.lost:
             return
-        held = self._world.units_held(kubelet, uid)
+        held = self._world.slots_held(kubelet, uid)
         for card in sorted({card for units in limited.running[uid].values() for card in units}):
             hard = limited.groups.limit_of(limited.group_of(uid), card)
             if hard is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from gcushare.scheduler_extender.state.scheduling_request import Policies, RejectedRequest
@@ -41,6 +42,7 @@ class SettledInvariants:
             self._check_ledger(replica, truth)
         for kubelet in world.kubelets.values():
             self._check_kubelet(kubelet)
+            self._check_cards(kubelet)
         self._check_sizes()
         self._check_bound(truth)
         self._check_reasons_of_failed()
@@ -95,6 +97,26 @@ class SettledInvariants:
             if recorded.keys() != units.keys() or (is_all and recorded != units):
                 name = pods[uid].key[1]
                 self._fail_kubelet(f"{name} holds {units} on {kubelet.node}, and its record says {recorded}")
+
+    def _check_cards(self, kubelet: Kubelet) -> None:
+        """Check that a number is one card, and that no card was given more than it has."""
+        world = self._world
+        machine, inventory = world.machines[kubelet.node], world.plugins[kubelet.node].inventory
+        if inventory is None:
+            return
+        uuids, used = {card.index: card.uuid for card in inventory.cards}, Counter[str]()
+        for uid in sorted(kubelet.devices.holders() & kubelet.containers.keys()):
+            given, units = world.given(kubelet, uid), world.units_held(kubelet, uid)
+            for number, uuid in given.items():
+                used[uuid] += units.get(number, 0)
+                if uuids.get(number, uuid) != uuid:
+                    words = f"{uid} has {uuid} as card {number} of {kubelet.node}, where that is {uuids[number]}"
+                    world.fail("a card is what its containers were given", words)
+        for each in machine.cards.values():
+            most = inventory.unit.units_in(each.card.memory_bytes)
+            if used[each.card.uuid] > most:
+                words = f"{used[each.card.uuid]} units of {each.card.uuid} are given, and it has {most}"
+                world.fail("a card is what its containers were given", words)
 
     def _fail_kubelet(self, words: str) -> None:
         self._world.fail("what a kubelet holds is in the ledger", words)

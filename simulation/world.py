@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from gcushare.core.units import MemoryUnit
+from gcushare.node.grant_form import read_given
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.kubelet.device_ids import cards_of_ids, decode_whole_card_id
+from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare_playground.apiserver.storage import Change
 from simulation.bugs import Bug, find_bug
 from simulation.cards import Machine, make_machine
@@ -97,6 +100,23 @@ class World(RoundsWorld):
         """The whole cards that a pod holds at its kubelet, including those of its init containers."""
         ids = self._ids_held(kubelet, uid, self.vendor.whole_card_resource)
         return {decode_whole_card_id(device_id) for device_id in ids}
+
+    def given(self, kubelet: Kubelet, uid: str) -> dict[int, str]:
+        """The uuids of a pod's cards by number, by the answers that its kubelet stored; empty where they name none."""
+        found: dict[int, str] = {}
+        for entry in kubelet.devices.entries():
+            if entry.pod_uid == uid:
+                whole = entry.resource == self.vendor.whole_card_resource
+                numbers = {decode_whole_card_id(each) for each in entry.ids} if whole else cards_of_ids(entry.ids)
+                answer = pb.ContainerAllocateResponse.FromString(entry.answer)
+                found |= read_given(self.vendor, sorted(numbers), answer.envs, ())
+        return found
+
+    def slots_held(self, kubelet: Kubelet, uid: str, ids: Iterable[str] | None = None) -> dict[int, int]:
+        """Units of memory by the slot of the card: of all of a pod's ids, or of these."""
+        given, machine = self.given(kubelet, uid), self.machines[kubelet.node]
+        counts = self.units_held(kubelet, uid) if ids is None else cards_of_ids(ids)
+        return {machine.slot_of(given[number]): units for number, units in counts.items()}
 
     @staticmethod
     def _ids_held(kubelet: Kubelet, uid: str, resource: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""A machine's cards: they fall ill, vanish, come back and are numbered anew; a ``CardSource`` of them for each plugin that starts."""
+"""A machine's cards: they fall ill, vanish, come back, and are numbered differently; a ``CardSource`` of them."""
 
 from __future__ import annotations
 

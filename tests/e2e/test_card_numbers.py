@@ -1,0 +1,83 @@
+"""A real kubelet's containers after reboots in which the driver numbers the cards differently."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from gcushare.core.units import GIB
+from gcushare.vendors import ALIYUN
+from gcushare.wire.annotations import CARD_UUID
+from gcushare.wire.nodes import decode_inventory
+from gcushare_playground.plans import NodePlan
+from tests.e2e.control_plane import NODE
+from tests.e2e.machine import Machine
+from tests.e2e.node_side import NodeSide, StartNode, node_starter, real_pod
+
+THREE = NodePlan(name=NODE, card_bytes=(16 * GIB,) * 3)
+VISIBLE = ALIYUN.environment.visible
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def start_node(machine: Machine) -> AsyncIterator[StartNode]:
+    """Start plugin, extender and scheduler for NVIDIA's cards, whose containers are given uuids."""
+    async with node_starter(machine, vendor=ALIYUN) as start:
+        yield start
+
+
+async def boot(side: NodeSide, order: Sequence[str]) -> None:
+    """Boot the machine with a driver that lists these cards, by uuid, in this order."""
+    await side.plugin.stop()
+    await side.machine.kill_kubelet()
+    file = side.scheduling.place.cards_file(side.node)
+    cards = [{"memory": 16 * GIB, "uuid": uuid} for uuid in order]
+    half = file.with_suffix(".half")
+    half.write_bytes(msgspec.json.encode({"cards": cards}))
+    half.replace(file)
+    await side.machine.start_kubelet()
+    await side.start_plugin()
+
+
+def numbers(side: NodeSide) -> dict[str, tuple[int, int]]:
+    """The number and the minor number of each card, as the Node has them."""
+    annotations = side.scheduling.nodes.objects[NODE]["metadata"]["annotations"]
+    inventory = decode_inventory(annotations[ALIYUN.inventory_annotation])
+    return {card.uuid: (card.index, card.minor_number) for card in inventory.cards}
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        pytest.param("bc", {"b": (1, 0), "c": (2, 1)}, id="a lower card died"),
+        pytest.param("bac", {"a": (0, 1), "b": (1, 0), "c": (2, 2)}, id="two cards changed places"),
+        pytest.param("nabc", {"a": (0, 1), "b": (1, 2), "c": (2, 3), "n": (3, 0)}, id="a card was added in front"),
+        pytest.param("anc", {"a": (0, 0), "n": (3, 1), "c": (2, 2)}, id="a card was replaced"),
+    ],
+)
+async def test_pods_keep_their_cards_over_a_reboot_and_no_card_is_given_twice(
+    start_node: StartNode, order: str, expected: dict[str, tuple[int, int]]
+) -> None:
+    side = await start_node(THREE)
+    uuids = {letter: f"{NODE}-card-{number}" for number, letter in enumerate("abc")} | {"n": "new-card"}
+    await side.run_pods(real_pod("on-a", 15, vendor=ALIYUN))
+    await side.run_pods(real_pod("on-b", 14, vendor=ALIYUN))
+    await side.run_pods(real_pod("on-c", 2, vendor=ALIYUN))
+    before = {name: (await side.seen(name))[VISIBLE] for name in ("on-a", "on-b", "on-c")}
+    assert before == {f"on-{letter}": uuids[letter] for letter in "abc"}
+    await boot(side, [uuids[letter] for letter in order])
+    wanted = {uuids[letter]: pair for letter, pair in expected.items()}
+    await side.scheduling.nodes.until(
+        lambda: wanted.items() <= numbers(side).items(), "the Node has the cards", shown=lambda: str(numbers(side))
+    )
+    # Of a lost card only what pods hold stays healthy.
+    free = sum(16 for letter in order if letter == "n") + 1 + ("b" in order) * 2 + 14 - ("a" not in order) * 1
+    held = 15 + 14 + 2
+    await side.until_allocatable(held + free)
+    await side.run_pods(real_pod("late", 14, vendor=ALIYUN))
+    late = (await side.seen("late"))[VISIBLE]
+    assert late in ((uuids["c"], uuids["n"]) if "n" in order else (uuids["c"],))
+    for name, uuid in before.items():
+        assert side.scheduling.pod(name)["metadata"]["annotations"][CARD_UUID] == uuid

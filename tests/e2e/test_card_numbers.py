@@ -32,6 +32,9 @@ async def boot(side: NodeSide, order: Sequence[str]) -> None:
     """Boot the machine with a driver that lists these cards, by uuid, in this order."""
     await side.plugin.stop()
     await side.machine.kill_kubelet()
+    for pod in side.scheduling.pods.objects.values():
+        for status in pod["status"]["containerStatuses"]:
+            await side.machine.end_container(status["containerID"].removeprefix("containerd://"))
     file = side.scheduling.place.cards_file(side.node)
     cards = [{"memory": 16 * GIB, "uuid": uuid} for uuid in order]
     half = file.with_suffix(".half")
@@ -46,6 +49,12 @@ def numbers(side: NodeSide) -> dict[str, tuple[int, int]]:
     annotations = side.scheduling.nodes.objects[NODE]["metadata"]["annotations"]
     inventory = decode_inventory(annotations[ALIYUN.inventory_annotation])
     return {card.uuid: (card.index, card.minor_number) for card in inventory.cards}
+
+
+def restarts(side: NodeSide, name: str) -> int:
+    """How often a pod's container was started again."""
+    statuses = side.scheduling.pod(name)["status"].get("containerStatuses") or []
+    return sum(each["restartCount"] for each in statuses if "running" in each["state"])
 
 
 @pytest.mark.parametrize(
@@ -72,12 +81,12 @@ async def test_pods_keep_their_cards_over_a_reboot_and_no_card_is_given_twice(
     await side.scheduling.nodes.until(
         lambda: wanted.items() <= numbers(side).items(), "the Node has the cards", shown=lambda: str(numbers(side))
     )
-    # Of a lost card only what pods hold stays healthy.
-    free = sum(16 for letter in order if letter == "n") + 1 + ("b" in order) * 2 + 14 - ("a" not in order) * 1
-    held = 15 + 14 + 2
-    await side.until_allocatable(held + free)
+    held = {"a": 15, "b": 14, "c": 2}
+    await side.until_allocatable(16 * len(order) + sum(held[letter] for letter in held if letter not in order))
+    await side.scheduling.pods.until(lambda: all(restarts(side, name) for name in before), "containers started again")
     await side.run_pods(real_pod("late", 14, vendor=ALIYUN))
     late = (await side.seen("late"))[VISIBLE]
     assert late in ((uuids["c"], uuids["n"]) if "n" in order else (uuids["c"],))
     for name, uuid in before.items():
+        assert (await side.seen(name))[VISIBLE] == uuid
         assert side.scheduling.pod(name)["metadata"]["annotations"][CARD_UUID] == uuid

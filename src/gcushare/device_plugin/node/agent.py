@@ -254,7 +254,7 @@ class NodeAgent:
         return len(self._events.foreign)
 
     def _plan(self, cards: CardsSnapshot) -> Inventory:
-        """Plan all cards, or all but those whose units do not fit beside the numbers that pods hold.
+        """Plan all cards, or all but those whose units do not fit next to the numbers that pods hold.
 
         Raises:
             Refused: as ``plan_inventory`` and ``check_unit_change``.

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from google.protobuf.message import DecodeError
-
 from gcushare.core.cards import Card, Inventory
+from gcushare.core.errors import RemoteContractError
 from gcushare.device_plugin.pods.allocations import KubeletAllocations, StoredAnswer
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.grant_form import read_given
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations import CARD_UUID
 from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare.wire.protos.services import read_message
 
 
 def find_held_cards(
@@ -53,8 +53,8 @@ def _told(
 
 def _read_answer(answer: StoredAnswer, vendor: Vendor) -> Iterator[tuple[int, str]]:
     try:
-        given = pb.ContainerAllocateResponse.FromString(answer.body)
-    except DecodeError:
+        given = read_message(pb.ContainerAllocateResponse, answer.body)
+    except RemoteContractError:
         return  # What the kubelet stored for another version of its API says nothing about cards.
     names = (device.name for device in given.cdi_devices)
     yield from read_given(vendor, answer.numbers, given.envs, names).items()

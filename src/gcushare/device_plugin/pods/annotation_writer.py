@@ -238,7 +238,7 @@ def _log_write(write: RecordWrite) -> None:
     if write.repaired:
         logger.warning("damaged record written again %s %s", fields(reason=write.repaired), facts)
     elif write.exchanged:
-        logger.warning("uuid of a pod's card recorded anew %s %s", fields(before=dict(write.exchanged)), facts)
+        logger.warning("uuid of a pod's card was recorded again %s %s", fields(before=dict(write.exchanged)), facts)
     elif write.corrected_from:
         logger.warning("record corrected %s %s", fields(**{"from": index_text(write.corrected_from)}), facts)
     else:

@@ -1,8 +1,8 @@
 """The number of each card of a node, by which device ids, records and the ledger name it. Pure.
 
-A driver numbers its cards differently when one is lost, added or moved to another slot. What a container was given stays: a
-variable or a CDI name with a uuid means the same card as before, so the number in that container's device ids must mean
-it too. A number therefore stays with its card while anything holds it, whether the card is listed or lost.
+A driver numbers its cards differently when one is lost, added or moved to another slot. What a container was given
+stays: a variable or a CDI name with a uuid means the same card as before, so the number in that container's device ids
+must mean it too. A number therefore stays with its card while anything holds it, whether the card is listed or lost.
 docs/adr/0042-a-card-is-what-its-containers-were-given.md has the alternatives.
 """
 

@@ -1,0 +1,46 @@
+"""The node's programs after a boot in which the driver numbers the cards differently, or with no checkpoint to read."""
+
+from __future__ import annotations
+
+from gcushare.node.node_settings import Strategy
+from gcushare.vendors import ALIYUN
+from tests.protocol.claims_rig import ClaimsRig, share
+from tests.protocol.plugin_rig import PluginRig
+
+
+def numbers(rig: ClaimsRig) -> dict[str, int]:
+    """The number of each card on the Node, by uuid."""
+    inventory = rig.app.observed.inventory()
+    assert inventory is not None
+    return {card.uuid: card.index for card in inventory.cards}
+
+
+async def test_a_prepared_claim_keeps_its_card_whatever_the_driver_calls_it() -> None:
+    async with ClaimsRig((16, 16, 16), vendor=ALIYUN) as rig:
+        await rig.start()
+        full = rig.allocate("full", share("card-1", 14))
+        assert (await rig.kubelet.prepare(full))[full.uid].error == ""
+        await rig.stop()
+        for index, uuid in enumerate(("uuid-1", "uuid-2", "new")):
+            rig.changes[index] = {"uuid": uuid}
+        rig.write_cards()
+        await rig.start()
+        await rig.until(lambda: "new" in numbers(rig), "the cards are counted")
+        assert {uuid: numbers(rig)[uuid] for uuid in ("uuid-1", "uuid-2")} == {"uuid-1": 1, "uuid-2": 2}
+        again = rig.allocate("again", share("card-1", 14))
+        assert "card 1 has 2 of 16 units free" in (await rig.kubelet.prepare(again))[again.uid].error
+        assert (await rig.kubelet.prepare(full))[full.uid].error == ""
+
+
+async def test_a_checkpoint_that_cannot_be_read_offers_nothing_until_it_can() -> None:
+    async with PluginRig(plugin_first=False) as rig:
+        file = rig.root / "device-plugins" / "kubelet_internal_checkpoint"
+        before = file.read_bytes() if file.exists() else None
+        file.write_text("{")
+        rig.plugin_settings |= {"vendor": ALIYUN, "device_list_strategy": (Strategy.ENV,)}
+        await rig.start_plugin()
+        why = "which cards the pods of this node hold is not known"
+        await rig.until(lambda: why in rig.app.observed.problems().get("cards", ""), "it says why nothing is offered")
+        assert rig.kubelet.counts() == {}
+        file.unlink() if before is None else file.write_bytes(before)
+        await rig.until(lambda: ALIYUN.memory_resource in rig.kubelet.counts(), "it offers its cards")

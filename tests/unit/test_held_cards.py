@@ -1,0 +1,102 @@
+"""Which card a number means when the plugin starts: by what containers were given, not by what authors write."""
+
+from __future__ import annotations
+
+import pytest
+
+from gcushare.core.cards import Inventory, InventoryCard
+from gcushare.core.units import parse_memory_unit
+from gcushare.device_plugin.node.held_cards import find_held_cards
+from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.grant_form import read_given
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.annotations import CARD_UUID
+from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_card_id
+from gcushare.wire.kubelet.plugin_messages import device_ids
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+from tests.extender_objects import a_pod, on_card
+from tests.unit.plugin_pods import with_annotations
+from tests.unit.plugin_reconcile import reconcile
+
+FORMER = Inventory(
+    unit=parse_memory_unit("GiB"),
+    cards=tuple(InventoryCard(index=i, uuid=f"U-{i}", memory_bytes=16 << 30, units=16) for i in range(3)),
+)
+
+
+def answer(uuid: str, *, index: str = "", cdi: bool = False) -> bytes:
+    """What a container was given; ``index``: as shared memory of these cards."""
+    response = pb.ContainerAllocateResponse()
+    if cdi:
+        response.envs[ALIYUN.environment.visible] = "void"
+        response.cdi_devices.add(name=f"{ALIYUN.cdi_kind}={uuid}")
+    else:
+        response.envs[ALIYUN.environment.visible] = uuid
+    if index:
+        response.envs[ALIYUN.environment.card_index] = index
+    return response.SerializeToString()
+
+
+def store_with(*, assigned: bool = True) -> PodStore:
+    """A pod that has 4 units of card 1, and whose record names another card, as its author may write it."""
+    bound = a_pod("a", 4, vendor=ALIYUN, node="n", record=on_card(1, 4))
+    forged = {CARD_UUID: "U-forged", ALIYUN.record.assigned: str(assigned).lower()}
+    store = PodStore(ALIYUN)
+    store.pod_applied(with_annotations(bound, bound.metadata.annotations | forged))
+    return store
+
+
+def kept(pod: str, body: bytes, card: int = 1) -> KubeletAllocations:
+    found = KubeletAllocations(CHECKPOINT)
+    found.add(pod, "main", device_ids(device_ids_of_card(card, 16)[:4]), body)
+    return found
+
+
+@pytest.mark.parametrize("cdi", [False, True], ids=["by variable", "by CDI name"])
+def test_the_kubelets_stored_answer_counts_before_inventory_and_record(cdi: bool) -> None:
+    store = store_with()
+    reconcile(store, {"default/a": {"main": {1: 4}}})
+    held = find_held_cards(store, kept("uid-a", answer("U-real", index="1", cdi=cdi)), ALIYUN, FORMER)
+    assert {uuid: card.index for uuid, card in held.items()} == {"U-real": 1}
+
+
+def test_the_answer_of_a_pod_that_ended_does_not_count_against_one_that_runs() -> None:
+    store = store_with()
+    reconcile(store, {"default/a": {"main": {1: 4}}})
+    both = kept("uid-ended", answer("U-old", index="1"))
+    both.add("uid-a", "main", device_ids(device_ids_of_card(1, 16)[:4]), answer("U-real", index="1"))
+    assert list(find_held_cards(store, both, ALIYUN, FORMER)) == ["U-real"]
+
+
+def test_a_number_that_no_pod_has_is_not_held() -> None:
+    assert find_held_cards(PodStore(ALIYUN), kept("uid-ended", answer("U-old", index="1")), ALIYUN, FORMER) == {}
+
+
+def test_what_no_answer_says_is_read_from_the_inventory_and_last_from_the_record() -> None:
+    bound, running = store_with(assigned=False), store_with()
+    nothing = KubeletAllocations(CHECKPOINT)
+    assert list(find_held_cards(bound, nothing, ALIYUN, FORMER)) == ["U-1"]
+    assert list(find_held_cards(bound, nothing, ALIYUN, None)) == []
+    assert list(find_held_cards(running, nothing, ALIYUN, None)) == ["U-forged"]
+
+
+def test_an_answer_that_cannot_be_read_says_nothing() -> None:
+    store = store_with()
+    reconcile(store, {"default/a": {"main": {1: 4}}})
+    assert list(find_held_cards(store, kept("uid-a", b"\xff\xff"), ALIYUN, FORMER)) == ["U-1"]
+
+
+def test_whole_cards_are_read_in_the_order_of_their_numbers() -> None:
+    store = PodStore(ALIYUN)
+    reconcile(store, {}, {"default/w": {"main": {0: 1, 2: 1}}})
+    found = KubeletAllocations(CHECKPOINT)
+    found.add_whole("uid-w", "main", [encode_whole_card_id(2), encode_whole_card_id(0)], answer("U-x,U-y"))
+    held = find_held_cards(store, found, ALIYUN, None)
+    assert {uuid: card.index for uuid, card in held.items()} == {"U-x": 0, "U-y": 2}
+
+
+@pytest.mark.parametrize("visible", ["", "all", "none", "void", "0", "U-a,U-b", "U-a,"])
+def test_a_variable_that_names_no_uuid_for_each_card_says_nothing(visible: str) -> None:
+    assert read_given(ALIYUN, [1], {ALIYUN.environment.visible: visible}, ()) == {}
+    assert read_given(ENFLAME, [1], {ENFLAME.environment.visible: "1"}, ()) == {}

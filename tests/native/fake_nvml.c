@@ -11,6 +11,7 @@
 
 typedef struct fake_device *device_t;
 typedef struct { unsigned long long total, free, used; } memory_t;
+typedef struct { unsigned int version; unsigned long long total, reserved, free, used; } memory_v2_t;
 typedef struct {
     char bus_id_legacy[16];
     unsigned int domain, bus, device, pci_device_id, pci_subsystem_id;
@@ -110,6 +111,16 @@ int nvmlDeviceGetMemoryInfo(device_t device, memory_t *memory) {
     memory->total = (unsigned long long)number_setting("memory", card_of(device), 80 * GIB);
     memory->used = GIB * (unsigned long long)(card_of(device) + 1);
     memory->free = memory->total - memory->used;
+    return 0;
+}
+
+/* Drivers from 510 on; "absent nvmlDeviceGetMemoryInfo_v2 * 13" for an older one. */
+int nvmlDeviceGetMemoryInfo_v2(device_t device, memory_v2_t *memory) {
+    GATE(card_of(device));
+    memory->total = (unsigned long long)number_setting("memory", card_of(device), 80 * GIB);
+    memory->reserved = (unsigned long long)number_setting("reserved", card_of(device), 0);
+    memory->used = GIB * (unsigned long long)(card_of(device) + 1);
+    memory->free = memory->total - memory->used - memory->reserved;
     return 0;
 }
 

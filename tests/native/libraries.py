@@ -67,6 +67,7 @@ async def isolated(
     *,
     pci_devices: str = "/nonexistent",
     harmless_xids: tuple[int, ...] = (),
+    unified_memory: int = 0,
 ) -> AsyncIterator[IsolatedSource]:
     """A source whose worker process opens the library; it is closed with the block."""
     spec = LibrarySpec(
@@ -74,6 +75,7 @@ async def isolated(
         library=str(fake.path),
         pci_devices=pci_devices,
         extra_application_xids=harmless_xids,
+        unified_memory=unified_memory,
     )
     source = IsolatedSource(spec, settings or IsolationSettings(), clock)
     try:

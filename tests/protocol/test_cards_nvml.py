@@ -17,6 +17,7 @@ from tests.native.libraries import install_fake, isolated
 
 GIB = 1 << 30
 XID, DOUBLE_BIT_ECC = 8, 2
+NO_MEMORY = "the driver reports no memory of its own for it, as with unified memory: set --unified-memory"
 
 
 async def test_all_of_a_card_is_reported(tmp_path: Path) -> None:
@@ -173,8 +174,38 @@ async def test_cards_that_are_shared_another_way_are_left_out(tmp_path: Path) ->
     assert [card.index for card in report.cards] == [0]
     assert report.left_out == (
         LeftOutCard(index=1, uuid="GPU-00000001", reason="MIG mode is on"),
-        LeftOutCard(index=2, uuid="GPU-00000002", reason="the driver reports no memory size for this card"),
+        LeftOutCard(index=2, uuid="GPU-00000002", reason=NO_MEMORY),
     )
+
+
+async def test_a_card_with_unified_memory_offers_what_the_admin_says_and_uses_what_its_processes_do(
+    tmp_path: Path,
+) -> None:
+    fake = install_fake("nvml", tmp_path)
+    fake.control("cards 1", "absent nvmlDeviceGetMemoryInfo 0 3", "absent nvmlDeviceGetMemoryInfo_v2 0 3")
+    async with isolated(fake, unified_memory=96 * GIB) as source:
+        (card,) = (await source.list_cards()).cards
+        use, health = await source.use(card), await source.health(card)
+    assert (card.memory_bytes, card.driver_bytes, health.healthy) == (96 * GIB, 0, True)
+    assert use.memory_used_bytes == sum((use.processes or {}).values()) == 3 * GIB
+
+
+@pytest.mark.parametrize(
+    ("rules", "kept"),
+    [
+        pytest.param(("set reserved 0 471859200",), 450 << 20, id="said by the driver"),
+        pytest.param(("absent nvmlDeviceGetMemoryInfo_v2 * 13",), 0, id="an older driver"),
+        pytest.param(("set reserved 0 99999999999999",), 0, id="more than there is"),
+    ],
+)
+async def test_what_the_driver_keeps_for_itself_is_part_of_a_card(
+    tmp_path: Path, rules: tuple[str, ...], kept: int
+) -> None:
+    fake = install_fake("nvml", tmp_path)
+    fake.control("cards 1", *rules)
+    async with isolated(fake) as source:
+        (card,) = (await source.list_cards()).cards
+    assert (card.memory_bytes, card.driver_bytes) == (80 * GIB, kept)
 
 
 async def test_a_sick_card_says_why_and_the_other_is_well(tmp_path: Path) -> None:

@@ -87,6 +87,10 @@ class Rig:
             )
         )
 
+    def cards(self, *cards: InventoryCard) -> None:
+        """Have the source of cards list these."""
+        self.agent.on_cards_change(CardsSnapshot(cards))
+
     def listed(self) -> tuple[int, int]:
         """How many units the kubelet is sent, and how many of them healthy."""
         devices = pb.ListAndWatchResponse.FromString(self.parts.memory_devices.message).devices

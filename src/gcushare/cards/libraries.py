@@ -30,12 +30,14 @@ class LibrarySpec:
 
     ``kind``: a key of ``VENDOR_OF_LIBRARY``. ``library``: a path, "" for the usual places. ``pci_devices``: the sysfs
     folder of PCI devices. ``extra_application_xids``: NVIDIA XIDs that an admin does not want to make a card unhealthy.
+    ``unified_memory``: the bytes of a card without memory of its own; -1: a share of the machine's; 0: it is left out.
     """
 
     kind: str
     library: str = ""
     pci_devices: str = str(PCI_DEVICES)
     extra_application_xids: tuple[int, ...] = ()
+    unified_memory: int = 0
 
 
 def create_library(spec: LibrarySpec, observe: CallObserver) -> CardLibrary:

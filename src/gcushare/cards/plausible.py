@@ -51,6 +51,8 @@ def sanitize_card(card: Card | LeftOutCard, slot: int) -> Card | LeftOutCard:
         return LeftOutCard(index=index, uuid=uuid, reason=card.reason[: 4 * _MAX_TEXT])
     if not 0 <= card.memory_bytes <= MAX_BYTES:
         return _left_out(slot, uuid, f"{card.memory_bytes} bytes of memory; at most {MAX_BYTES}")
+    if not 0 <= card.driver_bytes <= card.memory_bytes:
+        card = msgspec.structs.replace(card, driver_bytes=0)
     if not 0 <= card.index <= MAX_INDEX:
         return _left_out(slot, uuid, f"index {card.index}; at most {MAX_INDEX}")
     return msgspec.structs.replace(

@@ -33,6 +33,8 @@ class SourceOptions:
     prefer: str = ""
     """The library that ``auto`` asks first: that of the vendor the program speaks for; "" for the usual order."""
     extra_application_xids: tuple[int, ...] = ()
+    unified_memory: int = 0
+    """As in ``LibrarySpec``."""
     pci_devices: str = str(PCI_DEVICES)
     isolation: IsolationSettings = field(default_factory=IsolationSettings)
 
@@ -55,6 +57,7 @@ def open_source(options: SourceOptions) -> LimitSource:
             library=paths.get(kind, ""),
             pci_devices=options.pci_devices,
             extra_application_xids=options.extra_application_xids,
+            unified_memory=options.unified_memory,
         )
         return IsolatedSource(spec, options.isolation)
 

@@ -46,8 +46,9 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     ``index`` is the card's number in device ids, records and views. It is the minor number (``/dev/gcu0`` is 0), unless
     pods hold that number of another card: then ``minor`` has the minor number, see `cards.numbers`. ``uuid`` identifies
     the hardware. ``numa_node`` is None and ``link_group`` is "" if unknown; cards of one link group share a direct link
-    or one switch. ``limit_problem`` says why the vendor cannot limit what a process allocates on this card; it is "" if
-    it can, or if that was not checked. Numbers have no bounds here: `plausible` checks what a library reports.
+    or one switch. ``driver_bytes`` are those of ``memory_bytes`` that the driver keeps for itself, as far as it says.
+    ``limit_problem`` says why the vendor cannot limit what a process allocates on this card; it is "" if it can, or if
+    that was not checked. Numbers have no bounds here: `plausible` checks what a library reports.
     """
 
     index: int
@@ -59,6 +60,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     pci_address: str = msgspec.field(default="", name="pci")
     numa_node: int | None = None
     link_group: str = msgspec.field(default="", name="link")
+    driver_bytes: int = msgspec.field(default=0, name="driver")
     limit_problem: str = msgspec.field(default="", name="limitProblem")
 
     @property
@@ -110,6 +112,7 @@ class InventoryCard(Card, frozen=True, kw_only=True, gc=False, omit_defaults=Tru
     memory_bytes: Count = msgspec.field(name="memory")
     minor: Count | None = None
     numa_node: Count | None = msgspec.field(default=None, name="numa")
+    driver_bytes: Count = msgspec.field(default=0, name="driver")
     units: CardUnits = 0
     reserved_units: CardUnits = msgspec.field(default=0, name="reserved")
     health: Health = Health.HEALTHY

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from gcushare.cards.health import BAD_READINGS, STALE_AFTER_S, HealthPolicy
@@ -20,6 +22,7 @@ def source_options(cards: CardSourceSettings, health: HealthSettings) -> SourceO
         libraries=cards.card_library,
         prefer=cards.vendor.library.name,
         extra_application_xids=health.application_xids,
+        unified_memory=cards.unified_memory,
     )
 
 
@@ -30,10 +33,30 @@ def monitor_settings(cards: CardSourceSettings, *, by_uuid: bool) -> MonitorSett
     return MonitorSettings(poll_interval_s=cards.poll_interval, policy=policy, by_uuid=by_uuid)
 
 
-def offer_card(found: InventoryCard, unit: MemoryUnit, *, reserve: Reserve, cordoned: frozenset[str]) -> InventoryCard:
-    """Count a card's units; ``cordoned`` are the admin's cordons, as indexes or uuids."""
+def _never(_index: int, _first: int, _end: int) -> bool:
+    return False
+
+
+def offer_card(
+    found: InventoryCard,
+    unit: MemoryUnit,
+    *,
+    reserve: Reserve,
+    cordoned: frozenset[str],
+    holds: Callable[[int, int, int], bool] = _never,
+) -> InventoryCard:
+    """Count a card's units; ``cordoned`` are the admin's cordons, as numbers or uuids.
+
+    ``holds``: whether pods have any of a card's units from the first number up to the second one. Units that they have
+    do not vanish because the driver keeps their memory; none of them is given again once they are free.
+    """
     memory_bytes = found.memory_bytes
     total = unit.units_in(memory_bytes)
-    reserved = min(total, unit.units_covering(reserve.of(memory_bytes)))
+    if not reserve.is_auto:
+        units = total - min(total, unit.units_covering(reserve.of(memory_bytes)))
+    else:
+        # What fits no whole unit covers what the driver keeps, where it can.
+        units = unit.units_in(max(0, memory_bytes - found.driver_bytes))
+        units = total if units < total and holds(found.index, units, total) else units
     is_cordoned = is_named(found, cordoned)
-    return msgspec.structs.replace(found, units=total - reserved, reserved_units=reserved, cordoned=is_cordoned)
+    return msgspec.structs.replace(found, units=units, reserved_units=total - units, cordoned=is_cordoned)

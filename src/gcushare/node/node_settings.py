@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
+from gcushare.cards.nvidia.unified_memory import AUTO_UNIFIED
 from gcushare.cards.process_owners import PROC
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
@@ -24,17 +25,21 @@ DEFAULT_LONGEST_WAIT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Memory of each card that pods never get: a fixed amount, and a share of the card in percent."""
+    """Memory of each card that pods never get: a fixed amount, or a share of the card in percent.
+
+    ``is_auto``: what the card's driver says that it keeps for itself.
+    """
 
     bytes: int = 0
     percent: float = 0.0
+    is_auto: bool = False
 
     def of(self, memory_bytes: int) -> int:
         """The reserved bytes of a card of that size, at most all of it."""
         return min(memory_bytes, self.bytes + -int(-memory_bytes * self.percent // 100))
 
 
-NO_RESERVE = Reserve()
+NO_RESERVE, AUTO_RESERVE = Reserve(), Reserve(is_auto=True)
 
 
 class Strategy(enum.Enum):
@@ -68,6 +73,8 @@ def _reserve() -> parsers.Parser[Reserve]:
     size = parsers.size_bytes(0, 1 << 50)
 
     def parse(raw: str) -> Reserve:
+        if raw.strip().lower() == "auto":
+            return AUTO_RESERVE
         match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)%", raw.strip())
         if match is None:
             return Reserve(bytes=size.parse(raw))
@@ -76,9 +83,25 @@ def _reserve() -> parsers.Parser[Reserve]:
         return Reserve(percent=float(match[1]))
 
     def show(reserve: Reserve) -> str:
+        if reserve.is_auto:
+            return "auto"
         return f"{reserve.percent:g}%" if reserve.percent else size.show(reserve.bytes)
 
-    return parsers.Parser("SIZE", "an amount such as 512MiB, or a share of each card such as 5%", parse, show)
+    return parsers.Parser(
+        "auto|SIZE", "auto, an amount such as 512MiB, or a share of each card such as 5%", parse, show
+    )
+
+
+def _unified_memory() -> parsers.Parser[int]:
+    size = parsers.size_bytes(0, 1 << 43)
+
+    def parse(raw: str) -> int:
+        return AUTO_UNIFIED if raw.strip().lower() == "auto" else size.parse(raw)
+
+    def show(amount: int) -> str:
+        return "auto" if amount == AUTO_UNIFIED else size.show(amount)
+
+    return parsers.Parser("auto|SIZE", "auto, or an amount such as 96Gi", parse, show)
 
 
 @settings
@@ -104,8 +127,16 @@ class CardSourceSettings:
     )
     reserve: Reserve = setting(
         _reserve(),
-        default=NO_RESERVE,
-        help="Memory of each card that pods never get, which an admin keeps for the driver; rounded up to whole units.",
+        default=AUTO_RESERVE,
+        help="Memory of each card that pods never get. auto is what NVIDIA's driver says that it keeps for itself; an "
+        "amount or a share is rounded up to whole units; 0 offers all, as Aliyun's gpushare does.",
+    )
+    unified_memory: int = setting(
+        _unified_memory(),
+        default=0,
+        help="What a card offers whose driver reports no memory of its own because it uses the machine's, such as "
+        "GB10. auto is the machine's memory less a tenth, at least 8Gi, for the system. Such a card is left out with "
+        "0.",
     )
     other_systems: OtherSystems = setting(
         parsers.choice(OtherSystems),

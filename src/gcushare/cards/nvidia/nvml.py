@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import pynvml
@@ -12,6 +13,7 @@ from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingE
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.nvidia import nvml_limits
 from gcushare.cards.nvidia.nvml_processes import CODE_NAMES, NvmlCalls, NvmlProcesses, text_of
+from gcushare.cards.nvidia.unified_memory import AUTO_UNIFIED, PROC_MEMINFO, of_machine
 from gcushare.cards.nvidia.xids import APPLICATION_XIDS, HEALTH_EVENTS, why_unhealthy
 from gcushare.cards.pci import PciBus, parse_pci_address
 from gcushare.cards.ports import CallObserver, CardLibrary, GroupMemory, HealthEvent, HealthReading, LinkLevel
@@ -41,25 +43,36 @@ _OLDEST_CUDA = (11, 5)
 
 
 def create_library(spec: LibrarySpec, bus: PciBus, observe: CallObserver) -> CardLibrary:
-    return NvmlLibrary(spec.library, bus, observe, frozenset(spec.extra_application_xids))
+    return NvmlLibrary(
+        spec.library, bus, observe, frozenset(spec.extra_application_xids), unified_memory=spec.unified_memory
+    )
 
 
 class NvmlLibrary:
     """The ``CardLibrary`` of NVIDIA GPUs.
 
     ``library`` is a path ("" leaves the search to the loader); ``extra_application_xids`` are XIDs in
-    addition to ``APPLICATION_XIDS`` that an admin does not want to make a card unhealthy. One per process: ``pynvml``
+    addition to ``APPLICATION_XIDS`` that an admin does not want to make a card unhealthy; ``unified_memory`` is as in
+    ``LibrarySpec``. One per process: ``pynvml``
     keeps the loaded library in its module.
     """
 
     def __init__(
-        self, library: str, bus: PciBus, observe: CallObserver, extra_application_xids: frozenset[int] = frozenset()
+        self,
+        library: str,
+        bus: PciBus,
+        observe: CallObserver,
+        extra_application_xids: frozenset[int] = frozenset(),
+        *,
+        unified_memory: int = 0,
     ) -> None:
         self._path = library
         self._bus = bus
         self._calls = NvmlCalls(observe)
         self._processes = NvmlProcesses(self._calls)
         self._harmless_xids = APPLICATION_XIDS | extra_application_xids
+        self._unified = unified_memory
+        self._reserved: dict[str, int] = {}
         self._is_open = False
         self._addresses: dict[int, str] = {}
         self._event_set: Any = None
@@ -113,12 +126,15 @@ class NvmlLibrary:
         if mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
             return LeftOutCard(index=index, uuid=uuid, reason="MIG mode is on")
         memory = self._calls.query("nvmlDeviceGetMemoryInfo", handle)
-        if memory is None:
-            return LeftOutCard(index=index, uuid=uuid, reason="the driver reports no memory size for this card")
+        total = self._unified_bytes() if memory is None else int(memory.total)
+        if not total:
+            reason = "the driver reports no memory of its own for it, as with unified memory: set --unified-memory"
+            return LeftOutCard(index=index, uuid=uuid, reason=reason)
         return Card(
             index=index,
             uuid=uuid,
-            memory_bytes=int(memory.total),
+            memory_bytes=total,
+            driver_bytes=0 if memory is None else self._driver_bytes(uuid, handle),
             model=text_of(self._calls.query("nvmlDeviceGetName", handle)),
             serial=text_of(self._calls.query("nvmlDeviceGetSerial", handle)),
             pci_address=address,
@@ -147,7 +163,7 @@ class NvmlLibrary:
         query, sensor = self._calls.query, pynvml.NVML_TEMPERATURE_GPU
         processes = self._processes.memory(handle)
         return CardUse(
-            memory_used_bytes=query("nvmlDeviceGetMemoryInfo", handle, read=lambda memory: int(memory.used)),
+            memory_used_bytes=self._used_bytes(handle, processes),
             temperature_celsius=query("nvmlDeviceGetTemperature", handle, sensor, read=float),
             power_watts=query("nvmlDeviceGetPowerUsage", handle, read=_watts),
             power_limit_watts=query("nvmlDeviceGetPowerManagementLimit", handle, read=_watts),
@@ -211,6 +227,26 @@ class NvmlLibrary:
 
     def _handle(self, slot: int) -> Any:
         return self._calls.call("nvmlDeviceGetHandleByIndex", slot)
+
+    def _driver_bytes(self, uuid: str, handle: Any) -> int:
+        """What the driver keeps of a card for itself; 0 if it is too old to say.
+
+        Read once for each card: the figure changes by some MiB, and the units of a card should not.
+        """
+        if uuid not in self._reserved:
+            version = pynvml.nvmlMemory_v2
+            memory = self._calls.query("nvmlDeviceGetMemoryInfo", handle, version)
+            self._reserved[uuid] = 0 if memory is None else int(memory.reserved)
+        return self._reserved[uuid]
+
+    def _unified_bytes(self) -> int:
+        """What a card without memory of its own offers of the machine's; 0 if the admin did not say."""
+        return of_machine(PROC_MEMINFO.read_text()) if self._unified == AUTO_UNIFIED else self._unified
+
+    def _used_bytes(self, handle: Any, processes: Mapping[int, int] | None) -> int | None:
+        """The card's memory in use; of unified memory what its processes have."""
+        used = self._calls.query("nvmlDeviceGetMemoryInfo", handle, read=lambda memory: int(memory.used))
+        return sum(processes.values()) if used is None and processes is not None and self._unified else used
 
     def _limit_problem(self, handle: Any) -> str:
         """Why MPS cannot limit memory on this card; "" if it can, or if the driver does not report it."""

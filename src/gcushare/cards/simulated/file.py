@@ -153,6 +153,7 @@ _CARD: dict[str, tuple[str, _Reader]] = {
     "index": ("index", _index),
     "uuid": ("uuid", _text),
     "memory": ("memory_bytes", parse_size),
+    "driver": ("driver_bytes", parse_size),
     "model": ("model", _text),
     "serial": ("serial", _text),
     "pci": ("pci_address", _text),

@@ -75,6 +75,7 @@ def _card(summary: Summary, node: NodeSummary, state: CardState) -> Document:
         "allocated": state.held,
         "free": state.available,
         "reserved": offered.reserved_units if offered is not None else 0,
+        "driverBytes": offered.driver_bytes if offered is not None else 0,
         "mode": state.mode.value,
         "health": (offered.health if offered is not None else Health.UNHEALTHY).value,
         "reason": offered.reason if offered is not None else "pods name this card, but the node does not have it",

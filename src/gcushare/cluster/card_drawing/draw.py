@@ -195,7 +195,14 @@ def _readings(card: CardStatus, paper: Paper) -> Iterator[Text]:
         return
     numa = UNKNOWN if card.numa_node is None else str(card.numa_node)
     reserved = show_units(card.reserved_units, paper.unit)
-    wide = (("serial", card.serial), ("pci", card.pci_address), ("numa", numa), ("reserved", reserved))
+    driver = show_bytes(card.driver_bytes, paper.unit)
+    wide = (
+        ("serial", card.serial),
+        ("pci", card.pci_address),
+        ("numa", numa),
+        ("driver keeps", driver),
+        ("reserved", reserved),
+    )
     for label, text in wide:
         yield Text.assemble((f"{label} ", "dim"), one_line(text) or UNKNOWN)
 

@@ -32,12 +32,13 @@ from gcushare.device_plugin.node.inventory import (
 )
 from gcushare.device_plugin.node.parts import Dependencies, Parts
 from gcushare.device_plugin.plugin_settings import PluginSettings
-from gcushare.device_plugin.pods.allocations import KubeletAllocations
+from gcushare.device_plugin.pods.allocations import KubeletAllocations, ids_of_card
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.node.grant_form import follow_cards
 from gcushare.node.node_settings import AUTO_UNIT
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.kubelet.device_ids import decode_device_id
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import has_stopped, is_finished
 
@@ -61,6 +62,7 @@ class NodeAgent:
             vendor=cards.vendor,
             unit=cards.memory_unit or cards.vendor.default_unit,
             reserve=cards.reserve,
+            holds=self._holds,
             mode=cards.mode,
             message_limit_bytes=settings.kubelet.kubelet_message_limit,
         )
@@ -76,6 +78,8 @@ class NodeAgent:
         self._held = HeldIds(parts.store, parts.reconciler.want_hidden_ids_of)
         self._events = NodeEvents(dependencies.announcer, parts.store)
         self._doubt = UnitDoubt()
+        self._free: set[tuple[int, int, int]] = set()
+        """Units of cards, by the first and the end, that no pod has since they are not offered."""
         self._has_allocated = False
         self.inventory: Inventory | None = None
         self.problem = "the cards were not read yet"
@@ -233,6 +237,22 @@ class NodeAgent:
         if self.parts.cdi.update(self._cards.listed_in(inventory)):
             self.parts.announcer.about_node("CdiSpecFailed", self.parts.cdi.problem, warning=True)
         self.offered.set()
+
+    def _holds(self, index: int, first: int, end: int) -> bool:
+        """Whether a pod has a unit of a card from ``first`` up to ``end``, as far as is known.
+
+        Asked until it has none: what is not offered is not given again.
+        """
+        if (index, first, end) in self._free:
+            return False
+        shown, entries = self._allocations, self.parts.store.entries.values()
+        if shown is None or any(index in entry.hidden_cards for entry in entries):
+            return True
+        ids = shown.held_ids(index) | ids_of_card(index, self.parts.store.fresh_ids())
+        if any(decode_device_id(device_id)[1] >= first for device_id in ids):
+            return True
+        self._free.add((index, first, end))
+        return False
 
     @property
     def leaving(self) -> str:

@@ -32,6 +32,7 @@ class CardDocument(Document, frozen=True):
     free: int = 0
     whole_free: bool = False
     mode: str = "free"
+    reserved: int = 0
     minor: int | None = None
     uuid: str = ""
     model: str = ""
@@ -230,6 +231,7 @@ def _card(state: CardState) -> CardDocument:
         free=state.available,
         whole_free=state.is_available_whole,
         mode=state.mode.value,
+        reserved=offered.reserved_units,
         minor=offered.minor,
         uuid=offered.uuid,
         model=offered.model,

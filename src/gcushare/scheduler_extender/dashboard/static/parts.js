@@ -96,7 +96,7 @@ export function cardBlock(card, node, { go, chosen = null }) {
       el("span", { class: "right", data: usable ? {} : { none: "" } }, right)),
     cardStrip(card, { go, chosen }),
     cardTroubles(card),
-    card.uuid || card.model ? el("p", { class: "uuid" }, [card.minor == null ? "" : t("card-minor", { n: card.minor }), card.model, card.uuid].filter(Boolean).join(" · ")) : null);
+    card.uuid || card.model ? el("p", { class: "uuid" }, [card.reserved ? t("card-reserved", { amount: amount(card.reserved * node.unitBytes) }) : "", card.minor == null ? "" : t("card-minor", { n: card.minor }), card.model, card.uuid].filter(Boolean).join(" · ")) : null);
 }
 
 /** What is wrong with a node, [words, kind of chip] each, the worst first. */

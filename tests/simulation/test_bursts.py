@@ -15,7 +15,7 @@ FOUND = (335, 388, 402, 1038, 1087, 1001694, 1006471, 2021286)
 MORE = range(2, 12)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *FOUND, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MORE)])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (*FOUND, *MORE))])
 def test_no_pod_gets_cards_against_its_rules(seed: int) -> None:
     """In some seeds no scheduler places a part of the pods: those, and whose room they took, may be refused."""
     _, broken, counts = play_seed(seed)
@@ -23,6 +23,7 @@ def test_no_pod_gets_cards_against_its_rules(seed: int) -> None:
     assert counts["by hand"] or not counts["refused"]
 
 
+@pytest.mark.slow
 def test_pods_that_are_bound_at_once_are_refused_or_get_other_cards_which_the_check_finds() -> None:
     outcomes = [play_seed(seed, gates=False) for seed in range(6)]
     assert sum(counts["refused"] for _, _, counts in outcomes) > 10

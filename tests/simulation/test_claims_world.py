@@ -7,6 +7,7 @@ from simulation.claims_schedule import CLAIM_BUGS, KINDS, make_claims_schedule
 from simulation.run import run
 from simulation.shrink import shrink
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 BITES = {
     "counts no pod": (1, "no card is given beyond its size"),
     "forgets what it prepared": (0, "what runs has its share"),
@@ -19,8 +20,6 @@ BITES = {
 }
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_storms_leave_every_invariant_standing(seed: int) -> None:
     outcome = run(make_claims_schedule(seed, rounds=2))
@@ -29,7 +28,6 @@ def test_storms_leave_every_invariant_standing(seed: int) -> None:
     assert outcome.counts["NodeUnprepareResources ok"] > 10
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("bug", CLAIM_BUGS)
 def test_an_invariant_bites(bug: str) -> None:
     seed, invariant = BITES[bug]
@@ -38,7 +36,6 @@ def test_an_invariant_bites(bug: str) -> None:
     assert outcome.violation.invariant == invariant
 
 
-@pytest.mark.timeout(120)
 def test_what_fails_is_shrunk() -> None:
     schedule = make_claims_schedule(BITES["leads without a lease"][0], rounds=1, planted="leads without a lease")
     outcome = run(schedule)
@@ -47,7 +44,6 @@ def test_what_fails_is_shrunk() -> None:
     assert len(short.actions) < len(schedule.actions) / 2
 
 
-@pytest.mark.timeout(120)
 def test_a_seed_repeats_and_every_kind_of_action_is_drawn() -> None:
     first, second = (run(make_claims_schedule(7, rounds=1)) for _ in range(2))
     assert first == second

@@ -14,6 +14,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import ROOM_FOUND
 from tests.simulation.planted_storms import KUBELETS_ARE_RECORDED, create, planned
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 RECORD = {ENFLAME.record.card_index: "1"}
 """Of a pod that is on card 0."""
 
@@ -29,7 +30,6 @@ def of_policies(actions: tuple[Action, ...], planted: str = "", *, has_policies:
     return replace(schedule, settings=replace(schedule.settings, has_policies=has_policies))
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("by", "changes", "has_policies", "is_written"),
     [
@@ -49,14 +49,12 @@ def test_forged_annotations_are_refused_or_corrected(
     assert (outcome.counts["forged writes"], outcome.counts["forged writes refused"]) == (is_written, not is_written)
 
 
-@pytest.mark.timeout(300)
 def test_a_forged_record_that_no_program_corrects_is_noticed() -> None:
     violation = forged(None, RECORD, "never corrects", has_policies=False).violation
     assert violation is not None
     assert violation.invariant == KUBELETS_ARE_RECORDED
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("text", [None, "x", '{"version":1,"unit":"1","cards":[]}'])
 def test_a_forged_inventory_is_published_again(text: str | None) -> None:
     forges = Action(60.0, "forge inventory", {"node": 0, "of": 0, "text": text})
@@ -66,7 +64,6 @@ def test_a_forged_inventory_is_published_again(text: str | None) -> None:
     assert any("node-0 runs default/p1" in line for line in outcome.history)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", SECRET_FAULTS)
 def test_a_damaged_secret_is_whole_after_calm(how: str) -> None:
     args: dict[str, Any] = {"how": how, "for_s": 30.0}
@@ -74,7 +71,6 @@ def test_a_damaged_secret_is_whole_after_calm(how: str) -> None:
     assert outcome.violation is None
 
 
-@pytest.mark.timeout(300)
 def test_a_secret_that_is_not_whole_is_noticed() -> None:
     damaged = of_policies((Action(69.9, "secret", {"how": "half written", "for_s": 30.0}),), has_policies=True)
     violation = run(replace(damaged, rounds=((70.0, 71.0),))).violation  # replicas check once a minute

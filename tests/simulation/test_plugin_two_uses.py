@@ -157,7 +157,7 @@ class World:
         return found
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 6))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 async def test_no_card_is_in_both_uses_whatever_the_kubelet_believes(
     seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,6 +10,7 @@ from simulation.schedule import Action
 
 from tests.simulation.planted_storms import create, planned
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 GRACE_S = 20
 RUNS = ("node-0 runs default/first", "node-0 runs default/second")
 
@@ -20,7 +21,6 @@ def pod(at_s: float, name: str, priority: int) -> Action:
     return replace(action, args={**action.args, "priority": priority})
 
 
-@pytest.mark.timeout(300)
 def test_each_preemptor_has_a_victim_of_its_own_and_neither_waits_for_the_others() -> None:
     storm = (pod(30.0, "low-0", 0), pod(31.0, "low-1", 0), pod(50.0, "first", 100), pod(53.0, "second", 100))
     outcome = run(planned(storm), keeps_history=True)
@@ -33,7 +33,6 @@ def test_each_preemptor_has_a_victim_of_its_own_and_neither_waits_for_the_others
     assert max(ran_s) < 53 + GRACE_S + 5, "not one grace period after the other"
 
 
-@pytest.mark.timeout(300)
 def test_the_older_of_two_that_are_equal_is_spared_if_the_sums_let_it() -> None:
     storm = (pod(30.0, "older", 0), pod(31.0, "younger", 0), pod(50.0, "first", 100))
     outcome = run(planned(storm), keeps_history=True)

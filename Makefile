@@ -19,7 +19,7 @@ demo: install
 	$(BIN)/gcushare demo $(ARGS)
 
 test: install
-	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e -m "not slow" $(ARGS)
+	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e --ignore tests/texts -m "not slow" --durations=10 $(ARGS)
 
 test-slow: install
 	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e -m slow $(ARGS)
@@ -44,6 +44,7 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/pytest -q tests/texts
 
 # Every script of the packages and of this repository.
 shellcheck: install

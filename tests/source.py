@@ -1,4 +1,4 @@
-"""The source as tests read it: every module parsed once, in the one worker that has all of these tests."""
+"""The source as tests read it: every module parsed once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 HOUSE = ROOT / "src" / "gcushare"
-in_one_worker = pytest.mark.xdist_group("source")
 
 
 @cache

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from scripts.mutants import GROUPS
 
-from tests.source import HOUSE, ROOT, in_one_worker, modules, statements
+from tests.source import HOUSE, ROOT, modules, statements
 
 MOST_SIDE_BY_SIDE = 20
 """Modules in one folder; more want sub-packages named by what they do."""
@@ -66,7 +66,6 @@ def test_contributing_names_every_package_and_every_journey() -> None:
     assert [name for name in names if f"**{name.lower()}**" not in text.lower()] == []
 
 
-@in_one_worker
 def test_no_two_classes_have_the_same_name() -> None:
     found = (each for tree in modules().values() for each in statements(tree))
     classes = Counter(each.name for each in found if isinstance(each, ast.ClassDef))
@@ -95,7 +94,6 @@ def circles(imports: dict[str, set[str]]) -> set[str]:
         left = {name: names - ends for name, names in left.items() if name not in ends}
 
 
-@in_one_worker
 def test_no_modules_import_each_other_not_even_for_types_or_late() -> None:
     trees = {f"gcushare.{name.removesuffix('.py').replace('/', '.')}": tree for name, tree in modules().items()}
     imports = {name: imports_of(name, tree, trees) for name, tree in trees.items()}

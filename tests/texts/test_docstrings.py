@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from tests.source import in_one_worker, modules, statements
+from tests.source import modules, statements
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _NAMES = r"``[a-z_][a-z0-9_]*``(?:(?:, | and | or )``[a-z_][a-z0-9_]*``)*"
@@ -60,7 +60,6 @@ def wrong_statements(trees: Mapping[str, ast.AST]) -> list[str]:
     return found
 
 
-@in_one_worker
 def test_docstrings_name_only_attributes_and_parameters_that_exist() -> None:
     assert wrong_statements(modules()) == []
 

@@ -24,7 +24,7 @@ from gcushare.wire.annotations import record_keys
 from gcushare.wire.contracts import CLAIMS_LABEL, CLAIMS_ORDER_LABEL, SERVE_LABEL
 from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, finest_fitting_unit
 from tests.documents import DOCS, GUIDES, ROOT, Document, every_document, guide
-from tests.source import in_one_worker, modules
+from tests.source import modules
 
 SOURCES = ROOT / "src" / "gcushare"
 HAND_WRITTEN = tuple(name for name in GUIDES if name != "cli-reference.md")
@@ -169,7 +169,6 @@ def test_every_flag_exists() -> None:
     assert unknown(FLAG, known, map(guide, HAND_WRITTEN)) == []
 
 
-@in_one_worker
 def test_every_variable_exists() -> None:
     settings = set(re.findall(r"env:\s+([A-Z_]+)", guide("cli-reference.md").text))
     texts = (path.read_text() for folder in ("deploy", "scripts") for path in (ROOT / folder).rglob("*.sh"))
@@ -193,7 +192,6 @@ def test_every_metric_stands_in_the_reference() -> None:
     assert unknown(METRIC, METRIC.findall(guide("api-reference.md").text), map(guide, HAND_WRITTEN)) == []
 
 
-@in_one_worker
 def test_the_events_are_those_that_the_programs_post() -> None:
     listed = {name for item in guide("api-reference.md").items("Events") for name in re.findall(r"^`(\w+)` \(", item)}
     assert listed - strings_of_the_programs() == set()
@@ -216,7 +214,6 @@ def fragments(message: str) -> list[str]:
     return [part.strip(" ();,") for part in message.split("…") if part.strip(" ();,")]
 
 
-@in_one_worker
 def test_every_message_that_people_search_for_is_printed_by_somebody() -> None:
     text = "\0".join(sorted(strings_of_the_programs()))
     quoted = {s for h in guide("troubleshooting.md").headings() for s in re.findall("`(.+?)`", h.title)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from tests.source import in_one_worker, modules
+from tests.source import modules
 
 
 def log_calls(tree: ast.Module) -> list[ast.Call]:
@@ -19,7 +19,6 @@ def log_calls(tree: ast.Module) -> list[ast.Call]:
     ]
 
 
-@in_one_worker
 def test_no_log_call_formats_a_field_itself() -> None:
     calls = {name: log_calls(tree) for name, tree in modules().items()}
     assert sum(map(len, calls.values())) > 100

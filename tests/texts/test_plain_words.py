@@ -23,7 +23,7 @@ SUFFIXES = frozenset({"", ".c", ".css", ".h", ".html", ".js", ".json", ".md", ".
 ALLOWED = {
     "src/gcushare/cli/explain/explanation_text.py": frozenset({"beside"}),  # explain's own key
     "tests/protocol/test_inspect_explain.py": frozenset({"beside"}),  # explain's own key
-    "tests/unit/test_plain_words.py": frozenset(HARD_WORDS),
+    "tests/texts/test_plain_words.py": frozenset(HARD_WORDS),
 }
 """Words that a file may have all the same: they are on the wire, or the file quotes them."""
 

@@ -161,7 +161,7 @@ class NodeUnderTest:
     async def run(self, name: str, *containers: JsonObject, init: Iterable[JsonObject] = (), **spec: Any) -> str:
         """Create a pod, wait until it runs and return its uid."""
         uid = await self.create(name, *containers, init=init, **spec)
-        await self.until_phase(name, "Running")
+        await self.until_phase(name, "Running", uid)
         return uid
 
     async def refused(self, name: str, *containers: JsonObject, init: Iterable[JsonObject] = ()) -> tuple[str, str]:
@@ -170,12 +170,14 @@ class NodeUnderTest:
         status = (await self.until_phase(name, "Failed"))["status"]
         return status["reason"], status["message"]
 
-    async def until_phase(self, name: str, phase: str) -> JsonObject:
+    async def until_phase(self, name: str, phase: str, uid: str = "") -> JsonObject:
+        """Wait for the pod of that name, or of that uid among those that had the name, and return it."""
+
         def found() -> JsonObject:
             return self.pods.objects.get(f"default/{name}", {})
 
         await self.pods.until(
-            lambda: phase_of(found()) == phase,
+            lambda: phase_of(found()) == phase and uid in ("", found()["metadata"]["uid"]),
             f"{name} is {phase}",
             shown=lambda: str(found().get("status")),
             deadline_s=60.0,

@@ -15,6 +15,7 @@ import pytest
 
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.resources import PODS
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
@@ -361,6 +362,16 @@ async def test_ids_are_free_again_when_a_pod_was_deleted(node: NodeUnderTest, gr
     await node.until_listed({})
     second = await node.run("second", node.container("main", 8))
     assert set(node.recorded()) == {(second, "main")}
+
+
+async def test_a_pod_that_takes_the_place_of_one_that_was_deleted_at_once_runs_with_ids_of_its_own(
+    node: NodeUnderTest,
+) -> None:
+    uid = await node.run("a", node.container("main", 4))
+    for _ in range(3):
+        await node.client.delete(PODS, "a", namespace="default", grace_s=0)
+        uid = await node.run("a", node.container("main", 4))
+    await node.until_listed({"default/a": {"main": node.held(uid)}})
 
 
 async def test_a_container_that_starts_again_keeps_its_ids_without_a_question(node: NodeUnderTest) -> None:

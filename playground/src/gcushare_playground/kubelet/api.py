@@ -43,6 +43,7 @@ class NodeApi:
 
     Raises:
         NotFoundError: the object does not exist. ConflictError: it exists already or its uid is another.
+        InvalidError: the object is invalid, or a patch of a pod's status names the uid of an earlier pod.
         ForbiddenError: rights are missing. RetryableError: the server is away or overloaded.
     """
 
@@ -74,7 +75,7 @@ class NodeApi:
         return await self._client.patch(_NODES, name, Patch(PatchKind.MERGE, patch), subresource="status")
 
     async def patch_pod_status(self, namespace: str, name: str, patch: JsonObject) -> JsonObject:
-        """Merge-patch the status subresource; ``metadata.uid`` in the patch is a precondition."""
+        """Merge-patch the status subresource; another pod's ``metadata.uid`` makes the patch invalid."""
         merge = Patch(PatchKind.MERGE, patch)
         return await self._client.patch(_PODS, name, merge, namespace=namespace, subresource="status")
 

@@ -7,7 +7,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping
 
-from gcushare.core.errors import ConflictError, ForbiddenError, NotFoundError, RetryableError
+from gcushare.core.errors import ConflictError, GcushareError
 from gcushare_playground.amounts import JsonObject
 from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.books import ResourceCount
@@ -56,7 +56,7 @@ class NodePublisher:
                     await self._register()
                 await self.sync()
                 attempt = 0
-            except (RetryableError, ForbiddenError, NotFoundError) as error:
+            except GcushareError as error:
                 logger.warning("node not updated node=%s reason=%s", self._settings.node_name, error)
                 await asyncio.sleep(delay_s(attempt))
                 attempt += 1
@@ -68,7 +68,7 @@ class NodePublisher:
 
         Raises:
             NotFoundError: the Node is gone; a stock kubelet does not create it again before its next start.
-            RetryableError, ForbiddenError: the server is away or refuses.
+            GcushareError: the server is away or refuses.
         """
         self._changed.clear()
         node = await self._api.get_node(self._settings.node_name)

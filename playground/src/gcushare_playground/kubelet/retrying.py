@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gcushare.core.errors import ConflictError, ForbiddenError, NotFoundError, RetryableError
+from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 
 logger = logging.getLogger(__name__)
 
@@ -23,17 +23,17 @@ def delay_s(attempt: int) -> float:
 
 
 async def until_accepted(call: Callable[[], Awaitable[_Result]], *, what: str) -> _Result | None:
-    """Repeat a call until the server accepts it; None when its object is gone or has become another one."""
+    """Repeat a call until the server accepts it; None when it never will: the object is gone, or is another one now."""
     attempt = 0
     while True:
         try:
             return await call()
-        except (NotFoundError, ConflictError) as error:
-            logger.info("write given up what=%s reason=%s", what, error)
-            return None
         except (RetryableError, ForbiddenError) as error:
             logger.log(
                 logging.WARNING if attempt == 0 else logging.DEBUG, "write failed what=%s reason=%s", what, error
             )
             await asyncio.sleep(delay_s(attempt))
             attempt += 1
+        except GcushareError as error:
+            logger.info("write given up what=%s reason=%s", what, error)
+            return None

@@ -30,17 +30,19 @@ async def wait_gone(pid: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_child_has_none_of_the_settings_of_the_person_at_the_keyboard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("level", "kept"), [("debug", "debug"), ("error", "")])
+async def test_a_child_has_no_setting_of_the_person_at_the_keyboard_but_a_log_level_that_shows_it_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str, kept: str
 ) -> None:
+    monkeypatch.setenv("GCUSHARE_LOG_LEVEL", level)
     for name in ("GCUSHARE_CARD_COUNT", "GCUSHARE_LOG_FORMAT", "GCUSHARE_ANYTHING"):
         monkeypatch.setenv(name, "7")
     monkeypatch.setenv("PYTHONIOENCODING", "gbk")
-    code = "import os; print('ready', [each for each in os.environ if each.startswith('GCUSHARE_')] or '\u20ac')"
+    code = "import os; print('ready', '\u20ac' + ','.join(v for k, v in os.environ.items() if k[:8] == 'GCUSHARE'))"
     inner = child(tmp_path, code)
-    assert await inner.start() == "\u20ac"
+    assert await inner.start() == f"\u20ac{kept}"
     await inner.wait()
-    assert await capture(*inner.command.arguments) == "ready \u20ac\n"
+    assert await capture(*inner.command.arguments) == f"ready \u20ac{kept}\n"
 
 
 async def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:

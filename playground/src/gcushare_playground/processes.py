@@ -21,6 +21,8 @@ _TETHER = Path(__file__).with_name("tether.py")
 _LISTENING = re.compile(r"\blistening\b.*\burl=(\S+)")
 _TAIL_LINES = 40
 _STREAM_LIMIT = 1 << 20
+_LOG_LEVEL, _TOO_QUIET = "GCUSHARE_LOG_LEVEL", frozenset({"warning", "error"})
+"""The one setting that children share with the person who plays; at these levels no program says that it is ready."""
 
 
 class ProcessError(GcushareError):
@@ -168,8 +170,12 @@ async def _read_line(stream: asyncio.StreamReader) -> str:
 
 
 def _environ(added: Mapping[str, str]) -> dict[str, str]:
-    """Ours without the settings of the person at the keyboard; output is UTF-8 in every locale, and seen at once."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GCUSHARE_")}
+    """Ours without the person's settings but the log level; output is UTF-8 in every locale, and seen at once."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GCUSHARE_") or (name == _LOG_LEVEL and value.lower() not in _TOO_QUIET)
+    }
     return {**kept, "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1", **added}
 
 

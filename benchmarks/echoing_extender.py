@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import sys
+from dataclasses import replace
 
 import msgspec
 
@@ -85,7 +86,9 @@ class EchoingExtender(Extender):
 
 async def _run(settings: ExtenderSettings, shutdown: Shutdown) -> int:
     async with KubeClient(find_api_server(settings.kube.kubeconfig, settings.kube.context), program=NAME) as client:
-        extender = EchoingExtender(settings, client, after_sync=freeze_gc)
+        # So long that renewals that are late on a busy machine end no leadership, and with it the measurement.
+        election = replace(settings.election, lease_duration=600.0, lease_renew_deadline=540.0)
+        extender = EchoingExtender(replace(settings, election=election), client, after_sync=freeze_gc)
         running = asyncio.create_task(extender.run(shutdown), name="extender")
         while extender.server is None and not running.done():  # noqa: ASYNC110 - it has no event for this
             await asyncio.sleep(0.01)

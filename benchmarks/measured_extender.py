@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.streaming_api import Size, node_name
+from benchmarks.streaming_api import Size, make_pod, node_name
 
 HERE = Path(__file__).resolve().parent.parent
 READY_S = 900
@@ -142,12 +142,12 @@ def _write_kubeconfig(folder: Path, port: int) -> Path:
 
 
 def _wait_ready(port: int) -> None:
+    """Wait until a call of the scheduler is answered: nodes and pods are read, and the replica leads."""
+    body = filter_body(make_pod(0, Size(1, 1, 0, 1), 0), [node_name(0)])
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         try:
-            # Answered once nodes and pods are read.
-            path = f"/gcushare-scheduler/inspect/{node_name(0)}"
-            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5).close()
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/gcushare-scheduler/filter", body, timeout=5).close()
             return
         except (urllib.error.URLError, TimeoutError):
             time.sleep(0.02)

@@ -32,7 +32,7 @@ from tests.protocol.runtime_certificates import Authority
 from tests.unit.config_manager_host import ManualClock
 
 ENDPOINT = HealthEndpoint("https", "127.0.0.1", 10259, "/healthz")
-AWAITED = AwaitScheduler(flag="config", value="/new", restarted=True, required=True)
+AWAITED = AwaitScheduler(flag="config", value="/new", restarted=True)
 LIMITS = WaitLimits(timeout_s=60, settle_s=5, interval_s=1)
 
 

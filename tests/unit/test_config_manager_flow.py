@@ -252,15 +252,6 @@ async def test_nothing_is_changed_if_it_cannot_be_known_which_scheduler_runs(tmp
     assert host.tree() == applied
 
 
-async def test_recovering_works_also_when_the_admins_configuration_is_gone(tmp_path: Path) -> None:
-    host = host_with(tmp_path, "existing-config-1.28.yaml")
-    await host.apply()
-    (tmp_path / "srv/scheduler/scheduler.yaml").unlink()
-    lines = await host.recover()
-    assert host.get(MANIFEST) == corpus_text("existing-config-1.28.yaml")
-    assert any(line.startswith("warning: kube-scheduler did not come up") for line in lines)
-
-
 async def test_with_a_directory_of_our_own_nothing_else_of_the_control_plane_is_touched(tmp_path: Path) -> None:
     host = host_in_own_directory(tmp_path)
     before = host.tree()

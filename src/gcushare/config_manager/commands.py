@@ -99,11 +99,11 @@ async def run_once(command: str, settings: CommandSettings, say: Say) -> int:
             say((await manager.render(extender)).rstrip("\n"))
             return DONE
         prepared = await manager.prepare_apply(extender)
-        manager.check(prepared)
         if command == "apply":
             await manager.carry_out(prepared)
             return DONE
         if command == "plan":
+        manager.check(prepared)
             await _show_plan(manager, prepared, say)
     for line in render_diff(prepared.observed.snapshot, prepared.plan):
         say(line)

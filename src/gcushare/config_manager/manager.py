@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from gcushare.config_manager.host.files import HostFileError
-from gcushare.config_manager.host.launch import known_flags
+from gcushare.config_manager.host.launch import known_flags, own_flag
 from gcushare.config_manager.host.paths_and_record import (
     CONFIG_NAME,
     MANIFEST_NAME,
@@ -22,6 +22,7 @@ from gcushare.config_manager.host.paths_and_record import (
 )
 from gcushare.config_manager.host.unit_files import Surroundings, find_unit
 from gcushare.config_manager.manager_settings import PlaceSettings
+from gcushare.config_manager.plan.base_config import check_restorable
 from gcushare.config_manager.plan.decide import plan_apply, plan_recover
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.observe import ObservedScheduler, find_directory, find_manifest, observe, read_target
@@ -50,6 +51,8 @@ class Prepared:
     undo: Plan
     extender: ExtenderEntry | None = None
     """The extender that the scheduler will call; None if our change is removed."""
+    superseded: str = ""
+    """Why the file that we changed does not start the scheduler any more; empty if it does."""
 
     @property
     def config(self) -> bytes:
@@ -92,27 +95,38 @@ class Manager:
         _, scheduler = read_target(files, layout)
         return replace(layout, directory=find_directory(scheduler) or layout.directory)
 
-    def _layout_of_change(self) -> Layout:
+    def _layout_of_change(self) -> tuple[Layout, str]:
         """Find the files to recover: those of the last change, if another file of the unit has the command line since.
 
+        Returns them, and ``superseded`` of ``Prepared``.
+
         Raises:
-            As ``layout``.
+            As ``layout`` and ``_check_in_force``.
         """
-        place = self.place
-        try:
-            layout = self.layout()
-        except Refused:
-            if place.unit is None:
-                raise
-            layout = Layout(place.files_dir or place.kubernetes_dir, place.unit, is_unit=True)
+        layout = self.layout()
         state = self.executor.files.read(layout.record) if layout.is_unit else None
         if state is not None:
             with contextlib.suppress(ConfigError):  # a broken record, which recovering reports
                 target = parse_record(state.content, layout.record).target
                 is_same_unit = posixpath.basename(target) == posixpath.basename(layout.unit)
                 if target != layout.target and (is_same_unit or target in layout.around.paths):
-                    return replace(layout, target=target, around=Surroundings(unit=layout.unit))
-        return layout
+                    self._check_in_force(layout, target)
+                    superseded = f"the ExecStart= of {layout.target!r} is in force, not that of {target!r}"
+                    return replace(layout, target=target, around=Surroundings(unit=layout.unit)), superseded
+        return layout, ""
+
+    def _check_in_force(self, layout: Layout, changed: str) -> None:
+        """Check that what starts the scheduler now, instead of the ``changed`` file, does not need our files.
+
+        Raises:
+            Refused: it does.
+        """
+        flag = own_flag(read_target(self.executor.files, layout)[1].flags, layout.own_configs)
+        if flag is not None:
+            raise Refused(
+                f"{layout.target!r} is in force instead of {changed!r}, which gcushare changed, and names gcushare's "
+                f"file too: take --{flag.name}={flag.value} out of it, and recover then"
+            )
 
     def is_untouched(self) -> bool:
         """Whether nothing was ever changed on this node, even if the scheduler's file cannot be found or parsed.
@@ -148,13 +162,17 @@ class Manager:
         return Prepared(observed=observed, version=version, plan=plan, undo=undo, extender=extender)
 
     def check(self, prepared: Prepared) -> None:
-        """Check that what ``prepare_apply`` decided can be written, and read by the scheduler; changes nothing.
+        """Check that what was decided can be written, and that the scheduler can read its files then; changes nothing.
 
         Raises:
             HostFileError, UnsafePathError: a directory takes no files, or others can write to it.
-            Refused: the scheduler's user cannot enter a directory.
+            Refused: the scheduler's user cannot enter a directory, or the configuration that it is to read without our
+                change is gone or broken.
         """
-        files, steps = self.executor.files, prepared.plan.steps
+        files, steps, observed = self.executor.files, prepared.plan.steps, prepared.observed
+        if prepared.extender is None and (observed.has_trace or observed.record is not None):
+            copy = observed.own_config
+            check_restorable(files, observed.layout, observed.pristine, prepared.version, copy)
         written = [step.path for step in steps if isinstance(step, WriteFile | RemoveFile)]
         written += [step.target for step in steps if isinstance(step, Switch)]
         for path in dict.fromkeys(written):
@@ -162,9 +180,9 @@ class Manager:
         for step in steps:
             if isinstance(step, Switch):
                 files.check_move(step.source, step.target)
-        layout, reader = prepared.observed.layout, prepared.observed.reader
+        layout, reader = observed.layout, observed.reader
         # Into a pod the file is mounted alone.
-        for directory, status in files.parents(layout.config) if layout.is_unit and steps else ():
+        for directory, status in files.parents(layout.config) if layout.is_unit and steps and prepared.extender else ():
             if not reader.may(1, status.st_mode, status.st_uid, status.st_gid):
                 raise Refused(
                     f"kube-scheduler runs as {reader.shown!r}, which cannot enter directory {directory!r} (mode "
@@ -199,18 +217,25 @@ class Manager:
 
     async def prepare_recover(self) -> Prepared:
         """Decide what to do to recover, without any change."""
-        observed = observe(self.executor.files, self._layout_of_change(), with_base=False)
-        record = observed.record
+        layout, superseded = self._layout_of_change()
+        observed = observe(self.executor.files, layout, with_base=False)
+        version: Version | None = None
         try:
-            version = parse_version(record.scheduler_version) if record else await self._version(observed.target)
+            version = await self._version(observed.target)
         except GcushareError as error:
             logger.debug("kube-scheduler's version is not known %s", fields(reason=error))
-            version = None
-        plan = plan_recover(observed, version, restart=self.restart)
-        return Prepared(observed=observed, version=version, plan=plan, undo=plan)
+            with contextlib.suppress(ConfigError):  # the version of the last change is better than none
+                version = parse_version(observed.record.scheduler_version) if observed.record is not None else None
+        plan = plan_recover(observed, version, restart=self.restart, is_in_force=not superseded)
+        return Prepared(observed=observed, version=version, plan=plan, undo=plan, superseded=superseded)
 
     async def carry_out(self, prepared: Prepared, tenure: Tenure | None = None) -> None:
-        """Carry out what ``prepare_apply`` or ``prepare_recover`` decided. Raises as the ``Executor`` does."""
+        """Carry out what ``prepare_apply`` or ``prepare_recover`` decided.
+
+        Raises:
+            As ``check``, before any change, and as the ``Executor`` does.
+        """
+        self.check(prepared)
         observed, plan = prepared.observed, prepared.plan
         done = fields(target=observed.layout.target, version=prepared.version or "unknown", steps=len(plan.steps))
         if prepared.extender is None:

@@ -133,8 +133,8 @@ class Reconciler:
             and self.clock.monotonic() < self._failed[1]
         ):
             return State.FAILED, self._failed[2]
+        self.manager.check(prepared)
         if prepared.extender is not None:
-            self.manager.check(prepared)
             await self.check_extender(prepared.extender)
         checked = prepared.extender
         async with self.hold_lease() as tenure:

@@ -9,7 +9,9 @@ from pathlib import PurePosixPath
 from gcushare.config_manager.host.files import MAX_LINKS, Files, FileState, behind_links
 from gcushare.config_manager.host.launch import BY_HAND, check_certain
 from gcushare.config_manager.host.paths_and_record import Layout, SchedulerFile
-from gcushare.config_manager.scheduler_config.document import READ_FLAGS, existing_config
+from gcushare.config_manager.scheduler_config.document import READ_FLAGS, existing_config, format_of
+from gcushare.config_manager.scheduler_config.versions import Version
+from gcushare.config_manager.scheduler_config.yaml_text import YamlText
 from gcushare.core.errors import ConfigError, Refused
 
 
@@ -30,11 +32,10 @@ class BaseConfig:
 
 
 def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConfig | None:
-    """Read the configuration that the scheduler's flags name; None if they name none.
+    """Read the configuration to merge ours into; None if the scheduler's flags name none.
 
     Raises:
-        ConfigError: it does not exist.
-        Refused: it is not a file of the host, the scheduler cannot see ours, or the flags are not known for certain.
+        As ``find_base``, and ``Refused`` if the scheduler cannot see ours, or its flags are not known for certain.
     """
     # The kubelet's probe says where a pod tells its health; a unit's flags do.
     health = {"secure-port", "bind-address"} if layout.is_unit else set()
@@ -45,6 +46,16 @@ def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConf
             f"TemporaryFileSystem= and the like): choose another --files-dir, or {BY_HAND}"
         )
     _check_mounts(files, layout, pristine)
+    return find_base(files, layout, pristine)
+
+
+def find_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConfig | None:
+    """Read the configuration that the scheduler's flags name; None if they name none.
+
+    Raises:
+        ConfigError: it does not exist.
+        Refused: it is not a file of the host.
+    """
     flag = existing_config(pristine.flags)
     if flag is None:
         return None
@@ -66,6 +77,26 @@ def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConf
         mounted = "" if layout.is_unit else "; a pod needs it mounted (the chart's configManager.readOnlyPaths)"
         raise ConfigError(f"{path!r}, which kube-scheduler reads by --{flag.name}{via}, does not exist here{mounted}")
     return BaseConfig(path, state)
+
+
+def check_restorable(files: Files, layout: Layout, pristine: SchedulerFile, version: Version | None, copy: str) -> None:
+    """Check that kube-scheduler can read the configuration that it is to read without our change; ours is its ``copy``.
+
+    Raises:
+        Refused: it cannot, and would end.
+    """
+    try:
+        base = find_base(files, layout, pristine)
+        written = None if base is None else format_of(YamlText.parse(base.text, base.path))
+        if base is not None and written is not None and version is not None and not written.is_read_by(version):
+            raise ConfigError(f"{base.path}: kube-scheduler {version} does not read {written}")
+    except Refused:
+        return  # Not to be seen from here: whether the scheduler comes up decides.
+    except ConfigError as error:
+        raise Refused(
+            f"without gcushare's change kube-scheduler would end, so nothing was changed: {error}. Put that file in "
+            f"order, from {copy!r} without the extender's entry if there is no other copy, and recover then"
+        ) from error
 
 
 def _check_mounts(files: Files, layout: Layout, scheduler: SchedulerFile) -> None:

@@ -52,7 +52,7 @@ def plan_apply(observed: ObservedScheduler, extender: ExtenderEntry, version: Ve
         if observed.layout.is_unit and is_restarted:
             steps += (Restart(unit=observed.layout.unit),)
         target = goal.target
-        awaited = AwaitScheduler(flag=target.flag, value=target.path, restarted=is_restarted, required=True)
+        awaited = AwaitScheduler(flag=target.flag, value=target.path, restarted=is_restarted)
         steps += (awaited, _record_step(observed, msgspec.structs.replace(goal.record, is_proven=True)))
     if changes:
         steps = manual_lines.with_last_lines(steps, manual_lines.finished_lines(observed.layout))
@@ -64,7 +64,10 @@ def plan_apply(observed: ObservedScheduler, extender: ExtenderEntry, version: Ve
     if changes and observed.edited_since:
         notes.append(f"{observed.layout.target} was edited after gcushare changed it: those edits stay")
     if changes and observed.base is not None:
-        notes.append(f"{observed.base.path} stays as it is; {goal.target.path} has its contents and the extender")
+        notes.append(
+            f"{observed.base.path} stays as it is, and recover needs it; {goal.target.path} has its contents and the "
+            "extender"
+        )
     if extender.is_https and extender.tls is None:
         notes.append("the extender's certificate is not verified: no CA was given (--tls-ca)")
     if changes and not restart:
@@ -72,8 +75,13 @@ def plan_apply(observed: ObservedScheduler, extender: ExtenderEntry, version: Ve
     return Plan(opening=manual_lines.opening_lines("modify", version), steps=steps, notes=tuple(notes))
 
 
-def plan_recover(observed: ObservedScheduler, version: Version | None, *, restart: bool) -> Plan:
-    """Plan to restore the scheduler's file and to remove all of our files."""
+def plan_recover(
+    observed: ObservedScheduler, version: Version | None, *, restart: bool, is_in_force: bool = True
+) -> Plan:
+    """Plan to restore the scheduler's file and to remove all of our files.
+
+    If another file starts the scheduler now, and ours is not in force, there is nothing to restart or to wait for.
+    """
     layout = observed.layout
     notes = list(observed.notes)
     steps: list[Step] = []
@@ -85,14 +93,15 @@ def plan_recover(observed: ObservedScheduler, version: Version | None, *, restar
         else:
             steps += _put(layout, restored)
     # If there is still a record, an earlier run may have ended after it restored the file and before it waited.
-    if observed.has_trace or observed.record is not None:
+    if is_in_force and (observed.has_trace or observed.record is not None):
         flag = observed.record.flag if observed.record is not None else "config"
         was = effective(observed.pristine.flags, flag)
         if layout.is_unit:
             steps.append(Restart(unit=layout.unit))
         value = was.value if was is not None else None
         is_restarted = observed.has_trace or layout.is_unit
-        steps.append(AwaitScheduler(flag=flag, value=value, restarted=is_restarted, required=False))
+        # Our copy of the admin's configuration may be the only one left, so it is removed after this wait.
+        steps.append(AwaitScheduler(flag=flag, value=value, restarted=is_restarted))
         if observed.edited_since:
             notes.append(
                 f"{layout.target} was edited after gcushare changed it: only gcushare's own change was removed, the "

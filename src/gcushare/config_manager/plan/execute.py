@@ -109,33 +109,39 @@ class Executor:
         Raises:
             SchedulerUnknownError: it is not known now which scheduler runs.
         """
-        waits = any(isinstance(step, AwaitScheduler) and step.required for step in plan.steps)
-        return (await self.poll(observed.pristine.health)).problem if waits and not observed.has_trace else ""
+        return (await self.poll(observed.pristine.health)).problem if _waits(plan) and not observed.has_trace else ""
 
     async def recover(self, observed: ObservedScheduler, plan: Plan, tenure: Tenure | None = None) -> None:
         """Carry out a plan that removes our change; if a step fails, a second run continues.
 
         Raises:
+            RolledBackError: the scheduler was healthy with our change and is not without it, so the change is back.
+            SchedulerUnhealthyError: it does not come up, and was not healthy before either; our files are still there.
             LeaseLostError: ``tenure`` ended, as in ``apply``.
         """
-        await self._carry_out(observed, plan, _Guard(self, observed, tenure))
+        guard = _Guard(self, observed, tenure)
+        was_healthy = observed.has_trace and _waits(plan) and not (await self.poll(observed.target.health)).problem
+        try:
+            await self._carry_out(observed, plan, guard)
+        except SchedulerUnhealthyError as error:
+            if was_healthy:
+                raise await self._roll_back(observed, plan, None, error, guard) from error
+            raise SchedulerUnhealthyError(
+                f"{error}; {observed.layout.target!r} is as it was without gcushare, and gcushare's files stay, among "
+                f"them {observed.own_config!r}: find out what kube-scheduler lacks, and recover then"
+            ) from error
 
     async def _carry_out(self, observed: ObservedScheduler, plan: Plan, guard: _Guard) -> None:
         for line in plan.opening:
             self.say(line)
         endpoint = observed.pristine.health
         running = None
-        if any(isinstance(step, AwaitScheduler) for step in plan.steps):
+        if _waits(plan):
             running = (await self.poll(endpoint)).running
         before = "" if running is None else running.instance
         for step in plan.steps:
             if isinstance(step, AwaitScheduler):
-                try:
-                    await wait_for_scheduler(guard.poll, endpoint, step, self.clock, self.limits, before)
-                except SchedulerUnhealthyError as error:
-                    if step.required:
-                        raise
-                    self.say(f"warning: {error}")
+                await wait_for_scheduler(guard.poll, endpoint, step, self.clock, self.limits, before)
             else:
                 guard.check_file(step)
                 await self._do(step, guard)
@@ -165,20 +171,21 @@ class Executor:
         logger.debug("step done %s", fields(step=describe(step)))
 
     async def _roll_back(
-        self, observed: ObservedScheduler, plan: Plan, undo: Plan, reason: Exception, guard: _Guard
+        self, observed: ObservedScheduler, plan: Plan, undo: Plan | None, reason: Exception, guard: _Guard
     ) -> RolledBackError:
         """Put the files back, wait for the earlier scheduler, and return the error that describes the outcome.
 
-        It restores the earlier files, or removes all of ours if the earlier ones may be what made it unhealthy.
+        It restores the earlier files. If they may be what made the scheduler unhealthy, and there is an ``undo``, it
+        removes all of ours.
         """
         layout = observed.layout
         failures: list[str] = []
         steps: tuple[Step, ...] = ()
         try:
-            is_undone = self._must_undo(observed, plan, reason)
-            before = outcome(observed.snapshot, undo) if is_undone else observed.snapshot
+            undoing = undo if undo is not None and self._must_undo(observed, plan, reason) else None
+            before = observed.snapshot if undoing is None else outcome(observed.snapshot, undoing)
             now = {path: self.files.read(path) for path in before}
-            restarts = [step for step in (undo if is_undone else plan).steps if isinstance(step, Restart)]
+            restarts = [step for step in (undoing or plan).steps if isinstance(step, Restart)]
             steps = way_back(before, now, layout.target, layout.staging)
             steps += tuple(replace(step, lines=()) for step in restarts)
         except GcushareError as error:
@@ -192,8 +199,8 @@ class Executor:
             except GcushareError as error:
                 failures.append(str(error))
         if failures:
-            where = f"the scheduler's original file is in {layout.backup}"
-            return RolledBackError(f"{reason}; putting it back failed as well: {'; '.join(failures)}; {where}")
+            where = f"; the scheduler's original file is in {layout.backup}" if undo is not None else ""
+            return RolledBackError(f"{reason}; putting it back failed as well: {'; '.join(failures)}{where}")
         if not any(_replaces(step, layout.target) or isinstance(step, Restart) for step in steps):
             return RolledBackError(f"{reason}; the scheduler's file was not changed")
         return RolledBackError(f"{reason}; rolled back, {await self._state_after(observed, plan)}")
@@ -201,7 +208,7 @@ class Executor:
     def _must_undo(self, observed: ObservedScheduler, plan: Plan, reason: Exception) -> bool:
         """Whether the files from before the plan may themselves be what made the scheduler unhealthy."""
         layout = observed.layout
-        waits = any(isinstance(step, AwaitScheduler) for step in plan.steps)
+        waits = _waits(plan)
         # A unit's scheduler reads a new configuration although its own file stays; a static pod's does not.
         read = {layout.target, *(layout.own_configs if layout.is_unit else ())}
         if waits and not any(_replaces(step, path) for step in plan.steps for path in read):
@@ -286,6 +293,10 @@ class _Guard:
     def _read(self, path: str) -> bytes:
         state = self._executor.files.read(path)
         return b"" if state is None else state.content
+
+
+def _waits(plan: Plan) -> bool:
+    return any(isinstance(step, AwaitScheduler) for step in plan.steps)
 
 
 def _replaces(step: Step, path: str) -> TypeGuard[WriteFile | Switch]:

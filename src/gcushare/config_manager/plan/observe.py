@@ -66,6 +66,11 @@ class ObservedScheduler:
         return edited is None or self.record is None or sha256(edited.state.content) in self.record.config_sha256
 
     @property
+    def own_config(self) -> str:
+        """Our configuration that is there; without any the record, which is there as long as there is a change."""
+        return next((path for path in sorted(self.layout.own_configs) if self.snapshot[path]), self.layout.record)
+
+    @property
     def target_state(self) -> FileState:
         state = self.snapshot[self.layout.target]
         if state is None:

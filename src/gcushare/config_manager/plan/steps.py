@@ -57,8 +57,6 @@ class AwaitScheduler(_Step):
     value: str | None
     restarted: bool
     """Whether it must be another process than before the plan."""
-    required: bool
-    """Whether the plan is undone if the scheduler does not come up; otherwise a warning is printed."""
 
 
 Step: TypeAlias = WriteFile | Switch | RemoveFile | Restart | AwaitScheduler
@@ -137,10 +135,9 @@ def describe(step: Step) -> str:
             return f"remove {path}"
         case Restart(unit=unit):
             return f"systemctl daemon-reload, then restart {unit}"
-        case AwaitScheduler(flag=flag, value=value, required=required):
+        case AwaitScheduler(flag=flag, value=value):
             started = f"with --{flag}={value}" if value is not None else f"without gcushare's --{flag}"
-            otherwise = ", else put everything back" if required else ""
-            return f"wait until kube-scheduler runs {started} and is healthy{otherwise}"
+            return f"wait until kube-scheduler runs {started} and is healthy, else put everything back"
 
 
 def render_diff(snapshot: Snapshot, plan: Plan) -> Iterator[str]:

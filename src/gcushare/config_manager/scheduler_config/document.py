@@ -97,11 +97,7 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
             Or as ``check_vendors``.
     """
     yaml = YamlText.parse(base, name)
-    version, kind = (plain_value(yaml.mapping.get(key)) for key in ("apiVersion", "kind"))
-    try:
-        written = parse_format(version, kind)
-    except ConfigError as error:
-        raise ConfigError(f"{name}: {error}") from error
+    written = format_of(yaml)
     entry = extender_entry(settings, written)
     extenders = yaml.mapping.get("extenders")
     if extenders is None or (isinstance(extenders, Scalar) and extenders.is_null):
@@ -125,6 +121,15 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
         if plain_value(node.get(key)) != plain_value(parse_tree(flow_text(value), name)):
             yaml = yaml.with_key(node, key, value)
     return ConfigDocument(yaml.text, written)
+
+
+def format_of(yaml: YamlText) -> ConfigFormat:
+    """Recognise a configuration's format. Raises ``ConfigError`` if it is none."""
+    version, kind = (plain_value(yaml.mapping.get(key)) for key in ("apiVersion", "kind"))
+    try:
+        return parse_format(version, kind)
+    except ConfigError as error:
+        raise ConfigError(f"{yaml.name}: {error}") from error
 
 
 def check_vendors(text: str, name: str, settings: ExtenderEntry) -> None:

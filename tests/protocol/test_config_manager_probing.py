@@ -81,8 +81,9 @@ def proc(root: Path, **processes: tuple[str, ...]) -> FindScheduler:
         (folder / "cmdline").write_bytes(b"".join(each.encode() + b"\0" for each in arguments))
         fields = " ".join(str(number) for number in range(3, 53))
         (folder / "stat").write_text(f"{name[1:]} (kube (sched) x) S {fields}\n")
+        (folder / "status").write_text("Name:\tx\nUid:\t0\t0\t0\t0\n")
     (root / "meminfo").write_text("")
-    return partial(find_process, root)
+    return partial(find_process, root, "")
 
 
 async def test_the_scheduler_is_found_among_the_hosts_processes(tmp_path: Path) -> None:
@@ -109,6 +110,48 @@ async def test_a_scheduler_in_a_network_of_its_own_is_not_the_nodes(
     assert (found.arguments if found is not None else ()) == (others.get("p9", ()))
 
 
+KUBELETS = "0::/../../kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-2.scope"
+OF_A_UNIT = "12:cpu:/\n1:name=systemd:/system.slice/kube-scheduler.service"
+
+
+@pytest.mark.parametrize(
+    ("unit", "group", "users", "is_found"),
+    [
+        pytest.param("", "0::/user.slice/user-1000.slice/session-3.scope", "0 0 0 0", True, id="root"),
+        pytest.param("", KUBELETS, "4242 4242 4242 4242", True, id="a pod that is not root"),
+        pytest.param("", "0::/kubelet/kubepods/burstable/pod1/2", "4242 4242 4242 4242", True, id="cgroupfs"),
+        pytest.param("kube-scheduler.service", OF_A_UNIT, "4242 4242 4242 4242", True, id="the unit's User="),
+        pytest.param(
+            "kube-scheduler.service", OF_A_UNIT.replace("kube-s", "s"), "4242 4242 4242 4242", False, id="another"
+        ),
+        pytest.param("", OF_A_UNIT, "4242 4242 4242 4242", False, id="no unit was named"),
+        pytest.param("", "0::/system.slice/cron.service", "4242 4242 4242 4242", False, id="a user's timer"),
+        pytest.param("", "0::/user.slice/user-1000.slice/session-3.scope", "4242 0 0 0", False, id="half root"),
+        pytest.param(
+            "",
+            "0::/user.slice/user-1000.slice/user@1000.service/kubepods/1",
+            "4242 4242 4242 4242",
+            False,
+            id="made up",
+        ),
+        pytest.param(
+            "kube-scheduler.service",
+            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/kube-scheduler.service",
+            "4242 4242 4242 4242",
+            False,
+            id="a user's own unit",
+        ),
+    ],
+)
+async def test_a_scheduler_counts_only_if_root_the_kubelet_or_the_unit_started_it(
+    tmp_path: Path, unit: str, group: str, users: str, is_found: bool
+) -> None:
+    proc(tmp_path, p7=("kube-scheduler", "--config=/x"))
+    (tmp_path / "7" / "status").write_text(f"Name:\tkube-scheduler\nUid:\t{users}\nGid:\t0\n")
+    (tmp_path / "7" / "cgroup").write_text(f"{group}\n")
+    assert (await find_process(tmp_path, unit, ENDPOINT) is not None) is is_found
+
+
 async def test_a_real_process_is_seen_with_its_arguments() -> None:
     process = await asyncio.create_subprocess_exec(
         *("kube-scheduler", "-c", "input()", "--secure-port=61999"),
@@ -117,7 +160,7 @@ async def test_a_real_process_is_seen_with_its_arguments() -> None:
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        found = await find_process(Path("/proc"), HealthEndpoint("https", "127.0.0.1", 61999, "/healthz"))
+        found = await find_process(Path("/proc"), "", HealthEndpoint("https", "127.0.0.1", 61999, "/healthz"))
         assert found is not None
         assert found.instance.startswith(f"{process.pid}@")
         assert found.arguments[-1] == "--secure-port=61999"

@@ -25,6 +25,7 @@ from gcushare.config_manager.host.running_scheduler import (
     poll_host,
 )
 from gcushare.config_manager.host.systemd_unit import Systemctl, UnitFile
+from gcushare.config_manager.host.unit_files import unit_name
 from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.config_manager.manager_settings import CommandSettings, PlaceSettings, RecoverNodesSettings, RunSettings
 from gcushare.config_manager.node_reports import SharedConfigMap, read_reports, write_mode
@@ -61,7 +62,7 @@ async def open_manager(
         raise ConfigError(f"--host-root {str(place.host_root)!r} is not a directory: mount the host's filesystem there")
     async with AsyncExitStack() as stack:
         client: KubeClient | ConfigError
-        sources: list[FindScheduler] = [partial(find_process, place.host_root / "proc")]
+        sources: list[FindScheduler] = [partial(find_process, place.host_root / "proc", unit_name(place.unit or ""))]
         try:
             client = await stack.enter_async_context(open_cluster(kube, program=CONFIG_MANAGER))
         except ConfigError as error:
@@ -102,8 +103,8 @@ async def run_once(command: str, settings: CommandSettings, say: Say) -> int:
         if command == "apply":
             await manager.carry_out(prepared)
             return DONE
-        if command == "plan":
         manager.check(prepared)
+        if command == "plan":
             await _show_plan(manager, prepared, say)
     for line in render_diff(prepared.observed.snapshot, prepared.plan):
         say(line)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +91,7 @@ async def wait_for_scheduler(
             result = await poll(endpoint)
         except SchedulerUnknownError as error:
             result = PollResult(None, str(error))
-        problem = _find_problem(result, awaited, before)
+        problem = find_problem(result, awaited, before)
         now = clock.monotonic()
         if problem or result.running is None:
             steady = None
@@ -104,7 +106,7 @@ async def wait_for_scheduler(
         await clock.sleep(limits.interval_s)
 
 
-def _find_problem(result: PollResult, awaited: AwaitScheduler, before: str) -> str:
+def find_problem(result: PollResult, awaited: AwaitScheduler, before: str = "") -> str:
     """Describe how the scheduler differs from ``awaited``; empty if it does not."""
     if result.running is None:
         return result.problem
@@ -132,22 +134,25 @@ async def poll_host(sources: Sequence[FindScheduler], endpoint: HealthEndpoint) 
     return PollResult(None, "no kube-scheduler process was found")
 
 
-async def find_process(proc: Path, endpoint: HealthEndpoint) -> Running | None:
+async def find_process(proc: Path, unit: str, endpoint: HealthEndpoint) -> Running | None:
     """Find the scheduler in /proc; a ``FindScheduler`` for the host, or for a pod with ``hostPID: true``.
 
-    One in a network of its own, such as that of a cluster in containers, is not this node's.
+    One in a network of its own, such as that of a cluster in containers, is not this node's. Nor is one that any user
+    of the host may have started under this name. ``unit`` is the name of the scheduler's unit, empty for a static pod.
     """
 
     def read(pid: int) -> Running | None:
         try:
             raw = (proc / str(pid) / "cmdline").read_bytes()
+            arguments = tuple(part.decode(errors="replace") for part in raw.split(b"\0") if part)
+            if not is_scheduler(arguments) or not _is_systems(proc / str(pid), unit):
+                return None
             # Field 22, the start time, counted behind the name in parentheses, which may itself hold spaces.
             started = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[19]
         except (OSError, IndexError):
             # It ended since the listing, or may not be read.
             return None
-        arguments = tuple(part.decode(errors="replace") for part in raw.split(b"\0") if part)
-        is_here = is_scheduler(arguments) and len({_network(proc, 1), _network(proc, pid)} - {""}) < 2
+        is_here = len({_network(proc, 1), _network(proc, pid)} - {""}) < 2
         return Running(f"{pid}@{started}", arguments) if is_here else None
 
     def read_all() -> list[Running]:
@@ -160,6 +165,24 @@ async def find_process(proc: Path, endpoint: HealthEndpoint) -> Running | None:
     found = await asyncio.to_thread(read_all)
     serving = [one for one in found if serves(scheduler_flags(one.arguments), endpoint.port)]
     return next(iter(serving or found), None)
+
+
+def _is_systems(process: Path, unit: str) -> bool:
+    """Whether root, the kubelet or systemd started a process: it is root's, or in a group of a pod or of the unit.
+
+    So is one of this program's own user, which without root changes nothing.
+
+    Raises:
+        OSError: it ended, or may not be read.
+    """
+    # Not the owner of its folder: a process that is not dumpable has root's.
+    users = re.search(r"^Uid:\s+(.*)$", (process / "status").read_text(errors="replace"), re.MULTILINE)
+    if users is not None and set(users[1].split()) in ({"0"}, {str(os.geteuid())}):
+        return True
+    # A static pod's User namespace, runAsUser and User= give it other users. Below user.slice users make groups.
+    groups = (process / "cgroup").read_text(errors="replace").splitlines()
+    parts = {part for line in groups for part in line.split(":", 2)[-1].split("/")}
+    return "user.slice" not in parts and ((unit in parts) if unit else any("kubepods" in part for part in parts))
 
 
 def _network(proc: Path, pid: int) -> str:

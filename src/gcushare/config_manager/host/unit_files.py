@@ -93,6 +93,12 @@ def environment_files(settings: Sequence[Setting], specifiers: Mapping[str, str]
     return paths
 
 
+def unit_name(path: str) -> str:
+    """Return the name that systemd knows a unit by, of its file or of a drop-in."""
+    folder, name = posixpath.split(path)
+    return posixpath.basename(folder).removesuffix(".d") if folder.endswith(".service.d") else name
+
+
 def find_unit(files: Files, path: str) -> tuple[str, Surroundings]:
     """Find the file of a unit that holds its command line: ``path``, or one of its drop-ins.
 
@@ -106,7 +112,7 @@ def find_unit(files: Files, path: str) -> tuple[str, Surroundings]:
     if name.endswith("@.service"):
         raise Refused(f"{path!r} is a template, not a unit that runs: copy it to a unit of its own, without '@'")
     if folder.endswith(".service.d"):
-        name = posixpath.basename(folder).removesuffix(".d")
+        name = unit_name(path)
         found = (f"{each}/{name}" for each in _DIRECTORIES if name in files.names(each))
         path = next(found, f"{posixpath.dirname(folder)}/{name}")
         folder = posixpath.dirname(path)

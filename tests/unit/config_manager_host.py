@@ -29,6 +29,7 @@ from gcushare.config_manager.manager import Manager
 from gcushare.config_manager.manager_settings import ExtenderOptions, PlaceSettings
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
+from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.kube.clock import Clock
 
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -206,6 +207,8 @@ class SchedulerDouble:
     problem: str = ""
     on_poll: Callable[[], None] = lambda: None
     """Asked before each look; raises where what runs cannot be known."""
+    shows: PollResult | None = None
+    """What a look shows in place of the scheduler that the files start."""
     _seen: str = ""
     _pod: str = ""
 
@@ -214,9 +217,11 @@ class SchedulerDouble:
         return self.target.endswith(".service")
 
     async def poll(self, endpoint: HealthEndpoint) -> PollResult:
-        if not self.is_unit:
+        if not self.is_unit and self.shows is None:
             self._sync()
         self.on_poll()
+        if self.shows is not None:
+            return self.shows
         if self.problem:
             return PollResult(None, self.problem)
         return PollResult(Running(f"scheduler-{self.starts}", self.arguments), "")
@@ -324,6 +329,8 @@ class Host:
     target: str = MANIFEST
     restart: bool = True
     version: str | None = None
+    given_version: str | None = None
+    """``--scheduler-version``; ``version`` is what is found out."""
     manifest: str | None = None
     directory: str | None = None
     lines: list[str] = field(default_factory=list)
@@ -365,10 +372,11 @@ class Host:
             say=self.lines.append,
             limits=WaitLimits(timeout_s=180.0, settle_s=5.0, interval_s=2.5),
         )
-        place = (
-            PlaceSettings(files_dir=self.directory, unit=self.target)
-            if is_unit
-            else PlaceSettings(files_dir=self.directory, manifest=self.manifest)
+        place = PlaceSettings(
+            files_dir=self.directory,
+            unit=self.target if is_unit else None,
+            manifest=self.manifest if not is_unit else None,
+            scheduler_version=None if self.given_version is None else parse_version(self.given_version),
         )
         return Manager(place=place, executor=executor, find_version=no_version, restart=self.restart)
 

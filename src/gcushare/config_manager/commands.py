@@ -15,7 +15,6 @@ from aiohttp import web
 from gcushare.cluster.connection import open_cluster
 from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.host.files import HostFiles
-from gcushare.config_manager.host.launch import own_flag
 from gcushare.config_manager.host.paths_and_record import SchedulerFile
 from gcushare.config_manager.host.running_scheduler import (
     FindScheduler,
@@ -33,12 +32,13 @@ from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.steps import describe, render_diff
 from gcushare.config_manager.reconcile import Reconciler, State, WantedMode, hold_lease
 from gcushare.config_manager.scheduler_config.versions import accepted_versions
+from gcushare.config_manager.status import show_status
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, Refused, RetryableError
 from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
 from gcushare.kube.election import ApiLease
-from gcushare.runtime.exit_codes import DONE, FAILED
+from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.health import HealthChecks, Heartbeat
 from gcushare.runtime.http.page_server import start_server
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -91,7 +91,7 @@ async def run_once(command: str, settings: CommandSettings, say: Say) -> int:
     _end_as_by_ctrl_c(signal.SIGTERM, signal.SIGHUP)
     async with open_manager(settings.place, settings.kube, say) as (manager, client):
         if command == "status":
-            return await _show_status(manager, say)
+            return await show_status(manager, say)
         if command == "recover":
             await manager.carry_out(await manager.prepare_recover())
             return DONE
@@ -130,28 +130,6 @@ def _end_as_by_ctrl_c(*numbers: signal.Signals) -> None:
         is_default = signal.getsignal(number) is signal.SIG_DFL
         if task is not None and is_default and threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-
-
-async def _show_status(manager: Manager, say: Say) -> int:
-    """Print how the scheduler is started and its health; exit code 1 unless it is healthy and uses the extender."""
-    prepared = await manager.prepare_recover()
-    observed = prepared.observed
-    result = await manager.executor.poll(observed.target.health)
-    own = observed.layout.own_configs
-    flag = own_flag(observed.target.flags, own) if observed.target.has_trace(own) else None
-    health = result.problem or "healthy"
-    say(f"scheduler: {observed.layout.target}, {prepared.version or 'version unknown'}, {health}")
-    say("extender: not configured" if flag is None else f"extender: configured by --{flag.name}={flag.value}")
-    for note in observed.notes:
-        say(f"note: {note}")
-    if observed.record is not None:
-        say(f"proven: {'yes' if observed.record.is_proven else 'no, the last change was not seen to the end'}")
-    if observed.edited_since:
-        say("edited: the scheduler's file was changed by someone else after gcushare")
-    running = result.running.arguments if result.running is not None else ()
-    is_used = flag is not None and any(flag.value in argument for argument in running)
-    say(f"used by the running scheduler: {'yes' if is_used else 'no'}")
-    return DONE if is_used and not result.problem else FAILED
 
 
 async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from gcushare.config_manager.host.files import HostFileError
-from gcushare.config_manager.host.launch import known_flags, own_flag
+from gcushare.config_manager.host.launch import default_health, known_flags, own_flag, scheduler_flags
 from gcushare.config_manager.host.paths_and_record import (
     CONFIG_NAME,
     MANIFEST_NAME,
@@ -20,6 +20,7 @@ from gcushare.config_manager.host.paths_and_record import (
     parse_record,
     sha256,
 )
+from gcushare.config_manager.host.running_scheduler import SchedulerUnknownError
 from gcushare.config_manager.host.unit_files import Surroundings, find_unit
 from gcushare.config_manager.manager_settings import PlaceSettings
 from gcushare.config_manager.plan.base_config import check_restorable
@@ -27,12 +28,13 @@ from gcushare.config_manager.plan.decide import plan_apply, plan_recover
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.observe import ObservedScheduler, find_directory, find_manifest, observe, read_target
 from gcushare.config_manager.plan.steps import Plan, RemoveFile, Switch, WriteFile, outcome
-from gcushare.config_manager.scheduler_config.document import new_config
+from gcushare.config_manager.scheduler_config.document import new_config, notes_for_hand
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version, accepted_versions, parse_version
 from gcushare.core.errors import ConfigError, GcushareError, NotFoundError, Refused
 from gcushare.core.log_fields import fields
 from gcushare.kube.election import Tenure
+from gcushare.wire.flags import Flag
 
 logger = logging.getLogger(__name__)
 
@@ -171,8 +173,7 @@ class Manager:
         """
         files, steps, observed = self.executor.files, prepared.plan.steps, prepared.observed
         if prepared.extender is None and (observed.has_trace or observed.record is not None):
-            copy = observed.own_config
-            check_restorable(files, observed.layout, observed.pristine, prepared.version, copy)
+            check_restorable(files, observed.layout, observed.pristine, prepared.version, observed.kept_copy)
         written = [step.path for step in steps if isinstance(step, WriteFile | RemoveFile)]
         written += [step.target for step in steps if isinstance(step, Switch)]
         for path in dict.fromkeys(written):
@@ -193,7 +194,8 @@ class Manager:
     async def render(self, extender: ExtenderEntry) -> str:
         """Write the configuration that the scheduler would read.
 
-        If this program cannot read how the scheduler is started, it is one to configure the scheduler with by hand.
+        If this program cannot read how the scheduler is started, it is one to configure the scheduler with by hand,
+        with the flags of the running scheduler, or else with those of its file that are known.
         """
         target: SchedulerFile | None = None
         try:
@@ -203,17 +205,23 @@ class Manager:
         except HostFileError:
             raise
         except (ConfigError, NotFoundError, Refused) as error:
-            document = new_config(
-                extender, await self._version(target), () if target is None else known_flags(target.words)
-            )
+            flags, known = ((), ()) if target is None else (target.flags, known_flags(target.words))
+            flags, known = await self._running_flags() or (flags, known)
+            document = new_config(extender, await self._version(target), known)
             if document.format is ConfigFormat.POLICY:
                 return document.text
-            return (
-                f"# gcushare does not know this scheduler's own configuration: {str(error).replace(chr(10), ' ')}\n"
-                "# If it has one, add the entry of extenders there. If it has none, add clientConnection.kubeconfig:\n"
-                "# with --config, --kubeconfig has no effect.\n"
-            ) + document.text
+            return notes_for_hand(str(error), flags, known) + document.text
         return (await self.prepare_apply(extender)).config.decode()
+
+    async def _running_flags(self) -> tuple[tuple[Flag, ...], tuple[Flag, ...]] | None:
+        """Read the command line of the scheduler that runs here; None if there is none, or it has our configuration."""
+        try:
+            running = (await self.executor.poll(default_health(()))).running
+        except SchedulerUnknownError:
+            return None
+        flags = () if running is None else scheduler_flags(running.arguments)
+        is_ours = any(posixpath.basename(flag.value) in (POLICY_NAME, CONFIG_NAME) for flag in flags)
+        return (flags, flags) if flags and not is_ours else None
 
     async def prepare_recover(self) -> Prepared:
         """Decide what to do to recover, without any change."""

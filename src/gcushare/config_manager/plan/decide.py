@@ -38,7 +38,7 @@ def plan_apply(observed: ObservedScheduler, extender: ExtenderEntry, version: Ve
     Raises:
         ConfigError, Refused: the admin's configuration cannot be merged, or this scheduler does not read its format.
     """
-    goal = _goal(observed, extender, version, is_proven=not restart)
+    goal = _goal(observed, extender, version)
     notes = list(observed.notes)
     aside = [] if goal.record.is_adopted else _kept_aside(observed, notes)
     if aside:
@@ -134,7 +134,7 @@ class _WantedFiles:
     is_switched: bool
 
 
-def _goal(observed: ObservedScheduler, extender: ExtenderEntry, version: Version, *, is_proven: bool) -> _WantedFiles:
+def _goal(observed: ObservedScheduler, extender: ExtenderEntry, version: Version) -> _WantedFiles:
     document, is_adopted = _document(observed, extender, version)
     path = observed.layout.policy if document.format is ConfigFormat.POLICY else observed.layout.config
     content = document.text.encode()
@@ -160,7 +160,7 @@ def _goal(observed: ObservedScheduler, extender: ExtenderEntry, version: Version
         config=path,
         config_sha256=_with_newest(before.config_sha256 if before else (), present, sha256(content)),
         scheduler_version=str(version),
-        is_proven=is_proven,
+        is_proven=False,
         is_adopted=is_adopted,
     )
     return _WantedFiles(

@@ -128,7 +128,7 @@ class Executor:
                 raise await self._roll_back(observed, plan, None, error, guard) from error
             raise SchedulerUnhealthyError(
                 f"{error}; {observed.layout.target!r} is as it was without gcushare, and gcushare's files stay, among "
-                f"them {observed.own_config!r}: find out what kube-scheduler lacks, and recover then"
+                f"them {observed.kept_copy!r}: find out what kube-scheduler lacks, and recover then"
             ) from error
 
     async def _carry_out(self, observed: ObservedScheduler, plan: Plan, guard: _Guard) -> None:

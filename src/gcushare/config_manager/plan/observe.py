@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass
 
 from gcushare.config_manager.host.files import Files, FileState, temporary_path
-from gcushare.config_manager.host.launch import CONFIG, own_flag, written_flag
+from gcushare.config_manager.host.launch import BY_HAND, CONFIG, own_flag, written_flag
 from gcushare.config_manager.host.manifest_text import PodManifest, parse_manifest
 from gcushare.config_manager.host.paths_and_record import (
     CONFIG_NAME,
@@ -66,9 +66,15 @@ class ObservedScheduler:
         return edited is None or self.record is None or sha256(edited.state.content) in self.record.config_sha256
 
     @property
-    def own_config(self) -> str:
-        """Our configuration that is there; without any the record, which is there as long as there is a change."""
-        return next((path for path in sorted(self.layout.own_configs) if self.snapshot[path]), self.layout.record)
+    def own_config(self) -> BaseConfig | None:
+        """Our configuration that is there."""
+        found = ((path, self.snapshot[path]) for path in sorted(self.layout.own_configs))
+        return next((BaseConfig(path, state) for path, state in found if state is not None), None)
+
+    @property
+    def kept_copy(self) -> str:
+        """Path of our file that the admin's settings are in; without a configuration the record, which is there too."""
+        return self.layout.record if self.own_config is None else self.own_config.path
 
     @property
     def target_state(self) -> FileState:
@@ -111,7 +117,7 @@ def find_manifest(files: Files, directory: str) -> str:
     if not found:
         raise NotFoundError(
             f"no manifest in {directory!r} runs kube-scheduler: name it with --manifest; for a systemd unit use "
-            "--unit, for a managed control plane the chart's own scheduler"
+            f"--unit; for all others {BY_HAND}"
         )
     path = usual if usual in found else next(iter(found))
     if path != usual and len(found) > 1:
@@ -232,8 +238,9 @@ def _read_record(files: Files, state: FileState | None, layout: Layout) -> tuple
         return None, (f"the record of the last change is not used: {record.target} is gone",)
     if record.target != layout.target:
         raise Refused(
-            f"{layout.record}: the scheduler of this node was changed through {record.target!r}, not through "
-            f"{layout.target!r}: recover that one first"
+            f"{layout.record}: gcushare changed {record.target!r} with its files in {layout.directory!r}, and not "
+            f"{layout.target!r}: recover that one first; if both start a scheduler of this host, give this one "
+            "--files-dir, a directory of its own"
         )
     return record, ()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, read_extender
 from gcushare.config_manager.host.launch import CONFIG
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, extender_entry, is_ours
+from gcushare.config_manager.scheduler_config.extender_entry import OUR_PATHS, ExtenderEntry, extender_entry, is_ours
 from gcushare.config_manager.scheduler_config.old_schedulers import (
     POLICY_FILE,
     POLICY_FLAGS,
@@ -18,7 +18,6 @@ from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Vers
 from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText, block_mapping, flow_text
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Node, Scalar, Sequence, parse_tree, plain_value
 from gcushare.core.errors import ConfigError, Refused
-from gcushare.vendors import VENDORS
 from gcushare.wire.flags import Flag, effective
 
 _IGNORED_WITH_CONFIG: tuple[tuple[str, tuple[str, ...], type], ...] = (
@@ -88,6 +87,32 @@ def new_config(settings: ExtenderEntry, version: Version, flags: SequenceType[Fl
     return ConfigDocument("\n".join([*block_mapping(document, ""), ""]), written)
 
 
+def notes_for_hand(reason: str, flags: SequenceType[Flag], known: SequenceType[Flag]) -> str:
+    """Write the comment above a configuration that an admin uses by hand: what it lacks of the scheduler's settings.
+
+    ``flags`` are those of the scheduler's command line; empty if it is not known. The document has those of ``known``.
+    """
+    fields = {name: ".".join(path) for name, path, _ in _IGNORED_WITH_CONFIG}
+    lines = [f"gcushare does not know this scheduler's own configuration: {' '.join(reason.split())}"]
+    has = effective(flags, CONFIG)
+    if has is not None:
+        # Its other flags have no effect already.
+        lines.append(f"It reads --config={has.value}: add the entry of extenders there, and nothing else of this.")
+        fields = {}
+    elif not flags:
+        lines.append("If it has one, add the entry of extenders there.")
+    here = [flag.name for flag in known]
+    lost = [name for name in fields if name not in here and (not flags or effective(flags, name))]
+    if any(name in fields for name in here):
+        lines.append("With --config these flags have no effect any more, and their values are below:")
+        lines += [f"  --{name}" for name in fields if name in here]
+    if lost:
+        what = "these flags have" if flags else "flags of a command line, which is not known here, have"
+        lines.append(f"With --config {what} no effect any more: write what the scheduler has of them in their place.")
+        lines += [f"  --{name}: {fields[name]}" for name in lost]
+    return "".join(f"# {line}\n" for line in lines)
+
+
 def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocument:
     """Add our entry to ``base``, or update the existing one; everything else stays as it is.
 
@@ -132,6 +157,15 @@ def format_of(yaml: YamlText) -> ConfigFormat:
         raise ConfigError(f"{yaml.name}: {error}") from error
 
 
+def values_but_ours(text: str, name: str) -> tuple[object, object]:
+    """Read what a configuration says but for our extender, comments left out. Raises ``ConfigError``."""
+    document = plain_value(YamlText.parse(text, name).mapping)
+    values = dict(document) if isinstance(document, dict) else {}
+    extenders = values.pop("extenders", None)
+    others = extenders if isinstance(extenders, list) else []
+    return values, [each for each in others if not (isinstance(each, dict) and read_extender(each).path in OUR_PATHS)]
+
+
 def check_vendors(text: str, name: str, settings: ExtenderEntry) -> None:
     """Check that the configuration ``text`` calls no extender that serves another vendor's pods: they would lose it.
 
@@ -139,7 +173,7 @@ def check_vendors(text: str, name: str, settings: ExtenderEntry) -> None:
         Refused: it does; the message says how one extender serves both.
     """
     for item in _read_extenders(YamlText.parse(text, name).mapping.get("extenders")):
-        if item.path in {vendor.url_prefix for vendor in VENDORS} and not is_ours(item, settings):
+        if item.path in OUR_PATHS and not is_ours(item, settings):
             raise Refused(
                 f"{name}: kube-scheduler calls {item.url!r} for another vendor's pods, and only one extender may bind: "
                 "have one extender serve both (--vendor both; the charts' vendor: both), or recover that one first"

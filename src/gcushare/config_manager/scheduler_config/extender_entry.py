@@ -89,6 +89,10 @@ def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, 
     return in_old_spelling(entry, options.timeout) if written.has_old_spelling else entry
 
 
+OUR_PATHS = frozenset(vendor.url_prefix for vendor in VENDORS)
+"""The paths of our extender's URL, for each vendor."""
+
+
 def is_ours(found: ConfiguredExtender, settings: ExtenderEntry) -> bool:
     """Recognise our entry in an existing configuration by its URL's path; the one of another vendor by its address too.
 

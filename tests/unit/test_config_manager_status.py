@@ -1,0 +1,174 @@
+"""What ``status`` says: of the scheduler as it is now, not as it was at the last change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gcushare.config_manager.host.running_scheduler import PollResult, Running
+from gcushare.config_manager.status import show_status
+from tests.unit.config_manager_host import (
+    ADMIN_CONFIG,
+    CONFIG,
+    KUBEASZ,
+    MANIFEST,
+    UNIT,
+    Host,
+    corpus_text,
+    host_with,
+    systemd_host,
+)
+
+BASE = "/srv/scheduler/scheduler.yaml"
+OURS = "- urlPrefix: http://10.96.1.37:32766/gcushare-scheduler\n  bindVerb: bind\n"
+DROP_IN = "/etc/systemd/system/kube-scheduler.service.d/50-ours.conf"
+IN_FORCE = "[Service]\nExecStart=\nExecStart=/opt/kube-scheduler --kubeconfig=/etc/s.conf\n"
+
+
+async def status(host: Host) -> tuple[int, dict[str, str]]:
+    """The exit code, and the printed lines by their first word."""
+    lines: list[str] = []
+    code = await show_status(host.manager, lines.append)
+    return code, {name: rest for name, _, rest in (line.partition(": ") for line in lines)}
+
+
+def upgraded(host: Host) -> None:
+    host.put(MANIFEST, host.get(MANIFEST).replace(b":v1.28.4", b":v1.30.1"))
+
+
+def dead(host: Host) -> None:
+    seen = Running("1@2", host.scheduler.arguments)
+    host.scheduler.shows = PollResult(seen, "https://127.0.0.1:10259/healthz does not answer")
+
+
+def base_edited(host: Host) -> None:
+    host.put(BASE, host.get(BASE) + b"percentageOfNodesToScore: 70\n")
+
+
+def base_gone(host: Host) -> None:
+    (host.root / BASE[1:]).unlink()
+
+
+def ours_edited(host: Host) -> None:
+    host.put(CONFIG, host.get(CONFIG) + b"percentageOfNodesToScore: 70\n", mode=0o644)
+
+
+def ours_gone(host: Host) -> None:
+    (host.root / CONFIG[1:]).unlink()
+
+
+def rewritten(host: Host) -> None:
+    host.put(MANIFEST, corpus_text("existing-config-1.28.yaml"))
+
+
+CHANGES: list[tuple[Callable[[Host], None], int, dict[str, str]]] = [
+    (lambda host: None, 0, {"scheduler": f"{MANIFEST}, v1.28.4, healthy", "proven": "yes"}),
+    (upgraded, 0, {"scheduler": f"{MANIFEST}, v1.30.1, healthy"}),
+    (dead, 1, {"used by the running scheduler": "no, https://127.0.0.1:10259/healthz does not answer"}),
+    (base_edited, 0, {"edited": f"{BASE} says something else than when gcushare copied it: apply again to use it"}),
+    (base_gone, 0, {"note": "recover would be refused now: without gcushare's change kube-scheduler would end"}),
+    (ours_edited, 0, {"edited": f"{CONFIG} has an edit by hand", "proven": f"no, {CONFIG} was edited since"}),
+    (ours_gone, 0, {"proven": "no, gcushare's configuration is gone"}),
+    (rewritten, 1, {"extender": "not configured", "proven": f"no, {MANIFEST} does not contain gcushare's change"}),
+]
+
+
+@pytest.mark.parametrize(("change", "code", "says"), CHANGES, ids=[each[0].__name__ for each in CHANGES])
+async def test_what_changed_since_the_change_is_said(
+    tmp_path: Path, change: Callable[[Host], None], code: int, says: dict[str, str]
+) -> None:
+    host = host_with(tmp_path, "existing-config-1.28.yaml")
+    await host.apply()
+    change(host)
+    got, lines = await status(host)
+    assert got == code, lines
+    assert {name: lines.get(name, "")[: len(text)] for name, text in says.items()} == says
+
+
+@pytest.mark.parametrize("comment", [b"# a note\n", b"\n\n"])
+async def test_an_edit_of_the_admins_file_that_changes_no_value_is_not_mentioned(
+    tmp_path: Path, comment: bytes
+) -> None:
+    host = host_with(tmp_path, "existing-config-1.28.yaml")
+    await host.apply()
+    host.put(BASE, host.get(BASE) + comment)
+    assert "edited" not in (await status(host))[1]
+
+
+async def test_the_version_of_a_unit_is_the_one_that_is_given_or_that_its_program_has(tmp_path: Path) -> None:
+    host = systemd_host(tmp_path, version="v1.23.1")
+    await host.apply()
+    host.version = "v1.24.2"
+    assert f"{UNIT}, v1.24.2, healthy" == (await status(host))[1]["scheduler"]
+    host.given_version = "v1.25.3"
+    assert f"{UNIT}, v1.25.3, healthy" == (await status(host))[1]["scheduler"]
+    host.given_version = host.version = None
+    assert f"{UNIT}, v1.23.1, healthy" == (await status(host))[1]["scheduler"], "the last change's"
+
+
+async def test_a_drop_in_that_replaced_the_command_line_is_named_and_nothing_counts_as_proven(tmp_path: Path) -> None:
+    host = systemd_host(tmp_path)
+    await host.apply()
+    host.put(DROP_IN, IN_FORCE)
+    host.scheduler.start()
+    code, lines = await status(host)
+    assert code == 1
+    assert lines["proven"] == f"no, the ExecStart= of '{DROP_IN}' is in force, not that of '{UNIT}'"
+    assert lines["used by the running scheduler"].startswith("no, it runs with --config []")
+    await host.recover()
+    assert host.get(UNIT) == KUBEASZ.encode()
+
+
+async def test_recovering_takes_nothing_that_a_drop_in_has_come_to_name(tmp_path: Path) -> None:
+    host = systemd_host(tmp_path)
+    await host.apply()
+    host.put(DROP_IN, IN_FORCE.replace("s.conf", f"s.conf --config={CONFIG}"))
+    before = host.tree()
+    with pytest.raises(Exception, match=f"take --config={CONFIG.replace('+', '.')} out of it"):
+        await host.recover()
+    assert host.tree() == before
+
+
+async def test_a_unit_that_nobody_restarted_is_not_proven(tmp_path: Path) -> None:
+    host = systemd_host(tmp_path, restart=False)
+    host.scheduler.start()
+    await host.apply()
+    code, lines = await status(host)
+    assert (code, lines["proven"].partition(",")[0]) == (1, "no")
+    host.restart = True
+    await host.apply()
+    assert (await status(host))[1]["proven"] == "yes"
+
+
+@pytest.mark.parametrize("flag", ["config", "policy-config-file"])
+@pytest.mark.parametrize("kind", ["pod", "unit", "no file that is known"])
+async def test_a_file_that_somebody_wrote_by_hand_and_the_scheduler_reads_counts_as_configured(
+    tmp_path: Path, kind: str, flag: str
+) -> None:
+    host = systemd_host(tmp_path) if kind == "unit" else host_with(tmp_path, "existing-config-1.28.yaml")
+    for path in (MANIFEST, UNIT):
+        if (tmp_path / path[1:]).exists():
+            text = host.get(path).decode().replace("--v=2", f"--{flag}={BASE}").replace("--config=", f"--{flag}=")
+            host.put(path, text)
+    assert (await status(host))[1]["extender"] == "not configured"
+    host.put(BASE, ADMIN_CONFIG + OURS)
+    host.scheduler.start()
+    if kind.startswith("no"):
+        host.scheduler.shows = PollResult(Running("1@2", ("kube-scheduler", f"--{flag}", BASE)), "")
+        (tmp_path / MANIFEST[1:]).unlink()
+    code, lines = await status(host)
+    url = "http://10.96.1.37:32766/gcushare-scheduler"
+    assert f"names '{BASE}', which calls {url}" in lines["extender"]
+    assert (code, lines["used by the running scheduler"], "proven" in lines) == (0, "yes", False)
+
+
+async def test_where_nothing_is_found_the_reason_is_printed(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    host.scheduler.shows = PollResult(None, "no kube-scheduler process was found")
+    (tmp_path / MANIFEST[1:]).unlink()
+    code, lines = await status(host)
+    assert code == 1
+    assert lines["scheduler"].endswith("no kube-scheduler process was found")
+    assert "no manifest in" in lines["note"]

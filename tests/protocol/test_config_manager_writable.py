@@ -91,6 +91,30 @@ def test_a_filesystem_that_is_mounted_read_only(tmp_path: Path, read_only: Path)
     assert "Read-only file system" in words
 
 
+def test_a_unit_below_a_read_only_usr_is_changed_by_the_drop_in_that_the_message_advises(
+    tmp_path: Path, read_only: Path
+) -> None:
+    unit = tmp_path / "usr/lib/systemd/system/kube-scheduler.service"
+    Host(tmp_path).put(f"/{unit.relative_to(tmp_path)}", KUBEASZ)
+    subprocess.run(["mount", "--bind", str(unit.parent), str(unit.parent)], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(unit.parent)], check=True)
+        version = "--scheduler-version=1.30"
+        words = refused(tmp_path, f"--unit=/{unit.relative_to(tmp_path)}", version)
+        assert "Read-only file system" in words
+        assert "`systemctl edit` a drop-in that has its ExecStart=, and name that with --unit" in words
+        drop_in = "/etc/systemd/system/kube-scheduler.service.d/override.conf"
+        command = KUBEASZ.partition("[Service]\n")[2].partition("Restart=")[0]
+        Host(tmp_path).put(drop_in, f"[Service]\nExecStart=\n{command}")
+        before = Host(tmp_path).tree()
+        assert call("apply", tmp_path, f"--unit={drop_in}", version) == (0, "")
+        assert b"--config=" in Host(tmp_path).get(drop_in)
+        assert call("recover", tmp_path, f"--unit={drop_in}") == (0, "")
+        assert Host(tmp_path).tree() == before
+    finally:
+        subprocess.run(["umount", str(unit.parent)], check=True)
+
+
 MANIFEST = "etc/kubernetes/manifests/kube-scheduler.yaml"
 
 

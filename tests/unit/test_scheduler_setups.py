@@ -198,6 +198,46 @@ async def test_a_link_that_comes_first_is_followed_as_systemd_does(tmp_path: Pat
     assert host.tree().items() >= before.items()
 
 
+@pytest.mark.parametrize("kind", ["units", "manifests"])
+async def test_two_schedulers_of_one_host_are_changed_each_with_files_of_its_own(tmp_path: Path, kind: str) -> None:
+    setup = SETUPS["kubeasz" if kind == "units" else "minikube"]
+    first = host_of(tmp_path, setup)
+    other = first.target.replace("kube-scheduler.", "batch-scheduler.")
+    text = (
+        first.get(first.target)
+        .decode()
+        .replace("  name: kube-scheduler\n", "  name: batch\n")
+        .replace("10259", "10359")
+    )
+    first.put(other, text)
+    first.manifest = first.target if kind == "manifests" else None
+    before = first.tree()
+    await first.apply()
+    second = Host(tmp_path, target=other, manifest=other if kind == "manifests" else None, version=setup.get("version"))
+    with pytest.raises(Refused, match="if both start a scheduler of this host, give this one --files-dir"):
+        await second.apply()
+    second.directory = "/etc/kubernetes/batch"
+    (tmp_path / "etc/kubernetes/batch").mkdir()
+    await second.apply()
+    assert read_configuration(first) == read_configuration(second)
+    await first.recover()
+    second.directory = None
+    await second.recover()
+    assert first.tree() == before
+
+
+async def test_a_unit_that_is_a_link_of_the_system_is_refused_with_where_to_write_its_settings(tmp_path: Path) -> None:
+    host = host_of(tmp_path, SETUPS["kubeasz"])
+    unit = tmp_path / host.target[1:]
+    unit.unlink()
+    unit.symlink_to("/nix/store/0x-unit-kube-scheduler.service/kube-scheduler.service")
+    before = host.tree()
+    with pytest.raises(Refused, match=r"\(NixOS\), change its own settings with what `gcushare-config-manager render`"):
+        await host.apply()
+    assert host.tree() == before
+    assert OURS in await host.manager.render(EXTENDER)
+
+
 async def test_a_merge_that_is_refused_renders_nothing_that_would_lose_the_users_settings(tmp_path: Path) -> None:
     host = host_of(tmp_path, SETUPS["hami-binds"])
     with pytest.raises(GcushareError, match="binds pods already"):

@@ -28,7 +28,8 @@ _ADVICE: dict[int | None, str] = {
     errno.ENOENT: "; create its directory first",
     errno.EBUSY: "; it is mounted alone: mount its directory instead",
     errno.EISDIR: "; move that directory away",
-    errno.EROFS: "; the filesystem is mounted read-only (in a pod: its volume)",
+    errno.EROFS: "; the filesystem is mounted read-only (in a pod: its volume; for a unit below /usr, `systemctl edit` "
+    "a drop-in that has its ExecStart=, and name that with --unit)",
     errno.EXDEV: "; both must be on one mount: mount their common directory as one volume",
 }
 
@@ -182,7 +183,8 @@ def _read_in(folder: SafeDirectory, name: str, path: str) -> FileState:
             raise
         raise Refused(
             f"{path!r} is a symbolic link to {folder.read_link(name)!r}: replacing it would remove the link, and the "
-            "kubelet does not notice changes behind one; name the file itself, or put a regular file there"
+            "kubelet does not notice changes behind one; name the file itself, or put a regular file there; where the "
+            "system makes the link (NixOS), change its own settings with what `gcushare-config-manager render` prints"
         ) from error
     try:
         status = os.fstat(descriptor)

@@ -345,7 +345,10 @@ def _scheduler_index(yaml: YamlText) -> int:
         if found:
             return found[0]
     names = ", ".join(repr(container.name) for container in containers)
-    raise ConfigError(f"{yaml.name}: no container runs kube-scheduler; its containers are {names}")
+    raise ConfigError(
+        f"{yaml.name}: no container runs kube-scheduler; its containers are {names}: if one schedules in its place, "
+        f"{launch.BY_HAND}"
+    )
 
 
 def _mapping(yaml: YamlText, *path: str | int) -> Mapping:

@@ -25,4 +25,9 @@ mapfile -t extenders < <(find "$images" -name gcushare-scheduler-extender.tar | 
 "$python" -m scripts.packages "$out" --images "$images" --single-files "$out"
 [ -z "$url" ] || "$python" -m scripts.krew "$out" "${url%/}" "$out"
 cp deploy/manifests/gpushare/*.yaml deploy/manifests/gpushare/config/* "$out"
-for vendor in enflame aliyun; do cp "deploy/manifests/$vendor/gcushare.yaml" "$out/gcushare-$vendor.yaml"; done
+# A release has no folders: enflame/admission.yaml becomes gcushare-enflame-admission.yaml.
+for file in deploy/manifests/{enflame,aliyun}/*.yaml; do
+    vendor=$(basename "$(dirname "$file")") part=$(basename "$file")
+    case $part in gcushare.yaml) part=.yaml ;; *) part=-$part ;; esac
+    cp "$file" "$out/gcushare-$vendor$part"
+done

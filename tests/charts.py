@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # its C reader is ten times as fast as ruamel's
 
+from gcushare._version import __version__
+
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 PLUGIN_PACKAGE = DEPLOY / "gcushare-device-plugin/build-and-deploy"
@@ -153,6 +155,11 @@ EVERYTHING = {
 def render_everything(*pairs: str) -> dict[str, tuple[Object, ...]]:
     """All objects that the charts can render, with more values in each rendering, by the names of ``EVERYTHING``."""
     return {name: rendered(UMBRELLA_CHART, *values, *pairs) for name, values in EVERYTHING.items()}
+
+
+def pushed_images(registry: str) -> set[str]:
+    """What ``make publish REGISTRY=registry`` pushes; tests/playground/test_publish.py looks into the registry."""
+    return {f"{registry}/{name}:v{__version__}" for name in ("gcushare-device-plugin", "gcushare-scheduler-extender")}
 
 
 def of_kind(objects: Sequence[Object], *kinds: str) -> list[Object]:

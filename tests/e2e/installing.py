@@ -32,12 +32,12 @@ def kubectl(control_plane: ControlPlane, *arguments: str, stdin: str | None = No
 
 
 async def type_in(control_plane: ControlPlane, words: str, folder: Path = ROOT) -> str:
-    """Type commands of a page as the administrator; returns what they print."""
+    """Type commands of a page as the administrator; returns what they print. The chart is that of this checkout."""
     for name in ("helm", "kubectl"):
         need_client(name)
     environ = {**os.environ, "KUBECONFIG": str(control_plane.kubeconfig), "PATH": f"{BIN}:{os.environ['PATH']}"}
     process = await asyncio.create_subprocess_exec(
-        *("bash", "-euo", "pipefail", "-c", words),
+        *("bash", "-euo", "pipefail", "-c", words.replace("oci://registry.local/gcushare/charts/", f"{DEPLOY}/")),
         cwd=folder,
         env=environ,
         stdout=asyncio.subprocess.PIPE,

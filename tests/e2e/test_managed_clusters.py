@@ -12,7 +12,6 @@ from ruamel.yaml import YAML
 from gcushare.vendors import ALIYUN
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from tests.charts import needs_helm
-from tests.documents import ROOT
 from tests.e2e.assets import need_binaries
 from tests.e2e.claims import (
     SLICES,
@@ -39,7 +38,6 @@ async def cluster(control_plane: ControlPlane) -> AsyncIterator[Path]:
     need_binaries("kube-scheduler")
     folder = control_plane.root / "typed"
     folder.mkdir()
-    (folder / "deploy").symlink_to(ROOT / "deploy")
     (folder / "claims.yaml").write_text(page_text(PAGE, "# values"))
     models = {"node-1": "Tesla T4", "node-2": "A100"}
     await create_each(control_plane.client, NODE_OBJECTS, [claim_node(name, vendor=ALIYUN) for name in models])

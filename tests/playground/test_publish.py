@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from gcushare._version import __version__
-from tests.charts import HELM, ROOT
+from tests.charts import HELM, ROOT, pushed_images
 
 NAMES = ("gcushare-device-plugin", "gcushare-scheduler-extender")
 CHARTS = ("gcushare", "gcushare-device-plugin-chart", "gcushare-scheduler-extender-chart")
@@ -121,7 +121,7 @@ def test_one_command_brings_everything_to_a_registry(
             "name": f"team/gcushare/{name}",
             "tags": [f"v{__version__}"],
         }
-    images = {f"{where}/{name}:v{__version__}" for name in NAMES}
+    images = pushed_images(where)
     for chart in CHARTS:
         words = [pushing_helm(), "template", "x", f"oci://{where}/charts/{chart}", "--version", __version__]
         rendered = run(*words, "--plain-http", environ=environment, cwd=tmp_path)
@@ -141,7 +141,13 @@ def check_files(out: Path, where: str, images: set[str]) -> None:
     sums = {name: checksum for checksum, name in lines}
     files = {path.name for path in out.iterdir()} - {"SHA256SUMS"}
     assert sums == {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in files}
-    plain = {"gcushare-enflame.yaml", "gcushare-aliyun.yaml", "device-plugin-ds.yaml", "gpushare-schd-extender.yaml"}
+    plain = {"device-plugin-ds.yaml", "gpushare-schd-extender.yaml"}
+    plain |= {
+        f"gcushare-{vendor}{part}.yaml"
+        for vendor in ("enflame", "aliyun")
+        for part in ("", "-claims", "-before-delete", "-after-delete")
+    }
+    assert {"gcushare-enflame-admission.yaml", "gcushare-aliyun-admission.yaml"} <= files, "it names no image"
     assert plain | {"kubectl-inspect-gcushare", "kubectl-inspect-gpushare"} <= files
     for name in plain:
         named = set(re.findall(r"[\w.:/-]+/gcushare-[a-z-]+:[\w.-]+", (out / name).read_text()))

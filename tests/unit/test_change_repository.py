@@ -14,7 +14,10 @@ from tests.charts import ROOT
 
 SCRIPT = ROOT / "scripts/change_repository.sh"
 FORMER = "artifact.enflame.cn"
+EXAMPLE = "registry.local/gcushare"
+"""What documents have their readers replace."""
 NEW = "registry.local:5000/team/gcushare"
+CHART_VALUES = "gcushare-device-plugin/build-and-deploy/gcushare-device-plugin-chart/values.yaml"
 IMAGE = re.compile(r"[\w.:/-]+/gcushare-[a-z-]+:[\w.-]+")
 
 
@@ -39,7 +42,9 @@ def test_charts_and_manifests_name_the_repository_and_the_tag(deploy: Path) -> N
     assert (done.returncode, done.stdout) == (0, f"images are at {NEW}, with the tag v9.8.7\n"), done.stderr
     texts = {path: path.read_text() for path in deploy.rglob("*.yaml") if path.is_file()}
     assert [path for path, text in texts.items() if FORMER in text] == []
-    assert FORMER not in (deploy.parent / "docs/install.md").read_text()
+    documents = [path.read_text() for path in (*deploy.parent.glob("*.md"), *deploy.parent.rglob("docs/**/*.md"))]
+    assert [text for text in documents if FORMER in text or EXAMPLE in text] == []
+    assert sum(f"oci://{NEW}/charts/gcushare" in text for text in documents) > 8
     named = {image for path, text in texts.items() if "manifests" in path.parts for image in IMAGE.findall(text)}
     assert named == {f"{NEW}/{name}:v9.8.7" for name in ("gcushare-device-plugin", "gcushare-scheduler-extender")}
     values = [text for path, text in texts.items() if path.name == "values.yaml" and NEW in text]
@@ -50,8 +55,33 @@ def test_charts_and_manifests_name_the_repository_and_the_tag(deploy: Path) -> N
         assert f'tag: "v{__version__}"' not in text
 
 
+def test_a_second_change_begins_where_the_first_one_ended(deploy: Path) -> None:
+    for name in (f"{EXAMPLE}/first", "[fd00::1]:5000/second", "[fd00::1]:5000/second"):
+        assert change(deploy.parent, name).returncode == 0
+    assert "oci://[fd00::1]:5000/second/charts/gcushare --" in (deploy.parent / "docs/quick-start.md").read_text()
+    assert "repository: [fd00::1]:5000/second\n" in (deploy / CHART_VALUES).read_text()
+
+
 @pytest.mark.parametrize(
-    ("words", "said"), [(["a b"], "'a b' is no registry and path"), ([NEW, "a b"], "'a b' is no tag, such as v0.1.0")]
+    ("words", "said"),
+    [
+        *(
+            ([name], f"'{name}' is no registry and path")
+            for name in (
+                *(
+                    "a b",
+                    "",
+                    "https://registry.local/x",
+                    "oci://registry.local/x",
+                    "registry.local//x",
+                    "registry.local/x/",
+                ),
+                *("registry.local/Team/x", "Registry.local/x", "registry.local/-x", "registry.local:port/x", "/x"),
+                *("registry.local/x:v1", "registry.local/x@sha256", "registry.local/../x", "registry.local/x#y"),
+            )
+        ),
+        ([NEW, "a b"], "'a b' is no tag, such as v0.1.0"),
+    ],
 )
 def test_what_cannot_be_a_name_is_refused_and_nothing_is_changed(deploy: Path, words: list[str], said: str) -> None:
     done = change(deploy.parent, *words)

@@ -241,24 +241,6 @@ def test_before_its_certificate_was_in_every_namespace_the_token_comes_as_usual(
     assert ("kube-root-ca.crt" in str(spec)) is is_mounted
 
 
-def test_one_registry_for_all_images() -> None:
-    repository, registry, image = "localhost/a/b", "registry.local:5000/mirror/", "registry.local:5000/mirror/a/b/"
-    pairs = (f"{PLUGIN}image.repository={repository}", f"{EXTENDER}image.repository={repository}")
-    secrets = (
-        "global.imagePullSecrets[0]=a",
-        "global.imagePullSecrets[1].name=b",
-        f"{PLUGIN}imagePullSecrets[0].name=a",
-    )
-    for objects in render_everything(*pairs, f"global.imageRegistry={registry}", *secrets).values():
-        for name, spec in pod_specs(objects).items():
-            assert spec["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}], name
-            for container in containers(spec):
-                if container["name"] != "kube-scheduler":
-                    assert container["image"] == f"{image}{container['image'].rpartition('/')[2]}", name
-                else:
-                    assert container["image"].startswith(f"{registry.rstrip('/')}/kube-scheduler:v1."), name
-
-
 @pytest.mark.parametrize(
     ("chart", "enabled"),
     [*((chart, True) for chart in CHARTS), (UMBRELLA_CHART, False)],

@@ -62,13 +62,15 @@ A key twice in one map is refused by kustomize and Flux, and a selector must fin
 {{- concat $kept $given | toYaml -}}
 {{- end -}}
 
-{{/* An image's full name: dict root, image. global.imageRegistry takes the place of the registry in image.repository. */}}
+{{/*
+An image's full name: dict root, image. global.imageRegistry takes the place of image.repository for our own images, those
+with a name, as `make publish` pushes them; kube-scheduler's stays where it is.
+*/}}
 {{- define "gcushare.image" -}}
 {{- $repository := trimSuffix "/" .image.repository -}}
-{{- with (.root.Values.global | default dict).imageRegistry -}}
-{{- $repository = printf "%s/%s" (trimSuffix "/" .) (regexReplaceAll "^([^/]*[.:][^/]*|localhost)(/|$)" $repository "") | trimSuffix "/" -}}
+{{- with .image.name -}}
+{{- $repository = printf "%s/%s" (trimSuffix "/" (($.root.Values.global | default dict).imageRegistry | default $repository)) . -}}
 {{- end -}}
-{{- with .image.name }}{{ $repository = printf "%s/%s" $repository . }}{{ end -}}
 {{- $repository }}:{{ .image.tag | default (printf "v%s" .root.Chart.AppVersion) }}{{ with .image.digest }}@{{ . }}{{ end -}}
 {{- end -}}
 

@@ -408,6 +408,22 @@ async def test_each_kind_of_trace_of_another_system_is_found(rig: DoctorRig) -> 
     assert "NVIDIA's DRA driver hands out the same cards: ResourceSlices of gpu.nvidia.com" in problems
 
 
+async def test_nvidias_own_plugin_on_a_node_of_ours_is_named_with_the_way_out(rig: DoctorRig) -> None:
+    theirs, *_, pod = read_objects("nvidia-device-plugin")
+    node = node_object(offered=None) | {"status": theirs["status"]}
+    node["metadata"]["labels"] = {"gpushare": "true"}
+    rig.delete("nodes", NODE)
+    rig.put(node)
+    rig.put_pod(pod | {"spec": pod["spec"] | {"nodeName": NODE}})
+    rig.set_status(vendor=ALIYUN.name, unit="GiB")
+    (finding,) = (each for each in (await rig.examine()).document["findings"] if each["id"] == "other-sharing-system")
+    assert finding["problem"] == (
+        "NVIDIA's device plugin or GPU Operator hands out the same cards: nvidia.com/gpu 2; 1 pod holds them, such as "
+        "default/train"
+    )
+    assert "kubectl label node NODE nvidia.com/gpu.deploy.device-plugin=false --overwrite" in finding["remedy"]
+
+
 async def test_pods_that_ask_for_none_of_our_memory_may_wait_for_any_scheduler(rig: DoctorRig) -> None:
     waiting_for(rig, "volcano", is_tried=True, units="0")
     assert (await rig.examine()).kinds == set()

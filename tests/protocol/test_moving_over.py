@@ -128,6 +128,13 @@ def _annotations(each: dict[str, Any]) -> dict[str, str]:
         pytest.param("hami-nvidia", ALIYUN, "From HAMi", "gpushare=true", id="HAMi on NVIDIA"),
         pytest.param("hami-enflame", ENFLAME, "From HAMi", "hami.io/webhook", id="HAMi on Enflame"),
         pytest.param("vgpu-manager", ALIYUN, "From vgpu-manager", "vgpu-manager-", id="vgpu-manager"),
+        pytest.param(
+            "nvidia-device-plugin",
+            ALIYUN,
+            "From NVIDIA's device plugin or GPU Operator",
+            "deploy.device-plugin",
+            id="GPU Operator",
+        ),
         pytest.param("kai", ALIYUN, "From KAI-Scheduler", "deploy.device-plugin", id="KAI"),
         pytest.param(
             "nvidia-dra", ALIYUN, "From NVIDIA's DRA driver", "resources.gpus.enabled", id="NVIDIA's DRA driver"

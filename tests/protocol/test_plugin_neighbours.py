@@ -39,6 +39,11 @@ async def put_neighbour(rig: PluginRig, stack: AsyncExitStack, name: str) -> Non
             "vgpu-manager (nvidia.com/vgpu-number 20, annotation nvidia.com/node-device-register)",
         ),
         ("kai", ALIYUN, "another plugin serves nvidia.com/gpu on this node: the kubelet was sent 2 device ids"),
+        (
+            "nvidia-device-plugin",
+            ALIYUN,
+            "Keep NVIDIA's device plugin or GPU Operator off this node (with",
+        ),
         ("nvidia-dra", ALIYUN, "NVIDIA's DRA driver (ResourceSlices of gpu.nvidia.com)"),
         ("enflame-gcushare", ENFLAME, "Enflame's gcushare 3.6 (enflame.com/shared-gcu 12)"),
         ("hami-enflame", ENFLAME, "Enflame's gcushare 3.6 (enflame.com/drs-gcu 12)"),

@@ -26,6 +26,7 @@ def found_on(vendor: Vendor, name: str) -> list[str]:
         ("enflame-gcushare", ENFLAME, ["Enflame's gcushare 3.6 (enflame.com/shared-gcu 12)"]),
         ("hami-enflame", ENFLAME, ["Enflame's gcushare 3.6 (enflame.com/drs-gcu 12)"]),
         ("kai", ALIYUN, []),  # NVIDIA's device plugin, which the kubelet's checkpoint shows
+        ("nvidia-device-plugin", ALIYUN, []),  # likewise
         ("hami-nvidia", ENFLAME, []),
         ("enflame-gcushare", ALIYUN, []),
     ],

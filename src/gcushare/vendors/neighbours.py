@@ -105,6 +105,24 @@ class Sighting:
         return f"{self.neighbour.name} ({', '.join(self.signs)})"
 
 
+_VENDOR_PLUGINS = {
+    "nvidia.com": (
+        "NVIDIA's device plugin or GPU Operator",
+        "with the GPU Operator by kubectl label node NODE nvidia.com/gpu.deploy.device-plugin=false --overwrite, "
+        "without it by the affinity of its DaemonSet",
+    ),
+}
+"""Names and ways out of the plugins that the vendors themselves have for whole cards, by the domain of the resource."""
+
+
+def vendor_plugin(whole_card_resource: str) -> Neighbour:
+    """The plugin that serves this resource where ours does not; in no table, since ours may serve it too."""
+    domain = whole_card_resource.partition("/")[0]
+    other = (f"another device plugin of {whole_card_resource}", "exclude the node from that plugin's DaemonSet")
+    name, removal = _VENDOR_PLUGINS.get(domain, other)
+    return Neighbour(name=name, domain=domain, resources=(whole_card_resource,), removal=removal)
+
+
 def neighbours_of(whole_card_resource: str) -> Iterator[Neighbour]:
     """The systems that hand out the cards of one vendor, found by the domain of its whole-card resource."""
     domain = whole_card_resource.partition("/")[0]

@@ -28,7 +28,7 @@ from gcushare.device_plugin.node.publisher import ResourceCounts
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.node.api_server import SliceDrivers
 from gcushare.node.node_settings import OtherSystems
-from gcushare.vendors.neighbours import describe_others
+from gcushare.vendors.neighbours import describe_others, vendor_plugin
 from gcushare.wire.kubelet.device_ids import is_device_id, is_whole_card_id
 
 logger = logging.getLogger(__name__)
@@ -68,9 +68,10 @@ class ConflictingPluginWatch:
         self._resource = resource
         self._is_own_id = is_whole_card_id if part == SERVES_WHOLE else is_device_id
         self._is_strict = is_served and part == SERVES_WHOLE
+        other = vendor_plugin(resource)
         self._advice = _ADVICE[part] if is_served else (
-            "It hands out the same cards: remove it from this node, or set --other-systems allow if the cards are "
-            "divided between both"
+            f"It hands out the same cards. Keep {other.name} off this node ({other.removal}), or set --other-systems "
+            "allow if the cards are divided between both"
         )  # fmt: skip
         self._checkpoint = checkpoint
         self._node = node

@@ -11,7 +11,7 @@ from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.programs import SeenPod, flag
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.wording import counted, some_names
-from gcushare.vendors.neighbours import NEIGHBOURS, Neighbour, Sighting, find_neighbours, neighbours_of
+from gcushare.vendors.neighbours import NEIGHBOURS, Neighbour, Sighting, find_neighbours, neighbours_of, vendor_plugin
 from gcushare.wire.pods import is_finished
 
 
@@ -59,12 +59,7 @@ def _known_to(each: VendorNode) -> Iterator[Neighbour]:
     whole = each.vendor.whole_card_resource
     yield from neighbours_of(whole)
     if SERVES_WHOLE not in each.modes:
-        yield Neighbour(
-            name=f"another device plugin of {whole}",
-            domain="",
-            resources=(whole,),
-            removal="exclude the node from that plugin's DaemonSet",
-        )
+        yield vendor_plugin(whole)
 
 
 def check_pods(facts: Facts) -> Iterator[Finding]:

@@ -116,14 +116,6 @@ def whole_cards_that_no_node_serves(rig: DoctorRig) -> None:
     manage_whole_cards(rig)
 
 
-def whole_cards_of_another_plugin_beside_ours(rig: DoctorRig) -> None:
-    serve_whole_cards(rig)
-    manage_whole_cards(rig)
-    theirs = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "theirs"}}
-    amounts = {"capacity": {ENFLAME.whole_card_resource: "8"}}
-    rig.put(theirs | {"status": amounts})
-
-
 def extender_that_was_never_asked(rig: DoctorRig) -> None:
     rig.extender.pages["/metrics"] = metrics(filters=0)
     rig.put_asking("waits", 4)
@@ -234,8 +226,7 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
             "1 pod waits with claims that name it",
         ),
         (whole_cards_that_no_one_is_asked_about, WARNING, "whole-cards-unmanaged", SCHEDULER, "n1 serve whole cards"),
-        (whole_cards_that_no_node_serves, WARNING, "whole-cards-unserved", SCHEDULER, "no node's plugin serves"),
-        (whole_cards_of_another_plugin_beside_ours, WARNING, "whole-cards-unserved", SCHEDULER, "on theirs"),
+        (whole_cards_that_no_node_serves, WARNING, "whole-cards-unserved", SCHEDULER, "no plugin serves"),
         (extender_that_was_never_asked, ERROR, "scheduler-not-calling", "kube-scheduler", "1 pod waits"),
         (managed_cluster, WARNING, "control-plane-out-of-reach", "kube-scheduler", "no node of 1 is labelled"),
         (scheduler_out_of_sight, INFO, "scheduler-unseen", "kube-scheduler", "no call yet"),

@@ -60,8 +60,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
         shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=shutil.ignore_patterns("images"))
     for readme in ROOT.glob("README*.md"):
         shutil.copy(readme, checkout)
-    words = [ROOT / "scripts/change_repository.sh", REGISTRY, checkout, f"v{__version__}"]
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, timeout=120)
+    words = ("scripts/change_repository.sh", REGISTRY, str(checkout), f"v{__version__}")
+    subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=120)
     charts = {}
     for chart in CHARTS:
         done = helm("package", "--destination", str(checkout / "dist"), str(checkout / chart.relative_to(ROOT)))

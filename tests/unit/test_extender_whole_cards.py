@@ -23,10 +23,10 @@ from gcushare.scheduler_extender.state.scheduling_request import read_scheduling
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations import CARD_MODE, WHOLE_CARD_POLICY
+from gcushare.wire.annotations import AVOID_CARDS, CARD_MODE, WHOLE_CARD_POLICY
 from gcushare.wire.documents.inspect import encode_node
 from gcushare.wire.extender_api import BindArguments
-from gcushare.wire.objects import Pod
+from gcushare.wire.objects import Node, Pod
 from tests.extender_objects import (
     DEFAULT_POLICIES,
     Document,
@@ -50,9 +50,12 @@ def mixed_state() -> VendorState:
     return state_of(a_node("both", 16, 16, **BOTH), a_node("memory", 16, 16), a_node("whole", 16, 16, **WHOLE))
 
 
-def ask_filter(state: VendorState, pod: Document) -> Any:
-    names = ["both", "memory", "whole", "stranger"]
+def answer_of(state: VendorState, pod: Document, names: list[str]) -> Any:
     return json.loads(Desk((state, None)).filter(filter_body(pod, names)).body)
+
+
+def ask_filter(state: VendorState, pod: Document) -> Any:
+    return answer_of(state, pod, ["both", "memory", "whole", "stranger"])
 
 
 class Rig:
@@ -165,6 +168,50 @@ class TestOtherPlugins:
             await BindService(state, Cluster(pod), AlwaysLeader()).bind(
                 BindArguments(PodRef("uid-owner", "default", "owner"), "theirs")
             )
+
+
+def a_node_of_theirs(name: str = "theirs", **annotations: str) -> Node:
+    """A node whose whole cards another plugin serves."""
+    metadata = {"name": name, "annotations": annotations}
+    return msgspec.convert({"metadata": metadata, "status": {"capacity": {ENFLAME.whole_card_resource: "8"}}}, Node)
+
+
+class TestNodesOfAnotherPlugin:
+    """kube-scheduler has found room there by the kubelet's own count before it asks."""
+
+    async def test_a_pod_goes_there_without_a_record_if_ours_have_no_whole_card(self) -> None:
+        state = state_of(a_node("both", 16, **BOTH), a_node("memory", 16), a_node_of_theirs())
+        names = ["both", "memory", "theirs"]
+        assert answer_of(state, pod_document("a", whole=1), names)["NodeNames"] == ["both"], "ours first"
+        assert answer_of(state, pod_document("b", whole=2), names)["NodeNames"] == ["theirs"]
+        cluster = Cluster(a_pod("b", whole=2))
+        await BindService(state, cluster, AlwaysLeader()).bind(BindArguments(PodRef("uid-b", "default", "b"), "theirs"))
+        assert cluster.pods["default", "b"].metadata.annotations == {}
+
+    def test_memory_a_choice_of_cards_and_an_inventory_that_cannot_be_read_are_not_for_their_count(self) -> None:
+        damaged = a_node_of_theirs("damaged", **{ENFLAME.inventory_annotation: "{"})
+        state = state_of(a_node("memory", 16), a_node_of_theirs(), damaged)
+        assert answer_of(state, pod_document("a", 17), ["memory", "theirs"])["NodeNames"] == []
+        chosen = pod_document("b", whole=1, annotations={AVOID_CARDS: "0"})
+        assert answer_of(state, chosen, ["theirs"])["NodeNames"] == []
+        assert answer_of(state, pod_document("c", whole=1), ["damaged"])["NodeNames"] == []
+        state.node_deleted("theirs")
+        assert answer_of(state, pod_document("c", whole=1), ["theirs"])["NodeNames"] == []
+
+    async def test_a_pod_that_waits_for_them_is_not_told_that_it_can_never_fit(self) -> None:
+        state = state_of(a_node("memory", 16), a_node_of_theirs())
+        state.pod_applied(a_pod("a", whole=4))
+        document = await ExplainService(state).explain("default", "a")
+        assert document.can_ever_fit
+        assert "another plugin serves whole cards too" in document.summary
+        assert "never" not in document.summary
+
+    async def test_preemption_there_is_the_schedulers_own(self) -> None:
+        state = state_of(a_node("memory", 16), a_node_of_theirs())
+        victims = {"theirs": {"Pods": [{"UID": "x"}], "NumPDBViolations": 1}, "memory": {"Pods": [{"UID": "y"}]}}
+        body = {"Pod": pod_document("a", whole=8), "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
+        answer = json.loads((await Desk((state, None)).preempt(json.dumps(body).encode())).body)
+        assert answer["NodeNameToMetaVictims"] == {"theirs": victims["theirs"]}
 
 
 class TestAnswersForPeople:

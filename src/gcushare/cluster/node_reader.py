@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
+from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.nodes import NodeCards, node_cards
@@ -20,6 +20,8 @@ class NodeReader:
         """Nodes whose cards the kubelet counts as 0: no pod can be placed there."""
         self.distrusted: set[str] = set()
         """Nodes whose memory the kubelet counts in another unit, or for another system: no pod is placed there."""
+        self.whole_elsewhere: set[str] = set()
+        """Nodes on which another plugin serves whole cards: kube-scheduler goes by the kubelet's count of them."""
         self._agreed: dict[str, int] = {}
         """The kubelet's count of memory when it was last that of the inventory."""
         self.marks: dict[str, int] = {}
@@ -44,12 +46,16 @@ class NodeReader:
         name, capacity = node.metadata.name, node.status.capacity
         self.without_units.discard(name)
         self.distrusted.discard(name)
+        self.whole_elsewhere.discard(name)
         try:
             found = node_cards(self._vendor, node.metadata.annotations, capacity, agreed=self._agreed.get(name, 0))
         except RemoteContractError as error:
             self.problems[name] = str(error)
             return NodeCards((), None)
         self.problems.pop(name, None)
+        modes = found.modes if found is not None else ()
+        if capacity.get(self._vendor.whole_card_resource, "0") != "0" and not {SERVES_WHOLE, SERVES_CLAIMS} & {*modes}:
+            self.whole_elsewhere.add(name)
         if found is None:
             return None
         if found.distrust:
@@ -66,5 +72,5 @@ class NodeReader:
         """Drop a node that is gone."""
         for known in (self.marks, self.problems, self._agreed):
             known.pop(name, None)
-        self.without_units.discard(name)
-        self.distrusted.discard(name)
+        for names in (self.without_units, self.distrusted, self.whole_elsewhere):
+            names.discard(name)

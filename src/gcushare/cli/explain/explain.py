@@ -19,6 +19,7 @@ from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
 from gcushare.core.explain.verdicts import MAX_EXAMPLES, Explainer, Verdict
+from gcushare.core.nodes import NodeState
 from gcushare.core.other_resources import Shortage, find_shortages
 from gcushare.core.preemption.kept_room import compute_room_left
 from gcushare.core.requests import PodRequest
@@ -179,11 +180,14 @@ def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, wanted: PodRequest, *,
     asking, request = pod_ref(pod), wanted.cards
     _keep_room_for_nominees(snapshot, asking)
     explainer = Explainer(request, priority=asking.priority)
+    elsewhere = snapshot.nodes.whole_elsewhere if request.whole else frozenset[str]()
     for node in snapshot.ledger.nodes.values():
         if node.serves_claims and (is_claim or request.whole):
             explainer.add(node.as_offered_to_claims())
-        elif node.known and not is_claim:
+        elif node.known and not is_claim and node.name not in elsewhere:
             explainer.add(node)
+    for name in elsewhere if not is_claim else ():
+        explainer.add(NodeState(name), is_elsewhere=True)
     if is_claim:
         return explain_claiming(asking, request, explainer.finish(), wanted.divisor)
     options = pod_options(pod.metadata.annotations)

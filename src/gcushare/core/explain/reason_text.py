@@ -80,6 +80,14 @@ def describe_help(explanation: Explanation) -> str:
         where = ", of the nodes asked about" if explanation.asked is not None else ""
         return f"{_describe_impossible(explanation)}{where}"
     request, largest = explanation.request, str(explanation.largest_now)
+    if (
+        request.whole
+        and not explanation.largest_now
+        and any(each.verdict is Verdict.ELSEWHERE for each in explanation.classes)
+    ):
+        return (
+            "another plugin serves whole cards too; if one is free there says kube-scheduler's event FailedScheduling"
+        )
     if request.whole:
         largest = counted(explanation.largest_now, "whole card")
     elif request.cards > 1:

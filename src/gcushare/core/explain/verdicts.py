@@ -45,6 +45,7 @@ class Verdict(enum.Enum):
     """Free room may be in use already: the records on a card exceed its size, or a bound pod's card is unknown. It ends
     when the node confirms the cards of its pods."""
     CLOSED = "cards with room are closed for a while: containers of deleted pods may still use them"
+    ELSEWHERE = "another plugin serves whole cards there, which kube-scheduler counts itself"
     UNUSABLE = "the cards that are large enough are sick or cordoned"
     NOT_ALLOWED = "no card that the pod's annotations allow"
     BELOW_LIMIT = "no card as large as the pod's limit (gcushare.io/memory-limit)"
@@ -57,9 +58,10 @@ class Verdict(enum.Enum):
     NO_CARDS = "no cards, or none that can be read"
 
 
-POSSIBLE = frozenset(
-    {Verdict.FITS, Verdict.KEPT, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE, Verdict.UNCONFIRMED, Verdict.CLOSED}
-)
+_WITHOUT_REMEDY = frozenset({Verdict.KEPT, Verdict.UNCONFIRMED, Verdict.CLOSED, Verdict.ELSEWHERE})
+"""Verdicts that end without the end of pods, or that say nothing about them."""
+
+POSSIBLE = _WITHOUT_REMEDY | {Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE}
 """The verdicts of nodes that can hold the request now, or could if pods ended."""
 
 
@@ -210,10 +212,16 @@ class Explainer:
         self._remedies: list[Remedy] = []
         self._kinds: dict[tuple[tuple[int, bool, bool], ...], NodeState] = {}
 
-    def add(self, node: NodeState, *, is_kept: bool = False) -> None:
-        """Add one node. ``is_kept``: room that it may have is kept for another pod."""
+    def add(self, node: NodeState, *, is_kept: bool = False, is_elsewhere: bool = False) -> None:
+        """Add one node.
+
+        ``is_kept``: room that it may have is kept for another pod. ``is_elsewhere``: another plugin serves its whole
+        cards.
+        """
         scan = _CardScan.at(node, self._request)
         verdict = scan.evaluate(node, self._request)
+        if is_elsewhere and self._request.whole and not self._request.excludes_cards:
+            verdict = Verdict.ELSEWHERE
         if is_kept and verdict is Verdict.FITS:
             verdict = Verdict.KEPT
             scan.rooms.clear()
@@ -229,7 +237,7 @@ class Explainer:
         self._largest_ever = max(self._largest_ever, ever)
         if verdict is Verdict.FITS:
             self._fit += 1
-        elif verdict in POSSIBLE and verdict not in (Verdict.KEPT, Verdict.UNCONFIRMED, Verdict.CLOSED):
+        elif verdict in POSSIBLE - _WITHOUT_REMEDY:
             self._possible += 1
             entry = (_nearness(scan.rooms, self._request), node.name, node)
             push = heapq.heappush if len(self._near) < MAX_REMEDIES_TRIED else heapq.heappushpop

@@ -147,7 +147,8 @@ class ExplainService:
     async def _examine(self, question: Question) -> Explanation:
         nodes, request = self._state.ledger.nodes, question.shape.request
         asked = question.asked
-        known = [name for name, node in nodes.items() if node.known]
+        elsewhere = self._state.nodes.whole_elsewhere if request.whole else frozenset[str]()
+        known = [*(name for name, node in nodes.items() if node.known and name not in elsewhere), *elsewhere]
         others = [] if asked is None else [name for name in known if name not in asked]
         examined: Collection[str] = asked if asked is not None and others else known
         explainer, turns = Explainer(request, priority=question.priority), CooperativeYield(_NODES_PER_TURN)
@@ -155,7 +156,7 @@ class ExplainService:
             node = nodes.get(name) or NodeState(name)
             if request.whole and node.serves_claims:
                 node = node.as_offered_to_claims()  # kube-scheduler gives whole cards there to unchanged pods.
-            explainer.add(node, is_kept=name in question.kept)
+            explainer.add(node, is_kept=name in question.kept, is_elsewhere=name in elsewhere)
             await turns.after()
         weighing = CooperativeYield(1)
         while explainer.weigh_next():
@@ -166,11 +167,13 @@ class ExplainService:
         index = self._state.indexes.get(question.shape)
         fitting = {name: None for name in others if index.fits(name) and name not in question.kept}
         after_preemption = index.after_preemption
+        request = question.shape.request
+        elsewhere = self._state.nodes.whole_elsewhere if request.whole else frozenset[str]()
         return Asked(
             nodes=asked,
             known=asked + len(others),
             fit_elsewhere=len(fitting),
-            possible_elsewhere=sum(name in after_preemption for name in others),
+            possible_elsewhere=sum(name in after_preemption or name in elsewhere for name in others),
             examples=tuple(index.best(fitting, MAX_EXAMPLES)) if fitting else (),
         )
 

@@ -64,8 +64,8 @@ class FilterService:
         kept = nominations.closed_to(request) & asked.names.keys()
         open_names = {name: None for name in asked.names if name not in kept} if kept else asked.names
         named = self._choose_quiet(index, open_names, request)
-        if not named and request.cards.whole and (best := self._best_for_claims(request, asked)):
-            return self._send_without_cards(request.pod.uid, asked, best)  # kube-scheduler makes the claim itself.
+        if not named and (others := self._find_for_whole(request, asked)):
+            return self._send_without_cards(request.pod.uid, asked, others)
         if not named:
             if request.group:
                 nominations.refuse_member(request.group)
@@ -98,6 +98,15 @@ class FilterService:
     def _best_for_claims(self, request: SchedulingRequest, asked: AskedNodes) -> list[str]:
         """The best node for a claim. One: among equals kube-scheduler would take the node with the fewest pods."""
         return self._state.claims_indexes.get(request.shape).best(asked.names, 1)
+
+    def _find_for_whole(self, request: SchedulingRequest, asked: AskedNodes) -> list[str]:
+        """Nodes on which kube-scheduler alone gives out whole cards: by a claim that it makes, or another plugin's."""
+        if not request.cards.whole:
+            return []
+        if best := self._best_for_claims(request, asked):
+            return best
+        elsewhere = self._state.nodes.whole_elsewhere
+        return [] if request.cards.excludes_cards else [name for name in asked.names if name in elsewhere]
 
     def _send_without_cards(self, uid: str, asked: AskedNodes, named: list[str]) -> VerbAnswer:
         self._state.offered.forget(uid)

@@ -76,6 +76,9 @@ class PreemptService:
                 left_out += 1
                 continue
             weighed += len(uids)
+            if request.cards.whole and name in self._state.nodes.whole_elsewhere:
+                kept[name] = uids, victims.violations  # kube-scheduler's own count of these cards is all there is.
+                continue
             node = self._state.ledger.nodes.get(name)
             if node is None:
                 continue

@@ -210,7 +210,6 @@ def check_whole_cards(facts: Facts) -> Iterator[Finding]:
         both = sorted(each.name for each in nodes if {SERVES_MEMORY, SERVES_WHOLE} <= {*each.modes})
         served = [each.name for each in nodes if SERVES_WHOLE in each.modes]
         counted = [each.name for each in nodes if each.capacity(vendor.whole_card_resource) != "0"]
-        others = sorted(name for name in counted if name not in served)
         resource = vendor.whole_card_resource
         for scheduler in facts.schedulers:
             managed = {name for entry in extenders_of(scheduler) for name in entry.resources}
@@ -224,17 +223,11 @@ def check_whole_cards(facts: Facts) -> Iterator[Finding]:
                     "--whole-cards; until then pods that lose a race are refused by the kubelet and have to be created "
                     "again",
                 )
-            elif resource in managed and (others or (not served and facts.has_every_node)):
-                found = (
-                    f"another plugin serves it on {some_names(others)}"
-                    if others
-                    else "no node's plugin serves whole cards"
-                )
+            elif resource in managed and not served and not counted and facts.has_every_node:
                 yield warning(
                     "whole-cards-unserved",
                     f"scheduler {scheduler.name}",
-                    f"{scheduler.source} manages {resource}, and {found}: pods that ask for it fit only where ours "
-                    "serves it",
+                    f"{scheduler.source} manages {resource}, and no plugin serves whole cards: no pod gets one",
                     f"start the plugins with --mode both, or take {resource} out of managedResources (chart value "
                     "wholeCards)",
                 )

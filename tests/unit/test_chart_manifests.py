@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -239,6 +240,40 @@ def test_before_its_certificate_was_in_every_namespace_the_token_comes_as_usual(
     spec = pod_specs(rendered(EXTENDER_CHART, version=version))["Deployment/gcushare-scheduler-extender"]
     assert spec["automountServiceAccountToken"] is not is_mounted
     assert ("kube-root-ca.crt" in str(spec)) is is_mounted
+
+
+def test_labels_of_ones_own_are_on_every_object_and_pod() -> None:
+    for objects in render_everything(
+        "global.commonLabels.team=cards", "global.commonLabels.acme\\.com/cost=a-1"
+    ).values():
+        for each in objects:
+            metadata = [each["metadata"], each.get("spec", {}).get("template", {}).get("metadata", each["metadata"])]
+            for labels in (about["labels"] for about in metadata):
+                assert labels.items() >= {"team": "cards", "acme.com/cost": "a-1"}.items(), each["metadata"]["name"]
+            assert "team" not in each.get("spec", {}).get("selector", {}).get("matchLabels", {})
+
+
+def test_security_contexts_are_added_to_and_fields_of_the_charts_own_replaced() -> None:
+    pairs = [f"{chart}podSecurityContext.seLinuxOptions.type=spc_t" for chart in (PLUGIN, EXTENDER)]
+    pairs += [f"{chart}securityContext.seLinuxOptions.level=s0" for chart in (PLUGIN, EXTENDER)]
+    pairs += [f"{EXTENDER}securityContext.runAsUser=1000800000"]
+    for objects in render_everything(*pairs).values():
+        specs = pod_specs(objects)
+        for name, spec in specs.items():
+            assert spec["securityContext"]["seLinuxOptions"] == {"type": "spc_t"}, name
+        own = {each["name"]: each["securityContext"] for spec in specs.values() for each in spec["containers"]}
+        for name, user in (("gcushare-device-plugin", 0), ("gcushare-scheduler-extender", 1000800000)):
+            assert own[name]["seLinuxOptions"] == {"level": "s0"}
+            assert (own[name]["runAsUser"], own[name]["readOnlyRootFilesystem"]) == (user, True)
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+@pytest.mark.parametrize("key", ["imageRegistery", "image.registry", "claims.enable", "commonLabels.helm\\.sh/chart"])
+def test_a_value_below_global_that_no_chart_reads_is_refused(chart: Path, key: str) -> None:
+    """Unless our chart is part of another one, which has values of its own there: the test above."""
+    done = attempt(chart, Rendering(sets={f"global.{key}": "x"}))
+    assert done.returncode != 0
+    assert key.split(".")[0] in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,37 @@ A key twice in one map is refused by kustomize and Flux, and a selector must fin
 {{- merge (deepCopy $fixed) (.given | default dict) | toYaml -}}
 {{- end -}}
 
-{{/* Labels of a pod: dict own (those of its selector), given, path (what podLabels is called, up to the dot). */}}
+{{/* Labels of a pod: dict root, own (those of its selector), given, path (what podLabels is called, up to the dot). */}}
 {{- define "gcushare.podLabels" -}}
-{{- $fixed := merge (dict "app.kubernetes.io/part-of" "gcushare") .own -}}
+{{- $fixed := merge (dict "app.kubernetes.io/part-of" "gcushare") .own (include "gcushare.commonLabels" .root | fromYaml) -}}
 {{- include "gcushare.merge" (dict "fixed" $fixed "given" .given "value" (printf "%spodLabels" .path)) -}}
+{{- end -}}
+
+{{/* Labels of the user's for every object and pod, as YAML; the schema keeps them apart from the charts' own. */}}
+{{- define "gcushare.commonLabels" -}}
+{{- with (.Values.global | default dict).commonLabels }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
+{{/* A security context with what values add to it, or replace: dict fixed (YAML), given. */}}
+{{- define "gcushare.securityContext" -}}
+{{- with mergeOverwrite (.fixed | fromYaml) (.given | default dict | deepCopy) -}}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/*
+Refuses a value below global that no chart of ours reads. A chart that depends on ours has values of its own there, so
+that is asked only if the one that is installed is ours.
+*/}}
+{{- define "gcushare.checkGlobal" -}}
+{{- $ours := list "gcushare" "gcushare-device-plugin-chart" "gcushare-scheduler-extender-chart" -}}
+{{- $known := list "vendor" "imageRegistry" "imagePullSecrets" "commonLabels" "claims" -}}
+{{- if has (.Template.BasePath | splitList "/" | first) $ours -}}
+{{- range $key, $_ := .Values.global -}}
+{{- if not (has $key $known) }}{{ fail (printf "global.%s is not known; accepted: %s" $key (join ", " $known)) }}{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Refuses two objects of one name, or two ports of one number: a map of the value that names each to the name. */}}

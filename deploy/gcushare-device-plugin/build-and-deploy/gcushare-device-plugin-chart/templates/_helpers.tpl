@@ -79,6 +79,9 @@ app.kubernetes.io/part-of: gcushare
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- with include "gcushare.commonLabels" . }}
+{{ . }}
+{{- end }}
 {{- end -}}
 
 {{/* A container that needs nothing but the network. */}}

@@ -65,6 +65,9 @@ app.kubernetes.io/part-of: gcushare
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- with include "gcushare.commonLabels" . }}
+{{ . }}
+{{- end }}
 {{- end -}}
 
 {{- define "gcushare-scheduler-extender.labels" -}}

@@ -32,7 +32,7 @@ LICENSES = ("apache", "bsd", "mit", "isc", "psf", "python software foundation", 
 
 
 def runtime_distributions(name: str = "gcushare") -> dict[str, Distribution]:
-    """The distributions that a program loads, by canonical name: what ``name`` requires without extras, followed down.
+    """The distributions that a program loads, by canonical name: what ``name`` requires, its servers too, and so on.
 
     Raises:
         PackageNotFoundError: one that is required here is not installed; `make install` does it.
@@ -46,7 +46,8 @@ def runtime_distributions(name: str = "gcushare") -> dict[str, Distribution]:
         found[key] = distribution(key)
         for text in found[key].requires or ():
             requirement = Requirement(text)
-            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            extra = "server" if key == "gcushare" else ""
+            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
                 wanted.append(requirement.name)
     return found
 

@@ -6,15 +6,14 @@
 
 Each file is a zip archive that Python starts (shiv): it unpacks itself once below ~/.shiv and needs nothing but Python.
 An older Python prints what it needs instead, in one line, and unpacks nothing. Of its libraries msgspec and aiohttp are
-compiled; their files carry Python's and the machine's names, so that those for several lie side by side. What only the
-programs of a cluster need is not in it: no gRPC, no vendor's library.
+compiled; their files carry Python's and the machine's names, so that those for several lie side by side. What the
+extra "server" names is not in it: no gRPC, no vendor's library.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -27,8 +26,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
 COMMANDS = ("kubectl-inspect-gcushare", "kubectl-inspect-gpushare")
-LIBRARIES = ("aiohttp", "click", "msgspec", "prometheus_client", "rich", "ruamel.yaml")
-"""What the commands import; the rest of the project's dependencies is for programs in the cluster."""
 RELEASED = tuple(
     (python, platform)
     for python in ("3.11", "3.12", "3.13", "3.14")
@@ -68,7 +65,8 @@ def install_packages(folder: Path, *, every: bool) -> Path:
     packages = folder / "packages"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     subprocess.run([*pip, "install", "--no-deps", "--no-compile", "--target", packages, ROOT], check=True)
-    constraints = ["--no-compile", "--constraint", str(ROOT / "constraints.txt"), *pinned()]
+    pinned: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    constraints = ["--no-compile", "--constraint", str(ROOT / "constraints.txt"), *pinned]
     if not every:
         subprocess.run([*pip, "install", "--upgrade", "--target", str(packages), *constraints], check=True)
         return packages
@@ -78,12 +76,6 @@ def install_packages(folder: Path, *, every: bool) -> Path:
         subprocess.run([*pip, "install", "--target", str(part), *words, *constraints], check=True)
         shutil.copytree(part, packages, dirs_exist_ok=True)
     return packages
-
-
-def pinned() -> list[str]:
-    """The libraries as pyproject.toml pins them."""
-    wanted: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    return [each for each in wanted if re.split(r"[=<>~! ]", each)[0] in LIBRARIES]
 
 
 def build(command: str, packages: Path, out: Path, pythons: Sequence[str] = (RUNNING,)) -> Path:

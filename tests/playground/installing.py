@@ -23,7 +23,8 @@ EPOCH = 1_700_000_000
 
 def build_image(folder: Path) -> None:
     """Make the root of the images in ``root``, by the same script as the Dockerfile."""
-    packages = install(folder, tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    packages = install(folder, [*project["dependencies"], *project["optional-dependencies"]["server"]])
     environment = {**os.environ, "PYTHON": sys.executable}
     words = ["sh", str(DEPLOY / "image/make-root.sh"), str(packages), str(folder / "root"), str(EPOCH)]
     subprocess.run(words, env=environment, check=True, timeout=120)

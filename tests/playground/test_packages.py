@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -147,7 +148,8 @@ async def test_a_package_alone_loads_its_image_installs_its_chart_and_takes_it_a
 
 
 def build_single_files(folder: Path) -> None:
-    installed = install(folder, single_files.pinned())
+    project = tomllib.loads((packages.ROOT / "pyproject.toml").read_text())["project"]
+    installed = install(folder, project["dependencies"])
     for command in single_files.COMMANDS:
         single_files.build(command, installed, folder)
 

@@ -103,6 +103,14 @@ def test_with_a_log_the_error_is_in_the_log_once() -> None:
     assert 'program ends error="no room" code=1' in err
 
 
+def test_a_library_that_only_servers_need_is_named_with_how_to_install_it() -> None:
+    code, _, err = run_main(fail_with(ModuleNotFoundError("No module named 'grpc'", name="grpc")))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "the library grpc is not installed" in err
+    assert "pip install 'gcushare[server]'" in err
+    assert run_main(fail_with(ModuleNotFoundError("No module", name="gcushare.gone")))[0] == 70
+
+
 def test_an_interrupt_is_no_defect() -> None:
     assert run_main(fail_with(KeyboardInterrupt())) == (130, "", "")
 
@@ -246,6 +254,13 @@ def test_ctrl_c_while_a_command_is_still_loading_ends_it_quietly(name: str, tmp_
         env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{source}"},
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_on_windows_a_command_says_where_it_runs() -> None:
+    program = "import sys\nfrom gcushare.__main__ import main\nsys.platform = 'win32'\nsys.exit(main())\n"
+    done = subprocess.run([sys.executable, "-c", program, "doctor"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: this program runs on Linux and macOS; on Windows start it in WSL\n"
 
 
 @pytest.mark.parametrize("name", {script.split(":")[0]: name for name, script in sorted(SCRIPTS.items())}.values())

@@ -105,6 +105,11 @@ def _run_guarded(main: Callable[[], int], process: ProcessContext, report: Calla
         # A task group may wrap it. A broken pipe of a connection is an error like any other.
         if is_closed_pipe(error) and leave_closed_pipes(process.stdout, process.stderr):
             return CLOSED_PIPE
+        if isinstance(error, ModuleNotFoundError) and not (error.name or "gcushare").startswith("gcushare"):
+            missing = (
+                f"the library {error.name} is not installed; the programs of a cluster need more than the commands"
+            )
+            return report(ConfigError(f"{missing}: pip install 'gcushare[server]'"))
         return report(error)
 
 

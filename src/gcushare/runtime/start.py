@@ -26,6 +26,9 @@ def start(module: str, function: str, process: ProcessContext | None = None) -> 
     """
     import sys  # the interpreter has loaded it already
 
+    if sys.platform == "win32":
+        sys.stderr.write("error: this program runs on Linux and macOS; on Windows start it in WSL\n")
+        return 1
     if process is None:
         load("gcushare.runtime.streams", "guard_streams")()
     try:

@@ -78,7 +78,7 @@ def test_a_card_that_was_replaced_by_one_that_does_not_fit_is_unhealthy(tmp_path
 
 def test_an_inventory_of_its_own_node_that_cannot_be_read_is_said_once_and_written_again(rig: Rig) -> None:
     rig.see(16)
-    garbage = '{"version":1,"unit":"1","cards":[],"x":' + "[" * 1500
+    garbage = '{"version":1,"unit":"1","cards":[],"x":' + "[" * 1500 + "]" * 1500 + "}"
     rig.node(inventory=garbage)
     rig.node(inventory=garbage)
 

@@ -117,7 +117,8 @@ class DriverLimits:
         if self._limiter.node_problem or self._cards.keys() <= self._limiter.card_problems.keys():
             return None
         await self._read_use(await asyncio.to_thread(find_pod_groups, self._root))
-        return self.used
+        # A copy, as limits that are set between two counts change ``used``.
+        return {uid: dict(of_cards) for uid, of_cards in self.used.items()}
 
     async def ensure(self, entry: PodWithCards, amounts: Mapping[int, int] = NO_AMOUNTS) -> None:
         """Set a pod's limits, before a container of it is created.

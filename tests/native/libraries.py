@@ -6,6 +6,7 @@ rules mean stands at the top of ``fake_control.h``.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import functools
 import os
@@ -22,8 +23,12 @@ from typing import Literal
 import pytest
 
 from gcushare.cards.libraries import LibrarySpec
+from gcushare.cards.nvidia.nvml import NvmlLibrary
+from gcushare.cards.pci import PciBus
+from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.worker.client import IsolatedSource
 from gcushare.cards.worker.time_limits import IsolationSettings
+from gcushare.core.cards import Card, CardUse, LeftOutCard
 
 FakeKind = Literal["efml", "efml_native", "efml_shaped", "nvml"]
 
@@ -82,6 +87,57 @@ async def isolated(
         yield source
     finally:
         await source.close()
+
+
+@functools.cache
+def nvml_here() -> tuple[FakeLibrary, NvmlLibrary]:
+    """NVML's double in this very process: one for all tests, as the binding keeps what it loads first."""
+    folder = tempfile.mkdtemp(prefix="gcushare-nvml-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    fake = install_fake("nvml", Path(folder))
+    library = NvmlLibrary(str(fake.path), PciBus(Path("/nonexistent")), lambda _name: None)
+    library.open()
+    return fake, library
+
+
+class DirectSource:
+    """A ``LimitSource`` for tests of what is made of the answers, where no call hangs: it starts no worker process."""
+
+    name = "nvml"
+
+    def __init__(self, library: NvmlLibrary) -> None:
+        self._library = library
+
+    async def list_cards(self) -> CardReport:
+        found = [self._library.describe(slot) for slot in range(self._library.card_count())]
+        return CardReport(
+            cards=tuple(each for each in found if isinstance(each, Card)),
+            left_out=tuple(each for each in found if isinstance(each, LeftOutCard)),
+            driver=self._library.driver_version(),
+        )
+
+    async def health(self, card: Card) -> HealthReading:
+        return self._library.health(card.index)
+
+    async def use(self, card: Card) -> CardUse:
+        return self._library.use(card.index)
+
+    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
+        return None
+
+    async def wait_event(self, timeout_s: float) -> HealthEvent | None:
+        await asyncio.sleep(timeout_s)
+        return None
+
+    async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
+        return self._library.group_memory(card.index, group)
+
+    async def limit_group(self, card: Card, group: str, hard_bytes: int | None) -> GroupMemory | None:
+        self._library.limit_group(card.index, group, hard_bytes)
+        return self._library.group_memory(card.index, group)
+
+    async def close(self) -> None:
+        """The library stays open for the next test."""
 
 
 @functools.cache

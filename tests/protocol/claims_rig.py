@@ -15,6 +15,7 @@ import aiohttp
 import grpc
 import grpc.aio
 
+from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.claims.app import ClaimsApp
 from gcushare.device_plugin.claims.reporting import ClaimsMetrics
 from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings, PluginSettings
@@ -59,6 +60,7 @@ class ClaimsRig:
         self._sizes = cards
         self.vendor = vendor
         self._source_settings = source or {}
+        self.adapters = HostAdapters()
         self._over_use_settings = over_use or OverUseSettings()
         self._limit_settings = limits or LimitSettings()
         self._node_settings = node
@@ -122,7 +124,7 @@ class ClaimsRig:
         metrics = ClaimsMetrics()
         config = load_config(ConfigSources(kubeconfig=self.root / "kubeconfig"))
         client = KubeClient(config, observer=metrics.observe_request)
-        self.app = ClaimsApp(self.settings(), client, metrics)
+        self.app = ClaimsApp(self.settings(), client, metrics, self.adapters)
         self.program = NodeProgram(self.settings(), client, way=self.app)
         self.app.observed.agent.others_poll_s = 0.05
         self._shutdown = Shutdown()

@@ -19,6 +19,7 @@ import aiohttp
 from gcushare.cluster.metrics_text import MetricsPage, parse_figures
 from gcushare.core.cards import Inventory
 from gcushare.core.units import GIB
+from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings, PluginSettings
 from gcushare.device_plugin.program import NodeProgram
@@ -66,6 +67,7 @@ class PluginRig:
         **double: Any,
     ) -> None:
         self.plugin_settings = dict(plugin)
+        self.adapters = HostAdapters()
         self._stack = AsyncExitStack()
         self._sizes = list(cards)
         self._unit = memory_unit
@@ -147,7 +149,7 @@ class PluginRig:
         config = load_config(ConfigSources(kubeconfig=self.root / "kubeconfig", environ={}))
         metrics = PluginMetrics()
         client = KubeClient(config, observer=metrics.observe_request)
-        self.app = PluginApp(self.settings(), client, metrics)
+        self.app = PluginApp(self.settings(), client, metrics, self.adapters)
         self.program = NodeProgram(self.settings(), client, way=None if chooses else self.app)
         self.program.check_s = 0.1
         self._shutdown = Shutdown()

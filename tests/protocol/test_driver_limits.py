@@ -13,12 +13,13 @@ import pytest
 from simulation.control_groups import ControlGroups, Keeping, SetCall, read_set_calls
 
 from gcushare.core.units import GIB
+from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.claims.claim_checks import CHECK_S
 from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.node.node_settings import Fallback, LimitSettings, MemoryLimit
 from gcushare.wire.annotations import MEMORY_LIMIT, OVER_USE
 from tests.fake_proc import FakeProc
-from tests.native.libraries import FakeLibrary, install_fake
+from tests.native.libraries import DirectSource, FakeLibrary, nvml_here
 from tests.protocol.claims_rig import ClaimsRig, share
 from tests.protocol.plugin_rig import PluginRig
 
@@ -27,22 +28,27 @@ VARIABLE = "NVIDIA_GPU_MEMORY_LIMIT"
 CARDS = (f"set memory * {16 * GIB}", "absent nvmlDeviceGetPciInfo_v3 * 3")
 
 
+def nvml_adapters() -> tuple[FakeLibrary, HostAdapters]:
+    """A fake NVML, without the worker process that a real one has: no call hangs here."""
+    fake, library = nvml_here()
+    return fake, HostAdapters(cards=DirectSource(library), limits=DirectSource(library))
+
+
 class DriverRig(PluginRig):
     """A plugin whose cards are those of a fake NVML, on a machine with control groups of version 2."""
 
     def __init__(self, folder: Path, keeping: Keeping = "dmem", **plugin: Any) -> None:
         self.groups = ControlGroups(folder / "cgroup", keeping)
         self.groups.make("kubepods")
-        self.library: FakeLibrary = install_fake("nvml", folder)
+        self.library, adapters = nvml_adapters()
         self.rules()
         settings = {
-            "cards": "nvml",
-            "card_library": (f"nvml={self.library.path}",),
             "memory_limit": MemoryLimit.DRIVER,
             "cgroup_dir": self.groups.root,
             **plugin,
         }
         super().__init__(cards=(16, 16), plugin=settings, plugin_first=False, start_retry_s=0.2)
+        self.adapters = adapters
 
     def rules(self, *more: str, keeping: bool = True) -> None:
         """Replace the rules of the library; ``keeping``: it is of a driver that keeps limits."""
@@ -302,7 +308,7 @@ async def test_over_use_says_that_the_driver_counts_it(tmp_path: Path) -> None:
         await rig.start()
         await rig.until(lambda: rig.events("OverUse"), "the Event")
         assert "6.00 GiB of card 0 in use by the driver's count, 4.00 GiB granted" in rig.events("OverUse")[0]
-        assert '"driver":true' in (rig.annotation("pod", OVER_USE) or "")
+        await rig.until(lambda: '"driver":true' in (rig.annotation("pod", OVER_USE) or ""), "the annotation")
 
 
 def used_by(rig: DriverRig | ClaimsRig, uid: str) -> Mapping[int, int]:
@@ -314,12 +320,12 @@ def used_by(rig: DriverRig | ClaimsRig, uid: str) -> Mapping[int, int]:
 def claims_rig(folder: Path, **settings: Any) -> tuple[ClaimsRig, ControlGroups]:
     groups = ControlGroups(folder / "cgroup")
     groups.make("kubepods")
-    library = install_fake("nvml", folder)
+    library, adapters = nvml_adapters()
     library.control(*CARDS, "set keeping * dmem")
     limits = LimitSettings(memory_limit=MemoryLimit.DRIVER, cgroup_dir=groups.root, **settings)
-    source = {"cards": "nvml", "card_library": (f"nvml={library.path}",), "pod_use": True}
-    source["proc_root"] = FakeProc(folder / "proc", CONTAINER).root
+    source = {"pod_use": True, "proc_root": FakeProc(folder / "proc", CONTAINER).root}
     rig = ClaimsRig(source=source, limits=limits)
+    rig.adapters = adapters
     return rig, groups
 
 

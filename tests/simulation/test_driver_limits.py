@@ -8,18 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 import pytest
 from simulation.control_groups import ControlGroups, Keeping, read_set_calls
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.cards.nvidia.nvml import NvmlLibrary
-from gcushare.cards.pci import PciBus
-from gcushare.cards.ports import CardReport, GroupMemory, LimitSource
+from gcushare.cards.ports import GroupMemory
 from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError
@@ -29,35 +26,21 @@ from gcushare.node.driver_limits.keeper import DriverLimits
 from gcushare.node.driver_limits.limiter import DriverLimiter
 from gcushare.node.node_settings import Fallback
 from gcushare.node.pods import NO_SIZES, CardCounts, SharedGrant
-from tests.native.libraries import FakeLibrary, install_fake
+from tests.native.libraries import DirectSource, nvml_here
 
 CARD_GIB, CARDS, STEPS = 16, 2, 60
 MIB = 1 << 20
 GOOD = ("set keeping * {}", f"set memory * {CARD_GIB * GIB}", "absent nvmlDeviceGetPciInfo_v3 * 3")
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FakeLibrary, NvmlLibrary]]:
-    """One for all seeds: the binding keeps the functions of the first library that it loads."""
-    fake = install_fake("nvml", tmp_path_factory.mktemp("nvml"))
-    loaded = NvmlLibrary(str(fake.path), PciBus(Path("/nonexistent")), lambda _name: None)
-    loaded.open()
-    yield fake, loaded
-    loaded.close()
-
-
 class Crashed(BaseException):
     """The program was killed in the middle of a call."""
 
 
-class DirectSource:
-    """The library in this very process; after ``calls_left`` calls the program is killed."""
+class MortalSource(DirectSource):
+    """After ``calls_left`` calls about groups the program is killed."""
 
-    name = "nvml"
-
-    def __init__(self, library: NvmlLibrary) -> None:
-        self._library = library
-        self.calls_left: int | None = None
+    calls_left: int | None = None
 
     def _count(self) -> None:
         if self.calls_left is not None:
@@ -65,21 +48,13 @@ class DirectSource:
             if self.calls_left < 0:
                 raise Crashed
 
-    async def list_cards(self) -> CardReport:
-        found = [self._library.describe(slot) for slot in range(self._library.card_count())]
-        return CardReport(cards=tuple(each for each in found if isinstance(each, Card)))
-
     async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
         self._count()
-        return self._library.group_memory(card.index, group)
+        return await super().group_memory(card, group)
 
     async def limit_group(self, card: Card, group: str, hard_bytes: int | None) -> GroupMemory | None:
         self._count()
-        self._library.limit_group(card.index, group, hard_bytes)
-        return self._library.group_memory(card.index, group)
-
-    async def close(self) -> None:
-        """It stays open for the next seed."""
+        return await super().limit_group(card, group, hard_bytes)
 
 
 @dataclass
@@ -123,15 +98,15 @@ class Pod:
 class Node:
     """The machine, its kubelet, and the program under test, which is started again and again."""
 
-    def __init__(self, rng: random.Random, folder: Path, fake: FakeLibrary, library: NvmlLibrary) -> None:
+    def __init__(self, rng: random.Random, folder: Path) -> None:
         self.rng = rng
         self.keeping: Keeping = rng.choice(["dmem", "misc"])
         self.groups = ControlGroups(folder, self.keeping)
         self.is_systemd = rng.random() < 0.5
         self.prefix = rng.choice(["", "outer/", "system.slice/docker-77.scope/kubelet/"])
         self.groups.make(self.prefix + ("kubepods.slice" if self.is_systemd else "kubepods"))
-        self.fake, self.library = fake, library
-        fake.path.with_name(fake.path.name + ".log").unlink(missing_ok=True)
+        self.fake, self.library = nvml_here()
+        self.fake.path.with_name(self.fake.path.name + ".log").unlink(missing_ok=True)
         self.set_good(True)
         self.entries: dict[str, Pod] = {}
         self.made = 0
@@ -188,9 +163,9 @@ class Node:
     # What happens
 
     def start_program(self) -> None:
-        self.source = DirectSource(self.library)
+        self.source = MortalSource(self.library)
         self.keeper = DriverLimits(
-            cast(LimitSource, self.source),  # all that the keeper asks of it
+            self.source,
             self.groups.root,
             DriverLimiter(Fallback.REFUSE),
             self,
@@ -354,8 +329,8 @@ class Node:
                 assert sum(limits) + kept <= CARD_GIB * GIB, "a burst can grow into a neighbour's grant"
 
 
-async def play(seed: int, folder: Path, fake: FakeLibrary, library: NvmlLibrary) -> Node:
-    node = Node(random.Random(seed), folder, fake, library)
+async def play(seed: int, folder: Path) -> Node:
+    node = Node(random.Random(seed), folder)
     await node.keeper.poll()
     for _ in range(STEPS):
         await node.step()
@@ -370,10 +345,8 @@ async def play(seed: int, folder: Path, fake: FakeLibrary, library: NvmlLibrary)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
-def test_nothing_runs_without_its_limit_and_nothing_is_left(
-    tmp_path: Path, library: tuple[FakeLibrary, NvmlLibrary], seed: int
-) -> None:
-    node = asyncio.run(play(seed, tmp_path / "cgroup", *library))
+def test_nothing_runs_without_its_limit_and_nothing_is_left(tmp_path: Path, seed: int) -> None:
+    node = asyncio.run(play(seed, tmp_path / "cgroup"))
     for pod in list(node.entries.values()):
         node.delete(pod)
     asyncio.run(node.keeper.poll())

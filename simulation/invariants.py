@@ -11,7 +11,7 @@ from gcushare.wire.nodes import decode_inventory
 from gcushare.wire.objects import POD
 from gcushare.wire.pods import is_finished, pod_assignment
 from gcushare_playground.apiserver.storage import Change, Revision
-from simulation.people import FORGERS
+from simulation.people import FORGERS, pods_of_users
 from simulation.store import DELETED
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class Invariants:
     def picture(self) -> Picture:
         """The pods' state according to the API server."""
         found: Picture = {}
-        for pod in self._world.store.all("pods").values():
+        for pod in pods_of_users(self._world).values():
             held = self.held.get(pod.uid)
             cards = tuple(grant.index for grant in held.grants) if held is not None else ()
             found[pod.key[1]] = (pod.obj["spec"].get("nodeName", ""), cards)

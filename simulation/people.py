@@ -52,7 +52,7 @@ class Users:
         self._made[name] = spec
 
     def _pick(self, which: float) -> Revision | None:
-        pods = self._world.store.all("pods")
+        pods = pods_of_users(self._world)
         keys = sorted(pods)
         return pods[keys[int(which * len(keys))]] if keys else None
 
@@ -103,8 +103,13 @@ class Users:
 
     def delete_all(self) -> None:
         """Delete everything."""
-        for pod in list(self._world.store.all("pods").values()):
+        for pod in list(pods_of_users(self._world).values()):
             self.delete(pod.key, pod.uid)
+
+
+def pods_of_users(world: World) -> dict[Key, Revision]:
+    """Every pod but those of the extender's replicas."""
+    return {key: pod for key, pod in world.store.all("pods").items() if key[0] == NAMESPACE}
 
 
 class Admins:
@@ -134,7 +139,7 @@ class Forgers:
 
     def forge_record(self, node: int | None, which: float, changes: dict[str, str | None]) -> None:
         """Change annotations of a pod; ``node`` is whose token does it, None for an author."""
-        pods = list(self._world.store.all("pods").values())
+        pods = list(pods_of_users(self._world).values())
         if not pods:
             return
         pod = pods[int(which * len(pods))]

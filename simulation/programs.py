@@ -30,12 +30,12 @@ from gcushare.scheduler_extender.extender_settings import (
     PlacementSettings,
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.wire.contracts import EXTENDER
+from gcushare.wire.contracts import EXTENDER, LEADS_LABEL
 from simulation.cards import Machine, SimulatedSource
 from simulation.certificates import SimulatedKeeper
 from simulation.kubelet import Kubelet
 from simulation.kubelet_record import KubeletRecord
-from simulation.program import ProcessClock, Program, SilentServer, serve_silently
+from simulation.program import CONFIG, ProcessClock, Program, SilentServer, serve_silently
 from simulation.sockets import SimulatedSockets
 
 if TYPE_CHECKING:
@@ -61,6 +61,12 @@ class ExtenderReplica(Program):
         return self.app.states[0]
 
     @property
+    def is_labelled(self) -> bool:
+        """Whether its pod has the label by which the Service selects."""
+        pod = self.world.store.read("pods", (CONFIG.namespace, self.name))
+        return LEADS_LABEL in pod.obj["metadata"].get("labels", {})
+
+    @property
     def leads(self) -> bool:
         """Whether it would serve requests now."""
         return self.is_up and self.app.leadership.is_leader
@@ -73,7 +79,11 @@ class ExtenderReplica(Program):
         duration_s, deadline_s, retry_s = self.world.settings.lease
         settings = ExtenderSettings(
             election=ElectionSettings(
-                lease_name=EXTENDER, lease_duration=duration_s, lease_renew_deadline=deadline_s, lease_retry=retry_s
+                lease_name=EXTENDER,
+                lease_duration=duration_s,
+                lease_renew_deadline=deadline_s,
+                lease_retry=retry_s,
+                pod_name=self.name,
             ),
             placement=PlacementSettings(
                 vendor=(self.world.vendor,),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Service:
-    """The Service before the replicas: it knows who was ready at the last look."""
+    """The Service before the replicas: it knows whose pod had the leader's label, and was ready, at the last look."""
 
     def __init__(self, world: World, weather: Weather, rng: random.Random) -> None:
         self._world = world
@@ -70,12 +70,12 @@ class Service:
             process.on_end.pop(number, None)
 
     def probe_replicas(self) -> None:
-        """Look who is ready, as kubelets do."""
+        """Look who is ready, as kubelets do, and who has the label, as the controller of endpoints does."""
         for replica in self._world.extenders:
             replica.is_ready = (
                 replica.is_up
                 and not replica.process.is_paused
                 and replica.app.serving.is_synced
-                and replica.app.serving.find_obstacle() is None
+                and replica.is_labelled
             )
         self._world.loop.call_world(2.0, self.probe_replicas)

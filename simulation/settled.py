@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gcushare.scheduler_extender.state.scheduling_request import Policies, RejectedRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.objects import NODE, POD
+from simulation.people import pods_of_users
 from simulation.store import FINISHED
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class SettledInvariants:
         if len(leaders) != 1:
             world.fail("one leader serves", f"after calm {len(leaders)} replicas lead")
             return
+        labelled = [each.name for each in world.extenders if each.is_labelled]
+        if labelled != [leaders[0].name]:
+            world.fail("the Service selects the leader", f"after calm {leaders[0].name} leads, {labelled} are labelled")
         truth = self._truth()
         for replica in world.extenders:
             self._check_ledger(replica, truth)
@@ -171,8 +175,7 @@ class SettledInvariants:
     def check_end(self) -> None:
         """Check that nothing is left of deleted pods."""
         world = self._world
-        if world.store.all("pods"):
-            left = sorted(key[1] for key in world.store.all("pods"))
+        if left := sorted(key[1] for key in pods_of_users(world)):
             world.fail("nothing leaks", f"pods do not end: {left}")
             return
         for replica in world.extenders:

@@ -23,7 +23,7 @@ from simulation.invariants import Invariants, Picture
 from simulation.kubelet import Kubelet
 from simulation.loop import START_S
 from simulation.people import Admins, Forgers, Users
-from simulation.program import Program
+from simulation.program import CONFIG, Program
 from simulation.programs import ExtenderReplica, PluginReplica
 from simulation.rounds import RoundsWorld
 from simulation.schedule import Action, Schedule
@@ -183,7 +183,14 @@ class World(RoundsWorld):
             rng = self.rng(f"plugin/{name}")
             self.plugins[name] = PluginReplica(self, name, self.machines[name], self.kubelets[name], rng)
         for number in range(self.settings.replicas):
-            self.extenders.append(ExtenderReplica(self, f"extender-{number}", self.rng(f"extender-{number}")))
+            name = f"extender-{number}"
+            self.extenders.append(ExtenderReplica(self, name, self.rng(name)))
+            pod = {
+                "metadata": {"namespace": CONFIG.namespace, "name": name},
+                "spec": {"nodeName": "control-plane"},
+                "status": {"phase": "Running"},
+            }
+            self.store.create("pods", pod, "the world")
         self.secrets.create()
         for kubelet in self.kubelets.values():
             kubelet.start()

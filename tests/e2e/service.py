@@ -1,31 +1,45 @@
-"""What a Service is to the scheduler: one address, behind it whichever replica says that it is ready."""
+"""What a Service is to the scheduler: one address, behind it a pod that its EndpointSlices name as ready."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+import random
+from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
-import aiohttp
+from gcushare.core.errors import GcushareError
+from gcushare.kube.client import KubeClient
+from gcushare.kube.resources import Resource, Selector
 
-from gcushare_playground.processes import Child
+SLICES: Resource[dict[str, Any]] = Resource("apis/discovery.k8s.io/v1", "endpointslices", dict)
+_LOOK_S = 0.1
 
-_PROBE_S = 0.2
-_PROBE_TIMEOUT = aiohttp.ClientTimeout(total=1.0)
+
+async def ready_addresses(client: KubeClient, service: str) -> list[str]:
+    """The addresses to which kube-proxy, or what takes its place, sends connections."""
+    selector = Selector(namespace="kube-system", labels=f"kubernetes.io/service-name={service}")
+    slices = await client.list_all(SLICES, selector)
+    endpoints = [each for found in slices for each in found.get("endpoints") or []]
+    return sorted(each["addresses"][0] for each in endpoints if each.get("conditions", {}).get("ready"))
 
 
 class Service:
-    """Forwards connections to the first replica whose /readyz answers 200; connections to others are closed."""
+    """Forwards each connection to one of the ready addresses; as with kube-proxy those that are open stay as they are.
 
-    def __init__(self, replicas: Sequence[Child]) -> None:
-        self._replicas = replicas
-        self._ready = ""
+    ``url_of`` is where the pod with an address really listens; empty if it does not run.
+    """
+
+    def __init__(self, client: KubeClient, name: str, url_of: Callable[[str], str]) -> None:
+        self._client = client
+        self._name = name
+        self._url_of = url_of
+        self._ready: list[str] = []
         self._streams: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server
-        self._prober: asyncio.Task[None]
+        self._looking: asyncio.Task[None]
 
     @property
     def url(self) -> str:
@@ -34,34 +48,30 @@ class Service:
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._forward, "127.0.0.1", 0)
-        self._prober = asyncio.create_task(self._probe(), name="readiness of the replicas")
+        self._looking = asyncio.create_task(self._look(), name=f"endpoints of {self._name}")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._prober.cancel()
-        await asyncio.wait([self._prober])
+        self._looking.cancel()
+        await asyncio.wait([self._looking])
         self._server.close()
         for writer in self._streams:
             writer.close()
 
-    async def _probe(self) -> None:
-        async with aiohttp.ClientSession(timeout=_PROBE_TIMEOUT) as session:
-            while True:
-                ready = [each.addresses[0] for each in self._replicas if await _is_ready(session, each.addresses[1])]
-                if ready[:1] != [self._ready]:
-                    self._ready = ready[0] if ready else ""
-                    # As endpoints that went away: what still talks to them has to call again.
-                    for writer in self._streams:
-                        writer.close()
-                await asyncio.sleep(_PROBE_S)
+    async def _look(self) -> None:
+        while True:
+            with contextlib.suppress(GcushareError):
+                self._ready = await ready_addresses(self._client, self._name)
+            await asyncio.sleep(_LOOK_S)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._streams.add(writer)
         try:
-            if self._ready:
-                parts = urlsplit(self._ready)
+            url = self._url_of(random.choice(self._ready)) if self._ready else ""
+            if url:
+                parts = urlsplit(url)
                 with contextlib.suppress(OSError):
                     inner_reader, inner_writer = await asyncio.open_connection(parts.hostname, parts.port)
                     try:
@@ -79,11 +89,3 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write(data)
             await writer.drain()
     writer.close()
-
-
-async def _is_ready(session: aiohttp.ClientSession, page_url: str) -> bool:
-    try:
-        async with session.get(f"{page_url}/readyz") as answer:
-            return answer.status == 200
-    except (aiohttp.ClientError, TimeoutError):
-        return False

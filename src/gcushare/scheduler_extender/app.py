@@ -45,6 +45,7 @@ from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedS
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NAME, ExtenderSettings
 from gcushare.scheduler_extender.inspect_documents import InspectService
+from gcushare.scheduler_extender.leader_label import LeaderLabel
 from gcushare.scheduler_extender.leadership import STALE_SHARE, AlwaysLeader, Leadership, ReplicaLeadership, Serving
 from gcushare.scheduler_extender.metrics import ReplicaCollector, VendorCollector
 from gcushare.scheduler_extender.mutual_tls.ports import VerbsPort, first_port_verbs
@@ -133,6 +134,7 @@ class Extender:
         self.verbs = VerbsPort(settings.verbs, settings.serve, client)
         self.recorder = EventRecorder(client, NAME, host=socket.gethostname(), clock=self._clock)
         self.claims = self._make_claims(client) if settings.claims.claims else None
+        self._label = self._make_label(client)
         self.watches = self._make_watches(client, serves_claims)
         self.leadership = self._make_leadership(client)
         self.serving = Serving(self.leadership)
@@ -187,6 +189,7 @@ class Extender:
                     *observers,
                     PodChangeLog([state.vendor for state in self.states]),
                     *([] if self.claims is None else [self.claims.plan]),
+                    *([] if self._label is None else [self._label]),
                 ]
             ),
             ClaimHandler(self.states),
@@ -226,7 +229,8 @@ class Extender:
         health = HealthChecks()
         health.add_live("recount", self._heartbeat.check)
         health.add_ready("caches", self._check_synced)
-        health.add_ready("leader", self._check_leader)
+        if self._label is not None:
+            health.add_ready("label", self._label.find_obstacle)
         health.add_ready("verbs", self.verbs.find_obstacle)
         app.add_routes(health.routes())
         if self._feed is not None:
@@ -276,6 +280,8 @@ class Extender:
         )
         if self.claims is not None:
             self.claims.start(tasks, self.watches.pods, self.watches.claims)
+        if self._label is not None:
+            tasks.start("label the leader", self._label.run())
         if isinstance(self.leadership, ReplicaLeadership):
             tasks.start("elect a leader", self._elect_when_synced(self.leadership))
 
@@ -309,10 +315,6 @@ class Extender:
     async def _check_synced(self) -> str | None:
         return None if self.serving.is_synced else "nodes and pods are not read yet"
 
-    async def _check_leader(self) -> str | None:
-        obstacle = self.serving.find_obstacle()
-        return None if obstacle is None else str(obstacle)
-
     def _answers_scheduler(self) -> bool:
         """Whether the scheduler is answered: this replica serves, and the port for its calls is open."""
         return self.serving.is_serving() and (not self.verbs.is_wanted or self.verbs.server is not None)
@@ -330,9 +332,28 @@ class Extender:
             self.watches.caches,
             times=LeaseTimes(election.lease_duration, election.lease_renew_deadline, election.lease_retry),
             stale_s=STALE_SHARE * self._settings.follow.watch_stall,
-            on_lead=(lambda: None) if self.claims is None else self.claims.wake,
+            on_lead=self._on_lead,
             clock=self._clock,
             rng=self._rng,
+        )
+
+    def _on_lead(self) -> None:
+        if self._label is not None:
+            self._label.wake()
+        if self.claims is not None:
+            self.claims.wake()
+
+    def _make_label(self, client: KubeClient) -> LeaderLabel | None:
+        election = self._settings.election
+        if election.pod_name is None:
+            return None
+        return LeaderLabel(
+            client,
+            lambda: self.leadership.is_leader,
+            namespace=election.lease_namespace or client.config.namespace,
+            pod=election.pod_name,
+            lease=election.lease_name,
+            clock=self._clock,
         )
 
     def _make_services(self, state: VendorState) -> Services:

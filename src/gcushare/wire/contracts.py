@@ -38,6 +38,8 @@ CLIENT_CERT, CLIENT_KEY = "client.crt", "client.key"
 """Keys of the Secret that the extender fills. In ``ca.crt``, the first certificate signs, the second signs next, and
 the third (if any) is the previous signer."""
 
+LEADS_LABEL = "gcushare.io/leads"
+"""On the extender's pod that leads, by itself: the name of its Lease. The Service for kube-scheduler selects by it."""
 CLAIMS_LABEL, CLAIMS_ENABLED = "gcushare.io/claims", "enabled"
 """On a namespace, by its admin: its pods get claims in place of the memory resource."""
 SERVE_LABEL, SERVE_CLAIMS = "gcushare.io/serve", "claims"

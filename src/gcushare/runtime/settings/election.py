@@ -26,6 +26,13 @@ class ElectionSettings:
         default=None,
         help="Namespace of the Lease. The chart sets it to its own.",
     )
+    pod_name: str | None = setting(
+        parsers.optional_text("NAME", "no pod is labelled", "a pod's name"),
+        default=None,
+        env="POD_NAME",
+        help="This replica's pod, in the Lease's namespace. While it leads, the pod gets the label gcushare.io/leads, "
+        "by which the chart's Services select it.",
+    )
     lease_duration: float = 10.0
     """Seconds that the others wait after the leader's last renewal. After a SIGKILL another candidate takes over within
     about 13 s: these and two attempts."""

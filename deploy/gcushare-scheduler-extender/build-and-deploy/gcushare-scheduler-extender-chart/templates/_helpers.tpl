@@ -60,6 +60,28 @@ app.kubernetes.io/name: {{ include "gcushare-scheduler-extender.name" . | quote 
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
+{{/* Whether the replica that leads labels its pod: it has the right to only where it answers kube-scheduler. */}}
+{{- define "gcushare-scheduler-extender.isLeaderLabelled" -}}
+{{- ne .Values.scheduler.verbs "off" | ternary "true" "" -}}
+{{- end -}}
+
+{{/* The pods behind the Services: the one that leads, or where no scheduler is answered all that are ready. */}}
+{{- define "gcushare-scheduler-extender.leaderLabels" -}}
+{{ include "gcushare-scheduler-extender.selectorLabels" . }}
+app.kubernetes.io/component: extender
+{{- if include "gcushare-scheduler-extender.isLeaderLabelled" . }}
+gcushare.io/leads: {{ include "gcushare-scheduler-extender.fullname" . | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* CEL: whether the labels of a pod, as they were, are those of this release's extender. */}}
+{{- define "gcushare-scheduler-extender.isReplica" -}}
+{{- $labels := merge (dict "app.kubernetes.io/component" "extender") (include "gcushare-scheduler-extender.selectorLabels" . | fromYaml) -}}
+{{- $found := list -}}
+{{- range $key, $value := $labels }}{{ $found = append $found (printf "'%s' in variables.labelsBefore && variables.labelsBefore['%s'] == '%s'" $key $key $value) }}{{ end -}}
+{{- join " &&\n" $found -}}
+{{- end -}}
+
 {{- define "gcushare-scheduler-extender.commonLabels" -}}
 app.kubernetes.io/part-of: gcushare
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

@@ -13,7 +13,8 @@ own_arguments 2 2 "$@"
 PATH=$PATH:/usr/sbin:/sbin
 name=$1 python=$2
 buildah=${BUILDAH:-buildah}
-tools="sh bash tar tr find sed sort head cut du cp ln mkdir rm chmod touch cat dirname xargs ldd ldconfig strip true env"
+tools="sh bash tar tr find sed sort head cut du cp ln mkdir rm chmod touch cat dirname readlink xargs ldd ldconfig strip"
+tools="$tools true env dpkg-query"
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 
@@ -49,8 +50,9 @@ done
     while read -r library; do
         [ -e "$root$library" ] || { mkdir -p "$root$(dirname "$library")" && cp -L "$library" "$root$library"; }
     done
-# Names are looked up, and certificates checked, as on this machine.
-for each in /etc/nsswitch.conf /etc/ld.so.conf /etc/ld.so.conf.d /etc/ssl/certs; do
+# Names are looked up, and certificates checked, as on this machine; its packages are those of the libraries.
+licences=$(find /usr/share/doc -name copyright -maxdepth 2)
+for each in /etc/nsswitch.conf /etc/ld.so.conf /etc/ld.so.conf.d /etc/ssl/certs /etc/os-release /var/lib/dpkg $licences; do
     [ ! -e "$each" ] || { mkdir -p "$root$(dirname "$each")" && cp -rL "$each" "$root$each"; }
 done
 ldconfig -r "$root"

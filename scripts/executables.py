@@ -21,7 +21,7 @@ import os
 import re
 import sys
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -61,6 +61,7 @@ def main() -> int:
     parser.add_argument("images", type=Path, nargs="+", help="saved images, one for each machine")
     given = parser.parse_args()
     images = [read_image(each) for each in given.images]
+    check_machines(dict(zip(given.images, images, strict=True)))
     given.out.mkdir(parents=True, exist_ok=True)
     for each in images:
         print(build(each, given.out))  # noqa: T201 - a builder prints what it made
@@ -91,6 +92,21 @@ def read_image(file: Path) -> Image:
     if machine not in MACHINES:
         raise SystemExit(f"{file} is an image for {machine!r}; executables are made for {', '.join(MACHINES)}")
     return Image(machine, entries)
+
+
+def check_machines(images: Mapping[Path, Image]) -> None:
+    """Refuse two images of one machine: their files would have one name, and one of the two be lost.
+
+    Raises:
+        SystemExit: two are.
+    """
+    files: dict[str, Path] = {}
+    for file, image in images.items():
+        if (other := files.setdefault(image.machine, file)) is not file:
+            raise SystemExit(
+                f"{other} and {file} are both images for {image.machine}: give one for each machine; docker save takes "
+                "the platform that was pulled last unless --platform names another"
+            )
 
 
 def _content(archive: tarfile.TarFile, name: str) -> bytes:

@@ -12,15 +12,14 @@ own instructions, which name the images of both packages.
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import re
 import sys
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from gcushare._version import __version__
+from scripts import archives
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("gcushare-device-plugin", "gcushare-scheduler-extender")
@@ -62,40 +61,30 @@ def main() -> int:
 def pack(name: str, out: Path, images: Path | None, single_files: Path | None) -> Path:
     """Write one package: the manual's folder on top, the sources of its image in a folder of their own."""
     top = f"{name}_{__version__}"
-    epoch = int(os.environ.get("SOURCE_DATE_EPOCH", "1735689600"))
+    files: dict[str, tuple[bytes, bool]] = {}
+
+    def add(path: Path, at: str) -> None:
+        files[f"{top}/{at}"] = path.read_bytes(), os.access(path, os.X_OK)
+
+    own = ROOT / "deploy" / name / "build-and-deploy"
+    for path in files_of(own):
+        add(path, str(path.relative_to(own)))
+    for each in SHARED:
+        for path in files_of(ROOT / each):
+            add(path, f"source/{path.relative_to(ROOT)}")
+    for program, at in programs_of(name):
+        files[f"{top}/{at}"] = image_command(program, name).encode(), True
+    if images is not None:
+        add(images / f"{name}.tar", f"images/{name}.tar")
+    if name == "gcushare-scheduler-extender":
+        for path in files_of(PLAIN_FILES):
+            text = with_image_names(path.read_text())
+            files[f"{top}/gpushare/{path.relative_to(PLAIN_FILES)}"] = text.encode(), False
+        if single_files is not None:
+            for path in (*map(single_files.joinpath, INSPECT), *single_files.glob("gcushare-linux-*")):
+                add(path, path.name)
     target = out / f"{top}.tar.gz"
-    with tarfile.open(target, "w:gz", compresslevel=6) as archive:
-
-        def add(path: Path, at: str) -> None:
-            entry = archive.gettarinfo(str(path), f"{top}/{at}")
-            entry.uid = entry.gid = 0
-            entry.uname = entry.gname = "root"
-            entry.mtime = epoch
-            with path.open("rb") as file:
-                archive.addfile(entry, file)
-
-        def write(text: str, at: str, *, mode: int = 0o755) -> None:
-            entry = tarfile.TarInfo(f"{top}/{at}")
-            content = text.encode()
-            entry.size, entry.mode, entry.mtime = len(content), mode, epoch
-            archive.addfile(entry, io.BytesIO(content))
-
-        own = ROOT / "deploy" / name / "build-and-deploy"
-        for path in files_of(own):
-            add(path, str(path.relative_to(own)))
-        for each in SHARED:
-            for path in files_of(ROOT / each):
-                add(path, f"source/{path.relative_to(ROOT)}")
-        for program, at in programs_of(name):
-            write(image_command(program, name), at)
-        if images is not None:
-            add(images / f"{name}.tar", f"images/{name}.tar")
-        if name == "gcushare-scheduler-extender":
-            for path in files_of(PLAIN_FILES):
-                write(with_image_names(path.read_text()), f"gpushare/{path.relative_to(PLAIN_FILES)}", mode=0o644)
-        if single_files is not None and name == "gcushare-scheduler-extender":
-            for each in (*INSPECT, *(file.name for file in sorted(single_files.glob("gcushare-linux-*")))):
-                add(single_files / each, each)
+    archives.write(target, files)
     return target
 
 

@@ -66,11 +66,14 @@ git ls-files -z | tar --null -cf - -T - | tar -xf - -C "$copy"
 "$copy/scripts/change_repository.sh" "$registry" "$copy" "v$version"
 
 say "== 2. Images, built and pushed with $tool"
-epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
 mkdir "$copy/images"
 for name in gcushare-device-plugin gcushare-scheduler-extender; do
     folder=$copy/deploy/$name/build-and-deploy
-    SOURCE_DATE_EPOCH=$epoch "$folder/build-image.sh" --tool "$tool" ${build_options[@]+"${build_options[@]}"}
+    # Its last two lines name a folder of the copy, which will be gone.
+    GCUSHARE_COMMAND="make publish" "$folder/build-image.sh" --tool "$tool" ${build_options[@]+"${build_options[@]}"} |
+        head -n -2
     push_with "$registry/$name:v$version" ||
         fail "$tool did not push $registry/$name:v$version" "log in to the registry with $tool, check that it takes this path, and run the command again"
     mv "$folder/images/$name.tar" "$copy/images/"

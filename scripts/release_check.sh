@@ -11,7 +11,13 @@ bin=.venv/bin
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 step() { printf '== %s (%s s)\n' "$*" "$SECONDS"; }
-pip() { "$1" -m pip --quiet --disable-pip-version-check "${@:2}" --constraint constraints.txt; }
+skipped=()
+skip() { # skip WHAT WHY
+    echo "$2: $1 not made here"
+    skipped+=("$1 ($2)")
+}
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
 
 step "one version: project, charts"
 version=$($bin/python -c 'from gcushare._version import __version__; print(__version__)')
@@ -28,11 +34,12 @@ PIP_CONSTRAINT="$PWD/constraints.txt" $bin/python -m pip wheel --quiet --disable
 step "charts"
 if command -v helm >/dev/null; then
     for chart in deploy/*/build-and-deploy/*-chart deploy/gcushare; do
-        helm lint "$chart" >"$out/lint" || { cat "$out/lint"; exit 1; }
+        helm lint --strict "$chart" >"$out/lint" || { cat "$out/lint"; exit 1; }
         helm package --destination "$out/charts" "$chart" >"$out/packed" 2>&1 || { cat "$out/packed"; exit 1; }
     done
+    $bin/python -m scripts.archives "$out"/charts/*.tgz
 else
-    echo "no helm: charts are not packed here"
+    skip charts "no helm"
 fi
 
 step "single files, krew manifests"
@@ -43,15 +50,9 @@ $bin/python -m scripts.krew "$out/krew" "https://example.invalid/releases/v$vers
 step "the manual's packages"
 $bin/python -m scripts.packages "$out/packages" --single-files "$out/files"
 
-step "list of what is in it (CycloneDX)"
-# Install only the wheel: development dependencies are not part of a release.
-$bin/python -m venv "$out/release" && pip "$out/release/bin/python" install "$out"/wheel/*.whl
-$bin/python -m venv "$out/tools" && pip "$out/tools/bin/python" install cyclonedx-bom
-"$out/tools/bin/cyclonedx-py" environment --output-reproducible --of JSON --output-file "$out/sbom.json" "$out/release/bin/python"
-
 step "images, for this machine"
 if ! command -v buildah >/dev/null || [ "$(id -u)" != 0 ]; then
-    echo "no buildah, or not root: images are not built here"
+    skip "images, executable and the list of what is in them" "no buildah, or not root"
 else
     export BUILDAH="buildah --root $out/store --runroot $out/run --storage-driver vfs"
     bash scripts/base_image.sh localhost/base:here "$bin/python"
@@ -62,14 +63,16 @@ else
         container=$($BUILDAH from --pull-never "localhost/$name:here")
         $BUILDAH run --isolation chroot "$container" -- "$name" --version
     done
-    step "executable, for this machine"
+    step "executable and list of what is in it, for this machine"
     $bin/python -m scripts.executables "$out/files" "$out/gcushare-scheduler-extender.tar"
+    $bin/python -m scripts.sbom "$out/files" "$out/gcushare-scheduler-extender.tar"
     env -i GCUSHARE_CACHE="$out/cache" "$out"/files/gcushare-linux-* kubectl-inspect-gcushare --version
 fi
 # What could not be made here is not there.
 made=()
-for each in charts files krew packages wheel sbom.json gcushare-device-plugin.tar gcushare-scheduler-extender.tar; do
+for each in charts files krew packages wheel gcushare-device-plugin.tar gcushare-scheduler-extender.tar; do
     [ ! -e "$out/$each" ] || made+=("$each")
 done
 (cd "$out" && find "${made[@]}" -type f | sort | xargs sha256sum)
-step "all of it was made"
+step "made: ${made[*]}"
+[ "${#skipped[@]}" = 0 ] || printf 'not made: %s\n' "${skipped[@]}"

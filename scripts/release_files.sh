@@ -4,7 +4,7 @@
 # IMAGES holds NAME.tar of both images; in folders below it may lie the extender's for other machines. The files name the
 # images that charts and manifests of this checkout name. FILES-URL is where they can be downloaded once they are published:
 # krew's manifests are made only with it. PYTHON runs the builders; SINGLE_FILES=--all builds the single files for every
-# released Python; HELM names another helm.
+# released Python; HELM names another helm. With SOURCE_DATE_EPOCH the same sources and images give the same files.
 set -euo pipefail
 # shellcheck source=deploy/lib/usage.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../deploy/lib/usage.sh"
@@ -19,9 +19,11 @@ export PYTHONPATH=$PWD/src:$PWD
 for chart in deploy/*/build-and-deploy/*-chart deploy/gcushare; do
     "${HELM:-helm}" package --destination "$out" "$chart"
 done
+"$python" -m scripts.archives "$out"/*.tgz
 "$python" -m scripts.single_files "$out" ${SINGLE_FILES:+"$SINGLE_FILES"}
 mapfile -t extenders < <(find "$images" -name gcushare-scheduler-extender.tar | sort)
 "$python" -m scripts.executables "$out" "${extenders[@]}"
+"$python" -m scripts.sbom "$out" "${extenders[@]}"
 "$python" -m scripts.packages "$out" --images "$images" --single-files "$out"
 [ -z "$url" ] || "$python" -m scripts.krew "$out" "${url%/}" "$out"
 cp deploy/manifests/gpushare/*.yaml deploy/manifests/gpushare/config/* "$out"

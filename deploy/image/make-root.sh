@@ -4,7 +4,8 @@
 #   make-root.sh PACKAGES ROOT SOURCE_DATE_EPOCH
 #
 # Takes the interpreter, its library without what a server never imports, the packages without what only a laptop
-# needs, every shared library these load, and the names that a C library looks up. Needs a POSIX shell, ldd and Python.
+# needs, every shared library these load with the name and the licence of its Debian package, and the names that a C
+# library looks up. Needs a POSIX shell, ldd and Python.
 set -eu
 
 case $#,${1:-} in
@@ -84,6 +85,28 @@ for name in libnss_files.so.2 libnss_dns.so.2 libgcc_s.so.1 libstdc++.so.6; do
     found=$(ldconfig -p 2>/dev/null | sed -n "s/^.*$name .* => //p" | head -n 1)
     [ -z "$found" ] || [ -e "$root$found" ] || { mkdir -p "$root$(dirname "$found")" && cp -L "$found" "$root$found"; }
 done
+
+# Of which Debian package each of these libraries is, where scanners of images look for it, and under which licence it is
+# handed out. A file may be known by its path below /usr or without it.
+record_package() { # record_package PATH
+    for known in "$1" "/usr$1" "${1#/usr}" "$(readlink -f "$1")"; do
+        package=$(dpkg-query --search "$known" 2>/dev/null | sed -n 's/^\([^:, ]*\).*/\1/p;q') || package=
+        [ -z "$package" ] || break
+    done
+    [ -n "$package" ] || { echo "no package here has $1: a scanner of the image will not know it" && return; }
+    [ ! -e "$root/var/lib/dpkg/status.d/$package" ] || return 0
+    dpkg-query --status "$package" >"$root/var/lib/dpkg/status.d/$package"
+    mkdir -p "$root/usr/share/doc/$package"
+    cp -L "/usr/share/doc/$package/copyright" "$root/usr/share/doc/$package/" 2>/dev/null ||
+        fail "the base image lacks /usr/share/doc/$package/copyright, which goes with $1"
+}
+if command -v dpkg-query >/dev/null 2>&1; then
+    mkdir -p "$root/var/lib/dpkg/status.d"
+    cp -L /etc/os-release "$root/etc/os-release"
+    find "$root" -name '*.so*' -type f ! -path "$root/usr/local/*" | while read -r file; do record_package "${file#"$root"}"; done
+else
+    echo "no dpkg here: a scanner of the image will not know the C library and OpenSSL"
+fi
 
 if command -v strip >/dev/null 2>&1; then
     find "$root" -type f -name '*.so*' -exec strip --strip-unneeded {} + 2>/dev/null ||

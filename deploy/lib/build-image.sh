@@ -28,7 +28,8 @@ $REPOSITORY_HELP
         esac
         shift 2
     done
-    local root path image file former built='' arguments=()
+    # What people call again after an error: publish.sh calls this script from a copy.
+    local root path image file former built='' arguments=() command=${GCUSHARE_COMMAND:-$0}
     root=$(cd "$sources" && pwd)
     path=$(image_path "$here/$name-chart") || exit 1
     tag=${tag:-$(image_tag "$here/$name-chart")}
@@ -57,14 +58,14 @@ $REPOSITORY_HELP
         say "$tool did not build the image"
     done
     [ -n "$built" ] || fail "the image was not built (tried: ${tools[*]}); the former image was not touched" \
-        "see the errors above; if the base image cannot be pulled give --python-image, if packages cannot be downloaded --pip-index-url; then run $0 again"
+        "see the errors above; if the base image cannot be pulled give --python-image, if packages cannot be downloaded --pip-index-url; then run $command again"
     say "build image success"
     remove_former "$former" "$image"
     say "3. save image to ./images"
     mkdir -p images
     # Under another name first: a file that was cut off must not pass for an image.
     rm -f "$file.part"
-    save_with "$image" "$file.part" || fail "the image was not saved to $here/$file" "free some disk space there and run $0 again"
+    save_with "$image" "$file.part" || fail "the image was not saved to $here/$file" "free some disk space there and run $command again"
     mv "$file.part" "$file"
     pwd
     say "build success, you can deploy $title use deploy.sh"

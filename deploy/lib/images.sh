@@ -45,6 +45,9 @@ build_with() { # build_with IMAGE TARGET PLATFORM CONTEXT [BUILD-ARG...]
     shift 4
     for each in "$@"; do arguments+=(--build-arg "$each"); done
     [ -z "$platform" ] || arguments+=(--platform "$platform")
+    arguments+=(--label "org.opencontainers.image.version=${image##*:}")
+    each=$(git -C "$context" rev-parse HEAD 2>/dev/null) || each=
+    [ -z "$each" ] || arguments+=(--label "org.opencontainers.image.revision=$each")
     arguments+=(--file "$context/deploy/image/Dockerfile" --target "$target" --tag "$image" "$context")
     case $tool in
     docker)

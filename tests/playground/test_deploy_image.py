@@ -14,10 +14,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from scripts import sbom
+from scripts.executables import read_image
 
 from gcushare._version import __version__
 from tests.charts import DEPLOY, ROOT
-from tests.playground.installing import EPOCH, build_image
+from tests.playground.installing import EPOCH, build_image, save_image
 from tests.sharing import build_once
 
 pytestmark = pytest.mark.slow
@@ -124,6 +126,22 @@ def test_the_image_is_dated_by_the_sources_and_compiled_without_dates(image: Pat
     (compiled,) = (image / "usr/local/lib").glob("python3.*/site-packages/gcushare/__pycache__/_version.*.pyc")
     # PEP 552: bit 0 says that the file is found valid by its source's hash, bit 1 whether that is checked.
     assert int.from_bytes(compiled.read_bytes()[4:8], "little") == 1
+
+
+@pytest.mark.skipif(not shutil.which("dpkg-query"), reason="needs a Debian: the image's libraries are of its packages")
+def test_scanners_find_the_packages_of_the_libraries_and_people_their_licences(image: Path, tmp_path: Path) -> None:
+    packages = {path.name for path in (image / "var/lib/dpkg/status.d").iterdir()}
+    assert {"libc6", "libgcc-s1"} <= packages
+    assert any(name.startswith("libssl3") for name in packages)
+    assert {path.parent.name for path in image.glob("usr/share/doc/*/copyright")} == packages
+    assert (image / "etc/os-release").read_text() == Path("/etc/os-release").read_text()
+    save_image(image, tmp_path / "image.tar", "amd64")
+    listed = str(sbom.describe(read_image(tmp_path / "image.tar")))
+    python = ".".join(map(str, sys.version_info[:3]))
+    assert {f"pkg:generic/python@{python}", "pkg:pypi/grpcio@", "pkg:deb/debian/libc6@"} == {
+        each for each in (f"pkg:generic/python@{python}", "pkg:pypi/grpcio@", "pkg:deb/debian/libc6@") if each in listed
+    }
+    assert str(ROOT) not in listed
 
 
 def test_no_part_for_laptops_and_tests_is_in_the_image(image: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from scripts import packages, single_files
+from scripts import archives, packages, single_files
 
 from gcushare._version import __version__
 from tests.playground.deploy_rig import control_plane_node, needs_tools, put_image_tool, started_site
@@ -76,6 +77,33 @@ def test_the_extenders_package_has_the_commands_for_machines_with_and_without_py
             assert content.read() == name.encode()
         listed = archive.getnames()
     assert {f"{EXTENDER}_{__version__}/from-image/{name}" for name in packages.INSPECT} <= set(listed)
+
+
+def test_the_same_sources_give_the_same_package_and_chart_on_another_day_and_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of the build, the files' own times and the umask of the checkout are not in them."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    sums = set()
+    for number, (mode, when) in enumerate([(0o644, 1_600_000_000), (0o664, 1_650_000_000)]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for name in packages.INSPECT:
+            (folder / name).write_bytes(b"x")
+            os.chmod(folder / name, mode | 0o111)
+            os.utime(folder / name, (when, when))
+        package = packages.pack(EXTENDER, folder, None, folder)
+        helms = folder / "chart.tgz"
+        with tarfile.open(helms, "w:gz") as archive:
+            for name in ("b", "a") if number else ("a", "b"):
+                entry = tarfile.TarInfo(f"chart/{name}")
+                entry.mtime, entry.mode = when, mode
+                archive.addfile(entry)
+        archives.write(helms, archives.read(helms))
+        sums.add((hashlib.sha256(package.read_bytes()).hexdigest(), hashlib.sha256(helms.read_bytes()).hexdigest()))
+    assert len(sums) == 1
+    with tarfile.open(package) as archive:
+        assert {(each.mtime, each.uname) for each in archive} == {(1700000000, "root")}
 
 
 def test_the_programs_of_a_release_run_its_own_images(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import tarfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
-from scripts import executables
+from scripts import executables, sbom
 
 from tests.playground.installing import write_saved_image
 
@@ -37,6 +38,40 @@ def test_a_later_layer_replaces_and_removes_files_of_earlier_ones(tmp_path: Path
     write_saved_image(tmp_path / "image.tar", "arm64", [lower, upper])
     image = executables.read_image(tmp_path / "image.tar")
     assert (image.machine, contents(image)) == ("arm64", {"a": b"1", "b": b"2", "gonetoo": b"1"})
+
+
+@pytest.mark.parametrize("builder", [executables, sbom], ids=["executables", "lists of contents"])
+def test_two_images_of_one_machine_are_refused_before_anything_is_written(
+    builder: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / "a.tar", tmp_path / "b.tar"]
+    for file in files:
+        write_saved_image(file, "amd64", [layer(("a", b"1"))])
+    monkeypatch.setattr("sys.argv", ["builder", str(tmp_path / "out"), *map(str, files)])
+    with pytest.raises(SystemExit, match=r"a\.tar and .*b\.tar are both images for amd64"):
+        builder.main()
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_list_of_contents_names_python_its_packages_and_the_debian_packages(tmp_path: Path) -> None:
+    site = "usr/local/lib/python3.13/site-packages"
+    files = layer(
+        ("usr/local/bin/python3.13", b"\x7fELF"),
+        ("usr/local/lib/libpython3.13.so.1.0", b"..\x003.13.9\x00.."),
+        (f"{site}/ruamel.yaml-0.19.1.dist-info/METADATA", b"Name: ruamel.yaml\nVersion: 0.19.1\nLicense: MIT\n\nText"),
+        (f"{site}/gcushare-1.0.dist-info/METADATA", b"Name: gcushare\nVersion: 1.0\nLicense-Expression: Apache-2.0\n"),
+        ("etc/os-release", b'ID=debian\nVERSION_ID="13"\n'),
+        ("var/lib/dpkg/status.d/libc6", b"Package: libc6\nVersion: 2.41-12+deb13u1\nArchitecture: amd64\n"),
+    )
+    write_saved_image(tmp_path / "image.tar", "amd64", [files])
+    found = sbom.describe(executables.read_image(tmp_path / "image.tar"))["components"]
+    assert isinstance(found, list)
+    assert [(each["purl"], each["licenses"][0]["license"]["name"]) for each in found] == [
+        ("pkg:deb/debian/libc6@2.41-12%2Bdeb13u1?arch=amd64&distro=debian-13", "usr/share/doc/libc6/copyright"),
+        ("pkg:generic/python@3.13.9", "PSF-2.0"),
+        ("pkg:pypi/gcushare@1.0", "Apache-2.0"),
+        ("pkg:pypi/ruamel-yaml@0.19.1", "MIT"),
+    ]
 
 
 @pytest.mark.parametrize(

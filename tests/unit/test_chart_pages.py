@@ -26,10 +26,9 @@ def arguments(objects: Sequence[Object], kind: str) -> list[str]:
     return [*container.get("command", []), *container.get("args", [])]
 
 
-def test_the_service_has_the_manuals_port_alone() -> None:
-    page = [32763]
-    assert ports(render(EXTENDER_CHART, MANUAL)) == [[32766], page]
-    assert ports(render(EXTENDER_CHART)) == [[32766, 32764], page]
+def test_there_is_one_service_with_the_manuals_port_alone() -> None:
+    assert ports(render(EXTENDER_CHART, MANUAL)) == [[32766]]
+    assert ports(render(EXTENDER_CHART)) == [[32766, 32764], [32763]]
     assert ports(render(EXTENDER_CHART, Rendering(sets={"dashboard.access": "off"}))) == [[32766, 32764]]
 
 

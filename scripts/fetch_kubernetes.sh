@@ -2,7 +2,7 @@
 # Fetch the programs that `make e2e` runs against: fetch_kubernetes.sh FOLDER [MINOR]
 #
 # kube-apiserver, kube-scheduler, kube-controller-manager, kubelet and kubectl of the newest patch of MINOR (1.30), or of
-# the newest release without it, and an etcd. Each file of Kubernetes is compared with its published checksum. Then:
+# the newest release without it, and an etcd. Each file is compared with its published checksum. Then:
 #   KUBEBUILDER_ASSETS=FOLDER make e2e
 set -euo pipefail
 # shellcheck source=deploy/lib/usage.sh
@@ -26,6 +26,9 @@ for name in kube-apiserver kube-scheduler kube-controller-manager kubelet kubect
     echo "$(get "$url.sha256")  $folder/$name" | sha256sum --check --quiet
     chmod +x "$folder/$name"
 done
-get "https://github.com/etcd-io/etcd/releases/download/$etcd/etcd-$etcd-linux-$machine.tar.gz" |
-    tar -xzf - -C "$folder" --strip-components 1 "etcd-$etcd-linux-$machine/etcd"
+url=https://github.com/etcd-io/etcd/releases/download/$etcd archive=etcd-$etcd-linux-$machine.tar.gz
+get --output "$folder/$archive" "$url/$archive"
+(cd "$folder" && get "$url/SHA256SUMS" | grep -F "  $archive" | sha256sum --check --quiet)
+tar -xzf "$folder/$archive" -C "$folder" --strip-components 1 "${archive%.tar.gz}/etcd"
+rm "$folder/$archive"
 echo "Kubernetes $version and etcd $etcd are in $folder"

@@ -86,8 +86,8 @@ for name in libnss_files.so.2 libnss_dns.so.2 libgcc_s.so.1 libstdc++.so.6; do
     [ -z "$found" ] || [ -e "$root$found" ] || { mkdir -p "$root$(dirname "$found")" && cp -L "$found" "$root$found"; }
 done
 
-# Of which Debian package each of these libraries is, where scanners of images look for it, and under which licence it is
-# handed out. A file may be known by its path below /usr or without it.
+# The Debian package of each of these libraries, where scanners of images look for it, and the licence that comes with it.
+# A file may be known by its path below /usr or without it.
 record_package() { # record_package PATH
     for known in "$1" "/usr$1" "${1#/usr}" "$(readlink -f "$1")"; do
         package=$(dpkg-query --search "$known" 2>/dev/null | sed -n 's/^\([^:, ]*\).*/\1/p;q') || package=

@@ -90,7 +90,7 @@ def test_the_same_sources_give_the_same_package_and_chart_on_another_day_and_mac
         folder.mkdir()
         for name in packages.INSPECT:
             (folder / name).write_bytes(b"x")
-            os.chmod(folder / name, mode | 0o111)
+            (folder / name).chmod(mode | 0o111)
             os.utime(folder / name, (when, when))
         package = packages.pack(EXTENDER, folder, None, folder)
         helms = folder / "chart.tgz"

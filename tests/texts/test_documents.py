@@ -36,6 +36,7 @@ FOREIGN_FLAGS = {"all-namespaces", "config", "field-selector", "for", "namespace
 FOREIGN_FLAGS |= {"gpu-memory-utilization", "reset-then-reuse-values", "trace", "validate", "vendor", "wait"}
 FOREIGN_FLAGS |= {"kube-api-burst", "kube-api-qps", "minutes", "raw", "replicas"}
 FOREIGN_FLAGS |= {"all", "network", "patch", "rm", "policy-config-file", "server-side", "slice-count", "type"}
+FOREIGN_FLAGS |= {"bundle", "certificate-identity", "certificate-oidc-issuer", "check", "format", "ignore-missing"}
 FOREIGN_FLAGS |= {"create-namespace", "install", "kube-version", "no-hooks", "repo", "reuse-values"}
 """Flags that the documents show of kubectl, helm, docker, Kubernetes' programs, vLLM, older programs and make."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -46,6 +47,37 @@ def test_the_chart_has_the_files_of_the_manual(chart: Path) -> None:
 def test_a_chart_has_the_projects_version(chart: Path) -> None:
     about = load_yaml((chart / "Chart.yaml").read_text())
     assert (about["version"], about["appVersion"]) == (__version__, __version__)
+
+
+def uncommented(values: Path) -> list[str]:
+    """Keys without a comment above them, above a key that they are below, or at the top of their paragraph."""
+    found, above = [], [(-1, "", False)]
+    is_described = False
+    for line in values.read_text().splitlines():
+        text = line.strip()
+        is_described = bool(text) and (is_described or text.startswith("#"))
+        if (key := re.match(r" *([\w-]+):", line)) is None:
+            continue
+        depth = len(line) - len(line.lstrip())
+        while above[-1][0] >= depth:
+            above.pop()
+        above.append((depth, key[1], is_described))
+        if not any(has_comment for _, _, has_comment in above):
+            found.append(".".join(name for _, name, _ in above[1:]))
+    return found
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_every_value_of_a_chart_is_described_and_the_chart_itself(chart: Path) -> None:
+    assert uncommented(chart / "values.yaml") == []
+    about = load_yaml((chart / "Chart.yaml").read_text())
+    assert about["maintainers"]
+    assert (chart / "README.md").read_text().startswith(f"# {chart.name}\n")
+
+
+def test_a_value_without_a_description_is_found(tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text("# About a.\na: 1\nb: 1\n\nc:\n  # About d.\n  d: 1\n\n  e: 1\n")
+    assert uncommented(tmp_path / "values.yaml") == ["c", "c.e"]
 
 
 def enums_of(schema: object) -> list[list[object]]:

@@ -92,8 +92,8 @@ async def test_a_sick_card_takes_no_new_pods_and_its_pods_run_on(start_node: Sta
     await side.run_pods(real_pod("on-it", 4))
     assert side.recorded("on-it") == (0,)
     side.set_health({0: "ECC errors"})
-    await side.until_allocatable(16)
-    await side.run_pods(real_pod("elsewhere", 4))
+    await side.until_allocatable(20)
+    await side.run_pods(real_pod("elsewhere", 16))
     assert side.recorded("elsewhere") == (1,)
     assert phase_of(side.scheduling.pod("on-it")) == "Running"
     side.set_health()

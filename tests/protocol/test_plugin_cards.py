@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from gcushare.cli.cards.cards import ask_addresses
 from gcushare.cluster.card_drawing.draw import view_lines
+from gcushare.core.cards import Health
 from gcushare.core.units import GIB
+from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.node.node_settings import Strategy
 from gcushare.wire.kubelet.device_ids import cards_of_ids
-from tests.protocol.plugin_rig import NODE, RESOURCE, PluginRig
+from tests.protocol.plugin_rig import NODE, RESOURCE, WHOLE, PluginRig
 
 CORDON = "gcushare.io/enflame-cordoned-cards"
 
@@ -21,7 +24,7 @@ async def test_a_sick_card_is_reported_unhealthy_its_pods_are_reported_and_the_o
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
         rig.write_cards({0: {"health": "unhealthy", "reason": "fell off the bus"}})
-        await rig.until_units(32, allocatable=16)
+        await rig.until_units(32, allocatable=20)
         await rig.until(lambda: len(rig.events("CardUnhealthy")) == 2, "an event on the Node and one on the pod")
         assert set(rig.events("CardUnhealthy")) == {"card 0 (GCU-0) is unhealthy: fell off the bus"}
         await rig.until(
@@ -32,6 +35,70 @@ async def test_a_sick_card_is_reported_unhealthy_its_pods_are_reported_and_the_o
         rig.bind("b", 4, card=0)
         await rig.until_recorded("b")
         assert rig.visible("b") == "1"
+
+
+MIG: dict[str, object] = {"left_out": "MIG mode is on"}
+SICK: dict[str, object] = {"health": "unhealthy", "reason": "fell off the bus"}
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["under the plugin", "before its start"])
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param({"changes": {0: SICK}}, id="sick"),
+        pytest.param({"gone": (0,)}, id="lost"),
+        pytest.param({"changes": {0: MIG}}, id="left out"),
+        pytest.param({"changes": {0: {"memory": 8 * GIB}}}, id="smaller than what is held"),
+    ],
+)
+async def test_a_card_in_trouble_takes_no_unit_of_the_others_and_its_pods_are_admitted_again(
+    trouble: dict[str, Any], restarts: bool
+) -> None:
+    async with PluginRig(cards=(16, 16, 16, 16), plugin={"mode": GrantMode.BOTH}) as rig:
+        rig.bind("held", 10, card=0)
+        rig.bind_whole("whole", cards="3")
+        await rig.until_recorded("held", "whole")
+        if restarts:
+            await rig.stop_plugin()
+        rig.write_cards(**trouble)
+        if restarts:
+            await rig.start_plugin()
+        await rig.until_allocatable(RESOURCE, 42)
+        for name, card in (("b", 1), ("c", 2)):
+            rig.bind(name, 16, card=card)
+        await rig.until_recorded("b", "c")
+        assert [rig.visible(name) for name in "bc"] == ["1", "2"]
+
+        await rig.kubelet.restart()
+        await rig.until(lambda: rig.kubelet.registrations == 2, "registered again")
+        await rig.until_allocatable(RESOURCE, 42)
+        for name in ("held", "whole"):
+            await rig.kubelet.restart_container(rig.pod(name)["metadata"]["uid"], "c0")
+            assert rig.pod(name)["status"]["phase"] == "Running"
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["under the plugin", "before its start"])
+@pytest.mark.parametrize("trouble", [{"changes": {0: SICK}}, {"gone": (0,)}], ids=["sick", "lost"])
+async def test_a_whole_card_that_a_pod_holds_stays_healthy_until_the_pod_ends(
+    trouble: dict[str, Any], restarts: bool
+) -> None:
+    async with PluginRig(cards=(16, 16), plugin={"mode": GrantMode.WHOLE}, plugin_first=False) as rig:
+        await rig.start_plugin()
+        await rig.until_allocatable(WHOLE, 2)
+        rig.bind_whole("held", cards="0")
+        await rig.until_recorded("held")
+        if restarts:
+            await rig.stop_plugin()
+        rig.write_cards(**trouble)
+        if restarts:
+            await rig.start_plugin()
+        await rig.until(
+            lambda: rig.published().cards[0].health is Health.UNHEALTHY or len(rig.published().cards) == 1,
+            "the inventory says so",
+        )
+        await rig.until_allocatable(WHOLE, 2)
+        await rig.delete("held")
+        await rig.until_allocatable(WHOLE, 1)
 
 
 async def test_a_card_that_grows_offers_more_units_and_moves_no_id() -> None:

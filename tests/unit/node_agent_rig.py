@@ -102,6 +102,7 @@ class Rig:
         for name, ids in pods.items():
             record.add(f"d/{name}", "c0", device_ids(ids))
         self.parts.store.on_kubelet_read(record)
+        self.parts.store.find_unrecorded(0.0)
         self.agent.on_kubelet_read(record)
 
     def node(self, **annotations: str) -> None:

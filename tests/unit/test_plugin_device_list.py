@@ -47,17 +47,32 @@ def test_every_unit_of_every_card_is_reported_once() -> None:
     assert table.size == 5
 
 
-def test_a_sick_cards_units_are_unhealthy_held_or_not() -> None:
+def test_of_a_sick_card_nothing_is_healthy_while_it_is_not_known_what_pods_hold() -> None:
     table = MemoryDeviceList()
-    offer(table, inventory(2, 2, sick=(1,)), held={1: set(device_ids_of_card(1, 1))})
+    offer(table, inventory(2, 2, sick=(1,)))
     assert [health for _, health in sorted(listed(table.message).items())] == ["Healthy"] * 2 + ["Unhealthy"] * 2
 
 
-def test_of_a_closed_card_only_what_somebody_holds_stays_healthy() -> None:
+@pytest.mark.parametrize("sick", [(), (0,)], ids=["cordoned", "sick"])
+def test_of_a_closed_card_only_what_somebody_holds_stays_healthy(sick: tuple[int, ...]) -> None:
     table = MemoryDeviceList()
     first, second = device_ids_of_card(0, 2)
-    offer(table, inventory(2), closed=(0,), held={0: {second}})
+    offer(table, inventory(2, sick=sick), closed=(0,), held={0: {second}})
     assert listed(table.message) == {first: "Unhealthy", second: "Healthy"}
+
+
+def test_what_somebody_holds_beyond_a_cards_units_or_of_a_lost_card_is_listed_as_long_as_the_list_stays_readable() -> (
+    None
+):
+    table = MemoryDeviceList()
+    held = {0: set(device_ids_of_card(0, 3)), 9: set(device_ids_of_card(9, 2))}
+    offer(table, inventory(2, 2), closed=(0, 9), held=held)
+    assert listed(table.message) == dict.fromkeys([*held[0], *device_ids_of_card(1, 2), *held[9]], "Healthy")
+    assert table.size == 7
+
+    full = inventory(*[32_768] * 8)
+    offer(table, full, closed=(9,), held=held)
+    assert len(table.message) == KUBELET_MESSAGE_LIMIT_BYTES == len(listed(table.message)) * 16
 
 
 def test_a_full_nodes_list_stays_within_the_kubelets_limit_when_a_card_falls_sick() -> None:

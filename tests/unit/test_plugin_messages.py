@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.cards import MAX_CARDS, Card
+from gcushare.core.cards import MAX_CARDS
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_device_id
 from gcushare.wire.kubelet.plugin_messages import (
@@ -135,11 +135,7 @@ def test_foreign_ids_are_counted_but_never_taken_for_a_card() -> None:
 
 
 def test_the_list_carries_health_and_numa_nodes() -> None:
-    cards = [
-        (Card(index=0, uuid="a", memory_bytes=1, numa_node=1), True),
-        (Card(index=3, uuid="b", memory_bytes=1), False),
-    ]
-    devices = pb.ListAndWatchResponse.FromString(encode_whole_card_list(cards)).devices
+    devices = pb.ListAndWatchResponse.FromString(encode_whole_card_list({0: 1, 3: None}, {0})).devices
     assert [(d.ID, d.health, [n.ID for n in d.topology.nodes]) for d in devices] == [
         ("card-0", "Healthy", [1]),
         ("card-3", "Unhealthy", []),

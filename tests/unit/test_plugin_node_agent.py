@@ -1,8 +1,11 @@
 """Where the node's facts meet: what the kubelet is sent, what is published, and what people hear of it."""
 
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import InventoryCard
@@ -10,6 +13,7 @@ from gcushare.core.units import GIB
 from gcushare.vendors import ALIYUN
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.nodes import encode_inventory
+from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.unit.node_agent_rig import Rig, make_rig
 
 
@@ -105,3 +109,28 @@ def test_a_card_whose_units_do_not_fit_beside_held_numbers_waits_alone(tmp_path:
     assert [(card.index, card.uuid) for card in inventory.left_out] == [(7, "U-new")]
     assert "4200564 bytes" in inventory.left_out[0].reason
     assert rig.heard.reasons() == ["CardLeftOut"]
+
+
+CARDS = st.tuples(st.integers(1, 8), st.integers(0, 8), st.sampled_from(["", "sick", "cordoned", "smaller", "gone"]))
+"""Units, how many of them pods hold, and what becomes of the card."""
+
+
+@given(cards=st.lists(CARDS.filter(lambda card: card[0] >= card[1]), min_size=1, max_size=4))
+def test_the_kubelet_counts_what_pods_hold_and_what_is_free_on_cards_that_take_pods_and_nothing_else(
+    cards: list[tuple[int, int, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """kube-scheduler subtracts what all pods ask for from that count, whatever became of their cards."""
+    rig = make_rig(tmp_path_factory.getbasetemp())
+    rig.see(*(units for units, _, _ in cards), 1)
+    held = [device_ids_of_card(index, count) for index, (_, count, _) in enumerate(cards)]
+    rig.hold(**{f"p{index}": ids for index, ids in enumerate(held) if ids})
+    sizes = [{"gone": 0, "smaller": max(1, count - 1)}.get(trouble, units) for units, count, trouble in cards]
+    rig.see(*sizes, 1, sick={index: "off the bus" for index, (*_, trouble) in enumerate(cards) if trouble == "sick"})
+    rig.node(cordon=",".join(str(index) for index, (*_, trouble) in enumerate(cards) if trouble == "cordoned"))
+
+    open_cards = (pair for pair in zip(sizes, cards, strict=True) if pair[1][2] not in ("sick", "cordoned"))
+    free = 1 + sum(max(0, size - count) for size, (_, count, _) in open_cards)
+    devices = pb.ListAndWatchResponse.FromString(rig.parts.memory_devices.message).devices
+    healthy = [device.ID for device in devices if device.health == "Healthy"]
+    assert set(chain.from_iterable(held)) <= set(healthy)
+    assert len(healthy) == len(set(healthy)) == sum(map(len, held)) + free

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Set
 
-from gcushare.core.cards import Health, Inventory, InventoryCard
+from gcushare.core.cards import Health, Inventory
 from gcushare.device_plugin.pods.allocations import KubeletAllocations, ids_of_card
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, device_ids_of_card
+from gcushare.wire.kubelet.device_ids import (
+    DEVICE_BYTES,
+    ID_LENGTH,
+    KUBELET_MESSAGE_LIMIT_BYTES,
+    device_ids_of_card,
+    list_bytes,
+)
 from gcushare.wire.kubelet.plugin_messages import encode_devices, encode_whole_card_list, must_omit_unhealthy
 
 
@@ -63,8 +69,9 @@ class DeviceList:
 class MemoryDeviceList(DeviceList):
     """The units of memory.
 
-    A sick card's units are all unhealthy. A closed card's (cordoned, or in whole use) are unhealthy only if no pod
-    holds them: a held id that turns unhealthy makes the re-admission of its pod fail after a kubelet restart.
+    Of a closed card (sick, gone, cordoned, in whole use, smaller than what pods hold) the units that pods hold are
+    healthy, and no others. The kubelet counts healthy ids, and kube-scheduler subtracts from them what all pods ask
+    for, so a held id that is not healthy takes a unit of another card; and after a kubelet restart its pod is refused.
     """
 
     def __init__(self, message_limit_bytes: int = KUBELET_MESSAGE_LIMIT_BYTES) -> None:
@@ -75,41 +82,52 @@ class MemoryDeviceList(DeviceList):
     def offer(self, inventory: Inventory, held: Mapping[int, frozenset[str]]) -> bool:
         """Set the list from an inventory; False if nothing changed for the kubelet. About 60 ms at 262,144 units.
 
-        ``held``: the closed cards, each with the ids that pods hold. The list is encoded card by card: objects for all
-        ids of the node at once would stay in the process's memory.
+        ``held``: the closed cards, each with the ids that pods hold. A sick card without an entry is closed too: what
+        pods hold of it is not known. The list is encoded card by card: objects for all ids of the node at once would
+        stay in the process's memory.
         """
         if self._offered == (inventory, held):
             return False
         self._offered = (inventory, held)
-        kept = {card.index: held[card.index] for card in inventory.cards if card.index in held}
-        kept |= {card.index: frozenset() for card in inventory.cards if card.health is Health.UNHEALTHY}
-        healthy = sum(len(kept[card.index]) if card.index in kept else card.units for card in inventory.cards)
-        unhealthy = inventory.total_units - healthy
-        omit = must_omit_unhealthy(inventory.units_by_card, unhealthy, self._message_limit_bytes)
-        message = b"".join(_encode_card(card, kept.get(card.index), omit_unhealthy=omit) for card in inventory.cards)
-        self.size = inventory.total_units
-        return self._set_message(message)
+        units, limit = inventory.units_by_card, self._message_limit_bytes
+        kept: dict[int, frozenset[str]] = {
+            card.index: frozenset() for card in inventory.cards if card.health is Health.UNHEALTHY
+        }
+        kept |= held
+        beyond = {index: _find_beyond(index, units.get(index, 0), ids) for index, ids in kept.items()}
+        more = sum(DEVICE_BYTES - ID_LENGTH + len(each) for ids in beyond.values() for each in ids)
+        if list_bytes(units) + more > limit:  # Then the kubelet would refuse the whole list.
+            beyond, more = {}, 0
+        healthy = sum(len(kept[index]) if index in kept else count for index, count in units.items())
+        omit = must_omit_unhealthy(units, inventory.total_units - healthy, limit - more)
+        parts = [_encode_card(index, count, kept.get(index), omit_unhealthy=omit) for index, count in units.items()]
+        parts += [encode_devices(ids, is_healthy=True) for _, ids in sorted(beyond.items())]
+        self.size = inventory.total_units + sum(map(len, beyond.values()))
+        return self._set_message(b"".join(parts))
 
 
 class WholeCardDeviceList(DeviceList):
     """The whole cards, each with its NUMA node if that is known.
 
-    A sick card is unhealthy. A closed one (cordoned, or in shared use) is unhealthy only while no pod holds it.
+    A closed one (sick, gone, cordoned, or in shared use) is healthy only while a pod holds it.
     """
 
     def offer(self, inventory: Inventory, *, closed: Collection[int], held: Collection[int]) -> bool:
-        """Set the list from an inventory; False if nothing changed for the kubelet."""
-        self.size = len(inventory.cards)
-        devices = (
-            (card, card.health is Health.HEALTHY and (card.index not in closed or card.index in held))
-            for card in inventory.cards
-        )
-        return self._set_message(encode_whole_card_list(devices))
+        """Set the list from an inventory; False if nothing changed for the kubelet. A sick card is always closed."""
+        open_to_all = {card.index for card in inventory.cards if card.health is Health.HEALTHY}.difference(closed)
+        numa_nodes = dict.fromkeys(held) | {card.index: card.numa_node for card in inventory.cards}
+        self.size = len(numa_nodes)
+        return self._set_message(encode_whole_card_list(numa_nodes, open_to_all.union(held)))
 
 
-def _encode_card(card: InventoryCard, kept: frozenset[str] | None, *, omit_unhealthy: bool) -> bytes:
+def _find_beyond(index: int, units: int, held: frozenset[str]) -> list[str]:
+    """The held ids of a card that it does not offer any more: it is gone, or smaller than before."""
+    return sorted(held.difference(device_ids_of_card(index, units))) if held else []
+
+
+def _encode_card(index: int, units: int, kept: frozenset[str] | None, *, omit_unhealthy: bool) -> bytes:
     """The part of one card; ``kept`` are its healthy ids, None for all of them."""
-    ids = device_ids_of_card(card.index, card.units)
+    ids = device_ids_of_card(index, units)
     if kept is None:
         return encode_devices(ids, is_healthy=True)
     healthy = [device_id for device_id in ids if device_id in kept] if kept else []
@@ -123,23 +141,28 @@ class HeldIds:
 
     podresources hides the ids of ordinary init containers. A card with such a pod on it is closed only after the
     kubelet's checkpoint has shown them; ``want_hidden`` is called with those pods' uids. Until then none of the card's
-    ids turns unhealthy. For other cards, which are most, the checkpoint is not read.
+    ids turns unhealthy, unless its hardware is not to be trusted: then all do that are not shown. For other cards,
+    which are most, the checkpoint is not read.
     """
 
     def __init__(self, store: PodStore, want_hidden: Callable[[Collection[str]], None]) -> None:
         self._store = store
         self._want_hidden = want_hidden
-        self._made: tuple[KubeletAllocations, frozenset[int], dict[int, frozenset[str]]] | None = None
+        self._made: tuple[KubeletAllocations, frozenset[int], Set[str], dict[int, frozenset[str]]] | None = None
 
-    def of_cards(self, shown: KubeletAllocations, closed: frozenset[int]) -> dict[int, frozenset[str]]:
-        """The held ids of each of these cards; cards with ids that are not known yet are left out."""
+    def of_cards(
+        self, shown: KubeletAllocations, closed: frozenset[int], sick: frozenset[int] = frozenset()
+    ) -> dict[int, frozenset[str]]:
+        """The held ids of each of these cards; a ``closed`` one with ids that are not known yet is left out."""
+        closed |= sick
         entries = (entry for entry in self._store.entries.values() if not entry.is_whole)
         hidden = {entry.ref.uid: cards for entry in entries if not closed.isdisjoint(cards := entry.hidden_cards)}
         self._want_hidden(hidden.keys())
-        known = closed.difference(*(cards for pod, cards in hidden.items() if shown.hides_ids_of(pod)))
-        if self._made is None or self._made[0] is not shown or self._made[1] != known:
-            self._made = (shown, known, {index: shown.held_ids(index) for index in known})
-        held = self._made[2]
+        known = closed.difference(*(cards for pod, cards in hidden.items() if shown.hides_ids_of(pod))) | sick
+        ended = self._store.ended & shown.pods
+        if self._made is None or self._made[0] is not shown or self._made[1:3] != (known, ended):
+            self._made = (shown, known, ended, {index: shown.held_ids(index, without=ended) for index in known})
+        held = self._made[3]
         if not (fresh := self._store.fresh_ids()):
             return held
         # What was given out since that read.

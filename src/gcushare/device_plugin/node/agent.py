@@ -13,7 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory, LeftOutCard
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, LeftOutCard
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
@@ -318,19 +318,24 @@ class NodeAgent:
     def _update_lists(self, inventory: Inventory) -> bool:
         """Update the kubelet's lists; False if nothing changed. A card closes only once its held ids are known.
 
-        A cordoned card is closed to all pods, a card in whole use to memory, a card in shared use to whole-card pods.
-        While the unit is in doubt, or the Node names another one, all cards are closed as by a cordon.
+        A cordoned or sick card is closed to all pods, a card in whole use to memory, a card in shared use to whole-card
+        pods, and to memory also one that has fewer units than pods hold: it is gone, or a larger reserve was set. While
+        the unit is in doubt, or the Node names another one, all cards are closed as by a cordon. A sick card does not
+        wait: as long as nothing was read, none of its ids is healthy.
         """
         shown, store = self._allocations, self.parts.store
         held: dict[int, frozenset[str]] = {}
         closed_whole = held_whole = NO_CARDS
         if shown is not None:
-            indexes = frozenset(card.index for card in inventory.cards)
+            units = inventory.units_by_card
+            indexes = frozenset(units)
             is_closed = self._doubt.unit is not None or not self._is_counted_in(inventory.unit)
             cordoned = frozenset(card.index for card in inventory.cards if card.cordoned or is_closed)
             shared, whole = store.cards_in_use(whole=False) & indexes, store.cards_in_use(whole=True) & indexes
-            held = self._held.of_cards(shown, cordoned | whole)
-            closed_whole, held_whole = cordoned | shared, shown.whole_cards | whole
+            sick = frozenset(card.index for card in inventory.cards if card.health is Health.UNHEALTHY)
+            smaller = {index for index, count in store.held_units().items() if count > units.get(index, 0)}
+            held = self._held.of_cards(shown, cordoned | whole | smaller, sick)
+            closed_whole, held_whole = cordoned | shared, shown.cards(whole=True, without=store.ended) | whole
         is_changed = False
         if SERVES_MEMORY in inventory.modes:
             is_changed = self.parts.memory_devices.offer(inventory, held)

@@ -125,9 +125,11 @@ class KubeletAllocations:
                 return pod, device_ids(sorted(all_ids)).count_by_card()
         return None
 
-    def held_ids(self, card_index: int) -> frozenset[str]:
-        """The held ids of one card, as text. Not stored: a node may have hundreds of thousands."""
-        return ids_of_card(card_index, chain.from_iterable(self._held.values()))
+    def held_ids(self, card_index: int, *, without: Collection[str] = ()) -> frozenset[str]:
+        """The held ids of one card, as text, but for those of pods ``without``. Not stored: there may be very many."""
+        return ids_of_card(
+            card_index, chain.from_iterable(ids for pod, ids in self._held.items() if pod not in without)
+        )
 
     @property
     def pods(self) -> frozenset[str]:

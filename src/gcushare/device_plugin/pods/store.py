@@ -8,7 +8,7 @@ kubelet itself says (podresources, or its checkpoint), which always wins.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -216,6 +216,11 @@ class PodStore:
     def shared(self) -> tuple[SharedGrant, ...]:
         """None: the kubelet gives each id to one pod."""
         return ()
+
+    @property
+    def ended(self) -> Set[str]:
+        """Uids and names of pods that ended, and that the kubelet may still show."""
+        return self._ended
 
     @property
     def unreadable(self) -> tuple[UnreadablePod, ...]:

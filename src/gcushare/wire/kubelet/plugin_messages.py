@@ -10,11 +10,11 @@ Source: ``wire/protos/deviceplugin.proto``. The kubelet treats an id as unhealth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, groupby, islice
 
-from gcushare.core.cards import MAX_CARDS, Card
+from gcushare.core.cards import MAX_CARDS
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.wording import counted
 from gcushare.vendors.neighbours import explain_foreign_id
@@ -67,14 +67,14 @@ def _encode_of_one_length(ids: Sequence[str], health: bytes) -> bytes:
     return head + (health + head).join([device_id.encode() for device_id in ids]) + health
 
 
-def encode_whole_card_list(cards: Iterable[tuple[Card, bool]]) -> bytes:
-    """Encode a ListAndWatchResponse of whole cards: each with its health and, if known, its NUMA node."""
+def encode_whole_card_list(numa_nodes: Mapping[int, int | None], healthy: Collection[int]) -> bytes:
+    """Encode a ListAndWatchResponse of whole cards: each index with its NUMA node, if known, and its health."""
     message = deviceplugin_pb2.ListAndWatchResponse()
-    for card, is_healthy in cards:
-        health = services.HEALTHY if is_healthy else services.UNHEALTHY
-        device = message.devices.add(ID=encode_whole_card_id(card.index), health=health)
-        if card.numa_node is not None:
-            device.topology.nodes.add(ID=card.numa_node)
+    for index, numa_node in sorted(numa_nodes.items()):
+        health = services.HEALTHY if index in healthy else services.UNHEALTHY
+        device = message.devices.add(ID=encode_whole_card_id(index), health=health)
+        if numa_node is not None:
+            device.topology.nodes.add(ID=numa_node)
     return message.SerializeToString()
 
 

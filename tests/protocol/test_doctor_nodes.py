@@ -24,6 +24,7 @@ from gcushare.core.cards import (
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.documents.plugin_status import PodOnNode
 from gcushare.wire.nodes import encode_inventory
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import card, cards
@@ -141,6 +142,26 @@ def sick_card(rig: DoctorRig) -> None:
     sick = msgspec.structs.replace(card(1), health=Health.UNHEALTHY, reason="double-bit ECC error")
     set_inventory(rig, [card(0), sick])
     rig.set_units("16", "allocatable")
+
+
+def lost_card(rig: DoctorRig) -> None:
+    set_inventory(rig, [card(0)])
+
+
+@pytest.mark.parametrize("scenario", [sick_card, lost_card])
+async def test_what_pods_hold_of_a_card_in_trouble_is_counted_by_the_kubelet(
+    rig: DoctorRig, scenario: Scenario
+) -> None:
+    scenario(rig)
+    before = (await rig.examine()).kinds
+    holder = PodOnNode(
+        pod="default/holder", uid="uid-holder", units=10, recorded_cards=(1,), assigned=True,
+        held_by_card={1: 10}, containers={"main": {1: 10}}, unconfirmed=(),
+    )  # fmt: skip
+    rig.set_status(pods=[msgspec.to_builtins(holder, str_keys=True)])
+    rig.set_units("32" if scenario is sick_card else "26")
+    rig.set_units("26", "allocatable")
+    assert (await rig.examine()).kinds == before - {(ERROR, "inventory-capacity")}
 
 
 def card_closed_for_a_pod_that_is_gone(rig: DoctorRig) -> None:

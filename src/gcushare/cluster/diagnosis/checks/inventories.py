@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from gcushare.cluster.diagnosis.checks.views import VendorNode, sharing_nodes, vendor_nodes
@@ -31,19 +32,23 @@ def check_counts(facts: Facts) -> Iterator[Finding]:
     for each, inventory in sharing_nodes(facts):
         if each.plugin is None or each.plugin_problems or SERVES_CLAIMS in inventory.modes:
             continue  # found elsewhere, with its cause; or the Node has no resources
-        vendor, cards = each.vendor, len(inventory.cards)
+        vendor = each.vendor
         if SERVES_MEMORY in inventory.modes:
             yield from _check_units(each, inventory)
         capacity = each.capacity(vendor.whole_card_resource)
-        if SERVES_WHOLE in inventory.modes and each.plugin.status is not None and capacity != str(cards):
-            yield error(
-                "whole-card-count",
-                each.subject,
-                f"its plugin serves {counted(cards, 'whole card')}, the kubelet counts {capacity} "
-                f"{vendor.whole_card_resource}",
-                "see the plugin's log for its registration; more than there are come from another plugin of the "
-                "same resource, which must not run on this node",
-            )
+        if SERVES_WHOLE in inventory.modes and (status := each.plugin.status) is not None:
+            # A card that is gone stays listed while a pod holds it.
+            held = (index for pod in status.pods if pod.whole for index in pod.held_by_card)
+            cards = len(inventory.units_by_card.keys() | set(held))
+            if capacity != str(cards):
+                yield error(
+                    "whole-card-count",
+                    each.subject,
+                    f"its plugin serves {counted(cards, 'whole card')}, the kubelet counts {capacity} "
+                    f"{vendor.whole_card_resource}",
+                    "see the plugin's log for its registration; more than there are come from another plugin of the "
+                    "same resource, which must not run on this node",
+                )
 
 
 def _check_units(each: VendorNode, inventory: Inventory) -> Iterator[Finding]:
@@ -56,19 +61,32 @@ def _check_units(each: VendorNode, inventory: Inventory) -> Iterator[Finding]:
     if known == 0:
         return  # it has a finding of its own
     total = inventory.total_units
-    # The kubelet counts ids that are not healthy as capacity. Those of a cordoned card are healthy while pods hold
-    # them, and of a node that grants whole cards too, the cards in such use are withheld.
-    most = sum(card.units for card in inventory.cards if card.health is Health.HEALTHY)
+    # The kubelet counts ids that are not healthy as capacity. Those of a sick or cordoned card are healthy while pods
+    # hold them, and so are those of a card that is gone, or smaller than what pods hold. Of a node that grants whole
+    # cards too, the cards in such use are withheld.
+    held = _held_units(each)
+    lost = sum(units for index, units in held.items() if units > inventory.units_by_card.get(index, 0))
+    most = lost + sum(c.units if c.health is Health.HEALTHY else min(c.units, held[c.index]) for c in inventory.cards)
     least = sum(card.units for card in inventory.cards if card.is_usable) if SERVES_WHOLE not in inventory.modes else 0
-    if known != total or not least <= offered <= most:
+    if not total <= known <= total + lost or not least <= offered <= most:
         yield error(
             "inventory-capacity",
             each.subject,
-            f"the inventory has {counted(total, 'unit')}, {most} of them on healthy cards; the kubelet counts "
+            f"the inventory has {counted(total, 'unit')}, {most} of them on healthy cards or held; the kubelet counts "
             f"{capacity} {resource}, {allocatable} of them allocatable",
             "the scheduler and the kubelet count differently: restart the plugin's pod; if it stays, another plugin "
             f"may have registered {resource}. With another unit's count the extender places no pod on the node",
         )
+
+
+def _held_units(each: VendorNode) -> Counter[int]:
+    """Units of memory that pods hold by card, also of cards that are lost, as far as the plugin says."""
+    held: Counter[int] = Counter()
+    if each.plugin is not None and (status := each.plugin.status) is not None:
+        held.update({card.index: card.unrecorded_units for card in status.cards})
+        for pod in status.pods:
+            held.update({} if pod.whole else pod.held_by_card)
+    return held
 
 
 def check_cards(facts: Facts) -> Iterator[Finding]:

@@ -162,6 +162,15 @@ async def test_every_other_resource_that_keeps_a_pod_waiting_is_named_with_its_n
     ]
 
 
+async def test_a_kubelet_that_offers_less_than_its_cards_have_is_not_said_to_lack_something_else(seen: Cluster) -> None:
+    found = a_node("node-3", 16)
+    found["status"]["allocatable"] = {ENFLAME.memory_resource: "0", "pods": "110"}
+    seen.put(found, pod_document("waits", 12))
+    ran = await seen.call("explain", "waits", "--source=api")
+    assert "something else" not in ran.out
+    assert f"offers less of them, so kube-scheduler places no pod there ({ENFLAME.memory_resource}: 12 asked" in ran.out
+
+
 @pytest.mark.parametrize(
     "made",
     [

@@ -180,7 +180,14 @@ def _outside_words(explained: Explained) -> Iterator[str]:
         elif each.closed:
             yield f"{each.node} has room on its cards, but takes no pods: {each.closed}"
         else:
-            short = "; ".join(map(str, each.shortages))
-            yield f"{each.node} has room on its cards, but too little of something else: {escape(short)}"
+            vendor = explained.snapshot.vendor
+            of_cards = [s for s in each.shortages if s.resource in (vendor.memory_resource, vendor.whole_card_resource)]
+            if others := "; ".join(str(short) for short in each.shortages if short not in of_cards):
+                yield f"{each.node} has room on its cards, but too little of something else: {escape(others)}"
+            for short in of_cards:
+                yield (
+                    f"{each.node} has room on its cards, but its kubelet offers less of them, so kube-scheduler places "
+                    f"no pod there ({escape(str(short))}): gcushare doctor says what is wrong with its plugin"
+                )
     if explained.document.state == "fits" and says and not explained.lacking:
         yield "Card memory is not what it lacks: look at what kube-scheduler says above."

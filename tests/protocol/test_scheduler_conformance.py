@@ -382,6 +382,46 @@ async def test_no_pod_ends_where_the_extender_names_no_node(cluster: SchedulerUn
     assert "default/ends" in cluster.pods.objects
 
 
+async def _name_another(cluster: SchedulerUnderTest, stranger: str = "") -> dict[str, str]:
+    """Have the extender name another of two less important pods than the one proposed; returns the pods' uids."""
+    uids: dict[str, str] = {}
+    proposed: list[str] = []
+
+    async def name_another(arguments: JsonObject) -> Any:
+        (victim,) = arguments["NodeNameToMetaVictims"]["node-1"]["Pods"]
+        proposed.append(victim["UID"])
+        (other,) = {uids["one"], uids["two"]} - {victim["UID"]}
+        victims = [{"UID": stranger or other}]
+        return {"NodeNameToMetaVictims": {"node-1": {"Pods": victims, "NumPDBViolations": 0}}}
+
+    cluster.extender.answers["preempt"] = name_another
+    await cluster.make_important()
+    await cluster.add_node("node-1", units=8)
+    await cluster.start(preemptVerb="preempt")
+    for name in ("one", "two"):
+        uids[name] = await cluster.add_pod(name, 4)
+        await cluster.until_bound(name)
+    await cluster.add_pod("p", 3, priorityClassName="important")
+    await cluster.asked("preempt", "p")
+    return {"proposed": proposed[0]} | uids
+
+
+async def test_the_extender_may_name_a_pod_of_the_node_that_was_not_proposed(cluster: SchedulerUnderTest) -> None:
+    uids = await _name_another(cluster)
+    await cluster.until_bound("p")
+    (left,) = (name for name in ("one", "two") if f"default/{name}" in cluster.pods.objects)
+    assert uids[left] == uids["proposed"]
+
+
+async def test_no_pod_ends_where_the_extender_names_one_that_is_not_on_the_node(cluster: SchedulerUnderTest) -> None:
+    await _name_another(cluster, stranger="stranger")
+    await cluster.until_said("p", f"0/1 nodes are available: 1 Insufficient {RESOURCE}.")
+    assert cluster.message("p").endswith(
+        "/ext claims to preempt pod (UID: &{stranger}) on node: node-1, but the pod is not found on that node"
+    )
+    assert {"default/one", "default/two"} <= cluster.pods.objects.keys()
+
+
 # What brings a pod back
 
 

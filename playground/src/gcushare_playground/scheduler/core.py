@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
 from gcushare.core.errors import GcushareError
@@ -144,6 +144,7 @@ class SchedulerCore:
             if proposals and extender.settings.preempt_verb and extender.is_interested(pod):
                 try:
                     proposals = await extender.preempt(pod, proposals)
+                    self._check_placed(extender, proposals)
                 except ExtenderError as error:
                     if not extender.settings.ignorable:
                         return str(error)
@@ -153,6 +154,15 @@ class SchedulerCore:
         if await self.nominate(pod, node):
             await self.evict([self.cache.bound[uid] for uid in proposals[node] if uid in self.cache.bound], pod, node)
         return ""
+
+    def _check_placed(self, extender: Extender, named: Mapping[str, list[str]]) -> None:
+        for node, uids in named.items():
+            for uid in uids:
+                if (found := self.cache.bound.get(uid)) is None or found.node_name != node:
+                    raise ExtenderError(
+                        f"extender: {extender.settings.url_prefix} claims to preempt pod (UID: &{{{uid}}}) on node: "
+                        f"{node}, but the pod is not found on that node"
+                    )
 
     def _victims(self, pod: PodInfo, node: str) -> list[str]:
         """The pods that kube-scheduler would end on a node: of the less important ones, those whose resources it needs.

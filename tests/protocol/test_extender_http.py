@@ -12,6 +12,8 @@ import pytest
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CARD_POLICY
 from gcushare_playground.apiserver import ADMIN
+from gcushare_playground.apiserver.objects import Key
+from gcushare_playground.apiserver.resources import BY_NAME
 from tests.builders import card
 from tests.extender_objects import filter_body, node_document, on_card, pod_document
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
@@ -71,10 +73,17 @@ async def test_prioritize_prefers_the_node_that_is_used_already(rig: ExtenderRig
     assert by_name["node-3"] == 0
 
 
-async def test_preempt_keeps_the_victims_that_free_one_card(rig: ExtenderRig) -> None:
+def allow_to_end(rig: ExtenderRig, allowed: int) -> None:
+    """Have the budget of a allow so many of its pods to end."""
+    resource, key = BY_NAME["poddisruptionbudgets.policy"], Key("default", "keep-a")
+    status = {"disruptionsAllowed": allowed}
+    rig.api.registry.update(resource, key, lambda obj: {**obj, "status": status}, status_only=True)
+
+
+async def test_preempt_names_the_pods_that_free_one_card_and_break_no_budget(rig: ExtenderRig) -> None:
     await rig.add_nodes(node_document("node-1", 16, 16), node_document("node-2", 16))
     for name, units, node, index in (("a", 10, "node-1", 0), ("b", 10, "node-1", 1), ("c", 6, "node-1", 1)):
-        await rig.add_pods(pod_document(name, units, node=node, record=on_card(index, units)))
+        await rig.add_pods(pod_document(name, units, node=node, record=on_card(index, units), labels={"app": name}))
     await until(lambda: len(rig.replica.held()) == 3)
     uids = {name: rig.pod(name)["metadata"]["uid"] for name in ("a", "b", "c")}
     meta = {
@@ -82,18 +91,24 @@ async def test_preempt_keeps_the_victims_that_free_one_card(rig: ExtenderRig) ->
         "node-2": {"Pods": [], "NumPDBViolations": 0},
         "gone": {"Pods": [{"UID": "x"}], "NumPDBViolations": 0},
     }
-    (pod,) = await rig.add_pods(pod_document("p", 12))
+    rig.api.registry.put(
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "keep-a", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": "a"}}},
+        }
+    )
+    preemptor = pod_document("p", 12)
+    preemptor["spec"]["priority"] = 1
+    (pod,) = await rig.add_pods(preemptor)
     body = json.dumps({"Pod": pod, "NodeNameToMetaVictims": meta}).encode()
 
-    assert await rig.post("preempt", body) == (
-        200,
-        {
-            "NodeNameToMetaVictims": {
-                "node-1": {"Pods": [{"UID": uids["a"]}], "NumPDBViolations": 0},
-                "node-2": {"Pods": [], "NumPDBViolations": 0},
-            }
-        },
-    )
+    both = {"Pods": [{"UID": uid} for uid in sorted((uids["b"], uids["c"]))], "NumPDBViolations": 0}
+    assert await rig.post("preempt", body) == (200, {"NodeNameToMetaVictims": {"node-1": both}})
+    allow_to_end(rig, 1)
+    one = {"Pods": [{"UID": uids["a"]}], "NumPDBViolations": 0}
+    assert await rig.post("preempt", body) == (200, {"NodeNameToMetaVictims": {"node-1": one}})
 
 
 class TestInspect:

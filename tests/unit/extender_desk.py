@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
+from gcushare.core.assignments import Assignment
+from gcushare.core.errors import ForbiddenError, NotFoundError
+from gcushare.kube.resources import EVERYTHING, NODES, POD_DISRUPTION_BUDGETS, Resource, Selector
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NamedNodes
@@ -15,40 +20,99 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
+from gcushare.scheduler_extender.verbs.occupancy_reader import ReadingApi
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.wire.objects import Pod
+from tests.extender_objects import Document, pod_document
 from tests.unit.extender_cluster import Cluster
 from tests.unit.noted_events import Noted
 
+T = TypeVar("T")
 
-def dispatcher_of(*parts: tuple[VendorState, FilterService | None], cluster: Cluster | None = None) -> Dispatcher:
+
+def dispatcher_of(
+    *parts: tuple[VendorState, FilterService | None], cluster: Cluster | None = None, reads: ReadingApi | None = None
+) -> Dispatcher:
     """What answers under the first vendor's prefix."""
     api = cluster or Cluster()
-    return Dispatcher([services_of(state, filters, api) for state, filters in parts], api)
+    return Dispatcher([services_of(state, filters, api, reads) for state, filters in parts], api)
 
 
-def services_of(state: VendorState, filters: FilterService | None, api: Cluster) -> Services:
+def services_of(
+    state: VendorState, filters: FilterService | None, api: Cluster, reads: ReadingApi | None = None
+) -> Services:
     explains = ExplainService(state)
     return Services(
         state=state,
         filters=filters or FilterService(state, named=NamedNodes(20), refusals=lambda _: None),
         binds=BindService(state, api, AlwaysLeader()),
         inspects=InspectService(state),
-        preempts=PreemptService(state),
+        preempts=PreemptService(state, reads or LedgersApi(state)),
         explains=explains,
         reports=FailedSchedulingReporter(explains, Noted()),
         wakes=RoomWaker(state, api, lambda: True),
     )
 
 
+class LedgersApi:
+    """The API server as a ledger has it: nodes with plenty of all but card memory, pods that hold what is counted.
+
+    ``more`` are pods and preemptors that are none of the ledger's, or that ask for more; ``budgets`` None if they may
+    not be read.
+    """
+
+    def __init__(
+        self, state: VendorState, *more: Document, budgets: Sequence[Document] | None = (), cpu: str = "64"
+    ) -> None:
+        self._state = state
+        self._more = {pod["metadata"]["name"]: pod for pod in more}
+        self._budgets, self._cpu = budgets, cpu
+        self.reads: list[str] = []
+
+    def see(self, document: Document) -> None:
+        """Have a pod, as its author wrote it."""
+        self._more.setdefault(document["metadata"]["name"], document)
+
+    async def get(
+        self, resource: Resource[T], name: str, *, namespace: str | None = None, timeout_s: float | None = None
+    ) -> T:
+        if name not in self._more:
+            raise NotFoundError(f"pods {name!r} not found")
+        return msgspec.convert(self._more[name], resource.type)
+
+    async def list_all(self, resource: Resource[T], selector: Selector = EVERYTHING) -> list[T]:
+        name = selector.fields.partition(",")[0].partition("=")[2]
+        documents: Sequence[Document]
+        if resource is POD_DISRUPTION_BUDGETS:
+            if self._budgets is None:
+                raise ForbiddenError("poddisruptionbudgets is forbidden")
+            documents = self._budgets
+        elif resource is NODES:
+            self.reads.append(name)
+            amounts = {self._state.vendor.memory_resource: str(self._state.ledger.nodes[name].total)}
+            documents = [{"metadata": {"name": name}, "status": {"allocatable": amounts | {"cpu": self._cpu}}}]
+        else:
+            held = self._state.ledger.nodes[name].assignments.values()
+            documents = [self._more.get(each.pod.name) or self._document(each) for each in held]
+            documents += [pod for pod in self._more.values() if pod["spec"].get("nodeName") == name]
+        return [msgspec.convert(each, resource.type) for each in documents]
+
+    def _document(self, held: Assignment) -> Document:
+        pod, vendor = held.pod, self._state.vendor
+        document = pod_document(pod.name, held.units, vendor=vendor, node=held.node, creationTimestamp=pod.created)
+        document["spec"]["priority"] = pod.priority
+        return document
+
+
 class Desk:
     """A dispatcher whose watches have brought the pod of every call, as it stands in the body."""
 
-    def __init__(self, *parts: tuple[VendorState, FilterService | None]) -> None:
+    def __init__(self, *parts: tuple[VendorState, FilterService | None], reads: LedgersApi | None = None) -> None:
         self._states = [state for state, _ in parts]
-        self.dispatcher = dispatcher_of(*parts)
+        self._reads = reads or LedgersApi(self._states[0])
+        self.dispatcher = dispatcher_of(*parts, reads=self._reads)
 
     def filter(self, body: bytes) -> VerbAnswer:
         self._see(body)
@@ -67,6 +131,8 @@ class Desk:
         return await self.dispatcher.preempt(body)
 
     def _see(self, body: bytes) -> None:
-        pod = msgspec.convert(json.loads(body)["Pod"], Pod)
+        document = json.loads(body)["Pod"]
+        self._reads.see(document)
+        pod = msgspec.convert(document, Pod)
         for state in self._states:
             state.pod_applied(pod)

@@ -1,74 +1,151 @@
-"""preempt's answer: the victims whose cards are needed, and those that the scheduler wants for reasons of its own."""
+"""preempt's answer: the pods that free a card, of all less important ones of a node, as the API server has them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import pytest
 
 from gcushare.core.errors import Refused
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.preempt import MAX_VICTIMS, MAX_VICTIMS_OF_NODE, reduce_victims
+from gcushare.scheduler_extender.verbs.preempt import MAX_VICTIMS, MAX_VICTIMS_OF_NODE, READ_AT_ONCE
+from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Pod
-from tests.builders import asks
-from tests.extender_objects import a_node, a_pod, on_card, pod_document, state_of
-from tests.unit.extender_desk import Desk
+from tests.extender_objects import Document, a_node, on_card, pod_document, state_of
+from tests.unit.extender_desk import Desk, LedgersApi
+
+HIGH = 100
 
 
-def crowded() -> VendorState:
-    """Two cards of 16: a holds 10 of card 0, b and c hold 10 and 6 of card 1."""
+def holding(name: str, card: int, units: int, priority: int = 0, **spec: Any) -> Document:
+    document = pod_document(name, units, node="node-1", record=on_card(card, units), labels={"app": name[0]})
+    document["spec"] |= {"priority": priority, **spec}
+    return document
+
+
+def crowded(*more: Document) -> tuple[VendorState, list[Document]]:
+    """Two cards of 16: a-1 to a-4 hold 4 each of card 0, important 4 and e 8 of card 1."""
+    pods = [holding(f"a-{number}", 0, 4) for number in range(1, 5)]
+    pods += [holding("important", 1, 4, HIGH), holding("e", 1, 8), *more]
     state = state_of(a_node("node-1", 16, 16))
-    for name, index, units in (("a", 0, 10), ("b", 1, 10), ("c", 1, 6)):
-        state.pod_applied(a_pod(name, units, node="node-1", record=on_card(index, units)))
-    return state
+    for each in pods:
+        state.pod_applied(msgspec.convert(each, Pod))
+    return state, pods
 
 
-@pytest.mark.parametrize(("violations", "ended"), [(0, ["b", "c"]), (2, ["b", "c"]), (3, ["a"])])
-def test_where_each_victim_breaks_a_budget_the_fewest_end_however_important(violations: int, ended: list[str]) -> None:
-    state = crowded()
-    document = pod_document("a", 10, node="node-1", record=on_card(0, 10))
-    document["spec"]["priority"] = 100
-    state.pod_applied(msgspec.convert(document, Pod))
-    found = reduce_victims(state.ledger.nodes["node-1"], asks(12), ["uid-a", "uid-b", "uid-c"], violations=violations)
+def preempting(units: int, victims: Mapping[str, Sequence[str]], violations: int = 0, **spec: Any) -> bytes:
+    meta = {
+        name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations} for name, uids in victims.items()
+    }
+    document = pod_document("p", units)
+    document["spec"] |= {"priority": HIGH, **spec}
+    return json.dumps({"Pod": document, "NodeNameToMetaVictims": meta}).encode()
 
-    assert found == ([f"uid-{name}" for name in ended], min(violations, len(ended)))
+
+def named(body: bytes) -> dict[str, list[str]]:
+    victims = json.loads(body)["NodeNameToMetaVictims"]
+    return {name: [pod["UID"].removeprefix("uid-") for pod in each["Pods"]] for name, each in victims.items()}
+
+
+def asking(units: int, cpu: str) -> dict[str, Any]:
+    amounts = {ENFLAME.memory_resource: str(units), "cpu": cpu}
+    return {"containers": [{"name": "main", "resources": {"limits": amounts, "requests": amounts}}]}
+
+
+def taking_cpu(amount: str) -> Document:
+    document = pod_document("cpu", None, node="node-1")
+    document["spec"] |= asking(0, amount)
+    return document
+
+
+def budget(app: str, allowed: int) -> Document:
+    return {
+        "metadata": {"name": f"keep-{app}", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+
+
+def port(number: int) -> dict[str, Any]:
+    """Asks for 4 units and a port of the host."""
+    (container,) = asking(4, "0")["containers"]
+    return {"containers": [container | {"ports": [{"containerPort": 80, "hostPort": number}]}]}
+
+
+APART = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "host"}]}}}
+FOUR = ["a-1", "a-2", "a-3", "a-4"]
 
 
 @pytest.mark.parametrize(
-    ("proposed", "units", "violations", "answer"),
+    ("preemptor", "more", "budgets", "ended"),
     [
-        pytest.param(["c", "b", "a"], 12, 0, (["a"], 0), id="one of three"),
-        pytest.param(["c", "cpu", "a"], 12, 0, (["cpu", "a"], 0), id="one without a card stays"),
-        pytest.param(["b", "c"], 16, 2, (["b", "c"], 2), id="both of a card"),
-        pytest.param(["b", "c"], 12, 1, (["b", "c"], 1), id="not less than both"),
-        pytest.param(["c"], 12, 0, None, id="not enough"),
-        pytest.param([], 12, 0, None, id="no one"),
-        pytest.param(["cpu"], 6, 1, (["cpu"], 1), id="the card needs no one"),
-        pytest.param(["a", "cpu"], 4, 1, (["a", "cpu"], 1), id="the card needs no one, so the proposal stays whole"),
-        pytest.param(["c", "b", "a"], 12, 3, (["a"], 1), id="never more violations than pods"),
+        pytest.param({}, [], [], FOUR, id="those of one card, none was proposed"),
+        pytest.param({}, [], None, None, id="budgets cannot be read, so only those proposed may"),
+        pytest.param({}, [], [budget("a", 4)], FOUR, id="a budget that allows it"),
+        pytest.param({}, [], [budget("a", 3)], None, id="a budget that does not"),
+        pytest.param({}, [], [budget("b", 0)], FOUR, id="a budget of other pods"),
+        pytest.param(asking(16, "2"), [taking_cpu("63")], [], [*FOUR, "cpu"], id="one whose CPU is needed ends too"),
+        pytest.param(asking(16, "2"), [taking_cpu("62")], [], FOUR, id="one whose CPU is not needed does not"),
     ],
 )
-def test_victims_are_those_that_the_cards_and_the_scheduler_need(
-    proposed: list[str], units: int, violations: int, answer: tuple[list[str], int] | None
+async def test_all_less_important_pods_of_a_node_may_end_if_that_helps_and_breaks_no_budget(
+    preemptor: dict[str, Any], more: list[Document], budgets: list[Document] | None, ended: list[str] | None
 ) -> None:
-    node = crowded().ledger.nodes["node-1"]
-    found = reduce_victims(node, asks(units), [f"uid-{name}" for name in proposed], violations=violations)
-
-    expected = None if answer is None else ([f"uid-{name}" for name in answer[0]], answer[1])
-    assert found == expected
-
-
-def proposing(units: int, victims: Mapping[str, Sequence[str]]) -> bytes:
-    meta = {name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0} for name, uids in victims.items()}
-    return json.dumps({"Pod": pod_document("p", units), "NodeNameToMetaVictims": meta}).encode()
+    state, pods = crowded()
+    reads = LedgersApi(state, *pods, *more, budgets=budgets)
+    proposed = ["uid-e", *(each["metadata"]["uid"] for each in more)]
+    answer = await Desk((state, None), reads=reads).preempt(preempting(16, {"node-1": proposed}, **preemptor))
+    assert named(answer.body) == ({} if ended is None else {"node-1": ended})
+    assert answer.result == ("refused" if ended is None else "fits")
 
 
-def kept(body: bytes) -> dict[str, list[str]]:
-    victims = json.loads(body)["NodeNameToMetaVictims"]
-    return {name: [pod["UID"] for pod in each["Pods"]] for name, each in victims.items()}
+@pytest.mark.parametrize(
+    ("preemptor", "victim", "ended"),
+    [
+        pytest.param({}, {}, [], id="nothing else lacks"),
+        pytest.param(port(80), port(80), ["e"], id="a port of the host"),
+        pytest.param(port(81), port(80), [], id="another port"),
+        pytest.param({}, APART, ["e"], id="its anti-affinity"),
+        pytest.param(APART, {}, ["e"], id="the preemptor's anti-affinity"),
+        pytest.param({"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}]}, {}, ["e"], id="a volume"),
+        pytest.param({"volumes": [{"emptyDir": {}}]}, {}, [], id="a volume of the node's own"),
+        pytest.param({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, {}, ["e"], id="spread"),
+    ],
+)
+async def test_where_the_cards_have_room_pods_end_only_for_something_else_that_lacks(
+    preemptor: dict[str, Any], victim: dict[str, Any], ended: list[str]
+) -> None:
+    state, pods = crowded()
+    pods[-1]["spec"] |= victim
+    reads = LedgersApi(state, *pods)
+    answer = await Desk((state, None), reads=reads).preempt(preempting(4, {"node-1": ["uid-e"]}, **preemptor))
+    assert named(answer.body) == ({"node-1": ended} if ended else {})
+
+
+async def test_the_number_of_broken_budgets_is_that_of_the_pods_named() -> None:
+    state, pods = crowded()
+    reads = LedgersApi(state, *pods, budgets=[budget("a", 1)])
+    proposed = ["uid-a-1", "uid-a-2", "uid-a-3", "uid-a-4", "uid-e"]
+    answer = await Desk((state, None), reads=reads).preempt(preempting(16, {"node-1": proposed}, violations=3))
+    assert json.loads(answer.body)["NodeNameToMetaVictims"]["node-1"]["NumPDBViolations"] == 3
+    assert named(answer.body) == {"node-1": FOUR}
+
+
+async def test_a_few_of_the_best_nodes_are_read_and_no_more() -> None:
+    state = state_of(*(a_node(f"node-{number}", 16) for number in range(20)))
+    for number in range(20):
+        document = pod_document(f"pod-{number}", 16, node=f"node-{number}", record=on_card(0, 16))
+        document["spec"]["priority"] = number // 2
+        state.pod_applied(msgspec.convert(document, Pod))
+    reads = LedgersApi(state)
+    victims = {f"node-{number}": [f"uid-pod-{number}"] for number in range(20)}
+    answer = await Desk((state, None), reads=reads).preempt(preempting(8, victims))
+    assert sorted(named(answer.body)) == sorted(reads.reads) == ["node-0", "node-1", "node-2", "node-3"]
+    assert len(reads.reads) == READ_AT_ONCE
 
 
 async def test_while_victims_are_weighed_others_get_their_turns() -> None:
@@ -76,32 +153,33 @@ async def test_while_victims_are_weighed_others_get_their_turns() -> None:
     for node in range(20):
         for number in range(32):
             name = f"pod-{node}-{number}"
-            state.pod_applied(a_pod(name, 2, node=f"node-{node}", record=on_card(0, 2, size=64)))
+            document = pod_document(name, 2, node=f"node-{node}", record=on_card(0, 2, size=64))
+            state.pod_applied(msgspec.convert(document, Pod))
     victims = {name: list(node.assignments) for name, node in state.ledger.nodes.items()}
-    answering = asyncio.create_task(Desk((state, None)).preempt(proposing(60, victims)), name="preempt")
+    answering = asyncio.create_task(Desk((state, None)).preempt(preempting(60, victims)), name="preempt")
     turns = 0
     while not answering.done():
         await asyncio.sleep(0)
         turns += 1
 
     assert turns >= 20 * 32 // 64
-    assert {name: len(uids) for name, uids in kept(answering.result().body).items()} == dict.fromkeys(victims, 30)
+    assert {len(uids) for uids in named(answering.result().body).values()} == {30}
 
 
 async def test_nodes_with_more_victims_than_can_be_weighed_are_left_out() -> None:
     strangers = [f"stranger-{number}" for number in range(MAX_VICTIMS_OF_NODE)]
-    victims = {"node-2": ["uid-c", *strangers], "node-1": ["uid-a"]}
-    answer = await Desk((crowded(), None)).preempt(proposing(12, victims))
+    victims = {"node-2": ["uid-e", *strangers], "node-1": ["uid-e"]}
+    answer = await Desk((crowded()[0], None)).preempt(preempting(16, victims))
 
-    assert kept(answer.body) == {"node-1": ["uid-a"]}
+    assert named(answer.body) == {"node-1": FOUR}
 
 
 async def test_where_only_nodes_that_were_left_out_might_do_the_call_is_refused_with_the_numbers() -> None:
     strangers = [f"stranger-{number}" for number in range(MAX_VICTIMS_OF_NODE)]
-    body = proposing(12, {"node-1": ["uid-c"], "node-2": ["uid-a", *strangers]})
+    body = preempting(16, {"node-2": ["uid-e", *strangers]})
 
-    with pytest.raises(Refused, match=f"1 of 2 proposed nodes were left out .* at most {MAX_VICTIMS} victims in all"):
-        await Desk((crowded(), None)).preempt(body)
+    with pytest.raises(Refused, match=f"1 of 1 proposed nodes were left out .* at most {MAX_VICTIMS} victims in all"):
+        await Desk((crowded()[0], None)).preempt(body)
 
 
 async def test_no_more_victims_are_weighed_in_one_call_than_a_bound() -> None:
@@ -110,4 +188,12 @@ async def test_no_more_victims_are_weighed_in_one_call_than_a_bound() -> None:
         f"node-{number}": [f"stranger-{n}" for n in range(MAX_VICTIMS_OF_NODE)] for number in range(2, nodes + 2)
     }
     with pytest.raises(Refused, match=f"1 of {nodes} proposed nodes were left out"):
-        await Desk((crowded(), None)).preempt(proposing(12, victims))
+        await Desk((crowded()[0], None)).preempt(preempting(12, victims))
+
+
+async def test_a_preemptor_that_is_gone_or_another_pod_ends_no_one() -> None:
+    state, pods = crowded()
+    body = preempting(16, {"node-1": ["uid-e"]})
+    another = pod_document("p", 16, uid="another")
+    with pytest.raises(Refused, match="pod default/p has uid 'another', not 'uid-p': it is another pod"):
+        await Desk((state, None), reads=LedgersApi(state, *pods, another)).preempt(body)

@@ -86,7 +86,9 @@ async def test_a_pod_that_finds_too_little_on_one_of_the_cards_is_refused_with_t
 
 async def test_preemption_frees_as_many_cards_as_are_missing() -> None:
     proposal = {"node-1": {"Pods": [{"UID": "uid-a"}, {"UID": "uid-b"}], "NumPDBViolations": 0}}
-    body = json.dumps({"Pod": pod_document("p", 24, annotations=TWO), "NodeNameToMetaVictims": proposal}).encode()
+    preemptor = pod_document("p", 24, annotations=TWO)
+    preemptor["spec"]["priority"] = 1
+    body = json.dumps({"Pod": preemptor, "NodeNameToMetaVictims": proposal}).encode()
     answer = json.loads((await Desk((crowded(), None)).preempt(body)).body)
 
     assert answer["NodeNameToMetaVictims"]["node-1"]["Pods"] == [{"UID": "uid-b"}]

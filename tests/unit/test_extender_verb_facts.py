@@ -103,6 +103,12 @@ def test_a_pod_that_fits_is_offered_and_one_that_does_not_is_refused(units: int)
     )
 
 
+def important(name: str, units: int) -> Document:
+    document = pod_document(name, units)
+    document["spec"]["priority"] = 1
+    return document
+
+
 class TestPreempt:
     @staticmethod
     def state() -> VendorState:
@@ -113,8 +119,8 @@ class TestPreempt:
 
     async def test_the_result_says_whether_a_node_is_left(self) -> None:
         desk = Desk((self.state(), None))
-        assert facts(await desk.preempt(preempt_body(pod_document("p", 8), n1=["a"]))) == ("fits", "enflame", "")
-        assert facts(await desk.preempt(preempt_body(pod_document("p", 8), n1=["x"]))) == ("refused", "enflame", "")
+        assert facts(await desk.preempt(preempt_body(important("p", 8), n1=["a"]))) == ("fits", "enflame", "")
+        assert facts(await desk.preempt(preempt_body(important("p", 17), n1=["x"]))) == ("refused", "enflame", "")
         asks_nothing = preempt_body(pod_document("q", None), n1=["a"])
         assert facts(await desk.preempt(asks_nothing)) == ("not_asking", "enflame", "")
 
@@ -124,7 +130,7 @@ class TestPreempt:
         caplog.set_level(logging.INFO, "gcushare")
         many = [f"x{number}" for number in range(MAX_VICTIMS_OF_NODE)]
         long = {f"a{number}": many for number in range(-(-MAX_VICTIMS // MAX_VICTIMS_OF_NODE))}
-        body = preempt_body(pod_document("p", 8), **long, n2=["b"])
+        body = preempt_body(important("p", 8), **long, n2=["b"])
         answer = await Desk((self.state(), None)).preempt(body)
         assert list(json.loads(answer.body)["NodeNameToMetaVictims"]) == ["n2"]
         (line,) = [each for each in caplog.messages if each.startswith("preempt left nodes out pod=default/p reason=")]

@@ -47,12 +47,10 @@ def fits_without(node: NodeState, request: CardRequest, ended: Sequence[PodRef])
     return trial.fits(request)
 
 
-def by_brute_force(
-    node: NodeState, request: CardRequest, victims: Sequence[PodRef], *, count_first: bool
-) -> tuple[PodRef, ...] | None:
+def by_brute_force(node: NodeState, request: CardRequest, victims: Sequence[PodRef]) -> tuple[PodRef, ...] | None:
     sets = [chosen for count in range(len(victims) + 1) for chosen in combinations(victims, count)]
     enough = [chosen for chosen in sets if fits_without(node, request, chosen)]
-    return min(enough, key=lambda chosen: (len(chosen) if count_first else 0, rank_victims(chosen)), default=None)
+    return min(enough, key=rank_victims, default=None)
 
 
 @st.composite
@@ -101,42 +99,42 @@ def full_nodes(draw: st.DrawFn) -> tuple[NodeState, list[PodRef]]:
     return node, victims
 
 
-@given(full_nodes(), st.sampled_from([1, 4, 6, 8]), st.integers(1, 3), st.booleans(), st.booleans())
+@given(full_nodes(), st.sampled_from([1, 4, 6, 8]), st.integers(1, 3), st.booleans())
 def test_on_full_cards_too_the_set_is_the_one_that_trying_every_set_finds(
-    crowd: tuple[NodeState, list[PodRef]], units: int, count: int, whole: bool, count_first: bool
+    crowd: tuple[NodeState, list[PodRef]], units: int, count: int, whole: bool
 ) -> None:
     node, victims = crowd
     request = asks_whole(count) if whole else asks(units, count)
 
-    chosen = choose_victims(node, request, victims, count_first=count_first)
+    chosen = choose_victims(node, request, victims)
 
-    assert names(chosen) == names(by_brute_force(node, request, victims, count_first=count_first))
+    assert names(chosen) == names(by_brute_force(node, request, victims))
 
 
-@given(crowded_nodes(), st.integers(1, 16), st.booleans(), st.booleans())
+@given(crowded_nodes(), st.integers(1, 16), st.booleans())
 def test_the_chosen_set_is_the_one_that_trying_every_set_finds(
-    crowd: tuple[NodeState, list[PodRef]], units: int, whole: bool, count_first: bool
+    crowd: tuple[NodeState, list[PodRef]], units: int, whole: bool
 ) -> None:
     node, victims = crowd
     request = asks_whole() if whole else asks(units)
 
-    chosen = choose_victims(node, request, victims, count_first=count_first)
+    chosen = choose_victims(node, request, victims)
 
-    assert names(chosen) == names(by_brute_force(node, request, victims, count_first=count_first))
+    assert names(chosen) == names(by_brute_force(node, request, victims))
 
 
-@given(crowded_nodes(most_cards=4), st.integers(1, 12), st.integers(2, 3), st.booleans(), st.booleans())
+@given(crowded_nodes(most_cards=4), st.integers(1, 12), st.integers(2, 3), st.booleans())
 def test_for_several_cards_too_the_set_is_the_one_that_trying_every_set_finds(
-    crowd: tuple[NodeState, list[PodRef]], units: int, count: int, whole: bool, count_first: bool
+    crowd: tuple[NodeState, list[PodRef]], units: int, count: int, whole: bool
 ) -> None:
     node, victims = crowd
     wide = [held for held in node.assignments.values() if len(held.grants) > 1]
     assume(2 ** len(wide) * len(victims) <= EXACT_WORK)
     request = asks_whole(count) if whole else asks(units, count)
 
-    chosen = choose_victims(node, request, victims, count_first=count_first)
+    chosen = choose_victims(node, request, victims)
 
-    assert names(chosen) == names(by_brute_force(node, request, victims, count_first=count_first))
+    assert names(chosen) == names(by_brute_force(node, request, victims))
 
 
 @settings(max_examples=40, deadline=None)

@@ -11,6 +11,7 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.wire.dra.claims import PodWithClaims, ResourceClaim, ResourceClaimTemplate
 from gcushare.wire.dra.slices import ResourceSlice
 from gcushare.wire.objects import Event, Lease, Node, Pod
+from gcushare.wire.occupants import OccupantPod, PodDisruptionBudget
 
 T = TypeVar("T")
 JsonObject: TypeAlias = dict[str, Any]
@@ -50,12 +51,14 @@ class Resource(Generic[T]):
 
 PODS = Resource("api/v1", "pods", Pod)
 PODS_WITH_CLAIMS = Resource("api/v1", "pods", PodWithClaims)
+OCCUPANTS = Resource("api/v1", "pods", OccupantPod)
 NODES = Resource("api/v1", "nodes", Node, namespaced=False)
 EVENTS = Resource("api/v1", "events", Event)
 LEASES = Resource("apis/coordination.k8s.io/v1", "leases", Lease)
 RESOURCE_SLICES = Resource("apis/resource.k8s.io/v1", "resourceslices", ResourceSlice, namespaced=False)
 RESOURCE_CLAIMS = Resource("apis/resource.k8s.io/v1", "resourceclaims", ResourceClaim)
 RESOURCE_CLAIM_TEMPLATES = Resource("apis/resource.k8s.io/v1", "resourceclaimtemplates", ResourceClaimTemplate)
+POD_DISRUPTION_BUDGETS = Resource("apis/policy/v1", "poddisruptionbudgets", PodDisruptionBudget)
 # Resources without a type: read and written as plain JSON objects.
 NAMESPACES: Resource[JsonObject] = Resource("api/v1", "namespaces", dict, namespaced=False)
 CONFIG_MAPS: Resource[JsonObject] = Resource("api/v1", "configmaps", dict)

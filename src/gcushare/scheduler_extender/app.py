@@ -371,7 +371,7 @@ class Extender:
             filters=FilterService(state, named=named, refusals=on_refused, offers=wakes.on_offered),
             binds=BindService(state, self._api, self.leadership, now_ns=self._now_ns, monotonic=self._clock.monotonic),
             inspects=InspectService(state),
-            preempts=PreemptService(state),
+            preempts=PreemptService(state, self._api),
             explains=explains,
             reports=reports,
             wakes=wakes,

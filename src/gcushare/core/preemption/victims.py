@@ -1,13 +1,10 @@
-"""Chooses which of the scheduler's victims on a node must end, so that a pod fits on one card or on enough cards.
+"""Chooses which pods of a node must end, so that another pod fits on one of its cards or on enough of them.
 
-The scheduler counts a node's memory as one sum, so its victims may free units on the wrong cards, or more than needed.
 Sufficient sets are compared by three criteria, in this order:
 
 1. the highest priority among their pods: lower is better;
 2. the number of pods: fewer is better;
 3. the age of their oldest pod, then of the next: younger is better.
-
-If every victim violates a disruption budget, the number comes first, because it is the number of violations.
 
 The criteria are decided one after the other, because more victims never free less. The costs of cards without a common
 victim add up, so the cheapest cards together make the cheapest set. Only a pod that holds several of the cards connects
@@ -60,14 +57,14 @@ def choose_victims(
     victims: Iterable[PodRef],
     *,
     room: kept_room.RoomAfterNominees = kept_room.NO_NOMINEES,
-    count_first: bool = False,
+    ended: Collection[PodRef] = (),
 ) -> tuple[PodRef, ...] | None:
     """Choose the best sufficient subset of the victims; None if even all of them are not enough.
 
     ``room`` says what nominees that go first leave to the pod, and which pods are leaving. Leaving pods are never
     chosen, because what they hold becomes free anyway. So the result is empty if the request fits once they are gone.
 
-    ``count_first``: compare the number of pods before their priority. Use it if every victim violates a budget.
+    ``ended`` are pods that end in any case, for another reason: they are part of the result.
 
     The result is the best set if the request needs one card, or if few enough victims are wide (``EXACT_WORK``).
     Otherwise every chosen pod is needed, but a better set may exist.
@@ -77,9 +74,9 @@ def choose_victims(
     """
     if node.is_unconfirmed or not node.serves(request):
         return None
-    if node.fits(request) and kept_room.fits_after_nominees(node, request, room.left):
+    if not ended and node.fits(request) and kept_room.fits_after_nominees(node, request, room.left):
         return ()
-    return _VictimSearch(node, request, victims, room, count_first=count_first).run()
+    return _VictimSearch(node, request, victims, room, ended).run()
 
 
 _LOWEST = -(1 << 62)
@@ -141,20 +138,25 @@ class _VictimSearch:
         request: CardRequest,
         victims: Iterable[PodRef],
         room: kept_room.RoomAfterNominees,
-        *,
-        count_first: bool,
+        ended: Collection[PodRef],
     ) -> None:
         self._count = request.cards
-        self._count_first = count_first
+        self._ended = tuple(ended)
+        self._floor = max((victim.priority for victim in ended), default=_LOWEST)
         shares = kept_room.LeavingShares(node, room.leaving)
         self._needs = {
             state.index: need
             for state in node.cards.values()
             if (need := _find_need(state, request, shares, room.left)) is not None
         }
-        held = ((each, node.assignments.get(each.uid)) for each in victims if each.uid not in room.leaving)
+        passed_over = {*room.leaving, *(each.uid for each in ended)}
+        self._holders = self._hold(node, (each for each in victims if each.uid not in passed_over))
+        self._freed = self._hold(node, (each for each in ended if each.uid not in room.leaving))
+
+    def _hold(self, node: NodeState, victims: Iterable[PodRef]) -> list[_Holder]:
+        held = ((each, node.assignments.get(each.uid)) for each in victims)
         holders = (_Holder(victim, self._shares(found.grants)) for victim, found in held if found is not None)
-        self._holders = [holder for holder in holders if holder.shares]
+        return [holder for holder in holders if holder.shares]
 
     def _shares(self, grants: Iterable[CardGrant]) -> tuple[tuple[int, int], ...]:
         shares: dict[int, int] = {}
@@ -200,7 +202,7 @@ class _VictimSearch:
 
     def _outline(self, ended: tuple[_Holder, ...], narrow: tuple[_Holder, ...]) -> _Outline | None:
         """Decide the first two criteria for sets of ``ended`` and some narrow victims."""
-        floor = max((holder.victim.priority for holder in ended), default=_LOWEST)
+        floor = max((self._floor, *(holder.victim.priority for holder in ended)))
         above = {holder.victim.priority for holder in narrow if holder.victim.priority > floor}
         tops = [floor, *sorted(above)]
         reaches: dict[int, _Reach] = {}
@@ -217,15 +219,10 @@ class _VictimSearch:
         whole_pool = reach(tops[-1]).cost
         if whole_pool is None:
             return None
-
-        def is_enough(top: int) -> bool:
-            cost = reach(top).cost
-            return cost is not None and (cost == whole_pool or not self._count_first)
-
-        top = tops[bisect_left(tops, True, key=is_enough)]
+        top = tops[bisect_left(tops, True, key=lambda top: reach(top).cost is not None)]
         found = reach(top)
         count = (whole_pool if found.cost is None else found.cost) + len(ended)
-        return _Outline((count, top) if self._count_first else (top, count), ended, found)
+        return _Outline((top, count), ended, found)
 
     def _name(self, outline: _Outline) -> tuple[PodRef, ...]:
         """Decide the third criterion: spare each pod, from the oldest on, if the cost stays the same without it."""
@@ -242,11 +239,11 @@ class _VictimSearch:
             for index, amount in holder.shares:
                 covers[index].put(amount)
             chosen.append(holder)
-        return tuple(holder.victim for holder in chosen)
+        return (*self._ended, *(holder.victim for holder in chosen))
 
     def _covers(self, ended: Iterable[_Holder], pool: Iterable[_Holder]) -> dict[int, PreemptionCost]:
         covers = {index: PreemptionCost(need) for index, (need, _) in self._needs.items()}
-        for holder in ended:
+        for holder in (*self._freed, *ended):
             for index, amount in holder.shares:
                 covers[index].lessen(amount)
         for holder in pool:

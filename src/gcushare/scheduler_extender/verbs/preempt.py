@@ -1,20 +1,27 @@
-"""preempt: keep the candidate nodes where the scheduler's victims free enough cards, with the victims needed."""
+"""preempt: of the candidate nodes those where ending less important pods frees cards, with the pods that must end.
+
+All candidates are judged by the ledger. The best few are read from the API server before they are named, because the
+ledger knows neither disruption budgets nor the other resources of pods and nodes.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import NodeState
-from gcushare.core.preemption.kept_room import NO_NOMINEES, RoomAfterNominees, fits_after_nominees
-from gcushare.core.preemption.victims import choose_victims
-from gcushare.core.requests import CardRequest
+from gcushare.core.preemption.choice import Proposed, choose
+from gcushare.core.preemption.victims import Rank, choose_victims, rank_victims
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
+from gcushare.scheduler_extender.state.nominations import Nominee
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.occupancy_reader import OccupancyReader, ReadingApi
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.wire.extender_preempt import PreemptArguments, Proposal, Victims, encode_victims
 
@@ -26,18 +33,36 @@ MAX_VICTIMS = 65_536
 MAX_VICTIMS_OF_NODE = 256
 """Victims considered on one node, in one step of two or three milliseconds. A kubelet runs 110 pods by default."""
 
+READ_AT_ONCE = 4
+"""Nodes read and named together: kube-scheduler needs one, and another extender may refuse some."""
+
+READ_FOR_S = 2.0
+"""After this long no further nodes are read: kube-scheduler waits five seconds for the answer."""
+
 _VICTIMS_PER_TURN = 64
 """About half a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A node where less important pods hold enough of the cards; ``cost`` orders candidates, the best first."""
+
+    node: str
+    proposed: Proposed
+    cost: tuple[int, Rank]
 
 
 class PreemptService:
     """Answers preempt for one vendor."""
 
-    def __init__(self, state: VendorState) -> None:
+    def __init__(self, state: VendorState, api: ReadingApi) -> None:
         self._state = state
+        self._api = api
+        self._reading = asyncio.Lock()
+        """One call reads at a time, so that forged calls cannot load the API server."""
 
     async def preempt(self, arguments: PreemptArguments, request: SchedulingRequest | None) -> VerbAnswer:
-        """Answer which victims must end on each node that stays; yields to other calls in between.
+        """Answer which victims must end on the best nodes; yields to other calls in between.
 
         The scheduler needs only one node. So if very many victims are proposed, the nodes with most of them are left
         out.
@@ -45,12 +70,17 @@ class PreemptService:
         Raises:
             RemoteContractError: victims cannot be read.
             Refused: nodes were left out, and no other node is possible.
+            GcushareError: the API server does not answer.
         """
         proposals = arguments.proposals
         if request is None:
             unchanged = {name: (found.uids, found.violations) async for name, found in _read_all(proposals)}
             return VerbAnswer(encode_victims(unchanged), "not_asking", self._state.vendor.name)
-        kept, left_out = await self._weigh(proposals, request)
+        candidates, left_out = await self._judge(proposals, request)
+        kept: dict[str, Proposed] = {}
+        if candidates:
+            async with self._reading:
+                kept = await self._choose_best(candidates, request)
         if left_out:
             text = (
                 f"{left_out} of {len(proposals)} proposed nodes were left out of preemption for pod {request.pod}: at "
@@ -59,67 +89,84 @@ class PreemptService:
             if not kept:
                 raise Refused(f"{text}; ending those of the others would not make room")
             logger.info("preempt left nodes out %s", fields(pod=request.pod, reason=text))
-        self._state.nominations.expect(request, {name: uids for name, (uids, _) in kept.items()})
-        return VerbAnswer(encode_victims(kept), "fits" if kept else "refused", self._state.vendor.name)
+        self._state.nominations.expect(request, {name: found.uids for name, found in kept.items()})
+        answer = encode_victims({name: (found.uids, found.violations) for name, found in kept.items()})
+        return VerbAnswer(answer, "fits" if kept else "refused", self._state.vendor.name)
 
-    async def _weigh(
-        self, proposals: dict[str, Proposal], request: SchedulingRequest
-    ) -> tuple[dict[str, tuple[list[str], int]], int]:
-        """Choose victims on each node, the shortest proposals first, and count the nodes that were left out."""
-        kept: dict[str, tuple[list[str], int]] = {}
+    async def _judge(self, proposals: dict[str, Proposal], request: SchedulingRequest) -> tuple[list[_Candidate], int]:
+        """Find the nodes where ending pods frees cards enough, the best first, and count those that were left out."""
+        found: list[_Candidate] = []
         weighed = left_out = 0
-        nominations = self._state.nominations
-        ahead = nominations.find_ahead(request.pod)
+        ahead = self._state.nominations.find_ahead(request.pod)
         async for name, victims in _read_all(proposals):
-            uids = victims.uids
-            if weighed + len(uids) > MAX_VICTIMS or len(uids) > MAX_VICTIMS_OF_NODE:
+            node = self._state.ledger.nodes.get(name)
+            able = [] if node is None else self._find_able(node, request.pod, victims.uids)
+            count = max(len(able), len(victims.uids))
+            if len(victims.uids) > MAX_VICTIMS_OF_NODE or weighed + count > MAX_VICTIMS:
                 left_out += 1
                 continue
-            weighed += len(uids)
+            weighed += count
+            proposed = Proposed(victims.uids, victims.violations)
             if request.cards.whole and name in self._state.nodes.whole_elsewhere:
-                kept[name] = uids, victims.violations  # kube-scheduler's own count of these cards is all there is.
+                found.append(_Candidate(name, proposed, (victims.violations, rank_victims([request.pod]))))
                 continue
-            node = self._state.ledger.nodes.get(name)
             if node is None:
                 continue
-            room = nominations.find_room(name, ahead.get(name, ()))
-            chosen = reduce_victims(node, request.cards, uids, violations=victims.violations, room=room)
+            room = self._state.nominations.find_room(name, ahead.get(name, ()))
+            chosen = choose_victims(node, request.cards, able, room=room)
             if chosen is not None:
-                kept[name] = chosen
-        return kept, left_out
+                rank = rank_victims(chosen or [pod for pod in able if pod.uid in victims.uids])
+                found.append(_Candidate(name, proposed, (victims.violations, rank)))
+        return sorted(found, key=lambda each: each.cost), left_out
 
+    def _find_able(self, node: NodeState, preemptor: PodRef, proposed: Collection[str]) -> list[PodRef]:
+        """The pods with cards of a node that may end: those proposed, and of the others the least important."""
+        bound = self._state.bound
+        able = {uid: held.pod for uid, held in node.assignments.items() if held.pod.priority < preemptor.priority}
+        pods = [able.pop(uid) for uid in proposed if uid in able]
+        lower = [pod for uid, pod in able.items() if uid in bound]
+        if len(pods) + len(lower) > MAX_VICTIMS_OF_NODE:
+            lower.sort(key=lambda pod: rank_victims([pod]))
+        return pods + lower[: MAX_VICTIMS_OF_NODE - len(pods)]
 
-def reduce_victims(
-    node: NodeState, request: CardRequest, uids: list[str], *, violations: int, room: RoomAfterNominees = NO_NOMINEES
-) -> tuple[list[str], int] | None:
-    """The victims that must end on one node, and how many budgets they break at most; None if all are not enough.
+    async def _choose_best(self, candidates: Sequence[_Candidate], request: SchedulingRequest) -> dict[str, Proposed]:
+        """Read candidates, the best first, until on some of them pods may end."""
+        reader = await OccupancyReader.open(self._api, self._state.vendor, request.pod)
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + READ_FOR_S
+        for start in range(0, len(candidates), READ_AT_ONCE):
+            if now_s() > until_s:
+                unread = len(candidates) - start
+                logger.info("preempt left nodes unread %s", fields(pod=request.pod, nodes=unread, after_s=READ_FOR_S))
+                break
+            few = candidates[start : start + READ_AT_ONCE]
+            chosen = await asyncio.gather(*(self._choose(each, reader, request) for each in few))
+            if kept := {each.node: found for each, found in zip(few, chosen, strict=True) if found is not None}:
+                return kept
+        return {}
 
-    Victims without cards of this vendor are kept in the answer: the scheduler needs them for CPU, ports or other
-    resources. For the same reason the proposal is answered unchanged if no pod has to end for the cards.
+    async def _choose(
+        self, candidate: _Candidate, reader: OccupancyReader, request: SchedulingRequest
+    ) -> Proposed | None:
+        name, nominations = candidate.node, self._state.nominations
+        if request.cards.whole and name in self._state.nodes.whole_elsewhere:
+            return candidate.proposed  # kube-scheduler's own count of these cards is all there is.
 
-    The scheduler proposes pods again that are leaving. What they hold comes free anyway. So they are named only if no
-    other pod has to end: then the pod waits for the room as a nominee. An answer without victims would be an error to
-    the scheduler. So if the leaving pods are not among those proposed, victims are chosen as if those stayed; if that
-    needs no victim either, the node is left out.
+        def find_ahead() -> Sequence[Nominee]:
+            return nominations.find_ahead(request.pod).get(name, ())
 
-    The protocol has the number of victims that break a budget, not their names. If it is none or all, they are known.
-    Otherwise budgets are ignored, and priority, number and age decide. The chosen set may then break more budgets than
-    another one, and the number answered is the most that it can break.
-    """
-    breaks_all = 0 < len(uids) <= violations
-    holders = {uid: node.assignments[uid] for uid in uids if uid in node.assignments}
-    pods = [held.pod for held in holders.values()]
-    chosen = choose_victims(node, request, pods, room=room, count_first=breaks_all)
-    if chosen == () and fits_after_nominees(node, request, room.left):
-        return uids, violations
-    if chosen == () and room.leaving.isdisjoint(uids) and len(holders) == len(uids):
-        room = replace(room, leaving=frozenset())
-        chosen = choose_victims(node, request, pods, room=room, count_first=breaks_all)
-    if chosen is None:
-        return None
-    needed = {victim.uid for victim in chosen} or room.leaving
-    kept = [uid for uid in uids if uid not in holders or uid in needed]
-    return (kept, min(violations, len(kept))) if kept else None
+        here = await reader.read(name, [each.pod for each in find_ahead()])
+        node = self._state.ledger.nodes.get(name)
+        if node is None or here is None:
+            return None
+        room = nominations.find_room(name, find_ahead())
+        found = choose(node, request.pod, request.cards, here, candidate.proposed, room)
+        if found is not None:
+            proposed = candidate.proposed.uids
+            others = len(set(found.uids).difference(proposed))
+            facts = fields(pod=request.pod, node=name, proposed=len(proposed), named=len(found.uids), others=others)
+            logger.info("preempt names pods %s", facts)
+        return found
 
 
 async def _read_all(proposals: dict[str, Proposal]) -> AsyncIterator[tuple[str, Victims]]:

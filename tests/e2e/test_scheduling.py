@@ -8,13 +8,16 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.errors import NotFoundError
-from gcushare.kube.resources import PODS
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import PODS, Resource
+from gcushare.wire.annotations import USE_CARDS
 from gcushare_playground.picture import condition_of, node_of
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.objects import card_of, find_overcommitted, node, pod
+from tests.e2e.objects import JsonObject, card_of, find_overcommitted, node, pod
 from tests.e2e.scheduling import PRIORITY_CLASSES, Scheduling
 
+BUDGETS: Resource[JsonObject] = Resource("apis/policy/v1", "poddisruptionbudgets", dict)
 REFUSED = "insufficient GCU Memory in one gcu device"
 
 
@@ -123,6 +126,61 @@ async def test_no_pod_is_ended_if_that_would_free_no_card(
     assert "preemption: " in message
     assert len(scheduling.bound()) == running
     assert not scheduling.pod("too-big")["status"].get("nominatedNodeName")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "allowed", "ended"),
+    [
+        pytest.param("", None, {"a", "b", "c", "d"}, id="card memory"),
+        pytest.param("", 4, {"a", "b", "c", "d"}, id="a budget allows it"),
+        pytest.param("", 3, set(), id="a budget does not"),
+        pytest.param("30", None, {"a", "b", "c", "d", "busy"}, id="CPU as well"),
+    ],
+)
+async def test_pods_that_kube_scheduler_did_not_propose_end_if_they_alone_make_room(
+    scheduling: Scheduling, cpu: str, allowed: int | None, ended: set[str]
+) -> None:
+    """Card 0 has four small pods; the sums are short by a pod of card 1, next to an important one, which helps not."""
+    await _ensure_priorities(scheduling)
+    await scheduling.create_nodes([node("node-1", 16, 16)])
+    if allowed is not None:
+        await _keep_small_ones(scheduling, allowed)
+    small = [_on_card(0, pod(name, 4, priorityClassName="low")) for name in "abcd"]
+    others = [pod("important", 5, priorityClassName="high"), pod("e", 8, priorityClassName="low")]
+    await scheduling.create_pods([*small, *(_on_card(1, each) for each in others)])
+    busy = pod("busy", 0, priorityClassName="low")
+    busy["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "40"}}
+    await scheduling.create_pods([busy])
+    before = {*"abcde", "important", "busy"}
+    await scheduling.until_bound(*before)
+    urgent = pod("urgent", 16, priorityClassName="high")
+    urgent["spec"]["containers"][0]["resources"]["requests"] = {"cpu": cpu} if cpu else {}
+    await scheduling.create_pods([urgent])
+    try:
+        if ended:
+            await scheduling.until_bound("urgent", deadline_s=180)
+            assert card_of(scheduling.pod("urgent")) == (0,)
+        else:
+            await scheduling.until_said("urgent", "FailedScheduling", text="preemption: no candidate node")
+        assert {each["metadata"]["name"] for each in scheduling.pods.objects.values()} == before - ended | {"urgent"}
+    finally:
+        if allowed is not None:
+            await scheduling.client.delete(BUDGETS, "small", namespace="default")
+
+
+def _on_card(index: int, body: JsonObject) -> JsonObject:
+    metadata = body["metadata"] | {"annotations": {USE_CARDS: str(index)}, "labels": {"size": "small"}}
+    return body | {"metadata": metadata} if index == 0 else body | {"metadata": metadata | {"labels": {}}}
+
+
+async def _keep_small_ones(scheduling: Scheduling, allowed: int) -> None:
+    """Create a budget of the small pods. No controller runs that would count what it allows."""
+    selector = {"matchLabels": {"size": "small"}}
+    body = {"metadata": {"name": "small"}, "spec": {"selector": selector, "minAvailable": 1}}
+    await scheduling.client.create(BUDGETS, body, namespace="default")
+    counts = {"disruptionsAllowed": allowed, "currentHealthy": 4, "desiredHealthy": 1, "expectedPods": 4}
+    patch = Patch(PatchKind.MERGE, {"status": counts})
+    await scheduling.client.patch(BUDGETS, "small", patch, namespace="default", subresource="status")
 
 
 @pytest.mark.parametrize("forged", [{"enflame.com/gcu-device-id": "0", "enflame.com/gcu-device-memory-request": "1"}])

@@ -103,6 +103,17 @@ async def test_a_sick_card_takes_no_new_pods_and_its_pods_run_on(start_node: Sta
     await side.expect_true("on-it", "elsewhere", "back")
 
 
+async def test_next_to_a_sick_card_an_important_pod_gets_the_empty_one_and_no_pod_ends(start_node: StartNode) -> None:
+    side = await start_node(NodePlan(name=NODE, card_bytes=(16 * GIB,) * 3))
+    await side.run_pods(real_pod("on-it", 12))
+    await side.run_pods(real_pod("healthy", 14))
+    side.set_health({side.recorded("on-it")[0]: "ECC errors"})
+    await side.until_allocatable(44)
+    await side.run_pods(real_pod("important", 10, priorityClassName="system-cluster-critical"))
+    await side.expect_true("on-it", "healthy", "important")
+    assert len({side.recorded(name) for name in ("on-it", "healthy", "important")}) == 3
+
+
 async def test_a_cordoned_card_takes_no_new_pods_and_its_pods_run_on(start_node: StartNode) -> None:
     side = await start_node(TWO)
     await side.run_pods(real_pod("on-it", 4))

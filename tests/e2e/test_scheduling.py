@@ -196,6 +196,19 @@ async def test_a_forged_record_is_replaced_when_the_pod_is_bound(
     assert scheduling.pod("forger")["metadata"]["annotations"]["enflame.com/gcu-device-memory-request"] == "12"
 
 
+async def test_a_percent_sign_in_an_annotation_leaves_the_schedulers_event_readable(scheduling: Scheduling) -> None:
+    await scheduling.create_nodes([node("node-1", 16)])
+    body = pod("percent", 4)
+    body["metadata"]["annotations"] = {"gcushare.io/cards": "100%s %d"}
+    await scheduling.create_pods([body])
+    message = await scheduling.until_said("percent", "FailedScheduling", text="100％s ％d")
+    assert "%" not in message
+    await scheduling.pods.until(
+        lambda: condition_of(scheduling.pod("percent"), "PodScheduled").get("message") == message,
+        "the pod's condition says the same",
+    )
+
+
 async def test_without_an_extender_pods_wait_and_say_so(scheduling: Scheduling) -> None:
     await scheduling.create_nodes([node("node-1", 16)])
     await scheduling.extender.kill()

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import RemoteContractError
+from gcushare.scheduler_extender.verbs.filter import DISTRUST_REASON, KEPT_REASON, STARTING_REASON
+from gcushare.vendors import VENDORS
 from gcushare.wire import extender_api as extender
 from gcushare.wire import extender_preempt as preempt
 from tests.extender_objects import Document, filter_body, pod_document
@@ -225,3 +227,13 @@ def test_victims_are_read_in_any_letter_case_and_names_of_nodes_as_they_are(chan
 def test_the_last_of_two_spellings_counts_as_in_go() -> None:
     assert names_of(b'{"Pod":%b,"NodeNames":["a"], "nodenames":["b"] }' % HEAD) == ["b"]
     assert names_of(b'{"pod":{},"Pod":%b,"nodenames":["b"],"Nodes":null, "NodeNames":["a"]}' % HEAD) == ["a"]
+
+
+def test_no_text_for_the_scheduler_has_a_percent_sign() -> None:
+    """It takes an extender's text as a format."""
+    assert json.loads(extender.encode_error("'100%' is not a number of cards: %s"))["Error"] == (
+        "'100\uff05' is not a number of cards: \uff05s"
+    )
+    reasons = [KEPT_REASON, STARTING_REASON, DISTRUST_REASON]
+    reasons += [text for each in VENDORS for text in (each.refused_reason, each.refused_whole_reason)]
+    assert not any("%" in reason for reason in reasons)

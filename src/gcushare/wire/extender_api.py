@@ -49,6 +49,7 @@ ABSENT = msgspec.Raw(b"null")
 _NODE_LIST = b'{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[%b]}'
 _NAMES_KEY = b',"NodeNames":['
 _MAX_REASON = 200
+FULLWIDTH_PERCENT = "\uff05"
 
 
 def largest_filter(most_nodes: int) -> int:
@@ -269,8 +270,12 @@ def encode_scores(names: Iterable[str], scores: Iterable[int]) -> bytes:
 
 
 def encode_error(message: str) -> bytes:
-    """Encode an error as the answer to filter, bind or preempt."""
-    return encode_json({"Error": message})
+    """Encode an error as the answer to filter or bind.
+
+    kube-scheduler takes it as a format for its Event (and up to some version for its error too), but as it is for the
+    pod's condition. No number of percent signs is right in all, so a sign that looks alike stands for each.
+    """
+    return encode_json({"Error": message.replace("%", FULLWIDTH_PERCENT)})
 
 
 BIND_DONE = b'{"Error":""}'

@@ -87,6 +87,11 @@ class SettledInvariants:
                 continue
             if uid not in pods or pods[uid].obj["status"].get("phase") in FINISHED:
                 continue  # From the checkpoint; the next admission frees them.
+            for resource in kubelet.endpoints:
+                sick = kubelet.devices.pod_ids(uid, resource) - kubelet.devices.healthy[resource]
+                if sick:
+                    words = f"{len(sick)} ids of {resource} that {pods[uid].key[1]} holds on {kubelet.node} are not"
+                    world.fail("what pods hold is healthy, whatever became of their cards", words)
             if world.policies.refused_within(pods[uid].key[1], REFUSED_FOR_S):
                 continue
             held = self._records.held.get(uid)

@@ -235,17 +235,27 @@ int nvmlDeviceGetComputeRunningProcesses_v3(device_t device, unsigned int *count
     return 0;
 }
 
-/* A client of MPS; "set mps_pid" may make it one of the other list. */
-int nvmlDeviceGetMPSComputeRunningProcesses_v3(device_t device, unsigned int *count, process_t *processes) {
+/* The other lists have a process each while "set mps_clients" or "set graphics" is 1; "set mps_pid" and
+   "set graphics_pid" may make it one of the first list. */
+static int list_one(int card, const char *present, const char *pid, int usual, unsigned int *count, process_t *processes) {
     unsigned int room = *count;
-    GATE(card_of(device));
-    *count = (unsigned int)number_setting("mps_clients", card_of(device), 0);
+    *count = (unsigned int)number_setting(present, card, 0);
     if (*count == 0) return 0;
     if (room < 1 || !processes) return NVML_ERROR_INSUFFICIENT_SIZE;
     *count = 1;
-    processes[0].pid = (unsigned int)number_setting("mps_pid", card_of(device), 5252);
+    processes[0].pid = (unsigned int)number_setting(pid, card, usual);
     processes[0].used = 2 * GIB;
     return 0;
+}
+
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(device_t device, unsigned int *count, process_t *processes) {
+    GATE(card_of(device));
+    return list_one(card_of(device), "mps_clients", "mps_pid", 5252, count, processes);
+}
+
+int nvmlDeviceGetGraphicsRunningProcesses_v3(device_t device, unsigned int *count, process_t *processes) {
+    GATE(card_of(device));
+    return list_one(card_of(device), "graphics", "graphics_pid", 6262, count, processes);
 }
 
 int nvmlDeviceGetAccountingMode(device_t device, unsigned int *mode) {

@@ -91,13 +91,18 @@ async def test_a_process_that_ended_has_no_name_and_costs_no_other_figure(tmp_pa
 
 
 @pytest.mark.slow
-async def test_clients_of_mps_are_processes_of_the_card_and_one_in_both_lists_is_counted_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("listed", "pid", "usual"), [("mps_clients", "mps_pid", 5252), ("graphics", "graphics_pid", 6262)]
+)
+async def test_a_process_of_any_list_uses_the_card_and_one_in_two_lists_is_counted_once(
+    tmp_path: Path, listed: str, pid: str, usual: int
+) -> None:
     fake = install_fake("nvml", tmp_path)
-    fake.control("set mps_clients 0 1", "set mps_clients 1 1", "set mps_pid 1 4242")
+    fake.control(f"set {listed} 0 1", f"set {listed} 1 1", f"set {pid} 1 4242")
     async with isolated(fake) as source:
         report = await source.list_cards()
         uses = [await source.use(card) for card in report.cards]
-    assert [use.processes for use in uses] == [{4242: 3 * GIB, 5252: 2 * GIB}, {4242: 3 * GIB}]
+    assert [use.processes for use in uses] == [{4242: 3 * GIB, usual: 2 * GIB}, {4242: 3 * GIB}]
 
 
 @pytest.mark.slow

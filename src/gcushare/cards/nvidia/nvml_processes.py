@@ -25,6 +25,8 @@ _UNSUPPORTED = frozenset(
     }
 )
 """Codes with which a consumer card, a vGPU or an old driver answers a query that it does not have."""
+_OTHER_LISTS = ("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+"""Processes that compute through MPS, and those that draw or render (OpenGL, Vulkan), also without a display."""
 CODE_NAMES: dict[int, str] = {
     getattr(pynvml, name): name for name in sorted(dir(pynvml)) if name.startswith("NVML_ERROR_")
 }
@@ -78,12 +80,16 @@ class NvmlProcesses:
         """The driver's timestamp (microseconds) of the newest sample of processes' utilization, by slot."""
 
     def memory(self, handle: Any) -> dict[int, int] | None:
-        """The processes with a context of their own, and those that compute through MPS, which has a list apart."""
+        """The processes with memory of a card, whatever they do with it: NVML has a list for each kind of work.
+
+        One that is in several lists is one process.
+        """
         found = self._listed(handle, "nvmlDeviceGetComputeRunningProcesses")
         if found is None:
             return None
-        for pid, used in (self._listed(handle, "nvmlDeviceGetMPSComputeRunningProcesses") or {}).items():
-            found[pid] = max(found.get(pid, 0), used)  # one that is in both lists is one process
+        for query in _OTHER_LISTS:
+            for pid, used in (self._listed(handle, query) or {}).items():
+                found[pid] = max(found.get(pid, 0), used)
         return found
 
     def _listed(self, handle: Any, query: str) -> dict[int, int] | None:

@@ -16,8 +16,12 @@ from gcushare.core.units import GIB
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.claims.claim_checks import CHECK_S
 from gcushare.device_plugin.plugin_settings import GrantMode
+from gcushare.node.driver_limits.amounts import LEAST_BYTES
 from gcushare.node.node_settings import Fallback, LimitSettings, MemoryLimit
 from gcushare.wire.annotations import MEMORY_LIMIT, OVER_USE
+from gcushare_playground.apiserver.objects import Key
+from gcushare_playground.apiserver.registry import Deletion
+from gcushare_playground.apiserver.resources import BY_NAME
 from tests.fake_proc import FakeProc
 from tests.native.libraries import DirectSource, FakeLibrary, nvml_here
 from tests.protocol.claims_rig import ClaimsRig, share
@@ -90,10 +94,12 @@ async def test_a_pod_has_its_limit_before_its_container_starts(tmp_path: Path, k
         await rig.start()
         group = rig.pod_with_group("pod", 4, card=1)
         await rig.until_running("pod")
-        assert [(call.card, call.soft, call.hard, call.code) for call in rig.calls_for(group)] == [(1, 0, 4 * GIB, 0)]
+        calls = sorted((call.card, call.soft, call.hard, call.code) for call in rig.calls_for(group))
+        assert calls == [(0, 0, LEAST_BYTES, 0), (1, 0, 4 * GIB, 0)], "the card that it does not hold is closed to it"
         container = rig.groups.make(f"{group.relative_to(rig.groups.root)}/c0")
         assert not rig.groups.allocate(container, 1, 5 * GIB)
         assert rig.groups.allocate(container, 1, 4 * GIB)
+        assert not rig.groups.allocate(container, 0, GIB), "whatever variable shows it the other card"
         assert (rig.variables("pod").get(VARIABLE)) == ("4096" if keeping == "dmem" else None)
         assert rig.problem("memoryLimit") == ""
 
@@ -182,13 +188,25 @@ async def test_one_card_that_keeps_no_limits_closes_alone(tmp_path: Path) -> Non
         assert rig.groups.limit_of(group, 1) == 4 * GIB
 
 
-async def test_a_whole_card_gets_no_limit(tmp_path: Path) -> None:
+async def test_a_whole_card_gets_no_limit_and_the_others_are_closed(tmp_path: Path) -> None:
     async with DriverRig(tmp_path, mode=GrantMode.BOTH) as rig:
         await rig.start()
         rig.bind_whole("whole", 1, "0")
         group = rig.make_group("whole")
         await rig.until_running("whole")
-        assert rig.calls_for(group) == []
+        await rig.until(lambda: rig.groups.limit_of(group, 1) == LEAST_BYTES, "the other card is closed")
+        assert rig.groups.limit_of(group, 0) is None
+
+
+async def test_a_card_that_is_sick_keeps_no_pod_from_another_and_is_closed_when_it_is_well(tmp_path: Path) -> None:
+    async with DriverRig(tmp_path, poll_interval=0.2) as rig:
+        rig.rules("fail nvmlDeviceGetMemoryInfo 1 999")
+        await rig.start_plugin()
+        await rig.until_units(16)
+        group = rig.pod_with_group("pod", 4)
+        await rig.until_running("pod")
+        rig.rules()
+        await rig.until(lambda: rig.groups.limit_of(group, 1) == LEAST_BYTES, "it is closed now")
 
 
 async def test_limits_that_a_reloaded_driver_lost_are_set_again(tmp_path: Path) -> None:
@@ -349,37 +367,37 @@ async def test_a_claims_pod_is_limited_before_the_claim_is_prepared(tmp_path: Pa
         assert any(f"{VARIABLE}=4096" in file.read_text() for file in edits)
 
 
-async def test_each_pod_of_a_shared_claim_is_limited_within_a_poll(tmp_path: Path) -> None:
-    rig, groups = claims_rig(tmp_path)
-    async with rig:
-        await rig.start()
-        uids = [rig.run_pod(name, "claim") for name in ("first", "later")]
-        first = groups.make(f"kubepods/pod{uids[0]}")
-        claim = rig.allocate("claim", share("card-0", 4))
-        rig.reserve(claim, ("first", uids[0]), ("later", uids[1]))
-        assert not (await rig.kubelet.prepare(claim))[claim.uid].error
-        assert groups.limit_of(first, 0) == 4 * GIB
-        later = groups.make(f"kubepods/pod{uids[1]}")
-        await rig.until(lambda: groups.limit_of(later, 0) == 4 * GIB, "the kubelet does not ask for it again")
-
-
-async def test_a_pod_that_comes_to_use_a_prepared_claim_is_limited_at_once(
-    tmp_path: Path,
-) -> None:
+async def test_pods_of_a_shared_claim_have_together_no_more_than_the_claim(tmp_path: Path) -> None:
     rig, groups = claims_rig(tmp_path)
     async with rig:
         await rig.start()
         first = rig.run_pod("first", "claim")
-        groups.make(f"kubepods/pod{first}")
+        first_group = groups.make(f"kubepods/pod{first}")
         claim = rig.allocate("claim", share("card-0", 4))
         rig.reserve(claim, ("first", first))
         assert not (await rig.kubelet.prepare(claim))[claim.uid].error
-        uid = rig.run_pod("later", "claim")
-        later = groups.make(f"kubepods/pod{uid}")
-        rig.reserve(claim, ("first", first), ("later", uid))
+        assert groups.limit_of(first_group, 0) == 4 * GIB, "nobody shares it"
+        assert groups.allocate(first_group, 0, 3 * GIB)
+        later = rig.run_pod("later", "claim")
+        later_group = groups.make(f"kubepods/pod{later}")
+        rig.reserve(claim, ("first", first), ("later", later))
         started = time.monotonic()
-        await rig.until(lambda: groups.limit_of(later, 0) == 4 * GIB, "no check of every ten seconds is needed")
-        assert time.monotonic() - started < CHECK_S / 2
+        await rig.until(lambda: groups.limit_of(later_group, 0) is not None, "the kubelet does not ask for it again")
+        assert time.monotonic() - started < CHECK_S / 2, "no check of every ten seconds is needed"
+        assert [groups.limit_of(each, 0) for each in (first_group, later_group)] == [3 * GIB, GIB]
+        posted = {"reason": "SharedMemoryInUse", "name": "later"}
+        await rig.until(
+            lambda: any(
+                posted == {"reason": each["reason"], "name": each["involvedObject"]["name"]}
+                for each in rig.api.store.list("events")
+            ),
+            "the Event on the later pod",
+        )
+        groups.free(first_group, 0)
+        await rig.until(lambda: groups.limit_of(later_group, 0) == 2 * GIB, "equal parts")
+        assert groups.limit_of(first_group, 0) == 2 * GIB
+        rig.api.registry.delete(BY_NAME["pods"], Key("default", "first"), Deletion(grace_s=0))
+        await rig.until(lambda: groups.limit_of(later_group, 0) == 4 * GIB, "nobody shares it any more")
 
 
 async def test_a_limit_of_a_containers_own_does_not_replace_its_pods(tmp_path: Path) -> None:
@@ -388,6 +406,8 @@ async def test_a_limit_of_a_containers_own_does_not_replace_its_pods(tmp_path: P
         group = rig.pod_with_group("pod", 4)
         await rig.until_running("pod")
         child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/c0")
-        (child / "misc.limits").write_text(f"0 0 {15 * GIB} 0\n")  # as the toolkit sets it by a pod's own variable
-        await rig.until(lambda: rig.groups.limit_of(child, 0) is None, "it is removed")
-        assert not rig.groups.allocate(child, 0, 5 * GIB)
+        # As the toolkit sets it by a pod's own variable, on every card that another variable shows.
+        (child / "misc.limits").write_text("".join(f"{card} 0 {15 * GIB} 0\n" for card in (0, 1)))
+        for card, size in ((0, 5 * GIB), (1, GIB)):
+            await rig.until(lambda: rig.groups.limit_of(child, card) is None, "it is removed")  # noqa: B023
+            assert not rig.groups.allocate(child, card, size)

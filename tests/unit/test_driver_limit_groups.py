@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from simulation.control_groups import ControlGroups
 
-from gcushare.node.driver_limits.groups import child_groups, find_pod_groups
+from gcushare.node.driver_limits.control_groups import child_groups, find_pod_groups
 
 UID = "0f3c8e5a-1b2c-4d3e-8f90-a1b2c3d4e5f6"
 SLICE = UID.replace("-", "_")

@@ -30,8 +30,8 @@ from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, Selector
 from gcushare.node.api_server import EventAnnouncer
 from gcushare.node.card_and_pod_metrics import NodeMetrics
 from gcushare.node.cards import monitor_settings, source_options
-from gcushare.node.driver_limits.keeper import DriverLimits
-from gcushare.node.driver_limits.limiter import DriverLimiter
+from gcushare.node.driver_limits.cards import DriverLimiter
+from gcushare.node.driver_limits.pods import DriverLimits
 from gcushare.node.grant_form import follow_cards
 from gcushare.node.memory_limiter import MemoryLimiter
 from gcushare.node.mps.limits import MpsLimiter
@@ -75,7 +75,6 @@ class Way(abc.ABC):
         clock = self._adapters.clock
         self._recorder = EventRecorder(client, COMPONENT, host=self._node_name, clock=clock)
         self._announcer = EventAnnouncer(self._recorder, self._node_name)
-        self._limiter = _make_limiter(settings.limits)
         self._follows_cards = follow_cards(self._vendor, settings.kubelet.device_list_strategy)
         self._source_options = source_options(settings.cards, settings.health)
         self._monitor = CardMonitor(
@@ -84,6 +83,7 @@ class Way(abc.ABC):
             monitor_settings(settings.cards, by_uuid=self._follows_cards),
             clock.monotonic,
         )
+        self._limiter = self._make_limiter(settings.limits)
         self._mps: MpsWatch | None = None
         self._driver_limits: DriverLimits | None = None
         self.pages: Mapping[str, Handler] = {}
@@ -161,6 +161,14 @@ class Way(abc.ABC):
             rng=self._adapters.rng,
         )
 
+    def _make_limiter(self, settings: LimitSettings) -> MemoryLimiter | None:
+        if settings.memory_limit is MemoryLimit.MPS:
+            return MpsLimiter(MpsFolders(settings.mps_root), settings.limit_fallback)
+        if settings.memory_limit is not MemoryLimit.DRIVER:
+            return None
+        # A second process for the library: the first one waits for events most of the time, a kubelet waits here.
+        return DriverLimiter(settings.limit_fallback, self._adapters.limits or open_source(self._source_options))
+
     def _watch_mps(self, pods: NodePods, is_known: Callable[[], bool]) -> MpsWatch | None:
         limiter = self._limiter
         if not isinstance(limiter, MpsLimiter):
@@ -172,10 +180,8 @@ class Way(abc.ABC):
         if not isinstance(self._limiter, DriverLimiter):
             return None
         return DriverLimits(
-            # A second process for the library: the first one waits for events most of the time, a kubelet waits here.
-            self._adapters.limits or open_source(self._source_options),
-            self._settings.limits.cgroup_dir,
             self._limiter,
+            self._settings.limits.cgroup_dir,
             pods,
             self._monitor,
             self._announcer,
@@ -221,9 +227,3 @@ class Way(abc.ABC):
             metrics.path: metrics.handler,
             "/status": get_status,
         }
-
-
-def _make_limiter(settings: LimitSettings) -> MemoryLimiter | None:
-    if settings.memory_limit is MemoryLimit.MPS:
-        return MpsLimiter(MpsFolders(settings.mps_root), settings.limit_fallback)
-    return DriverLimiter(settings.limit_fallback) if settings.memory_limit is MemoryLimit.DRIVER else None

@@ -21,7 +21,7 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, CardUse, Health, Inventory, InventoryCard
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.node.cdi import CdiSpecPublisher
-from gcushare.node.driver_limits.keeper import DriverLimits
+from gcushare.node.driver_limits.pods import DriverLimits
 from gcushare.node.mps.watch import MpsWatch
 from gcushare.node.over_use.evictor import Outcome
 from gcushare.node.over_use.parts import OverUseParts

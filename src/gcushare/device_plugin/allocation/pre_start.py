@@ -12,8 +12,8 @@ from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocatio
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler, AllocationsSource
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.node.driver_limits.keeper import DriverLimits
-from gcushare.node.driver_limits.wanted import PodLimit
+from gcushare.node.driver_limits.amounts import PodLimit
+from gcushare.node.driver_limits.pods import DriverLimits
 from gcushare.node.over_use.watch import entitled_bytes
 from gcushare.wire.kubelet.plugin_messages import DeviceIds
 
@@ -55,7 +55,7 @@ class PreStart:
             shown = await self._find_holder(ids)
             entry = next((each for each in self._store.entries.values() if shown[0] in each.keys), None)
             if entry is not None and _covers(entry, inventory, amounts):
-                await self._limits.ensure(entry, amounts)
+                await self._limits.ensure(entry.ref.uid, amounts)
                 return
             await asyncio.sleep(_BETWEEN_LOOKS_S)
             await self._reconciler.check()

@@ -36,7 +36,7 @@ from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import RESOURCE_SLICES, Selector
 from gcushare.node.api_server import SliceDrivers
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
-from gcushare.node.driver_limits.keeper import HASTE_S, DriverLimits
+from gcushare.node.driver_limits.pods import HASTE_S, DriverLimits
 from gcushare.node.grant_form import GrantForm
 from gcushare.node.node_settings import Strategy
 from gcushare.node.pod_resources import list_claims_of_containers
@@ -198,7 +198,7 @@ class ClaimsApp(Way):
         holders = [each for each in self._pods.entries.values() if claim in each.claims]
         for holder in holders:
             try:
-                await self._driver_limits.ensure(holder)
+                await self._driver_limits.ensure(holder.ref.uid)
             except DeviceError as error:
                 failures.append(error)
         if failures and len(failures) == len(holders):
@@ -210,8 +210,8 @@ class ClaimsApp(Way):
             await self._pods.changed.wait()
             self._pods.changed.clear()
             await self._checks.ask_users()
-            for holder in self._pods.entries.values():
-                limits.expect(holder)
+            for uid in self._pods.entries:
+                limits.expect(uid)
             await asyncio.sleep(HASTE_S)
 
     def _start(self, tasks: RootTasks, shutdown: Shutdown) -> None:

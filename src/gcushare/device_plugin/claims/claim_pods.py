@@ -121,14 +121,11 @@ class ClaimPods(NodePods):
         return {uid: pods for uid, pods in found.items() if pods}
 
     def shared(self) -> list[SharedGrant]:
-        """The claims that are reserved for several pods."""
+        """The claims that several of the holders share."""
         return [
-            (
-                [user.uid for user in claim.users],
-                {each.index: each.units for each in assignment_of(claim, self._unit, self._node).grants},
-            )
+            (holders, {each.index: each.units for each in assignment_of(claim, self._unit, self._node).grants})
             for claim in self._prepared.claims.values()
-            if len(claim.users) > 1
+            if len(holders := [uid for uid, each in self.entries.items() if claim in each.claims]) > 1
         ]
 
     def held_units(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:

@@ -1,4 +1,4 @@
-"""Keeps the limits of all pods with shared memory in the driver: before their containers start, and ever after.
+"""Keeps the limits of all pods with cards in the driver: before their containers start, and ever after.
 
 Nothing is remembered that cannot be found again: who holds what comes from the pods of the node, the rest from the
 control groups and the driver. So a restart of this program, of the kubelet or of the driver changes nothing for long.
@@ -9,24 +9,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gcushare.cards.errors import LibraryCallError
 from gcushare.cards.health import CardsSnapshot
-from gcushare.cards.ports import GroupMemory, LimitSource
+from gcushare.cards.ports import GroupMemory
 from gcushare.core.assignments import PodRef
-from gcushare.core.cards import Card, Inventory
+from gcushare.core.cards import Card, Health, Inventory
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
+from gcushare.core.over_use.tracking import gib_text
 from gcushare.node.api_server import Announcer
-from gcushare.node.driver_limits.group_limits import GroupLimits
-from gcushare.node.driver_limits.groups import PodGroups, child_groups, find_pod_groups, is_hierarchical
-from gcushare.node.driver_limits.limiter import DriverLimiter
-from gcushare.node.driver_limits.wanted import PodLimit, burst_growth, pod_limit
+from gcushare.node.driver_limits.amounts import LEAST_BYTES, PodLimit, pod_limits
+from gcushare.node.driver_limits.cards import DriverLimiter
+from gcushare.node.driver_limits.control_groups import (
+    PodGroups,
+    child_groups,
+    find_pod_groups,
+    is_hierarchical,
+    is_kept,
+)
 from gcushare.node.pod_use import CardPolls
-from gcushare.node.pods import NodePods, PodWithCards
+from gcushare.node.pods import NodePods
 
 logger = logging.getLogger(__name__)
 
@@ -39,15 +45,15 @@ NO_AMOUNTS: Mapping[int, int] = {}
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """A container that is being created: its pod, its bytes of each card, and until when its group is looked for.
+    """A pod whose container is being created: its bytes of each card, and until when its group is looked for.
 
-    ``groups`` of the pod: none if they are to be found yet.
+    ``limit`` is None while the pod's own group is looked for; ``groups`` are those of the pod.
     """
 
-    limit: PodLimit
-    groups: tuple[Path, ...]
-    amounts: Mapping[int, int]
     until_s: float
+    limit: PodLimit | None = None
+    groups: tuple[Path, ...] = ()
+    amounts: Mapping[int, int] = field(default_factory=dict)
 
 
 class DriverLimits:
@@ -59,9 +65,8 @@ class DriverLimits:
 
     def __init__(
         self,
-        source: LimitSource,
-        root: Path,
         limiter: DriverLimiter,
+        root: Path,
         pods: NodePods,
         polls: CardPolls,
         announcer: Announcer,
@@ -69,21 +74,21 @@ class DriverLimits:
         *,
         inventory: Callable[[], Inventory | None],
     ) -> None:
-        self._source = source
-        self._root = root
         self._limiter = limiter
+        self._groups = limiter.groups
+        self._root = root
         self._pods = pods
         self._polls = polls
         self._announcer = announcer
         self._on_change = on_change
         self._inventory = inventory
-        self._groups = GroupLimits(source)
-        self._cards: dict[str, Card] = {}
         self._lock = asyncio.Lock()
         self._started = asyncio.Event()
-        self._is_checked = False
         self._starts: dict[str, _Start] = {}
         """The last container of each pod that was to be created, by the pod's uid."""
+        self._is_thorough = True
+        """Whether closed cards are looked at again, not only closed where this process has not done so."""
+        self._waiting: dict[str, frozenset[int]] = {}
         self._snapshot: CardsSnapshot | None = None
         self._others: dict[int, int] = {}
         """Bytes by card that are in use and that the driver counts for no pod, at the last poll of the cards."""
@@ -93,10 +98,8 @@ class DriverLimits:
     @property
     def problem(self) -> str:
         """Why memory is not limited, of the node, of cards and of pods; "" if it is."""
-        names = {card.uuid: f"card {card.index}" for card in self._cards.values()}
-        cards = [f"{names.get(uuid, uuid)}: {why}" for uuid, why in sorted(self._limiter.card_problems.items())]
         pods = [why for uid, why in sorted(self.unlimited.items()) if uid in self._pods.entries]
-        return self._limiter.node_problem or "; ".join((*cards, *pods))
+        return self._limiter.node_problem or "; ".join(filter(None, (self._limiter.problem, *pods)))
 
     async def run(self) -> None:
         """Keep the limits until cancelled: after each poll of the cards, whose figures are then of the same moment."""
@@ -110,44 +113,38 @@ class DriverLimits:
                         async with asyncio.timeout(POLL_S):
                             seen = await self._polls.wait_poll(seen)
         finally:
-            await self._source.close()
+            await self._limiter.source.close()
 
     async def count(self) -> Mapping[str, Mapping[int, int]] | None:
         """Read what the driver counts now, as ``used``; None if it keeps limits on no card, and so counts nothing."""
-        if self._limiter.node_problem or self._cards.keys() <= self._limiter.card_problems.keys():
+        if not self._limiter.is_counting:
             return None
-        await self._read_use(await asyncio.to_thread(find_pod_groups, self._root))
+        await self._read_use(await self._find_groups())
         # A copy, as limits that are set between two counts change ``used``.
         return {uid: dict(of_cards) for uid, of_cards in self.used.items()}
 
-    async def ensure(self, entry: PodWithCards, amounts: Mapping[int, int] = NO_AMOUNTS) -> None:
+    async def ensure(self, uid: str, amounts: Mapping[int, int] = NO_AMOUNTS) -> None:
         """Set a pod's limits, before a container of it is created.
 
-        ``amounts``: the bytes of each card of that container alone.
+        ``amounts``: the bytes of each card of that container alone. Of a pod with whole cards the next poll closes the
+        other cards: it shares its own with nobody, and needs no limit in order to start.
 
         Raises:
             DeviceError: a limit cannot be set, and ``--limit-fallback`` is ``refuse``.
         """
-        inventory = self._inventory()
+        inventory, groups = self._inventory(), await self._find_groups()
         if inventory is None:
             raise DeviceError("the cards of this node are not known yet; the kubelet tries again")
-        groups = await asyncio.to_thread(find_pod_groups, self._root)
-        if any(each.limit for each in self._pods.entries.values()):
-            await self._read_use(groups)
-        growth = burst_growth(self._pods, inventory, self._others, self.used)
-        limit = pod_limit(entry, inventory, growth, self.used)
-        if limit is None:
-            return
-        others = [each for each in self._pods.entries.values() if each.limit and each.ref.uid != entry.ref.uid]
-        await self._keep_each(self._limits_of(others, inventory, growth), groups)
-        await self.ensure_limit(limit, amounts, groups)
+        limit = (await self._make_room(inventory, groups)).get(uid)
+        if limit is not None and None not in limit.hard.values():
+            await self.ensure_limit(limit, amounts, groups)
 
     async def ensure_limit(
         self, limit: PodLimit, amounts: Mapping[int, int] = NO_AMOUNTS, groups: PodGroups | None = None
     ) -> None:
-        """As ``ensure``, for a pod whose limits are known; pods that burst are left as they are."""
+        """As ``ensure``, for a pod whose limits are known; other pods are left as they are."""
         if groups is None:
-            groups = await asyncio.to_thread(find_pod_groups, self._root)
+            groups = await self._find_groups()
         found = groups.pods.get(limit.group_uid, ())
         async with self._lock:
             try:
@@ -160,49 +157,66 @@ class DriverLimits:
                 return
         self.unlimited.pop(limit.ref.uid, None)
         own = {index: size + limit.lent.get(index, 0) for index, size in amounts.items()}
-        until_s = asyncio.get_running_loop().time() + HASTY_FOR_S
-        self._starts[limit.ref.uid] = _Start(limit, found, own, until_s)
-        self._started.set()
+        self._follow(limit.ref.uid, _Start(self._hasty_until(), limit, found, own))
 
-    def expect(self, entry: PodWithCards) -> None:
+    def expect(self, uid: str) -> None:
         """Limit a pod as soon as its group is there, if it has no limit yet and the kubelet may not ask for it."""
-        inventory, uid = self._inventory(), entry.ref.uid
-        if inventory is None or uid in self._starts or uid in self.used:
-            return
-        if (limit := pod_limit(entry, inventory, {}, self.used)) is not None:
-            self._starts[uid] = _Start(limit, (), NO_AMOUNTS, asyncio.get_running_loop().time() + HASTY_FOR_S)
-            self._started.set()
+        if uid not in self._starts and uid not in self.used:
+            self._follow(uid, _Start(self._hasty_until()))
 
     async def poll(self) -> None:
         """Check the driver, and the limits of every pod, once."""
-        groups = await asyncio.to_thread(find_pod_groups, self._root)
+        groups = await self._find_groups()
         async with self._lock:
-            await self._check_cards(groups)
+            is_new = await self._limiter.try_cards(groups)
+        if is_new:
+            self._report_change()
         inventory = self._inventory()
         if inventory is None or self._limiter.node_problem:
             return
         self._groups.forget_others({each for found in groups.pods.values() for each in found})
         await self._read_use(groups)
         self._read_others()
-        growth = burst_growth(self._pods, inventory, self._others, self.used)
-        limits = self._limits_of(self._pods.entries.values(), inventory, growth)
-        await self._keep_each(limits, groups)
-        pods = {limit.ref.uid for limit in limits}
-        self.unlimited = {uid: why for uid, why in self.unlimited.items() if uid in pods}
+        limits = await self._make_room(inventory, groups)
+        await self._keep_each(limits.values(), groups)
+        self._is_thorough = self._groups.lost > 0
+        if self._is_thorough:
+            await self._keep_each(limits.values(), groups)
+        self.unlimited = {uid: why for uid, why in self.unlimited.items() if uid in limits}
+        self._waiting = {uid: cards for uid, cards in self._waiting.items() if uid in limits}
         lost, self._groups.lost = self._groups.lost, 0
         if lost:
             words = f"the driver had lost {lost} memory limits, as when it is loaded again; they are set again"
             self._announcer.about_node("MemoryLimitsLost", words, warning=True)
             logger.warning("%s", words)
 
-    async def _keep_each(self, limits: Iterable[PodLimit], groups: PodGroups) -> None:
+    async def _find_groups(self) -> PodGroups:
+        return await asyncio.to_thread(find_pod_groups, self._root)
+
+    async def _make_room(self, inventory: Inventory, groups: PodGroups) -> dict[str, PodLimit]:
+        """Return the limits of all pods, after those that may have to fall for another pod have.
+
+        What such a pod keeps is what it uses, and that is known only once its limit has fallen.
+        """
+        yielding = {uid for uid, each in self._pods.entries.items() if each.limit}
+        yielding.update(uid for uids, _ in self._pods.shared() for uid in uids)
+        if yielding:
+            await self._read_use(groups)
+        limits = pod_limits(self._pods, inventory, self._others, self.used)
+        if yielding:
+            falling = [limits[uid] for uid in sorted(yielding & limits.keys())]
+            await self._keep_each(falling, groups, may_rise=False)
+            limits = pod_limits(self._pods, inventory, self._others, self.used)
+        return limits
+
+    async def _keep_each(self, limits: Iterable[PodLimit], groups: PodGroups, *, may_rise: bool = True) -> None:
         """Set the limits of each pod that has groups; what fails is noted on the pod."""
         for limit in limits:
             if not (found := groups.pods.get(limit.group_uid, ())):
                 continue
             async with self._lock:
                 try:
-                    await self._keep(limit, found)
+                    await self._keep(limit, found, may_rise=may_rise)
                 except DeviceError as error:
                     if all(map(Path.exists, found)):  # else the pod has ended meanwhile
                         self._note(limit.ref, f"pod {limit.ref} has no limit: {error}", "MemoryNotLimited")
@@ -212,11 +226,12 @@ class DriverLimits:
     async def _read_use(self, groups: PodGroups) -> None:
         """Read what each pod uses. Without the kernel's controller the driver counts only where it has set a limit."""
         used: dict[str, dict[int, int]] = {}
+        inventory = self._inventory()
         for uid, entry in tuple(self._pods.entries.items()):
             found = groups.pods.get(entry.machine_uid or uid, ())
             for index in entry.taken_cards:
                 try:
-                    card = await self._card(index)
+                    card = await self._limiter.find(inventory, index)
                     read = [await self._groups.read(group, card) for group in found]
                 except DeviceError as error:
                     logger.debug("the use of a pod is not known %s", fields(pod=entry.ref, card=index, reason=error))
@@ -238,26 +253,29 @@ class DriverLimits:
             if use.memory_used_bytes is not None and index not in found.unread
         }
 
-    def _limits_of(
-        self, entries: Iterable[PodWithCards], inventory: Inventory, growth: Mapping[int, int]
-    ) -> list[PodLimit]:
-        found = (pod_limit(entry, inventory, growth, self.used) for entry in entries)
-        return [limit for limit in found if limit is not None]
-
-    async def _keep(self, limit: PodLimit, found: tuple[Path, ...]) -> None:
-        """Set the limits of a pod's groups."""
+    async def _keep(self, limit: PodLimit, found: tuple[Path, ...], *, may_rise: bool = True) -> None:
+        """Set the limits of a pod's groups. Without ``may_rise`` only limits that are too high change."""
         start = self._starts.get(limit.ref.uid)
-        if start is not None:
-            self._starts[limit.ref.uid] = replace(start, limit=limit)
+        if start is not None and (may_rise or start.limit is not None):
+            self._starts[limit.ref.uid] = replace(start, limit=limit, groups=found)
+        inventory, held = self._inventory(), set()
         for index, hard_bytes in limit.hard.items():
-            card = await self._card(index)
+            card = await self._limiter.find(inventory, index)
+            held.add(card.uuid)
+            if hard_bytes is None:
+                continue
             amount = start.amounts.get(index) if start is not None else None
             in_use = 0
             for group in found:
-                before, now = await self._groups.keep(group, card, hard_bytes)
-                in_use += now.used_bytes
+                before, now = await self._groups.keep(group, card, hard_bytes, may_rise=may_rise)
+                # What did not fall as far as it should counts as used: the pod may take it at any moment.
+                hard_now = now.hard_bytes or 0
+                in_use += hard_now if hard_now > hard_bytes else now.used_bytes
                 await self._keep_children(group, card, before, now, amount)
             self.used.setdefault(limit.ref.uid, {})[index] = in_use
+        if may_rise:
+            await self._close(found, held, is_thorough=self._is_thorough or not limit.lent)
+            self._report_waiting(limit)
 
     async def _keep_children(
         self, group: Path, card: Card, before: GroupMemory, now: GroupMemory, amount: int | None
@@ -267,14 +285,15 @@ class DriverLimits:
         With the kernel's controller a container without a limit of its own sees the whole card. Without it a limit of
         its own would count in place of the pod's.
         """
-        most = now.hard_bytes or 0
+        if (most := now.hard_bytes) is None:
+            return
         for child in child_groups(group):
             try:
                 found = await self._groups.read(child, card)
                 own = found.hard_bytes
                 if not is_hierarchical(child):
                     if own is not None and own != most:
-                        await self._groups.remove(child, card)
+                        await self._groups.put(child, card, None)
                     continue
                 if own is None:
                     wanted = most if amount is None else min(most, amount)
@@ -283,58 +302,41 @@ class DriverLimits:
                 else:
                     wanted = min(most, own)
                 if own != wanted:
-                    await self._source.limit_group(card, str(child), max(wanted, found.used_bytes))
+                    await self._groups.put(child, card, max(wanted, found.used_bytes))
             except DeviceError as error:
                 # The container has ended meanwhile, or has just allocated more: the next poll sets it.
                 logger.debug("a container's group keeps its limit %s", fields(group=child, reason=error))
 
-    async def _card(self, index: int) -> Card:
-        inventory = self._inventory()
-        uuid = next((each.uuid for each in inventory.cards if each.index == index), "") if inventory else ""
-        if uuid not in self._cards:
-            await self._list_cards()
-        if uuid not in self._cards:
-            raise DeviceError(f"card {index} is not listed by its library")
-        return self._cards[uuid]
+    async def _close(self, found: tuple[Path, ...], held: set[str], *, is_thorough: bool) -> None:
+        """Leave to a pod nothing of the cards that it does not hold, which a variable of its own may show to it.
 
-    async def _list_cards(self) -> None:
-        self._cards = {card.uuid: card for card in (await self._source.list_cards()).cards}
+        A card that answers no calls is closed once it does, and one that keeps no limits stays open.
+        """
+        sick = {each.uuid for each in self._polls.snapshot.cards if each.health is not Health.HEALTHY}
+        for uuid in sorted(self._limiter.cards.keys() - held - sick):
+            try:
+                for group in found:
+                    await self._close_card(group, self._limiter.cards[uuid], is_thorough=is_thorough)
+            except DeviceError:
+                if uuid not in self._limiter.card_problems:
+                    raise
 
-    async def _check_cards(self, groups: PodGroups) -> None:
-        """Find out where limits can be kept, by setting one that the groups of all pods have anyway: none."""
-        problems: dict[str, str] = {}
-        node_problem = groups.problem
-        try:
-            if groups.top is not None:
-                self._limiter.is_hierarchical = is_hierarchical(groups.top)
-                await self._list_cards()
-                for uuid, card in self._cards.items():
-                    if problem := await self._check_card(card, groups.top):
-                        problems[uuid] = problem
-        except DeviceError as error:
-            node_problem = str(error)
-        self._is_checked = self._is_checked or not node_problem
-        before = (self._limiter.node_problem, self._limiter.card_problems)
-        self._limiter.node_problem, self._limiter.card_problems = node_problem, problems
-        if before != (node_problem, problems):
-            self._report_change()
-
-    async def _check_card(self, card: Card, top: Path) -> str:
-        try:
-            found = await self._groups.read(top, card)
-            # An admin's own limit of all pods stays as it is.
-            await self._source.limit_group(card, str(top), found.hard_bytes)
-        except LibraryCallError as error:
-            return str(error)
-        except DeviceError as error:  # which says nothing about limits
-            return self._limiter.card_problems.get(card.uuid, "" if self._is_checked else str(error))
-        return ""
+    async def _close_card(self, group: Path, card: Card, *, is_thorough: bool) -> None:
+        if is_thorough or not self._groups.has_set(group, card):
+            await self._groups.keep(group, card, LEAST_BYTES)
+        if is_hierarchical(group):
+            return
+        # A limit of a container's own would count in place of the pod's. The container toolkit sets it at creation.
+        for child in child_groups(group):
+            is_due = is_thorough or _age_s(child) < HASTY_FOR_S
+            if is_due and not is_kept(await self._groups.read(child, card), LEAST_BYTES):
+                await self._groups.put(child, card, None)
 
     def _report_change(self) -> None:
-        if self.problem:
+        if problem := self._limiter.problem:
             effect = "cards take no new pods" if self._limiter.refuses else "pods start without a limit"
-            self._announcer.about_node("MemoryLimitUnavailable", f"{self.problem}; {effect}", warning=True)
-            logger.warning("no memory is limited %s", fields(reason=self.problem))
+            self._announcer.about_node("MemoryLimitUnavailable", f"{problem}; {effect}", warning=True)
+            logger.warning("no memory is limited %s", fields(reason=problem))
         else:
             self._announcer.about_node("MemoryLimitAvailable", "memory is limited by the driver", warning=False)
         self._on_change()
@@ -350,11 +352,31 @@ class DriverLimits:
             raise DeviceError(words) from error
         self._note(pod, f"pod {pod} has no limit: {error}", "MemoryNotLimited")
 
+    def _report_waiting(self, limit: PodLimit) -> None:
+        """Post that other pods have more than their part of a claim, once for each pod and card."""
+        before = self._waiting.get(limit.ref.uid, frozenset())
+        self._waiting[limit.ref.uid] = limit.waits
+        for index in sorted(limit.waits - before):
+            words = (
+                f"its limit of card {index} is {gib_text(limit.hard[index] or 0)} now: pods that share its claim use "
+                "more than their equal parts; it grows as they free memory or end"
+            )
+            self._announcer.about_pod(limit.ref, "SharedMemoryInUse", words, warning=True)
+            logger.info("a pod waits for memory of its claim %s", fields(pod=limit.ref, card=index))
+
     def _note(self, pod: PodRef, words: str, reason: str) -> None:
         if self.unlimited.get(pod.uid) != words:
             self._announcer.about_pod(pod, reason, words, warning=True)
             logger.warning("%s %s", reason, fields(pod=pod, reason=words))
         self.unlimited[pod.uid] = words
+
+    @staticmethod
+    def _hasty_until() -> float:
+        return asyncio.get_running_loop().time() + HASTY_FOR_S
+
+    def _follow(self, uid: str, start: _Start) -> None:
+        self._starts[uid] = start
+        self._started.set()
 
     async def _follow_starts(self) -> None:
         """Set the limits of containers that are being created, as soon as their groups appear."""
@@ -363,10 +385,27 @@ class DriverLimits:
             await self._started.wait()
             self._started.clear()
             while self._starts:
+                if any(each.limit is None for each in self._starts.values()):
+                    await self._limit_expected()
                 for start in tuple(self._starts.values()):
-                    groups = PodGroups({start.limit.group_uid: start.groups})
-                    if not start.groups:
-                        groups = await asyncio.to_thread(find_pod_groups, self._root)
-                    await self._keep_each([start.limit], groups)
+                    if start.limit is not None:
+                        await self._keep_each([start.limit], PodGroups({start.limit.group_uid: start.groups}))
                 await asyncio.sleep(HASTE_S)
                 self._starts = {uid: each for uid, each in self._starts.items() if each.until_s > loop.time()}
+
+    async def _limit_expected(self) -> None:
+        """Limit the pods whose groups are expected and there."""
+        inventory, groups = self._inventory(), await self._find_groups()
+        waiting = {uid for uid, each in self._starts.items() if each.limit is None} & self._pods.entries.keys()
+        here = {uid for uid in waiting if (self._pods.entries[uid].machine_uid or uid) in groups.pods}
+        if inventory is not None and here:
+            limits = await self._make_room(inventory, groups)
+            await self._keep_each([limits[uid] for uid in sorted(here & limits.keys())], groups)
+
+
+def _age_s(group: Path) -> float:
+    """How long a group has been there, in seconds; 0 if it is gone."""
+    try:
+        return time.time() - group.stat().st_ctime
+    except OSError:
+        return 0.0

@@ -17,6 +17,7 @@ from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.claims.claim_checks import CHECK_S
 from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.node.driver_limits.amounts import LEAST_BYTES
+from gcushare.node.mps.limits import MEMORY_VARIABLE
 from gcushare.node.node_settings import Fallback, LimitSettings, MemoryLimit
 from gcushare.wire.annotations import MEMORY_LIMIT, OVER_USE
 from gcushare_playground.apiserver.objects import Key
@@ -25,6 +26,7 @@ from gcushare_playground.apiserver.resources import BY_NAME
 from tests.fake_proc import FakeProc
 from tests.native.libraries import DirectSource, FakeLibrary, nvml_here
 from tests.protocol.claims_rig import ClaimsRig, share
+from tests.protocol.mps_rig import mps_rig
 from tests.protocol.plugin_rig import PluginRig
 
 CONTAINER = "pid:[4026532842]"
@@ -168,6 +170,50 @@ async def test_an_older_driver_refuses_new_pods_or_lets_them_in_without_a_limit(
         assert "615" in rig.problem("memoryLimit")
         rig.pod_with_group("pod", 4)
         await rig.until_running("pod")
+
+
+async def test_mps_stands_in_on_a_node_whose_driver_keeps_no_limits(tmp_path: Path) -> None:
+    async with (
+        mps_rig() as mps,
+        DriverRig(tmp_path, limit_fallback=Fallback.MPS, mps_root=mps.folders.root) as rig,
+    ):
+        await mps.start()
+        rig.rules(keeping=False)
+        await rig.start()
+        await rig.until(lambda: rig.events("MemoryLimitAvailable"), "the Event on the node")
+        assert "by MPS, where the driver does not" in rig.events("MemoryLimitAvailable")[0]
+        rig.bind("older", 4)
+        await rig.until_running("older")
+        assert rig.variables("older")[MEMORY_VARIABLE].endswith("=4096M")
+        assert (rig.problem("memoryLimit"), rig.events("MemoryNotLimited")) == ("", [])
+        await mps.kill()
+        await rig.until_units(32, allocatable=0)
+        assert "MPS daemon" in rig.problem("memoryLimit")
+        rig.rules()
+        await rig.until_units(32)
+        rig.pod_with_group("newer", 2)
+        await rig.until_running("newer")
+        assert rig.variables("newer").keys() & {VARIABLE, MEMORY_VARIABLE} == {VARIABLE}
+
+
+@pytest.mark.parametrize("keeping", ["dmem", "misc"])
+async def test_limits_are_taken_back_from_running_pods_when_an_admin_gives_them_up(
+    tmp_path: Path, keeping: Keeping
+) -> None:
+    async with DriverRig(tmp_path, keeping) as rig:
+        await rig.start()
+        group = rig.pod_with_group("pod", 4)
+        await rig.until_running("pod")
+        child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/c0")
+        await rig.end_plugin()
+        rig.plugin_settings["memory_limit"] = MemoryLimit.CLEAR
+        await rig.start()
+        places = [(each, card) for each in (group, child) for card in (0, 1)]
+        await rig.until(lambda: not any(rig.groups.limit_of(*place) for place in places), "no limit is left")
+        await rig.until(lambda: rig.events("MemoryLimitsCleared"), "the Event on the node")
+        rig.pod_with_group("next", 4)
+        await rig.until_running("next")
+        assert VARIABLE not in rig.variables("next")
 
 
 async def test_control_groups_of_version_1_are_a_reason(tmp_path: Path) -> None:
@@ -376,7 +422,7 @@ async def test_pods_of_a_shared_claim_have_together_no_more_than_the_claim(tmp_p
         claim = rig.allocate("claim", share("card-0", 4))
         rig.reserve(claim, ("first", first))
         assert not (await rig.kubelet.prepare(claim))[claim.uid].error
-        assert groups.limit_of(first_group, 0) == 4 * GIB, "nobody shares it"
+        assert groups.limit_of(first_group, 0) == 4 * GIB, "no other pod shares it"
         assert groups.allocate(first_group, 0, 3 * GIB)
         later = rig.run_pod("later", "claim")
         later_group = groups.make(f"kubepods/pod{later}")
@@ -397,7 +443,7 @@ async def test_pods_of_a_shared_claim_have_together_no_more_than_the_claim(tmp_p
         await rig.until(lambda: groups.limit_of(later_group, 0) == 2 * GIB, "equal parts")
         assert groups.limit_of(first_group, 0) == 2 * GIB
         rig.api.registry.delete(BY_NAME["pods"], Key("default", "first"), Deletion(grace_s=0))
-        await rig.until(lambda: groups.limit_of(later_group, 0) == 4 * GIB, "nobody shares it any more")
+        await rig.until(lambda: groups.limit_of(later_group, 0) == 4 * GIB, "the other one has gone")
 
 
 async def test_a_limit_of_a_containers_own_does_not_replace_its_pods(tmp_path: Path) -> None:

@@ -337,7 +337,7 @@ class Node:
         self.check_bursts()
 
     def check_claims(self) -> None:
-        """Limits of pods that share a claim are together no more than the claim, whoever came last."""
+        """Limits of pods that share a claim are together no more than the claim."""
         for pods in self.sharers():
             for index, units in pods[0].units.items() if len(pods) > 1 else ():
                 limits = [self.groups.limit_of(pod.path, index) or 0 for pod in pods if pod.running]

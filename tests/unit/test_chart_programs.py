@@ -97,6 +97,8 @@ def programs_of(objects: Sequence[Object]) -> list[Object]:
             3,
             id="mps",
         ),
+        pytest.param(PLUGIN_CHART, ("vendor=aliyun", "memoryLimit=driver", "limitFallback=mps"), 2, id="driver-or-mps"),
+        pytest.param(PLUGIN_CHART, ("vendor=aliyun", "memoryLimit=clear"), 2, id="no-limits-any-more"),
         pytest.param(PLUGIN_CHART, ("claims.enabled=true", "claims.cardPolicy=spread"), 2, id="plugin-claims"),
         pytest.param(EXTENDER_CHART, (), 3, id="extender"),
         pytest.param(

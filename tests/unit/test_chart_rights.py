@@ -144,6 +144,7 @@ def test_the_right_to_evict_is_given_only_if_an_admin_turned_evictions_on(
         pytest.param(("overUse.action=evict",), "needs podUse=true", id="evictions without figures"),
         pytest.param(("podUse=true", "overUse.dryRun=true"), "set that too", id="a rehearsal of nothing"),
         pytest.param(("memoryLimit=mps",), "NVIDIA", id="a limit for no card"),
+        pytest.param(("vendor=aliyun", "limitFallback=mps"), "stands in for the driver", id="a stand-in for nothing"),
     ],
 )
 def test_values_that_cannot_work_together_are_refused(values: tuple[str, ...], words: str) -> None:
@@ -273,10 +274,10 @@ def test_the_schedulers_side_gets_its_own_certificate_and_no_key_of_the_extender
         assert other == name or not [volume for volume in spec.get("volumes", ()) if "secret" in volume], other
 
 
-@pytest.mark.parametrize("serves_claims", [False, True])
-def test_limits_by_the_driver_take_one_capability_and_the_hosts_control_groups(serves_claims: bool) -> None:
+@pytest.mark.parametrize(("limit", "serves_claims"), [("driver", False), ("driver", True), ("clear", False)])
+def test_limits_by_the_driver_take_one_capability_and_the_hosts_control_groups(limit: str, serves_claims: bool) -> None:
     claims = ["claims.enabled=true"] if serves_claims else []
-    objects = rendered(PLUGIN_CHART, "vendor=both", "memoryLimit=driver", "podUse=true", *claims)
+    objects = rendered(PLUGIN_CHART, "vendor=both", f"memoryLimit={limit}", "podUse=true", *claims)
     limited = {name: spec for name, spec in pod_specs(objects).items() if name.startswith("DaemonSet/")}
     found = {name: containers(spec)[0] for name, spec in limited.items()}
     assert len(found) == 2
@@ -284,12 +285,14 @@ def test_limits_by_the_driver_take_one_capability_and_the_hosts_control_groups(s
         is_nvidia = name.endswith("-aliyun")
         added = {"add": ["SYS_ADMIN"]} if is_nvidia else {}
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], **added}
-        assert ("--memory-limit=driver" in container["args"]) == is_nvidia
+        assert (f"--memory-limit={limit}" in container["args"]) == is_nvidia
         mounts = {each["mountPath"]: each.get("readOnly") for each in container["volumeMounts"]}
         assert mounts.get("/host/cgroup") is (True if is_nvidia else None)
         assert limited[name].get("hostPID") is (None if is_nvidia else True)
-    (policy,) = (
+    policies = [
         each for each in of_kind(objects, "ValidatingAdmissionPolicy") if "limit-variables" in each["metadata"]["name"]
-    )
-    assert "NVIDIA_GPU_MEMORY_LIMIT" in policy["spec"]["validations"][0]["messageExpression"]
-    assert ("resourceClaims" in policy["spec"]["matchConditions"][0]["expression"]) == serves_claims
+    ]
+    assert len(policies) == (limit == "driver")
+    for policy in policies:
+        assert "NVIDIA_GPU_MEMORY_LIMIT" in policy["spec"]["validations"][0]["messageExpression"]
+        assert ("resourceClaims" in policy["spec"]["matchConditions"][0]["expression"]) == serves_claims

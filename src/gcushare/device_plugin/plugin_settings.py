@@ -203,7 +203,7 @@ class PluginSettings:
     def allows_bursts(self) -> bool:
         """Whether pods may use more than their grant."""
         evicts = self.over_use.over_use is Action.EVICT and not self.over_use.dry_run
-        is_safe = evicts or self.limits.memory_limit is not node_settings.MemoryLimit.MPS
+        is_safe = evicts or not self.limits.uses_mps
         return self.cards.bursts is Bursts.ALLOW or (self.cards.bursts is Bursts.AUTO and is_safe)
 
     def find_conflicts(self) -> Iterator[str]:

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.monitor import CardMonitor
+from gcushare.cards.ports import LimitSource
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.cards.selection import open_source
 from gcushare.cluster.watch_handlers import NodeHandler, NodeObserver
@@ -31,6 +32,7 @@ from gcushare.node.api_server import EventAnnouncer
 from gcushare.node.card_and_pod_metrics import NodeMetrics
 from gcushare.node.cards import monitor_settings, source_options
 from gcushare.node.driver_limits.cards import DriverLimiter
+from gcushare.node.driver_limits.clearing import clear_limits
 from gcushare.node.driver_limits.pods import DriverLimits
 from gcushare.node.grant_form import follow_cards
 from gcushare.node.memory_limiter import MemoryLimiter
@@ -119,6 +121,9 @@ class Way(abc.ABC):
                 tasks.start("MPS daemon", self._mps.run())
             if self._driver_limits is not None:
                 tasks.start("memory limits", self._driver_limits.run())
+            if self._settings.limits.memory_limit is MemoryLimit.CLEAR:
+                root = self._settings.limits.cgroup_dir
+                tasks.start("old memory limits", clear_limits(self._open_limits(), root, self._announcer))
             self._start(tasks, shutdown)
 
     async def _drain(self, shutdown: Shutdown) -> None:
@@ -162,15 +167,17 @@ class Way(abc.ABC):
         )
 
     def _make_limiter(self, settings: LimitSettings) -> MemoryLimiter | None:
-        if settings.memory_limit is MemoryLimit.MPS:
-            return MpsLimiter(MpsFolders(settings.mps_root), settings.limit_fallback)
+        mps = MpsLimiter(MpsFolders(settings.mps_root), settings.limit_fallback) if settings.uses_mps else None
         if settings.memory_limit is not MemoryLimit.DRIVER:
-            return None
-        # A second process for the library: the first one waits for events most of the time, a kubelet waits here.
-        return DriverLimiter(settings.limit_fallback, self._adapters.limits or open_source(self._source_options))
+            return mps
+        return DriverLimiter(settings.limit_fallback, self._open_limits(), mps)
+
+    def _open_limits(self) -> LimitSource:
+        """A second process for the library: the first one waits for events most of the time, a kubelet waits here."""
+        return self._adapters.limits or open_source(self._source_options)
 
     def _watch_mps(self, pods: NodePods, is_known: Callable[[], bool]) -> MpsWatch | None:
-        limiter = self._limiter
+        limiter = self._limiter.mps if isinstance(self._limiter, DriverLimiter) else self._limiter
         if not isinstance(limiter, MpsLimiter):
             return None
         daemon = MpsDaemon(limiter.folders)

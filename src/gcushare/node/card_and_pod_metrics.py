@@ -60,7 +60,7 @@ class ObservedCards(ABC):
     @property
     def limit_problem(self) -> str:
         """Why memory is not limited though it should be; "" if all is well."""
-        limits = self.mps or self.driver_limits
+        limits = self.driver_limits or self.mps
         return limits.problem if limits is not None else ""
 
 

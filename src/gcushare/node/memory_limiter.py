@@ -35,7 +35,16 @@ class MemoryLimiter(ABC):
     @property
     def refuses(self) -> bool:
         """Whether cards without a limit take no new pods."""
-        return self._fallback is Fallback.REFUSE
+        return self._fallback is not Fallback.UNLIMITED
+
+    @property
+    def effect(self) -> str:
+        """What follows where memory cannot be limited."""
+        return {
+            Fallback.REFUSE: "cards take no new pods",
+            Fallback.UNLIMITED: "pods start without a limit",
+            Fallback.MPS: "cards that neither the driver nor MPS limits take no new pods",
+        }[self._fallback]
 
     @abstractmethod
     def problem_of(self, card: Card) -> str:
@@ -58,7 +67,7 @@ class MemoryLimiter(ABC):
         """
 
     def close_cards(self, found: CardsSnapshot) -> CardsSnapshot:
-        """Return the cards to offer: with ``--limit-fallback refuse`` those without a limit take no new pods."""
+        """Return the cards to offer: those without a limit take no new pods, unless the admin lets them."""
         if not self.refuses:
             return found
         cards = tuple(
@@ -73,7 +82,7 @@ class MemoryLimiter(ABC):
         """Check that memory of these cards can be limited, or need not be.
 
         Raises:
-            Refused: it cannot, and ``--limit-fallback`` is ``refuse``.
+            Refused: it cannot, and ``--limit-fallback`` is not ``unlimited``.
         """
         problems = {card.index: problem for card in cards if (problem := self.problem_of(card))}
         if problems and self.refuses:

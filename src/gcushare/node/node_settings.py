@@ -223,18 +223,23 @@ LIMITED_LIBRARY = "nvml"
 
 
 class MemoryLimit(enum.Enum):
-    """What keeps a pod from allocating more than it was granted: nothing, NVIDIA's driver, or MPS."""
+    """What keeps a pod from allocating more than it was granted: nothing, NVIDIA's driver, or MPS.
+
+    ``CLEAR``: nothing, and limits that the driver keeps from before are taken back.
+    """
 
     NONE = "none"
+    CLEAR = "clear"
     DRIVER = "driver"
     MPS = "mps"
 
 
 class Fallback(enum.Enum):
-    """What becomes of cards on which memory cannot be limited: they take no new pods, or pods without a limit."""
+    """What becomes of cards on which memory cannot be limited: no new pods, pods without a limit, or MPS limits."""
 
     REFUSE = "refuse"
     UNLIMITED = "unlimited"
+    MPS = "mps"
 
 
 @settings
@@ -247,14 +252,16 @@ class LimitSettings:
         help="What keeps a pod from allocating more card memory than it was granted: none; driver, NVIDIA's driver 615 "
         "or newer, which keeps the limit that this program sets for the pod's control group (of version 2); mps, "
         "NVIDIA's Multi-Process Service, whose control daemon runs in a container next to the plugin. With mps the "
-        "limit is one of each process, not of the container.",
+        "limit is one of each process, not of the container. clear limits nothing and takes back what driver has set: "
+        "limits that the driver keeps stay on running pods otherwise.",
     )
     limit_fallback: Fallback = setting(
         parsers.choice(Fallback),
         default=Fallback.REFUSE,
         help="What becomes of cards on which memory cannot be limited (an older driver, a card that is too old, an MPS "
         "daemon that does not answer): refuse lets no new pods on them, and no container start whose limit cannot be "
-        "set; unlimited lets pods run there without a limit and says so.",
+        "set; unlimited lets pods run there without a limit and says so; mps, with --memory-limit driver, has MPS "
+        "limit them, and refuses where that cannot either.",
     )
     cgroup_dir: Path = setting(
         parsers.path("DIR"),
@@ -264,9 +271,14 @@ class LimitSettings:
     mps_root: Path = setting(
         parsers.path("DIR"),
         default=Path("/run/gcushare/mps"),
-        help="With --memory-limit mps: the folder, the same on the host and here, of the daemon's pipes (pipe), shared "
-        "memory (shm) and logs. Containers get its pipes and shared memory mounted.",
+        help="With mps for one of both: the folder, the same on the host and here, of the daemon's pipes (pipe), "
+        "shared memory (shm) and logs. Containers get its pipes and shared memory mounted.",
     )
+
+    @property
+    def uses_mps(self) -> bool:
+        """Whether MPS limits memory, or stands in for the driver."""
+        return self.memory_limit is MemoryLimit.MPS or self.limit_fallback is Fallback.MPS
 
 
 def use_conflicts(cards: CardSourceSettings, over_use: OverUseSettings, limits: LimitSettings) -> Iterator[str]:
@@ -274,6 +286,8 @@ def use_conflicts(cards: CardSourceSettings, over_use: OverUseSettings, limits: 
     is_evicting = over_use.over_use is Action.EVICT
     if is_evicting and not cards.pod_use:
         yield "--over-use evict needs --pod-use: what each pod uses is not known without it"
+    if limits.limit_fallback is Fallback.MPS and limits.memory_limit is not MemoryLimit.DRIVER:
+        yield "--limit-fallback mps stands in for the driver: give --memory-limit driver, or mps instead of it"
     if limits.memory_limit is not MemoryLimit.NONE and cards.vendor.library.name != LIMITED_LIBRARY:
         able = " or ".join(vendor.name for vendor in VENDORS if vendor.library.name == LIMITED_LIBRARY)
         given = f"--memory-limit {limits.memory_limit.value}"

@@ -25,7 +25,7 @@ class PodLimit:
     """One pod and its hard limits by card index, None for a whole card; cards that are not in here are closed to it.
 
     ``group_uid`` is the uid in its control group's name. ``lent``: how much of the limits is beyond its grants.
-    ``waits``: the cards of which it has less than its part, because pods that share its claim use more than theirs.
+    ``waits``: the cards where it has less than its part, because pods that share its claim use more than theirs.
     """
 
     ref: PodRef

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from gcushare.cards.errors import LibraryCallError
+from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.ports import LimitSource
 from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import MemoryUnit
 from gcushare.node.driver_limits.control_groups import GroupLimits, PodGroups, is_hierarchical
 from gcushare.node.memory_limiter import NO_LIMITS, ContainerLimits, MemoryLimiter
+from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.node_settings import Fallback
 
 LIMIT_VARIABLE = "NVIDIA_GPU_MEMORY_LIMIT"
@@ -20,11 +22,15 @@ _MIB = 1 << 20
 
 
 class DriverLimiter(MemoryLimiter):
-    """Limits memory by the driver of ``source``. `DriverLimits` has it checked again and again, and sets the limits."""
+    """Limits memory by the driver of ``source``. `DriverLimits` has it checked again and again, and sets the limits.
 
-    def __init__(self, fallback: Fallback, source: LimitSource) -> None:
+    ``mps`` limits memory where the driver keeps no limits; None if nothing does.
+    """
+
+    def __init__(self, fallback: Fallback, source: LimitSource, mps: MpsLimiter | None = None) -> None:
         super().__init__(fallback)
         self.source = source
+        self.mps = mps
         self.groups = GroupLimits(source)
         self.node_problem = "it was not checked yet whether the driver keeps memory limits"
         self.card_problems: dict[str, str] = {}
@@ -36,19 +42,45 @@ class DriverLimiter(MemoryLimiter):
         self._is_checked = False
 
     @property
-    def problem(self) -> str:
-        """Why memory is not limited, of the node and of cards; "" if it is."""
+    def driver_problem(self) -> str:
+        """Why the driver keeps no limits, of the node and of cards; "" if it does."""
         names = {card.uuid: f"card {card.index}" for card in self.cards.values()}
         cards = [f"{names.get(uuid, uuid)}: {why}" for uuid, why in sorted(self.card_problems.items())]
         return self.node_problem or "; ".join(cards)
+
+    @property
+    def problem(self) -> str:
+        """Why memory is not limited, of the node and of cards; "" if it is."""
+        if self.mps is None:
+            return self.driver_problem
+        of_mps = self.mps.daemon_problem or "; ".join(
+            f"card {card.index}: {why}" for card in self.cards.values() if (why := self.problem_of(card))
+        )
+        return f"{self.driver_problem}; {of_mps}" if self.driver_problem and of_mps else ""
 
     @property
     def is_counting(self) -> bool:
         """Whether the driver keeps limits on a card at all, and so counts what pods use."""
         return not self.node_problem and not self.cards.keys() <= self.card_problems.keys()
 
+    def is_kept_by_mps(self, indexes: Collection[int]) -> bool:
+        """Whether MPS limits a pod with these cards, because the driver does not."""
+        uuids = {card.uuid for card in self.cards.values() if card.index in indexes}
+        return self.mps is not None and bool(self.node_problem or not uuids.isdisjoint(self.card_problems))
+
     def problem_of(self, card: Card) -> str:
+        problem = self._driver_problem_of(card)
+        if not problem or self.mps is None:
+            return problem
+        return (of_mps := self.mps.problem_of(card)) and f"{problem}; {of_mps}"
+
+    def _driver_problem_of(self, card: Card) -> str:
         return self.node_problem or self.card_problems.get(card.uuid, "")
+
+    def close_cards(self, found: CardsSnapshot) -> CardsSnapshot:
+        if self.mps is not None:
+            self.mps.close_cards(found)  # it reads there which of them MPS cannot limit
+        return super().close_cards(found)
 
     def limit(
         self,
@@ -59,7 +91,9 @@ class DriverLimiter(MemoryLimiter):
         usable: Mapping[int, int] | None = None,
         by_memory: bool = False,
     ) -> ContainerLimits:
-        if not self.is_hierarchical or any(map(self.problem_of, cards)):
+        if any(map(self._driver_problem_of, cards)) and self.mps is not None:
+            return self.mps.limit(cards, units, unit, usable=usable, by_memory=by_memory)
+        if not self.is_hierarchical or any(map(self._driver_problem_of, cards)):
             return NO_LIMITS
         usable = usable or units
         least = min(unit.bytes_of(usable[card.index]) for card in cards)  # the variable has one amount for all cards

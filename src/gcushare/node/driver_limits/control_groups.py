@@ -127,7 +127,7 @@ class GroupLimits:
         return _key(group, card) in self._set
 
     async def put(self, group: Path, card: Card, hard_bytes: int | None) -> None:
-        """Set the limit of a container's group, which nobody has to find again; None removes it.
+        """Set the limit of a container's group, which is not looked for again; None removes it.
 
         Raises:
             DeviceError: the driver refuses.

@@ -9,28 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.cards.ports import GroupMemory
 from gcushare.core.assignments import PodRef
-from gcushare.core.cards import Card, Health, Inventory
+from gcushare.core.cards import Health, Inventory
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
 from gcushare.core.over_use.tracking import gib_text
 from gcushare.node.api_server import Announcer
-from gcushare.node.driver_limits.amounts import LEAST_BYTES, PodLimit, pod_limits
+from gcushare.node.driver_limits.amounts import PodLimit, pod_limits
 from gcushare.node.driver_limits.cards import DriverLimiter
-from gcushare.node.driver_limits.control_groups import (
-    PodGroups,
-    child_groups,
-    find_pod_groups,
-    is_hierarchical,
-    is_kept,
-)
+from gcushare.node.driver_limits.control_groups import PodGroups, find_pod_groups, is_hierarchical
+from gcushare.node.driver_limits.pod_groups import HASTY_FOR_S, PodGroupLimits
 from gcushare.node.pod_use import CardPolls
 from gcushare.node.pods import NodePods
 
@@ -39,7 +32,6 @@ logger = logging.getLogger(__name__)
 POLL_S = 5.0
 HASTE_S = 0.1
 """Between two looks for the group of a container that is being created."""
-HASTY_FOR_S = 15.0
 NO_AMOUNTS: Mapping[int, int] = {}
 
 
@@ -99,7 +91,7 @@ class DriverLimits:
     def problem(self) -> str:
         """Why memory is not limited, of the node, of cards and of pods; "" if it is."""
         pods = [why for uid, why in sorted(self.unlimited.items()) if uid in self._pods.entries]
-        return self._limiter.node_problem or "; ".join(filter(None, (self._limiter.problem, *pods)))
+        return "; ".join(filter(None, (self._limiter.problem, *pods)))
 
     async def run(self) -> None:
         """Keep the limits until cancelled: after each poll of the cards, whose figures are then of the same moment."""
@@ -127,7 +119,7 @@ class DriverLimits:
         """Set a pod's limits, before a container of it is created.
 
         ``amounts``: the bytes of each card of that container alone. Of a pod with whole cards the next poll closes the
-        other cards: it shares its own with nobody, and needs no limit in order to start.
+        other cards: it shares its own with no other pod, and starts without a limit.
 
         Raises:
             DeviceError: a limit cannot be set, and ``--limit-fallback`` is ``refuse``.
@@ -153,7 +145,8 @@ class DriverLimits:
                     raise DeviceError(f"{where}, where the kubelet should have made it")
                 await self._keep(limit, found)
             except DeviceError as error:
-                self._report_failure(limit.ref, error)
+                if not self._limiter.is_kept_by_mps(limit.hard.keys()):
+                    self._report_failure(limit.ref, error)
                 return
         self.unlimited.pop(limit.ref.uid, None)
         own = {index: size + limit.lent.get(index, 0) for index, size in amounts.items()}
@@ -218,7 +211,8 @@ class DriverLimits:
                 try:
                     await self._keep(limit, found, may_rise=may_rise)
                 except DeviceError as error:
-                    if all(map(Path.exists, found)):  # else the pod has ended meanwhile
+                    # A pod that has ended meanwhile has no group any more.
+                    if all(map(Path.exists, found)) and not self._limiter.is_kept_by_mps(limit.hard.keys()):
                         self._note(limit.ref, f"pod {limit.ref} has no limit: {error}", "MemoryNotLimited")
                 else:
                     self.unlimited.pop(limit.ref.uid, None)
@@ -254,91 +248,27 @@ class DriverLimits:
         }
 
     async def _keep(self, limit: PodLimit, found: tuple[Path, ...], *, may_rise: bool = True) -> None:
-        """Set the limits of a pod's groups. Without ``may_rise`` only limits that are too high change."""
         start = self._starts.get(limit.ref.uid)
         if start is not None and (may_rise or start.limit is not None):
             self._starts[limit.ref.uid] = replace(start, limit=limit, groups=found)
-        inventory, held = self._inventory(), set()
-        for index, hard_bytes in limit.hard.items():
-            card = await self._limiter.find(inventory, index)
-            held.add(card.uuid)
-            if hard_bytes is None:
-                continue
-            amount = start.amounts.get(index) if start is not None else None
-            in_use = 0
-            for group in found:
-                before, now = await self._groups.keep(group, card, hard_bytes, may_rise=may_rise)
-                # What did not fall as far as it should counts as used: the pod may take it at any moment.
-                hard_now = now.hard_bytes or 0
-                in_use += hard_now if hard_now > hard_bytes else now.used_bytes
-                await self._keep_children(group, card, before, now, amount)
-            self.used.setdefault(limit.ref.uid, {})[index] = in_use
-        if may_rise:
-            await self._close(found, held, is_thorough=self._is_thorough or not limit.lent)
-            self._report_waiting(limit)
-
-    async def _keep_children(
-        self, group: Path, card: Card, before: GroupMemory, now: GroupMemory, amount: int | None
-    ) -> None:
-        """Set what a pod's containers see of a card, within what the pod has; ``amount`` is that of a new one.
-
-        With the kernel's controller a container without a limit of its own sees the whole card. Without it a limit of
-        its own would count in place of the pod's.
-        """
-        if (most := now.hard_bytes) is None:
-            return
-        for child in child_groups(group):
-            try:
-                found = await self._groups.read(child, card)
-                own = found.hard_bytes
-                if not is_hierarchical(child):
-                    if own is not None and own != most:
-                        await self._groups.put(child, card, None)
-                    continue
-                if own is None:
-                    wanted = most if amount is None else min(most, amount)
-                elif before.hard_bytes is not None and before.hard_bytes != most:
-                    wanted = min(most, own + most - before.hard_bytes)
-                else:
-                    wanted = min(most, own)
-                if own != wanted:
-                    await self._groups.put(child, card, max(wanted, found.used_bytes))
-            except DeviceError as error:
-                # The container has ended meanwhile, or has just allocated more: the next poll sets it.
-                logger.debug("a container's group keeps its limit %s", fields(group=child, reason=error))
-
-    async def _close(self, found: tuple[Path, ...], held: set[str], *, is_thorough: bool) -> None:
-        """Leave to a pod nothing of the cards that it does not hold, which a variable of its own may show to it.
-
-        A card that answers no calls is closed once it does, and one that keeps no limits stays open.
-        """
+        amounts = start.amounts if start is not None else NO_AMOUNTS
         sick = {each.uuid for each in self._polls.snapshot.cards if each.health is not Health.HEALTHY}
-        for uuid in sorted(self._limiter.cards.keys() - held - sick):
-            try:
-                for group in found:
-                    await self._close_card(group, self._limiter.cards[uuid], is_thorough=is_thorough)
-            except DeviceError:
-                if uuid not in self._limiter.card_problems:
-                    raise
-
-    async def _close_card(self, group: Path, card: Card, *, is_thorough: bool) -> None:
-        if is_thorough or not self._groups.has_set(group, card):
-            await self._groups.keep(group, card, LEAST_BYTES)
-        if is_hierarchical(group):
-            return
-        # A limit of a container's own would count in place of the pod's. The container toolkit sets it at creation.
-        for child in child_groups(group):
-            is_due = is_thorough or _age_s(child) < HASTY_FOR_S
-            if is_due and not is_kept(await self._groups.read(child, card), LEAST_BYTES):
-                await self._groups.put(child, card, None)
+        setting = PodGroupLimits(self._limiter, self._inventory(), limit, found)
+        self.used.setdefault(limit.ref.uid, {}).update(await setting.keep(amounts, may_rise=may_rise))
+        if may_rise:
+            # Of whole cards alone there is no limit whose loss would be seen.
+            await setting.close_others(sick, is_thorough=self._is_thorough or not limit.lent)
+            self._report_waiting(limit)
 
     def _report_change(self) -> None:
         if problem := self._limiter.problem:
-            effect = "cards take no new pods" if self._limiter.refuses else "pods start without a limit"
-            self._announcer.about_node("MemoryLimitUnavailable", f"{problem}; {effect}", warning=True)
+            words = f"{problem}; {self._limiter.effect}"
+            self._announcer.about_node("MemoryLimitUnavailable", words, warning=True)
             logger.warning("no memory is limited %s", fields(reason=problem))
         else:
-            self._announcer.about_node("MemoryLimitAvailable", "memory is limited by the driver", warning=False)
+            mps = self._limiter.driver_problem and f"MPS, where the driver does not: {self._limiter.driver_problem}"
+            words = f"memory is limited by {mps or 'the driver'}"
+            self._announcer.about_node("MemoryLimitAvailable", words, warning=False)
         self._on_change()
 
     def _report_failure(self, pod: PodRef, error: DeviceError) -> None:
@@ -401,11 +331,3 @@ class DriverLimits:
         if inventory is not None and here:
             limits = await self._make_room(inventory, groups)
             await self._keep_each([limits[uid] for uid in sorted(here & limits.keys())], groups)
-
-
-def _age_s(group: Path) -> float:
-    """How long a group has been there, in seconds; 0 if it is gone."""
-    try:
-        return time.time() - group.stat().st_ctime
-    except OSError:
-        return 0.0

@@ -103,8 +103,7 @@ class MpsWatch:
         if before == problem:
             return
         if problem:
-            effect = "cards take no new pods" if self._limiter.refuses else "pods start without a limit"
-            self._announcer.about_node("MpsUnavailable", f"{problem}; {effect}", warning=True)
+            self._announcer.about_node("MpsUnavailable", f"{problem}; {self._limiter.effect}", warning=True)
             logger.warning("no memory is limited %s", fields(reason=problem))
         else:
             self._announcer.about_node("MpsAvailable", "memory is limited by MPS", warning=False)

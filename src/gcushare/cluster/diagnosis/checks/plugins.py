@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gcushare.cluster.diagnosis.checks.views import VendorNode, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts, PluginFacts
 from gcushare.cluster.diagnosis.findings import Finding, Fix, error, warning
+from gcushare.cluster.programs import flag
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY
 from gcushare.core.wording import counted
@@ -17,6 +18,9 @@ from gcushare.wire.pods import is_finished
 
 _GRAVE = frozenset({"cards", "checkpoint", "registration"})
 """Problems of a plugin after which a node takes no new pods; the others leave it working."""
+_LIMITS = "memoryLimit"
+_LIMITING_DRIVER = 615
+"""The first release of NVIDIA's driver that keeps memory limits."""
 
 
 def check_plugins(facts: Facts) -> Iterator[Finding]:
@@ -59,9 +63,38 @@ def check_kubelets(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def check_limits(facts: Facts) -> Iterator[Finding]:
+    """Nodes on which memory cannot be limited as their plugin should; also before the plugin that should is there."""
+    asked = [each.pod for each in facts.plugins if flag(each.pod, "memory-limit") == "driver"]
+    will_refuse = any(flag(pod, "limit-fallback") in (None, "refuse") for pod in asked)
+    for each in facts.plugins:
+        if each.status is None:
+            continue
+        release = each.status.driver.partition(".")[0]
+        subject, ways = f"node {each.node}", "limitFallback: mps or unlimited"
+        if problem := each.status.problems.get(_LIMITS):
+            is_open = flag(each.pod, "limit-fallback") == "unlimited"
+            make = warning if is_open else error
+            effect = "pods start there without a limit" if is_open else "such cards take no new pods"
+            remedy = f"give the node a driver from {_LIMITING_DRIVER} on, or choose {ways}"
+            yield make("memory-not-limited", subject, f"memory cannot be limited ({problem}): {effect}", remedy)
+        elif (
+            will_refuse
+            and each.pod not in asked
+            and each.vendor in {other.vendor for other in facts.plugins if other.pod in asked}
+            and release.isdecimal()
+            and int(release) < _LIMITING_DRIVER
+        ):
+            problem = f"its driver is {each.status.driver}, and its plugin is about to ask for memoryLimit: driver"
+            remedy = f"choose {ways} before the DaemonSet comes to this node: its cards take no new pods otherwise"
+            yield warning("memory-not-limited", subject, problem, remedy)
+
+
 def _check_pod(plugin: PluginFacts, *, is_node_ready: bool) -> Iterator[Finding]:
     yield from _find_silence(plugin, is_node_ready=is_node_ready)
     for part, problem in sorted(plugin.status.problems.items() if plugin.status is not None else ()):
+        if part == _LIMITS:
+            continue  # check_limits
         make = error if part in _GRAVE else warning
         kind = "plugin-not-registered" if part == "registration" else "plugin-problem"
         yield make(

@@ -48,6 +48,7 @@ CHECKS: tuple[Check, ...] = (
     extenders.check_watches,
     plugins.check_plugins,
     plugins.check_kubelets,
+    plugins.check_limits,
     plugins.check_leftovers,
     claims.check_claims_kubelets,
     claims.check_claims_slices,

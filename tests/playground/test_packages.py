@@ -84,7 +84,7 @@ def test_the_same_sources_give_the_same_package_and_chart_on_another_day_and_mac
 ) -> None:
     """The time of the build, the files' own times and the umask of the checkout are not in them."""
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    sums = set()
+    sums, package = set(), Path()
     for number, (mode, when) in enumerate([(0o644, 1_600_000_000), (0o664, 1_650_000_000)]):
         folder = tmp_path / str(number)
         folder.mkdir()

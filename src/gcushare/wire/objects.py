@@ -14,6 +14,8 @@ from typing import Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import field
 
+from gcushare.core.node_rules import NodePlace, NodeRules, Taint, Toleration
+from gcushare.wire.affinity import Affinity, TopologySpreadConstraint, soft_rules
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 
 T = TypeVar("T")
@@ -121,10 +123,26 @@ class PodSpec(KubeObject, frozen=True):
     scheduling_group: PodSchedulingGroup | None = None
     resources: ResourceRequirements = ResourceRequirements()
     overhead: dict[str, RawQuantity] = field(default_factory=dict)
+    node_selector: dict[str, str] = field(default_factory=dict)
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
 
     @property
     def is_for_default_scheduler(self) -> bool:
         return self.scheduler_name in ("", DEFAULT_SCHEDULER)
+
+    @property
+    def node_rules(self) -> NodeRules:
+        """What restricts the pod's nodes."""
+        required = self.affinity.node_affinity.required if self.affinity is not None else None
+        terms = required.node_selector_terms if required is not None else None
+        return NodeRules(tuple(sorted(self.node_selector.items())), terms, self.tolerations)
+
+    @property
+    def soft_rules(self) -> tuple[str, ...]:
+        """What the pod prefers and does not require, in Kubernetes' words."""
+        return tuple(soft_rules(self.affinity or Affinity(), self.topology_spread_constraints))
 
 
 class ContainerTerminated(KubeObject, frozen=True):
@@ -180,12 +198,6 @@ class Pod(KubeObject, frozen=True):
         return self.metadata.deletion_timestamp is not None
 
 
-class Taint(KubeObject, frozen=True):
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-
 class NodeSpec(KubeObject, frozen=True):
     """A node's settings: cordon and taints."""
 
@@ -225,6 +237,11 @@ class Node(KubeObject, frozen=True):
     def internal_ip(self) -> str | None:
         """The node's address within the cluster; None if it has not published one."""
         return next((each.address for each in self.status.addresses if each.type == "InternalIP"), None)
+
+    @property
+    def place(self) -> NodePlace:
+        """What pods' rules are about."""
+        return NodePlace(self.metadata.name, self.metadata.labels, self.spec.taints, self.spec.unschedulable)
 
     @property
     def is_ready(self) -> bool:

@@ -1,0 +1,245 @@
+"""Which nodes a pod's rules leave it: kube-scheduler's cases one by one, and against a plain second reading of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.node_rules import NodePlace
+from gcushare.wire.objects import NODE, POD
+
+NODE_JSON: dict[str, Any] = {
+    "metadata": {"name": "n1", "labels": {"pool": "a", "cards": "8", "empty": ""}},
+    "spec": {},
+}
+
+
+def place(**spec: Any) -> NodePlace:
+    return NODE.read(msgspec.json.encode(NODE_JSON | {"spec": spec})).place
+
+
+def obstacle(spec: dict[str, Any], node: NodePlace) -> str:
+    return POD.read(msgspec.json.encode({"spec": spec})).spec.node_rules.find_obstacle(node)
+
+
+def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+def label(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def where(*expressions: dict[str, Any], fields: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
+    return affinity({"matchExpressions": list(expressions), "matchFields": list(fields)})
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_left"),
+    [
+        pytest.param({}, True, id="no rule"),
+        pytest.param({"nodeSelector": {"pool": "a", "cards": "8"}}, True, id="every label of the selector"),
+        pytest.param({"nodeSelector": {"pool": "a", "zone": "z"}}, False, id="one label is missing"),
+        pytest.param({"nodeSelector": {"zone": ""}}, False, id="a missing label is not an empty one"),
+        pytest.param({"affinity": {"nodeAffinity": {}}}, True, id="affinity without a requirement"),
+        pytest.param(affinity(), False, id="no term"),
+        pytest.param(affinity({}), False, id="an empty term"),
+        pytest.param(affinity({}, {"matchExpressions": [label("pool", "Exists")]}), True, id="terms are alternatives"),
+        pytest.param(where(label("pool", "In", "b", "a")), True, id="In"),
+        pytest.param(where(label("zone", "In", "a")), False, id="In without the label"),
+        pytest.param(where(label("pool", "In")), False, id="In nothing"),
+        pytest.param(where(label("pool", "NotIn", "b")), True, id="NotIn"),
+        pytest.param(where(label("pool", "NotIn", "a", "b")), False, id="NotIn with the label's value"),
+        pytest.param(where(label("zone", "NotIn", "a")), True, id="NotIn without the label"),
+        pytest.param(where(label("empty", "Exists")), True, id="Exists with an empty value"),
+        pytest.param(where(label("zone", "Exists")), False, id="Exists without the label"),
+        pytest.param(where(label("zone", "DoesNotExist")), True, id="DoesNotExist"),
+        pytest.param(where(label("pool", "DoesNotExist")), False, id="DoesNotExist with the label"),
+        pytest.param(where(label("pool", "Exists", "a")), False, id="Exists takes no value"),
+        pytest.param(where(label("cards", "Gt", "7")), True, id="Gt"),
+        pytest.param(where(label("cards", "Gt", "8")), False, id="Gt of an equal number"),
+        pytest.param(where(label("cards", "Lt", "+09")), True, id="Lt as Go reads numbers"),
+        pytest.param(where(label("pool", "Lt", "9")), False, id="Lt of a label that is no number"),
+        pytest.param(where(label("zone", "Gt", "-1")), False, id="Gt without the label"),
+        pytest.param(where(label("cards", "Gt", "1_0")), False, id="a number that Go does not read"),
+        pytest.param(where(label("cards", "Lt", "9223372036854775808")), False, id="a number beyond 64 bits"),
+        pytest.param(where(label("cards", "Gt", "1", "2")), False, id="Gt of two numbers"),
+        pytest.param(where(label("pool", "In", "a"), label("cards", "In", "4")), False, id="all are needed"),
+        pytest.param(where(label("pool", "Near", "a")), False, id="an operator that is not known"),
+        pytest.param(where(fields=(label("metadata.name", "In", "n1"),)), True, id="the node's name"),
+        pytest.param(where(fields=(label("metadata.name", "NotIn", "n1"),)), False, id="not the node's name"),
+        pytest.param(where(fields=(label("metadata.name", "In", "n1", "n2"),)), False, id="a field has one value"),
+        pytest.param(where(fields=(label("metadata.uid", "In", "n1"),)), False, id="another field"),
+        pytest.param(
+            where(label("pool", "In", "a"), fields=(label("metadata.name", "In", "n2"),)), False, id="both parts"
+        ),
+        pytest.param(
+            {"nodeSelector": {"pool": "a"}, **where(label("cards", "In", "4"))}, False, id="selector and affinity"
+        ),
+    ],
+)
+def test_labels_and_names_select_as_for_kube_scheduler(spec: dict[str, Any], is_left: bool) -> None:
+    assert (obstacle(spec, place()) == "") is is_left
+
+
+def taint(key: str, value: str = "", effect: str = "NoSchedule") -> dict[str, str]:
+    return {"key": key, "value": value, "effect": effect}
+
+
+CORDON = "node.kubernetes.io/unschedulable"
+
+
+@pytest.mark.parametrize(
+    ("taints", "tolerations", "is_left"),
+    [
+        pytest.param([taint("gpu")], [], False, id="not tolerated"),
+        pytest.param([taint("gpu", effect="NoExecute")], [], False, id="NoExecute keeps off too"),
+        pytest.param([taint("gpu", effect="PreferNoSchedule")], [], True, id="PreferNoSchedule keeps no one off"),
+        pytest.param([taint("gpu", "x")], [{"key": "gpu", "value": "x"}], True, id="Equal is the default"),
+        pytest.param([taint("gpu", "x")], [{"key": "gpu", "operator": "Equal"}], False, id="another value"),
+        pytest.param([taint("gpu", "x")], [{"key": "gpu", "operator": "Exists"}], True, id="Exists takes any value"),
+        pytest.param([taint("gpu")], [{"key": "cpu", "operator": "Exists"}], False, id="another key"),
+        pytest.param([taint("gpu", "x")], [{"operator": "Exists"}], True, id="an empty key takes all keys"),
+        pytest.param(
+            [taint("gpu", effect="NoExecute")],
+            [{"operator": "Exists", "effect": "NoSchedule"}],
+            False,
+            id="an empty key with another effect",
+        ),
+        pytest.param(
+            [taint("gpu", effect="NoExecute")],
+            [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}],
+            True,
+            id="for a while is enough",
+        ),
+        pytest.param([taint("gpu"), taint("dev")], [{"key": "gpu"}], False, id="every taint has to be tolerated"),
+        pytest.param([taint("gpu")], [{"key": "gpu", "operator": "Near"}], False, id="an operator that is not known"),
+        pytest.param([taint("sla", "950")], [{"key": "sla", "operator": "Gt", "value": "900"}], True, id="Gt"),
+        pytest.param([taint("sla", "950")], [{"key": "sla", "operator": "Lt", "value": "950"}], False, id="Lt"),
+        pytest.param([taint("sla", "950")], [{"key": "sla", "operator": "Gt", "value": "0900"}], False, id="a 0 first"),
+        pytest.param([taint("sla", "high")], [{"key": "sla", "operator": "Gt", "value": "9"}], False, id="no number"),
+    ],
+)
+def test_taints_keep_off_who_does_not_tolerate_them(
+    taints: list[dict[str, str]], tolerations: list[dict[str, Any]], is_left: bool
+) -> None:
+    assert (obstacle({"tolerations": tolerations}, place(taints=taints)) == "") is is_left
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "is_left"),
+    [
+        ([], False),
+        ([{"key": CORDON, "operator": "Exists"}], True),
+        ([{"key": CORDON, "operator": "Exists", "effect": "NoExecute"}], False),
+        ([{"operator": "Exists"}], True),
+    ],
+)
+def test_a_cordon_is_tolerated_like_its_taint(tolerations: list[dict[str, str]], is_left: bool) -> None:
+    spec = {"tolerations": tolerations}
+    for node in (place(unschedulable=True), place(unschedulable=True, taints=[taint(CORDON)])):
+        assert obstacle(spec, node) == ("" if is_left else "it is cordoned")
+
+
+@pytest.mark.parametrize(
+    ("spec", "node", "words"),
+    [
+        ({"nodeSelector": {"z": "1", "b": "2"}}, place(), "nodeSelector b=2, z=1"),
+        (where(label("pool", "In", "b", "c")), place(), "node affinity pool In b, c"),
+        (affinity(), place(), "node affinity without a term"),
+        ({}, place(taints=[taint("gpu", "x")]), "its taint gpu=x:NoSchedule"),
+        ({"nodeSelector": {"z": "1" * 200}}, place(), "nodeSelector z=" + "1" * 78 + "…"),
+    ],
+)
+def test_what_keeps_a_pod_from_a_node_is_named(spec: dict[str, Any], node: NodePlace, words: str) -> None:
+    assert obstacle(spec, node) == words
+
+
+KEYS, VALUES = st.sampled_from(["a", "b", "c"]), st.sampled_from(["", "1", "2", "x", "-3"])
+REQUIREMENTS = st.builds(
+    lambda key, operator, values: label(key, operator, *values),
+    KEYS,
+    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]),
+    st.lists(VALUES, max_size=2),
+)
+NAMES = st.builds(
+    lambda operator, name: label("metadata.name", operator, name),
+    st.sampled_from(["In", "NotIn"]),
+    st.sampled_from(["n1", "n2"]),
+)
+TERMS = st.fixed_dictionaries(
+    {}, optional={"matchExpressions": st.lists(REQUIREMENTS, max_size=2), "matchFields": st.lists(NAMES, max_size=1)}
+)
+EFFECTS = st.sampled_from(["NoSchedule", "PreferNoSchedule", "NoExecute"])
+TAINTS = st.lists(st.builds(taint, KEYS, VALUES, EFFECTS), max_size=2)
+TOLERATIONS = st.lists(
+    st.fixed_dictionaries(
+        {"operator": st.sampled_from(["Exists", "Equal", ""])},
+        optional={"key": KEYS, "value": VALUES, "effect": EFFECTS},
+    ),
+    max_size=3,
+)
+
+
+def second_reading(
+    labels: dict[str, str], taints: list[dict[str, str]], terms: list[dict[str, Any]] | None, spec: dict[str, Any]
+) -> bool:
+    """The same from sets: the values that a requirement leaves a label, the taints that tolerations leave."""
+    stood = {
+        (key, value, effect)
+        for each in spec["tolerations"]
+        for key in ("a", "b", "c")
+        for value in ("", "1", "2", "x", "-3")
+        for effect in ("NoSchedule", "NoExecute")
+        if each.get("key", key) == key
+        and each.get("effect", effect) == effect
+        and (each["operator"] == "Exists" or each.get("value", "") == value)
+    }
+    hard = {(each["key"], each["value"], each["effect"]) for each in taints if each["effect"] != "PreferNoSchedule"}
+
+    def chosen(requirement: dict[str, Any]) -> set[str | None]:
+        values, every = requirement["values"], {None, "", "1", "2", "x", "-3"}
+        numbers = {"1": 1, "2": 2, "-3": -3}
+        match requirement["operator"], len(values):
+            case "In", 1 | 2:
+                return set(values)
+            case "NotIn", 1 | 2:
+                return every - set(values)
+            case "Exists", 0:
+                return every - {None}
+            case "DoesNotExist", 0:
+                return {None}
+            case "Gt", 1 if values[0] in numbers:
+                return {text for text, number in numbers.items() if number > numbers[values[0]]}
+            case "Lt", 1 if values[0] in numbers:
+                return {text for text, number in numbers.items() if number < numbers[values[0]]}
+        return set()
+
+    def selects(term: dict[str, Any]) -> bool:
+        expressions, names = term.get("matchExpressions", []), term.get("matchFields", [])
+        hits = [labels.get(each["key"]) in chosen(each) for each in expressions]
+        hits += [("n1" in each["values"]) is (each["operator"] == "In") for each in names]
+        return hits != [] and False not in hits
+
+    selected = set(spec["nodeSelector"].items()) <= set(labels.items())
+    return hard <= stood and selected and (terms is None or True in map(selects, terms))
+
+
+@given(
+    st.dictionaries(KEYS, VALUES, max_size=3),
+    TAINTS,
+    st.none() | st.lists(TERMS, max_size=3),
+    st.fixed_dictionaries({"nodeSelector": st.dictionaries(KEYS, VALUES, max_size=1), "tolerations": TOLERATIONS}),
+)
+def test_any_rules_leave_the_nodes_that_a_second_reading_leaves(
+    labels: dict[str, str], taints: list[dict[str, str]], terms: list[dict[str, Any]] | None, spec: dict[str, Any]
+) -> None:
+    node = {"metadata": {"name": "n1", "labels": labels}, "spec": {"taints": taints}}
+    whole = spec if terms is None else {**spec, **affinity(*terms)}
+    found = obstacle(whole, NODE.read(msgspec.json.encode(node)).place)
+    assert (found == "") is second_reading(labels, taints, terms, spec)

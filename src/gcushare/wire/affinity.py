@@ -29,9 +29,14 @@ class NodeAffinity(_AffinityPart, frozen=True):
     preferred: tuple[SoftRule, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
 
 
+class PodTerm(_AffinityPart, frozen=True):
+    """A required rule about other pods: counted, but not read."""
+
+
 class PodAffinity(_AffinityPart, frozen=True):
     """Affinity to pods, or anti-affinity."""
 
+    required: tuple[PodTerm, ...] = field(default=(), name="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: tuple[SoftRule, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
 
 

@@ -37,24 +37,9 @@ class _Volume(KubeObject, frozen=True):
     ephemeral: _Skipped | None = None
 
 
-class _PodTerms(KubeObject, frozen=True):
-    required: tuple[_Skipped, ...] = field(default=(), name="requiredDuringSchedulingIgnoredDuringExecution")
-
-
-class _Affinity(KubeObject, frozen=True):
-    pod_affinity: _PodTerms = _PodTerms()
-    pod_anti_affinity: _PodTerms = _PodTerms()
-
-
-class _Spreading(KubeObject, frozen=True):
-    when_unsatisfiable: str = ""
-
-
 class _OccupantSpec(PodSpec, frozen=True):
     containers: tuple[_Container, ...] = ()
     init_containers: tuple[_Container, ...] = ()
-    affinity: _Affinity | None = None
-    topology_spread_constraints: tuple[_Spreading, ...] = ()
     volumes: tuple[_Volume, ...] = ()
 
 

@@ -156,7 +156,7 @@ async def test_the_manuals_pods_are_played_as_claims_and_kept_with_the_command_t
         "the claim was allocated card 1",
         "ENFLAME_VISIBLE_DEVICES=1",
         "1 cannot allocate all claims.",
-        "it can never fit: the largest usable card has 16",
+        "it can never fit: the largest usable card has 16 GB",
         "24/128 (18%)",
     ):
         assert expected in text

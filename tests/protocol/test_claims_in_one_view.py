@@ -156,7 +156,7 @@ async def test_the_extender_shows_and_the_commands_read_the_same(both: Cluster) 
             async with http.get(f"{replica.url}{ENFLAME.url_prefix}/explain/default/new") as answer:
                 has = json.loads(await answer.text())
         assert waits["state"] == "waits"
-        assert waits["summary"].startswith("by a claim, needs 20 in one card; it can never fit")
+        assert waits["summary"].startswith("by a claim, needs 20 GB in one card; it can never fit")
         assert (has["node"], has["cards"], has["units"]) == ("serves-claims", [0], 4)
         shown = await both.call("--source=extender")
         alone = await both.call("--source=api")
@@ -198,7 +198,7 @@ async def test_the_command_explains_pods_with_claims(both: Cluster, with_extende
 
     async def check() -> None:
         waits = await explain("huge")
-        assert "by a claim, needs 20 in one card; it can never fit: the largest usable card has 16" in waits
+        assert "by a claim, needs 20 GB in one card; it can never fit: the largest usable card has 16 GB" in waits
         assert "serves-memory" not in waits, "its claim cannot be allocated there"
         for pod, size in (("new", "4 GB"), ("big", "16 GB")):
             has = await explain(pod)

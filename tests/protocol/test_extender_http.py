@@ -150,8 +150,8 @@ class TestExplain:
         assert document["remedy"] == {"node": "node-1", "pods": ["default/a"], "preemption": False}
         status, text = await rig.get(f"{PREFIX}/explain/default/b", {"Accept": "text/plain, application/json;q=0.5"})
         assert status == 200
-        assert "needs 12 in one card" in text
-        assert "best card free: 6 (card 0 of node-1)" in text
+        assert "needs 12 GB in one card" in text
+        assert "best card free: 6 GB (card 0 of node-1)" in text
 
     async def test_a_stranger_learns_no_uid(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(node_document("node-1", 16))
@@ -174,8 +174,8 @@ class TestExplain:
         (event,) = rig.events()
         assert event["involvedObject"]["uid"] == pod["metadata"]["uid"]
         assert event["type"] == "Warning"
-        assert event["message"].startswith("needs 20 in one card; best card free: 16 (card 0 of node-1)")
-        assert "it can never fit: the largest usable card has 16" in event["message"]
+        assert event["message"].startswith("needs 20 GB in one card; best card free: 16 GB (card 0 of node-1)")
+        assert "it can never fit: the largest usable card has 16 GB" in event["message"]
 
     async def test_a_pod_that_is_kept_to_a_full_node_is_informed_that_room_is_elsewhere(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(node_document("node-a", 16), node_document("node-b", 16))

@@ -71,7 +71,7 @@ async def test_an_extender_that_is_away_is_passed_over_unless_it_was_asked_for(s
     seen.front.backends[SERVICE] = "this is no explanation"
     ran = await seen.show("explain", "huge")
     assert ran.code == 0
-    assert "it can never fit: the largest usable card has 16" in ran.out
+    assert "it can never fit: the largest usable card has 16 GB" in ran.out
     assert "was not used" in ran.err
     refused = await seen.show("explain", "huge", "--source", "extender")
     assert refused.code == 1
@@ -192,7 +192,6 @@ async def test_a_key_that_no_program_reads_is_named(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"spec": {"unschedulable": True}}, "it is cordoned"),
         ({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, "it is not ready"),
         ({"status": {"conditions": []}}, "it is not ready"),
     ],

@@ -13,8 +13,9 @@ from gcushare.cluster.card_drawing.node_view import view_status
 from gcushare.cluster.extender import adopt_document
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.assignments import PodRef
+from gcushare.core.explain.explanation import Explainer
 from gcushare.core.explain.reason_text import summarise as summarise_explanation
-from gcushare.core.explain.verdicts import Explainer, Verdict
+from gcushare.core.explain.verdicts import Verdict
 from gcushare.core.nodes import NodeState
 from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardReading, Offender, When, decide
 from gcushare.core.over_use.tracking import OverUseChangeKind, OverUseTracker, PolledUse
@@ -98,13 +99,13 @@ def test_a_limit_above_every_card_is_explained_with_what_would_help() -> None:
     (only,) = found.classes
     assert only.verdict is Verdict.BELOW_LIMIT
     text = summarise_explanation(found)
-    assert "needs 4 in one card, of at least 20 (its limit)" in text
-    assert "it can never fit: no usable card that the pod allows has the 20 units of its limit" in text
+    assert "needs 4 GiB in one card, of at least 20 GiB (its limit)" in text
+    assert "it can never fit: no usable card that the pod allows has the 20 GiB of its limit" in text
     asked = RequestDocument(4, 1, whole=False, node_policy="binpack", card_policy="binpack", limit=20)
-    document = explain_waiting(PodRef("uid", "default", "a"), asked, found, {}, 4)
+    document = explain_waiting(PodRef("uid", "default", "a"), asked, found, divisor=4)
     assert describe_ways_out(document) == (
-        'what would help: annotate the pod with gcushare.io/cards: "2": 2 in each of 2 cards of one node, or lower '
-        "gcushare.io/memory-limit to at most 16, or add a node with a card of 20 or more"
+        'what would help: annotate the pod with gcushare.io/cards: "2": 2 GiB in each of 2 cards of one node, or lower '
+        "gcushare.io/memory-limit to at most 16, or add a node with a card of 20 GiB or more"
     )
 
 

@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
+from gcushare.core.assignments import PodRef
+from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
+from gcushare.core.explain.explanation import MAX_REMEDIES_TRIED, Explainer, Explanation
 from gcushare.core.explain.reason_text import summarise
-from gcushare.core.explain.verdicts import MAX_REMEDIES_TRIED, POSSIBLE, Explainer, Explanation, Verdict, evaluate
+from gcushare.core.explain.verdicts import POSSIBLE, Verdict, evaluate
 from gcushare.core.fit_index import can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest, CardSelection
+from gcushare.wire.documents.explain import RequestDocument, RulesDocument, explain_waiting
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
 
 
@@ -191,3 +194,107 @@ def test_of_many_nodes_some_are_weighed_and_that_is_reported() -> None:
     assert summarise(found).endswith(
         f"pods to end were sought on {found.weighed} of {found.after_preemption} such nodes"
     )
+
+
+CLAIMS = (SERVES_CLAIMS,)
+
+
+def explain_all(request: CardRequest, *nodes: NodeState, by_claim: bool = False, **obstacles: str) -> Explanation:
+    """Explain a request on nodes, of which some are kept from the pod by a rule."""
+    explainer = Explainer(request)
+    for node in nodes:
+        explainer.add(node, obstacle=obstacles.get(node.name, ""), by_claim=by_claim)
+    return explainer.finish()
+
+
+def named(name: str, *units: int, modes: Sequence[str] = (SERVES_MEMORY,), taken: int = 0) -> NodeState:
+    ledger = Ledger()
+    ledger.set_node(name, cards(*units), GIB_UNIT, modes)
+    if taken:
+        ledger.apply(held(f"on-{name}", name, (0, taken)))
+    return ledger.nodes[name]
+
+
+def test_a_request_is_judged_on_the_nodes_that_the_rules_leave_and_then_on_all() -> None:
+    found = explain_all(asks(18), named("n1", 16, 16, taken=16), named("n2", 8, 24), n2="nodeSelector pool=a")
+
+    assert (found.nodes_fit, found.can_ever_fit, found.largest_now, found.largest_ever) == (0, False, 16, 16)
+    assert summarise(found) == (
+        "needs 18 GiB in one card; it may run on 1 of 2 nodes (kept off 1 by nodeSelector pool=a); 1 of the others "
+        "(n2) has room; best card free: 16 GiB (card 1 of n1); total free 16 of 32 GiB; 1 node: no card that is large "
+        "enough; it can never fit: the largest usable card has 16 GiB"
+    )
+    asked = RequestDocument(18, 1, whole=False, node_policy="", card_policy="")
+    document = explain_waiting(PodRef("uid", "default", "a"), asked, found, divisor=1)
+    assert document.rules == RulesDocument(left=1, known=2, fit_elsewhere=1, examples=("n2",))
+    assert document.ways_out == (
+        "ask for at most 16",
+        "let it run on n2, off which it is kept by nodeSelector pool=a",
+        "add a node on which it may run with a card of 18 GiB or more",
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        pytest.param(
+            explain_all(CardRequest(4, 4, selection=CardSelection(use=("0", "1", "2"))), named("n1", *[16] * 4)),
+            "it can never fit: no node has 4 usable cards; the most is 3, of those that the pod allows",
+            id="three are allowed and four needed",
+        ),
+        pytest.param(
+            explain_all(asks(4, 3), named("n1", 16, 16), named("n2", 16)),
+            "it can never fit: no node has 3 usable cards; the most is 2",
+            id="no node has three cards",
+        ),
+        pytest.param(
+            explain_all(asks_whole(3), named("n1", 16, 16, modes=BOTH_MODES)),
+            "it can never fit: no node that serves whole cards has 3 usable cards; the most is 2",
+            id="no node has three whole cards",
+        ),
+        pytest.param(
+            explain_all(asks(4), named("n1", 16, 16, modes=CLAIMS)),
+            "needs 4 GiB in one card; 1 node: its cards are given as claims",
+            id="nothing is said of the room of cards that claims give",
+        ),
+        pytest.param(
+            explain_all(CardRequest(4, selection=CardSelection(use=("7",))), named("n1", 16)),
+            "among the cards that the pod allows; no card is one that the pod allows; 1 node",
+            id="no figure of cards that are not there",
+        ),
+        pytest.param(
+            explain_all(asks(4), named("n1", 16), named("n2", 16), n1="a cordon", n2="taint gpu:NoSchedule"),
+            "it may run on none of 2 nodes (kept off 1 by a cordon, 1 by taint gpu:NoSchedule); 2 of them (n1, n2) "
+            "have room; it can never fit: no node is left",
+            id="no node is left",
+        ),
+        pytest.param(explain_all(asks(4)), "it can never fit: no node has cards", id="there is no node"),
+        pytest.param(
+            explain_all(asks(12), named("n1", 16, modes=BOTH_MODES, taken=8), by_claim=True),
+            "would fit on n1 if these pods ended: default/on-n1 (kube-scheduler ends no pod for a claim)",
+            id="no preemption for a claim",
+        ),
+        pytest.param(
+            explain_all(asks(4), node_of([card(0, 16, sick=True)])),
+            "it can never fit: no node has a usable card",
+            id="no usable card",
+        ),
+    ],
+)
+def test_the_text_says_what_is_true_of_the_nodes_that_were_judged(found: Explanation, said: str) -> None:
+    assert said in summarise(found)
+
+
+def test_a_node_that_was_not_asked_about_counts_where_its_memory_is_too_little_in_sum() -> None:
+    explainer = Explainer(asks(12))
+    explainer.add(named("asked", 8))
+    explainer.add(named("full", 16, taken=8), is_asked=False)
+    explainer.add(named("elsewhere", 16), is_asked=False)
+    found = explainer.finish()
+
+    assert {each.verdict: each.examples for each in found.classes} == {
+        Verdict.FULL: ["full"],
+        Verdict.TOO_SMALL: ["asked"],
+        Verdict.UNASKED: ["elsewhere"],
+    }
+    assert (found.asked, found.can_ever_fit, found.remedy and found.remedy.node) == (1, True, "full")

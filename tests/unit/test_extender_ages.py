@@ -65,7 +65,7 @@ async def test_the_end_of_a_list_that_is_older_than_a_binding_gives_its_card_to_
     await rig.bind("a")
     sink.retained(frozenset(), older)
 
-    with pytest.raises(Refused, match="needs 12 in one card"):
+    with pytest.raises(Refused, match="needs 12 GB in one card"):
         await rig.bind("b")
     assert rig.recorded() == {("node-1", "0"): 12}
 

@@ -222,7 +222,7 @@ class TestRefused:
         rig = Rig(a_pod("a", 12), a_pod("b", 12), a_pod("c", 12))
         await rig.bind("a")
         await rig.bind("b")
-        with pytest.raises(Refused, match="needs 12 in one card; best card free: 4"):
+        with pytest.raises(Refused, match="needs 12 GB in one card; best card free: 4 GB"):
             await rig.bind("c")
         await rig.bind("c", "node-2")
 

@@ -85,7 +85,7 @@ def test_the_reasons_of_the_last_choices_are_stored() -> None:
     standing = state.preferences.find_standing(request, "node-1")
     for number in range(preferences._MAX_CHOICES + 3):
         pod = PodRef(f"uid-{number}", "default", f"p{number}")
-        state.preferences.record_choice(replace(request, pod=pod), "node-1", standing)
+        state.preferences.record_choice(replace(request, pod=pod), "node-1", standing, named=1)
     assert len(state.preferences._choices) == preferences._MAX_CHOICES
 
 

@@ -259,7 +259,7 @@ async def test_a_bind_that_fails_is_counted_for_the_vendor_whose_pod_it_is() -> 
     cluster.tell(gpu)
     answer = await dispatcher.bind(bind_body("b", "gpu"))
 
-    assert "needs 4 in one card" in json.loads(answer.body)["Error"]
+    assert "needs 4 GB in one card" in json.loads(answer.body)["Error"]
     assert (answer.vendor, answer.result) == ("aliyun", "refused")
 
 

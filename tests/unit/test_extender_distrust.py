@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from gcushare.core.explain.explanation import Explainer
 from gcushare.core.explain.reason_text import summarise
-from gcushare.core.explain.verdicts import Explainer, Verdict
+from gcushare.core.explain.verdicts import Verdict
 from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import DISTRUST_REASON, FilterService

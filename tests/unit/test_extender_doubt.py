@@ -75,7 +75,7 @@ async def test_asked_for_another_node_without_room_the_first_stays_held() -> Non
     await rig.bind("x", "node-2")
     await rig.bind("y", "node-2")
     await doubtful(rig, done=False)
-    with pytest.raises(Refused, match="needs 12 in one card"):
+    with pytest.raises(Refused, match="needs 12 GB in one card"):
         await rig.bind("a", "node-2")
     rig.cluster.arrive()
     await rig.bind("b")

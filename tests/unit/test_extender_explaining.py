@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
-from gcushare.core.explain.verdicts import MAX_REMEDIES_TRIED
+import msgspec
+
+from gcushare.core.explain.explanation import MAX_REMEDIES_TRIED
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes
 from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
-from gcushare.wire.documents.explain import AskedDocument
+from gcushare.wire.documents.explain import AskedDocument, RulesDocument
+from gcushare.wire.objects import Node, Pod
 from tests.extender_objects import (
     DEFAULT_POLICIES,
     a_node,
@@ -94,10 +98,10 @@ async def test_a_pod_is_explained_among_the_nodes_that_the_scheduler_asked_about
 
     assert (document.state, document.can_ever_fit, document.largest_that_fits_now) == ("waits", True, 0)
     assert document.asked == AskedDocument(nodes=1, known=2, fit_elsewhere=1, examples=("node-b",))
-    assert [each.examples for each in document.classes] == [("node-a",)]
+    assert [each.examples for each in document.classes] == [("node-a",), ("node-b",)]
     assert document.summary.startswith(
-        "needs 12 in one card; kube-scheduler asked about 1 of 2 nodes; 1 of the others (node-b) has room, but a "
-        "nodeSelector, an affinity, a taint or another resource keeps the pod from there; the largest request"
+        "needs 12 GB in one card; kube-scheduler asked about 1 of 2 nodes; 1 of the others (node-b) has room, but "
+        "something else keeps the pod off: another resource, a volume, a port, affinity to pods; the largest request"
     )
 
 
@@ -176,3 +180,52 @@ class TestAskedNodes:
         assert asked.get("a") is None
         asked.record("b", frozenset("xy"))
         assert asked.get("b") == frozenset("xy")
+
+
+def labelled(name: str, *sizes: int, labels: dict[str, str], spec: dict[str, Any] | None = None) -> Node:
+    document = node_document(name, *sizes)
+    document["metadata"]["labels"], document["spec"] = labels, spec or {}
+    return msgspec.convert(document, Node)
+
+
+class TestRules:
+    @staticmethod
+    def ask(**spec: Any) -> ExplainService:
+        """A pod of 18 and what its spec says of nodes; n1 has 16 and 16, n2 8 and 24, and a label."""
+        state = state_of(a_node("n1", 16, 16), a_node("n2", 8, 24))
+        state.node_applied(labelled("n2", 8, 24, labels={"pool": "b"}))
+        pod = pod_document("a", 18)
+        pod["spec"].update(spec)
+        state.pod_applied(msgspec.convert(pod, Pod))
+        return ExplainService(state)
+
+    async def test_a_pod_whose_rules_leave_it_other_nodes_does_not_fit(self) -> None:
+        keeps = {"matchExpressions": [{"key": "pool", "operator": "DoesNotExist"}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [keeps]}}
+        document = await self.ask(affinity={"nodeAffinity": required}).explain("default", "a")
+
+        assert (document.state, document.can_ever_fit, document.largest_that_ever_fits) == ("waits", False, 16)
+        assert document.rules == RulesDocument(left=1, known=2, fit_elsewhere=1, examples=("n2",))
+        assert (await self.ask(nodeSelector={"pool": "b"}).explain("default", "a")).state == "fits"
+
+    async def test_the_answer_follows_a_node_whose_labels_taints_or_cordon_changed(self) -> None:
+        service = self.ask(nodeSelector={"pool": "b"})
+        labels = {"pool": "b"}
+        for spec, given, found in (
+            ({"unschedulable": True}, labels, "waits"),
+            ({}, labels | {"zone": "z"}, "fits"),
+            ({"taints": [{"key": "gpu", "effect": "NoSchedule"}]}, labels, "waits"),
+            ({}, {}, "waits"),
+        ):
+            service._state.node_applied(labelled("n2", 8, 24, labels=given, spec=spec))
+            assert (await service.explain("default", "a")).state == found
+
+    async def test_a_gated_pod_is_not_said_to_fit_and_its_gates_are_named(self) -> None:
+        gates = [{"name": "quota.example.com"}, {"name": "b"}]
+        document = await self.ask(schedulingGates=gates).explain("default", "a")
+
+        assert (document.state, document.gates) == ("gated", ("quota.example.com", "b"))
+        assert document.summary == (
+            "kube-scheduler leaves it alone until its scheduling gates 'quota.example.com', 'b' are removed; needs 18 "
+            "GB in one card; it fits now"
+        )

@@ -68,7 +68,7 @@ async def test_a_refused_pod_is_reported_with_the_numbers() -> None:
 
     ((name, reason, message),) = bench.noted.events
     assert (name, reason) == ("a", REFUSED_REASON)
-    assert message.startswith("needs 12 in one card; best card free: 6 (card 0 of node-1); total free 6 of 16")
+    assert message.startswith("needs 12 GB in one card; best card free: 6 GB (card 0 of node-1); total free 6 of 16 GB")
 
 
 async def test_each_pod_is_reported_once_a_minute() -> None:
@@ -161,7 +161,7 @@ async def test_the_nodes_that_the_scheduler_asked_about_are_what_a_refusal_is_ab
     ((_, reason, message),) = bench.noted.events
     assert reason == REFUSED_REASON
     assert message.startswith(
-        "needs 12 in one card; kube-scheduler asked about 1 of 2 nodes; 1 of the others (node-2) has room, but a "
-        "nodeSelector, an affinity, a taint or another resource keeps the pod from there; best card free: 6 (card 0 of "
-        "node-1); total free 6 of 16; 1 node: too little free memory; the largest request that fits now is 6"
+        "needs 12 GB in one card; kube-scheduler asked about 1 of 2 nodes; 1 of the others (node-2) has room, but "
+        "something else keeps the pod off: another resource, a volume, a port, affinity to pods; best card free: 6 GB "
+        "(card 0 of node-1); total free 6 of 16 GB; 1 node: too little free memory; the largest request that fits now "
     )

@@ -76,11 +76,11 @@ async def test_the_record_names_all_cards_and_every_reader_counts_the_same_share
 async def test_a_pod_that_finds_too_little_on_one_of_the_cards_is_refused_with_the_numbers() -> None:
     state = crowded()
     pod = a_pod("p", 24, annotations=TWO)
-    with pytest.raises(Refused, match=r"needs 12 in each of 2 cards; best card free: 16 \(card 2 of node-1\)"):
+    with pytest.raises(Refused, match=r"needs 12 GB in each of 2 cards; best card free: 16 GB \(card 2 of node-1\)"):
         await bind(state, pod)
     text = render_explanation(await ExplainService(state).explain("default", "p"))
 
-    assert "needs 12 in each of 2 cards" in text
+    assert "needs 12 GB in each of 2 cards" in text
     assert "it would fit on node-1 if these pods ended: default/b" in text
 
 

@@ -39,7 +39,7 @@ def test_the_manuals_four_pods() -> None:
     for name, units, index in [("pod-1", 4, 0), ("pod-2", 8, 0), ("pod-3", 12, 1)]:
         assert ledger.reserve(pod(name), "n", asks(units), BINPACK).grants[0].index == index
     with pytest.raises(
-        Refused, match=r"needs 20 in one card; best card free: 16 \(card 2 of n\); total free 104 of 128"
+        Refused, match=r"needs 20 GiB in one card; best card free: 16 GiB \(card 2 of n\); total free 104 of 128 GiB"
     ):
         ledger.reserve(pod("pod-4"), "n", asks(20), BINPACK)
     assert (ledger.nodes["n"].used, ledger.nodes["n"].total) == (24, 128)
@@ -78,7 +78,7 @@ def test_listeners_hear_once_of_each_changed_node_only() -> None:
 def test_a_shortage_names_the_best_of_the_cards_that_the_pod_allows() -> None:
     ledger = ledger_of(n=(16, 8))
     request = CardRequest(12, selection=CardSelection(use=("1",)))
-    with pytest.raises(Refused, match=r"among the cards that the pod allows; best card free: 8 \(card 1 of n\)"):
+    with pytest.raises(Refused, match=r"among the cards that the pod allows; best card free: 8 GiB \(card 1 of n\)"):
         ledger.reserve(pod("a"), "n", request, BINPACK)
 
 

@@ -10,8 +10,9 @@ import pytest
 from gcushare.core.assignments import Assignment
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.core.errors import Refused
+from gcushare.core.explain.explanation import Explainer
 from gcushare.core.explain.reason_text import summarise
-from gcushare.core.explain.verdicts import Explainer, Verdict, evaluate
+from gcushare.core.explain.verdicts import Verdict, evaluate
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import CardMode
 from gcushare.core.placement import POLICIES
@@ -82,7 +83,7 @@ def test_units_of_a_bound_pod_whose_card_is_not_known_are_kept_on_every_card_tha
     assert node.fits(asks_whole()) is (units > 16)
     if largest < 16:
         assert evaluate(node, asks(largest + 1)) is Verdict.UNCONFIRMED
-        with pytest.raises(Refused, match=f"{units} are kept free on each card"):
+        with pytest.raises(Refused, match=f"{units} GiB are kept free on each card"):
             ledger.reserve(pod("b"), "n", asks(largest + 1), BINPACK)
     ledger.apply(held("a", "n", (1, min(units, 16))))
     assert node.largest_free == 16, "once its card is known the others are open"

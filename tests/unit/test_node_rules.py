@@ -143,7 +143,7 @@ def test_taints_keep_off_who_does_not_tolerate_them(
 def test_a_cordon_is_tolerated_like_its_taint(tolerations: list[dict[str, str]], is_left: bool) -> None:
     spec = {"tolerations": tolerations}
     for node in (place(unschedulable=True), place(unschedulable=True, taints=[taint(CORDON)])):
-        assert obstacle(spec, node) == ("" if is_left else "it is cordoned")
+        assert obstacle(spec, node) == ("" if is_left else "a cordon")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_cordon_is_tolerated_like_its_taint(tolerations: list[dict[str, str]],
         ({"nodeSelector": {"z": "1", "b": "2"}}, place(), "nodeSelector b=2, z=1"),
         (where(label("pool", "In", "b", "c")), place(), "node affinity pool In b, c"),
         (affinity(), place(), "node affinity without a term"),
-        ({}, place(taints=[taint("gpu", "x")]), "its taint gpu=x:NoSchedule"),
+        ({}, place(taints=[taint("gpu", "x")]), "taint gpu=x:NoSchedule"),
         ({"nodeSelector": {"z": "1" * 200}}, place(), "nodeSelector z=" + "1" * 78 + "…"),
     ],
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.cards import MAX_CARDS, Health, InventoryCard
 from gcushare.core.errors import Refused
-from gcushare.core.explain.verdicts import Explainer, Explanation
+from gcushare.core.explain.explanation import Explainer, Explanation
 from gcushare.core.explain.ways_out import Change, WayOut, find_ways_out
 from gcushare.core.ledger import Ledger
 from gcushare.core.placement import POLICIES
@@ -62,7 +62,7 @@ class Wish:
                 return replace(self, limit=request.limit * request.cards)
             case Change.SELECTION:
                 return replace(self, use=(), avoid=())
-            case Change.NODE:
+            case Change.NODE | Change.RULES:
                 return self
 
 

@@ -13,6 +13,7 @@ from gcushare.cluster.node_reader import NodeReader
 from gcushare.core.assignments import Assignment
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.ledger import Ledger
+from gcushare.core.node_rules import NodePlace
 from gcushare.core.requests import PodRequest
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.claim_holders import ClaimHolders
@@ -28,6 +29,10 @@ class ClusterView:
         self.vendor = vendor
         self.nodes = NodeReader(vendor)
         self.ledger = Ledger()
+        self.places: dict[str, NodePlace] = {}
+        """By name, what pods' rules are about, of the nodes with cards."""
+        self.places_changed = 0
+        """How often one of them changed so far."""
         self.bound: dict[str, Assignment] = {}
         """By uid: what bound pods and allocated claims hold; the source of a recount."""
         self.claims = ClaimHolders(vendor, self.ledger.nodes.get)
@@ -41,6 +46,12 @@ class ClusterView:
         """Update a node. If nothing about its cards has changed, that costs next to nothing."""
         if self.nodes.has_changed(node):
             self._update_node(node)
+        name = node.metadata.name
+        if name not in self.ledger.nodes and name not in self.nodes.whole_elsewhere:
+            self.places.pop(name, None)
+        elif (place := node.place) != self.places.get(name):
+            self.places[name] = place
+            self.places_changed += 1
 
     def _update_node(self, node: Node) -> Collection[str]:
         """Count a node's cards; returns the modes that its plugin hands them out in."""
@@ -55,6 +66,7 @@ class ClusterView:
     def node_deleted(self, name: str) -> None:
         """Remove a node that is gone. What its pods hold stays counted until they are gone too."""
         self.nodes.forget(name)
+        self.places.pop(name, None)
         self.ledger.remove_node(name)
         self._count_claims(self.claims.on_node(name))
 

@@ -18,7 +18,7 @@ import msgspec
 _INT64 = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 """What Go's ParseInt takes, and what a numeric toleration takes: no sign +, no leading zero."""
-_CORDONED = "it is cordoned"
+_CORDONED = "a cordon"
 _SHOWN = 80
 _MAX_VALUE = 63
 """Characters of a label's or taint's value: Kubernetes reads no longer one."""
@@ -143,7 +143,7 @@ class NodeRules:
             return _CORDONED
         for taint in node.taints:
             if taint.keeps_off and not self._tolerates(taint):
-                return _CORDONED if taint == CORDON else f"its taint {taint}"
+                return _CORDONED if taint == CORDON else f"taint {taint}"
         if any(node.labels.get(key) != value for key, value in self.selector):
             return f"nodeSelector {_cut(', '.join(f'{key}={value}' for key, value in self.selector))}"
         if self.terms is not None and not any(term.selects(node) for term in self.terms):

@@ -1,4 +1,4 @@
-"""A pod's affinity and spreading: what restricts its nodes is read, of what is only preferred the number."""
+"""A pod's affinity and spreading: what restricts its nodes is read, of all else the number."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class _AffinityPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, r
     """As ``objects.KubeObject``, which this module may not import."""
 
 
-class SoftRule(_AffinityPart, frozen=True):
-    """A rule that is only preferred: counted, but not read."""
+class SkippedRule(_AffinityPart, frozen=True):
+    """A rule that is counted, but not read."""
 
 
 class NodeSelector(_AffinityPart, frozen=True):
@@ -26,18 +26,14 @@ class NodeSelector(_AffinityPart, frozen=True):
 
 class NodeAffinity(_AffinityPart, frozen=True):
     required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-    preferred: tuple[SoftRule, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
-
-
-class PodTerm(_AffinityPart, frozen=True):
-    """A required rule about other pods: counted, but not read."""
+    preferred: tuple[SkippedRule, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
 
 
 class PodAffinity(_AffinityPart, frozen=True):
     """Affinity to pods, or anti-affinity."""
 
-    required: tuple[PodTerm, ...] = field(default=(), name="requiredDuringSchedulingIgnoredDuringExecution")
-    preferred: tuple[SoftRule, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
+    required: tuple[SkippedRule, ...] = field(default=(), name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[SkippedRule, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
 
 
 class Affinity(_AffinityPart, frozen=True):

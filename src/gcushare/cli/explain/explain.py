@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
+from gcushare.cluster.explaining import Question, answer
 from gcushare.cluster.extender import QUICK_S, open_extender
 from gcushare.cluster.gather_snapshot import gather
 from gcushare.cluster.reader import UNFINISHED, Reader, Scope
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
-from gcushare.core.explain.verdicts import MAX_EXAMPLES, Explainer, Verdict
-from gcushare.core.nodes import NodeState
+from gcushare.core.explain.explanation import MAX_EXAMPLES
+from gcushare.core.explain.verdicts import Verdict
 from gcushare.core.other_resources import Shortage, find_shortages
 from gcushare.core.preemption.kept_room import compute_room_left
 from gcushare.core.requests import PodRequest
@@ -28,11 +29,11 @@ from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOU
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.documents.explain import (
     ExplainDocument,
-    RequestDocument,
     explain_bound,
     explain_claiming,
     explain_refused,
     explain_waiting,
+    request_document,
 )
 from gcushare.wire.dra.claims import asked_of_claims, claimed_request, named_claims, problem_of_both_ways
 from gcushare.wire.objects import POD, Pod
@@ -40,7 +41,6 @@ from gcushare.wire.other_resources import pod_requests
 from gcushare.wire.pods import current_request, is_finished, pod_options, pod_ref
 
 UNKNOWN_POLICY = "(the extender's default)"
-_MAX_UNREADABLE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,34 +179,20 @@ def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, wanted: PodRequest, *,
     """Ask the core over the whole snapshot, as the extender does over its own."""
     asking, request = pod_ref(pod), wanted.cards
     _keep_room_for_nominees(snapshot, asking)
-    explainer = Explainer(request, priority=asking.priority)
-    elsewhere = snapshot.nodes.whole_elsewhere if request.whole else frozenset[str]()
-    for node in snapshot.ledger.nodes.values():
-        if node.serves_claims and (is_claim or request.whole):
-            explainer.add(node.as_offered_to_claims())
-        elif node.known and not is_claim and node.name not in elsewhere:
-            explainer.add(node)
-    for name in elsewhere if not is_claim else ():
-        explainer.add(NodeState(name), is_elsewhere=True)
+    question = Question(request, asking.priority, pod.spec.node_rules, by_claim=is_claim)
+    found, gates = answer(snapshot, question), [gate.name for gate in pod.spec.scheduling_gates]
     if is_claim:
-        return explain_claiming(asking, request, explainer.finish(), wanted.divisor)
+        return explain_claiming(asking, request, found, divisor=wanted.divisor, gates=gates)
     options = pod_options(pod.metadata.annotations)
-    selection = request.selection
-    asked = RequestDocument(
-        request.units,
-        request.cards,
-        request.whole,
-        options.node_policy or UNKNOWN_POLICY,
-        options.card_policy or UNKNOWN_POLICY,
-        selection.use if selection else (),
-        selection.avoid if selection else (),
-        (options.whole_card_policy or UNKNOWN_POLICY) if request.whole else "",
-        request.limit,
+    policies = (options.node_policy, options.card_policy, options.whole_card_policy)
+    return explain_waiting(
+        asking,
+        request_document(request, *(policy or UNKNOWN_POLICY for policy in policies)),
+        found,
+        divisor=wanted.divisor if snapshot.vendor.multi_card_runtime else 1,
+        gates=gates,
+        unreadable={name: facts.problem for name, facts in snapshot.node_facts.items() if facts.problem},
     )
-    unreadable = {name: facts.problem for name, facts in snapshot.node_facts.items() if facts.problem}
-    few = dict(sorted(unreadable.items())[:_MAX_UNREADABLE])
-    divisor = wanted.divisor if snapshot.vendor.multi_card_runtime else 1
-    return explain_waiting(asking, asked, explainer.finish(), few, divisor)
 
 
 def _keep_room_for_nominees(snapshot: ClusterSnapshot, asking: PodRef) -> None:
@@ -263,9 +249,8 @@ async def find_lacking(api: KubeClient, vendor: Vendor, pod: Pod, document: Expl
         asked = pod_requests(pod)
         for name in names:
             node = await api.get(NODES, name)
-            if not node.is_ready or node.spec.unschedulable:
-                closed = "it is cordoned" if node.is_ready else "it is not ready"
-                found.append(LackingNode(name, closed=closed))
+            if not node.is_ready:
+                found.append(LackingNode(name, closed="it is not ready"))
                 continue
             ignored = unlisted - node.status.allocatable.keys()
             counted = {resource: amount for resource, amount in asked.items() if resource not in ignored}

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from gcushare.core.cards import BOTH_MODES, MAX_CARDS, InventoryCard
-from gcushare.core.explain.verdicts import Explanation
+from gcushare.core.explain.explanation import MAX_EXAMPLES, Explanation
+from gcushare.core.explain.verdicts import Verdict
 from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest, CardSelection
 
@@ -21,15 +22,21 @@ class Change(enum.Enum):
     CARDS = "over how many cards the memory is divided, perhaps with a larger amount"
     LIMIT = "the limit of memory"
     SELECTION = "which cards the pod allows"
+    RULES = "where the pod may run: nodes that its rules exclude could hold it"
     NODE = "the cluster: a node is added for the request as it is"
 
 
 @dataclass(frozen=True, slots=True)
 class WayOut:
-    """One change, and the request after it, which a node can hold once its pods have ended."""
+    """One change, and the request after it, which a node can hold once its pods have ended.
+
+    ``nodes``: of a change of rules, such nodes; ``obstacle``: the rule that keeps the pod off them.
+    """
 
     change: Change
     request: CardRequest
+    nodes: tuple[str, ...] = ()
+    obstacle: str = ""
 
 
 def find_ways_out(found: Explanation, divisor: int) -> list[WayOut]:
@@ -56,6 +63,10 @@ def find_ways_out(found: Explanation, divisor: int) -> list[WayOut]:
     if options.use or options.avoid:
         tried.append(WayOut(Change.SELECTION, replace(request, selection=replace(options, use=(), avoid=()))))
     ways = [way for way in tried if is_granted(way.request)]
+    excluded = max(found.of(Verdict.EXCLUDED), key=lambda each: (len(each.with_room), each.possible), default=None)
+    if excluded is not None and excluded.possible:
+        nodes_named = tuple(sorted(excluded.with_room) or excluded.examples)[:MAX_EXAMPLES]
+        ways.append(WayOut(Change.RULES, request, nodes_named, excluded.obstacle))
     least = max(request.units, request.limit, 1)
     new = NodeState("new")
     new.set_cards(

@@ -4,48 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from gcushare.cluster.explaining import Question, examine
 from gcushare.core.assignments import Assignment
 from gcushare.core.errors import NotFoundError
-from gcushare.core.explain.verdicts import MAX_EXAMPLES, Asked, Explainer, Explanation
+from gcushare.core.explain.explanation import Explainer, Explanation
 from gcushare.core.fit_index import Shape
-from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest, WaitingPod
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.documents.explain import (
     ExplainDocument,
-    RequestDocument,
     explain_bound,
     explain_claiming,
     explain_refused,
     explain_waiting,
+    request_document,
 )
-
-_NODES_PER_TURN = 16
-"""Nodes examined before other tasks get a turn: less than half a millisecond with 8 cards each."""
 
 _MAX_KEPT = 16
 """Explanations that are cached until a node changes. Each has the names of the nodes asked about, up to a megabyte."""
-
-_MAX_UNREADABLE = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """The inputs of an explanation: equal questions have one answer until a node changes.
-
-    ``asked``: the nodes that kube-scheduler asked about; None if it has not asked yet, or if they are not stored any
-    more. ``kept``: the nodes whose room is kept for pods that preempt others. No name of a pod is part of it.
-    """
-
-    shape: Shape
-    priority: int
-    asked: frozenset[str] | None
-    kept: frozenset[str]
 
 
 class ExplainService:
@@ -53,7 +33,7 @@ class ExplainService:
 
     def __init__(self, state: VendorState) -> None:
         self._state = state
-        self._kept: OrderedDict[Question, tuple[int, Explanation]] = OrderedDict()
+        self._kept: OrderedDict[Question, tuple[tuple[int, int], Explanation]] = OrderedDict()
         self._at_work = asyncio.Lock()
 
     async def explain(self, namespace: str, name: str) -> ExplainDocument:
@@ -96,8 +76,8 @@ class ExplainService:
     def question_of(self, request: SchedulingRequest) -> Question:
         """The question about a pod as things are now."""
         state = self._state
-        kept = state.nominations.closed_to(request)
-        return Question(request.shape, request.pod.priority, state.asked.get(request.pod.uid), kept)
+        asked, kept = state.asked.get(request.pod.uid), state.nominations.closed_to(request)
+        return Question(request.cards, request.pod.priority, request.rules, asked=asked, kept=kept)
 
     async def find_alike(self, question: Question, requests: Iterable[SchedulingRequest]) -> list[SchedulingRequest]:
         """The pods that have this question now.
@@ -109,7 +89,8 @@ class ExplainService:
         alike = []
         for request in requests:
             asked = state.asked.get(request.pod.uid)
-            if (request.shape, request.pod.priority, asked) != (question.shape, question.priority, question.asked):
+            alone = Question(request.cards, request.pod.priority, request.rules, asked=asked, kept=question.kept)
+            if alone != question:
                 continue
             peers = state.nominations.find_peers(request)
             if peers not in closed:
@@ -121,87 +102,46 @@ class ExplainService:
 
     def cost_of(self, question: Question) -> int:
         """How many nodes must be examined for an answer; 0 if it is cached."""
-        if self._recall(question) is not None:
-            return 0
-        return len(self._state.ledger.nodes) if question.asked is None else len(question.asked)
+        return 0 if self._recall(question) is not None else len(self._state.ledger.nodes)
 
     async def gather(self, question: Question) -> Explanation:
         """Examine the nodes, with turns for other tasks; or return the cached answer if no node has changed since."""
         async with self._at_work:
             if (known := self._recall(question)) is not None:
                 return known
-            position = self._state.changes.position
-            found = await self._examine(question)
-            self._kept[question] = (position, found)
+            now, explainer = self._now, Explainer(question.request, priority=question.priority)
+            for _ in examine(self._state, question, explainer):
+                await asyncio.sleep(0)
+            found = explainer.finish()
+            self._kept[question] = (now, found)
             if len(self._kept) > _MAX_KEPT:
                 self._kept.popitem(last=False)
             return found
 
+    @property
+    def _now(self) -> tuple[int, int]:
+        """What says that no node has changed."""
+        return self._state.changes.position, self._state.places_changed
+
     def _recall(self, question: Question) -> Explanation | None:
         known = self._kept.get(question)
-        if known is None or known[0] != self._state.changes.position:
+        if known is None or known[0] != self._now:
             return None
         self._kept.move_to_end(question)
         return known[1]
 
-    async def _examine(self, question: Question) -> Explanation:
-        nodes, request = self._state.ledger.nodes, question.shape.request
-        asked = question.asked
-        elsewhere = self._state.nodes.whole_elsewhere if request.whole else frozenset[str]()
-        known = [*(name for name, node in nodes.items() if node.known and name not in elsewhere), *elsewhere]
-        others = [] if asked is None else [name for name in known if name not in asked]
-        examined: Collection[str] = asked if asked is not None and others else known
-        explainer, turns = Explainer(request, priority=question.priority), CooperativeYield(_NODES_PER_TURN)
-        for name in examined:
-            node = nodes.get(name) or NodeState(name)
-            if request.whole and node.serves_claims:
-                node = node.as_offered_to_claims()  # kube-scheduler gives whole cards there to unchanged pods.
-            explainer.add(node, is_kept=name in question.kept, is_elsewhere=name in elsewhere)
-            await turns.after()
-        weighing = CooperativeYield(1)
-        while explainer.weigh_next():
-            await weighing.after()
-        return explainer.finish(self._describe_others(question, len(examined), others) if others else None)
-
-    def _describe_others(self, question: Question, asked: int, others: list[str]) -> Asked:
-        index = self._state.indexes.get(question.shape)
-        fitting = {name: None for name in others if index.fits(name) and name not in question.kept}
-        after_preemption = index.after_preemption
-        request = question.shape.request
-        elsewhere = self._state.nodes.whole_elsewhere if request.whole else frozenset[str]()
-        return Asked(
-            nodes=asked,
-            known=asked + len(others),
-            fit_elsewhere=len(fitting),
-            possible_elsewhere=sum(name in after_preemption or name in elsewhere for name in others),
-            examples=tuple(index.best(fitting, MAX_EXAMPLES)) if fitting else (),
-        )
-
     async def _explain_claiming(self, waiting: SchedulingRequest) -> ExplainDocument:
         """Explain a pod that waits for a claim: kube-scheduler places it alone, on the nodes that serve claims."""
-        explainer, turns = Explainer(waiting.cards, priority=waiting.pod.priority), CooperativeYield(1)
-        async with self._at_work:
-            for name in [name for name, node in self._state.ledger.nodes.items() if node.serves_claims]:
-                if (node := self._state.ledger.nodes.get(name)) is not None:
-                    explainer.add(node.as_offered_to_claims())
-                await turns.after()
-            while explainer.weigh_next():
-                await turns.after()
-        return explain_claiming(waiting.pod, waiting.cards, explainer.finish(), waiting.divisor)
+        found = await self.gather(Question(waiting.cards, waiting.pod.priority, waiting.rules, by_claim=True))
+        return explain_claiming(waiting.pod, waiting.cards, found, divisor=waiting.divisor, gates=waiting.gates)
 
     async def _explain_waiting(self, waiting: SchedulingRequest) -> ExplainDocument:
-        found = await self.gather(self.question_of(waiting))
-        cards = waiting.cards
-        request = RequestDocument(
-            cards.units,
-            cards.cards,
-            cards.whole,
-            waiting.shape.node_policy,
-            waiting.card_policy,
-            cards.selection.use if cards.selection else (),
-            cards.selection.avoid if cards.selection else (),
-            cards.whole_policy if cards.whole else "",
-            cards.limit,
+        found, cards = await self.gather(self.question_of(waiting)), waiting.cards
+        return explain_waiting(
+            waiting.pod,
+            request_document(cards, waiting.shape.node_policy, waiting.card_policy, cards.whole_policy),
+            found,
+            divisor=waiting.divisor,
+            gates=waiting.gates,
+            unreadable=self._state.nodes.problems,
         )
-        unreadable = dict(sorted(self._state.nodes.problems.items())[:_MAX_UNREADABLE])
-        return explain_waiting(waiting.pod, request, found, unreadable, waiting.divisor)

@@ -72,8 +72,11 @@ class Preferences:
         index = self.indexes.find(request.shape)
         return None if index is None else index.standing(node)
 
-    def record_choice(self, request: SchedulingRequest, node: str, standing: Standing | None) -> None:
-        """Store why a pod got this node, for explain; for the last few thousand pods."""
+    def record_choice(self, request: SchedulingRequest, node: str, standing: Standing | None, named: int) -> None:
+        """Store why a pod got this node, for explain; for the last few thousand pods.
+
+        ``named``: of how many nodes kube-scheduler could choose; what the pod prefers was weighed among these alone.
+        """
         uid = request.pod.uid
         self._choices.pop(uid, None)
         if standing is None:
@@ -81,7 +84,15 @@ class Preferences:
         percent = round(100 * standing.score)
         self._choices[uid] = (
             node,
-            ChoiceDocument(request.shape.node_policy, request.card_policy, percent, standing.better, standing.fitting),
+            ChoiceDocument(
+                request.shape.node_policy,
+                request.card_policy,
+                percent,
+                standing.better,
+                standing.fitting,
+                named,
+                request.soft_rules if named < standing.fitting else (),
+            ),
         )
         if len(self._choices) > _MAX_CHOICES:
             self._choices.popitem(last=False)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.fit_index import Shape
 from gcushare.core.matching import KubeletCalls
+from gcushare.core.node_rules import NO_RULES, NodeRules
 from gcushare.core.other_resources import NO_AMOUNTS, Amounts
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.requests import CardRequest, PodRequest
@@ -42,13 +44,17 @@ class SchedulingRequest:
     """The annotations that the unbound pod has under the keys of a record; the log line of its bind shows them."""
     amounts: Amounts = field(default=NO_AMOUNTS, compare=False)
     """The pod's CPU and memory, whatever its policies."""
-    is_gated: bool = field(default=False, compare=False)
-    """Whether a scheduling gate keeps kube-scheduler from the pod."""
+    gates: tuple[str, ...] = field(default=(), compare=False)
+    """The scheduling gates that keep kube-scheduler from the pod."""
     group: str = field(default="", compare=False)
     """The PodGroup of the pod as namespace/name; empty for a pod that is scheduled alone."""
 
     divisor: int = field(default=1, compare=False)
     """The largest number by which each container's amount can be divided; 1 if the pod can have one card only."""
+    rules: NodeRules = field(default=NO_RULES, compare=False)
+    """What restricts its nodes: kube-scheduler keeps to it, explain shows it."""
+    soft_rules: tuple[str, ...] = field(default=(), compare=False)
+    """The kinds of what it prefers and does not require."""
 
     @property
     def cards(self) -> CardRequest:
@@ -75,7 +81,24 @@ def read_claiming_request(pod: Pod, claimed: PodRequest, policies: Policies) -> 
     chosen = pod.metadata.annotations.get(NODE_POLICY, "")
     policy = chosen if chosen in POLICIES else policies.node
     shape = Shape(claimed.cards, policy, pod_amounts(pod) if policy == EXPECTED_FILL else NO_AMOUNTS)
-    return SchedulingRequest(pod_ref(pod), shape, policies.card, divisor=claimed.divisor)
+    return SchedulingRequest(
+        pod_ref(pod),
+        shape,
+        policies.card,
+        gates=_gates(pod),
+        divisor=claimed.divisor,
+        rules=_one_of_equal(pod.spec.node_rules),
+    )
+
+
+def _gates(pod: Pod) -> tuple[str, ...]:
+    return tuple(each.name for each in pod.spec.scheduling_gates)
+
+
+@lru_cache(maxsize=1024)
+def _one_of_equal(rules: NodeRules) -> NodeRules:
+    """Share equal rules: thousands of pods of a few workloads wait at once."""
+    return rules
 
 
 def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> SchedulingRequest | None:
@@ -105,7 +128,9 @@ def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> Sch
         pod.metadata.resource_version,
         old_record,
         amounts,
-        bool(pod.spec.scheduling_gates),
+        _gates(pod),
         f"{pod.metadata.namespace}/{pod.spec.scheduling_group.pod_group_name}" if pod.spec.scheduling_group else "",
         found[0].divisor if vendor.multi_card_runtime else 1,
+        _one_of_equal(pod.spec.node_rules),
+        pod.spec.soft_rules,
     )

@@ -256,7 +256,8 @@ class BindService:
             standing = preferences.find_standing(request, node)
             rank = preferences.rank_cards(request, ledger.nodes.get(node))
             ledger.reserve(request.pod, node, request.cards, rank, left=left)
-            preferences.record_choice(request, node, standing)
+            named = len(self._state.offered.get(request.pod.uid) or (node,))
+            preferences.record_choice(request, node, standing, named)
         except Refused as error:
             if not left:
                 raise

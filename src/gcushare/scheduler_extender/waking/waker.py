@@ -167,7 +167,7 @@ class RoomWaker:
             return
         for uid in self._inherited:
             request = self._state.find_request(uid)
-            if request is not None and not request.is_gated and uid not in self.refused.pods:
+            if request is not None and not request.gates and uid not in self.refused.pods:
                 self.refused.add(request, asked=None, position=-1)  # Before the log: any node counts, and any change.
         self._inherited.clear()
 

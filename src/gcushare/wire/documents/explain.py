@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from gcushare.core.assignments import Assignment, PodRef
-from gcushare.core.explain.reason_text import describe_asked, describe_help, describe_request, describe_room
-from gcushare.core.explain.verdicts import Explanation
+from gcushare.core.explain.explanation import MAX_EXAMPLES, Explanation, NodeClass
+from gcushare.core.explain.reason_text import describe_help, describe_request, describe_room, describe_scope, show_units
+from gcushare.core.explain.verdicts import Verdict
 from gcushare.core.explain.ways_out import Change, WayOut, find_ways_out
 from gcushare.core.requests import CardRequest
-from gcushare.core.wording import counted
+from gcushare.core.wording import counted, some_names
 from gcushare.wire.annotations import AVOID_CARDS, CARDS, MEMORY_LIMIT, USE_CARDS
 from gcushare.wire.documents import Document
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
@@ -27,7 +28,7 @@ class FreeCardDocument(Document, frozen=True):
 
 
 class ClassDocument(Document, frozen=True):
-    """Nodes with the same cards and the same reason."""
+    """Nodes with the same cards and the same reason. ``obstacle``: which of the pod's rules keeps it off them."""
 
     reason: str
     text: str
@@ -37,12 +38,13 @@ class ClassDocument(Document, frozen=True):
     best_cards: tuple[FreeCardDocument, ...]
     free: Int
     total: Int
+    obstacle: str = ""
 
 
 class RemedyDocument(Document, frozen=True):
     """Pods whose end would make the pod fit, never pods of a higher priority.
 
-    ``preemption``: all of them have a lower priority, so kube-scheduler may end them.
+    ``preemption``: all of them have a lower priority, so kube-scheduler may end them; it ends none for a claim.
     """
 
     node: str
@@ -51,13 +53,25 @@ class RemedyDocument(Document, frozen=True):
 
 
 class AskedDocument(Document, frozen=True):
-    """How many nodes kube-scheduler asked about: ``nodes`` of ``known``. ``fit_elsewhere`` of the others have room.
+    """How many nodes kube-scheduler asked about: ``nodes`` of the ``known`` ones on which the pod may run.
 
-    A nodeSelector, an affinity, a taint or another resource keeps the pod from those, or kube-scheduler took a sample.
-    ``examples`` are such nodes with room.
+    ``fit_elsewhere`` of the others have room, but something other than cards keeps the pod off, or kube-scheduler took
+    a sample. ``examples`` are such nodes with room.
     """
 
     nodes: Int
+    known: Int
+    fit_elsewhere: Int
+    examples: tuple[str, ...] = ()
+
+
+class RulesDocument(Document, frozen=True):
+    """On how many nodes the pod may run: ``left`` of ``known``. ``fit_elsewhere`` of the others have room.
+
+    nodeSelector, node affinity, taints and cordons keep it off those; ``examples`` are such nodes with room.
+    """
+
+    left: Int
     known: Int
     fit_elsewhere: Int
     examples: tuple[str, ...] = ()
@@ -83,7 +97,8 @@ class RequestDocument(Document, frozen=True):
 class ChoiceDocument(Document, frozen=True):
     """Why a pod was bound to its node: the policies, the node's score, and how many nodes with room scored higher.
 
-    kube-scheduler chooses among the nodes that filter names, so it does not always take the node that scores highest.
+    kube-scheduler chooses among the ``named_nodes`` that filter names, so it does not always take the node that scores
+    highest; ``set_aside`` are the kinds of what the pod prefers, which was weighed among these alone.
     """
 
     node_policy: str
@@ -91,13 +106,15 @@ class ChoiceDocument(Document, frozen=True):
     score_percent: Int
     better_nodes: Int
     fitting_nodes: Int
+    named_nodes: Int = 0
+    set_aside: tuple[str, ...] = ()
 
 
 class ExplainDocument(Document, frozen=True):
-    """Everything about one pod. ``state``: ``bound``, ``fits``, ``waits`` or ``refused``.
+    """Everything about one pod. ``state``: ``bound``, ``fits``, ``waits``, ``gated`` (scheduling gates), ``refused``.
 
     ``largest_that_fits_now`` and ``largest_that_ever_fits`` are units in each of the request's cards, or whole cards
-    of one node. With ``asked``, these, the remedy and the classes cover the nodes asked about. Ending pods would help
+    of one node; they and the remedy are of the nodes off which nothing but cards keeps the pod. Ending pods would help
     on ``nodes_hopeful``; the search for a remedy covered ``nodes_weighed`` of them. ``choice`` says why a pod that was
     bound lately has its node. ``limit``: the units that a bound pod may use while no other pod needs them. ``uid`` is
     empty for a caller who is not authenticated: with the uid of a waiting pod one could forge a call of kube-scheduler.
@@ -119,6 +136,7 @@ class ExplainDocument(Document, frozen=True):
     remedy: RemedyDocument | None = None
     classes: tuple[ClassDocument, ...] = ()
     unreadable_nodes: dict[str, str] = msgspec.field(default_factory=dict)
+    rules: RulesDocument | None = None
     asked: AskedDocument | None = None
     nodes_weighed: Int = 0
     nodes_hopeful: Int = 0
@@ -126,7 +144,10 @@ class ExplainDocument(Document, frozen=True):
     choice: ChoiceDocument | None = None
     limit: Int = 0
     ways_out: tuple[str, ...] = ()
+    gates: tuple[str, ...] = ()
 
+
+_MAX_UNREADABLE = 20
 
 EXPLANATION = BoundedJsonDecoder(ExplainDocument, "the extender's explanation", limit_bytes=OBJECT_BYTES)
 _encoder = msgspec.json.Encoder()
@@ -164,18 +185,46 @@ def explain_refused(pod: PodRef, problem: str) -> ExplainDocument:
     return ExplainDocument(pod.namespace, pod.name, pod.uid, "refused", problem, can_ever_fit=False)
 
 
+def request_document(cards: CardRequest, node_policy: str, card_policy: str, whole_card_policy: str) -> RequestDocument:
+    """Describe a request and the policies that apply to it."""
+    chosen = cards.selection
+    return RequestDocument(
+        cards.units,
+        cards.cards,
+        cards.whole,
+        node_policy,
+        card_policy,
+        chosen.use if chosen else (),
+        chosen.avoid if chosen else (),
+        whole_card_policy if cards.whole else "",
+        cards.limit,
+    )
+
+
 def explain_waiting(
-    pod: PodRef, request: RequestDocument, found: Explanation, unreadable: dict[str, str], divisor: int
+    pod: PodRef,
+    request: RequestDocument,
+    found: Explanation,
+    *,
+    divisor: int,
+    gates: Sequence[str] = (),
+    unreadable: Mapping[str, str] | None = None,
 ) -> ExplainDocument:
-    """Describe a pod that has no node yet; for ``divisor`` see ``find_ways_out``."""
-    remedy, asked = found.remedy, found.asked
-    scope = [] if asked is None else [describe_asked(asked)]
+    """Describe a pod that has no node yet.
+
+    ``divisor``: see ``find_ways_out``. ``gates``: the names of its scheduling gates. ``unreadable``: nodes whose cards
+    cannot be read, and why.
+    """
+    remedy, excluded = found.remedy, found.of(Verdict.EXCLUDED)
+    known = sum(each.nodes for each in found.classes)
+    left = known - sum(each.nodes for each in excluded)
+    said = [f"kube-scheduler leaves it alone until {_gates_text(gates)}"] if gates else []
     return ExplainDocument(
         pod.namespace,
         pod.name,
         pod.uid,
-        "fits" if found.nodes_fit else "waits",
-        "; ".join([describe_request(found.request), *scope, describe_help(found)]),
+        "gated" if gates else "fits" if found.nodes_fit else "waits",
+        "; ".join([*said, describe_request(found.request, found.unit), *describe_scope(found), describe_help(found)]),
         request=request,
         can_ever_fit=found.can_ever_fit,
         largest_that_fits_now=found.largest_now,
@@ -183,36 +232,52 @@ def explain_waiting(
         remedy=None
         if remedy is None
         else RemedyDocument(remedy.node, tuple(str(victim) for victim in remedy.victims), remedy.is_preemption),
-        classes=tuple(
-            ClassDocument(
-                reason=each.verdict.value,
-                text=describe_room(found.request, each.best, [each]),
-                nodes=each.nodes,
-                examples=tuple(each.examples),
-                cards=each.cards,
-                best_cards=tuple(FreeCardDocument(card.node, card.index, card.units) for card in each.best),
-                free=each.free,
-                total=each.total,
-            )
-            for each in found.classes
-        ),
-        unreadable_nodes=unreadable,
-        asked=None if asked is None else AskedDocument(asked.nodes, asked.known, asked.fit_elsewhere, asked.examples),
+        classes=tuple(_class_document(each, found) for each in found.classes),
+        unreadable_nodes=dict(sorted((unreadable or {}).items())[:_MAX_UNREADABLE]),
+        rules=RulesDocument(left, known, *_with_room(excluded)) if excluded else None,
+        asked=None if found.asked is None else AskedDocument(found.asked, left, *_with_room(found.of(Verdict.UNASKED))),
         nodes_weighed=found.weighed,
         nodes_hopeful=found.after_preemption,
-        ways_out=tuple(_way_text(way, found.request) for way in find_ways_out(found, divisor)),
+        ways_out=tuple(_way_text(way, found) for way in find_ways_out(found, divisor)),
+        gates=tuple(gates),
     )
 
 
-def explain_claiming(pod: PodRef, cards: CardRequest, found: Explanation, divisor: int) -> ExplainDocument:
+def _gates_text(gates: Sequence[str]) -> str:
+    names = some_names(list(map(repr, gates)))
+    return f"its scheduling gate {names} is removed" if len(gates) == 1 else f"its scheduling gates {names} are removed"
+
+
+def _class_document(each: NodeClass, found: Explanation) -> ClassDocument:
+    return ClassDocument(
+        reason=each.verdict.value,
+        text=describe_room(found, [each]),
+        nodes=each.nodes,
+        examples=tuple(each.examples),
+        cards=each.cards,
+        best_cards=tuple(FreeCardDocument(card.node, card.index, card.units) for card in each.best),
+        free=each.free,
+        total=each.total,
+        obstacle=each.obstacle,
+    )
+
+
+def _with_room(classes: Iterable[NodeClass]) -> tuple[int, tuple[str, ...]]:
+    names = sorted(name for each in classes for name in each.with_room)
+    return len(names), tuple(names[:MAX_EXAMPLES])
+
+
+def explain_claiming(
+    pod: PodRef, cards: CardRequest, found: Explanation, *, divisor: int, gates: Sequence[str] = ()
+) -> ExplainDocument:
     """Describe a pod that waits for a claim of memory or whole cards; ``found`` is of the nodes that serve claims."""
     request = RequestDocument(cards.units, cards.cards, whole=cards.whole, node_policy="", card_policy="")
-    document = explain_waiting(pod, request, found, {}, divisor)
+    document = explain_waiting(pod, request, found, divisor=divisor, gates=gates)
+    summary = f"by a claim, {document.summary}"
     if not found.classes:
         help_ = "no node with cards serves claims; label one gcushare.io/serve=claims"
         summary = f"{describe_request(found.request)} by a claim; {help_}"
-        return msgspec.structs.replace(document, summary=summary)
-    return msgspec.structs.replace(document, summary=f"by a claim, {document.summary}")
+    return msgspec.structs.replace(document, summary=summary)
 
 
 def without_uid(document: ExplainDocument) -> ExplainDocument:
@@ -232,11 +297,17 @@ def encode_explanation(document: ExplainDocument) -> bytes:
 
 def describe_choice(choice: ChoiceDocument) -> str:
     """Say why a pod has its node."""
-    better = "none was" if not choice.better_nodes else f"{choice.better_nodes} were"
-    return (
-        f"node policy {choice.node_policy} scored it {choice.score_percent} of 100, and {better} better of "
-        f"{counted(choice.fitting_nodes, 'node')} with room; card policy {choice.card_policy}"
+    place = "the best" if not choice.better_nodes else f"{choice.better_nodes} better ones"
+    text = (
+        f"{place} of {counted(choice.fitting_nodes, 'node')} with room by the policy {choice.node_policy} (score "
+        f"{choice.score_percent} of 100); card policy {choice.card_policy}"
     )
+    if choice.set_aside:
+        text += (
+            f"; its {', '.join(choice.set_aside)} counted only among the {counted(choice.named_nodes, 'node')} that "
+            "kube-scheduler was offered (--filter-answer)"
+        )
+    return text
 
 
 def render_explanation(document: ExplainDocument) -> str:
@@ -257,7 +328,7 @@ def render_explanation(document: ExplainDocument) -> str:
         lines += [
             "",
             f"{counted(each.nodes, 'node')} with {cards}: {', '.join(each.examples)}{more}",
-            f"  {each.reason}: {each.text}",
+            f"  {each.reason}{f' ({each.obstacle})' if each.obstacle else ''}{f': {each.text}' if each.text else ''}",
         ]
     for name, problem in sorted(document.unreadable_nodes.items()):
         lines += ["", f"{name} cannot be read: {problem}"]
@@ -275,8 +346,8 @@ def describe_ways_out(document: ExplainDocument) -> str:
     return f"what would help: {', or '.join(document.ways_out)}" if document.ways_out else ""
 
 
-def _way_text(way: WayOut, asked: CardRequest) -> str:
-    request = way.request
+def _way_text(way: WayOut, found: Explanation) -> str:
+    request, asked, unit = way.request, found.request, found.unit
     cards = counted(request.cards, "card")
     match way.change:
         case Change.AMOUNT if request.whole:
@@ -286,16 +357,20 @@ def _way_text(way: WayOut, asked: CardRequest) -> str:
         case Change.CARDS:
             total = request.units * request.cards
             more = f" and ask for {total}" if total != asked.units * asked.cards else ""
-            where = f"{request.units} in each of {cards} of one node"
+            where = f"{show_units(request.units, unit)} in each of {cards} of one node"
             return f'annotate the pod with {CARDS}: "{request.cards}"{more}: {where}'
         case Change.LIMIT:
             return f"lower {MEMORY_LIMIT} to at most {request.limit * request.cards}"
         case Change.SELECTION:
             return f"let it have other cards ({USE_CARDS}, {AVOID_CARDS})"
+        case Change.RULES:
+            return f"let it run on {' or '.join(way.nodes)}, off which it is kept by {way.obstacle}"
         case Change.NODE:
             chosen = request.selection is not None and (request.selection.use or request.selection.avoid)
             allowed = " that the pod allows" if chosen and request.excludes_cards else ""
+            where = " on which it may run" if found.of(Verdict.EXCLUDED) else ""
             if request.whole:
-                return f"add a node with {cards}{allowed} that its plugin serves whole"
+                return f"add a node{where} with {cards}{allowed} that its plugin serves whole"
             number = "a card" if request.cards == 1 else cards
-            return f"add a node with {number} of {max(request.units, request.limit)} or more{allowed}"
+            least = show_units(max(request.units, request.limit), unit)
+            return f"add a node{where} with {number} of {least} or more{allowed}"

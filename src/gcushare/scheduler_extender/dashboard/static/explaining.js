@@ -83,6 +83,7 @@ function verdictOf(document, bytesOf) {
   const { state, canEverFit, largestThatFitsNow = 0, largestThatEverFits = 0, request, classes = [] } = document;
   if (state === "refused") return t("explain-refused", { problem: document.summary });
   if (state === "bound") return document.summary;
+  if (state === "gated") return t("explain-gated", { gates: document.gates.join(", ") });
   if (state === "fits") {
     const fitting = classes.filter((each) => each.reason === "room").reduce((sum, each) => sum + each.nodes, 0);
     return t("explain-fits", { n: count(fitting) });
@@ -99,18 +100,20 @@ export function explanationBlock({ document, error }, { go, vendor, bytesOf }) {
   if (document === undefined) {
     return el("div", { class: "why" }, el("p", {}, error ? t("why-failed", { error }) : t("why-loading")));
   }
-  const { remedy, asked, classes = [], unreadableNodes = {} } = document;
+  const { remedy, rules, asked, classes = [], unreadableNodes = {} } = document;
   return el("div", { class: "why" },
     el("p", { class: "verdict" }, verdictOf(document, bytesOf)),
-    asked ? el("p", {}, t("explain-asked", { n: count(asked.nodes), known: count(asked.known) }), asked.fitElsewhere > 0 ? [" ", elsewhereWords(asked, { go, vendor })] : "") : null,
+    rules ? el("p", {}, t("explain-rules", { n: count(rules.left ?? 0), known: count(rules.known) }), elsewhereWords((n) => t("explain-excluded", { n }), rules, { go, vendor })) : null,
+    asked ? el("p", {}, t("explain-asked", { n: count(asked.nodes), known: count(asked.known) }), elsewhereWords((n) => t("explain-elsewhere", { n }), asked, { go, vendor })) : null,
     remedy && document.state === "waits" ? el("p", {}, t("explain-remedy", { node: remedy.node }), " ", remedyPods(remedy, { go, vendor }), remedy.preemption === false ? [" ", t("explain-by-hand")] : "") : null,
     el("ol", {}, classes.map((each) => classRow(each, { go, vendor, bytesOf, asked: document.request })),
       Object.entries(unreadableNodes).map(([name, problem]) => el("li", {}, el("p", {}, nodeLink(keyOf(vendor, name), name, go)), el("p", {}, problem)))));
 }
 
-function elsewhereWords({ fitElsewhere, examples = [] }, { go, vendor }) {
+function elsewhereWords(words, { fitElsewhere = 0, examples = [] }, { go, vendor }) {
+  if (fitElsewhere === 0) return "";
   const names = examples.map((name, place) => [place > 0 ? ", " : "", nodeLink(keyOf(vendor, name), name, go)]);
-  return [t("explain-elsewhere", { n: count(fitElsewhere) }), " ", names, fitElsewhere > examples.length ? " …" : ""];
+  return [" ", words(count(fitElsewhere)), " ", names, fitElsewhere > examples.length ? " …" : ""];
 }
 
 function remedyPods(remedy, { go, vendor }) {
@@ -125,7 +128,7 @@ function classRow(each, { go, vendor, bytesOf: bytesOn, asked }) {
   const key = `reason-${each.reason}`;
   const best = each.bestCards?.[0];
   return el("li", {},
-    el("p", {}, el("b", {}, knows(key) ? t(key) : each.reason)),
+    el("p", {}, el("b", {}, knows(key) ? t(key) : each.reason), each.obstacle ? ` (${each.obstacle})` : ""),
     el("p", {}, each.cards?.length ? nodesWords(each, bytesOf) : t("class-none", { n: count(each.nodes) })),
     best && asked && !asked.whole ? meter(bytesOf(best.free), bytesOf(asked.units)) : null,
     best ? el("p", {}, t("class-best", { free: amount(bytesOf(best.free)), card: best.card, node: best.node })) : null,

@@ -9,6 +9,7 @@ import pytest
 
 from gcushare.core.cards import SERVES_CLAIMS, Health
 from gcushare.core.ledger import Ledger
+from gcushare.core.node_rules import NodePlace, Taint
 from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.dashboard.feed_documents import (
     NO_NODE_METADATA,
@@ -90,7 +91,7 @@ def test_what_is_known_in_addition_to_the_ledger_is_added() -> None:
     ledger.set_node("n", cards(16), GIB_UNIT)
     ledger.apply(held("a", "n", (0, 4)))
     context = NodeContext(
-        NodeMetadata(labels={"zone": "a"}, unready=True, address="10.0.0.1"),
+        NodeMetadata(NodePlace("n", {"zone": "a"}), unready=True, address="10.0.0.1"),
         "the inventory cannot be read",
         {"uid-a": PodMetadata(labels={"app": "x"}, corrected="1->0", owner="Job j", ending=True)},
         {"uid-a": "damaged"},
@@ -121,3 +122,21 @@ def test_a_waiting_pod_says_what_it_asks_for() -> None:
         "units": 12,
         "scheduler": "0/1 nodes are available",
     }
+
+
+@pytest.mark.parametrize(
+    ("metadata", "free"),
+    [
+        (NodeMetadata(NodePlace("n", is_cordoned=True)), None),
+        (NodeMetadata(unready=True), None),
+        (NodeMetadata(NodePlace("n", taints=(Taint("gpu", "", "NoSchedule"),))), 16),
+    ],
+    ids=["cordoned", "not ready", "tainted"],
+)
+def test_a_node_that_takes_no_pods_has_nothing_free(metadata: NodeMetadata, free: int | None) -> None:
+    ledger = Ledger()
+    ledger.set_node("n", cards(16), GIB_UNIT)
+
+    document = written(ledger.nodes["n"], NodeContext(metadata, "", {}, {}, frozenset()))
+    assert (document.get("largest"), document["cards"][0].get("free")) == (free, free)
+    assert document.get("taints", []) == [str(taint) for taint in metadata.place.taints]

@@ -15,7 +15,8 @@ from gcushare.core.assignments import PodRef
 from gcushare.core.other_resources import SpareResources
 from gcushare.scheduler_extender.dashboard import reviewed_tokens
 from gcushare.scheduler_extender.dashboard.feed import Feed
-from gcushare.scheduler_extender.dashboard.metadata_cache import MAX_LABELS, MetadataCache
+from gcushare.scheduler_extender.dashboard.feed_documents import MAX_LABELS
+from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.explain import failed_scheduling_events, service
 from gcushare.scheduler_extender.state import nominations, preferences
 from gcushare.scheduler_extender.state.preferences import SpareObserver

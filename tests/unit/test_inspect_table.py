@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from rich.cells import cell_len
@@ -180,3 +182,30 @@ def test_a_pod_whose_cards_are_unknown_marks_its_node_and_is_named_in_the_detail
     assert not any("-d names them" in line for line in named)
     others = [line.plain for line in detail_page(summarise(snapshot, namespace="team-a"), None).lines]
     assert not any("broken" in line for line in others)
+
+
+def test_a_cordoned_and_a_tainted_node_are_marked_and_count_as_free_only_for_who_may_use_them() -> None:
+    snapshot = picture_of(*((name, cards(16), "1") for name in ("cordoned", "free", "tainted")))
+    facts = snapshot.node_facts
+    facts["cordoned"] = replace(facts["cordoned"], is_unschedulable=True)
+    facts["tainted"] = replace(facts["tainted"], taints=("gpu=yes:NoSchedule",))
+    give(snapshot, held("a", "tainted", (0, 4)))
+    lines = table(snapshot, wide=True)
+    assert [line.split()[0] for line in lines[1:4]] == ["cordoned#", "free", "tainted%"]
+    free = lines[0].index("FREE")
+    assert [line[free:].split()[:2] for line in lines[1:4]] == [["0", "0"], ["16", "16"], ["12", "12"]]
+    assert (
+        "free: 16 GB for any pod; 12 GB for pods that tolerate the taints of tainted; 16 GB for none, on cordoned"
+        in lines
+    )
+    assert {"# cordoned by an admin: takes no new pods", "% tainted: takes only pods that tolerate the taint"} <= {
+        *lines
+    }
+    document = document_of(summarise(snapshot))
+    assert (document["cluster"]["free"], document["cluster"]["freeIfTolerated"]) == (16, 12)
+    assert [(node["takesPods"], node["cards"][0]["free"]) for node in document["nodes"]] == [
+        (False, 0),
+        (True, 16),
+        (True, 12),
+    ]
+    assert not any(line.startswith("free:") for line in table(picture_of(("calm", cards(16), "1"))))

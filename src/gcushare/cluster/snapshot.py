@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gcushare.cluster.view import ClusterView
 from gcushare.core.assignments import Assignment, PodRef
+from gcushare.core.node_rules import CORDON
 from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest, PodRequest
 from gcushare.vendors.vendor import Vendor
@@ -26,6 +27,7 @@ class NodeFacts:
     """What a Node object says apart from its cards; ``problem`` says why its cards cannot be read.
 
     ``has_units``: whether its kubelet has anything of the cards to give. It has not while no plugin runs there.
+    ``taints``: those that keep off the pods that do not tolerate them, apart from a cordon's.
     """
 
     name: str
@@ -33,6 +35,7 @@ class NodeFacts:
     is_ready: bool = True
     is_unschedulable: bool = False
     has_units: bool = True
+    taints: tuple[str, ...] = ()
     problem: str = ""
 
     @property
@@ -140,6 +143,7 @@ class ClusterSnapshot(ClusterView):
             is_ready=node.is_ready,
             is_unschedulable=node.spec.unschedulable,
             has_units=state.serves_claims or any(offered.get(each, "0") != "0" for each in resources),
+            taints=tuple(str(taint) for taint in self.places[name].taints_keeping_off if taint != CORDON),
             problem=problem,
         )
 

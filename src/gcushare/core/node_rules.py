@@ -34,11 +34,6 @@ class Taint(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     def __str__(self) -> str:
         return f"{self.key}{'=' if self.value else ''}{self.value}:{self.effect}"
 
-    @property
-    def keeps_off(self) -> bool:
-        """Whether pods that do not tolerate it are not placed there."""
-        return self.effect in ("NoSchedule", "NoExecute")
-
 
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 """Who tolerates this taint is placed on a cordoned node too, also before the taint is there."""
@@ -125,6 +120,11 @@ class NodePlace:
     taints: tuple[Taint, ...] = ()
     is_cordoned: bool = False
 
+    @property
+    def taints_keeping_off(self) -> tuple[Taint, ...]:
+        """The taints that keep off the pods that do not tolerate them; others only prefer that."""
+        return tuple(each for each in self.taints if each.effect in ("NoSchedule", "NoExecute"))
+
 
 @dataclass(frozen=True, slots=True)
 class NodeRules:
@@ -141,8 +141,8 @@ class NodeRules:
         """What keeps the pod from a node, in a few words; "" if none of its rules does."""
         if node.is_cordoned and not self._tolerates(CORDON):
             return _CORDONED
-        for taint in node.taints:
-            if taint.keeps_off and not self._tolerates(taint):
+        for taint in node.taints_keeping_off:
+            if not self._tolerates(taint):
                 return _CORDONED if taint == CORDON else f"taint {taint}"
         if any(node.labels.get(key) != value for key, value in self.selector):
             return f"nodeSelector {_cut(', '.join(f'{key}={value}' for key, value in self.selector))}"
@@ -154,7 +154,7 @@ class NodeRules:
         return any(each.covers(taint) for each in self.tolerations)
 
 
-NO_RULES = NodeRules()
+NO_RULES, NO_PLACE = NodeRules(), NodePlace("")
 
 
 def _number(text: str, form: re.Pattern[str]) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from rich.text import Text
 
@@ -68,11 +69,15 @@ def card_cell(node: NodeSummary, state: CardState | None, used: set[Mark]) -> Ce
 
 
 def name_cell(summary: Summary, node: NodeSummary, used: set[Mark]) -> Cell:
-    """A node's name, marked if its figures were converted."""
-    if summary.scale.is_native(node.state.unit) or node.state.unit is None:
-        return Cell(node.name)
-    used.add(Mark.OTHER_UNIT)
-    return Cell(node.name + Mark.OTHER_UNIT.sign)
+    """A node's name, marked if it is cordoned or tainted, and if its figures were converted."""
+    found = {
+        Mark.CORDONED: node.facts.is_unschedulable,
+        Mark.TAINTED: bool(node.facts.taints),
+        Mark.OTHER_UNIT: node.state.unit is not None and not summary.scale.is_native(node.state.unit),
+    }
+    marks = tuple(mark for mark, is_so in found.items() if is_so)
+    used.update(marks)
+    return Cell(node.name + signs(marks), style_of(marks))
 
 
 def cluster_lines(summary: Summary, rule_width: int, width: int | None) -> list[Text]:
@@ -117,6 +122,7 @@ def remarks(summary: Summary, *, names_pods: bool = True) -> list[str]:
     unready = [node.name for node in summary.nodes if not node.facts.is_ready]
     if unready:
         lines.append(f"not ready: {_named(unready)}")
+    lines += _free_line(summary)
     lost = summary.snapshot.lost_nodes()
     if lost:
         pods = sum(len(held) for held in lost.values())
@@ -130,11 +136,28 @@ def remarks(summary: Summary, *, names_pods: bool = True) -> list[str]:
     served = [node.state for node in summary.nodes if node.state.serves_whole]
     modes = Counter(state.mode for node in summary.nodes for state in node.state.cards.values())
     if served or modes[CardMode.WHOLE]:
-        free = sum(card.is_available_whole for node in summary.nodes for card in node.state.cards.values())
+        free = sum(node.whole_cards_free for node in summary.nodes)
         lines.append(f"whole cards: {free} free, {modes[CardMode.WHOLE]} held whole, {modes[CardMode.SHARED]} shared")
     if names_pods and summary.waiting:
         lines.append(_waiting_line(summary))
     return lines
+
+
+def _free_line(summary: Summary) -> list[str]:
+    """What is free for which pods, where that is not the same for all nodes."""
+    tainted = [node.name for node in summary.nodes if node.facts.taints and node.free]
+    closed = [node for node in summary.nodes if not node.facts.takes_pods and node.room]
+    if not tainted and not closed:
+        return []
+    label, parts = summary.scale.label, [f"{show_amount(summary.free)} {summary.scale.label} for any pod"]
+    if tainted:
+        parts.append(
+            f"{show_amount(summary.free_if_tolerated)} {label} for pods that tolerate the taints of {_named(tainted)}"
+        )
+    if closed:
+        room = show_amount(sum((node.room for node in closed), Fraction(0)))
+        parts.append(f"{room} {label} for none, on {_named([node.name for node in closed])}")
+    return [f"free: {'; '.join(parts)}"]
 
 
 def _waiting_line(summary: Summary) -> str:
@@ -164,7 +187,7 @@ def _node_row(summary: Summary, node: NodeSummary, used: set[Mark], *, has_pendi
             Cell(node.facts.status, "" if node.facts.is_ready else "red"),
             Cell(str(len(node.state.assignments))),
             Cell(show_amount(node.free)),
-            Cell(show_amount(node.amount(node.state.largest_available))),
+            Cell(show_amount(node.amount(node.state.largest_available if node.facts.takes_pods else 0))),
             Cell(node.state.unit.label if node.state.unit is not None else "?"),
             Cell(",".join(node.models) or "-"),
         ]

@@ -37,6 +37,8 @@ def document_of(summary: Summary) -> Document:
             "total": _number(summary.total),
             "allocated": _number(summary.allocated),
             "percent": summary.percent,
+            "free": _number(summary.free),
+            "freeIfTolerated": _number(summary.free_if_tolerated),
         },
         "nodes": [_node(summary, node) for node in summary.nodes],
         "pending": [_pod_without_card(facts) for facts in waits],
@@ -46,19 +48,25 @@ def document_of(summary: Summary) -> Document:
 
 
 def _node(summary: Summary, node: NodeSummary) -> Document:
-    """``unit`` is empty and ``unitBytes`` 0 if the node does not say; ``modes``: ``memory`` or ``whole``."""
+    """``unit`` is empty and ``unitBytes`` 0 if the node does not say; ``modes``: ``memory`` or ``whole``.
+
+    A node that takes no pods (``takesPods``) has nothing free, whatever its cards hold; one with ``taints`` takes only
+    pods that tolerate them.
+    """
     unit = node.state.unit
     return {
         "name": node.name,
         "address": node.facts.address,
         "status": node.facts.status,
+        "takesPods": node.facts.takes_pods,
+        "taints": list(node.facts.taints),
         "unit": unit.label if unit is not None else "",
         "unitBytes": unit.bytes_of(1) if unit is not None else 0,
         "total": node.state.total,
         "allocated": node.state.used,
         "pending": sum(facts.units for facts in node.pending_pods),
         "modes": list(node.state.modes),
-        "wholeCardsFree": sum(state.is_available_whole for state in node.state.cards.values()),
+        "wholeCardsFree": node.whole_cards_free,
         "cards": [_card(summary, node, state) for state in node.state.cards.values()],
     }
 
@@ -73,7 +81,7 @@ def _card(summary: Summary, node: NodeSummary, state: CardState) -> Document:
         "model": offered.model if offered is not None else "",
         "total": state.total,
         "allocated": state.held,
-        "free": state.available,
+        "free": state.available if node.facts.takes_pods else 0,
         "reserved": offered.reserved_units if offered is not None else 0,
         "driverBytes": offered.driver_bytes if offered is not None else 0,
         "mode": state.mode.value,

@@ -14,6 +14,7 @@ class Mark(enum.Enum):
 
     SICK = "!", "sick: takes no new pods", "bold red"
     CORDONED = "#", "cordoned by an admin: takes no new pods", "yellow"
+    TAINTED = "%", "tainted: takes only pods that tolerate the taint", "yellow"
     CLOSED = ":", "closed to one use: containers of a pod deleted by force may still run on it", "yellow"
     WHOLE = "=", "a pod holds the whole card", "cyan"
     GONE = "?", "pods name this card, but the node does not have it", "bold red"

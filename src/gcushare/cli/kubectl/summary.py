@@ -38,9 +38,19 @@ class NodeSummary:
         return self.state.name
 
     @property
-    def free(self) -> Fraction:
-        """What new pods may be given here, over all usable cards."""
+    def room(self) -> Fraction:
+        """What is free on all usable cards."""
         return sum((self.amount(card.available) for card in self.state.cards.values()), Fraction(0))
+
+    @property
+    def free(self) -> Fraction:
+        """What new pods may be given here, those that tolerate its taints; nothing while it takes no pods."""
+        return self.room if self.facts.takes_pods else Fraction(0)
+
+    @property
+    def whole_cards_free(self) -> int:
+        """How many cards new pods may get whole."""
+        return self.facts.takes_pods * sum(card.is_available_whole for card in self.state.cards.values())
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -84,6 +94,16 @@ class Summary:
         """What is known of the pod that holds something; its state is unknown to callers that may not read pods."""
         found = self.snapshot.pods.get(assignment.pod.uid)
         return found or PodFacts(ref=assignment.pod, state="", node=assignment.node, units=assignment.units)
+
+    @property
+    def free(self) -> Fraction:
+        """What is free for any pod: on nodes that take pods and have no taint."""
+        return sum((node.free for node in self.nodes if not node.facts.taints), Fraction(0))
+
+    @property
+    def free_if_tolerated(self) -> Fraction:
+        """What is free on nodes with taints, for pods that tolerate them."""
+        return sum((node.free for node in self.nodes if node.facts.taints), Fraction(0))
 
     def shown_pods(self, node: NodeSummary) -> list[Assignment]:
         """The node's pods that hold cards, of the namespace asked for, first card first."""

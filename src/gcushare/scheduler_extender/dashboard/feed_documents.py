@@ -6,11 +6,13 @@ carries whole documents of the nodes and pods that changed: a reader replaces do
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gcushare.core.assignments import Assignment
 from gcushare.core.cards import Closure, Health
+from gcushare.core.node_rules import NO_PLACE, NodePlace
 from gcushare.core.nodes import CardState, NodeState
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest, WaitingPod
@@ -18,6 +20,22 @@ from gcushare.vendors.vendor import Vendor
 from gcushare.wire.documents import Document
 
 SNAPSHOT_VERSION = 1
+
+MAX_LABELS = 24
+"""Labels shown of one node or pod."""
+_NOISE = frozenset(
+    {
+        "pod-template-hash",
+        "controller-revision-hash",
+        "pod-template-generation",
+        "statefulset.kubernetes.io/pod-name",
+        "batch.kubernetes.io/controller-uid",
+        "controller-uid",
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/os",
+    }
+)
+"""Labels that controllers write for themselves, and old names of others."""
 
 
 class CardDocument(Document, frozen=True):
@@ -72,7 +90,8 @@ class PodDocument(Document, frozen=True):
 class NodeDocument(Document, frozen=True):
     """A node of one vendor with its cards and pods. ``largest`` is the most that a new pod can get of one card.
 
-    ``serves`` is ``memory``, ``whole`` or ``both``. ``uncounted``: the kubelet counts none of the cards' units.
+    A node that is cordoned or not ready gives new pods nothing; one with ``taints`` only gives to those that tolerate
+    them. ``serves`` is ``memory``, ``whole`` or ``both``. ``uncounted``: the kubelet counts none of the cards' units.
     """
 
     vendor: str
@@ -89,6 +108,7 @@ class NodeDocument(Document, frozen=True):
     assumed_unit: bool = False
     unready: bool = False
     unschedulable: bool = False
+    taints: tuple[str, ...] = ()
     address: str = ""
     problem: str = ""
     labels: Mapping[str, str] = {}
@@ -137,9 +157,9 @@ class ReplicaDocument(Document, frozen=True, omit_defaults=False):
 class NodeMetadata:
     """What the page shows of a node beyond its cards."""
 
-    labels: Mapping[str, str] = field(default_factory=dict)
+    place: NodePlace = NO_PLACE
+    """Its labels, taints and cordon; the states have the same object."""
     unready: bool = False
-    unschedulable: bool = False
     address: str = ""
     uncounted: frozenset[str] = frozenset()
     """The vendors whose units the kubelet does not count."""
@@ -175,6 +195,8 @@ def node_document(vendor: Vendor, node: NodeState, context: NodeContext) -> Node
     """Describe a node, its pods in the order of assignment."""
     unit = node.unit or parse_memory_unit(vendor.default_unit)
     order = sorted(node.assignments.values(), key=lambda a: (a.assign_time_ns, a.pod.created, a.pod.uid))
+    place, is_unready = context.metadata.place, context.metadata.unready
+    is_open = not (place.is_cordoned or is_unready)
     return NodeDocument(
         vendor=vendor.name,
         name=node.name,
@@ -182,18 +204,19 @@ def node_document(vendor: Vendor, node: NodeState, context: NodeContext) -> Node
         per_gib=unit.per_gib,
         total=node.total,
         used=node.used,
-        largest=node.largest_available,
-        empty_cards=sum(state.is_available_whole for state in node.cards.values()),
+        largest=node.largest_available if is_open else 0,
+        empty_cards=is_open * sum(state.is_available_whole for state in node.cards.values()),
         serves="both" if len(node.modes) > 1 else "".join(node.modes),
         uncounted=vendor.name in context.metadata.uncounted,
         settling=node.is_unconfirmed,
         assumed_unit=node.unit is None,
-        unready=context.metadata.unready,
-        unschedulable=context.metadata.unschedulable,
+        unready=is_unready,
+        unschedulable=place.is_cordoned,
+        taints=tuple(map(str, place.taints_keeping_off)),
         address=context.metadata.address,
         problem=context.problem,
-        labels=context.metadata.labels,
-        cards=tuple(_card(state) for state in node.cards.values()),
+        labels=shown_labels(place.labels),
+        cards=tuple(_card(state, is_open=is_open) for state in node.cards.values()),
         pods=tuple(_pod(held, context) for held in order),
     )
 
@@ -220,7 +243,7 @@ def waiting_document(vendor: Vendor, waiting: WaitingPod, metadata: PodMetadata)
     )
 
 
-def _card(state: CardState) -> CardDocument:
+def _card(state: CardState, *, is_open: bool) -> CardDocument:
     offered = state.card
     if offered is None:
         return CardDocument(state.index, 0, state.held, mode=state.mode.value, missing=True)
@@ -228,8 +251,8 @@ def _card(state: CardState) -> CardDocument:
         index=state.index,
         total=state.total,
         used=state.held,
-        free=state.available,
-        whole_free=state.is_available_whole,
+        free=state.available if is_open else 0,
+        whole_free=is_open and state.is_available_whole,
         mode=state.mode.value,
         reserved=offered.reserved_units,
         minor=offered.minor,
@@ -263,3 +286,9 @@ def _pod(held: Assignment, context: NodeContext) -> PodDocument:
         limit=held.limit,
         labels=metadata.labels,
     )
+
+
+def shown_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Choose the labels worth showing; keys are interned, they repeat on every object."""
+    kept = sorted((key, value) for key, value in labels.items() if key not in _NOISE)
+    return {sys.intern(key): value for key, value in kept[:MAX_LABELS]}

@@ -6,32 +6,15 @@ their labels only those that people search for.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from gcushare.scheduler_extender.dashboard.feed_documents import NodeMetadata, PodMetadata
+from gcushare.scheduler_extender.dashboard.feed_documents import NodeMetadata, PodMetadata, shown_labels
 from gcushare.scheduler_extender.state.scheduling_request import WaitingPod
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.annotations import corrected_text, over_use_text
 from gcushare.wire.objects import Node, Pod
 
 _MAX_MESSAGE = 600
-
-MAX_LABELS = 24
-"""Labels shown of one node or pod."""
-_NOISE = frozenset(
-    {
-        "pod-template-hash",
-        "controller-revision-hash",
-        "pod-template-generation",
-        "statefulset.kubernetes.io/pod-name",
-        "batch.kubernetes.io/controller-uid",
-        "controller-uid",
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-    }
-)
-"""Labels that controllers write for themselves, and old names of others."""
 
 
 class MetadataCache:
@@ -59,9 +42,8 @@ class MetadataCache:
             self.node_deleted(name)
             return
         metadata = NodeMetadata(
-            labels=shown_labels(node.metadata.labels),
+            place=holders[0].places[name],
             unready=not node.is_ready,
-            unschedulable=node.spec.unschedulable,
             address=node.internal_ip or "",
             uncounted=frozenset(state.vendor.name for state in holders if name in state.nodes.without_units),
         )
@@ -144,9 +126,3 @@ def _metadata_of(pod: Pod, *, waits: bool) -> PodMetadata:
         ending=pod.is_being_deleted,
         scheduler=condition.message[:_MAX_MESSAGE] if condition is not None else "",
     )
-
-
-def shown_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Choose the labels worth showing; keys are interned, they repeat on every object."""
-    kept = sorted((key, value) for key, value in labels.items() if key not in _NOISE)
-    return {sys.intern(key): value for key, value in kept[:MAX_LABELS]}

@@ -80,6 +80,7 @@ export class Panel {
       el("div", { class: "chips" },
         node.unready ? chip(t("not-ready"), "bad") : chip(t("ready"), "good"),
         node.unschedulable ? chip(t("unschedulable"), "warn") : null,
+        (node.taints ?? []).map((taint) => chip(t("taint", { taint }), "warn")),
         node.settling ? chip(t("settling"), "warn") : null,
         chip(t("card-granted", { used: amount(node.usedBytes), total: amount(node.totalBytes) })),
         chip(`${t("largest")}: ${amount(node.largestBytes)}`)),

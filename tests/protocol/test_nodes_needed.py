@@ -83,3 +83,47 @@ async def test_one_pod_or_a_namespace_is_asked_about_and_a_class_that_no_node_ha
     assert (ran.code != 0, "no pod 'default/unknown' waits" in ran.err) == (True, True)
     ran = await crowded.call("nodes-needed", "no-such")
     assert (ran.code != 0, "accepted: a node's name, or CARDSxUNITS" in ran.err) == (True, True)
+
+
+def pooled(name: str, pool: str, **spec: Any) -> dict[str, Any]:
+    node = a_node(name, 16, labels={"pool": pool, "kubernetes.io/hostname": name})
+    return {**node, "spec": spec}
+
+
+def restricted(name: str, **spec: Any) -> dict[str, Any]:
+    pod = pod_document(name, 12)
+    pod["spec"].update(spec)
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("spec", "fit_now", "nodes", "too_large"),
+    [
+        pytest.param({}, 1, 0, 0, id="no rule"),
+        pytest.param({"nodeSelector": {"pool": "b"}}, 0, 1, 0, id="the label of a full pool"),
+        pytest.param({"nodeSelector": {"pool": "none"}}, 0, 0, 1, id="a label of no node"),
+        pytest.param({"nodeSelector": {"kubernetes.io/hostname": "b"}}, 0, 0, 1, id="one node, which is full"),
+        pytest.param({"nodeSelector": {"pool": "c"}}, 0, 0, 1, id="a taint that is not tolerated"),
+        pytest.param(
+            {"nodeSelector": {"pool": "c"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
+            1,
+            0,
+            0,
+            id="a taint that is tolerated",
+        ),
+        pytest.param({"nodeSelector": {"pool": "d"}}, 0, 1, 0, id="a taint that a new node does not have"),
+    ],
+)
+async def test_the_pods_own_rules_count_on_present_and_new_nodes(
+    tmp_path: Path, spec: dict[str, Any], fit_now: int, nodes: int, too_large: int
+) -> None:
+    async with cluster(tmp_path) as rig:
+        rig.put(pooled("a", "a"), pooled("b", "b"), bound_pod("full", "b", 0, 16))
+        rig.put(pooled("c", "c", taints=[{"key": "gpu", "effect": "NoSchedule"}]))
+        rig.put(pooled("d", "d", taints=[{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]))
+        rig.put(restricted("waits", **spec))
+        found = json.loads((await rig.call("nodes-needed", "-o", "json")).out)
+        (alike,) = found["classes"]
+        assert (found["fitNow"], alike["nodes"], alike["tooLarge"]) == (fit_now, nodes, too_large)
+        (like_a,) = json.loads((await rig.call("nodes-needed", "a", "-o", "json")).out)["classes"]
+        assert like_a["tooLarge"] == (0 if fit_now else 1), "a node that is named stands for its own pool"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gcushare.cli.simulate.pending import describe_class
 from gcushare.core.cards import BOTH_MODES
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.node_rules import NO_PLACE
 from gcushare.core.nodes import NodeState
 from gcushare.core.other_resources import Amounts
 from gcushare.core.packing.nodes_needed import (
@@ -40,7 +41,7 @@ def wants(request: CardRequest, amounts: Amounts = SMALL) -> PodKind:
 
 
 def need(counted: NodeCount, like: NodeState, spare: Amounts = FREE) -> NodesNeeded:
-    return counted.count_new(like, spare)
+    return counted.count_new(like, spare, ())
 
 
 def test_a_pod_that_fits_the_sum_but_no_card_needs_a_node() -> None:
@@ -48,7 +49,7 @@ def test_a_pod_that_fits_the_sum_but_no_card_needs_a_node() -> None:
     for index in (0, 1):
         present.add(held(f"holder-{index}", "node-1", (index, 10)))
     counted = NodeCount({wants(asks(8)): 1})
-    counted.use_present(present, FREE)
+    counted.use_present(present, FREE, NO_PLACE)
     assert counted.fit_now == 0, "12 units are free, 6 on each card"
     assert need(counted, empty_like(present)) == NodesNeeded(nodes=1, pods=1)
 
@@ -56,7 +57,7 @@ def test_a_pod_that_fits_the_sum_but_no_card_needs_a_node() -> None:
 def test_what_present_nodes_hold_needs_no_node_and_changes_nothing_there() -> None:
     present = node("node-1", 16, 16)
     counted = NodeCount({wants(asks(8)): 6})
-    counted.use_present(present, FREE)
+    counted.use_present(present, FREE, NO_PLACE)
     assert (counted.fit_now, counted.left) == (4, [(wants(asks(8)), 2)])
     assert (present.used, present.assignments) == (0, {})
     assert need(counted, empty_like(present)) == NodesNeeded(nodes=1, pods=2)
@@ -148,6 +149,6 @@ def test_the_nodes_that_are_named_do_hold_the_pods_and_one_less_leaves_some(
     one_by_one = NodeCount(waiting)
     for number in range(found.nodes):
         assert one_by_one.pods - one_by_one.fit_now > found.too_large, "fewer nodes were enough"
-        one_by_one.use_present(node(f"n{number}", *sizes), FREE)
+        one_by_one.use_present(node(f"n{number}", *sizes), FREE, NO_PLACE)
     assert one_by_one.pods - one_by_one.fit_now == found.too_large
     assert found.pods == one_by_one.fit_now

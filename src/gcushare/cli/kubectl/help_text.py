@@ -149,8 +149,9 @@ def _nodes_needed(names: Names) -> Program[NodesNeededSettings]:
             (f"{word} node-1", "nodes like this one"),
             (f"{word} 8x48 --pods team-a", "nodes of 8 cards with 48 units, for one namespace's pods"),
         ),
-        notes="Node selectors, affinities, taints, and resources other than cards, CPU and memory are not considered. "
-        "Pods with scheduling gates are not counted.",
+        notes="Cards, CPU, memory, nodeSelector, required node affinity and taints are considered; affinity to pods, "
+        "topology spread and other resources are not. A new node has the labels and taints of those of its class, or "
+        "of the one that is named. Pods with scheduling gates are not counted.",
     )
 
 

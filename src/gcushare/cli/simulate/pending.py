@@ -25,6 +25,7 @@ from gcushare.core.packing.nodes_needed import (
     PodKind,
     empty_like,
     parse_class,
+    place_like,
 )
 from gcushare.core.quantities import Int
 from gcushare.core.wording import counted
@@ -40,8 +41,8 @@ _NONE = Amounts()
 class ClassNeedDocument(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """What nodes of one class would do for the waiting pods: ``nodes`` more hold ``pods`` that no present node holds.
 
-    ``node_class``: see ``CLASS_FORM``. ``too_large``: pods that fit on no such node, even if
-    it is empty. ``present``: nodes of the class that exist. ``wanted``: how many a scaler should keep: ``nodes`` more
+    ``node_class``: see ``CLASS_FORM``. ``too_large``: pods that fit on no such node, even if it is empty, or may not
+    run there. ``present``: nodes of the class that exist. ``wanted``: how many a scaler should keep: ``nodes`` more
     than there are, or if none is needed, those whose cards pods hold.
     """
 
@@ -124,9 +125,9 @@ def count_pending(
         if not pod.spec.scheduling_gates and claimed_request(pod, snapshot.vendor) is None
     }
     kinds = Counter(
-        PodKind(facts.request, pod_amounts(ungated[facts.ref.uid]))
+        PodKind(facts.request, pod_amounts(pod), pod.spec.node_rules)
         for facts in snapshot.waiting()
-        if facts.request is not None and facts.ref.uid in ungated and not facts.nominated
+        if facts.request is not None and not facts.nominated and (pod := ungated.get(facts.ref.uid)) is not None
         if not (facts.problem or facts.is_ending)
         if only in ("", facts.ref.namespace, str(facts.ref))
     )
@@ -135,13 +136,18 @@ def count_pending(
     room, states = NodeCount(kinds), snapshot.ledger.nodes
     for name, facts in sorted(snapshot.node_facts.items()):
         if name in states and facts.takes_pods:
-            room.use_present(states[name], left(name, taken))
+            room.use_present(states[name], left(name, taken), snapshot.places[name])
     classes, found = NodeClasses(), []
     for state in states.values():
         classes.add(state)
     for name, alike in classes.choose(like).items():
-        empty = empty_like(alike[0]) if alike else parse_class(name)
-        need = room.count_new(empty, left(alike[0].name, stays) if alike else ANY_AMOUNTS)
+        # A class may be several pools; a node that was named stands for its own.
+        models = alike[:1] if like in snapshot.places else alike
+        need = room.count_new(
+            empty_like(alike[0]) if alike else parse_class(name),
+            left(alike[0].name, stays) if alike else ANY_AMOUNTS,
+            [place_like(snapshot.places[each.name]) for each in models],
+        )
         found.append(describe_class(name, need, alike))
     return NodesNeededDocument(1, room.pods, room.fit_now, room.left_out, tuple(found))
 
@@ -157,7 +163,11 @@ def render_nodes_needed(document: NodesNeededDocument) -> str:
     """Describe it for people, one line per class."""
     lines = [f"{counted(document.waiting, 'pod', 'wait')} for cards; present nodes have room for {document.fit_now}"]
     for each in document.classes:
-        large = f"; {counted(each.too_large, 'pod', 'do')} not fit on an empty one" if each.too_large else ""
+        large = (
+            f"; {counted(each.too_large, 'pod', 'do')} not fit on an empty one or may not run there"
+            if each.too_large
+            else ""
+        )
         lines.append(
             f"{each.node_class}: {counted(each.nodes, 'more node', 'hold')} {counted(each.pods, 'pod')}{large}"
         )

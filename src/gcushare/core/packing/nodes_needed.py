@@ -2,8 +2,8 @@
 
 An autoscaler that adds up a node's allocatable units takes a pod for placed that fits no card. Here cards are chosen as
 the extender chooses them. Pods are placed largest first on copies of the nodes, so the count is an upper bound that is
-close to the least possible number, and nothing that is counted elsewhere changes. Node selectors, affinities, taints
-and resources other than cards, CPU and memory are unknown.
+close to the least possible number, and nothing that is counted elsewhere changes. Of pods' rules those count that
+``core.node_rules`` knows; affinity to pods, spreading and resources other than cards, CPU and memory do not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
@@ -20,6 +20,7 @@ import msgspec
 from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Health, InventoryCard
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.node_rules import NO_RULES, NodePlace, NodeRules
 from gcushare.core.nodes import NodeState
 from gcushare.core.other_resources import Amounts
 from gcushare.core.placement import POLICIES, choose_cards
@@ -36,6 +37,9 @@ _MAX_UNITS = 10_000_000
 _CARDS = re.compile(r"([0-9]{1,2})x([0-9]{1,8})(?::(.+))?")
 _MODELS_AND_MODE = re.compile(r":[^+/]*|/\w+$")
 _SUFFIXES = {"": (SERVES_MEMORY,), "/whole": (SERVES_WHOLE,), "/both": BOTH_MODES}
+_HOSTNAME = "kubernetes.io/hostname"
+_PASSING = ("node.kubernetes.io/", "startup-taint.cluster-autoscaler.kubernetes.io/")
+"""How the keys of taints begin that a node loses once it is well, or has started."""
 CLASS_FORM = "CARDSxUNITS, such as 8x48 or 8x48:MODEL, with /whole or /both at the end for nodes that serve whole cards"
 
 _rank_card = POLICIES["binpack"].rank_card
@@ -47,6 +51,11 @@ class PodKind:
 
     request: CardRequest
     amounts: Amounts
+    rules: NodeRules = NO_RULES
+
+    def may_run_on(self, place: NodePlace) -> bool:
+        """Whether its rules leave it such a node."""
+        return not self.rules.find_obstacle(place)
 
     @property
     def _size(self) -> tuple[int, ...]:
@@ -58,7 +67,7 @@ class PodKind:
 
 @dataclass(frozen=True, slots=True)
 class NodesNeeded:
-    """``nodes`` further nodes hold ``pods``; ``too_large`` pods fit on none of them, even if it is empty."""
+    """``nodes`` further nodes hold ``pods``; ``too_large`` pods can have none of them, even if it is empty."""
 
     nodes: int = 0
     pods: int = 0
@@ -83,13 +92,18 @@ class NodeCount:
         """Pods that present nodes have room for."""
         return self.pods - self.left_out - sum(pods for _, pods in self.left)
 
-    def use_present(self, node: NodeState, spare: Amounts) -> None:
+    def use_present(self, node: NodeState, spare: Amounts, place: NodePlace) -> None:
         """Place pods on a present node, which is not changed. Its pods leave ``spare`` CPU and memory."""
-        self.left = _subtract(self.left, _fill(node, spare, self.left), 1)
+        wanted = [(kind, pods if kind.may_run_on(place) else 0) for kind, pods in self.left]
+        self.left = _subtract(self.left, _fill(node, spare, wanted), 1)
 
-    def count_new(self, empty: NodeState, spare: Amounts) -> NodesNeeded:
-        """Place the rest on nodes like an empty one."""
-        left = [(kind, pods) for kind, pods in self.left if _fits(empty, spare, kind)]
+    def count_new(self, empty: NodeState, spare: Amounts, places: Collection[NodePlace]) -> NodesNeeded:
+        """Place the rest on nodes like an empty one; if there are ``places``, the pods that may run on one of them."""
+        left = [
+            (kind, pods)
+            for kind, pods in self.left
+            if _fits(empty, spare, kind) and (not places or any(map(kind.may_run_on, places)))
+        ]
         found = NodesNeeded(too_large=sum(pods for _, pods in self.left) - sum(pods for _, pods in left))
         while left:
             placed = _fill(empty, spare, left)
@@ -127,6 +141,13 @@ def _fill(node: NodeState, spare: Amounts, wanted: Iterable[tuple[PodKind, int]]
             placed += 1
         result.append(placed)
     return result
+
+
+def place_like(place: NodePlace) -> NodePlace:
+    """What rules say of a new node like this one: its pool's labels and taints, not what is of this machine alone."""
+    labels = {key: value for key, value in place.labels.items() if key != _HOSTNAME}
+    taints = tuple(taint for taint in place.taints if not taint.key.startswith(_PASSING))
+    return NodePlace("", labels, taints)
 
 
 def empty_like(node: NodeState) -> NodeState:

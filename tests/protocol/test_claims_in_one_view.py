@@ -42,8 +42,8 @@ def uid_of(found: Cluster, pod: str) -> str:
     return str(stored["metadata"]["uid"])
 
 
-def put_claim(found: Cluster, pod: str, node: str, card: int, gib: int, *, whole: bool = False) -> None:
-    """A claim as kube-scheduler leaves it for a pod."""
+def put_claim(found: Cluster, pod: str, node: str, card: int, gib: int, *sharers: str, whole: bool = False) -> None:
+    """A claim as kube-scheduler leaves it for a pod, or for several."""
     name = f"claim-of-{pod}"
     klass = NAMES.whole_class if whole else NAMES.memory_class
     result = {
@@ -53,7 +53,7 @@ def put_claim(found: Cluster, pod: str, node: str, card: int, gib: int, *, whole
         "device": f"card-{card}",
         "consumedCapacity": {"memory": f"{gib}Gi"},
     }
-    reserved = [{"resource": "pods", "name": pod, "uid": uid_of(found, pod)}]
+    reserved = [{"resource": "pods", "name": each, "uid": uid_of(found, each)} for each in (pod, *sharers)]
     status: dict[str, Any] = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
     spec = {"devices": {"requests": [{"name": "card", "exactly": {"deviceClassName": klass}}]}}
     found.api.registry.put(
@@ -342,3 +342,79 @@ async def test_a_pod_that_asks_by_a_claim_and_by_a_resource_is_refused_in_the_sa
             http.post(url, data=filter_body(stored, ["serves-claims"])) as answer,
         ):
             assert "take one of them out of the pod" in await answer.text()
+
+
+def put_shared(found: Cluster, node: str = "serves-claims") -> None:
+    """Two running pods of one claim of 5."""
+    found.put(naming_pod("first", "claim-of-first", node), naming_pod("second", "claim-of-first", node))
+    put_claim(found, "first", node, 0, 5, "second")
+    claim = own_claim("claim-of-first", 5)
+    found.api.registry.update(CLAIMS, Key("default", "claim-of-first"), lambda obj: {**obj, "spec": claim["spec"]})
+
+
+@pytest.mark.parametrize("source", ["api", "extender"])
+async def test_a_claim_that_two_pods_share_counts_once_in_every_view(tmp_path: Path, source: str) -> None:
+    async with cluster(tmp_path) as found, extender_of(found) as replica:
+        found.put(node_document("serves-claims", 16, 16, modes=(SERVES_CLAIMS,)))
+        put_shared(found)
+        await until(lambda: uid_of(found, "first") in replica.extender.states[0].bound)
+        piped, wide = await found.call(f"--source={source}"), await found.call("-o", "wide", f"--source={source}")
+        for table in (piped, wide):
+            assert "PENDING" not in table.out
+            row = next(line.split() for line in table.lines if line.startswith("serves-claims"))
+            assert row[2:5] == ["5/16", "0/16", "5/32"], table.out
+        document = json.loads((await found.call("-o", "json", f"--source={source}")).out)
+        (node,) = document["nodes"]
+        assert (document["pending"], node["pending"], node["allocated"], document["cluster"]["allocated"]) == (
+            [],
+            0,
+            5,
+            5,
+        )
+        (holder,) = node["cards"][0]["pods"]
+        assert (holder["name"], holder["sharedWith"]) == ("first", ["default/second"])
+        details = await found.show("-d", f"--source={source}")
+        rows = {line.split()[0]: line.split()[3:5] for line in details.lines if line.startswith(("first", "second"))}
+        assert rows == {"first": ["5", "0"], "second&": ["(5)", "0"]}
+        explained = {name: await found.call("explain", name, f"--source={source}") for name in ("first", "second")}
+        for name, other in (("first", "second"), ("second", "first")):
+            assert f"holds       5 GB, which it shares with default/{other}" in explained[name].out, explained[name]
+            assert "claim       allocated by kube-scheduler and prepared by the node" in explained[name].out
+            assert "beside      no one" in explained[name].out
+        url = f"{replica.url}{ENFLAME.url_prefix}/explain/default/second"
+        async with aiohttp.ClientSession() as http, http.get(url) as answer:
+            served = json.loads(await answer.text())
+        assert (served["state"], served["cards"], served["units"]) == ("bound", [0], 5)
+        assert served["summary"] == "bound to serves-claims: card 0, 5 units, shared with default/first"
+
+
+async def test_a_pod_of_a_claim_is_explained_after_its_node_is_gone(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        found.put(node_document("stays", 16))
+        put_shared(found, "gone")
+        for name in ("first", "second"):
+            ran = await found.call("explain", name, "--source=api")
+            assert "node        gone (it has no cards any more, or is gone)" in ran.out, ran
+            assert "warning: node gone does not exist any more" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("has_slice", "said"),
+    [
+        (True, "allocated by kube-scheduler; the pod does not run yet"),
+        (
+            False,
+            f"not prepared: {NAMES.driver} publishes no ResourceSlice of serves-claims, so its driver is down",
+        ),
+    ],
+)
+async def test_a_claim_that_no_driver_prepares_is_not_said_to_be_confirmed(
+    both: Cluster, has_slice: bool, said: str
+) -> None:
+    if has_slice:
+        head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}}
+        pool = {"name": "serves-claims", "generation": 1, "resourceSliceCount": 1}
+        both.api.registry.put({**head, "spec": {"driver": NAMES.driver, "nodeName": "serves-claims", "pool": pool}})
+    explained = await both.call("explain", "big", "--source=api")
+    assert said in explained.out, explained
+    assert "confirmed" not in explained.out

@@ -121,3 +121,26 @@ def test_a_claim_that_cannot_be_read_is_reported_and_counts_for_nothing(
     assert holders.problems == {"odd": f"claim default/odd cannot be read: {words}"}
     holders.update(a_claim("odd", a_result("card-0", 4)))
     assert holders.problems == {}
+
+
+def test_what_a_pod_shares_is_found_by_its_uid_and_name_and_ends_with_the_claim() -> None:
+    holders = holders_on(16, 16)
+    holders.update(reserved_for(a_claim("shared", a_result("card-0", 4)), "first", "second", "third"))
+    holders.update(reserved_for(a_claim("too", a_result("card-1", 2)), "first", "second"))
+    holders.update(reserved_for(a_claim("own", a_result("card-1", 3)), "second"))
+
+    held = holders.find("uid-first")
+    assert held is not None
+    assert [pod.name for pod in held.sharers] == ["second", "third"]
+    shared = holders.find_shared("uid-second")
+    assert shared is not None
+    assert (shared.pod.name, shared.grants) == ("second", (CardGrant(0, 4), CardGrant(1, 2)))
+    assert holders.find_sharer("default", "second") == shared
+    assert grants(holders, "uid-second") == (CardGrant(1, 3),), "its own counts apart"
+    assert [pod.name for pod in holders.pods_sharing_with("uid-third")] == ["first", "second"]
+    assert holders.find_shared("uid-first") is holders.find_sharer("default", "first") is None
+
+    holders.remove("too")
+    holders.update(reserved_for(a_claim("shared", a_result("card-0", 4)), "third"))
+    assert holders.find_shared("uid-second") is holders.find_sharer("default", "third") is None
+    assert grants(holders, "uid-third") == (CardGrant(0, 4),)

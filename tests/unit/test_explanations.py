@@ -19,7 +19,7 @@ from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest, CardSelection
 from gcushare.wire.documents.explain import RequestDocument, RulesDocument, explain_waiting
-from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
+from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod
 
 
 def node_of(
@@ -298,3 +298,12 @@ def test_a_node_that_was_not_asked_about_counts_where_its_memory_is_too_little_i
         Verdict.UNASKED: ["elsewhere"],
     }
     assert (found.asked, found.can_ever_fit, found.remedy and found.remedy.node) == (1, True, "full")
+
+
+def test_a_claim_is_free_only_once_every_pod_that_shares_it_has_ended() -> None:
+    node = named("n1", 16)
+    node.add(replace(held("first", "n1", (0, 8)), sharers=(pod("second"),)))
+    remedy = explain_all(asks(12), node, by_claim=True).remedy
+
+    assert remedy is not None
+    assert [str(victim) for victim in remedy.victims] == ["default/first", "default/second"]

@@ -55,7 +55,7 @@ async def gather(
         pods = []
     snapshot.count(nodes, pods)
     if snapshot.needs_claims if document is None else snapshot.claims.noted_pods:
-        await _read_claims(reader, snapshot)
+        await read_claims(reader, snapshot)
     if document is None:
         snapshot.problems.extend(snapshot.claims.problems.values())
     else:
@@ -63,7 +63,7 @@ async def gather(
     return snapshot
 
 
-async def _read_claims(reader: Reader, snapshot: ClusterSnapshot) -> None:
+async def read_claims(reader: Reader, snapshot: ClusterSnapshot) -> None:
     """Read what claims hold and ask for, of all nodes, because no selector knows the node."""
     try:
         claims = await reader.list_objects(RESOURCE_CLAIMS, RESOURCE_CLAIM.read, texts=claim_texts(snapshot.vendor))

@@ -210,16 +210,26 @@ class ClusterSnapshot(ClusterView):
     def without_card(self) -> dict[str, list[PodFacts]]:
         """By node, the pods that it will have to give a card: bound without one, or nominated by a preemption.
 
-        Not those whose whole cards come from another plugin.
+        Not those whose whole cards come from another plugin, nor those that share a claim of another pod.
         """
         found: dict[str, list[PodFacts]] = {}
         for uid, facts in self.pods.items():
             assignment = self.ledger.assignment(uid)
             node = facts.node or facts.nominated
+            if facts.node and self.claims.find_shared(uid) is not None:
+                continue
             ours = not facts.whole_cards or self.serves_whole(node)
             if node and ours and not facts.has_unknown_cards and not (assignment is not None and assignment.grants):
                 found.setdefault(node, []).append(facts)
         return found
+
+    def sharing(self) -> dict[str, list[tuple[PodFacts, Assignment]]]:
+        """By node, the pods that share claims, with what they share: it counts once, under another pod."""
+        found: dict[str, list[tuple[PodFacts, Assignment]]] = {}
+        for uid, facts in self.pods.items():
+            if facts.node and (shared := self.claims.find_shared(uid)) is not None:
+                found.setdefault(facts.node, []).append((facts, shared))
+        return {name: sorted(pods, key=lambda each: str(each[0].ref)) for name, pods in found.items()}
 
     def serves_whole(self, node: str) -> bool:
         """Whether our plugin gives whole cards of a node as a resource."""

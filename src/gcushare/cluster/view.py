@@ -161,6 +161,11 @@ class ClusterView:
             self.bound.pop(uid, None)
             self.ledger.forget(uid)
 
+    def share(self, held: Assignment) -> int:
+        """The units that a pod holds or shares; of whole cards, all of them."""
+        node = self.ledger.nodes.get(held.node)
+        return held.units if node is None else node.share(held)
+
     # What else a reader needs of a pod
 
     def _update_unbound(self, pod: Pod, claimed: PodRequest | None) -> None:

@@ -34,7 +34,8 @@ class Assignment:
 
     ``unplaced`` are the memory units of a bound pod whose card is unknown; such a pod has no grants. ``unrecorded``:
     the node reports these grants, but the pod has no record of them. ``limit``: the units of all its cards that the pod
-    may use while no other pod needs them; 0 if only its grants.
+    may use while no other pod needs them; 0 if only its grants. ``sharers``: pods that share what it holds by claims,
+    so that it is free only once they have ended too.
     """
 
     pod: PodRef
@@ -45,6 +46,7 @@ class Assignment:
     unplaced: int = 0
     unrecorded: bool = False
     limit: int = 0
+    sharers: tuple[PodRef, ...] = ()
 
     @property
     def units(self) -> int:

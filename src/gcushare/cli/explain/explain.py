@@ -14,7 +14,7 @@ import msgspec
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
 from gcushare.cluster.explaining import Question, answer
 from gcushare.cluster.extender import QUICK_S, open_extender
-from gcushare.cluster.gather_snapshot import gather
+from gcushare.cluster.gather_snapshot import gather, read_claims
 from gcushare.cluster.reader import UNFINISHED, Reader, Scope
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
@@ -25,7 +25,14 @@ from gcushare.core.other_resources import Shortage, find_shortages
 from gcushare.core.preemption.kept_room import compute_room_left
 from gcushare.core.requests import PodRequest
 from gcushare.kube.client import KubeClient
-from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Selector
+from gcushare.kube.resources import (
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    Selector,
+)
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.documents.explain import (
     ExplainDocument,
@@ -36,6 +43,7 @@ from gcushare.wire.documents.explain import (
     request_document,
 )
 from gcushare.wire.dra.claims import asked_of_claims, claimed_request, named_claims, problem_of_both_ways
+from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.objects import POD, Pod
 from gcushare.wire.other_resources import pod_requests
 from gcushare.wire.pods import current_request, is_finished, pod_options, pod_ref
@@ -53,11 +61,19 @@ class Explained:
     source: Source
     lacking: tuple[LackingNode, ...] = ()
     """Nodes whose cards have room and that lack something else."""
+    claim: str = ""
+    """How far the claims of a bound pod have come; empty for one with a record."""
 
     @property
     def assignment(self) -> Assignment | None:
-        """What the pod holds."""
-        return self.snapshot.ledger.assignment(self.pod.metadata.uid)
+        """What the pod holds, or shares of other pods' claims."""
+        return held_by(self.snapshot, self.pod)
+
+
+def held_by(snapshot: ClusterSnapshot, pod: Pod) -> Assignment | None:
+    """What a pod holds, or shares of other pods' claims."""
+    uid = pod.metadata.uid
+    return snapshot.ledger.assignment(uid) or snapshot.claims.find_shared(uid)
 
 
 async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod: tuple[str, str]) -> Explained:
@@ -91,7 +107,7 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
     if is_finished(found):
         return _explain_refused(vendor, found, f"the pod has ended ({found.status.phase}) and holds nothing any more")
     if found.is_bound:
-        return await _explain_bound(reader, vendor, figures, found)
+        return await _explain_bound(reader, vendor, figures, found, is_claim=claimed is not None)
     explained = await _explain_unbound(reader, vendor, figures, found, request, is_claim=claimed is not None)
     return replace(explained, lacking=await find_lacking(reader.client, vendor, found, explained.document))
 
@@ -145,7 +161,9 @@ def _explain_refused(vendor: Vendor, pod: Pod, problem: str) -> Explained:
     return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source)
 
 
-async def _explain_bound(reader: Reader, vendor: Vendor, figures: SourceFlags, pod: Pod) -> Explained:
+async def _explain_bound(
+    reader: Reader, vendor: Vendor, figures: SourceFlags, pod: Pod, *, is_claim: bool
+) -> Explained:
     """Describe a bound pod from its own node alone: the record is on the pod, its neighbours are on the node.
 
     Why the pod has this node is added if the extender answers: only the extender knows.
@@ -154,25 +172,52 @@ async def _explain_bound(reader: Reader, vendor: Vendor, figures: SourceFlags, p
     try:
         snapshot = await gather(reader, vendor, Scope(node=node))
     except NotFoundError:
-        snapshot = ClusterSnapshot(vendor, is_partial=True)
+        snapshot = ClusterSnapshot(vendor, is_partial=True, problems=reader.problems)
         snapshot.problems.append(f"node {node} does not exist any more")
+        if is_claim:
+            await read_claims(reader, snapshot)
     snapshot.pod_applied(pod)
-    assignment = snapshot.ledger.assignment(pod.metadata.uid)
-    if assignment is None:  # Without a record this pod of whole cards may be another plugin's.
-        why = "gcushare's plugin serves no whole cards there: another one gave them, and nothing of it is decided here"
-        if snapshot.serves_whole(node):
-            why = "the device plugin writes it once the kubelet admits the pod; see the pod's events and the plugin"
-        raise Refused(f"pod {pod.key} on node {node} has no record of its {vendor.whole_card_resource}: {why}")
-    facts = snapshot.pods[pod.metadata.uid]
-    units = snapshot.ledger.nodes[assignment.node].share(assignment)
-    document = explain_bound(assignment, units, facts.problem, facts.over_use)
+    assignment, uid = held_by(snapshot, pod), pod.metadata.uid
+    if assignment is None:
+        raise Refused(f"pod {pod.key} on node {node} {_say_nothing_held(snapshot, pod, is_claim=is_claim)}")
+    facts, sharing = snapshot.pods[uid], snapshot.claims.pods_sharing_with(uid)
+    document = explain_bound(assignment, snapshot.share(assignment), facts.problem, facts.over_use, None, sharing)
     if figures.source is not SourceChoice.API:
         async with open_extender(figures, vendor, reader.client, timeout_s=QUICK_S) as extender:
             with contextlib.suppress(GcushareError):
                 found = await extender.explain(pod.metadata.namespace, pod.metadata.name)
                 choice = found.choice if found.node == node else None
                 document = msgspec.structs.replace(document, choice=choice)
-    return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source)
+    claim = await _describe_claim(reader, snapshot, pod) if snapshot.claims.names(uid) else ""
+    return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source, claim=claim)
+
+
+def _say_nothing_held(snapshot: ClusterSnapshot, pod: Pod, *, is_claim: bool) -> str:
+    """Say why a bound pod holds nothing that is known here. Whole cards without a record may be another plugin's."""
+    if is_claim:
+        return "asks by a claim, and no allocated claim of it can be read: kubectl describe resourceclaims says more"
+    lacks = f"has no record of its {snapshot.vendor.whole_card_resource}"
+    if snapshot.serves_whole(pod.spec.node_name):
+        return f"{lacks}: the device plugin writes it once the kubelet admits the pod; see its events and the plugin"
+    return (
+        f"{lacks}: gcushare's plugin serves no whole cards there: another one gave them, and nothing of it is decided "
+        "here"
+    )
+
+
+async def _describe_claim(reader: Reader, snapshot: ClusterSnapshot, pod: Pod) -> str:
+    """Say how far a bound pod's claims have come; without its driver the kubelet cannot prepare them."""
+    if pod.status.phase == "Running":
+        return "allocated by kube-scheduler and prepared by the node"
+    node, driver = pod.spec.node_name, snapshot.vendor.claims.driver
+    selector = Selector(fields=f"spec.nodeName={node},spec.driver={driver}")
+    with contextlib.suppress(GcushareError):  # Who may not read slices gets the sentence without them.
+        if not await reader.list_objects(RESOURCE_SLICES, RESOURCE_SLICE.read, selector=selector):
+            return (
+                f"allocated by kube-scheduler, and not prepared: {driver} publishes no ResourceSlice of {node}, so its "
+                "driver is down; see the device plugin's pod on that node"
+            )
+    return "allocated by kube-scheduler; the pod does not run yet"
 
 
 def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, wanted: PodRequest, *, is_claim: bool) -> ExplainDocument:

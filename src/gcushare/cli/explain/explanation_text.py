@@ -44,6 +44,7 @@ def explain_document(explained: Explained) -> Document:
         "schedulerSays": _scheduler_says(explained),
         "corrected": facts.corrected if facts is not None else "",
         "unreadKeys": unread_keys_of_pod(pod),
+        "claim": explained.claim,
         "beside": [str(each.pod) for each in _neighbours(explained, assignment)] if assignment is not None else [],
         "lacking": [
             {
@@ -116,13 +117,18 @@ def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple
             reason = f" ({state.card.reason})" if state.card is not None and state.card.reason else ""
             yield "mind", f"{line[2:]}{reason}"
         share = show_amount(scale.amount(state.share(grant), node.unit))
-        yield "holds", f"{share} {scale.label}{' (whole)' if grant.whole else ''}"
+        sharing = snapshot.claims.pods_sharing_with(document.uid)
+        shared = f", which it shares with {', '.join(map(str, sharing))}" if sharing else ""
+        yield "holds", f"{share} {scale.label}{' (whole)' if grant.whole else ''}{shared}"
     if assignment.limit:
         limit = show_amount(scale.amount(assignment.limit, node.unit))
         yield "limit", f"{limit} {scale.label}, while no other pod needs it"
     if pod_facts.over_use:
         yield "in use", pod_facts.over_use
-    yield "recorded", _record_words(assignment)
+    if explained.claim:
+        yield "claim", explained.claim
+    else:
+        yield "recorded", _record_words(assignment)
     if document.choice is not None:
         yield "chosen", describe_choice(document.choice)
     if pod_facts.corrected:
@@ -146,13 +152,14 @@ def _record_words(assignment: Assignment) -> str:
 
 
 def _neighbours(explained: Explained, assignment: Assignment) -> list[Assignment]:
-    """Other pods that hold memory of the pod's cards."""
-    cards = {grant.index for grant in assignment.grants}
+    """Other pods that hold memory of the pod's cards, apart from those of its claims."""
+    cards, uid_here = {grant.index for grant in assignment.grants}, assignment.pod.uid
     node = explained.snapshot.ledger.nodes[assignment.node]
+    same = {uid_here, *(pod.uid for pod in explained.snapshot.claims.pods_sharing_with(uid_here))}
     others = (
         each
         for uid, each in node.assignments.items()
-        if uid != assignment.pod.uid and any(grant.index in cards for grant in each.grants)
+        if uid not in same and any(grant.index in cards for grant in each.grants)
     )
     return sorted(others, key=lambda each: str(each.pod))
 

@@ -26,7 +26,8 @@ def detail_page(summary: Summary, width: int | None) -> Page:
         pods = summary.shown_pods(node)
         pending = summary.shown(node.pending_pods)
         unplaced = summary.shown(node.unplaced_pods)
-        if pods or pending or unplaced or (summary.namespace is None and len(summary.nodes) == 1):
+        sharing = any(summary.shown(facts for facts, _ in node.sharing_pods))
+        if pods or pending or unplaced or sharing or (summary.namespace is None and len(summary.nodes) == 1):
             lines += details.block(node, pods, pending, unplaced)
     if summary.waiting:
         asked = [(Cell(facts.ref.name, "yellow"), facts.ref.namespace, ask_words(facts)) for facts in summary.waiting]
@@ -61,6 +62,9 @@ class _Details:
         heading = Row(first, tuple(Cell(f"{card}(Allocated)") for card in cards), last)
         blank = (Cell(""),) * len(last)
         rows = [self._pod_row(node, each, blank) for each in pods]
+        shared = {facts.ref.uid: held for facts, held in node.sharing_pods}
+        sharing = self._summary.shown(facts for facts, _ in node.sharing_pods)
+        rows += [self._sharing_row(node, facts, shared[facts.ref.uid], blank) for facts in sharing]
         rows += [_pending_row(node, facts) for facts in pending]
         rows += [self._unplaced_row(node, facts, blank) for facts in unplaced]
         sums = tuple(card_cell(node, state, self.used) for state in node.state.cards.values())
@@ -94,6 +98,15 @@ class _Details:
             for index in cards
         )
         name = Cell(facts.ref.name + signs(marks), style_of(marks))
+        return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), amounts, blank)
+
+    def _sharing_row(self, node: NodeSummary, facts: PodFacts, held: Assignment, blank: tuple[Cell, ...]) -> Row:
+        self.used.add(Mark.SHARING)
+        shares = {
+            grant.index: show_amount(node.amount(node.state.cards[grant.index].share(grant))) for grant in held.grants
+        }
+        amounts = tuple(Cell(f"({shares[index]})" if index in shares else "0", "dim") for index in node.state.cards)
+        name = Cell(facts.ref.name + Mark.SHARING.sign, Mark.SHARING.style)
         return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), amounts, blank)
 
     def _unplaced_row(self, node: NodeSummary, facts: PodFacts, blank: tuple[Cell, ...]) -> Row:

@@ -97,7 +97,8 @@ def _card(summary: Summary, node: NodeSummary, state: CardState) -> Document:
 def _pods(summary: Summary, node: NodeSummary, state: CardState) -> list[Document]:
     """What each pod holds of a card; ``corrected`` is ``0->1`` if the kubelet gave it another card.
 
-    ``overUse``: what it uses beyond its grant and since when, in words; empty if it does not.
+    ``overUse``: what it uses beyond its grant and since when, in words; empty if it does not. ``sharedWith``: other
+    pods of the same claim, which counts here alone.
     """
     found = []
     for assignment in summary.shown_pods(node):
@@ -109,6 +110,7 @@ def _pods(summary: Summary, node: NodeSummary, state: CardState) -> list[Documen
                 "whole": grant.whole,
                 "corrected": facts.corrected,
                 "overUse": facts.over_use,
+                "sharedWith": [str(pod) for pod in summary.snapshot.claims.pods_sharing_with(facts.ref.uid)],
             }
             for grant in assignment.grants
             if grant.index == state.index

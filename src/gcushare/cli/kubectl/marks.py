@@ -21,6 +21,7 @@ class Mark(enum.Enum):
     OVER = "^", "more is allocated than the card has", "bold red"
     OVER_USE = "@", "a pod uses more memory of a card than it was granted, as its node reports", "bold red"
     CORRECTED = "*", "the record was corrected: the kubelet gave the pod another card than planned", "magenta"
+    SHARING = "&", "the pod shares a claim: what is in brackets is counted once, under another pod", "cyan"
     UNPLACED = "+", "more is in use: pods here hold cards that are not known", "bold red"
     OTHER_UNIT = "~", "the node counts in another unit; shown in the heading's", ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from gcushare.cli.kubectl.flags import SortKey
@@ -32,6 +32,8 @@ class NodeSummary:
     corrected_cards: frozenset[int]
     over_used_cards: frozenset[int]
     """Cards that pods of this node use beyond their grants."""
+    sharing_pods: tuple[tuple[PodFacts, Assignment], ...] = ()
+    """Pods that share claims, with what they share: the figures have it once, under another pod."""
 
     @property
     def name(self) -> str:
@@ -128,9 +130,12 @@ def summarise(
     """Reduce a snapshot. ``is_finest``: amounts are in the finest unit of a node, so that all are whole numbers."""
     states = snapshot.nodes_with_cards()
     scale = choose_scale((state.unit for state in states), is_finest=is_finest)
-    pending, unplaced = snapshot.without_card(), snapshot.unplaced()
+    pending, unplaced, sharing = snapshot.without_card(), snapshot.unplaced(), snapshot.sharing()
     nodes = [
-        _summarise_node(snapshot, state, scale, pending.get(state.name, ()), unplaced.get(state.name, ()))
+        replace(
+            _summarise_node(snapshot, state, scale, pending.get(state.name, ()), unplaced.get(state.name, ())),
+            sharing_pods=tuple(sharing.get(state.name, ())),
+        )
         for state in states
     ]
     nodes.sort(key=lambda node: (_ORDERS[sort_by](node), natural_key(node.name)))

@@ -125,9 +125,9 @@ def count_pending(
         if not pod.spec.scheduling_gates and claimed_request(pod, snapshot.vendor) is None
     }
     kinds = Counter(
-        PodKind(facts.request, pod_amounts(pod), pod.spec.node_rules)
+        PodKind(facts.request, pod_amounts(asking), asking.spec.node_rules)
         for facts in snapshot.waiting()
-        if facts.request is not None and not facts.nominated and (pod := ungated.get(facts.ref.uid)) is not None
+        if facts.request is not None and not facts.nominated and (asking := ungated.get(facts.ref.uid)) is not None
         if not (facts.problem or facts.is_ending)
         if only in ("", facts.ref.namespace, str(facts.ref))
     )

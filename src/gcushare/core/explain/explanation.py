@@ -270,7 +270,10 @@ class Explainer:
         """The remedy on a node that gives cards by claims: any pods, as kube-scheduler ends none for a claim."""
         pods = [held.pod for held in node.assignments.values() if not held.unrecorded]
         chosen = choose_victims(node, self._request, pods) if pods else None
-        return Remedy(node.name, chosen, is_preemption=False, by_claim=True) if chosen else None
+        if not chosen:
+            return None
+        victims = (pod for each in chosen for pod in (each, *node.assignments[each.uid].sharers))
+        return Remedy(node.name, tuple(dict.fromkeys(victims)), is_preemption=False, by_claim=True)
 
     def _weigh(self, node: NodeState) -> Remedy | None:
         """The remedy on one node: pods of lower priority or, if these are not enough, of the same priority too."""

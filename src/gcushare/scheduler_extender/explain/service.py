@@ -48,15 +48,20 @@ class ExplainService:
             raise NotFoundError(f"no pod {namespace}/{name} asks for {memory} or {whole}, or holds any")
         uid = found.pod.uid
         if isinstance(found, Assignment):
-            choice = state.preferences.find_choice(found)
-            units = state.ledger.nodes[found.node].share(found)
-            return explain_bound(found, units, state.pod_problems.get(uid, ""), state.over_use.get(uid, ""), choice)
+            return explain_bound(
+                found,
+                state.share(found),
+                state.pod_problems.get(uid, ""),
+                state.over_use.get(uid, ""),
+                state.preferences.find_choice(found),
+                state.claims.pods_sharing_with(uid),
+            )
         if isinstance(found, RejectedRequest):
             return explain_refused(found.pod, found.problem)
         return await (self._explain_claiming(found) if uid in state.claiming else self._explain_waiting(found))
 
     def find(self, namespace: str, name: str) -> WaitingPod | Assignment | None:
-        """A pod that waits, for room or for a claim, or what it holds; None if there is no such pod."""
+        """A pod that waits, for room or for a claim, or what it holds or shares; None if there is no such pod."""
         state, ledger = self._state, self._state.ledger
         uids = state.names.find(namespace, name)
         # A pod that is bound before its watch event arrives has a reservation only.
@@ -66,7 +71,7 @@ class ExplainService:
             (state.claiming.get(uid) for uid in uids),
             (each for each in held if (each.pod.namespace, each.pod.name) == (namespace, name)),
         )
-        return next((each for each in found if each is not None), None)
+        return next((each for each in found if each is not None), None) or state.claims.find_sharer(namespace, name)
 
     def waits(self, request: SchedulingRequest) -> bool:
         """Whether a pod that was refused still exists and has no cards."""

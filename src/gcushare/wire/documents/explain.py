@@ -154,15 +154,25 @@ _encoder = msgspec.json.Encoder()
 
 
 def explain_bound(
-    assignment: Assignment, units: int, problem: str = "", over_use: str = "", choice: ChoiceDocument | None = None
+    assignment: Assignment,
+    units: int,
+    problem: str = "",
+    over_use: str = "",
+    choice: ChoiceDocument | None = None,
+    shared_with: Sequence[PodRef] = (),
 ) -> ExplainDocument:
-    """Describe a pod that holds ``units`` on its node; ``over_use`` says in text what it uses beyond its grant."""
+    """Describe a pod that holds ``units`` on its node; ``over_use`` says in text what it uses beyond its grant.
+
+    ``shared_with``: other pods of its claims, all of which together hold that much.
+    """
     cards = tuple(grant.index for grant in assignment.grants)
     words = f"card{'s' if len(cards) > 1 else ''} {', '.join(map(str, cards))}" if cards else "no card recorded"
     is_whole = any(grant.whole for grant in assignment.grants)
     amount = f"whole ({counted(units, 'unit')})" if is_whole else counted(units, "unit")
     if assignment.limit:
         amount += f" (limit {assignment.limit}, while no other pod needs them)"
+    if shared_with:
+        amount += f", shared with {', '.join(map(str, shared_with))}"
     summary = problem or f"bound to {assignment.node}: {words}, {amount}"
     pod = assignment.pod
     return ExplainDocument(

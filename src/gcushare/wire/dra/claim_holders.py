@@ -1,15 +1,15 @@
 """The allocated claims of a cluster by the pod that they count under, as assignments of the ledger.
 
 An assignment belongs to the first pod that a claim is reserved for, and has all claims of that pod. A claim that
-several pods share counts once, under that pod. A claim that no pod is reserved for is still taken from its card: it
-counts under its own name and uid until it is deallocated.
+several pods share counts once, under that pod; what the others share can be asked for. A claim that no pod is reserved
+for is still taken from its card: it counts under its own name and uid until it is deallocated.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.errors import RemoteContractError
@@ -33,7 +33,7 @@ from gcushare.wire.objects import Pod
 
 @dataclass(frozen=True, slots=True)
 class ClaimHolding:
-    """The cards that one allocated claim takes on a node, and the pod that it counts under.
+    """The cards that one allocated claim takes on a node, the pod that it counts under, and those that share it.
 
     ``cards`` are indexes, each with the bytes that the claim takes of the card; None means all of them.
     """
@@ -42,6 +42,7 @@ class ClaimHolding:
     holder: PodRef
     node: str
     cards: tuple[tuple[int, int | None], ...]
+    sharers: tuple[PodRef, ...] = ()
 
 
 def _read_holding(claim: ResourceClaim, vendor: Vendor) -> ClaimHolding | None:
@@ -60,10 +61,10 @@ def _read_holding(claim: ResourceClaim, vendor: Vendor) -> ClaimHolding | None:
     whole_class = vendor.claims.whole_class
     cards = tuple(_read_card(each, is_whole=claim.class_of(each) == whole_class) for each in results)
     meta = claim.metadata
-    pods = (each for each in claim.status.reserved_for if each.resource == "pods")
-    uid, name = next(((pod.uid, pod.name) for pod in pods), (meta.uid, meta.name))
-    holder = PodRef(uid, meta.namespace, name, meta.creation_timestamp or "")
-    return ClaimHolding(meta.uid, holder, nodes.pop(), cards)
+    users = {each.uid: each.name for each in claim.status.reserved_for if each.resource == "pods"}
+    created, names = meta.creation_timestamp or "", users or {meta.uid: meta.name}
+    holder, *sharers = (PodRef(uid, meta.namespace, name, created) for uid, name in names.items())
+    return ClaimHolding(meta.uid, holder, nodes.pop(), cards, tuple(sharers))
 
 
 def _read_card(result: AllocationResult, *, is_whole: bool) -> tuple[int, int | None]:
@@ -86,6 +87,8 @@ class ClaimHolders:
         self._find_node = find_node
         self._claims: dict[str, ClaimHolding] = {}
         self._claims_of: defaultdict[str, dict[str, ClaimHolding]] = defaultdict(dict)
+        self._shared_by: defaultdict[str, dict[str, ClaimHolding]] = defaultdict(dict)
+        """By uid of a pod, the claims that it shares and that count under another."""
         self._asking: dict[tuple[str, str], tuple[str, ClaimSpec]] = {}
         """By namespace and name, the uid and spec of every claim for our cards, allocated or not."""
         self._key_of: dict[str, tuple[str, str]] = {}
@@ -117,6 +120,8 @@ class ClaimHolders:
             return changed
         self._claims[uid] = holding
         self._claims_of[holding.holder.uid][uid] = holding
+        for sharer in holding.sharers:
+            self._shared_by[sharer.uid][uid] = holding
         return changed | {holding.holder.uid}
 
     def remove(self, uid: str) -> frozenset[str]:
@@ -175,26 +180,56 @@ class ClaimHolders:
         """Whether claims count under this uid."""
         return uid in self._claims_of
 
+    def names(self, uid: str) -> bool:
+        """Whether allocated claims are reserved for this pod."""
+        return uid in self._claims_of or uid in self._shared_by
+
     def find(self, uid: str) -> Assignment | None:
         """What the claims under this uid hold; None if there are none."""
-        holdings = self._claims_of.get(uid)
+        holdings = list(self._claims_of.get(uid, {}).values())
         if not holdings:
             return None
+        sharers = tuple(dict.fromkeys(pod for each in holdings for pod in each.sharers))
+        return replace(self._assign(holdings[0].holder, holdings), sharers=sharers)
+
+    def find_shared(self, uid: str) -> Assignment | None:
+        """What a pod shares of claims that count under other pods; None if it shares none."""
+        holdings = list(self._shared_by.get(uid, {}).values())
+        sharers = (pod for each in holdings for pod in each.sharers if pod.uid == uid)
+        return self._assign(next(sharers), holdings) if holdings else None
+
+    def find_sharer(self, namespace: str, name: str) -> Assignment | None:
+        """The same for the pod of this name."""
+        for uid, holdings in self._shared_by.items():
+            sharers = (pod for each in holdings.values() for pod in each.sharers if pod.uid == uid)
+            if any((pod.namespace, pod.name) == (namespace, name) for pod in sharers):
+                return self.find_shared(uid)
+        return None
+
+    def pods_sharing_with(self, uid: str) -> tuple[PodRef, ...]:
+        """The other pods of the claims that a pod holds or shares, by name."""
+        holdings = (*self._claims_of.get(uid, {}).values(), *self._shared_by.get(uid, {}).values())
+        pods = {pod for each in holdings for pod in (each.holder, *each.sharers) if pod.uid != uid}
+        return tuple(sorted(pods, key=str))
+
+    def _assign(self, pod: PodRef, holdings: list[ClaimHolding]) -> Assignment:
         # A pod runs on one node; claims of another node would be an error of the scheduler, and count for nothing.
-        first = next(iter(holdings.values()))
+        first = holdings[0]
         node = self._find_node(first.node)
         unit = node.unit if node is not None and node.unit is not None else parse_memory_unit(self._vendor.default_unit)
         sizes = {} if node is None else {card.index: card.total * unit_bytes(unit) for card in node.cards.values()}
-        cards = (card for each in holdings.values() if each.node == first.node for card in each.cards)
+        cards = (card for each in holdings if each.node == first.node for card in each.cards)
         held = ((i, sizes.get(i, 0) if taken is None else taken, taken is None) for i, taken in cards)
-        return Assignment(first.holder, first.node, claimed_grants(held, unit), assigned=True)
+        return Assignment(pod, first.node, claimed_grants(held, unit), assigned=True)
 
     def _drop(self, uid: str) -> frozenset[str]:
         holding = self._claims.pop(uid, None)
         if holding is None:
             return frozenset()
         holder = holding.holder.uid
-        del self._claims_of[holder][uid]
-        if not self._claims_of[holder]:
-            del self._claims_of[holder]
+        users = ((holder, self._claims_of), *((each.uid, self._shared_by) for each in holding.sharers))
+        for pod, claims in users:
+            del claims[pod][uid]
+            if not claims[pod]:
+                del claims[pod]
         return frozenset({holder})

@@ -9,12 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.units import GIB
-from tests.extender_objects import Document
+from tests.extender_objects import Document, node_document
 from tests.fake_proc import FakeProc
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, plugin_pod
 from tests.protocol.plugin_rig import PluginRig
-from tests.unit.card_views import card, status, use
+from tests.protocol.test_claims_in_one_view import put_shared, uid_of
+from tests.unit.card_views import card, pod, status, use
 
 
 def status_of(node: str, *used_gib: float) -> str:
@@ -123,3 +125,22 @@ async def test_pods_stand_below_the_cards_if_a_plugin_reports_what_each_uses(tmp
 
 def _any_use(by_card: Mapping[int, int]) -> bool:
     return any(by_card.values())
+
+
+async def test_pods_that_share_a_claim_are_said_to_be_granted_it_together(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        found.put(node_document("serves-claims", 16, modes=(SERVES_CLAIMS,)))
+        put_shared(found)
+        holders = [
+            pod(f"default/{name}", {0: 5}, uid=uid_of(found, name), used_by_card={0: GIB})
+            for name in ("first", "second")
+        ]
+        name = "gcushare-device-plugin-x"
+        found.put(plugin_pod(name, "serves-claims"))
+        served = status(card(0, use=use(2.0)), node="serves-claims", pods=tuple(holders))
+        found.front.backends[f"pods/http:{name}:32767"] = msgspec.json.encode(served).decode()
+        ran = await found.call("top")
+        report = json.loads((await found.call("top", "-o", "json")).out)
+    assert ran.lines[1].split()[:3] == ["serves-claims", "0", "5.0"]
+    assert [line.rstrip().endswith("granted together with default/second") for line in ran.lines].count(True) == 1
+    assert [row["sharedWith"] for row in report["pods"]] == [["default/second"], ["default/first"]]

@@ -22,7 +22,7 @@ from gcushare.cli.inspect.command_line import NAMES
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.annotations import PodRecord
 from tests.builders import card
-from tests.extender_objects import Document, inventory_text, pod_document
+from tests.extender_objects import Document, inventory_text, node_document, pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, cluster, extender_of, in_namespace
 
 FOLDER = Path(__file__).parent / "upstream_inspect"
@@ -148,3 +148,13 @@ async def test_the_extenders_document_is_upstreams_byte_for_byte(path: Path, tmp
                 async with http.get(replica.url + url) as answer:
                     assert (answer.status, answer.content_type) == (200, "application/json")
                     assert await answer.text() == expected[url] + "\n"
+
+
+async def test_a_cluster_of_another_vendors_cards_names_the_command_that_shows_them(tmp_path: Path) -> None:
+    async with cluster(tmp_path, names=NAMES["gcushare"]) as found:
+        found.put(*(node_document(f"gpu-{number}", 16, vendor=ALIYUN) for number in range(2)))
+        piped, shown = await found.call(), await found.show()
+    for ran in (piped, shown):
+        assert (
+            "note: no node has GCU cards, and 2 nodes have GPU cards: 'kubectl inspect gpushare' shows them" in ran.err
+        )

@@ -107,8 +107,13 @@ def test_the_nodes_that_pods_need_suffice_and_one_less_does_not(files: list[str]
         placed = [placer.place(str(number), pod) for number, pod in enumerate(plan.workload())]
         assert (None not in placed) is is_enough
     assert f"{len(needed)} " in ask(*files, "--policy", "binpack", "--cards-needed")[1]
-    with pytest.raises(Refused, match="fits on none"):
-        nodes_needed(plan, "binpack", [Demand(9, 0, True)])
+    for demand, words in (
+        (Demand(9, 0, True), "9 whole cards"),
+        (Demand(9, 7, False, 1500, 2048), "7 units on each of 9 cards, 1.5 CPUs, 2048 MiB of memory"),
+        (Demand(1, 1, False, models=("H800",)), r"1 unit on each of 1 card \(only H800\)"),
+    ):
+        with pytest.raises(Refused, match=f"a pod of {words} fits on none"):
+            nodes_needed(plan, "binpack", [demand])
 
 
 def test_as_many_nodes_are_needed_as_kube_schedulers_spreading_takes(tmp_path: Path) -> None:

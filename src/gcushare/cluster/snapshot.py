@@ -13,9 +13,10 @@ from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.node_rules import CORDON
 from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest, PodRequest
-from gcushare.vendors.vendor import Vendor
+from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.annotations import corrected_text, over_use_text, over_used_cards
 from gcushare.wire.dra.claims import problem_of_both_ways
+from gcushare.wire.nodes import has_trace
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import is_finished, pod_ref, readable_request
 
@@ -111,6 +112,8 @@ class ClusterSnapshot(ClusterView):
         """Unfinished pods that ask for cards, by uid: those that wait and those that are bound."""
         self.problems: list[str] = [] if problems is None else problems
         """What could not be read at all, each one line."""
+        self.nodes_of_others: dict[str, set[str]] = {}
+        """By another vendor's name, the nodes with its cards and none of this one's."""
         self.is_partial = is_partial
         """Whether only some nodes were asked for: pods of others do not matter then."""
         self.source = Source("api", "the API server")
@@ -134,6 +137,8 @@ class ClusterSnapshot(ClusterView):
         state, problem = self.ledger.nodes.get(name), self.nodes.problems.get(name, "")
         if state is None or not state.known:
             self.node_facts.pop(name, None)
+            for other in (each for each in VENDORS if each is not self.vendor and has_trace(node, each)):
+                self.nodes_of_others.setdefault(other.name, set()).add(name)
             return
         offered = node.status.capacity | node.status.allocatable
         resources = (self.vendor.memory_resource, self.vendor.whole_card_resource)

@@ -22,6 +22,7 @@ from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations import MAX_RECORD_UNITS
 from gcushare.wire.contracts import PODS_PER_THOUSAND
 from gcushare.wire.kubelet.device_ids import MAX_MESSAGE_LIMIT_BYTES, check_fits_kubelet
+from gcushare.wire.objects import Node
 from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder, Int
 
 INVENTORY_VERSION = 1
@@ -202,3 +203,11 @@ def parse_card_names(text: str) -> frozenset[str]:
 def is_named(card: Card, words: frozenset[str]) -> bool:
     """Whether a card's index or uuid is among ``words``."""
     return str(card.index) in words or bool(card.uuid and card.uuid in words)
+
+
+def has_trace(node: Node, vendor: Vendor) -> bool:
+    """Whether a plugin of this vendor has left something on a node."""
+    names = (vendor.memory_resource, vendor.count_resource)
+    return vendor.inventory_annotation in node.metadata.annotations or any(
+        node.status.capacity.get(name, "0") != "0" for name in names
+    )

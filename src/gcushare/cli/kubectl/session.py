@@ -16,11 +16,12 @@ from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.follow import Connection
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError, Refused
+from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.settings.kubernetes import KubeSettings
-from gcushare.vendors.vendor import Vendor
+from gcushare.vendors import VENDORS_BY_NAME, Vendor
 
 T = TypeVar("T", bound=TableSettings | ExplainSettings | TopSettings | NodesNeededSettings)
 
@@ -70,14 +71,20 @@ class Session:
     def require_cards(self, snapshot: ClusterSnapshot, name: str | None, *, may_be_empty: bool = False) -> None:
         """Say after a table that no node has cards; refuse a node that was asked for and has none.
 
-        ``may_be_empty``: a table without rows is an answer, as in upstream gpushare; a warning says what is missing.
+        ``may_be_empty``: a table without rows is an answer, as in upstream gpushare; a warning says what is missing,
+        and a note if the nodes have another vendor's cards.
 
         Raises:
             Refused: says why, as far as the node does.
         """
         vendor = self.vendor
         if name is None:
-            if not may_be_empty and not snapshot.nodes_with_cards() and self.output in (Output.TABLE, Output.WIDE):
+            is_table = self.output in (Output.TABLE, Output.WIDE)
+            if snapshot.nodes_with_cards() or not is_table:
+                return
+            if snapshot.nodes_of_others:
+                self.screen.say("note", _name_others(snapshot))
+            elif not may_be_empty:
                 scope = "of these nodes has" if snapshot.is_partial else "of the cluster's nodes has"
                 self.screen.say(
                     "note",
@@ -119,6 +126,14 @@ def run(
             raise
 
     return asyncio.run(work())
+
+
+def _name_others(snapshot: ClusterSnapshot) -> str:
+    """Say which command shows the cards of nodes that have none of this vendor's."""
+    found = [(VENDORS_BY_NAME[name], len(nodes)) for name, nodes in snapshot.nodes_of_others.items()]
+    has = " and ".join(f"{counted(nodes, 'node', 'have')} {other.device_word} cards" for other, nodes in found)
+    shows = " or ".join(f"'kubectl inspect {other.kubectl_plugin}'" for other, _ in found)
+    return f"no node has {snapshot.vendor.device_word} cards, and {has}: {shows} shows them"
 
 
 def _hint(names: Names, settings: T, error: GcushareError) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gcushare.cli.simulate.cluster import SimulatedCluster
 from gcushare.cli.simulate.policies import BesideKubeScheduler, NodeChooser, of_the_extender
-from gcushare.cli.simulate.runs import Placer, Run, run_policy
+from gcushare.cli.simulate.runs import Placer, Run, describe_demand, run_policy
 from gcushare.cli.simulate.workload import EmptyNode, arrange, build_workload, units_of
 from gcushare.core.errors import Refused
 from gcushare.core.packing.expected_fill import Demand, Room
@@ -82,7 +82,10 @@ def nodes_needed(plan: Comparison, policy: str, pods: Sequence[Demand]) -> list[
         )
     ]
     if misfits:
-        raise Refused(f"no number of these nodes is enough: {misfits[0]} fits on none even when it is empty")
+        raise Refused(
+            f"no number of these nodes is enough: a pod of {describe_demand(misfits[0])} fits on none even when it is "
+            "empty"
+        )
 
     def suffices(count: int) -> bool:
         cluster = SimulatedCluster(mixed(nodes, count))

@@ -46,6 +46,16 @@ def kind_of(demand: Demand) -> str:
     return cards if demand.whole else f"share of {cards}"
 
 
+def describe_demand(demand: Demand) -> str:
+    """What a pod takes of a node, in words."""
+    cards = counted(demand.cards, "whole card" if demand.whole else "card")
+    parts = [cards if demand.whole or not demand.cards else f"{counted(demand.units, 'unit')} on each of {cards}"]
+    parts += [f"{demand.cpu_milli / 1000:g} CPUs"] if demand.cpu_milli else []
+    parts += [f"{demand.memory_mib} MiB of memory"] if demand.memory_mib else []
+    models = f" (only {' or '.join(demand.models)})" if demand.models else ""
+    return ", ".join(parts) + models
+
+
 @dataclass(slots=True)
 class _Table:
     """One demand's scores by node, as of a position in the cluster's log of changes."""

@@ -102,6 +102,8 @@ class PodUseRow:
     """Whether its plugin reports over-use: beyond the tolerance, in several polls."""
     source: str = "processes"
     """What counts the used bytes: the ``driver``, or the plugin from the ``processes``."""
+    shared_with: tuple[str, ...] = ()
+    """Other pods of its claims: together they are granted what stands here."""
 
     @property
     def is_over(self) -> bool:
@@ -136,6 +138,7 @@ def pod_use_rows(summary: Summary, views: Views) -> list[PodUseRow]:
                         utilization_percent=holder.utilization_percent,
                         is_reported=bool(holder.over_since),
                         source="driver" if holder.used_by_driver else "processes",
+                        shared_with=tuple(map(str, summary.snapshot.claims.pods_sharing_with(holder.uid))),
                     )
                 )
     return rows

@@ -127,8 +127,10 @@ def pod_use_lines(summary: Summary, rows: Sequence[PodUseRow], width: int | None
     cells = []
     for row in rows:
         style = "bold red" if row.is_over else ""
-        words = f"over by {_gib(row.excess_bytes)}" if row.is_over else ""
-        note = Cell(words + (", reported on the pod" if row.is_reported else ""), style)
+        notes = [f"over by {_gib(row.excess_bytes)}"] if row.is_over else []
+        notes += ["reported on the pod"] if row.is_reported else []
+        notes += [f"granted together with {some_names(row.shared_with)}"] if row.shared_with else []
+        note = Cell(", ".join(notes), style)
         used = Cell(_gib(row.used_bytes), style)
         busy = show_figure(row.utilization_percent, "%")
         limit = _gib(row.limit_bytes or None)
@@ -179,6 +181,7 @@ def use_document(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], problems
                 "utilizationPercent": row.utilization_percent,
                 "over": row.is_over,
                 "reported": row.is_reported,
+                "sharedWith": list(row.shared_with),
             }
             for row in pods
         ],

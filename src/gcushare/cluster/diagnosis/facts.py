@@ -17,7 +17,7 @@ from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.documents.node_report import NodeReport
 from gcushare.wire.documents.plugin_status import PluginStatus
 from gcushare.wire.dra.slices import ResourceSlice
-from gcushare.wire.nodes import decode_inventory
+from gcushare.wire.nodes import decode_inventory, has_trace
 from gcushare.wire.objects import Lease, Node
 
 
@@ -192,11 +192,3 @@ def has_label(node: Node, vendor: Vendor) -> bool:
     """Whether a node's label selects it to share cards of this vendor."""
     key, _, value = vendor.node_label.partition("=")
     return node.metadata.labels.get(key) == value
-
-
-def has_trace(node: Node, vendor: Vendor) -> bool:
-    """Whether a plugin of this vendor has left something on a node."""
-    names = (vendor.memory_resource, vendor.count_resource)
-    return vendor.inventory_annotation in node.metadata.annotations or any(
-        node.status.capacity.get(name, "0") != "0" for name in names
-    )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from gcushare.cluster.diagnosis.facts import Facts, PluginFacts, has_label, has_trace
+from gcushare.cluster.diagnosis.facts import Facts, PluginFacts, has_label
 from gcushare.cluster.programs import SeenPod
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.requests import PodRequest
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.nodes import has_trace
 from gcushare.wire.objects import Node
 from gcushare.wire.pods import current_request, is_finished
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
+from gcushare.core.cards import InventoryCard
 from gcushare.core.explain.reason_text import describe_shortage
 from gcushare.core.fit_index import ChangeLog, FitIndex, Shape
 from gcushare.core.ledger import Ledger
@@ -39,6 +41,10 @@ def chosen(state: NodeState, request: CardRequest, policy: str = "binpack") -> l
     return None if found is None else [each.index for each in found]
 
 
+def replace_uuid(old: InventoryCard, uuid: str) -> InventoryCard:
+    return msgspec.structs.replace(old, uuid=uuid)
+
+
 @pytest.mark.parametrize("policy", ["binpack", "spread"])
 @pytest.mark.parametrize(
     ("use", "units", "expected"),
@@ -65,7 +71,29 @@ def test_a_list_of_indexes_or_uuids_has_no_order() -> None:
     state = mixed((1, 40))
     assert not CardSelection(("3", "1")).is_ordered
     assert chosen(state, wants(asks(4), "3", "1")) == [1]
-    assert chosen(state, wants(asks(4), "uuid-3", "uuid-1")) == [1]
+    uuids = [f"GPU-{number}8a3b11c-0d4e-4f00-8000-00000000000{number}" for number in range(4)]
+    state.set_cards([replace_uuid(c, uuids[c.index]) for c in state.present_cards], GIB_UNIT, ("memory",))
+    assert chosen(state, wants(asks(4), uuids[3], uuids[1])) == [1]
+    assert chosen(state, wants(asks(4), uuids[3], "1")) == [1]
+
+
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        pytest.param(("A100", "0"), [1, 3, 0], id="models first"),
+        pytest.param(("0", "A100"), [0, 1, 3], id="an index first"),
+        pytest.param(("2", "0", "A100"), [0, 2, 1, 3], id="indexes side by side are equal"),
+        pytest.param(("2", "A100", "0"), [2, 1, 3, 0], id="a model between indexes"),
+        pytest.param(("3", "A100"), [3, 1], id="the first entry that names a card counts"),
+        pytest.param(("uuid-0", "H200", "uuid-1"), [0, 2, 1], id="a uuid of any form among models"),
+    ],
+)
+def test_a_mixed_list_is_in_the_order_in_which_it_is_written(use: tuple[str, ...], expected: list[int]) -> None:
+    found, state = [], mixed()
+    while (card := chosen(state, wants(asks(16), *use))) is not None:
+        found += card
+        state.add(held(f"on-{card[0]}", "n", (card[0], state.cards[card[0]].total)))
+    assert found == expected
 
 
 def test_several_cards_are_the_most_preferred_ones_that_are_enough() -> None:

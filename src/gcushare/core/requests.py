@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import Protocol
 
 from gcushare.core.cards import InventoryCard
@@ -66,12 +69,23 @@ _POLICYS_PART = 0.001
 """So much of a node's score keeps nodes apart that are equal by the author's order."""
 
 
+_ID = re.compile(r"[0-9]+|(?:[A-Z]{3}-)?[0-9a-fA-F]{8}[0-9a-fA-F-]*", re.ASCII)
+"""What names one card, an index or a uuid, and no model."""
+
+
+@lru_cache(maxsize=256)
+def _rank_entries(use: tuple[str, ...]) -> tuple[int, ...]:
+    """The place of each entry of a list in its order, from 0 on. Every card of every node is compared by it."""
+    kinds = [_ID.fullmatch(word) is not None for word in use]
+    return tuple(accumulate((not (is_id and before) for before, is_id in pairwise(kinds)), initial=0))[: len(kinds)]
+
+
 @dataclass(frozen=True, slots=True)
 class CardSelection:
     """A pod author's choice of cards, and the order in which they are preferred.
 
-    Each entry is a card's uuid, index or model; an empty ``use`` means any card. Models are preferred in their order in
-    ``use``; a card that is named by uuid or index counts as the first. ``use`` may also be ``STRONGEST`` alone. Among
+    Each entry is a card's uuid, index or model; an empty ``use`` means any card. Entries are preferred in their order,
+    but indexes and uuids that stand next to each other are equal. ``use`` may also be ``STRONGEST`` alone. Among
     equally preferred cards the policy decides. ``limit``: the units that the pod may use of each card while no other
     pod needs them, 0 if only those that it requests. A card with fewer units is not allowed.
     """
@@ -95,32 +109,25 @@ class CardSelection:
     @property
     def is_ordered(self) -> bool:
         """Whether one allowed card may be preferred to another."""
-        return self.is_strongest or len(self._names) > 1
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        """The entries that may be models."""
-        return tuple(word for word in self.use if not word.isdecimal())
+        return self.is_strongest or _rank_entries(self.use)[-1:] > (0,)
 
     def preference(self, card: InventoryCard | None) -> int:
         """How much the author prefers an allowed card: the most preferred has the largest number.
 
         That is 0 or less for a list, and bytes of memory for ``STRONGEST``. A card that is not known yet comes last.
         """
-        if card is None:
-            return 0 if self.is_strongest else -len(self._names)
         if self.is_strongest:
-            return card.memory_bytes
-        names = self._names
-        is_named = str(card.index) in self.use or card.uuid in self.use or card.model not in names
-        return 0 if is_named else -names.index(card.model)
+            return 0 if card is None else card.memory_bytes
+        names = () if card is None else (str(card.index), card.uuid, card.model)
+        found = (rank for word, rank in zip(self.use, _rank_entries(self.use), strict=True) if word in names)
+        return -next(found, len(self.use))
 
     def weigh(self, preference: int, score: float) -> float:
         """Put a card's preference before a policy's ``score``; the result is also from 0.0 to 1.0."""
         if self.is_strongest:
             strength = math.log2(max(1.0, preference / GIB)) / _LARGEST_LOG
             return (1.0 - _POLICYS_PART) * min(1.0, strength) + _POLICYS_PART * score
-        steps = len(self._names)
+        steps = _rank_entries(self.use)[-1] + 1
         return max(0.0, (steps - 1 + preference + (1.0 - _POLICYS_PART) * score) / steps)
 
 

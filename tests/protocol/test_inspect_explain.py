@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gcushare.vendors import ENFLAME
+from gcushare.cli.inspect.command_line import NAMES
+from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CARDS, CORRECTED, PodRecord
 from gcushare_playground.apiserver.faults import FailBefore, Fault
 from tests.builders import card
@@ -105,7 +106,7 @@ async def test_a_card_count_without_memory_is_no_request_for_a_card(seen: Cluste
     document["spec"]["containers"][0]["resources"] = {"limits": {ENFLAME.count_resource: "1", **more}}
     seen.put(document)
     ran = await seen.call("explain", "odd")
-    assert (ran.code, f"and {ENFLAME.count_resource} alone gives it no card" in ran.err) == (1, True)
+    assert (ran.code, f"{ENFLAME.count_resource} alone gives no card" in ran.err) == (1, True)
 
 
 async def test_namespaces_come_from_the_name_the_flag_or_the_context(seen: Cluster) -> None:
@@ -215,3 +216,59 @@ async def test_who_may_not_read_the_nodes_is_informed_that_the_rest_is_not_known
         ran = await seen.call("explain", "fits", "--extender-url", replica.url)
     assert ran.code == 0
     assert "what else node-3 has free is not known: " in ran.out
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"aliyun.com/gpu_mem": "4"}, "aliyun.com/gpu_mem: no node has it; did you mean aliyun.com/gpu-mem?"),
+        (
+            {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"},
+            "it asks for cards in the words of HAMi (nvidia.com/gpumem)",
+        ),
+    ],
+)
+async def test_a_pod_that_asks_in_other_words_is_told_the_right_ones(
+    tmp_path: Path, limits: dict[str, str], said: str
+) -> None:
+    async with cluster(tmp_path, names=NAMES["gpushare"]) as found:
+        pod = pod_document("odd", None)
+        pod["spec"]["schedulerName"] = "hami-scheduler"
+        pod["spec"]["containers"][0]["resources"] = {"limits": limits, "requests": limits}
+        found.put(a_node("node-1", 16, vendor=ALIYUN), pod)
+        ran = await found.call("explain", "odd", "--source=api")
+    text = " ".join((ran.out + ran.err).split())
+    assert said in text
+    assert "add a node" not in text
+
+
+async def test_a_gated_pod_is_told_which_gate_it_waits_for(seen: Cluster) -> None:
+    pod = pod_document("gated", 4)
+    pod["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    seen.put(pod)
+    async with extender_of(seen, waiting=3) as replica:
+        shown = [await seen.call("explain", "gated", f"--extender-url={replica.url}")]
+    shown.append(await seen.call("explain", "gated", "--source=api"))
+    for ran in shown:
+        assert ran.lines[0].endswith(": gated")
+        assert (
+            "kube-scheduler leaves it alone until its scheduling gate 'kueue.x-k8s.io/admission' is removed" in ran.out
+        )
+        assert "is it running" not in ran.out
+
+
+async def test_a_pod_for_one_node_is_explained_on_that_node_wherever_it_is_asked(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        pinned = pod_document("pinned", 18)
+        pinned["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n1"}
+        for name, sizes in (("n1", (16, 16)), ("n2", (8, 24))):
+            found.put(a_node(name, *sizes, labels={"kubernetes.io/hostname": name}))
+        found.put(bound_pod("full", "n1", 0, 16), pinned)
+        async with extender_of(found, waiting=1) as replica:
+            served = await found.call("explain", "pinned", f"--extender-url={replica.url}", "-o", "json")
+        alone = await found.call("explain", "pinned", "--source=api", "-o", "json")
+        explained = [json.loads(ran.out)["explanation"] for ran in (served, alone)]
+    for document in explained:
+        assert (document["state"], document["canEverFit"], document["largestThatEverFits"]) == ("waits", False, 16)
+        assert document["rules"] == {"left": 1, "known": 2, "fitElsewhere": 1, "examples": ["n2"]}
+        assert document["waysOut"][0] == "ask for at most 16"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from gcushare.vendors import ENFLAME
+from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire import annotations as keys
 from gcushare.wire.contracts import SERVE_LABEL
-from gcushare.wire.objects import Node, ObjectMeta, Pod
-from gcushare.wire.unread_keys import unread_keys_of_node, unread_keys_of_pod
+from gcushare.wire.objects import Container, Node, ObjectMeta, Pod, PodResourceClaim, PodSpec, ResourceRequirements
+from gcushare.wire.unread_keys import (
+    describe_foreign_request,
+    unread_keys_of_node,
+    unread_keys_of_pod,
+    unread_resources,
+)
 
 CORDON = ENFLAME.cordon_annotation
 
@@ -68,3 +74,62 @@ def test_what_belongs_on_a_node_is_left_alone() -> None:
     labels = {SERVE_LABEL: "claims", "gcushare.io/claims-order": "3", "gcushare.io/pool": "a", "gpushare": "true"}
     labels[ENFLAME.label_key] = "false"
     assert unread_keys_of_node(Node(metadata=ObjectMeta(annotations=annotations, labels=labels)), (ENFLAME,)) == ()
+
+
+def pod_with_limits(limits: dict[str, str], annotations: dict[str, str] | None = None) -> Pod:
+    containers = (Container(name="c", resources=ResourceRequirements(limits=dict(limits))),)
+    return Pod(metadata=ObjectMeta(annotations=annotations or {}), spec=PodSpec(containers=containers))
+
+
+@pytest.mark.parametrize(
+    ("resource", "meant"),
+    [
+        ("aliyun.com/gpu_mem", "aliyun.com/gpu-mem"),
+        ("nvidia.com/gpu-mem", "aliyun.com/gpu-mem"),
+        ("nvidia.com/gpu-memory", "aliyun.com/gpu-mem"),
+        ("Aliyun.com/GPU-Mem", "aliyun.com/gpu-mem"),
+        ("enflame.com/gcu-mem", "enflame.com/gcu-memory"),
+        ("enflame.com/gcu_memory", "enflame.com/gcu-memory"),
+        ("enflame.com/gpu-mem", "enflame.com/gcu-memory"),
+        ("enflame.cn/gcu-memory", "enflame.com/gcu-memory"),
+        ("enflame.com/gcu-counts", "enflame.com/gcu-count"),
+        ("aliyun.com/gpu-mem", ""),
+        ("nvidia.com/gpu", ""),
+        ("nvidia.com/mig-1g.5gb", ""),
+        ("nvidia.com/gpumem", ""),
+        ("koordinator.sh/gpu-memory", ""),
+        ("enflame.com/gcu-core", ""),
+        ("cpu", ""),
+        ("example.com/gpu-mem", ""),
+    ],
+)
+def test_a_misspelt_resource_is_named_with_what_it_may_be_meant_to_be(resource: str, meant: str) -> None:
+    said = unread_resources(pod_with_limits({resource: "4"}))
+    assert said == ((f"{resource}: no node has it; did you mean {meant}?",) if meant else ())
+
+
+def test_a_count_alone_is_named_unless_cards_come_by_a_claim() -> None:
+    count, memory = ENFLAME.count_resource, ENFLAME.memory_resource
+    said = (f"{count} alone gives no card; ask for {memory}",)
+    assert unread_resources(pod_with_limits({count: "1"})) == said
+    assert unread_resources(pod_with_limits({count: "1", memory: "0"})) == said
+    assert unread_resources(pod_with_limits({count: "1", memory: "4"})) == ()
+    claiming = pod_with_limits({count: "1"})
+    spec = msgspec.structs.replace(claiming.spec, resource_claims=(PodResourceClaim(name="cards"),))
+    assert unread_resources(msgspec.structs.replace(claiming, spec=spec)) == ()
+
+
+@pytest.mark.parametrize(
+    ("limits", "annotations", "said"),
+    [
+        ({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}, {}, "in the words of HAMi (nvidia.com/gpumem)"),
+        ({"nvidia.com/gpu": "1"}, {"gpu-fraction": "0.5"}, "in the words of KAI-Scheduler (gpu-fraction)"),
+        ({"nvidia.com/gpumem": "3000", "aliyun.com/gpu-mem": "3"}, {}, ""),
+        ({"nvidia.com/gpu": "1"}, {}, ""),
+    ],
+)
+def test_a_request_in_another_systems_words_is_named(
+    limits: dict[str, str], annotations: dict[str, str], said: str
+) -> None:
+    found = describe_foreign_request(pod_with_limits(limits, annotations), ALIYUN)
+    assert (said in found, bool(found)) == (True, bool(said))

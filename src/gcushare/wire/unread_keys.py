@@ -1,4 +1,5 @@
-"""Keys on pods and Nodes that look like ours and that no program reads: misspelt, or a label in place of an annotation.
+"""Keys and resources that look like ours and that no program reads: misspelt, a label in place of an annotation, or
+another system's words.
 
 Keys in our domain are not refused: one of a later release may be on a pod of its time. So people must be shown them.
 """
@@ -7,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, islice
 
 from gcushare.vendors import VENDORS, Vendor
+from gcushare.vendors.neighbours import NEIGHBOURS, neighbours_of
 from gcushare.wire import annotations as keys
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.objects import Node, ObjectMeta, Pod
@@ -31,11 +33,58 @@ _MOST = 8
 """Keys of one object that are shown."""
 _ALIKE = 0.7
 """From this likeness on (1.0 is equal), a key is taken for a misspelt one."""
+_SAME_DOMAIN = 0.8
+"""The same for the domain of a resource; example.com is not like ours."""
 
 
 def unread_keys_of_pod(pod: Pod) -> tuple[str, ...]:
     """Say of each key what it may be meant to be."""
     return tuple(islice(_unread(pod.metadata, keys.AUTHORS_KEYS, (), _PROGRAMS_KEYS), _MOST))
+
+
+def unread_resources(pod: Pod) -> tuple[str, ...]:
+    """Say of each resource that a pod asks for in vain what it may be meant to be."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    asked = dict.fromkeys(name for each in containers for name in each.resources.limits | each.resources.requests)
+    found = [f"{name}: no node has it; did you mean {meant}?" for name in asked if (meant := _meant_resource(name))]
+    for vendor in VENDORS if not pod.spec.resource_claims else ():
+        cards = (vendor.memory_resource, vendor.whole_card_resource)
+        has_cards = any(each.resources.asks_for(name) for each in containers for name in cards)
+        if vendor.count_resource in asked and not has_cards:
+            found.append(f"{vendor.count_resource} alone gives no card; ask for {vendor.memory_resource}")
+    return tuple(found[:_MOST])
+
+
+def _meant_resource(name: str) -> str:
+    """The resource of ours that a name of a domain like ours may be meant to be; "" for ours and other systems'."""
+    ours = {each: (each.memory_resource, each.count_resource, each.whole_card_resource) for each in VENDORS}
+    known = {*chain.from_iterable(ours.values()), *chain.from_iterable(each.resources for each in NEIGHBOURS)}
+    known |= {each.claims.extender_resource for each in VENDORS}
+    domain, _, suffix = name.casefold().rpartition("/")
+    domains = {found.partition("/")[0]: vendor for vendor, names in ours.items() for found in names}
+    like = get_close_matches(domain, domains, 1, _SAME_DOMAIN)
+    if name in known or not like:
+        return ""
+    names = {found.rpartition("/")[2]: found for found in ours[domains[like[0]]][:2]}
+    close = get_close_matches(suffix.replace("_", "-"), names, 1, _ALIKE)
+    return names[close[0]] if close else ""
+
+
+def describe_foreign_request(pod: Pod, vendor: Vendor) -> str:
+    """Say that a pod asks for cards in another system's words; "" if it does not, or asks in ours too."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    if any(each.resources.asks_for(vendor.memory_resource) for each in containers):
+        return ""
+    for other in neighbours_of(vendor.whole_card_resource):
+        words = [name for name in other.resources if any(each.resources.asks_for(name) for each in containers)]
+        words += [key for key in other.pod_annotations if key in pod.metadata.annotations]
+        if words:
+            return (
+                f"it asks for cards in the words of {other.name} ({', '.join(words)}), and only {other.name} reads "
+                f"them; to have one here, ask for {vendor.memory_resource} and no other scheduler: docs/moving-over.md "
+                "has the steps"
+            )
+    return ""
 
 
 def unread_keys_of_node(node: Node, vendors: Collection[Vendor]) -> tuple[str, ...]:

@@ -47,6 +47,7 @@ from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.objects import POD, Pod
 from gcushare.wire.other_resources import pod_requests
 from gcushare.wire.pods import current_request, is_finished, pod_options, pod_ref
+from gcushare.wire.unread_keys import describe_foreign_request, unread_resources
 
 UNKNOWN_POLICY = "(the extender's default)"
 
@@ -96,13 +97,13 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
         request = claimed or current_request(found, vendor)
     except (RemoteContractError, Refused) as error:
         return _explain_refused(vendor, found, str(error))
+    if not found.is_bound and (problem := describe_foreign_request(found, vendor)):
+        return _explain_refused(vendor, found, problem)
     if request is None:
-        count = vendor.count_resource
-        alone = any(count in each.resources.limits for each in (*found.spec.init_containers, *found.spec.containers))
+        hints = "".join(f"; {text}" for text in unread_resources(found))
         raise Refused(
-            f"pod {found.key} asks for no {vendor.memory_resource} and no {vendor.whole_card_resource}"
-            f"{f', and {count} alone gives it no card' if alone else ''}: "
-            f"nothing of it is decided here; its phase is {found.status.phase!r}"
+            f"pod {found.key} asks for no {vendor.memory_resource} and no {vendor.whole_card_resource}: nothing of it "
+            f"is decided here; its phase is {found.status.phase!r}{hints}"
         )
     if is_finished(found):
         return _explain_refused(vendor, found, f"the pod has ended ({found.status.phase}) and holds nothing any more")

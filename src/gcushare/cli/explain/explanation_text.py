@@ -16,7 +16,8 @@ from gcushare.cluster.reader import Reader
 from gcushare.core.assignments import Assignment
 from gcushare.core.log_fields import escape
 from gcushare.wire.documents.explain import describe_choice, name_pod, render_explanation
-from gcushare.wire.unread_keys import unread_keys_of_pod
+from gcushare.wire.objects import Pod
+from gcushare.wire.unread_keys import unread_keys_of_pod, unread_resources
 
 _LABEL = 12
 _NARROWEST = 40
@@ -43,7 +44,7 @@ def explain_document(explained: Explained) -> Document:
         "phase": pod.status.phase,
         "schedulerSays": _scheduler_says(explained),
         "corrected": facts.corrected if facts is not None else "",
-        "unreadKeys": unread_keys_of_pod(pod),
+        "unreadKeys": _unread(pod),
         "claim": explained.claim,
         "beside": [str(each.pod) for each in _neighbours(explained, assignment)] if assignment is not None else [],
         "lacking": [
@@ -57,6 +58,10 @@ def explain_document(explained: Explained) -> Document:
         ],
         "explanation": explained.document,
     }
+
+
+def _unread(pod: Pod) -> tuple[str, ...]:
+    return (*unread_keys_of_pod(pod), *unread_resources(pod))
 
 
 def explain_text(explained: Explained, width: int | None = None) -> str:
@@ -82,10 +87,10 @@ def _explain_text(explained: Explained) -> tuple[str, int]:
         return head + "bound\n" + "".join(f"  {label:<{_LABEL}}{escape(text)}\n" for label, text in facts), _LABEL
     if document.state in ("ended", "refused"):
         text = f"{head}{document.state}\n  {escape(document.summary)}\n"
-        lines = unread_keys_of_pod(explained.pod)
+        lines = _unread(explained.pod)
     else:
         text = render_explanation(document)
-        lines = (*unread_keys_of_pod(explained.pod), *_outside_words(explained))
+        lines = (*_unread(explained.pod), *_outside_words(explained))
     return text + "".join(f"\n{line}\n" for line in lines), 2
 
 
@@ -100,7 +105,7 @@ def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple
         yield "node", f"{facts.name} ({facts.address or 'no address'}), {facts.status}"
     pod_facts = snapshot.pods[document.uid]
     yield "state", pod_facts.state
-    yield from (("ignored", text) for text in unread_keys_of_pod(explained.pod))
+    yield from (("ignored", text) for text in _unread(explained.pod))
     if not assignment.grants:
         yield "card", f"none recorded; it asks for {pod_facts.units} {scale.label}"
         yield "why", pod_facts.problem or "the device plugin has not placed it yet, or does not run on this node"

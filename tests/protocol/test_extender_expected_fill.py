@@ -33,11 +33,22 @@ async def ask(rig: ExtenderRig, replica: Replica, pod: dict[str, Any]) -> tuple[
     return fitting["NodeNames"], {each["Host"]: each["Score"] for each in scores}
 
 
+PREFERS = {
+    "nodeAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}}
+        ]
+    }
+}
+
+
 async def test_a_pod_goes_where_typical_pods_lose_least_before_and_after_a_restart() -> None:
     settings = extender_settings(node_policy="expected-fill", card_policy="expected-fill")
     async with ExtenderRig(settings, starts=False) as rig:
         replica = await a_cluster(rig)
-        (pod,) = await rig.add_pods(pod_document("new", 4))
+        preferring = pod_document("new", 4)
+        preferring["spec"]["affinity"] = PREFERS
+        (pod,) = await rig.add_pods(preferring)
         await until(lambda: bool(replica.extender.states[0].waiting))
         names, scores = await ask(rig, replica, pod)
         assert names == ["b"], "the best alone, where no other is its equal"
@@ -52,10 +63,15 @@ async def test_a_pod_goes_where_typical_pods_lose_least_before_and_after_a_resta
         path = f"{rig.prefix}/explain/default/new"
         choice = (await rig.get_json(path, url=replica.url))["choice"]
         assert (choice["nodePolicy"], choice["cardPolicy"]) == ("expected-fill", "expected-fill")
-        assert (choice["betterNodes"], choice["fittingNodes"]) == (0, 2)
+        assert (choice["betterNodes"], choice["fittingNodes"], choice["namedNodes"]) == (0, 2, 1)
+        assert choice["setAside"] == ["preferred node affinity"]
         status, text = await rig.get(path, {"Accept": "text/plain"}, url=replica.url)
         assert status == 200
-        assert f"node policy expected-fill scored it {choice['scorePercent']} of 100, and none was better of" in text
+        assert (
+            f"the best of 2 nodes with room by the policy expected-fill (score {choice['scorePercent']} of 100); card "
+            "policy expected-fill; its preferred node affinity counted only among the 1 node that kube-scheduler was "
+            "offered (--filter-answer)"
+        ) in text
 
 
 async def test_it_learns_within_seconds_from_the_pods_that_come() -> None:

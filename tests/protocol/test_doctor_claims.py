@@ -22,6 +22,7 @@ CLAIMS = (
     ("list", "mutatingadmissionpolicies", "admissionregistration.k8s.io"),
     ("list", "mutatingadmissionpolicybindings", "admissionregistration.k8s.io"),
     ("list", "namespaces", ""),
+    ("list", "resourcequotas", ""),
 )
 
 
@@ -103,9 +104,18 @@ def namespace_without_label(rig: DoctorRig) -> None:
     rig.put_asking("asks", 4)
 
 
-def pod_older_than_the_label(rig: DoctorRig) -> None:
-    rig.put_asking("asks", 4)
+def quota_on_memory(rig: DoctorRig) -> None:
     rig.change("namespaces", "default", lambda found: found["metadata"].update(labels={CLAIMS_LABEL: CLAIMS_ENABLED}))
+    put_quota(rig, "default", f"requests.{ENFLAME.memory_resource}")
+    put_quota(rig, "default", "requests.cpu")
+    put_quota(rig, "default", f"requests.{ENFLAME.memory_resource}", f"requests.{NAMES.extender_resource}")
+    put_quota(rig, SYSTEM, f"requests.{ENFLAME.memory_resource}")
+
+
+def put_quota(rig: DoctorRig, namespace: str, *resources: str) -> None:
+    meta = {"name": f"of-{len(resources)}-{len(resources[0])}", "namespace": namespace}
+    hard = dict.fromkeys(resources, "8")
+    rig.put({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": hard}})
 
 
 @pytest.mark.parametrize(
@@ -125,8 +135,8 @@ def pod_older_than_the_label(rig: DoctorRig) -> None:
         (extender_without_claims, ERROR, "extender-without-claims", "with --claims"),
         (extender_gone, ERROR, "extender-without-claims", "with --claims"),
         (old_kubelet, ERROR, "claims-kubernetes-too-old", "its kubelet is v1.35.4"),
-        (namespace_without_label, ERROR, "namespace-without-claims", f"it lacks {CLAIMS_LABEL}"),
-        (pod_older_than_the_label, ERROR, "namespace-without-claims", "older than the namespace's label"),
+        (namespace_without_label, WARNING, "pod-never-fits", f"label its namespace {CLAIMS_LABEL}={CLAIMS_ENABLED}"),
+        (quota_on_memory, WARNING, "quota-counts-nothing", f"bounds requests.{ENFLAME.memory_resource}, and pods of"),
     ],
 )
 async def test_each_trouble_of_claims_is_found_and_nothing_else(

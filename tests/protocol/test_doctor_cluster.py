@@ -18,6 +18,7 @@ from tests.extender_objects import inventory_text, pod_document
 from tests.protocol.doctor_rig import (
     EXTENDER,
     NODE,
+    PLUGIN,
     SCHEDULER,
     SERVICE,
     SYSTEM,
@@ -142,10 +143,6 @@ def config_manager_that_failed(rig: DoctorRig) -> None:
     rig.put(config_map("gcushare-config-manager", mode="apply", node__master=report))
 
 
-def config_manager_at_work(rig: DoctorRig) -> None:
-    rig.put(config_map("gcushare-config-manager", mode="apply", node__master='{"state": "changing", "reason": ""}'))
-
-
 def no_extender_at_all(rig: DoctorRig) -> None:
     rig.delete("pods", EXTENDER, SYSTEM)
     rig.delete("services", SERVICE, SYSTEM)
@@ -165,14 +162,6 @@ def no_one_leads(rig: DoctorRig) -> None:
 
 def two_lead(rig: DoctorRig) -> None:
     rig.put_extender("gcushare-scheduler-extender-2", rig.extender.port)
-
-
-def extender_that_hears_nothing(rig: DoctorRig) -> None:
-    rig.extender.pages["/metrics"] = metrics(age_s=900)
-
-
-def ledger_that_drifted(rig: DoctorRig) -> None:
-    rig.extender.pages["/metrics"] = metrics(drifts=3)
 
 
 def plugin_of_another_release(rig: DoctorRig) -> None:
@@ -232,13 +221,10 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (scheduler_out_of_sight, INFO, "scheduler-unseen", "kube-scheduler", "no call yet"),
         (scheduler_with_an_unseen_configuration, INFO, "scheduler-unseen", SCHEDULER, "own.yaml"),
         (config_manager_that_failed, ERROR, "config-manager-failed", "node master", "unhealthy for 180s"),
-        (config_manager_at_work, INFO, "config-manager-changing", "node master", "is changing how kube-scheduler"),
         (no_extender_at_all, ERROR, "extender-missing", SERVICE, "no such Service"),
         (no_one_leads, ERROR, "no-leader", "scheduler extender", f"held by {EXTENDER}"),
         (two_lead, ERROR, "two-leaders", "scheduler extender", "2 replicas"),
         (service_without_ready_replicas, ERROR, "extender-unreachable", SERVICE, "no endpoints"),
-        (extender_that_hears_nothing, WARNING, "extender-behind", EXTENDER, "15 min"),
-        (ledger_that_drifted, WARNING, "ledger-drift", EXTENDER, "3 pods"),
         (plugin_of_another_release, WARNING, "versions-differ", "plugin of node n1", "0.9.4"),
         (policy_removed, WARNING, "policy-missing", "vendor enflame", "there is no ValidatingAdmissionPolicy"),
         (policy_that_only_warns, WARNING, "policy-missing", "vendor enflame", "no binding that denies"),
@@ -336,3 +322,16 @@ async def test_the_second_scheduler_makes_the_first_ones_ignorance_right(rig: Do
     nothing = {"scheduler.yaml": "profiles: []\nextenders: []\n"}
     rig.change("configmaps", "second", lambda found: found.update(data=nothing), SYSTEM)
     assert (ERROR, "other-scheduler") in (await rig.examine()).kinds
+
+
+@pytest.mark.parametrize("level", ["baseline", "restricted", "privileged"])
+async def test_a_namespace_that_refuses_our_programs_is_found(rig: DoctorRig, level: str) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": level}
+    rig.change("namespaces", SYSTEM, lambda found: found["metadata"].update(labels=labels))
+    found = await rig.examine()
+    if level == "privileged":
+        assert found.kinds == set()
+        return
+    found.assert_only(ERROR, "namespace-refuses-programs", f"enforces the Pod Security level {level!r}")
+    rig.delete("pods", PLUGIN, SYSTEM)
+    assert (ERROR, "namespace-refuses-programs") in (await rig.examine()).kinds, "also where they are refused already"

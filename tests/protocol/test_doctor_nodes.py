@@ -15,7 +15,6 @@ from gcushare.core.cards import (
     SERVES_CLAIMS,
     SERVES_MEMORY,
     SERVES_WHOLE,
-    Closure,
     Health,
     Inventory,
     InventoryCard,
@@ -164,11 +163,6 @@ async def test_what_pods_hold_of_a_card_in_trouble_is_counted_by_the_kubelet(
     assert (await rig.examine()).kinds == before - {(ERROR, "inventory-capacity")}
 
 
-def card_closed_for_a_pod_that_is_gone(rig: DoctorRig) -> None:
-    closure = Closure(use=SERVES_WHOLE, pod="default/gone", until=1_800_000_000)
-    set_inventory(rig, [card(0), msgspec.structs.replace(card(1), closures=(closure,))])
-
-
 def holder_without_a_record(rig: DoctorRig) -> None:
     holders = (UnrecordedHolder(pod="default/odd", units={1: 12}),)
     inventory = Inventory(unit=parse_memory_unit("1"), cards=(card(0), card(1)), unrecorded=holders)
@@ -273,10 +267,6 @@ def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
     rig.put_asking("owner", None, node=NODE, whole=1)
 
 
-def foreign_device_ids(rig: DoctorRig) -> None:
-    rig.set_status(foreignContainers=2)
-
-
 @pytest.mark.parametrize(
     ("scenario", "severity", "kind", "number"),
     [
@@ -296,7 +286,6 @@ def foreign_device_ids(rig: DoctorRig) -> None:
         (capacity_of_another_plugin, ERROR, "inventory-capacity", "the kubelet counts 24"),
         (allocatable_below_the_healthy_cards, ERROR, "inventory-capacity", "9 of them allocatable"),
         (sick_card, WARNING, "sick-card", "double-bit ECC error; its 16 units"),
-        (card_closed_for_a_pod_that_is_gone, WARNING, "closed-card", "until 2027-01-15T08:00:00Z at the latest"),
         (holder_without_a_record, WARNING, "unrecorded-holder", "default/odd was given 12 units and 0 whole cards"),
         (cordon_of_a_card_that_is_not_there, WARNING, "cordon-unknown-card", "names 7"),
         (node_of_a_misspelt_way, WARNING, "unread-key", "gcushare.io/serve=claim: only 'claims' has an effect"),
@@ -309,7 +298,6 @@ def foreign_device_ids(rig: DoctorRig) -> None:
         (pod_that_hami_took, ERROR, "other-scheduler", "waits for hami-scheduler"),
         (node_with_the_plain_plugin, ERROR, "other-sharing-system", "1 pod holds them, such as default/whole"),
         (node_of_the_go_gcushare, WARNING, "other-sharing-system", "32 enflame.com/gcu-memory and no inventory"),
-        (foreign_device_ids, WARNING, "foreign-device-ids", "2 containers"),
         (whole_cards_of_two_plugins, ERROR, "whole-card-count", "serves 2 whole cards, the kubelet counts 4"),
         (whole_cards_that_the_kubelet_does_not_count, ERROR, "whole-card-count", "counts 0 enflame.com/gcu"),
         (whole_cards_of_a_pod_without_a_record, WARNING, "unrecorded-pod", "asks for 1 enflame.com/gcu"),

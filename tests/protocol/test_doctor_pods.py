@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from gcushare.wire.documents.plugin_status import PodOnNode
+from gcushare.vendors import ALIYUN, ENFLAME
 from tests.extender_objects import pod_document
-from tests.protocol.doctor_rig import NODE, PLUGIN, SYSTEM, DoctorRig, record
+from tests.protocol.doctor_rig import NODE, PLUGIN, READY, SYSTEM, DoctorRig, record
 
 ERROR, WARNING = "error", "warning"
 
@@ -20,21 +19,6 @@ ERROR, WARNING = "error", "warning"
 async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
     async with DoctorRig(tmp_path) as running:
         yield running
-
-
-def pod_of_status(uid: str, **parts: Any) -> dict[str, Any]:
-    """A pod recorded on card 0, to which the kubelet gave ids of card 1."""
-    pod = PodOnNode(
-        pod="default/moved",
-        uid=uid,
-        units=4,
-        recorded_cards=(0,),
-        assigned=True,
-        held_by_card={1: 4},
-        containers={"main": {1: 4}},
-        unconfirmed=(),
-    )
-    return {**msgspec.to_builtins(pod, str_keys=True), **parts}
 
 
 @pytest.mark.parametrize(
@@ -85,12 +69,6 @@ async def test_what_is_wrong_with_a_pod_is_found_and_nothing_else(
     (await rig.examine()).assert_only(severity, kind, number)
 
 
-async def test_ids_of_another_card_than_the_recorded_one_are_found(rig: DoctorRig) -> None:
-    made = rig.put_asking("moved", 4, node=NODE, record=record(0, 4))
-    rig.set_status(pods=[pod_of_status(made["metadata"]["uid"])])
-    (await rig.examine()).assert_only(ERROR, "record-differs", "card 0 of n1, and the kubelet gave it ids of card 1")
-
-
 @pytest.mark.parametrize("part", ["containers", "initContainers"])
 @pytest.mark.parametrize("source", [{"value": "all"}, {"valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}])
 async def test_a_pod_that_chooses_its_visible_cards_itself_is_found(
@@ -106,26 +84,98 @@ async def test_a_pod_that_chooses_its_visible_cards_itself_is_found(
     assert (await rig.examine()).kinds == set()
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        pytest.param({"unconfirmed": ["main"]}, id="the kubelet has not confirmed it yet"),
-        pytest.param({"recordedCards": [1]}, id="the plugin has corrected it since"),
-        pytest.param({"heldByCard": {}}, id="it holds nothing yet"),
-        pytest.param({"recordedCards": None}, id="an old plugin knows of no record"),
-        pytest.param({"uid": "of-a-pod-that-is-gone"}, id="the pod is gone"),
-    ],
-)
-async def test_a_record_under_correction_is_no_difference(rig: DoctorRig, parts: dict[str, Any]) -> None:
-    made = rig.put_asking("moved", 4, node=NODE, record=record(0, 4))
-    rig.set_status(
-        pods=[pod_of_status(made["metadata"]["uid"], **parts) if "uid" not in parts else pod_of_status(**parts)]
-    )
-    assert (await rig.examine()).kinds == set()
-
-
 async def test_pods_that_ended_hold_and_forge_nothing(rig: DoctorRig) -> None:
     for name in ("a", "b"):
         made = pod_document(name, 10, node=NODE, record=record(7, 1))
         rig.put_pod(made, age_s=600, phase="Succeeded", conditions=[])
     assert (await rig.examine()).kinds == set()
+
+
+def waiting(name: str, limits: dict[str, str], **spec: Any) -> dict[str, Any]:
+    """A pod that waits, and that its scheduler has tried."""
+    document = pod_document(name, None)
+    document["spec"]["containers"][0]["resources"] = {"limits": limits, "requests": limits}
+    document["spec"].update(spec)
+    return document
+
+
+TRIED = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+MEMORY = ENFLAME.memory_resource
+
+
+@pytest.mark.parametrize(
+    ("limits", "spec", "kind", "said", "remedy"),
+    [
+        pytest.param(
+            {MEMORY: "20"}, {}, "pod-never-fits",
+            f"2 pods wait for {MEMORY} in vain (default/a, default/b): needs 20 GB in one card; it can never fit: the "
+            "largest usable card has 16 GB",
+            "ask for at most 16", id="more than any card has",
+        ),
+        pytest.param(
+            {MEMORY: "4"}, {"nodeSelector": {"pool": "x"}}, "pod-never-fits",
+            "it may run on none of 1 node (kept off 1 by nodeSelector pool=x); 1 of them (n1) has room",
+            "let it run on n1, off which it is kept by nodeSelector pool=x", id="rules that leave no node",
+        ),
+        pytest.param(
+            {ALIYUN.memory_resource: "4"}, {}, "pod-never-fits",
+            f"2 pods wait for {ALIYUN.memory_resource} in vain (default/a, default/b): needs 4 in one card; it can "
+            "never fit: no node has cards",
+            "add a node with a card of 4 or more", id="a resource that no node serves any more",
+        ),
+        pytest.param(
+            {"enflame.com/gcu-core": "50", "enflame.com/gcu": "1"}, {}, "foreign-request",
+            "2 pods ask for cards in the words of HAMi (enflame.com/gcu-core), which serves no node here",
+            f"ask for {MEMORY} and create them again", id="the words of a system that is gone",
+        ),
+        pytest.param(
+            {"enflame.com/gcu_memory": "4"}, {}, "unread-key",
+            f"enflame.com/gcu_memory: no node has it; did you mean {MEMORY}? 2 pods have it", "correct the template",
+            id="a misspelt resource",
+        ),
+        pytest.param(
+            {ENFLAME.count_resource: "1"}, {}, "unread-key", f"{ENFLAME.count_resource} alone gives no card; ask for",
+            "correct the template", id="a count alone",
+        ),
+    ],
+)  # fmt: skip
+async def test_pods_that_wait_in_vain_are_found_once_with_what_would_help(
+    rig: DoctorRig, limits: dict[str, str], spec: dict[str, Any], kind: str, said: str, remedy: str
+) -> None:
+    for name in ("a", "b"):
+        rig.put_pod(waiting(name, limits, **spec), age_s=600.0, phase="Pending", conditions=TRIED)
+    found = await rig.examine()
+    found.assert_only(WARNING, kind, said)
+    assert remedy in found.finding(kind)["remedy"]
+
+
+async def test_pods_that_can_fit_or_had_no_turn_yet_do_not_wait_in_vain(rig: DoctorRig) -> None:
+    rig.put_asking("holds", 16, node=NODE, record=record(0, 16))
+    rig.put_pod(waiting("fits-later", {MEMORY: "16"}), age_s=600.0, phase="Pending", conditions=TRIED)
+    rig.put_pod(waiting("young", {MEMORY: "20"}), age_s=5.0, phase="Pending", conditions=TRIED)
+    rig.put_pod(waiting("others", {ENFLAME.whole_card_resource: "9"}), age_s=600.0, phase="Pending", conditions=TRIED)
+    assert (await rig.examine()).kinds == set()
+    assert (await rig.examine("--node", NODE)).kinds == set()
+
+
+async def test_what_another_system_that_is_here_has_to_place_is_its_own_matter(rig: DoctorRig) -> None:
+    annotations = {"hami.io/node-enflame-register": "x"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "theirs", "annotations": annotations}}
+    rig.put({**node, "status": {"capacity": {"cpu": "4"}, "conditions": READY}})
+    rig.put_pod(waiting("a", {"enflame.com/gcu-core": "50"}), age_s=600.0, phase="Pending", conditions=TRIED)
+    assert (await rig.examine()).kinds == set()
+
+
+@pytest.mark.parametrize("reason", ["UnexpectedAdmissionError", f"OutOf{MEMORY}"])
+async def test_a_pod_that_its_kubelet_refused_and_no_one_starts_again_is_found(rig: DoctorRig, reason: str) -> None:
+    for name in ("bare", "of-a-job"):
+        made = pod_document(name, 4, node=NODE)
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+        made["metadata"]["ownerReferences"] = [owner] if name == "of-a-job" else []
+        rig.put_pod(made, age_s=600.0, phase="Failed", reason=reason, conditions=[])
+    rig.put_pod(pod_document("ended", 4, node=NODE), age_s=600.0, phase="Failed", reason="Evicted", conditions=[])
+    found = await rig.examine()
+    found.assert_only(
+        WARNING, "pod-refused-by-kubelet", "1 pod with a request for GCU cards failed when the kubelet was"
+    )
+    assert found.finding("pod-refused-by-kubelet")["subject"] == "default/bare"

@@ -55,6 +55,7 @@ ALL_RIGHTS = (
     ("list", "validatingadmissionpolicybindings", "admissionregistration.k8s.io"),
     ("get", "secrets", ""),
     ("list", "resourceslices", "resource.k8s.io"),
+    ("get", "namespaces", ""),
 )
 
 

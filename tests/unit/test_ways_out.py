@@ -100,7 +100,8 @@ def is_granted(cluster: Cluster, request: PodRequest) -> bool:
 
 
 def with_new_node(cluster: Cluster, size: int) -> Cluster:
-    return Cluster([*cluster.nodes, list(cards(*(size,) * MAX_CARDS))], cluster.held)
+    new = [msgspec.structs.replace(card, uuid=f"new-{card.index}") for card in cards(*(size,) * MAX_CARDS)]
+    return Cluster([*cluster.nodes, new], cluster.held)
 
 
 names = st.lists(st.sampled_from(["0", "1", "2", "T20", "uuid-1"]), max_size=2, unique=True).map(tuple)

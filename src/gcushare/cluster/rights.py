@@ -20,7 +20,8 @@ class Area(enum.Enum):
     POLICIES = "whether records are protected from pods' authors"
     SECRETS = "when certificates end"
     SLICES = "which other drivers offer the cards of nodes"
-    CLAIMS = "slices, DeviceClasses and policies of claims, and namespaces"
+    CLAIMS = "slices, DeviceClasses and policies of claims, namespaces and their quotas"
+    NAMESPACES = "whether the namespaces of our programs admit their pods"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from itertools import chain, islice
 
 from gcushare.vendors import VENDORS, Vendor
-from gcushare.vendors.neighbours import NEIGHBOURS, neighbours_of
+from gcushare.vendors.neighbours import NEIGHBOURS, Sighting, neighbours_of
 from gcushare.wire import annotations as keys
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.objects import Node, ObjectMeta, Pod
@@ -70,21 +70,17 @@ def _meant_resource(name: str) -> str:
     return names[close[0]] if close else ""
 
 
-def describe_foreign_request(pod: Pod, vendor: Vendor) -> str:
-    """Say that a pod asks for cards in another system's words; "" if it does not, or asks in ours too."""
+def find_foreign_request(pod: Pod, vendor: Vendor) -> Sighting | None:
+    """The system in whose words a pod asks for cards; None if there is none, or if it asks in ours too."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     if any(each.resources.asks_for(vendor.memory_resource) for each in containers):
-        return ""
+        return None
     for other in neighbours_of(vendor.whole_card_resource):
         words = [name for name in other.resources if any(each.resources.asks_for(name) for each in containers)]
         words += [key for key in other.pod_annotations if key in pod.metadata.annotations]
         if words:
-            return (
-                f"it asks for cards in the words of {other.name} ({', '.join(words)}), and only {other.name} reads "
-                f"them; to have one here, ask for {vendor.memory_resource} and no other scheduler: docs/moving-over.md "
-                "has the steps"
-            )
-    return ""
+            return Sighting(other, tuple(words))
+    return None
 
 
 def unread_keys_of_node(node: Node, vendors: Collection[Vendor]) -> tuple[str, ...]:

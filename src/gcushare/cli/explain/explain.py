@@ -47,7 +47,7 @@ from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.objects import POD, Pod
 from gcushare.wire.other_resources import pod_requests
 from gcushare.wire.pods import current_request, is_finished, pod_options, pod_ref
-from gcushare.wire.unread_keys import describe_foreign_request, unread_resources
+from gcushare.wire.unread_keys import find_foreign_request, unread_resources
 
 UNKNOWN_POLICY = "(the extender's default)"
 
@@ -97,7 +97,12 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
         request = claimed or current_request(found, vendor)
     except (RemoteContractError, Refused) as error:
         return _explain_refused(vendor, found, str(error))
-    if not found.is_bound and (problem := describe_foreign_request(found, vendor)):
+    if not found.is_bound and (other := find_foreign_request(found, vendor)) is not None:
+        name, words = other.neighbour.name, ", ".join(other.signs)
+        problem = (
+            f"it asks for cards in the words of {name} ({words}), and only {name} reads them; to have one here, ask "
+            f"for {vendor.memory_resource} and no other scheduler: docs/moving-over.md has the steps"
+        )
         return _explain_refused(vendor, found, problem)
     if request is None:
         hints = "".join(f"; {text}" for text in unread_resources(found))

@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from gcushare.cluster.diagnosis.facts import CertificateFacts, ClaimsFacts, PolicyFacts
+from gcushare.cluster.diagnosis.facts import CertificateFacts, ClaimsFacts, PolicyFacts, QuotaFacts
 from gcushare.cluster.diagnosis.schedulers import (
     CONFIG_MAP_WORD,
     SchedulerFacts,
@@ -37,8 +37,10 @@ from gcushare.wire.documents.node_report import NodeReport, decode_node_reports
 from gcushare.wire.objects import Node
 
 _CLASSES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "deviceclasses", dict, namespaced=False)
+_QUOTAS: Resource[JsonObject] = Resource("api/v1", "resourcequotas", dict)
 _SECRETS: Resource[JsonObject] = Resource("api/v1", "secrets", dict)
 
+_ENFORCED_LEVEL = "pod-security.kubernetes.io/enforce"
 _CERTIFICATES = ("tls.crt", contracts.CLIENT_CERT, "ca.crt")
 
 
@@ -72,10 +74,11 @@ async def read_claims(reader: Reader, nodes: Iterable[Node], extenders: Sequence
             read(_admission("mutatingadmissionpolicies")),
             read(_admission("mutatingadmissionpolicybindings")),
             read(NAMESPACES),
+            read(_QUOTAS),
         ),
         reader.list_if_allowed(Area.CLAIMS, RESOURCE_SLICES),
     )
-    classes, policies, bindings, namespaces = objects
+    classes, policies, bindings, namespaces, quotas = objects
     return ClaimsFacts(
         are_kept=are_kept,
         slices=tuple(slices),
@@ -87,7 +90,26 @@ async def read_claims(reader: Reader, nodes: Iterable[Node], extenders: Sequence
             if _mapping(_mapping(each.get("metadata")).get("labels")).get(contracts.CLAIMS_LABEL)
             == contracts.CLAIMS_ENABLED
         ),
+        quotas=tuple(
+            QuotaFacts(
+                namespace=str(_mapping(each.get("metadata")).get("namespace", "")),
+                name=_name(each),
+                bounded=frozenset(_mapping(_spec(each).get("hard"))),
+            )
+            for each in quotas
+        ),
     )
+
+
+async def read_security_levels(reader: Reader, names: Iterable[str]) -> dict[str, str]:
+    """Read which Pod Security level each of these namespaces enforces; those that enforce none are left out."""
+    places = sorted(set(names))
+    found = await asyncio.gather(
+        *(reader.attempt(Area.NAMESPACES, partial(reader.client.get, NAMESPACES, name)) for name in places)
+    )
+    labels = (_mapping(_mapping((each or {}).get("metadata")).get("labels")) for each in found)
+    levels = ((name, str(each.get(_ENFORCED_LEVEL, ""))) for name, each in zip(places, labels, strict=True))
+    return {name: level for name, level in levels if level}
 
 
 def _admission(plural: str) -> Resource[JsonObject]:

@@ -11,6 +11,7 @@ from gcushare.cluster.diagnosis.schedulers import SchedulerFacts
 from gcushare.cluster.metrics_text import MetricsPage
 from gcushare.cluster.programs import ProgramKind, SeenPod, Service
 from gcushare.cluster.rights import Area, Unread
+from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import VENDORS, Vendor
@@ -86,6 +87,15 @@ class PolicyFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaFacts:
+    """A ResourceQuota, and the resources that it bounds."""
+
+    namespace: str
+    name: str
+    bounded: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimsFacts:
     """What nodes that serve claims need. Of ``policies``, which change pods, ``denies`` says that a binding is there.
 
@@ -98,6 +108,7 @@ class ClaimsFacts:
     classes: Mapping[str, str] = field(default_factory=dict)
     policies: tuple[PolicyFacts, ...] = ()
     namespaces: frozenset[str] = frozenset()
+    quotas: tuple[QuotaFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +144,8 @@ class Facts:
     certificates: tuple[CertificateFacts, ...] = ()
     drivers: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By node, the drivers that publish ResourceSlices of it."""
+    security_levels: Mapping[str, str] = field(default_factory=dict)
+    """The Pod Security level that namespaces of our programs enforce; none for those that enforce none."""
     unread: tuple[Unread, ...] = ()
 
     @cached_property
@@ -144,6 +157,14 @@ class Facts:
             for vendor in VENDORS
             if vendor.inventory_annotation in node.metadata.annotations
         }
+
+    @cached_property
+    def snapshots(self) -> Mapping[str, ClusterSnapshot]:
+        """By each vendor's name, nodes and pods as its programs count them."""
+        found = {vendor.name: ClusterSnapshot(vendor) for vendor in VENDORS}
+        for snapshot in found.values():
+            snapshot.count(self.nodes, self.pods)
+        return found
 
     def knows(self, *parts: Area) -> bool:
         """Whether these parts were read completely, so that an object that is not in them does not exist."""

@@ -75,7 +75,12 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
         cluster_objects.read_reports(reader, tuple(namespaces)),
         cluster_objects.read_certificates(reader, ours),
     )
-    claims = await cluster_objects.read_claims(reader, nodes, programs[ProgramKind.EXTENDER])
+    with_host_paths = [*programs[ProgramKind.PLUGIN], *programs[ProgramKind.CONFIG_MANAGER]]
+    claims, levels = await asyncio.gather(
+        cluster_objects.read_claims(reader, nodes, programs[ProgramKind.EXTENDER]),
+        # Where none of them runs, it may be that they are refused; the charts install all into one namespace.
+        cluster_objects.read_security_levels(reader, [p.metadata.namespace for p in with_host_paths] or [namespace]),
+    )
     return Facts(
         now=reader.now(),
         server_version=server_version,
@@ -92,6 +97,7 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
         policies=policies,
         certificates=certificates,
         drivers=drivers,
+        security_levels=levels,
         unread=tuple(dict.fromkeys(reader.unread)),
     )
 

@@ -10,7 +10,7 @@ import msgspec
 
 from gcushare.core.cards import BOTH_MODES, MAX_CARDS, InventoryCard
 from gcushare.core.explain.explanation import MAX_EXAMPLES, Explanation
-from gcushare.core.explain.verdicts import Verdict
+from gcushare.core.explain.verdicts import UNSERVED, Verdict
 from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest, CardSelection
 
@@ -74,7 +74,9 @@ def find_ways_out(found: Explanation, divisor: int) -> list[WayOut]:
         None,
         BOTH_MODES,
     )
-    return [*ways, WayOut(Change.NODE, request)] if new.fits(request) else ways
+    # Where nodes have such cards and give them to other requests alone, no further one is needed.
+    is_served = found.most_cards or not UNSERVED & {each.verdict for each in found.tried}
+    return [*ways, WayOut(Change.NODE, request)] if is_served and new.fits(request) else ways
 
 
 def emptied(node: NodeState) -> NodeState:

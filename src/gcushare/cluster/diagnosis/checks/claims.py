@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, vendor_nodes
+from gcushare.cluster.diagnosis.checks.views import VendorNode, vendor_nodes
 from gcushare.cluster.diagnosis.facts import ClaimsFacts, Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.wording import some_names
 from gcushare.vendors import Vendor
-from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL
 from gcushare.wire.dra.claim_names import device_name, unit_bytes
 from gcushare.wire.dra.slices import MEMORY, Device, quantity
 from gcushare.wire.kubernetes_versions import find_release, release_text
 
 FIRST_WITH_SHARES = (1, 36)
 """The scheduler shares a device among claims by default from here on (the gate DRAConsumableCapacity)."""
-WAITED_S = 60.0
-"""A template is made within a second, and pods of a moment ago are no finding."""
-_NAMESPACE_LABEL = f"{CLAIMS_LABEL}={CLAIMS_ENABLED}"
 
 
 def check_claims_kubelets(facts: Facts) -> Iterator[Finding]:
@@ -126,33 +122,20 @@ def _check_vendor(claims: ClaimsFacts, vendor: Vendor) -> Iterator[Finding]:
         )
 
 
-def check_claiming_pods(facts: Facts) -> Iterator[Finding]:
-    """Pods that wait for a resource that no node gives any more."""
-    claims = facts.claims
-    if claims is None or not facts.knows(Area.CLAIMS):
-        return
-    waiting = [
-        pod
-        for pod in facts.pods
-        if not pod.is_bound and (facts.age_s(pod.metadata.creation_timestamp) or 0.0) > WAITED_S
-    ]
-    for vendor in facts.vendors():
-        labelled = [each for each in vendor_nodes(facts, (vendor,)) if each.is_labelled]
-        if not labelled or not facts.has_every_node or not all(each.serves_claims for each in labelled):
-            continue
-        asking = [pod for pod in waiting if asks_for(pod, vendor.memory_resource)]
-        for namespace in sorted({pod.metadata.namespace for pod in asking}):
-            keys = sorted(pod.key for pod in asking if pod.metadata.namespace == namespace)
-            is_labelled = namespace in claims.namespaces
-            yield error(
-                "namespace-without-claims",
-                f"namespace {namespace}",
-                f"{some_names(keys)} wait for {vendor.memory_resource}, which no node offers: all serve claims, and "
-                + ("the pods are older than the namespace's label" if is_labelled else f"it lacks {_NAMESPACE_LABEL}"),
-                "create the pods again"
-                if is_labelled
-                else f"kubectl label namespace {namespace} {_NAMESPACE_LABEL}, then create the pods again",
-            )
+def check_quotas(facts: Facts) -> Iterator[Finding]:
+    """Quotas on memory in namespaces whose pods get claims in its place: they count nothing any more."""
+    claims = facts.claims if facts.claims is not None else ClaimsFacts()
+    for quota in (each for each in claims.quotas if each.namespace in claims.namespaces):
+        for vendor in facts.vendors():
+            resource, units = f"requests.{vendor.memory_resource}", f"requests.{vendor.claims.extender_resource}"
+            cards = f"{vendor.claims.memory_class}.deviceclass.resource.k8s.io/devices"
+            if resource in quota.bounded and not {cards, units} & quota.bounded:
+                yield warning(
+                    "quota-counts-nothing",
+                    f"ResourceQuota {quota.namespace}/{quota.name}",
+                    f"it bounds {resource}, and pods of that namespace get claims, which it does not count",
+                    f"bound {cards} (cards that claims share in), or {units} (units; with claims.callExtender)",
+                )
 
 
 def _too_old(subject: str, found: str, remedy: str) -> Finding:

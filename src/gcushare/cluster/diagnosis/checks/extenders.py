@@ -1,4 +1,4 @@
-"""Is there exactly one extender that serves, and is what it knows current?"""
+"""Is there exactly one extender that serves?"""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from collections.abc import Iterator
 
 from gcushare.cluster.diagnosis.checks.views import needs_extender, span
 from gcushare.cluster.diagnosis.facts import Facts
-from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
+from gcushare.cluster.diagnosis.findings import Finding, error, info
 from gcushare.cluster.rights import Area
 from gcushare.core.wording import counted
-
-BEHIND_S = 180.0
-"""A watch that is this old was opened again twice already, had the API server answered."""
 
 
 def check_presence(facts: Facts) -> Iterator[Finding]:
@@ -71,27 +68,6 @@ def check_leader(facts: Facts) -> Iterator[Finding]:
             f"{counted(len(leaders), 'replica', 'serve')} at once: {', '.join(leaders)}",
             "start every replica with --leader-elect and the same --lease-name and --lease-namespace, or keep only one",
         )
-
-
-def check_watches(facts: Facts) -> Iterator[Finding]:
-    """A serving replica follows the cluster and counts right."""
-    for replica in facts.extender.replicas:
-        age_s = replica.figures.most("gcushare_watch_age_seconds")
-        if age_s > BEHIND_S:
-            yield warning(
-                "extender-behind",
-                f"extender {replica.name}",
-                f"it has received nothing from the API server for {span(age_s)}",
-                "see its log for refused or broken watches",
-            )
-        drifts = replica.figures.sum("gcushare_ledger_drifts_total")
-        if drifts:
-            yield warning(
-                "ledger-drift",
-                f"extender {replica.name}",
-                f"its recounts found {counted(round(drifts), 'pod')} or sums counted wrongly and repaired that",
-                "a defect: make a support bundle and report it",
-            )
 
 
 def _lease_text(facts: Facts) -> str:

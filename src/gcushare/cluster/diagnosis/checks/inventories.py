@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gcushare.cluster.diagnosis.checks.views import VendorNode, sharing_nodes, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, Fix, error, warning
-from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, describe_closure
+from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE, Health, Inventory
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.wording import counted
@@ -90,7 +90,7 @@ def _held_units(each: VendorNode) -> Counter[int]:
 
 
 def check_cards(facts: Facts) -> Iterator[Finding]:
-    """Cards that are sick, or closed to one use, because containers of a pod deleted by force may still have them."""
+    """Cards that are sick."""
     for each, inventory in sharing_nodes(facts):
         for card in inventory.cards:
             subject = f"{each.subject} card {card.index}"
@@ -100,14 +100,6 @@ def check_cards(facts: Facts) -> Iterator[Finding]:
                     subject,
                     f"{card.reason or 'no reason is reported'}; its {counted(card.units, 'unit', 'take')} no new pods",
                     "pods on it run on if the hardware lets them: move them, and have the card checked",
-                )
-            for closure in card.closures:
-                yield warning(
-                    "closed-card",
-                    subject,
-                    f"it is {describe_closure(closure)}",
-                    "end the containers on the node, or wait; --longest-wait-for-containers of the plugin limits the "
-                    "wait, and with --pod-use the card opens as soon as they have ended",
                 )
 
 

@@ -93,7 +93,7 @@ def _is_untried(facts: Facts, pod: SeenPod) -> bool:
 
 
 def check_foreign_plugins(facts: Facts) -> Iterator[Finding]:
-    """Units on a node whose plugin is not ours, and pods that hold ids of another plugin."""
+    """Units on a node whose plugin is not ours."""
     for each in vendor_nodes(facts):
         resource = each.vendor.memory_resource
         amount = each.capacity(resource)
@@ -104,13 +104,4 @@ def check_foreign_plugins(facts: Facts) -> Iterator[Finding]:
                 f"it has {amount} {resource} and no inventory: another system's plugin registered "
                 "them (Aliyun's gpushare, the Go gcushare); its cards are taken to be of equal size",
                 "replace that plugin by gcushare-device-plugin once its pods have ended",
-            )
-    for plugin in facts.plugins:
-        count = plugin.status.foreign_containers if plugin.status is not None else 0
-        if count:
-            yield warning(
-                "foreign-device-ids",
-                f"node {plugin.node}",
-                f"{counted(count, 'container', 'hold')} device ids of another plugin: this memory is not counted",
-                "the node's events name them (ForeignDeviceIds): delete those pods, their controllers start them again",
             )

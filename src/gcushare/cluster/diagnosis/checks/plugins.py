@@ -47,6 +47,19 @@ def check_plugins(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def check_namespaces(facts: Facts) -> Iterator[Finding]:
+    """Namespaces that refuse our programs' pods: what runs there stays, and nothing is created again."""
+    for namespace, level in facts.security_levels.items():
+        if level != "privileged" and (facts.plugins or any(each.is_labelled for each in vendor_nodes(facts))):
+            yield error(
+                "namespace-refuses-programs",
+                f"namespace {namespace}",
+                f"it enforces the Pod Security level {level!r}, which refuses pods with paths of the host: those of "
+                "the device plugin and of the config manager are not created there",
+                f"kubectl label namespace {namespace} pod-security.kubernetes.io/enforce=privileged --overwrite",
+            )
+
+
 def check_kubelets(facts: Facts) -> Iterator[Finding]:
     """Labelled nodes whose kubelet mixes the units of several cards; also before anything is installed."""
     for each in vendor_nodes(facts):

@@ -1,4 +1,4 @@
-"""Are the pods' records true: written by us, of cards that exist, confirmed, and what the kubelet really gave?"""
+"""Are the pods' records true: written by us, of cards that exist, and confirmed?"""
 
 from __future__ import annotations
 
@@ -12,25 +12,21 @@ from gcushare.cluster.diagnosis.checks.views import (
     span,
     vendor_nodes,
 )
-from gcushare.cluster.diagnosis.facts import Facts, PluginFacts, parse_time
+from gcushare.cluster.diagnosis.facts import Facts, parse_time
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.programs import SeenPod, flag
 from gcushare.cluster.rights import Area
-from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.wording import counted, some_names
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.annotations import CLAIMED_RESOURCE, PodRecord, decode_record
-from gcushare.wire.documents.plugin_status import PodOnNode
 from gcushare.wire.kubernetes_versions import find_release
 from gcushare.wire.own_devices import describe_own_devices
 from gcushare.wire.pods import is_finished, names_resources
-from gcushare.wire.unread_keys import unread_keys_of_node, unread_keys_of_pod
+from gcushare.wire.unread_keys import unread_keys_of_node, unread_keys_of_pod, unread_resources
 
 STALE_AFTER_S = 120.0
 """A pod is admitted within seconds of its binding: its image is pulled afterwards."""
-SETTLED_AFTER_S = 15.0
-"""A record is corrected within a second of the pod's start."""
 CLOCK_TOLERANCE_S = 60.0
 FIRST_WITH_POLICIES = (1, 30)
 """ValidatingAdmissionPolicy is generally available from here on."""
@@ -50,11 +46,12 @@ def check_requests(facts: Facts) -> Iterator[Finding]:
 
 
 def check_keys(facts: Facts) -> Iterator[Finding]:
-    """Keys like ours on pods with cards, and on Nodes, that no program reads."""
+    """Keys and resources like ours, on pods and Nodes, that no program reads."""
     pods: dict[str, list[str]] = {}
     for pod in facts.pods:
         asks = any(names_resources(pod, each) for each in VENDORS) or CLAIMED_RESOURCE in pod.metadata.annotations
-        for text in unread_keys_of_pod(pod) if asks and not is_finished(pod) else ():
+        texts = (*(unread_keys_of_pod(pod) if asks else ()), *unread_resources(pod))
+        for text in texts if not is_finished(pod) else ():
             pods.setdefault(text, []).append(pod.key)
     for text, found in pods.items():
         problem = f"{text} {counted(len(found), 'pod', 'have')} it: {some_names(found)}"
@@ -178,42 +175,11 @@ def check_policy(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def check_kubelet_ids(facts: Facts) -> Iterator[Finding]:
-    """The card of the record must be the card of the ids that the kubelet gave."""
-    pods = {pod.metadata.uid: pod for pod in facts.pods}
-    for plugin in facts.plugins:
-        for reported in plugin.status.pods if plugin.status is not None else ():
-            pod = pods.get(reported.uid)
-            if pod is not None:
-                yield from _compare(facts, plugin, reported, pod)
-
-
-def _compare(facts: Facts, plugin: PluginFacts, reported: PodOnNode, pod: SeenPod) -> Iterator[Finding]:
-    record = _record(pod, plugin.vendor)
-    # The pod was read before the plugin was asked: a correction in between shows in only one of them.
-    held = set(reported.held_by_card)
-    if not held or reported.unconfirmed or record is None or reported.recorded_cards is None:
-        return
-    if set(record.card_indexes) == held or set(reported.recorded_cards) == held:
-        return
-    if bound_for_s(facts, pod) <= SETTLED_AFTER_S:
-        return
-    yield error(
-        "record-differs",
-        f"pod {pod.key}",
-        f"its record says card {_cards(record.card_indexes)} of {plugin.node}, and the kubelet gave it ids of card "
-        f"{_cards(sorted(held))}: the scheduler counts its {counted(reported.units, 'unit')} on the wrong card",
-        f"the plugin of {plugin.node} corrects this within a second: see its log for why it may not write pods",
-    )
-
-
 def check_totals(facts: Facts) -> Iterator[Finding]:
     """No card holds more than it has, counted by the scheduler's own ledger."""
     for vendor in facts.vendors():
         # What cannot be read is reported by the checks of inventories, requests and records.
-        snapshot = ClusterSnapshot(vendor)
-        snapshot.count(facts.nodes, facts.pods)
-        for name, node in sorted(snapshot.ledger.nodes.items()):
+        for name, node in sorted(facts.snapshots[vendor.name].ledger.nodes.items()):
             for index, card in sorted(node.cards.items()):
                 if node.known and card.card is not None and card.held > card.total:
                     pods = [str(a.pod) for a in node.assignments.values() if any(g.index == index for g in a.grants)]

@@ -236,14 +236,7 @@ def check_whole_cards(facts: Facts) -> Iterator[Finding]:
 def check_reports(facts: Facts) -> Iterator[Finding]:
     """What the config managers themselves say."""
     for report in facts.reports:
-        if report.state == "changing":
-            yield info(
-                "config-manager-changing",
-                f"node {report.node}",
-                "its config manager is changing how kube-scheduler is started, or was ended in the middle of that",
-                "examine again in some minutes; if it is still so, see whether the node's config manager runs",
-            )
-        elif report.state not in ("applied", "recovered"):
+        if report.state not in ("applied", "recovered", "changing"):
             yield error(
                 "config-manager-failed",
                 f"node {report.node}",

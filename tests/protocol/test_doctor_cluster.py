@@ -315,7 +315,7 @@ async def test_the_second_scheduler_makes_the_first_ones_ignorance_right(rig: Do
     rig.put_pod(pod_document("nameless", 4), age_s=600, phase="Pending", conditions=tried)
     found = await rig.examine()
     found.assert_only(WARNING, "scheduler-not-calling", "1 pod asks it for cards, and it calls no extender")
-    assert found.finding("scheduler-not-calling")["remedy"].endswith("schedulerName: gcushare-scheduler")
+    assert "schedulerName: gcushare-scheduler; a policy" in found.finding("scheduler-not-calling")["remedy"]
     of_its_host = "--config=/etc/kubernetes/gcushare/scheduler-extender-config-v1.23+.yaml"
     rig.put_pod(program_pod("kube-scheduler-third", "kube-scheduler", 10259, of_its_host, node="third"))
     assert (await rig.examine()).kinds == set(), "one that reads a file of the config manager may call it too"

@@ -97,7 +97,7 @@ def check_names(facts: Facts) -> Iterator[Finding]:
             f"scheduler {DEFAULT_SCHEDULER}",
             f"{counted(len(past), 'pod', 'ask')} it for cards, and it calls no extender: {some_names(sorted(past))}; "
             "it places them by the sum of a node's memory alone",
-            f"create them again with schedulerName: {min(names)}",
+            f"create them again with schedulerName: {min(names)}; a policy can set it (docs/install.md)",
         )
 
 

@@ -51,7 +51,7 @@ done
         [ -e "$root$library" ] || { mkdir -p "$root$(dirname "$library")" && cp -L "$library" "$root$library"; }
     done
 # Names are looked up, and certificates checked, as on this machine; its packages are those of the libraries.
-licences=$(find /usr/share/doc -name copyright -maxdepth 2)
+licences=$(find -L /usr/share/doc -maxdepth 2 -name copyright)
 for each in /etc/nsswitch.conf /etc/ld.so.conf /etc/ld.so.conf.d /etc/ssl/certs /etc/os-release /var/lib/dpkg $licences; do
     [ ! -e "$each" ] || { mkdir -p "$root$(dirname "$each")" && cp -rL "$each" "$root$each"; }
 done

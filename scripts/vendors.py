@@ -55,6 +55,8 @@ def _words(vendor: Vendor) -> dict[str, object]:
         "extenderResource": vendor.claims.extender_resource,
         "defaultUnit": vendor.default_unit,
         "library": vendor.library.name,
+        "visible": vendor.environment.visible,
+        "toolNamespaces": list(vendor.tool_namespaces),
         "environment": [{"name": name, "value": value} for name, value in vendor.plugin_environment],
         "urlPrefix": vendor.url_prefix,
         "inventory": vendor.inventory_annotation,

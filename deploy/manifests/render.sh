@@ -53,7 +53,8 @@ for vendor in "${VENDORS[@]}"; do
     extender=charts/gcushare-scheduler-extender-chart/templates
     render "$vendor" v1.29.0 --no-hooks >"$target/$vendor/gcushare.yaml"
     render "$vendor" v1.36.0 --no-hooks --set global.claims.enabled=true >"$target/$vendor/claims.yaml"
-    render "$vendor" v1.30.0 --show-only $extender/validatingadmissionpolicy.yaml >"$target/$vendor/admission.yaml"
+    render "$vendor" v1.30.0 --show-only $extender/validatingadmissionpolicy.yaml \
+        --show-only $device/pod-variables.yaml >"$target/$vendor/admission.yaml"
     render "$vendor" v1.29.0 --show-only $extender/uninstall.yaml >"$target/$vendor/before-delete.yaml"
     render "$vendor" v1.29.0 --show-only $device/cleanup.yaml >"$target/$vendor/after-delete.yaml"
 done

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.annotations import OVER_USE
 from tests.extender_objects import pod_document
-from tests.protocol.doctor_rig import NODE, PLUGIN, READY, SYSTEM, DoctorRig, record
+from tests.protocol.doctor_rig import NODE, READY, DoctorRig, record
 
 ERROR, WARNING = "error", "warning"
 
@@ -79,9 +80,28 @@ async def test_a_pod_that_chooses_its_visible_cards_itself_is_found(
     document["spec"].setdefault(part, []).append(container)
     rig.put_pod(document, age_s=600.0, phase="Running", conditions=[])
     (await rig.examine()).assert_only(WARNING, "own-visible-devices", "container 'setter' sets ENFLAME_VISIBLE_DEVICES")
-    command = ["gcushare-device-plugin", "--device-list-strategy", "cdi"]
-    rig.change("pods", PLUGIN, lambda pod: pod["spec"]["containers"][0].update(command=command), SYSTEM)
-    assert (await rig.examine()).kinds == set()
+
+
+@pytest.mark.parametrize(
+    ("variables", "annotations", "words"),
+    [
+        ([{"name": "ENFLAME_VISIBLE_DEVICES", "value": "all"}], {}, "asks for no card: it sees those of other pods"),
+        (
+            [],
+            {OVER_USE: '{"since":"2026-01-02T03:04:05Z","cards":{"1":{"used":3221225472,"granted":0}}}'},
+            "3.00 GiB of card 1 in use, nothing granted",
+        ),
+    ],
+    ids=["by a variable", "by its processes"],
+)
+async def test_a_pod_that_uses_cards_without_asking_for_any_is_found(
+    rig: DoctorRig, variables: list[dict[str, str]], annotations: dict[str, str], words: str
+) -> None:
+    document = pod_document("free", None, node=NODE)
+    document["spec"]["containers"] = [{"name": "main", "image": "busybox", "env": variables}]
+    document["metadata"]["annotations"] = annotations
+    rig.put_pod(document, age_s=600.0, phase="Running", conditions=[])
+    (await rig.examine()).assert_only(WARNING, "free-rider", words)
 
 
 async def test_pods_that_ended_hold_and_forge_nothing(rig: DoctorRig) -> None:

@@ -311,6 +311,8 @@ def test_another_namespace_reaches_everything() -> None:
             left = [path for path, value in scalars(each) if "kube-system" in str(value)]
             if each["kind"] == "DaemonSet":
                 assert all("--over-use-exempt=" in dict(scalars(each))[path] for path in left), (name, left)
+            elif each["metadata"]["name"].endswith("-pod-variables"):
+                assert all("request.namespace in" in dict(scalars(each))[path] for path in left), (name, left)
             elif left:
                 assert (each["kind"], left) in (
                     ("Role", [".metadata.namespace"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 
@@ -289,10 +290,14 @@ def test_limits_by_the_driver_take_one_capability_and_the_hosts_control_groups(l
         mounts = {each["mountPath"]: each.get("readOnly") for each in container["volumeMounts"]}
         assert mounts.get("/host/cgroup") is (True if is_nvidia else None)
         assert limited[name].get("hostPID") is (None if is_nvidia else True)
-    policies = [
-        each for each in of_kind(objects, "ValidatingAdmissionPolicy") if "limit-variables" in each["metadata"]["name"]
-    ]
-    assert len(policies) == (limit == "driver")
-    for policy in policies:
-        assert "NVIDIA_GPU_MEMORY_LIMIT" in policy["spec"]["validations"][0]["messageExpression"]
-        assert ("resourceClaims" in policy["spec"]["matchConditions"][0]["expression"]) == serves_claims
+    (policy,) = (
+        each for each in of_kind(objects, "ValidatingAdmissionPolicy") if "pod-variables" in each["metadata"]["name"]
+    )
+    text = json.dumps(policy["spec"])
+    assert ("NVIDIA_GPU_MEMORY_LIMIT" in text) == (limit == "driver")
+    assert ("object.spec.resourceClaims" in text) == (serves_claims and limit == "driver")
+
+
+def test_pods_may_choose_what_they_see_where_an_admin_says_so() -> None:
+    objects = rendered(PLUGIN_CHART, "ownVisibleCards.action=allow")
+    assert not [each for each in of_kind(objects, "ValidatingAdmissionPolicy") if "pod-variables" in str(each)]

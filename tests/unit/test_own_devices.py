@@ -26,19 +26,21 @@ def container(
     return {"name": name, "resources": {"limits": limits}, "env": variables, **more}
 
 
-def a_pod(*containers: dict[str, Any], init: tuple[dict[str, Any], ...] = (), phase: str = "Pending") -> PodWithClaims:
-    spec = {"nodeName": "n", "containers": containers, "initContainers": init}
-    metadata = {"name": "a", "namespace": "d", "uid": "uid-a"}
+def a_pod(
+    *containers: dict[str, Any], init: tuple[dict[str, Any], ...] = (), phase: str = "Pending", **more: Any
+) -> PodWithClaims:
+    spec = {"nodeName": "n", "containers": containers, "initContainers": init, **more.pop("spec", {})}
+    metadata = {"name": "a", "namespace": "d", "uid": "uid-a", **more}
     return POD_WITH_CLAIMS.read(msgspec.json.encode({"metadata": metadata, "spec": spec, "status": {"phase": phase}}))
 
 
 def heard(
-    pod: PodWithClaims, vendor: Vendor = ENFLAME, mode: GrantMode = GrantMode.MEMORY
+    pod: PodWithClaims, vendor: Vendor = ENFLAME, mode: GrantMode | None = GrantMode.MEMORY
 ) -> list[tuple[str, str, str]]:
     heard = Heard()
     report = OwnDevicesReport(vendor, mode, heard)
     for _ in range(2):
-        report.pod_applied(pod)
+        report.applied(pod)
     return heard.pods
 
 
@@ -71,7 +73,6 @@ def test_every_container_of_the_pod_counts(more: dict[str, str]) -> None:
     "pod",
     [
         pytest.param(a_pod(container("main", ENFLAME, 4)), id="not set"),
-        pytest.param(a_pod(container("main", ENFLAME, 0, {"value": "all"})), id="no card"),
         pytest.param(
             a_pod(container("main", ENFLAME, 4), container("b", ENFLAME, 0, {"value": "none"})), id="sees none"
         ),
@@ -92,10 +93,43 @@ def test_whole_cards_count_where_the_plugin_serves_them() -> None:
 def test_a_pod_of_the_same_uid_is_named_again_only_once_it_was_gone() -> None:
     seen, pod = Heard(), a_pod(container("main", ENFLAME, 4, {"value": "all"}))
     report = OwnDevicesReport(ENFLAME, GrantMode.MEMORY, seen)
-    report.pod_applied(pod)
-    report.pods_retained(frozenset({"uid-a"}))
-    report.pod_applied(pod)
+    report.applied(pod)
+    report.retained(frozenset({"uid-a"}), "1")
+    report.applied(pod)
     assert len(seen.pods) == 1
-    report.pod_deleted("uid-a")
-    report.pod_applied(pod)
+    report.deleted(pod)
+    report.applied(pod)
     assert len(seen.pods) == 2
+
+
+@pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
+@pytest.mark.parametrize("mode", [*GrantMode, None])
+@pytest.mark.parametrize("env", [{"value": "all"}, {"value": "GPU-8f4e"}, FIELD])
+def test_a_pod_that_asks_for_nothing_and_sees_cards_is_named(
+    vendor: Vendor, mode: GrantMode | None, env: dict[str, Any]
+) -> None:
+    ((_, reason, text),) = heard(a_pod(container("main", vendor, 0, env)), vendor, mode)
+    assert reason == "OwnVisibleDevices"
+    assert "the pod asks for no card: it sees those of other pods" in text
+
+
+FREE = container("main", ALIYUN, 0, {"value": "all"})
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(a_pod(container("main", ALIYUN, 0, {"value": "void"})), id="sees none"),
+        pytest.param(a_pod(container("main", ALIYUN, 0, {"value": ""})), id="an empty value"),
+        pytest.param(a_pod(container("main", ENFLAME, 0, {"value": "all"})), id="another vendor's"),
+        pytest.param(a_pod(FREE, namespace="kube-system"), id="of the system"),
+        pytest.param(a_pod(FREE, namespace="gpu-operator"), id="of the vendor's tools"),
+        pytest.param(a_pod(FREE, labels={"gcushare.io/vendor": "aliyun"}), id="ours"),
+        pytest.param(a_pod(FREE, spec={"resourceClaims": [{"name": "any"}]}), id="with a claim"),
+        pytest.param(
+            a_pod(FREE, {"name": "b", "resources": {"limits": {"nvidia.com/gpu": "1"}}}), id="with another's whole card"
+        ),
+    ],
+)
+def test_a_pod_that_may_see_cards_is_not_named(pod: PodWithClaims) -> None:
+    assert heard(pod, ALIYUN) == []

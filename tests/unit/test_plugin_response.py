@@ -69,15 +69,16 @@ def test_an_unknown_pods_limit_is_its_containers_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vendor", "strategies", "variable", "devices", "cdi"),
+    ("vendor", "strategies", "visible", "devices", "cdi"),
     [
-        pytest.param(ENFLAME, (Strategy.ENV,), True, [], [], id="env"),
-        pytest.param(ENFLAME, (Strategy.DEVICES,), False, ["/dev/gcu2", "/dev/gcuctl"], [], id="devices"),
-        pytest.param(ENFLAME, (Strategy.CDI,), False, [], ["enflame.com/gcu=2"], id="cdi"),
+        pytest.param(ENFLAME, (Strategy.ENV,), "2", [], [], id="env"),
+        pytest.param(ENFLAME, (Strategy.DEVICES,), None, ["/dev/gcu2", "/dev/gcuctl"], [], id="devices"),
+        pytest.param(ENFLAME, (Strategy.CDI,), None, [], ["enflame.com/gcu=2"], id="cdi"),
+        pytest.param(ALIYUN, (Strategy.CDI,), "void", [], ["nvidia.com/gpu=GPU-8f4e"], id="no image shows more"),
         pytest.param(
             ALIYUN,
             (Strategy.ENV, Strategy.DEVICES, Strategy.CDI),
-            True,
+            "GPU-8f4e",
             ["/dev/nvidia2", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"],
             ["nvidia.com/gpu=GPU-8f4e"],
             id="all of them",
@@ -85,10 +86,10 @@ def test_an_unknown_pods_limit_is_its_containers_own() -> None:
     ],
 )
 def test_each_strategy_adds_its_own_words(
-    vendor: Vendor, strategies: Collection[Strategy], variable: bool, devices: list[str], cdi: list[str]
+    vendor: Vendor, strategies: Collection[Strategy], visible: str | None, devices: list[str], cdi: list[str]
 ) -> None:
     answer = AllocateResponses(vendor, strategies).build(Grant((card(2, "GPU-8f4e"),), 1), parse_memory_unit("1"))
-    assert (vendor.environment.visible in answer.envs) is variable
+    assert answer.envs.get(vendor.environment.visible) == visible
     assert [(device.container_path, device.host_path, device.permissions) for device in answer.devices] == [
         (path, path, "rw") for path in devices
     ]

@@ -21,9 +21,6 @@ from gcushare.wire.own_devices import ContainerWithVariables
 from gcushare.wire.pods import is_finished
 from gcushare.wire.untrusted_json import Int
 
-VENDOR_LABEL = "gcushare.io/vendor"
-"""On the pods of plugins, by their chart."""
-
 _PLUGIN_NAMES = (contracts.DEVICE_PLUGIN, "gpushare-device-plugin")
 """Parts of the names of plugins' pods: ours, and upstream gpushare's."""
 _PORT_NAME = "status"
@@ -189,7 +186,7 @@ def flag_of(words: Sequence[str], name: str) -> str | None:
 
 def vendor_of_plugin(pod: SeenPod) -> Vendor:
     """Whose cards a plugin offers, as far as its pod says; its own status is more exact."""
-    name = flag(pod, "vendor") or pod.metadata.labels.get(VENDOR_LABEL, "")
+    name = flag(pod, "vendor") or pod.metadata.labels.get(contracts.VENDOR_LABEL, "")
     return VENDORS_BY_NAME.get(name, DEFAULT_VENDOR)
 
 

@@ -12,8 +12,8 @@ from gcushare.cards.ports import CardSource, LimitSource
 from gcushare.device_plugin.kubelet.sockets import KubeletSockets, UnixSockets
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.pods.reconciler import AllocationsSource
-from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
 from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.collections import WatchHandler
 from gcushare.runtime.http.page_server import start_server
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.serving import ServeSettings
@@ -36,26 +36,41 @@ class HostAdapters:
 
 
 class OwnPodHandler:
-    """Passes this node's pods to the agent, and to ``own_devices`` if these are reported."""
+    """Passes this node's pods to the agent."""
 
-    def __init__(self, agent: NodeAgent, own_devices: OwnDevicesReport | None) -> None:
+    def __init__(self, agent: NodeAgent) -> None:
         self._agent = agent
-        self._own_devices = own_devices
 
     def applied(self, obj: PodWithClaims) -> None:
         """Use a pod's newest state."""
         self._agent.pod_applied(obj)
-        if self._own_devices is not None:
-            self._own_devices.pod_applied(obj)
 
     def deleted(self, obj: PodWithClaims) -> None:
         """Remove a pod that is gone."""
         self._agent.pod_deleted(obj)
-        if self._own_devices is not None:
-            self._own_devices.pod_deleted(obj.metadata.uid)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         """Remove every pod that a full list lacks."""
         self._agent.pods_retained(uids)
-        if self._own_devices is not None:
-            self._own_devices.pods_retained(uids)
+
+
+class PodHandlers:
+    """Passes this node's pods to each of several handlers."""
+
+    def __init__(self, *handlers: WatchHandler[PodWithClaims]) -> None:
+        self._handlers = handlers
+
+    def applied(self, obj: PodWithClaims) -> None:
+        """Pass on a pod's newest state."""
+        for each in self._handlers:
+            each.applied(obj)
+
+    def deleted(self, obj: PodWithClaims) -> None:
+        """Pass on a pod that is gone."""
+        for each in self._handlers:
+            each.deleted(obj)
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """Pass on what a full list has."""
+        for each in self._handlers:
+            each.retained(uids, version)

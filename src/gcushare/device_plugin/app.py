@@ -14,7 +14,7 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
-from gcushare.device_plugin.adapters import HostAdapters, OwnPodHandler
+from gcushare.device_plugin.adapters import HostAdapters, OwnPodHandler, PodHandlers
 from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.allocation.pre_start import PreStart
 from gcushare.device_plugin.kubelet.conflicts import ConflictSearch
@@ -34,7 +34,6 @@ from gcushare.device_plugin.reporting.status import describe, make_health
 from gcushare.device_plugin.way import FACTS_TIMEOUT_S, Way
 from gcushare.kube.client import KubeClient
 from gcushare.node.api_server import SliceDrivers
-from gcushare.node.node_settings import Strategy
 from gcushare.node.status import REGISTRATION_AGE_S
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.shutdown import RootTasks, Shutdown
@@ -99,10 +98,8 @@ class PluginApp(Way):
             lambda: self._agent.inventory,
             lambda: not any(endpoint.problem for endpoint in self._endpoints.values()),
         )
-        own_devices = None
-        if Strategy.ENV in settings.kubelet.device_list_strategy:
-            own_devices = OwnDevicesReport(self._vendor, settings.cards.mode, self._announcer)
-        self._pods = self._watch_pods(OwnPodHandler(self._agent, own_devices))
+        own_devices = OwnDevicesReport(self._vendor, settings.cards.mode, self._announcer)
+        self._pods = self._watch_pods(PodHandlers(OwnPodHandler(self._agent), own_devices))
         self._node = self._watch_node(self._agent)
         self.observed = self._observe()
         self.metrics.follow(self.observed)

@@ -48,6 +48,9 @@ def container_variables(
         variables[names.visible] = ",".join(
             card.uuid if vendor.visible_by_uuid and card.uuid else str(card.minor_number) for card in grant.cards
         )
+    elif names.hidden:
+        # The cards come another way, and an image's own value would add all of them where the toolkit reads it.
+        variables[names.visible] = names.hidden
     if not grant.whole:
         pod_units = grant.units if grant.pod_units is None else grant.pod_units
         variables[names.card_index] = index_text(card.index for card in grant.cards)

@@ -40,6 +40,7 @@ VENDOR = Vendor(
     ),
     environment=EnvironmentNames(
         visible="NVIDIA_VISIBLE_DEVICES",
+        hidden="void",
         card_index="ALIYUN_COM_GPU_MEM_IDX",
         card_units="ALIYUN_COM_GPU_MEM_DEV",
         pod_units="ALIYUN_COM_GPU_MEM_POD",
@@ -59,5 +60,6 @@ VENDOR = Vendor(
     multi_card_runtime=True,
     # All cards, but only the driver capability to read their state.
     plugin_environment=(("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "utility")),
+    tool_namespaces=("gpu-operator", "nvidia-device-plugin", "nvidia-dra-driver-gpu", "nvidia-gpu-operator"),
     name_suffix="-aliyun",
 )

@@ -18,9 +18,14 @@ class RecordKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentNames:
-    """Environment variables of a container: its visible cards, and soft limits in units."""
+    """Environment variables of a container: its visible cards, and soft limits in units.
+
+    ``hidden`` is the value of ``visible`` with which the vendor's container toolkit shows no card, whatever the image
+    says; "" if it has none.
+    """
 
     visible: str
+    hidden: str = ""
     card_index: str
     card_units: str
     pod_units: str
@@ -122,6 +127,8 @@ class Vendor:
     """Whether the container runtime supports several cards in one container."""
     plugin_environment: tuple[tuple[str, str], ...]
     """Environment variables of the plugin's own container in the chart, for the container toolkit to add the cards."""
+    tool_namespaces: tuple[str, ...] = ()
+    """Where the vendor's own programs run, which may see cards without asking for them."""
     name_suffix: str
     """Suffix of the names of the chart's objects that exist once per vendor."""
 

@@ -265,9 +265,14 @@ def corrected_text(annotations: Mapping[str, str]) -> str:
     return text if re.fullmatch(CORRECTION, text) else ""
 
 
-def over_use_text(annotations: Mapping[str, str]) -> str:
-    """A pod's over-use as text: how much of which card, since when. "" if the pod has no annotation."""
+def over_use_text(annotations: Mapping[str, str], *, is_ungranted: bool = False) -> str:
+    """A pod's over-use as text: how much of which card, since when. "" if the pod has no annotation.
+
+    ``is_ungranted``: only of cards that it was not granted.
+    """
     cards = _read_over_use(annotations)
+    if is_ungranted:
+        cards = {index: each for index, each in cards.items() if not each.figures.granted}
     if not cards:
         return ""
     uses = "; ".join(describe_over_use(index, each.figures) for index, each in sorted(cards.items()))

@@ -40,6 +40,8 @@ the third (if any) is the previous signer."""
 
 LEADS_LABEL = "gcushare.io/leads"
 """On the extender's pod that leads, by itself: the name of its Lease. The Service for kube-scheduler selects by it."""
+VENDOR_LABEL = "gcushare.io/vendor"
+"""On the pods of plugins, by their chart."""
 CLAIMS_LABEL, CLAIMS_ENABLED = "gcushare.io/claims", "enabled"
 """On a namespace, by its admin: its pods get claims in place of the memory resource."""
 SERVE_LABEL, SERVE_CLAIMS = "gcushare.io/serve", "claims"

@@ -12,13 +12,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from gcushare.cluster.programs import VENDOR_LABEL
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.placement import POLICIES
 from gcushare.core.whole_cards import WHOLE_CARD_POLICIES
 from gcushare.vendors import VENDORS
 from gcushare.wire import annotations as keys
 from gcushare.wire.annotations import record_keys
+from gcushare.wire.contracts import VENDOR_LABEL
 from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder
 
 

@@ -40,8 +40,9 @@ _RAW_NODES: Resource[msgspec.Raw] = Resource("api/v1", "nodes", msgspec.Raw, nam
 
 _OF_NODES = (None, ProgramKind.PLUGIN)
 """Pods of another node than the one asked for that are left out: other people's, and the programs of that node."""
-CONCERNED = (b"gcu", b"gpu", b"GPU_MEM", b"kube-scheduler")
-"""One of these stands in the JSON of every pod that asks for cards, carries a record or runs one of the programs."""
+CONCERNED = (b"gcu", b"gpu", b"GPU_MEM", b"kube-scheduler", b"_VISIBLE_DEVICES")
+"""One of these stands in the JSON of every pod that asks for cards, carries a record, runs one of the programs or
+chooses what it sees."""
 
 SEEN_POD = BoundedJsonDecoder(SeenPod, "a pod of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
 

@@ -16,7 +16,7 @@ from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import DeviceError, GcushareError, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
-from gcushare.device_plugin.adapters import HostAdapters
+from gcushare.device_plugin.adapters import HostAdapters, PodHandlers
 from gcushare.device_plugin.claims.claim_checks import ClaimChecks
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
@@ -30,6 +30,7 @@ from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
 from gcushare.device_plugin.node.held_cards import numbered
 from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.device_plugin.plugin_settings import PluginSettings
+from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
 from gcushare.device_plugin.way import FACTS_TIMEOUT_S, Way
 from gcushare.kube.client import KubeClient
 from gcushare.kube.reflector import Reflector
@@ -101,7 +102,8 @@ class ClaimsApp(Way):
         self._pod_use = self._watch_pod_use(self._pods)
         # A claim names its first pod alone: the pods themselves are followed where each of them is limited or measured.
         is_followed = self._pod_use is not None or self._driver_limits is not None
-        self._pod_watch = self._watch_pods(self._pods) if is_followed else None
+        own_devices = OwnDevicesReport(self._vendor, None, self._announcer)
+        self._pod_watch = self._watch_pods(PodHandlers(self._pods, own_devices) if is_followed else own_devices)
         self._over_use = self._watch_over_use(
             self._pod_use, self._pods, lambda: self._agent.inventory, lambda: not self._agent.problem
         )
@@ -223,8 +225,7 @@ class ClaimsApp(Way):
         tasks.start("driver", self._serve_claims())
         if self._driver_limits is not None:
             tasks.start("pods that share a claim", self._follow_sharers(self._driver_limits))
-        if self._pod_watch is not None:
-            tasks.start("pod watch", self._pod_watch.run())
+        tasks.start("pod watch", self._pod_watch.run())
         self._over_use.start(tasks)
 
     async def _end_streams(self, shutdown: Shutdown) -> None:

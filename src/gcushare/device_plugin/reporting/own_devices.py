@@ -7,37 +7,44 @@ from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.node.api_server import Announcer
 from gcushare.vendors import Vendor
 from gcushare.wire.dra.claims import PodWithClaims
-from gcushare.wire.own_devices import describe_own_devices
+from gcushare.wire.own_devices import describe_free_ride, describe_own_devices
 from gcushare.wire.pods import is_finished, pod_ref
 
 
 class OwnDevicesReport:
-    """For the strategy ``env``: with the others, containers see no other card through a variable.
+    """A handler of the watch of this node's pods: with a card that was given here, or without asking for any.
 
-    A pod's variables never change, so each pod is looked at once.
+    ``mode``: what is given here; None for claims, whose variables replace those of the pod. A pod's variables never
+    change, so each pod is looked at once.
     """
 
-    def __init__(self, vendor: Vendor, mode: GrantMode, announcer: Announcer) -> None:
+    def __init__(self, vendor: Vendor, mode: GrantMode | None, announcer: Announcer) -> None:
         self._vendor = vendor
         self._resources = {
             resource
             for part, resource in ((SERVES_MEMORY, vendor.memory_resource), (SERVES_WHOLE, vendor.whole_card_resource))
-            if part in mode.parts
+            if mode is not None and part in mode.parts
         }
         self._announcer = announcer
         self._known: set[str] = set()
 
-    def pod_applied(self, pod: PodWithClaims) -> None:
-        containers = (*pod.spec.init_containers, *pod.spec.containers)
-        is_ours = any(not self._resources.isdisjoint(each.resources.limits) for each in containers)
-        if pod.metadata.uid in self._known or is_finished(pod) or not is_ours:
+    def applied(self, obj: PodWithClaims) -> None:
+        """Look at a pod."""
+        if obj.metadata.uid in self._known or is_finished(obj):
             return
-        self._known.add(pod.metadata.uid)
-        if text := describe_own_devices(containers, self._vendor):
-            self._announcer.about_pod(pod_ref(pod), "OwnVisibleDevices", f"{text}; remove the variable", warning=True)
+        self._known.add(obj.metadata.uid)
+        containers = (*obj.spec.init_containers, *obj.spec.containers)
+        if any(not self._resources.isdisjoint(each.resources.limits) for each in containers):
+            text = describe_own_devices(containers, self._vendor)
+        else:
+            text = describe_free_ride(obj, containers, self._vendor)
+        if text:
+            self._announcer.about_pod(pod_ref(obj), "OwnVisibleDevices", f"{text}; remove the variable", warning=True)
 
-    def pod_deleted(self, uid: str) -> None:
-        self._known.discard(uid)
+    def deleted(self, obj: PodWithClaims) -> None:
+        """Forget a pod that is gone."""
+        self._known.discard(obj.metadata.uid)
 
-    def pods_retained(self, uids: frozenset[str]) -> None:
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """Forget every pod that a full list lacks."""
         self._known &= uids

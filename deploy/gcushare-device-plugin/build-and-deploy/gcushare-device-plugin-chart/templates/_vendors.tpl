@@ -15,6 +15,8 @@
       "extenderResource": "enflame.gcushare.io/claimed-memory",
       "defaultUnit": "1",
       "library": "efml",
+      "visible": "ENFLAME_VISIBLE_DEVICES",
+      "toolNamespaces": [],
       "environment": [
         {
           "name": "ENFLAME_VISIBLE_DEVICES",
@@ -40,6 +42,13 @@
       "extenderResource": "aliyun.gcushare.io/claimed-memory",
       "defaultUnit": "GiB",
       "library": "nvml",
+      "visible": "NVIDIA_VISIBLE_DEVICES",
+      "toolNamespaces": [
+        "gpu-operator",
+        "nvidia-device-plugin",
+        "nvidia-dra-driver-gpu",
+        "nvidia-gpu-operator"
+      ],
       "environment": [
         {
           "name": "NVIDIA_VISIBLE_DEVICES",

@@ -14,14 +14,14 @@ from gcushare.cluster.diagnosis.checks.views import (
 )
 from gcushare.cluster.diagnosis.facts import Facts, parse_time
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
-from gcushare.cluster.programs import SeenPod, flag
+from gcushare.cluster.programs import SeenPod
 from gcushare.cluster.rights import Area
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.wording import counted, some_names
 from gcushare.vendors import VENDORS, Vendor
-from gcushare.wire.annotations import CLAIMED_RESOURCE, PodRecord, decode_record
+from gcushare.wire.annotations import CLAIMED_RESOURCE, PodRecord, decode_record, over_use_text
 from gcushare.wire.kubernetes_versions import find_release
-from gcushare.wire.own_devices import describe_own_devices
+from gcushare.wire.own_devices import describe_free_ride, describe_own_devices
 from gcushare.wire.pods import is_finished, names_resources
 from gcushare.wire.unread_keys import unread_keys_of_node, unread_keys_of_pod, unread_resources
 
@@ -141,14 +141,22 @@ def _suspicions(
 
 
 def check_own_devices(facts: Facts) -> Iterator[Finding]:
-    """Pods with cards must leave it to the plugin which cards their containers see."""
+    """Pods must leave it to the plugin which cards their containers see; one that asks for none sees none."""
     for vendor in facts.vendors():
-        plugins = [each.pod for each in facts.plugins if each.vendor == vendor]
-        strategies = {pod.spec.node_name: flag(pod, "device-list-strategy") or "env" for pod in plugins}
-        for each in requesting_pods(facts, vendor):
-            is_read = "env" in strategies.get(each.pod.spec.node_name, "env").split(",")
-            if each.pod.is_bound and is_read and (text := describe_own_devices(each.pod.containers(), vendor)):
-                yield warning("own-visible-devices", f"pod {each.pod.key}", text, "remove the variable from the pod")
+        asking = {each.pod.key for each in requesting_pods(facts, vendor)}
+        nodes = {each.name for each in vendor_nodes(facts, (vendor,)) if each.inventory is not None}
+        for pod in facts.pods:
+            if pod.spec.node_name not in nodes or is_finished(pod):
+                continue
+            if pod.key in asking:
+                if text := describe_own_devices(pod.containers(), vendor):
+                    yield warning("own-visible-devices", f"pod {pod.key}", text, "remove the variable from the pod")
+            elif text := (
+                over_use_text(pod.metadata.annotations, is_ungranted=True)
+                or describe_free_ride(pod, tuple(pod.containers()), vendor)
+            ):
+                remedy = f"ask for {vendor.memory_resource} there, or take away what shows it the card"
+                yield warning("free-rider", f"pod {pod.key}", text, remedy)
 
 
 def check_policy(facts: Facts) -> Iterator[Finding]:

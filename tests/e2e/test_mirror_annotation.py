@@ -6,7 +6,7 @@ import pytest
 
 from gcushare.core.errors import GcushareError
 from gcushare.kube.patches import Patch, PatchKind
-from gcushare.node.pods import MIRROR
+from gcushare.wire.pods import MIRROR
 from gcushare_playground.picture import POD_OBJECTS
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import pod

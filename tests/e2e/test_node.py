@@ -10,9 +10,9 @@ import pytest_asyncio
 from gcushare.core.units import GIB
 from gcushare.kube.resources import PODS
 from gcushare.node.container_environment import CONTAINER_BYTES
-from gcushare.node.pods import MIRROR, STATIC_POD_UID
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import MEMORY_LIMIT
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from gcushare_playground.picture import allocatable_of, node_of, phase_of
 from gcushare_playground.plans import NodePlan
 from tests.e2e.control_plane import NODE
@@ -178,7 +178,7 @@ async def test_a_forged_mirror_of_a_static_pod_runs_nothing_and_takes_no_card(st
     await side.run_pods(real_pod("honest", 12))
     uid = scheduling.pod("honest")["metadata"]["uid"]
     forged = real_pod("forged", 12, nodeName=NODE, automountServiceAccountToken=False)
-    forged["metadata"]["annotations"] = {MIRROR: uid, STATIC_POD_UID: uid, "kubernetes.io/config.source": "file"}
+    forged["metadata"]["annotations"] = {MIRROR: uid, MACHINE_UID: uid, "kubernetes.io/config.source": "file"}
     pods = f"{url}/api/v1/namespaces/default/pods"
     async with http.post(pods, json=forged, headers={"Impersonate-User": "author"}) as answer:
         assert answer.status == 201, await answer.text()

@@ -1,4 +1,7 @@
-"""Static pods: a kubelet admits them before the API server shows what they ask for, so before their rules are known."""
+"""Static pods: a kubelet admits them before the API server shows what they ask for, so before their rules are known.
+
+Their mirrors have no record, as anyone may write one: the Node says what they hold, as the kubelet shows it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ import pytest_asyncio
 
 from gcushare.core.units import GIB
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import USE_CARDS, decode_record
+from gcushare.wire.annotations import USE_CARDS
 from gcushare.wire.kubelet.device_ids import cards_of_ids
+from gcushare.wire.nodes import decode_inventory
 from gcushare_playground.picture import phase_of
 from gcushare_playground.plans import NodePlan
 from tests.e2e.at_rest import listed_ids
@@ -49,10 +53,10 @@ def body_of(pod: BurstPod) -> JsonObject:
 
 
 @pytest.mark.parametrize("kind", PODS)
-async def test_a_static_pods_containers_share_a_card_that_its_record_names(start_node: StartNode, kind: str) -> None:
+async def test_a_static_pods_containers_share_a_card_that_the_node_names(start_node: StartNode, kind: str) -> None:
     """A pod of 10 leaves 6 on card 0, which is the fullest card: room for the first of two containers, not for both.
 
-    One that asks for several cards or for certain ones may get what it did not ask for; its record says what it has.
+    One that asks for several cards or for certain ones may get what it did not ask for; the Node says what it has.
     """
     side = await start_node(TWO)
     await side.run_pods(real_pod("other", 10))
@@ -71,10 +75,13 @@ async def test_a_static_pods_containers_share_a_card_that_its_record_names(start
         about = (each for each in side.scheduling.events.objects.values() if each["involvedObject"].get("name") == name)
         return [str(each["message"]) for each in about if each["reason"] == "UnexpectedAdmissionError"]
 
+    def published() -> dict[str, dict[int, int]]:
+        text = side.scheduling.nodes.objects[NODE]["metadata"]["annotations"][ENFLAME.inventory_annotation]
+        return {holder.pod: dict(holder.units) for holder in decode_inventory(text).unrecorded}
+
     async def missing() -> str:
-        record = decode_record(ENFLAME, mirror()["metadata"].get("annotations") or {})
-        runs = phase_of(mirror()) == "Running" and record is not None and record.assigned
-        return "" if runs or refusals() else f"mirror {mirror().get('status')}"
+        runs = phase_of(mirror()) == "Running" and key in published()
+        return "" if runs or refusals() else f"mirror {mirror().get('status')}, the Node names {published()}"
 
     try:
         await until(missing, f"{key} is decided", deadline_s=60)
@@ -83,9 +90,8 @@ async def test_a_static_pods_containers_share_a_card_that_its_record_names(start
             return
         ids = [each for (of, _), held in (await listed_ids(side)).items() if of == name for each in held]
         cards = cards_of_ids(ids)
-        record = decode_record(ENFLAME, mirror()["metadata"]["annotations"])
-        assert record is not None
-        assert record.card_indexes == tuple(sorted(cards)), f"the kubelet gave it {cards}"
+        assert published() == {key: dict(cards)}, f"the kubelet gave it {cards}"
+        assert ENFLAME.record.card_index not in mirror()["metadata"]["annotations"]
         assert len(cards) in {1, pod.cards}, f"the kubelet gave it {cards}"
     finally:
         manifest.unlink()

@@ -15,11 +15,14 @@ import pytest
 
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import PODS
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.kubelet import Kubelet, KubeletSettings, NodeApi
+from gcushare_playground.picture import phase_of
 from tests.protocol.node_under_test import IDS, NODE, JsonObject, NodeUnderTest
 from tests.protocol.reference_plugin import CallFailure, ReferencePlugin, devices
 
@@ -397,3 +400,29 @@ async def test_a_plugin_that_wants_it_is_called_before_each_start_of_a_container
         "the container started again",
     )
     assert node.plugin.calls.pre_started == [node.held(uid, "init"), node.held(uid), node.held(uid)]
+
+
+@pytest.mark.parametrize("finalizers", [[], ["example.com/stays"]], ids=["plain", "held by a finalizer"])
+async def test_a_pod_that_passes_for_a_static_one_is_deleted_and_given_nothing(
+    node: NodeUnderTest, finalizers: list[str]
+) -> None:
+    metadata = {"name": "false", "finalizers": finalizers, "annotations": {MIRROR: "x", MACHINE_UID: "x"}}
+    spec = {"nodeName": NODE, "hostNetwork": True, "containers": [node.container("main", 8)]}
+    await node.client.create(PODS, {"metadata": metadata, "spec": spec}, namespace="default")
+
+    def left() -> JsonObject:
+        return node.pods.objects.get("default/false", {"metadata": {"deletionGracePeriodSeconds": 0}})
+
+    await node.pods.until(
+        lambda: left()["metadata"].get("deletionGracePeriodSeconds") == 0,
+        "the kubelet deletes it, without a time to end",
+        shown=lambda: str(left()),
+        deadline_s=60.0,
+    )
+    assert ("default/false" in node.pods.objects) is bool(finalizers)
+    await node.run("real", node.container("main", 8))
+    assert len(node.plugin.calls.allocated) == 1
+    if finalizers:
+        assert (phase_of(left()), left()["status"].get("startTime")) == ("Pending", None)
+        free = Patch(PatchKind.MERGE, {"metadata": {"finalizers": None}})
+        await node.client.patch(PODS, "false", free, namespace="default")

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from gcushare.vendors import ENFLAME
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from gcushare_playground.apiserver import DropAfter, FailBefore, Fault
 from gcushare_playground.kubelet import PodResourcesMode
 from tests.protocol.plugin_rig import PLUGIN_USER, PluginRig, backwards, container
@@ -89,25 +91,28 @@ async def test_a_record_that_is_refused_for_good_delays_no_other_and_leaves_the_
         assert "the records of 1 pod (default/a) cannot be written" in (await rig.get("/status"))[1]
 
 
-async def test_a_mirror_pod_of_a_static_pod_is_placed_and_recorded() -> None:
-    async with PluginRig() as rig:
-        rig.bind("a", 4, card=0)
+@pytest.mark.parametrize("said", ["x", "default/a", "the uid of a"])
+async def test_a_false_mirror_is_given_no_card_and_no_record_and_changes_no_others(said: str) -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        rig.bind("a", 4, card=1)
         await rig.until_recorded("a")
-        rig.api.registry.put(mirror_pod("static-node-1", 4))
-        await rig.until_recorded("static-node-1")
-        assert rig.record("static-node-1")[0] == rig.visible("static-node-1") == "0"
+        uid = rig.pod("a")["metadata"]["uid"] if said.startswith("the uid") else said
+        rig.api.registry.put(false_mirror("false", 4, uid))
+        rig.bind("b", 4, card=1)
+        await rig.until_recorded("b")
+        assert [rig.record(name)[0] for name in ("a", "b")] == [rig.visible(name) for name in ("a", "b")] == ["1", "1"]
+        await rig.until(lambda: "deletionTimestamp" in rig.pod("false")["metadata"], "the kubelet deletes it")
+        assert ENFLAME.record.card_index not in rig.pod("false")["metadata"]["annotations"]
+        assert rig.published().unrecorded == ()
 
 
-def mirror_pod(name: str, units: int) -> dict[str, Any]:
-    annotations = {
-        "kubernetes.io/config.source": "file",
-        "kubernetes.io/config.hash": "5f2f0b5ef1a1e3f6c2a4a0d1a4f1c0de",
-        "kubernetes.io/config.mirror": "5f2f0b5ef1a1e3f6c2a4a0d1a4f1c0de",
-    }
+def false_mirror(name: str, units: int, uid: str) -> dict[str, Any]:
+    """A pod whose author names the node and says that it is the mirror of a static pod; a finalizer keeps it."""
+    annotations = {"kubernetes.io/config.source": "file", MACHINE_UID: uid, MIRROR: uid}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations, "finalizers": ["a.example/b"]},
         "spec": {"nodeName": "node-1", "containers": [container("c0", units)]},
     }
 

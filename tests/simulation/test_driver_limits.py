@@ -28,6 +28,7 @@ from gcushare.node.driver_limits.cards import DriverLimiter
 from gcushare.node.driver_limits.pods import DriverLimits
 from gcushare.node.node_settings import Fallback
 from gcushare.node.pods import NO_SIZES, CardCounts, SharedGrant
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.native.libraries import DirectSource, nvml_here
 
 CARD_GIB, CARDS, STEPS = 16, 2, 60
@@ -70,8 +71,6 @@ class Pod:
     claim: int = 0
     is_whole: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
-    machine_uid: str = ""
-    is_static: bool = False
     placed_s: float = 0.0
     ends_at_s: float | None = None
     path: Path = Path()
@@ -83,7 +82,7 @@ class Pod:
 
     @property
     def group_uid(self) -> str:
-        return self.machine_uid or self.ref.uid
+        return self.annotations.get(MACHINE_UID, self.ref.uid)
 
     def overdue_since_s(self, longest_wait_s: float) -> float | None:
         return None
@@ -222,7 +221,7 @@ class Node:
             limit=0 if is_claim else self.rng.choice([0, 0, 12, 16]),
             claim=0 if not is_claim else joined.claim if joined else self.made,
             is_whole=False,
-            machine_uid=f"{self.made:032x}" if self.rng.random() < 0.2 else "",
+            annotations={MIRROR: "x", MACHINE_UID: f"{self.made:032x}"} if self.rng.random() < 0.2 else {},
         )
         self.entries[uid] = pod
         pod.path = self.groups.make(self.group_of(pod))

@@ -14,7 +14,7 @@ from gcushare.core.over_use.tracking import OverUseTracker, PolledUse
 from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.node.over_use.watch import divide_grant
-from gcushare.node.pods import MIRROR, STATIC_POD_UID
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.builders import TOLERANCE
 from tests.extender_objects import a_pod, on_card
 from tests.fake_proc import FakeProc, cgroup_of
@@ -91,7 +91,7 @@ async def test_a_forged_mirror_that_names_a_neighbours_uid_takes_none_of_its_fig
     """Who names the node may write a static pod's annotations: its uid on the machine is then the neighbour's."""
     node = OverUseNode(tmp_path)
     uid = node.uids["p0"]
-    forged = {MIRROR: uid, STATIC_POD_UID: uid}
+    forged = {MIRROR: uid, MACHINE_UID: uid}
     node.store.pod_applied(a_pod("forged", 4, node=NODE, record=on_card(0, 4), annotations=forged))
     node.start("p0", 11)
     node.use({11: 9})

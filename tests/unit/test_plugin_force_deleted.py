@@ -14,8 +14,8 @@ from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import has_stopped
-from tests.unit.plugin_pods import in_use, pod, store_of, whole_pod, with_annotations
-from tests.unit.plugin_reconcile import MIRROR_ANNOTATIONS, reconcile
+from tests.unit.plugin_pods import in_use, pod, store_of, whole_pod
+from tests.unit.plugin_reconcile import reconcile
 from tests.unit.plugin_records import World, reconciler_of
 
 GRACE_S = 30.0
@@ -193,16 +193,6 @@ def test_a_card_stays_closed_as_long_as_processes_of_the_pod_are_seen() -> None:
         assert in_use(store) == ({0}, set())
 
 
-def test_a_static_pods_processes_are_known_by_its_uid_on_the_machine() -> None:
-    plain = pod("a", 4, card=0)
-    store = store_of(with_annotations(plain, plain.metadata.annotations | MIRROR_ANNOTATIONS))
-    reconcile(store, {"d/a": {"c0": {0: 4}}})
-    store.pod_deleted("uid-a")
-    store.end_gone((), 0.0, running={"hash"})
-    store.end_gone((), 1_000.0, running={"hash"})
-    assert in_use(store) == ({0}, set())
-
-
 def test_a_closed_card_says_to_which_use_for_which_pod_and_until_when() -> None:
     store = gone_store(4_000_000_000)
     assert closures_of(0, store.gone.pods, BOTH_MODES) == (Closure(use="whole", pod="d/a"),), (
@@ -243,7 +233,7 @@ def test_a_pod_that_the_kubelet_shows_does_not_keep_another_one_closed() -> None
 def test_each_use_is_closed_by_the_pod_that_may_run_longest_and_an_unknown_end_is_last() -> None:
     def gone(name: str, until_s: int, *, is_whole: bool) -> ForceDeletedPod:
         ref = PodRef(f"uid-{name}", "d", name)
-        return ForceDeletedPod(ref, frozenset({ref.uid}), frozenset({0}), is_whole, 30.0, until_s=until_s)
+        return ForceDeletedPod(ref, frozenset({0}), is_whole, 30.0, until_s=until_s)
 
     pods = [
         gone("a", 50, is_whole=True),

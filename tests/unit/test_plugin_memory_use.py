@@ -8,8 +8,9 @@ from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.pod_use import PodUse, divide_use, granted_bytes
-from gcushare.node.pods import MIRROR, STATIC_POD_UID
 from gcushare.vendors import ENFLAME
+from gcushare.wire.objects import Pod
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.extender_objects import a_pod, as_whole, on_card
 from tests.unit.plugin_reconcile import reconcile
 
@@ -54,16 +55,28 @@ def test_a_pod_of_two_whole_cards_is_reported_for_each() -> None:
     assert divide_use({0: {7: 3}, 1: {}}, {7: w}, store.entries.values()).by_pod == {w: {0: 3, 1: 0}}
 
 
+def mirror(uid: str, name: str = "static", **more: str) -> Pod:
+    """A pod that says that it is the mirror of the static pod of this uid."""
+    return a_pod(name, node=NODE, record=on_card(0, 4), annotations={MACHINE_UID: uid, MIRROR: uid}, **more)
+
+
 def test_a_static_pods_processes_carry_its_manifests_uid() -> None:
-    store = store_of(("a", 0), annotations={STATIC_POD_UID: "hash", MIRROR: "hash"})
-    assert divide_use({0: {7: 3}}, {7: "hash"}, store.entries.values()).by_pod == {uid_of(store, "a"): {0: 3}}
+    store = PodStore(ENFLAME)
+    store.pod_applied(mirror("hash"))
+    (uid,) = store.everyone
+    assert divide_use({0: {7: 3}}, {7: "hash"}, store.everyone.values()).by_pod == {uid: {0: 3}}
 
 
-def test_a_pod_cannot_take_anothers_processes_by_an_annotation() -> None:
+def test_no_mirror_takes_the_processes_of_another_pod_or_of_another_mirror() -> None:
     store = store_of(("a", 0))
     a = uid_of(store, "a")
-    store.pod_applied(a_pod("thief", node=NODE, record=on_card(0, 4), annotations={STATIC_POD_UID: a, MIRROR: a}))
-    assert divide_use({0: {7: 3}}, {7: a}, store.entries.values()).by_pod == {a: {0: 3}}
+    for each in (mirror(a, "thief"), mirror("hash"), mirror("hash", "twin")):
+        store.pod_applied(each)
+    found = divide_use({0: {7: 3, 8: 2}}, {7: a, 8: "hash"}, store.everyone.values())
+    assert (found.by_pod, found.unattributed) == ({a: {0: 3}}, {0: 2})
+    store.pod_applied(mirror("hash", "twin", deletionTimestamp="2026-01-01T00:00:00Z"))
+    found = divide_use({0: {8: 2}}, {8: "hash"}, store.everyone.values())
+    assert found.unattributed == {0: 0}, "the kubelet deletes false mirrors at once"
 
 
 def test_a_pod_may_use_its_units_and_one_with_a_whole_card_also_what_no_unit_stands_for() -> None:

@@ -1,13 +1,21 @@
-"""Static pods, which the kubelet's checkpoint names by another uid than the API server does their mirrors."""
+"""Static pods hold what the kubelet shows. Their mirrors count for nothing, because any author may write one."""
 
 from __future__ import annotations
 
+import pytest
+
+from gcushare.core.cards import UnrecordedHolder
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
+from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.plugin_messages import device_ids
-from tests.unit.plugin_pods import mirror, pod, store_of, waiting, with_annotations
-from tests.unit.plugin_reconcile import MIRROR_ANNOTATIONS
+from gcushare.wire.objects import Pod
+from gcushare.wire.pods import MACHINE_UID, MIRROR
+from tests.unit.plugin_pods import in_use, mirror, pod, store_of, waiting, whole_pod, with_annotations, written
 from tests.unit.plugin_records import World, reconciler_of, write_due
+
+HOLDS = UnrecordedHolder(pod="d/mirror", units={0: 4})
+SIZES = {0: 16, 1: 16}
 
 
 def checkpoint(**cards: int) -> KubeletAllocations:
@@ -18,33 +26,68 @@ def checkpoint(**cards: int) -> KubeletAllocations:
     return record
 
 
-async def test_with_the_checkpoint_as_source_a_static_pod_holds_its_cards_and_is_matched_to_no_call() -> None:
-    world, store = World(record=checkpoint(hash=0)), store_of(mirror())
-    await reconciler_of(world, store).check()
-    assert (store.held_units(), store.promised()) == ({0: 4}, {})
-    store.pod_applied(pod("new", 4, card=1))
-    assert waiting(store) == ["new"]
-    assert store.promised() == {1: 4}
+def passing_for(plain: Pod, uid: str) -> Pod:
+    return with_annotations(plain, plain.metadata.annotations | {MIRROR: uid, MACHINE_UID: uid})
 
 
-async def test_a_static_pod_that_comes_after_the_checkpoint_was_read_is_known_by_it() -> None:
-    world, store = World(record=checkpoint(hash=0)), store_of()
-    await reconciler_of(world, store).check()
-    store.pod_applied(mirror(assigned=False))
-    assert waiting(store) == []
-    assert store.held_units() == {0: 4}
+@pytest.mark.parametrize(
+    "false",
+    [
+        pytest.param(mirror(card=None), id="without a record"),
+        pytest.param(mirror(assigned=False), id="with a record"),
+        pytest.param(mirror(), id="assigned"),
+        pytest.param(passing_for(whole_pod("mirror", 2, "0,1", assigned=True), "hash"), id="of whole cards"),
+        pytest.param(passing_for(pod("mirror", 4, card=None), "uid-real"), id="naming a uid"),
+        pytest.param(passing_for(pod("mirror", 4, card=None), "d/real"), id="naming a name"),
+    ],
+)
+@pytest.mark.parametrize("source", ["podresources", "checkpoint"])
+async def test_a_false_mirror_holds_nothing_is_given_nothing_and_takes_nothing(false: Pod, source: str) -> None:
+    world, real = World(record=checkpoint(**{"uid-real": 0})), pod("real", 4, card=0)
+    if source == "podresources":
+        world = World()
+        world.hold("real", 0)
+    store = store_of(real, false)
+    assert waiting(store) == ["real"]
+    reconciler = reconciler_of(world, store)
+    await reconciler.check()
+    await write_due(reconciler)
+    assert world.patched == [("real", "0")]
+    assert (store.held_units(SIZES), store.promised(), store.promised_whole()) == ({0: 4}, {}, {})
+    assert in_use(store) == ({0}, set())
+    assert store.unrecorded.now == {}
+    assert store.holders() == ["d/real"]
 
 
-async def test_right_after_a_kubelet_restart_a_static_pods_cards_are_in_use() -> None:
+@pytest.mark.parametrize("source", ["podresources", "checkpoint"])
+async def test_what_a_static_pod_holds_is_published_under_its_name_without_a_record(source: str) -> None:
+    world, store = World(record=checkpoint(hash=0)), store_of(mirror(card=1))
+    if source == "podresources":
+        world = World()
+        world.hold("mirror", 0)
+    reconciler = reconciler_of(world, store)
+    await reconciler.check()
+    await write_due(reconciler)
+    assert (world.patched, written(store)) == ([], {})
+    assert (store.held_units(), waiting(store)) == ({0: 4}, [])
+    assert store.unrecorded.lasting(world.now_s + PATIENCE_S) == (HOLDS,)
+    assert store.everyone["uid-mirror"].units_by_card() == {0: 4}
+    assert store.cards_in_use(whole=False) == {0}
+
+
+async def test_while_a_kubelet_starts_a_static_pod_goes_on_holding_its_cards() -> None:
     world, store = World(), store_of(mirror())
     world.hold("mirror", 0)
     reconciler = reconciler_of(world, store)
     await reconciler.check()
-    world.record = KubeletAllocations("podresources")
-    world.checkpoint = checkpoint(hash=0)
+    world.record, world.checkpoint = KubeletAllocations("podresources"), checkpoint(hash=0)
+    world.now_s += PATIENCE_S
     await reconciler.check()
     assert store.cards_in_use(whole=False) == {0}
-    assert waiting(store) == []
+    assert store.unrecorded.lasting(world.now_s) == (HOLDS,), "and the Node says so without a gap"
+    store.pod_deleted("uid-mirror")
+    await reconciler.check()
+    assert store.cards_in_use(whole=False) == frozenset(), "the kubelet deletes a mirror when its pod has ended"
 
 
 async def test_a_change_of_source_is_no_news_of_a_static_pod() -> None:
@@ -59,20 +102,9 @@ async def test_a_change_of_source_is_no_news_of_a_static_pod() -> None:
     assert store.pending_allocations == 1, "the static pod's own units confirm no other pod's"
 
 
-async def test_a_static_pod_that_was_recorded_here_is_counted_once() -> None:
-    world, store = World(record=checkpoint(hash=1)), store_of(mirror(card=None))
-    reconciler = reconciler_of(world, store)
-    await reconciler.check()
-    await write_due(reconciler)
-    assert world.patched == [("mirror", "1")]
-    store.pod_applied(mirror(card=1))
-    await reconciler.check()
-    assert (store.held_units(), dict(store.unrecorded.now)) == ({1: 4}, {})
-
-
-async def test_a_uid_on_a_pod_that_is_no_mirror_means_nothing() -> None:
-    plain = pod("forged", 4, card=0)
-    annotations = {key: text for key, text in MIRROR_ANNOTATIONS.items() if not key.endswith("mirror")}
-    world, store = World(record=checkpoint(hash=0)), store_of(with_annotations(plain, annotations))
-    await reconciler_of(world, store).check()
-    assert waiting(store) == ["forged"]
+def test_a_mirror_that_ends_or_comes_has_the_kubelet_read() -> None:
+    store = store_of()
+    assert store.pod_applied(mirror())
+    assert not store.pod_applied(mirror())
+    assert store.pod_deleted("uid-mirror")
+    assert not store.pod_deleted("uid-mirror")

@@ -11,12 +11,11 @@ from gcushare.core.cards import UnrecordedHolder
 from gcushare.device_plugin.pods.reconciler import CHANGING_PERIOD_S
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import OTHERS, PATIENCE_S, UnrecordedHolders
-from gcushare.node.pods import CardCounts
 from gcushare.vendors import ENFLAME
 from gcushare.wire.nodes import MAX_UNRECORDED
 from gcushare.wire.objects import Pod
-from tests.unit.plugin_pods import mirror, pod, store_of, whole_pod, with_annotations
-from tests.unit.plugin_reconcile import MIRROR_ANNOTATIONS, reconcile
+from tests.unit.plugin_pods import pod, store_of, whole_pod
+from tests.unit.plugin_reconcile import reconcile
 
 SIZES = {0: 16, 1: 16}
 MEMORY, COUNT, WHOLE = ENFLAME.memory_resource, ENFLAME.count_resource, ENFLAME.whole_card_resource
@@ -93,42 +92,6 @@ def test_a_pod_that_comes_or_ends_is_no_unrecorded_holder_any_more() -> None:
     reconcile(store, {})
     store.find_unrecorded(3.0)
     assert store.held_units(SIZES) == {}
-
-
-def whole_mirror() -> Pod:
-    plain = whole_pod("mirror", 1, "1", assigned=True)
-    return with_annotations(plain, plain.metadata.annotations | MIRROR_ANNOTATIONS)
-
-
-@pytest.mark.parametrize(
-    ("static", "memory", "whole", "hidden"),
-    [
-        pytest.param(mirror(), {0: 4}, {}, True, id="its units"),
-        pytest.param(mirror(), {0: 5}, {}, False, id="more units"),
-        pytest.param(mirror(), {1: 4}, {}, False, id="another card"),
-        pytest.param(mirror(), {}, {0: 1}, False, id="a whole card instead"),
-        pytest.param(mirror(), {0: 2}, {0: 1}, False, id="and a whole card"),
-        pytest.param(mirror(assigned=False), {0: 4}, {}, False, id="not assigned"),
-        pytest.param(whole_mirror(), {}, {1: 1}, True, id="its whole card"),
-        pytest.param(whole_mirror(), {}, {2: 1}, False, id="another whole card"),
-        pytest.param(whole_mirror(), {1: 1}, {1: 1}, False, id="units and a whole card"),
-    ],
-)
-def test_a_static_pod_is_counted_once_and_a_forged_uid_hides_nothing_more_than_the_record_reports(
-    static: Pod, memory: CardCounts, whole: CardCounts, hidden: bool
-) -> None:
-    store = store_of(static)
-    reconcile(store, {"hash": {"c0": memory}} if memory else {}, {"hash": {"c0": whole}} if whole else {})
-    store.find_unrecorded(0.0)
-    assert (store.unrecorded.now == {}) is hidden
-
-
-def test_the_newest_record_decides_what_a_static_pods_uid_hides() -> None:
-    store = store_of(mirror(card=0))
-    reconcile(store, {"hash": {"c0": {0: 4}}})
-    store.pod_applied(mirror(card=1))
-    store.find_unrecorded(0.0)
-    assert set(store.unrecorded.now) == {"hash"}
 
 
 def test_an_unreadable_pod_that_ends_holds_nothing_any_more() -> None:

@@ -18,7 +18,7 @@ from gcushare.wire.annotations import corrected_text, over_use_text, over_used_c
 from gcushare.wire.dra.claims import problem_of_both_ways
 from gcushare.wire.nodes import has_trace
 from gcushare.wire.objects import Node, Pod
-from gcushare.wire.pods import is_finished, pod_ref, readable_request
+from gcushare.wire.pods import is_finished, is_mirror, pod_ref, readable_request
 
 _ENDING = "Terminating"
 
@@ -167,7 +167,7 @@ class ClusterSnapshot(ClusterView):
         self._describe(pod, self.bound.get(pod.metadata.uid), claimed)
 
     def _update_bound(self, pod: Pod, assignment: Assignment | None) -> None:
-        if is_finished(pod):
+        if is_finished(pod) or is_mirror(pod.metadata.annotations):
             self.pods.pop(pod.metadata.uid, None)
         else:
             self.claims.note_pod(pod)

@@ -178,7 +178,7 @@ def _pod_metric(observed: ObservedCards) -> Metric:
     held: dict[tuple[str, ...], int] = {}
     if inventory is not None:
         sizes = inventory.units_by_card
-        for entry in observed.pods.entries.values():
+        for entry in observed.pods.everyone.values():
             for index, units in entry.units_by_card(sizes).items():
                 key = (observed.vendor, observed.node, str(index), entry.ref.namespace, entry.ref.name)
                 held[key] = held.get(key, 0) + inventory.unit.bytes_of(units)

@@ -15,7 +15,7 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.cards import Inventory
 from gcushare.core.log_fields import fields
-from gcushare.node.pods import NodePods, PodWithCards
+from gcushare.node.pods import NodePods, PodWithCards, machine_uids
 
 logger = logging.getLogger(__name__)
 
@@ -73,9 +73,7 @@ def divide_use(
     ``utilization`` has percents by card and process id.
     """
     entries = tuple(pods)
-    known = {entry.machine_uid: entry.ref.uid for entry in entries if entry.machine_uid}
-    # An author may write any annotation, even another pod's uid: the real uid counts.
-    known |= {entry.ref.uid: entry.ref.uid for entry in entries}
+    known = {on_machine: uid for uid, on_machine in machine_uids(entries).items()}
     by_pod: dict[str, dict[int, int]] = {
         entry.ref.uid: {index: 0 for index in entry.taken_cards if index in cards} for entry in entries
     }
@@ -187,7 +185,8 @@ class PodMemoryMonitor:
             return
         own = owners.get(self._own_pid, "") if self._own_pid is not None else ""
         busy = {index: each for index, use in uses.items() if (each := use.process_utilization) is not None}
-        found = divide_use(cards, owners, [pod for uid, pod in self._pods.everyone.items() if uid != own], busy)
+        others = {pid: uid for pid, uid in owners.items() if uid != own}
+        found = divide_use(cards, others, self._pods.everyone.values(), busy)
         outside = {index: _sum_of(each, outsiders) for index, each in cards.items()}
         ended = {index: _sum_of(each, each.keys() - owners.keys() - outsiders) for index, each in cards.items()}
         by_pod = {uid: {**found.by_pod.get(uid, {}), **of_cards} for uid, of_cards in (counted or {}).items()}

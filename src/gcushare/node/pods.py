@@ -5,33 +5,18 @@ The pod store of resources and the pods of claims fit; each learns of its pods i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from gcushare.core.assignments import PodRef
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import deletion_time_s, pod_ref
+from gcushare.wire.pods import MACHINE_UID, deletion_time_s, is_mirror, pod_ref
 
 CardCounts = Mapping[int, int]
 """Units (ids) per card index; 1 per card that is held whole."""
 NO_SIZES: CardCounts = {}
-
-
-STATIC_POD_UID = "kubernetes.io/config.hash"
-"""Annotation of a static pod's mirror: the uid by which the kubelet knows the pod. The mirror has another one."""
-MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of a static pod's mirror. The API server refuses to change it, and the kubelet runs no other pod."""
-
-
-def is_mirror(annotations: Mapping[str, str]) -> bool:
-    """Whether a pod is the mirror of a static pod."""
-    return MIRROR in annotations
-
-
-def machine_uid(annotations: Mapping[str, str]) -> str:
-    """The uid of a static pod in the kubelet's checkpoint and in its processes; "" for any other pod."""
-    return annotations.get(STATIC_POD_UID, "") if is_mirror(annotations) else ""
 
 
 class PodWithCards(Protocol):
@@ -42,13 +27,6 @@ class PodWithCards(Protocol):
 
     @property
     def annotations(self) -> Mapping[str, str]: ...
-
-    @property
-    def machine_uid(self) -> str:
-        """The uid in its processes' control groups if that is not the one of ``ref``, else ""."""
-
-    @property
-    def is_static(self) -> bool: ...
 
     @property
     def is_whole(self) -> bool:
@@ -97,14 +75,6 @@ class PlainPod:
     limit: int = 0
 
     @property
-    def machine_uid(self) -> str:
-        return machine_uid(self.annotations)
-
-    @property
-    def is_static(self) -> bool:
-        return is_mirror(self.annotations)
-
-    @property
     def taken_cards(self) -> tuple[int, ...]:
         return tuple(sorted(self.units))
 
@@ -112,10 +82,26 @@ class PlainPod:
         return overdue_since_s(self.ends_at_s, self.deletion_grace_s, longest_wait_s)
 
     def units_by_card(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:
-        return self.units
+        return {index: units or sizes.get(index, 0) for index, units in self.units.items()}
 
     def entitled_units(self) -> Mapping[int, int]:
         return NO_SIZES
+
+
+def machine_uids(pods: Iterable[PodWithCards]) -> dict[str, str]:
+    """The uid of each pod in the kubelet's checkpoint and in its control groups, by its uid on the API server.
+
+    Of a static pod its mirror says it by annotation, which any author may write. It counts only if it is no other pod's
+    uid and of one mirror alone, and not on a mirror that is being deleted, as the kubelet does at once with false ones.
+    """
+    found, said = dict[str, str](), dict[str, str]()
+    for pod in pods:
+        uid = pod.annotations.get(MACHINE_UID, "") if is_mirror(pod.annotations) and pod.ends_at_s is None else ""
+        found[pod.ref.uid] = pod.ref.uid
+        if uid:
+            said[pod.ref.uid] = uid
+    claims = Counter((*found, *said.values()))
+    return found | {mirror: uid for mirror, uid in said.items() if claims[uid] == 1}
 
 
 PlainPodT = TypeVar("PlainPodT", bound=PlainPod)

@@ -32,6 +32,11 @@ from gcushare.wire import annotations as keys
 from gcushare.wire.annotations import PodRecord, decode_record
 from gcushare.wire.objects import Container, Pod
 
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of a static pod's mirror. The API server refuses to change it, and the kubelet runs no other pod."""
+MACHINE_UID = "kubernetes.io/config.hash"
+"""Annotation of a static pod's mirror: the uid by which the kubelet knows the pod. The mirror has another one."""
+
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 """Phases in which a pod holds nothing any more. A pod that is being deleted holds its cards until it is gone."""
 
@@ -55,6 +60,14 @@ class PodOptions:
 
 NO_OPTIONS = PodOptions()
 _RARE_KEYS = frozenset(keys.AUTHORS_KEYS) - {keys.CARDS}
+
+
+def is_mirror(annotations: Mapping[str, str]) -> bool:
+    """Whether a pod passes for the mirror of a static pod.
+
+    Any author may write that, so it counts for nothing itself: what a static pod holds is what its kubelet shows.
+    """
+    return MIRROR in annotations
 
 
 def pod_ref(pod: Pod) -> PodRef:
@@ -92,7 +105,7 @@ def pod_options(annotations: Mapping[str, str]) -> PodOptions:
 def pod_request(
     pod: Pod, vendor: Vendor, *, options: PodOptions | None = None, is_bound: bool = False
 ) -> PodRequest | None:
-    """Read a pod's request with its card selection; None if it requests no card of this vendor.
+    """Read a pod's request with its card selection; None if it requests no card of this vendor, or is a mirror.
 
     ``options`` replace those in the pod's annotations. For ``is_bound`` see ``parse_pod_request``.
 
@@ -151,7 +164,7 @@ def pod_request_and_options(
     Raises:
         RemoteContractError, Refused: as ``pod_request``.
     """
-    if not names_resources(pod, vendor):
+    if is_mirror(pod.metadata.annotations) or not names_resources(pod, vendor):
         return None
     init, app = pod.spec.init_containers, pod.spec.containers
     containers = [*(_resources(c, init_kind(c)) for c in init), *(_resources(c, ContainerKind.APP) for c in app)]

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable
 
 from gcushare.core.errors import RemoteContractError
+from gcushare.wire.pods import MIRROR
 from gcushare_playground.kubelet.allocation import AllocationRefused, DeviceAllocator, NodePods
 from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.books import DeviceBooks
@@ -151,13 +152,14 @@ class KubeletSession:
         """Take one pod, new or changed."""
         pod, tracked = obj, self.pods.pods.get(obj.uid)
         if tracked is None:
-            stage = Stage.OVER if pod.is_finished else Stage.WAITING
+            stage = Stage.OVER if pod.is_finished or MIRROR in pod.annotations else Stage.WAITING
             tracked = self.pods.track(pod, stage, pod_ip=self._address_of(pod))
             self._arrived.set()
             self._seen.set()
         else:
             tracked.pod = pod
-        if pod.is_deleting:
+        # No static pod runs here, so a mirror is a false one.
+        if pod.is_deleting or MIRROR in pod.annotations:
             self.workers.remove(tracked)
 
     def deleted(self, obj: Pod) -> None:

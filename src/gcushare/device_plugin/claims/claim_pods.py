@@ -18,7 +18,7 @@ from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
 from gcushare.node.pods import NO_SIZES, CardCounts, NodePods, PlainPod, SharedGrant, plain_pod
 from gcushare.wire.dra.checkpoint import PreparedClaim
 from gcushare.wire.dra.claims import PodWithClaims
-from gcushare.wire.pods import is_finished
+from gcushare.wire.pods import is_finished, is_mirror
 
 
 @dataclass(slots=True)
@@ -93,9 +93,11 @@ class ClaimPods(NodePods):
         self._everyone = {**others, **self._entries}
 
     def _holders(self, claim: PreparedClaim) -> Iterator[ClaimHolder]:
-        """A claim's users that are here; if none is, the first one as the claim names it."""
+        """A claim's users that are here; if none is, the first one as the claim names it. No static pod can be one."""
         here = [self._pods[each.uid] for each in claim.users if each.uid in self._pods]
-        found = {pod.metadata.uid: plain_pod(pod, ClaimHolder) for pod in here}
+        found = {
+            pod.metadata.uid: plain_pod(pod, ClaimHolder) for pod in here if not is_mirror(pod.metadata.annotations)
+        }
         if not found:
             uid, name = next(((each.uid, each.name) for each in claim.users), (claim.uid, claim.name))
             found = {uid: ClaimHolder(PodRef(uid, claim.namespace, name))}

@@ -41,7 +41,7 @@ def _told(
     store: PodStore, kept: KubeletAllocations, vendor: Vendor, former: Inventory | None
 ) -> Iterator[tuple[int, str]]:
     """Numbers with the uuids of their cards, the most certain first."""
-    live = {uid for entry in store.entries.values() for uid in entry.uids}
+    live = store.entries.keys()
     for answer in sorted(kept.answers, key=lambda each: each.pod not in live):
         yield from _read_answer(answer, vendor)
     for card in former.cards if former is not None else ():

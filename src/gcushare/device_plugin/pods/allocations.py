@@ -94,10 +94,7 @@ class KubeletAllocations:
                 self._held |= {pod: other._held[pod]} if pod in other._held else {}
 
     def add_hidden(self, checkpoint: KubeletAllocations, pods: Iterable[str]) -> None:
-        """Add the ids of memory that a checkpoint names of these pods: podresources hides those of init containers.
-
-        Of a pod that the checkpoint does not name, ids may stay hidden: it knows static pods by another uid.
-        """
+        """Add the ids of memory that a checkpoint names of these pods: podresources hides those of init containers."""
         for pod in pods:
             if pod in checkpoint._held:
                 self._held[pod] = [*self._held.get(pod, ()), *checkpoint._held[pod]]
@@ -147,7 +144,7 @@ class KubeletAllocations:
         A checkpoint may lack the last container: the kubelet writes it after podresources shows what was given out.
         """
         kind, found = self._of_kind(is_whole=entry.is_whole), dict[str, CardCounts]()
-        for key in reversed(entry.keys if by_name else entry.uids):
+        for key in reversed(entry.keys if by_name else entry.keys[:1]):
             found |= kind.get(key, {})
         return {c.name: found[c.name] for c in entry.request.containers if found.get(c.name)}
 

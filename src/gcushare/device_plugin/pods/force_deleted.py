@@ -26,8 +26,6 @@ class ForceDeletedPod:
     """One such pod. ``until_s``: when its cards open at the latest, by the wall clock; 0 if that is not known."""
 
     ref: PodRef
-    uids: frozenset[str]
-    """Its own, and for the mirror of a static pod the uid of that pod on the machine."""
     cards: frozenset[int]
     is_whole: bool
     grace_s: float
@@ -52,13 +50,10 @@ class ForceDeletedPods:
         """The pods, in no particular order."""
         return tuple(self._pods.values())
 
-    def add(
-        self, ref: PodRef, cards: Collection[int], *, is_whole: bool, grace_s: float, machine_uid: str = ""
-    ) -> None:
+    def add(self, ref: PodRef, cards: Collection[int], *, is_whole: bool, grace_s: float) -> None:
         """Keep the cards of a deleted pod, whose author gives its containers ``grace_s`` to end."""
         waited_s = min(max(0.0, grace_s), self._longest_wait_s)
-        uids = frozenset({ref.uid, machine_uid} - {""})
-        self._pods[ref.uid] = ForceDeletedPod(ref, uids, frozenset(cards), is_whole, waited_s)
+        self._pods[ref.uid] = ForceDeletedPod(ref, frozenset(cards), is_whole, waited_s)
 
     def discard(self, uid: str) -> None:
         """Free the cards of a pod that has ended or is here again."""
@@ -93,7 +88,7 @@ class ForceDeletedPods:
                 continue
             if gone.since_s is None:
                 gone.since_s = now_s
-            is_running = running is not None and not gone.uids.isdisjoint(running)
+            is_running = running is not None and uid in running
             wait_s = (KILL_MARGIN_S if running is not None else gone.grace_s + KILL_MARGIN_S) + gone.since_s - now_s
             if is_running:
                 gone.until_s = 0

@@ -18,7 +18,7 @@ from gcushare.core.requests import (
     effective_request,
     split_over_cards,
 )
-from gcushare.node.pods import NO_SIZES, CardCounts, is_mirror, machine_uid, overdue_since_s
+from gcushare.node.pods import NO_SIZES, CardCounts, overdue_since_s
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations import PodRecord
 from gcushare.wire.objects import Pod
@@ -112,24 +112,9 @@ class PodEntry:
         return self.request.cards, self.selection, self.limit
 
     @property
-    def is_static(self) -> bool:
-        """Whether it is the mirror of a static pod."""
-        return is_mirror(self.annotations)
-
-    @property
-    def machine_uid(self) -> str:
-        """The uid of a static pod in the kubelet's checkpoint and in its processes; "" for any other pod."""
-        return machine_uid(self.annotations)
-
-    @property
-    def uids(self) -> tuple[str, ...]:
-        """The uids by which the kubelet's checkpoint may name it."""
-        return tuple(uid for uid in (self.ref.uid, self.machine_uid) if uid)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys by which podresources or the checkpoint may name it."""
-        return (*self.uids, str(self.ref))
+    def keys(self) -> tuple[str, str]:
+        """The keys by which the checkpoint or podresources may name it."""
+        return self.ref.uid, str(self.ref)
 
     def overdue_since_s(self, longest_wait_s: float) -> float | None:
         """When a pod that is being deleted should have ended, given at most this time; None if it is not deleted."""
@@ -300,7 +285,7 @@ class PodEntry:
 
 
 def new_entry(pod: Pod, vendor: Vendor, record: PodRecord | None, *, may_burst: bool) -> PodEntry | None:
-    """A bound pod that holds nothing yet, without its record; None if it asks for no card.
+    """A bound pod that holds nothing yet, without its record; None if it asks for no card, or is a mirror.
 
     Raises:
         RemoteContractError, Refused: the amounts cannot be read, or are of memory and of whole cards.

@@ -29,13 +29,13 @@ from gcushare.device_plugin.pods.pod import (
 )
 from gcushare.device_plugin.pods.reused_ids import assign_reused
 from gcushare.device_plugin.pods.states import compute_states, exchange_promises
-from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrecorded, mirrored_keys
+from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrecorded
 from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
-from gcushare.node.pods import NO_SIZES, CardCounts, PlainPod, PodWithCards, SharedGrant, plain_pod
+from gcushare.node.pods import NO_SIZES, CardCounts, PlainPod, PodWithCards, SharedGrant, machine_uids, plain_pod
 from gcushare.vendors import Vendor
 from gcushare.wire.kubelet.plugin_messages import NO_IDS, DeviceIds
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import deletion_time_s, is_finished, pod_record, pod_ref
+from gcushare.wire.pods import deletion_time_s, is_finished, is_mirror, pod_record, pod_ref
 
 
 class PodStore:
@@ -85,8 +85,9 @@ class PodStore:
             except GcushareError as error:
                 self._unreadable[ref.uid] = UnreadablePod(ref, str(error))
             if entry is None:
+                is_known = ref.uid in self._others
                 self._others[ref.uid] = plain_pod(pod, PlainPod)
-                return False
+                return is_mirror(pod.metadata.annotations) and not is_known
             self._others.pop(ref.uid, None)
             self._entries[ref.uid] = entry
         entry.on_record_update(record, pod.metadata.annotations, error=record_error)
@@ -156,8 +157,7 @@ class PodStore:
         None for all: what is not shown of a later pod means nothing.
         """
         entries = self._entries.values()
-        names = {entry.machine_uid: str(entry.ref) for entry in entries if entry.machine_uid}
-        names |= {entry.ref.uid: str(entry.ref) for entry in entries}
+        names = self._names()
         new = []
         for pod, container, is_whole in shown.not_in(self._shown, names):
             uids = {uid for uid, entry in self._entries.items() if pod in entry.keys}
@@ -193,11 +193,9 @@ class PodStore:
 
     def find_unrecorded(self, now_s: float) -> None:
         """Find the holders of cards that no pod's record names, in the kubelet's allocations as they were read last."""
-        known = {key for entry in self._entries.values() for key in (entry.ref.uid, str(entry.ref))}
-        known |= {key for gone in self.gone.pods for key in (*gone.uids, str(gone.ref))}
-        known |= self._ended | mirrored_keys(self._entries.values(), self._shown)
-        names = {uid: str(pod.pod) for uid, pod in self._unreadable.items()}
-        self.unrecorded.update(find_unrecorded(self._shown, known, names), now_s)
+        known = {key for entry in self._entries.values() for key in entry.keys}
+        known |= {key for gone in self.gone.pods for key in (gone.ref.uid, str(gone.ref))} | self._ended
+        self.unrecorded.update(find_unrecorded(self._shown, known, self._names()), now_s)
 
     # What follows from them
 
@@ -348,11 +346,14 @@ class PodStore:
 
         A kubelet that has just started shows a pod only after it has admitted it again.
         """
-        return [
-            uid
+        recorded = [
+            entry.ref.uid
             for entry in self._entries.values()
             if (entry.held.keys() - entry.unconfirmed or entry.may_be_assigned) and shown.isdisjoint(entry.keys)
-            for uid in entry.uids
+        ]
+        others = {holder.pod for holder in self.unrecorded.now.values()}
+        return recorded + [
+            uid for uid, name in self._names().items() if name in others and shown.isdisjoint((uid, name))
         ]
 
     def partly_shown_in(self, shown: frozenset[str]) -> list[str]:
@@ -362,10 +363,9 @@ class PodStore:
         skipped the pod would remove those cards again.
         """
         return [
-            uid
+            entry.ref.uid
             for entry in self._entries.values()
             if entry.has_cards_of_init_alone and not shown.isdisjoint(entry.keys)
-            for uid in entry.uids
         ]
 
     def may_continue_another(self, amount: int, *, whole: bool = False) -> bool:
@@ -386,6 +386,11 @@ class PodStore:
         """The records that must be written, by creation and uid of their pods (see ``compute_write``)."""
         found = (compute_write(entry, self._vendor, uuids, units, now_ns) for entry in self._entries.values())
         return sorted(filter(None, found), key=lambda write: (write.pod.created, write.pod.uid))
+
+    def _names(self) -> dict[str, str]:
+        """The names of the pods by the uids that a checkpoint has of them, static pods among them."""
+        pods: dict[str, PodWithCards] = {**self._others, **self._entries}
+        return {on_machine: str(pods[uid].ref) for uid, on_machine in machine_uids(pods.values()).items()}
 
     def _is_for_init(self, pending: PendingAllocation) -> bool:
         """Whether an allocation is for an ordinary init container."""
@@ -413,17 +418,16 @@ class PodStore:
         )
 
     def _remove(self, uid: str, *, is_over: bool) -> bool:
-        self._others.pop(uid, None)
+        other = self._others.pop(uid, None)
         entry, unreadable = self._entries.pop(uid, None), self._unreadable.pop(uid, None)
         self._pending.end_row()  # Its calls may be stored as another pod's.
         ref = entry.ref if entry is not None else unreadable.pod if unreadable is not None else None
         if ref is None:
-            return False
+            return other is not None and is_mirror(other.annotations)
         if is_over:
             self._end(ref)
         elif entry is not None and (cards := entry.taken_cards):
-            machine_uid = entry.machine_uid
-            self.gone.add(ref, cards, is_whole=entry.is_whole, grace_s=entry.grace_s, machine_uid=machine_uid)
+            self.gone.add(ref, cards, is_whole=entry.is_whole, grace_s=entry.grace_s)
         return True
 
     def _end(self, ref: PodRef) -> None:

@@ -1,7 +1,8 @@
 """Holders of cards that no pod's record names, which the node's inventory publishes instead. Pure.
 
-A pod may hold ids although the extender would refuse its request, or although the watch never showed it. Such a holder
-is published after a moment only: the watch may be about to show its pod.
+A pod may hold ids although the extender would refuse its request, or although the watch never showed it. A static pod
+has no record: anyone may write a mirror. Such a holder is published after a moment only: the watch may be about to show
+its pod.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import dataclass, field
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.force_deleted import ForceDeletedPod
-from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.node.pods import CardCounts
 from gcushare.wire.nodes import MAX_UNRECORDED
 
@@ -41,28 +41,9 @@ def find_unrecorded(
     }
 
 
-def mirrored_keys(entries: Iterable[PodEntry], shown: KubeletAllocations) -> set[str]:
-    """Find the uids that a checkpoint has for static pods whose mirrors' records name the same cards.
-
-    Any author may write the mirror's annotation, so it counts only if it hides none of the held cards and units.
-    """
-    found: set[str] = set()
-    for entry in entries:
-        key = entry.machine_uid
-        if key in shown.pods and entry.may_be_assigned:
-            holder = make_holder(key, shown.memory.get(key, {}).values(), shown.whole.get(key, {}).values())
-            is_whole = entry.is_whole and not holder.units
-            is_memory = not entry.is_whole and not holder.whole
-            named = entry.record.card_indexes if entry.record is not None else entry.promise
-            is_all_named = {*holder.units, *holder.whole} <= set(named)
-            if is_all_named and (is_whole or (is_memory and sum(holder.units.values()) <= entry.request.total_units)):
-                found.add(key)
-    return found
-
-
 @dataclass(slots=True)
 class UnrecordedHolders:
-    """The holders of one node that no pod's record names, by the kubelet's key, and since when each is known."""
+    """The holders of one node that no pod's record names, by the kubelet's key, and since when each pod is known."""
 
     now: Mapping[str, UnrecordedHolder] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)
@@ -70,7 +51,7 @@ class UnrecordedHolders:
     def update(self, holders: Mapping[str, UnrecordedHolder], now_s: float) -> None:
         """Replace the holders by those of the newest read."""
         self.now = holders
-        self._since = {key: self._since.get(key, now_s) for key in holders}
+        self._since = {each.pod: self._since.get(each.pod, now_s) for each in holders.values()}
 
     def drop(self, keys: Collection[str]) -> None:
         """Remove holders that are known pods now, or have ended."""
@@ -98,13 +79,13 @@ class UnrecordedHolders:
 
     def is_young(self, now_s: float) -> bool:
         """Whether some are not known for long enough to be published."""
-        return any(now_s - self._since[key] < PATIENCE_S for key in self.now)
+        return any(now_s - self._since[each.pod] < PATIENCE_S for each in self.now.values())
 
     def lasting(self, now_s: float) -> tuple[UnrecordedHolder, ...]:
         """The holders to publish, by name; of too many, the last one stands for all the others."""
         by_pod: dict[str, list[UnrecordedHolder]] = {}
-        for key, holder in self.now.items():
-            if now_s - self._since[key] >= PATIENCE_S:
+        for holder in self.now.values():
+            if now_s - self._since[holder.pod] >= PATIENCE_S:
                 by_pod.setdefault(holder.pod, []).append(holder)
         found = [_add_up(pod, by_pod[pod]) for pod in sorted(by_pod)]
         named, rest = found[: MAX_UNRECORDED - 1], found[MAX_UNRECORDED - 1 :]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Inventory
@@ -11,7 +11,7 @@ from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardReading
 from gcushare.core.over_use.tracking import PolledUse
 from gcushare.core.units import MemoryUnit
 from gcushare.node.over_use.watch import entitled_bytes
-from gcushare.node.pods import NodePods, PodWithCards, SharedGrant
+from gcushare.node.pods import NodePods, PodWithCards, SharedGrant, machine_uids
 
 Amounts = Mapping[str, Mapping[int, int]]
 """Bytes by pod uid and card index."""
@@ -35,24 +35,34 @@ class PodLimit:
     waits: frozenset[int] = frozenset()
 
 
+def limited_pods(pods: NodePods) -> dict[str, PodWithCards]:
+    """The pods that have cards, or for which some are kept, by uid; static ones among them."""
+    return {uid: each for uid, each in pods.everyone.items() if uid in pods.entries or each.taken_cards}
+
+
 def pod_limits(pods: NodePods, inventory: Inventory, others: Mapping[int, int], used: Amounts) -> dict[str, PodLimit]:
     """The limits of all pods with cards, by uid.
 
     The driver takes no limit below what is in use: a pod that uses more keeps that, and gets its amount as it frees.
     ``others``: as in ``_burst_growth``.
     """
+    limited, on_machine = limited_pods(pods), machine_uids(pods.everyone.values())
     granted = {
         uid: {index: size for index, size in entitled_bytes(entry, inventory).items() if size}
-        for uid, entry in pods.entries.items()
+        for uid, entry in limited.items()
         if not entry.is_whole
     }
     waits = _divide_shared(pods.shared(), inventory.unit, granted, used)
     growth = _burst_growth(pods, inventory, granted, others, used)
     return {
-        uid: PodLimit(entry.ref, entry.machine_uid or uid, dict.fromkeys(entry.taken_cards))
+        uid: PodLimit(entry.ref, on_machine[uid], dict.fromkeys(entry.taken_cards))
         if entry.is_whole
-        else _limit_of(entry, inventory.unit, granted[uid], growth, used.get(uid, {}), waits.get(uid, frozenset()))
-        for uid, entry in pods.entries.items()
+        else replace(
+            _limit_of(entry, inventory.unit, granted[uid], growth, used.get(uid, {})),
+            group_uid=on_machine[uid],
+            waits=waits.get(uid, frozenset()),
+        )
+        for uid, entry in limited.items()
     }
 
 
@@ -62,7 +72,6 @@ def _limit_of(
     granted: Mapping[int, int],
     growth: Mapping[int, int],
     in_use: Mapping[int, int],
-    waits: frozenset[int],
 ) -> PodLimit:
     most = unit.bytes_of(entry.limit)
     hard = {
@@ -70,7 +79,7 @@ def _limit_of(
         for index, size in granted.items()
     }
     lent = {index: size - granted[index] for index, size in hard.items()}
-    return PodLimit(entry.ref, entry.machine_uid or entry.ref.uid, hard, lent, waits)
+    return PodLimit(entry.ref, entry.ref.uid, hard, lent)
 
 
 def _divide_shared(
@@ -114,7 +123,7 @@ def _burst_growth(
             uid: PolledUse(
                 used.get(uid, {}).get(card.index, 0),
                 sizes[card.index],
-                limit=inventory.unit.bytes_of(pods.entries[uid].limit),
+                limit=inventory.unit.bytes_of(pods.everyone[uid].limit),
             )
             for uid, sizes in granted.items()
             if card.index in sizes

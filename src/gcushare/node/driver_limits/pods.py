@@ -20,12 +20,12 @@ from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
 from gcushare.core.over_use.tracking import gib_text
 from gcushare.node.api_server import Announcer
-from gcushare.node.driver_limits.amounts import PodLimit, pod_limits
+from gcushare.node.driver_limits.amounts import PodLimit, limited_pods, pod_limits
 from gcushare.node.driver_limits.cards import DriverLimiter
 from gcushare.node.driver_limits.control_groups import PodGroups, find_pod_groups, is_hierarchical
 from gcushare.node.driver_limits.pod_groups import HASTY_FOR_S, PodGroupLimits
 from gcushare.node.pod_use import CardPolls
-from gcushare.node.pods import NodePods
+from gcushare.node.pods import NodePods, machine_uids
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class DriverLimits:
     @property
     def problem(self) -> str:
         """Why memory is not limited, of the node, of cards and of pods; "" if it is."""
-        pods = [why for uid, why in sorted(self.unlimited.items()) if uid in self._pods.entries]
+        pods = [why for uid, why in sorted(self.unlimited.items()) if uid in limited_pods(self._pods)]
         return "; ".join(filter(None, (self._limiter.problem, *pods)))
 
     async def run(self) -> None:
@@ -220,9 +220,9 @@ class DriverLimits:
     async def _read_use(self, groups: PodGroups) -> None:
         """Read what each pod uses. Without the kernel's controller the driver counts only where it has set a limit."""
         used: dict[str, dict[int, int]] = {}
-        inventory = self._inventory()
-        for uid, entry in tuple(self._pods.entries.items()):
-            found = groups.pods.get(entry.machine_uid or uid, ())
+        inventory, on_machine = self._inventory(), machine_uids(self._pods.everyone.values())
+        for uid, entry in limited_pods(self._pods).items():
+            found = groups.pods.get(on_machine[uid], ())
             for index in entry.taken_cards:
                 try:
                     card = await self._limiter.find(inventory, index)
@@ -327,7 +327,7 @@ class DriverLimits:
         """Limit the pods whose groups are expected and there."""
         inventory, groups = self._inventory(), await self._find_groups()
         waiting = {uid for uid, each in self._starts.items() if each.limit is None} & self._pods.entries.keys()
-        here = {uid for uid in waiting if (self._pods.entries[uid].machine_uid or uid) in groups.pods}
+        here = {uid for uid in waiting if uid in groups.pods}
         if inventory is not None and here:
             limits = await self._make_room(inventory, groups)
             await self._keep_each([limits[uid] for uid in sorted(here & limits.keys())], groups)

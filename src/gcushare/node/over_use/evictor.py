@@ -21,6 +21,7 @@ from gcushare.node.api_server import Announcer
 from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.node.over_use.watch import OverUseWatch
 from gcushare.node.pods import NodePods
+from gcushare.wire.pods import is_mirror
 
 logger = logging.getLogger(__name__)
 
@@ -160,7 +161,7 @@ class OverUseEvictor:
                         figures,
                         ending=entry.ends_at_s is not None,
                         is_overdue=ended_s is not None and self._wall_clock_s() > ended_s + OVERDUE_S,
-                        is_static=entry.is_static,
+                        is_static=is_mirror(entry.annotations),
                         refused_lately=refused,
                     )
                 )

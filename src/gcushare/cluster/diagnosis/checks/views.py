@@ -14,7 +14,7 @@ from gcushare.vendors import Vendor
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.nodes import has_trace
 from gcushare.wire.objects import Node
-from gcushare.wire.pods import current_request, is_finished
+from gcushare.wire.pods import current_request, is_finished, is_mirror
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,13 @@ def sharing_nodes(facts: Facts) -> Iterator[tuple[VendorNode, Inventory]]:
 
 
 def requesting_pods(facts: Facts, vendor: Vendor) -> Iterator[RequestingPod]:
-    """The unfinished pods that ask for this vendor's shared memory, or for whole cards where our plugin serves them."""
+    """The unfinished pods that ask for this vendor's shared memory, or for whole cards where our plugin serves them.
+
+    No mirrors: they count for nothing.
+    """
     serving = {each.name for each in vendor_nodes(facts, (vendor,)) if SERVES_WHOLE in each.modes}
     for pod in facts.pods:
-        if is_finished(pod):
+        if is_finished(pod) or is_mirror(pod.metadata.annotations):
             continue
         is_served = pod.spec.node_name in serving if pod.is_bound else bool(serving)
         if not (asks_for(pod, vendor.memory_resource) or (is_served and asks_for(pod, vendor.whole_card_resource))):

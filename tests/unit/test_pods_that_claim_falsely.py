@@ -1,0 +1,59 @@
+"""What a pod's author writes on it brings no room, and takes none from others: in the extender and in the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gcushare.cluster.snapshot import ClusterSnapshot
+from gcushare.cluster.view import ClusterView
+from gcushare.core.requests import CardRequest
+from gcushare.vendors import ENFLAME
+from gcushare.wire.objects import Pod
+from gcushare.wire.pods import MACHINE_UID, MIRROR
+from tests.extender_objects import a_node, a_pod, as_whole, on_card, state_of
+
+NODE = "node-1"
+VIEWS = pytest.mark.parametrize("view", [state_of, lambda: ClusterSnapshot(ENFLAME)], ids=["extender", "commands"])
+MakeView = Callable[[], ClusterView]
+
+
+def on_node(name: str, units: object = 16, **options: Any) -> Pod:
+    """A pod whose author named the node."""
+    return a_pod(name, units, node=NODE, **options)
+
+
+def with_cards(make: MakeView, *pods: Pod) -> ClusterView:
+    view = make()
+    view.node_applied(a_node(NODE, 16, 16))
+    for pod in pods:
+        view.pod_applied(pod)
+    return view
+
+
+def fits(view: ClusterView, units: int = 16) -> bool:
+    return view.ledger.nodes[NODE].fits(CardRequest(units))
+
+
+@VIEWS
+@pytest.mark.parametrize("uid", ["x", "uid-victim", "default/victim"])
+@pytest.mark.parametrize(
+    "claim",
+    [
+        pytest.param({}, id="no record"),
+        pytest.param({"record": on_card(0, 16)}, id="a record"),
+        pytest.param({"record": replace(on_card(0, 16), assigned=True)}, id="a record that says assigned"),
+        pytest.param({"units": None, "whole": 2, "record": as_whole(0, 1)}, id="whole cards"),
+        pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}, id="held by a finalizer"),
+        pytest.param({"units": "many"}, id="an amount that cannot be read"),
+    ],
+)
+def test_a_false_mirror_closes_no_card_and_holds_none(view: MakeView, claim: dict[str, Any], uid: str) -> None:
+    found = with_cards(view, on_node("false", annotations={MIRROR: uid, MACHINE_UID: uid}, **claim))
+    assert (list(found.ledger.assignments()), found.pod_problems) == ([], {})
+    assert fits(found)
+    if isinstance(found, ClusterSnapshot):
+        assert (found.pods, found.without_card(), found.unplaced()) == ({}, {}, {})

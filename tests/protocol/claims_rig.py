@@ -227,13 +227,15 @@ class ClaimsRig:
             BY_NAME["resourceclaims.resource.k8s.io"], key, lambda obj: merge(obj, reserved), status_only=True
         )
 
-    def run_pod(self, name: str, *claims: str, namespace: str = "default") -> str:
+    def run_pod(
+        self, name: str, *claims: str, namespace: str = "default", annotations: Mapping[str, str] | None = None
+    ) -> str:
         """Bind a pod to this node that has these claims, as Kubernetes leaves it; returns its uid."""
         container = {"name": "main", "image": "x", "resources": {"claims": [{"name": each} for each in claims]}}
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {"name": name, "namespace": namespace, "annotations": dict(annotations or {})},
             "spec": {
                 "nodeName": NODE,
                 "containers": [container],

@@ -33,6 +33,7 @@ from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import ENFLAME
 from gcushare.wire.nodes import decode_inventory
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from gcushare_playground.apiserver.identities import ADMIN, User
 from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
 from gcushare_playground.kubelet import AdmissionOrder, ContainerView, Kubelet, NodeApi
@@ -382,3 +383,14 @@ def _changed(settings: PluginSettings, changes: Mapping[str, Any]) -> PluginSett
 
 def container(name: str, units: int, resource: str = RESOURCE, **extra: Any) -> dict[str, Any]:
     return {"name": name, "image": "x", "resources": {"limits": {resource: str(units)}}, **extra}
+
+
+def false_mirror(name: str, units: int, uid: str) -> dict[str, Any]:
+    """A pod whose author names the node and says that it is the mirror of a static pod; a finalizer keeps it."""
+    annotations = {"kubernetes.io/config.source": "file", MACHINE_UID: uid, MIRROR: uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations, "finalizers": ["a.example/b"]},
+        "spec": {"nodeName": "node-1", "containers": [container("c0", units)]},
+    }

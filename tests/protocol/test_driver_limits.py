@@ -23,11 +23,12 @@ from gcushare.wire.annotations import MEMORY_LIMIT, OVER_USE
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.registry import Deletion
 from gcushare_playground.apiserver.resources import BY_NAME
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.fake_proc import FakeProc
 from tests.native.libraries import DirectSource, FakeLibrary, nvml_here
 from tests.protocol.claims_rig import ClaimsRig, share
 from tests.protocol.mps_rig import mps_rig
-from tests.protocol.plugin_rig import PluginRig
+from tests.protocol.plugin_rig import PluginRig, false_mirror
 
 CONTAINER = "pid:[4026532842]"
 VARIABLE = "NVIDIA_GPU_MEMORY_LIMIT"
@@ -265,6 +266,26 @@ async def test_limits_that_a_reloaded_driver_lost_are_set_again(tmp_path: Path) 
         await rig.until(lambda: rig.events("MemoryLimitsLost"), "the Event on the node")
 
 
+@pytest.mark.parametrize("units", [16, 1], ids=["to raise the author's own", "to lower a neighbour's"])
+async def test_a_false_mirror_moves_no_pods_limit(tmp_path: Path, units: int) -> None:
+    """It names what the kubelet shows of a pod until it has a record of it, and then the pod's control group."""
+    async with DriverRig(tmp_path) as rig:
+        await rig.start()
+        group = rig.pod_with_group("pod", 4)
+        await rig.until_running("pod")
+        rig.api.registry.put(false_mirror("false", units, "default/pod"))
+        rig.pod_with_group("next", 1)
+        await rig.until_recorded("pod", "next")
+        then = {"metadata": {"annotations": {MACHINE_UID: rig.uid("pod")}}}
+        await rig.request("PATCH", "/api/v1/namespaces/default/pods/false", then)
+        store = rig.app.observed.store
+        said = f"{MACHINE_UID!r}: {rig.uid('pod')!r}"
+        await rig.until(lambda: said in str([each.annotations for each in store.everyone.values()]), "it is seen")
+        rig.groups.reload_driver()
+        await rig.until(lambda: rig.events("MemoryLimitsLost"), "the limits were set again, of all pods")
+        assert {call.hard for call in rig.calls_for(group)} == {4 * GIB}
+
+
 async def test_a_restarted_plugin_finds_every_pod_again_and_limits_what_it_missed(tmp_path: Path) -> None:
     async with DriverRig(tmp_path) as rig:
         await rig.start()
@@ -444,6 +465,26 @@ async def test_pods_of_a_shared_claim_have_together_no_more_than_the_claim(tmp_p
         assert groups.limit_of(first_group, 0) == 2 * GIB
         rig.api.registry.delete(BY_NAME["pods"], Key("default", "first"), Deletion(grace_s=0))
         await rig.until(lambda: groups.limit_of(later_group, 0) == 4 * GIB, "the other one has gone")
+
+
+async def test_a_false_mirror_that_shares_a_claim_moves_no_other_pods_limit(tmp_path: Path) -> None:
+    """kube-controller-manager reserves a claim for every pod that names it and a node, also for one that never runs."""
+    rig, groups = claims_rig(tmp_path)
+    async with rig:
+        await rig.start()
+        victim, author = rig.run_pod("victim", "large"), rig.run_pod("author", "small")
+        false = rig.run_pod("false", "small", annotations={MIRROR: "x", MACHINE_UID: victim})
+        wanted = {groups.make(f"kubepods/pod{uid}"): gib * GIB for uid, gib in ((victim, 8), (author, 1))}
+        large, small = rig.allocate("large", share("card-0", 8)), rig.allocate("small", share("card-0", 1))
+        rig.reserve(large, ("victim", victim))
+        rig.reserve(small, ("false", false), ("author", author))
+        known = rig.app.observed.pods
+        await rig.until(lambda: {victim, author, false} <= set(known.everyone) | set(*known.asking().values()), "all")
+        for claim in (large, small):
+            assert not (await rig.kubelet.prepare(claim))[claim.uid].error
+        groups.reload_driver()
+        await rig.until(lambda: all(groups.limit_of(group, 0) for group in wanted), "the limits are set again")
+        assert {group: groups.limit_of(group, 0) for group in wanted} == wanted
 
 
 async def test_a_limit_of_a_containers_own_does_not_replace_its_pods(tmp_path: Path) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.pods import MACHINE_UID, MIRROR
 from gcushare_playground.apiserver import DropAfter, FailBefore, Fault
 from gcushare_playground.kubelet import PodResourcesMode
-from tests.protocol.plugin_rig import PLUGIN_USER, PluginRig, backwards, container
+from tests.protocol.plugin_rig import PLUGIN_USER, PluginRig, backwards, false_mirror
 
 RECORD_PATCH = r"/api/v1/namespaces/default/pods/[^/]+/status$"
 
@@ -104,17 +102,6 @@ async def test_a_false_mirror_is_given_no_card_and_no_record_and_changes_no_othe
         await rig.until(lambda: "deletionTimestamp" in rig.pod("false")["metadata"], "the kubelet deletes it")
         assert ENFLAME.record.card_index not in rig.pod("false")["metadata"]["annotations"]
         assert rig.published().unrecorded == ()
-
-
-def false_mirror(name: str, units: int, uid: str) -> dict[str, Any]:
-    """A pod whose author names the node and says that it is the mirror of a static pod; a finalizer keeps it."""
-    annotations = {"kubernetes.io/config.source": "file", MACHINE_UID: uid, MIRROR: uid}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "annotations": annotations, "finalizers": ["a.example/b"]},
-        "spec": {"nodeName": "node-1", "containers": [container("c0", units)]},
-    }
 
 
 async def test_while_the_api_server_is_away_pods_already_seen_get_their_cards_and_records_follow() -> None:

@@ -25,6 +25,7 @@ from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.documents.plugin_status import PodOnNode
 from gcushare.wire.nodes import encode_inventory
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import card, cards
 from tests.extender_objects import inventory_text, pod_document
@@ -170,6 +171,11 @@ def holder_without_a_record(rig: DoctorRig) -> None:
     rig.change_node(lambda node: node["metadata"]["annotations"].update({INVENTORY: text}))
 
 
+def record_that_is_removed(rig: DoctorRig) -> None:
+    rig.put_asking("odd", 12, node=NODE)
+    holder_without_a_record(rig)
+
+
 def cordon_of_a_card_that_is_not_there(rig: DoctorRig) -> None:
     rig.change_node(lambda node: node["metadata"]["annotations"].update({ENFLAME.cordon_annotation: "7"}))
 
@@ -287,6 +293,7 @@ def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
         (allocatable_below_the_healthy_cards, ERROR, "inventory-capacity", "9 of them allocatable"),
         (sick_card, WARNING, "sick-card", "double-bit ECC error; its 16 units"),
         (holder_without_a_record, WARNING, "unrecorded-holder", "default/odd was given 12 units and 0 whole cards"),
+        (record_that_is_removed, WARNING, "unrecorded-holder", "something removes or refuses its record"),
         (cordon_of_a_card_that_is_not_there, WARNING, "cordon-unknown-card", "names 7"),
         (node_of_a_misspelt_way, WARNING, "unread-key", "gcushare.io/serve=claim: only 'claims' has an effect"),
         (node_no_longer_shared, WARNING, "stale-inventory", INVENTORY),
@@ -309,6 +316,13 @@ async def test_each_trouble_is_found_and_nothing_else(
 ) -> None:
     scenario(rig)
     (await rig.examine()).assert_only(severity, kind, number)
+
+
+async def test_a_static_pod_that_holds_units_is_no_trouble_and_a_false_mirror_neither(rig: DoctorRig) -> None:
+    for name in ("odd", "false"):
+        rig.put_asking(name, 12, node=NODE, annotations={MIRROR: "x", MACHINE_UID: "x"})
+    holder_without_a_record(rig)
+    assert (await rig.examine()).kinds == set()
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from gcushare.core.cards import UnrecordedHolder
 from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver import DropAfter, FailBefore, Fault
+from gcushare_playground.apiserver.objects import Key
+from gcushare_playground.apiserver.patches import merge
+from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.kubelet import PodResourcesMode
 from tests.protocol.plugin_rig import PLUGIN_USER, PluginRig, backwards, false_mirror
 
@@ -102,6 +106,26 @@ async def test_a_false_mirror_is_given_no_card_and_no_record_and_changes_no_othe
         await rig.until(lambda: "deletionTimestamp" in rig.pod("false")["metadata"], "the kubelet deletes it")
         assert ENFLAME.record.card_index not in rig.pod("false")["metadata"]["annotations"]
         assert rig.published().unrecorded == ()
+
+
+async def test_of_a_pod_whose_record_a_syncer_removes_again_and_again_the_node_says_its_card() -> None:
+    """Else its units are kept on every card of the node, for as long as the syncer runs."""
+    async with PluginRig(cards=(16, 16)) as rig:
+        rig.bind("synced", 4, card=1)
+        await rig.until_recorded("synced")
+        holder = UnrecordedHolder(pod="default/synced", units={1: 4})
+
+        def is_said() -> bool:
+            """Remove what is there, as the syncer does at once, and look what the Node says."""
+            if rig.record("synced")[0] is not None:
+                bare = {"metadata": {"annotations": None}}
+                rig.api.registry.update(BY_NAME["pods"], Key("default", "synced"), lambda obj: merge(obj, bare))
+            return rig.published().unrecorded == (holder,)
+
+        await rig.until(is_said, "the Node says it")
+        assert "removed" in rig.events("RecordRepaired")[0]
+        await rig.until(lambda: is_said() and "(default/synced)" in rig.problem("podRecords"), "it is a problem")
+        await rig.until(lambda: rig.record("synced")[0] == "1" and not rig.published().unrecorded, "it was left alone")
 
 
 async def test_while_the_api_server_is_away_pods_already_seen_get_their_cards_and_records_follow() -> None:

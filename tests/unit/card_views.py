@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from rich.cells import cell_len
 
 from gcushare.cluster.card_drawing.draw import view_lines
@@ -44,19 +43,10 @@ def pod(name: str, held: dict[int, int] | None = None, **changes: Any) -> PodOnN
 
 
 def status(*cards: CardStatus, pods: tuple[PodOnNode, ...] = (), **changes: Any) -> PluginStatus:
-    """A node's status where all is well; a card that names no held units has those of the pods."""
-    held = {
-        on.index: sum(
-            on.units if each.whole else each.held_by_card.get(on.index, 0)
-            for each in pods
-            if on.index in each.held_by_card
-        )
-        for on in cards
-    }
-    counted = tuple(msgspec.structs.replace(each, held_units=each.held_units or held[each.index]) for each in cards)
+    """A node's status where all is well."""
     facts: dict[str, Any] = {
         "version": "1.2.3", "vendor": "enflame", "node": "node-1", "problems": {}, "unit": "1", "driver": "1.4.2",
-        "cards": counted, "left_out": (), "pods": pods, "unreadable_pods": (), "foreign_containers": 0,
+        "cards": cards, "left_out": (), "pods": pods, "unreadable_pods": (), "foreign_containers": 0,
         "unconfirmed_allocations": 0, "watch_age_seconds": 3.5, "registrations": 1, "corrections": 2,
     }  # fmt: skip
     return PluginStatus(**(facts | changes))

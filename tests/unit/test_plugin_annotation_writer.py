@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
+from gcushare.core.cards import UnrecordedHolder
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.device_plugin.pods.annotation_writer import CALM_S, LEAST_INTERVAL_S, POLL_S, RESEND_S
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
 from gcushare.kube.errors import InvalidError
 from gcushare.vendors import ENFLAME
 from tests.running import running
@@ -123,6 +125,43 @@ async def test_a_record_forged_after_its_echo_is_written_again_within_a_second()
     world.now_s += LEAST_INTERVAL_S
     await write_due(reconciler)
     assert world.patched == [("a", "1")] * 2
+
+
+async def test_against_a_program_that_removes_records_the_node_speaks_and_writes_become_rare() -> None:
+    """A syncer of virtual clusters knows no annotation that was not synced from above, and removes it at once."""
+    world = World()
+    reconciler, store = await keeper_with(world, "a")
+    waits, said = [], []
+    for _ in range(9):
+        await write_due(reconciler)
+        watch(reconciler, store, "a", card=1)
+        assert store.pod_applied(pod("a", 4, card=None)), "the kubelet is read at once"
+        waits.append(await write_due(reconciler))
+        for _ in range(2):
+            await reconciler.check()
+            said.append(store.unrecorded.lasting(world.now_s))
+            world.now_s += waits[-1] / 2
+    assert waits == [1.0, 1.0, 1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    assert said[4:] == [(UnrecordedHolder(pod="d/a", units={1: 4}),)] * 14, "from the third time on, without a gap"
+    assert store.held_units() == {1: 4}, "it is counted once here"
+    assert "removes or changes the records of 1 pod (d/a)" in reconciler.writer.problem
+    await write_due(reconciler)
+    watch(reconciler, store, "a", card=1)
+    await reconciler.check()
+    assert store.unrecorded.lasting(world.now_s) == (), "once a record stays, it speaks"
+    world.now_s += 32.0
+    await write_due(reconciler)
+    assert reconciler.writer.problem == ""
+
+
+async def test_what_a_pod_holds_is_said_by_the_node_while_its_record_cannot_be_written() -> None:
+    world = World(failures={"a": ForbiddenError("denied by a webhook")})
+    reconciler, store = await keeper_with(world, "a")
+    await write_due(reconciler)
+    assert store.unrecorded.lasting(world.now_s) == (), "a correction takes a moment"
+    world.now_s += PATIENCE_S
+    await reconciler.check()
+    assert store.unrecorded.lasting(world.now_s) == (UnrecordedHolder(pod="d/a", units={1: 4}),)
 
 
 async def test_an_echo_that_overtakes_the_answer_is_one() -> None:

@@ -14,7 +14,7 @@ from gcushare.device_plugin.pods.unrecorded import OTHERS, PATIENCE_S, Unrecorde
 from gcushare.vendors import ENFLAME
 from gcushare.wire.nodes import MAX_UNRECORDED
 from gcushare.wire.objects import Pod
-from tests.unit.plugin_pods import pod, store_of, whole_pod
+from tests.unit.plugin_pods import pod, store_of, whole_pod, with_annotations
 from tests.unit.plugin_reconcile import reconcile
 
 SIZES = {0: 16, 1: 16}
@@ -53,6 +53,8 @@ def test_a_pod_that_would_have_been_refused_is_recorded_with_what_the_kubelet_ga
     assert store.held_units(SIZES) == {1: 12}
     assert [(write.pod.name, write.cards) for write in store.writes({0: "u0", 1: "u1"}, SIZES, 1)] == [("a", (1,))]
     assert [each.pod.name for each in store.unreadable] == ["a"], "and why it would have been refused is still reported"
+    assert store.unrecorded.lasting(PATIENCE_S) == (UnrecordedHolder(pod="d/a", units={1: 12}),), "until it is written"
+    store.pod_applied(with_annotations(refused, refused.metadata.annotations | {ENFLAME.record.card_index: "1"}))
     assert store.unrecorded.lasting(PATIENCE_S) == ()
 
 

@@ -319,7 +319,7 @@ class NodeState:
         if list(self.cards) != sorted(self.cards):
             self.cards = dict(sorted(self.cards.items()))
         is_unconfirmed = self.is_unconfirmed = self._has_unconfirmed_excess()
-        unplaced = self.find_unplaced() if self.unplaced else ()
+        unplaced = self.find_unplaced().values() if self.unplaced else ()
         largest_free = largest_shared_free = empty_cards = total = used = 0
         for state in self.cards.values():
             state.is_unconfirmed = is_unconfirmed
@@ -335,17 +335,17 @@ class NodeState:
         self.largest_free, self.largest_shared_free = largest_free, largest_shared_free
         self.empty_cards, self.total, self.used = empty_cards, total, used
 
-    def find_unplaced(self) -> tuple[int, ...]:
-        """The units of each pod whose card is unknown, except pods whose card the node itself reports.
+    def find_unplaced(self) -> dict[str, int]:
+        """The units of each pod whose card is unknown, by uid, except pods whose card the node itself reports.
 
         The node chooses the card of such a pod, so its units are reserved on every card that could take it.
         """
         reported = {str(held.pod) for held in self.assignments.values() if held.unrecorded}
-        return tuple(
-            units
+        return {
+            uid: units
             for uid, units in self.unplaced.items()
             if not reported or str(self.assignments[uid].pod) not in reported
-        )
+        }
 
     def _has_unconfirmed_excess(self) -> bool:
         """Whether records exceed a card's size while one of its pods is not admitted yet.

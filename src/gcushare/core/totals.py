@@ -154,7 +154,7 @@ def _part_of(node: NodeState) -> _Part:
             "pods": len(node.assignments),
             "unusable": sum(not card.is_usable for card in cards),
             "unrecorded": sum(held.units for held in node.assignments.values() if held.unrecorded),
-            "unplaced": sum(node.find_unplaced()) if node.unplaced else 0,
+            "unplaced": sum(node.find_unplaced().values()) if node.unplaced else 0,
         },
         counts={
             "free_of_cards": [state.available for state in offered],

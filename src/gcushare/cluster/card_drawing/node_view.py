@@ -127,12 +127,13 @@ def _card_pods(card: CardStatus, pods: Sequence[PodOnNode], owners: Owners) -> C
     on_card = [pod for pod in pods if card.index in pod.cards or (pod.used_by_card or {}).get(card.index)]
     holders = [_holder(pod, card, [p for p in processes if owners.get(p.pid) == pod.uid]) for pod in on_card]
     known = {process.pid for holder in holders for process in holder.processes}
+    granted = sum(holder.units for holder in holders if holder.state is not HolderState.WAITS)
     # A newer plugin may know more modes: then the pods tell.
     found = next((mode for mode in CardMode if mode.value == card.mode), None)
     return CardPods(
         index=card.index,
         mode=found or (CardMode.SHARED if holders else CardMode.FREE),
-        granted_units=card.held_units,
+        granted_units=granted + card.unrecorded_units,
         # Waiting pods come last, in the bar too.
         holders=tuple(sorted(holders, key=lambda each: (each.state is HolderState.WAITS, each.pod, each.uid))),
         processes=tuple(process for process in processes if process.pid not in known),

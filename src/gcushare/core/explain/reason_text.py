@@ -227,10 +227,8 @@ def describe_shortage(node: NodeState, request: CardRequest) -> str:
     best = describe_cards([FreeCard(units, node.name, -index)], unit) if able else f"{node.name} has none"
     free = sum(state.grantable for state in node.cards.values())
     chosen = " among the cards that the pod allows" if request.excludes_cards else ""
-    kept = sum(node.find_unplaced())
-    more = (
-        f"; {show_units(kept, unit)} are kept free on each card for bound pods whose card is not known yet"
-        if kept
-        else ""
-    )
+    kept = node.find_unplaced()
+    pods = some_names([str(node.assignments[uid].pod) for uid in sorted(kept)])
+    amount = show_units(sum(kept.values()), unit)
+    more = f"; {amount} are kept free on each card for pods whose card is not known yet: {pods}" if kept else ""
     return f"{wanted}{chosen}; {best}; total free {free} of {show_units(node.total, unit)}{more}"

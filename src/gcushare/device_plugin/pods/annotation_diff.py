@@ -81,7 +81,8 @@ def compute_write(
     wrong = [key for key, value in annotations.items() if entry.annotations.get(key) != value]
     if not wrong:
         return None
-    damage, exchanged = entry.record_error, dict[int, tuple[str, str]]()
+    damage = entry.record_error or ("it was removed" if entry.is_recorded_here and record is None else "")
+    exchanged: dict[int, tuple[str, str]] = {}
     if record is not None and record.assigned and not moved:
         exchanged = {index: (was, now[index]) for index, was in before.items() if was and was != now[index]}
         if wrong != [UNITS_BY_CARD] and not (exchanged and wrong == [CARD_UUID]):
@@ -94,7 +95,7 @@ def compute_write(
         cards=cards,
         assigned=is_served,
         corrected_from=recorded if moved else (),
-        placed_here=not recorded and not entry.record_error,
+        placed_here=not recorded and not damage,
         repaired=damage,
         exchanged=exchanged,
     )

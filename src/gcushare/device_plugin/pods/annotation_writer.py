@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gcushare.core.assignments import PodRef
@@ -32,7 +32,11 @@ CALM_S = 0.5
 RESEND_S = 10.0
 """A written record that the watch does not show in this time is written again."""
 LEAST_INTERVAL_S = 1.0
-"""Between two equal writes on one pod, if another program keeps changing its record."""
+"""Between two equal writes on one pod, if another program has changed its record."""
+_REPORTED_LOSSES = 3
+"""So often in a row another program changes a record soon after its write before that is a problem. From then on the
+interval is doubled each time."""
+_MOST_DOUBLINGS = 5
 RETRY = BackoffPolicy(first_s=0.2, cap_s=30.0)
 """After a failure that passes: no answer, or a conflict."""
 REFUSED = BackoffPolicy(first_s=20.0, cap_s=180.0)
@@ -64,6 +68,13 @@ class _Attempt:
     """Whether the watch has shown the record as written; if it differs now, another program has changed it since."""
     is_refused: bool = False
     error: str = ""
+    losses: int = 0
+    """How often in a row another program has changed the record soon after it was written."""
+
+    @property
+    def interval_s(self) -> float:
+        """Before an equal write may follow one that the watch has shown."""
+        return float(LEAST_INTERVAL_S * 2 ** min(max(0, self.losses - _REPORTED_LOSSES), _MOST_DOUBLINGS))
 
     @property
     def is_reported(self) -> bool:
@@ -102,15 +113,19 @@ class RecordWriter:
 
     @property
     def problem(self) -> str:
-        """Which pods' records cannot be written, and why; "" if all can, or if only a few attempts failed."""
-        failed = sorted(
-            (each for each in self._attempts.values() if each.is_reported),
-            key=lambda each: (str(each.pod), each.pod.uid),
-        )
-        if not failed:
-            return ""
-        names = some_names([str(each.pod) for each in failed], _MAX_NAMES)
-        return f"the records of {counted(len(failed), 'pod')} ({names}) cannot be written: {failed[0].error}"
+        """Which pods' records cannot be written, or do not stay, and why; "" if only a few attempts failed."""
+        attempts = sorted(self._attempts.values(), key=lambda each: (str(each.pod), each.pod.uid))
+        failed = [each for each in attempts if each.is_reported]
+        lost = [each for each in attempts if each.losses >= _REPORTED_LOSSES and not each.is_reported]
+        found = []
+        if failed:
+            found.append(f"the records of {_pods(failed)} cannot be written: {failed[0].error}")
+        if lost:
+            found.append(
+                f"another program removes or changes the records of {_pods(lost)} after each write, as a syncer of "
+                "annotations may; their cards count by what the Node says of them"
+            )
+        return "; ".join(found)
 
     def set_inventory(self, inventory: Inventory) -> None:
         """Use these cards' uuids and sizes in records."""
@@ -129,7 +144,7 @@ class RecordWriter:
         if attempt.says(entry.record.card_indexes, assigned=entry.record.assigned):
             attempt.is_echoed = True
             if not attempt.is_open:
-                attempt.due_at_s = min(attempt.due_at_s, attempt.sent_at_s + LEAST_INTERVAL_S)
+                attempt.due_at_s = attempt.sent_at_s + attempt.interval_s
 
     def write_soon(self) -> None:
         """Have due records written now: a pod or its record changed."""
@@ -180,6 +195,7 @@ class RecordWriter:
     def _start(self, write: RecordWrite, writers: asyncio.TaskGroup) -> None:
         attempt = self._attempts.get(write.pod.uid)
         if attempt is not None and attempt.says(write.cards, assigned=write.assigned):
+            attempt.losses += attempt.is_echoed
             attempt.is_open, attempt.is_echoed = True, False
         else:
             retries, refusals = Backoff(RETRY, self._rng), Backoff(REFUSED, self._rng)
@@ -207,7 +223,7 @@ class RecordWriter:
         attempt.is_open, attempt.is_refused, attempt.error = False, False, ""
         attempt.retries.reset()
         attempt.refusals.reset()
-        attempt.due_at_s = attempt.sent_at_s + (LEAST_INTERVAL_S if attempt.is_echoed else RESEND_S)
+        attempt.due_at_s = attempt.sent_at_s + (attempt.interval_s if attempt.is_echoed else RESEND_S)
         self.writes += 1
         self.corrections += bool(write.corrected_from or write.repaired or write.exchanged)
         _log_write(write)
@@ -229,6 +245,11 @@ class RecordWriter:
         attempt.is_open, attempt.error = False, str(error)
         attempt.due_at_s = self._clock() + delay_s
         return delay_s
+
+
+def _pods(attempts: Sequence[_Attempt]) -> str:
+    names = some_names([str(each.pod) for each in attempts], _MAX_NAMES)
+    return f"{counted(len(attempts), 'pod')} ({names})"
 
 
 def _log_write(write: RecordWrite) -> None:

@@ -187,6 +187,11 @@ class PodEntry:
         return tuple(sorted({index for counts in self.held.values() for index in counts}))
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether its record names all the cards that it holds, so that these count as its own."""
+        return self.record is not None and set(self.held_cards) <= set(self.record.card_indexes)
+
+    @property
     def has_cards_of_init_alone(self) -> bool:
         """Whether some of its cards may be held by ordinary init containers alone.
 

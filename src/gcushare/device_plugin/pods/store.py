@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 from gcushare.core.assignments import PodRef
+from gcushare.core.cards import UnrecordedHolder
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.requests import split_over_cards
@@ -29,7 +30,7 @@ from gcushare.device_plugin.pods.pod import (
 )
 from gcushare.device_plugin.pods.reused_ids import assign_reused
 from gcushare.device_plugin.pods.states import compute_states, exchange_promises
-from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrecorded
+from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrecorded, make_holder
 from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
 from gcushare.node.pods import NO_SIZES, CardCounts, PlainPod, PodWithCards, SharedGrant, machine_uids, plain_pod
 from gcushare.vendors import Vendor
@@ -59,7 +60,7 @@ class PodStore:
     # The three inputs: the watch, the calls of the kubelet, and the kubelet's allocations
 
     def pod_applied(self, pod: Pod) -> bool:
-        """Store a pod's newest state; True if it is new here or has ended, so that the kubelet should be read."""
+        """Store a pod's newest state; True if the kubelet should be read: it is new, has ended or lost its record."""
         ref = pod_ref(pod)
         if not pod.is_bound or is_finished(pod):
             self._ended |= {ref.uid, str(ref)}
@@ -96,9 +97,10 @@ class PodStore:
         if is_new:
             # Without it a running pod would look like a waiting one, and the next call would seem to be for it.
             entry.shown = self._shown.held_by(entry, by_name=not reuses_name)
+        if is_new or entry.is_recorded:
             self.unrecorded.drop(entry.keys)
         compute_states(self._entries, self._pending)
-        return is_new
+        return is_new or (bool(entry.shown) and not entry.is_recorded)
 
     def pod_deleted(self, uid: str, *, is_over: bool = False) -> bool:
         """Remove a pod that was deleted; False if it was not here.
@@ -195,7 +197,8 @@ class PodStore:
         """Find the holders of cards that no pod's record names, in the kubelet's allocations as they were read last."""
         known = {key for entry in self._entries.values() for key in entry.keys}
         known |= {key for gone in self.gone.pods for key in (gone.ref.uid, str(gone.ref))} | self._ended
-        self.unrecorded.update(find_unrecorded(self._shown, known, self._names()), now_s)
+        unwritten = [_holder(each) for each in self._entries.values() if each.shown and not each.is_recorded]
+        self.unrecorded.update(find_unrecorded(self._shown, known, self._names()), now_s, unwritten=unwritten)
 
     # What follows from them
 
@@ -436,3 +439,9 @@ class PodStore:
         self._ended.add(ref.uid)
         if all(str(other.ref) != str(ref) for other in self._entries.values()):
             self._ended.add(str(ref))
+
+
+def _holder(entry: PodEntry) -> UnrecordedHolder:
+    """What a pod holds, for the node to say in place of its record."""
+    memory, whole = ((), (entry.taken_cards,)) if entry.is_whole else ((entry.units_by_card(),), ())
+    return make_holder(str(entry.ref), memory, whole)

@@ -1,8 +1,8 @@
 """Holders of cards that no pod's record names, which the node's inventory publishes instead. Pure.
 
 A pod may hold ids although the extender would refuse its request, or although the watch never showed it. A static pod
-has no record: anyone may write a mirror. Such a holder is published after a moment only: the watch may be about to show
-its pod.
+has no record: anyone may write a mirror. Of another pod the record may not be written, or somebody removes it. Such a
+holder is published after a moment only: the watch may be about to show its pod, or the record.
 """
 
 from __future__ import annotations
@@ -43,20 +43,27 @@ def find_unrecorded(
 
 @dataclass(slots=True)
 class UnrecordedHolders:
-    """The holders of one node that no pod's record names, by the kubelet's key, and since when each pod is known."""
+    """The holders of one node that no pod's record names, by the kubelet's key, and since when each is one.
+
+    ``unwritten`` are those of the pods that should have a record.
+    """
 
     now: Mapping[str, UnrecordedHolder] = field(default_factory=dict)
+    unwritten: Collection[UnrecordedHolder] = ()
     _since: dict[str, float] = field(default_factory=dict)
 
-    def update(self, holders: Mapping[str, UnrecordedHolder], now_s: float) -> None:
+    def update(
+        self, holders: Mapping[str, UnrecordedHolder], now_s: float, *, unwritten: Collection[UnrecordedHolder] = ()
+    ) -> None:
         """Replace the holders by those of the newest read."""
-        self.now = holders
-        self._since = {each.pod: self._since.get(each.pod, now_s) for each in holders.values()}
+        self.now, self.unwritten = holders, unwritten
+        self._since = {each.pod: self._since.get(each.pod, now_s) for each in (*holders.values(), *unwritten)}
 
     def drop(self, keys: Collection[str]) -> None:
-        """Remove holders that are known pods now, or have ended."""
+        """Remove holders that are known pods now, have ended, or have their record again."""
         if not self.now.keys().isdisjoint(keys):
             self.now = {key: holder for key, holder in self.now.items() if key not in keys}
+        self.unwritten = [holder for holder in self.unwritten if holder.pod not in keys]
 
     def units(self, sizes: CardCounts) -> Counter[int]:
         """Units per card that they hold; ``sizes`` are the units of whole cards."""
@@ -79,12 +86,12 @@ class UnrecordedHolders:
 
     def is_young(self, now_s: float) -> bool:
         """Whether some are not known for long enough to be published."""
-        return any(now_s - self._since[each.pod] < PATIENCE_S for each in self.now.values())
+        return any(now_s - since_s < PATIENCE_S for since_s in self._since.values())
 
     def lasting(self, now_s: float) -> tuple[UnrecordedHolder, ...]:
         """The holders to publish, by name; of too many, the last one stands for all the others."""
         by_pod: dict[str, list[UnrecordedHolder]] = {}
-        for holder in self.now.values():
+        for holder in (*self.now.values(), *self.unwritten):
             if now_s - self._since[holder.pod] >= PATIENCE_S:
                 by_pod.setdefault(holder.pod, []).append(holder)
         found = [_add_up(pod, by_pod[pod]) for pod in sorted(by_pod)]

@@ -15,7 +15,7 @@ from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.reconciler import PERIOD_S
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.reporting.metrics import POD_RECORDS, ObservedResources
-from gcushare.node.pods import NO_SIZES, CardCounts, PodWithCards
+from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.node.status import describe_node, make_checks
 from gcushare.runtime.health import CounterHeartbeat, HealthChecks
 from gcushare.wire.documents.plugin_status import PluginStatus, UnreadableStatus
@@ -27,11 +27,7 @@ def describe(observed: ObservedResources) -> PluginStatus:
     sizes = inventory.units_by_card if inventory is not None else NO_SIZES
     return describe_node(
         observed,
-        (
-            (pod, _describe_record(pod, sizes))
-            for _, pod in sorted(store.everyone.items())
-            if isinstance(pod, PodEntry) or pod.taken_cards
-        ),
+        ((entry, _describe_record(entry, sizes)) for _, entry in sorted(store.entries.items())),
         lambda index, whole: _holders(store, index, whole=whole),
         unit=None,
         unreadable_pods=tuple(UnreadableStatus(pod=str(pod.pod), reason=pod.reason) for pod in store.unreadable),
@@ -53,23 +49,12 @@ def _holders(store: PodStore, index: int, *, whole: bool) -> list[str]:
     return [*(str(each.ref) for each in known), *store.unrecorded.users_of(index, whole=whole)]
 
 
-def _describe_record(entry: PodWithCards, sizes: CardCounts) -> dict[str, Any]:
-    held = dict(sorted(entry.units_by_card(sizes).items()))
-    if not isinstance(entry, PodEntry):  # A pod that can have no record: the kubelet says what it holds.
-        return {
-            "units": sum(held.values()),
-            "recorded_cards": (),
-            "assigned": False,
-            "held_by_card": held,
-            "containers": {},
-            "unconfirmed": (),
-            "cards": entry.taken_cards,
-        }
+def _describe_record(entry: PodEntry, sizes: CardCounts) -> dict[str, Any]:
     return {
         "units": entry.request.total_units,
         "recorded_cards": entry.record.card_indexes if entry.record is not None else (),
         "assigned": entry.record.assigned if entry.record is not None else False,
-        "held_by_card": held,
+        "held_by_card": dict(sorted(entry.units_by_card(sizes).items())),
         "containers": {name: dict(sorted(counts.items())) for name, counts in entry.held.items()},
         "unconfirmed": tuple(sorted(entry.unconfirmed)),
         "cards": _cards_of(entry),

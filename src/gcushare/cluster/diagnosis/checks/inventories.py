@@ -13,6 +13,7 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.wording import counted
 from gcushare.wire.nodes import is_named, parse_card_names
+from gcushare.wire.pods import is_mirror
 
 
 def check_readable(facts: Facts) -> Iterator[Finding]:
@@ -104,9 +105,10 @@ def check_cards(facts: Facts) -> Iterator[Finding]:
 
 
 def check_holders(facts: Facts) -> Iterator[Finding]:
-    """Pods that hold cards which their own record does not name."""
+    """Pods that hold cards which their own record does not name. Static pods have none."""
+    static = {pod.key for pod in facts.pods if is_mirror(pod.metadata.annotations)}
     for each, inventory in sharing_nodes(facts):
-        for holder in inventory.unrecorded:
+        for holder in (holder for holder in inventory.unrecorded if holder.pod not in static):
             cards = sorted({*holder.units, *holder.whole})
             yield warning(
                 "unrecorded-holder",
@@ -114,8 +116,10 @@ def check_holders(facts: Facts) -> Iterator[Finding]:
                 f"{holder.pod} was given {counted(sum(holder.units.values()), 'unit')} and "
                 f"{counted(len(holder.whole), 'whole card')}, of "
                 f"card {', '.join(map(str, cards))}, and no record of the pod says so: its request is none that is "
-                "granted, or the plugin does not see the pod. The scheduler extender counts it",
-                f"correct the pod's request for {each.vendor.memory_resource}, or delete the pod",
+                "granted, the plugin does not see the pod, or something removes or refuses its record. The scheduler "
+                "extender counts it",
+                f"correct the pod's request for {each.vendor.memory_resource}, or find what removes its annotations, "
+                "such as the syncer of a virtual cluster; the plugin's podRecords and the pod's Events say more",
             )
 
 

@@ -64,10 +64,15 @@ def check_keys(facts: Facts) -> Iterator[Finding]:
 def check_reservations(facts: Facts) -> Iterator[Finding]:
     """Bound pods that were never confirmed, and bound pods without a record."""
     for vendor in facts.vendors():
-        offering = {each.name for each in vendor_nodes(facts, (vendor,)) if each.inventory is not None}
+        reported = {
+            each.name: {holder.pod for holder in each.inventory.unrecorded}
+            for each in vendor_nodes(facts, (vendor,))
+            if each.inventory is not None
+        }
         for each in requesting_pods(facts, vendor):
-            age_s = bound_for_s(facts, each.pod)
-            if each.pod.spec.node_name in offering and age_s > STALE_AFTER_S:
+            age_s, node = bound_for_s(facts, each.pod), each.pod.spec.node_name
+            # Of a pod that its node reports `check_holders` says it.
+            if node in reported and each.pod.key not in reported[node] and age_s > STALE_AFTER_S:
                 yield from _check_confirmed(each, vendor, age_s)
 
 

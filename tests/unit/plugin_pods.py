@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -69,6 +70,13 @@ def mirror(*, card: int | None = 0, assigned: bool = True) -> Pod:
 
 def with_annotations(bound: Pod, annotations: Mapping[str, str]) -> Pod:
     metadata = msgspec.structs.replace(bound.metadata, annotations=dict(annotations))
+    return msgspec.structs.replace(bound, metadata=metadata)
+
+
+def being_deleted(bound: Pod, *, ended_s: int, grace_s: int = 0) -> Pod:
+    """A pod whose deletion was asked for: when it has to end, in seconds since the epoch, and the time it was given."""
+    moment = datetime.fromtimestamp(ended_s, UTC).isoformat()
+    metadata = msgspec.structs.replace(bound.metadata, deletion_timestamp=moment, deletion_grace_period_seconds=grace_s)
     return msgspec.structs.replace(bound, metadata=metadata)
 
 

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.cluster.view import ClusterView
 from gcushare.core.requests import CardRequest
 from gcushare.vendors import ENFLAME
-from gcushare.wire.objects import Pod
+from gcushare.wire.objects import ContainerStatus, Pod
 from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.extender_objects import a_node, a_pod, as_whole, on_card, state_of
 
@@ -57,3 +58,35 @@ def test_a_false_mirror_closes_no_card_and_holds_none(view: MakeView, claim: dic
     assert fits(found)
     if isinstance(found, ClusterSnapshot):
         assert (found.pods, found.without_card(), found.unplaced()) == ({}, {}, {})
+
+
+DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0, "finalizers": ["a/b"]}
+
+
+@VIEWS
+@pytest.mark.parametrize(
+    ("left", "is_free"),
+    [
+        pytest.param({}, True, id="never admitted"),
+        pytest.param({"record": on_card(0, 16)}, True, id="bound by us, never admitted"),
+        pytest.param({"record": replace(on_card(0, 16), assigned=True)}, False, id="given its card"),
+        pytest.param({"deletionGracePeriodSeconds": 30}, False, id="its kubelet has not said that it ended"),
+        pytest.param({"annotations": {ENFLAME.record.card_index: "x"}}, True, id="with a record that cannot be read"),
+    ],
+)
+def test_a_pod_that_a_finalizer_keeps_after_its_end_keeps_no_room(
+    view: MakeView, left: dict[str, Any], is_free: bool
+) -> None:
+    found = with_cards(view, on_node("left", **{**DELETED, **left}), on_node("other", 16, record=on_card(1, 16)))
+    assert fits(found) is is_free
+
+
+@VIEWS
+def test_a_pod_whose_containers_have_all_ended_keeps_no_room_although_its_phase_stays(view: MakeView) -> None:
+    """As with kubelets before 1.27, which report no final phase of a pod that was deleted."""
+    ended = {"name": "main", "state": {"terminated": {"exitCode": 0}}}
+    pod = on_node("left", 16, record=replace(on_card(0, 16), assigned=True), phase="Running", **DELETED)
+    status = msgspec.structs.replace(pod.status, container_statuses=(msgspec.convert(ended, ContainerStatus),))
+    assert not fits(with_cards(view, pod, on_node("other", 16, record=on_card(1, 16))))
+    pod = msgspec.structs.replace(pod, status=status)
+    assert fits(with_cards(view, pod, on_node("other", 16, record=on_card(1, 16))))

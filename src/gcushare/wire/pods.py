@@ -244,6 +244,13 @@ def has_stopped(pod: Pod) -> bool:
     return pod.is_being_deleted and bool(statuses) and all(each.state.terminated is not None for each in statuses)
 
 
+def _never_starts(pod: Pod, vendor: Vendor) -> bool:
+    """Whether a bound pod was deleted for good before a kubelet admitted it: a finalizer may keep its object."""
+    is_over = pod.is_being_deleted and pod.metadata.deletion_grace_period_seconds == 0
+    is_assigned = pod.metadata.annotations.get(vendor.record.assigned) == "true"
+    return is_over and pod.status.start_time is None and not is_assigned
+
+
 def deletion_time_s(pod: Pod) -> float | None:
     """The time by which a pod must have ended, grace period included, in seconds since the epoch.
 
@@ -268,7 +275,7 @@ def pod_record(pod: Pod, vendor: Vendor) -> PodRecord | None:
 
 
 def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
-    """The cards that a bound, unfinished pod holds; None if it holds none.
+    """The cards that a bound pod holds which may run; None if it holds none.
 
     The cards come from the record. The units come from the pod's spec, which is immutable: the kubelet gives the pod
     this amount, even if we would not have granted it. A pod without a record (another scheduler bound it and the plugin
@@ -278,7 +285,7 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     Raises:
         RemoteContractError, Refused: the request or the record cannot be read.
     """
-    if not pod.spec.node_name or is_finished(pod):
+    if not pod.spec.node_name or has_stopped(pod) or _never_starts(pod, vendor):
         return None
     # Options of a bound pod are ignored: an author who edits them must not make the pod hold less than it does.
     request = pod_request(pod, vendor, options=NO_OPTIONS, is_bound=True)

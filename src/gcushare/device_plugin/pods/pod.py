@@ -47,6 +47,7 @@ class PodState(Enum):
     UNCONFIRMED = "All its containers were served; the kubelet does not show all of that yet."
     SERVED = "All its containers hold cards, and the kubelet shows it."
     FORGOTTEN = "Its record says that it has its cards, and the kubelet knows of none: its checkpoint was lost."
+    OVERDUE = "It should have ended by now, and the kubelet shows nothing of it: nothing is kept for it."
 
 
 NEEDS_CARDS = frozenset(
@@ -88,6 +89,8 @@ class PodEntry:
     """When its containers have to end, in seconds since the epoch; None if its deletion was not requested."""
     deletion_grace_s: float = 0.0
     """How long before ``ends_at_s`` its deletion was requested. The client of that request chose this time."""
+    is_overdue: bool = False
+    """Whether the time in which it had to end is over."""
     shown: Mapping[str, CardCounts] = field(default_factory=dict)
     """What the kubelet shows that its containers hold."""
     held: dict[str, CardCounts] = field(default_factory=dict)
@@ -153,6 +156,8 @@ class PodEntry:
             if self.served < len(self.request.containers):
                 return PodState.PARTLY_SERVED
             return PodState.UNCONFIRMED if self.unconfirmed else PodState.SERVED
+        if self.is_overdue:
+            return PodState.OVERDUE
         if self.may_be_assigned and not self.is_checked:
             return PodState.UNVERIFIED
         if not self.record_error and (self.is_recorded_here or self.may_be_assigned):

@@ -19,7 +19,7 @@ from gcushare.core.matching import Candidate
 from gcushare.core.requests import split_over_cards
 from gcushare.device_plugin.pods.allocations import KubeletAllocations, PendingAllocation, PendingAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite, compute_write
-from gcushare.device_plugin.pods.force_deleted import ForceDeletedPods
+from gcushare.device_plugin.pods.force_deleted import KILL_MARGIN_S, ForceDeletedPods
 from gcushare.device_plugin.pods.pod import (
     NEEDS_CARDS,
     PodEntry,
@@ -46,6 +46,7 @@ class PodStore:
         self, vendor: Vendor, *, longest_wait_s: float = DEFAULT_LONGEST_WAIT_S, allows_bursts: bool = True
     ) -> None:
         self._vendor = vendor
+        self._longest_wait_s = longest_wait_s
         self._allows_bursts = allows_bursts
         self._entries: dict[str, PodEntry] = {}
         self._others: dict[str, PlainPod] = {}  # They ask for no cards, or their request cannot be read.
@@ -188,7 +189,16 @@ class PodStore:
     def end_gone(
         self, shown: Collection[str], now_s: float, *, wall_s: float = 0.0, running: Collection[str] | None = None
     ) -> None:
-        """Free the cards of deleted pods that cannot run any more; arguments as in ``ForceDeletedPods.end``."""
+        """Free the cards of deleted pods that cannot run any more; arguments as in ``ForceDeletedPods.end``.
+
+        A finalizer may keep a pod's object for good. Once its time is over, only what the kubelet shows counts.
+        """
+        for entry in self._entries.values():
+            since_s = entry.overdue_since_s(self._longest_wait_s)
+            entry.is_overdue = since_s is not None and wall_s > since_s + KILL_MARGIN_S
+            if entry.is_overdue and not entry.held:
+                entry.promise = ()
+        compute_states(self._entries, self._pending)
         shown = frozenset(shown) - {str(entry.ref) for entry in self._entries.values()}
         for ref in self.gone.end(shown, now_s, wall_s=wall_s, running=running):
             self._end(ref)
@@ -308,7 +318,8 @@ class PodStore:
 
     def holders(self) -> list[str]:
         """The names of the pods that have cards of this node, or were bound to get them."""
-        found = {str(entry.ref) for entry in self._entries.values()} | {str(pod.pod) for pod in self.unreadable}
+        entries = (entry for entry in self._entries.values() if entry.state is not PodState.OVERDUE)
+        found = {str(entry.ref) for entry in entries} | {str(pod.pod) for pod in self.unreadable}
         is_taken = False
         for whole in (False, True):
             for index in self.cards_in_use(whole=whole):

@@ -20,10 +20,10 @@ from gcushare.node.driver_limits.amounts import LEAST_BYTES
 from gcushare.node.mps.limits import MEMORY_VARIABLE
 from gcushare.node.node_settings import Fallback, LimitSettings, MemoryLimit
 from gcushare.wire.annotations import MEMORY_LIMIT, OVER_USE
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.registry import Deletion
 from gcushare_playground.apiserver.resources import BY_NAME
-from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.fake_proc import FakeProc
 from tests.native.libraries import DirectSource, FakeLibrary, nvml_here
 from tests.protocol.claims_rig import ClaimsRig, share

@@ -10,7 +10,16 @@ from gcushare.core.errors import ForbiddenError, GcushareError, Refused, Retryab
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import CARD_POLICY, USE_CARDS
+from gcushare.wire.annotations import (
+    CARD_MODE,
+    CARD_POLICY,
+    CARD_UUID,
+    CORRECTED,
+    RECORDED_UID,
+    UNITS_BY_CARD,
+    USE_CARDS,
+    record_keys,
+)
 from gcushare.wire.objects import Pod
 from tests.extender_objects import DEFAULT_POLICIES, a_pod, on_card, recount
 from tests.unit.extender_binds import Rig
@@ -32,7 +41,22 @@ async def test_a_bind_is_one_request_that_carries_the_record_and_is_counted_at_o
         keys.pod_units: "4",
         keys.assigned: "false",
         keys.assign_time: "1000",
+        RECORDED_UID: "uid-a",
     }
+    rig.check_truth()
+
+
+async def test_what_a_manifest_brought_of_another_life_is_gone_after_the_bind() -> None:
+    """A Binding removes nothing, so what the new record lacks is made empty; other annotations stay."""
+    before = {CARD_UUID: "GCU-9", CARD_MODE: "whole", UNITS_BY_CARD: "1,3", CORRECTED: "1->9", RECORDED_UID: "uid-then"}
+    times = {ENFLAME.record.assigned: "true", ENFLAME.record.assign_time: "7", ENFLAME.record.card_index: "9"}
+    rig = Rig(a_pod("a", 4, annotations={**before, **times, "app": "kept"}))
+    await rig.bind()
+    written = rig.cluster.pods["default", "a"].metadata.annotations
+    assert {key: written[key] for key in before} == dict.fromkeys(before, "") | {RECORDED_UID: "uid-a"}
+    assert [written[key] for key in times] == ["false", "1000", "0"]
+    assert written["app"] == "kept"
+    assert set(written) - {"app"} <= set(record_keys(ENFLAME)), "the policy lets a Binding carry no other key"
     rig.check_truth()
 
 

@@ -16,7 +16,7 @@ from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
 from gcushare.kube.errors import InvalidError
 from gcushare.vendors import ENFLAME
 from tests.running import running
-from tests.unit.plugin_pods import pod
+from tests.unit.plugin_pods import pod, with_annotations
 from tests.unit.plugin_records import World, reconciler_of, store_of, write_due
 
 
@@ -32,7 +32,9 @@ async def keeper_with(world: World, *names: str) -> tuple[AllocationReconciler, 
 
 def watch(reconciler: AllocationReconciler, store: PodStore, name: str, card: int, *, assigned: bool = True) -> None:
     """Have the watch show a pod with this record."""
-    store.pod_applied(pod(name, 4, card=card, assigned=assigned))
+    bound = pod(name, 4, card=card, assigned=assigned)
+    corrected = {"gcushare.io/corrected": "0->1"} if card == 1 else {}
+    store.pod_applied(with_annotations(bound, bound.metadata.annotations | corrected))
     reconciler.writer.pod_applied(f"uid-{name}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import chain, combinations
 
 import pytest
@@ -11,7 +12,16 @@ from gcushare.core.requests import split_over_cards
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-from gcushare.wire.annotations import CARD_MODE, CARD_UUID, CARDS, UNITS_BY_CARD, PodRecord, encode_record
+from gcushare.wire.annotations import (
+    CARD_MODE,
+    CARD_UUID,
+    CARDS,
+    CORRECTED,
+    RECORDED_UID,
+    UNITS_BY_CARD,
+    PodRecord,
+    encode_record,
+)
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_pod, as_whole
 from tests.unit.plugin_pods import UNITS, UUIDS, with_annotations
@@ -132,3 +142,62 @@ def test_a_record_has_the_uuid_of_the_card_that_the_pod_has_now_and_of_a_lost_on
     see(again, "memory")
     assert again.writes(UUIDS, UNITS, 99) == []
     assert again.writes({}, {}, 99) == []
+
+
+@pytest.mark.parametrize("card", ["0", "1"], ids=["the card that it got", "another card"])
+def test_the_record_of_another_life_is_replaced_and_is_no_correction(card: str) -> None:
+    """Its manifest was exported with the annotations of the pod that it was then, and names the node."""
+    keys = ENFLAME.record
+    old = {
+        keys.card_index: card, keys.assigned: "true", keys.assign_time: "7", CARD_UUID: "uuid-9", CARD_MODE: "whole",
+        CORRECTED: "3->0", RECORDED_UID: "uid-then",
+    }  # fmt: skip
+    store = PodStore(ENFLAME)
+    store.pod_applied(a_pod("a", 6, node="n", annotations=old))
+    assert [each.card_indexes for each in store.candidates()] == [()], "no card is kept for it"
+    reconcile(store, {"default/a": {"main": {0: 6}}})
+    (write,) = writes(store)
+    assert (write.corrected_from, write.repaired, write.placed_here) == ((), "", True)
+    written = {keys.card_index: "0", keys.assign_time: "99", CARD_UUID: "uuid-0", CARD_MODE: "", CORRECTED: ""}
+    assert {key: write.annotations[key] for key in written} == written
+    assert write.annotations[RECORDED_UID] == "uid-a"
+
+
+def test_a_correction_comes_back_when_it_is_removed_or_changed_and_none_is_invented() -> None:
+    store = PodStore(ENFLAME)
+    pod = a_pod("a", 6, node="n", record=KINDS["memory"])
+    store.pod_applied(pod)
+    reconcile(store, {"default/a": {"main": {2: 6}}})
+    for is_restarted in (False, True):
+        (write,) = writes(store)
+        store.on_record_written(write)
+        right = damage(pod, dict(write.annotations))
+        assert right.metadata.annotations[CORRECTED] == "1->2"
+        store.pod_applied(right)
+        assert writes(store) == []
+        for value in (None, "", "2->1", "x"):
+            store.pod_applied(damage(right, {CORRECTED: value}))
+            (again,) = writes(store)
+            assert (again.annotations[CORRECTED], again.repaired) == ("1->2", f"wrong or missing: {CORRECTED}")
+        if not is_restarted:
+            store = PodStore(ENFLAME)
+            store.pod_applied(damage(right, {ENFLAME.record.pod_units: "9"}))
+            reconcile(store, {"default/a": {"main": {2: 6}}})
+
+
+@pytest.mark.parametrize("release", ["before", "now"])
+def test_a_correction_that_nobody_made_is_taken_away(release: str) -> None:
+    record = replace(KINDS["memory"], uid="uid-a" if release == "now" else "")
+    store = PodStore(ENFLAME)
+    store.pod_applied(a_pod("a", 6, node="n", record=record))
+    store.pod_applied(a_pod("a", 6, node="n", record=record, annotations={CORRECTED: "0->1"}))
+    see(store, "memory")
+    (write,) = writes(store)
+    assert write.annotations[CORRECTED] == ""
+
+
+def test_a_record_that_lacks_only_the_uid_stays_as_it_is() -> None:
+    """Records of an earlier release: an upgrade writes on no pod that runs."""
+    store, right = served(ENFLAME, "memory")
+    store.pod_applied(damage(right, {RECORDED_UID: None}))
+    assert writes(store) == []

@@ -12,7 +12,7 @@ from gcushare.device_plugin.pods.annotation_diff import compute_write
 from gcushare.device_plugin.pods.pod import PodState
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import CARD_MODE, CARD_UUID, UNITS_BY_CARD, decode_record
+from gcushare.wire.annotations import CARD_MODE, CARD_UUID, RECORDED_UID, UNITS_BY_CARD, decode_record
 from gcushare.wire.objects import Pod
 from tests.unit.plugin_pods import (
     UNITS,
@@ -55,6 +55,7 @@ def test_a_pod_that_was_torn_over_two_cards_says_how_much_it_has_of_each() -> No
     record = decode_record(ENFLAME, write.annotations)
     assert record is not None
     assert record.units_by_card(5) == {0: 2, 3: 3}
+    store.on_record_written(write)
     store.pod_applied(with_annotations(pod("a", 2, 3), write.annotations))
     assert written(store) == {}
     store.pod_applied(with_annotations(pod("a", 2, 3), {**write.annotations, UNITS_BY_CARD: "4,1"}))
@@ -181,13 +182,13 @@ def test_a_pod_without_a_record_gets_all_of_it() -> None:
     by_name = {write.pod.name: write for write in store.writes(UUIDS, {1: 16, 2: 32, 3: 16}, 99)}
     keys, times = ENFLAME.record, {ENFLAME.record.assigned: "true", ENFLAME.record.assign_time: "99"}
 
-    def record(cards: str, card_units: str, pod_units: str, uuids: str) -> dict[str, str]:
+    def record(name: str, cards: str, card_units: str, pod_units: str, uuids: str) -> dict[str, str]:
         amounts = {keys.card_index: cards, keys.card_units: card_units, keys.pod_units: pod_units}
-        return amounts | times | {CARD_UUID: uuids}
+        return amounts | times | {CARD_UUID: uuids, RECORDED_UID: f"uid-{name}"}
 
-    assert by_name["a"].annotations == record("3", "16", "4", "uuid-3")
-    assert by_name["w"].annotations == record("1,2", "32", "48", "uuid-1,uuid-2") | {CARD_MODE: "whole"}
-    assert by_name["unknown"].annotations == record("9", "0", "2", ""), "the card left the inventory"
+    assert by_name["a"].annotations == record("a", "3", "16", "4", "uuid-3")
+    assert by_name["w"].annotations == record("w", "1,2", "32", "48", "uuid-1,uuid-2") | {CARD_MODE: "whole"}
+    assert by_name["unknown"].annotations == record("unknown", "9", "0", "2", ""), "the card left the inventory"
     assert all(write.placed_here and not write.corrected_from for write in by_name.values())
     gone = compute_write(store.entries["uid-w"], ENFLAME, {}, {}, 1)
     assert gone is not None

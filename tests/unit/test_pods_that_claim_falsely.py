@@ -11,8 +11,10 @@ import pytest
 
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.cluster.view import ClusterView
+from gcushare.core.assignments import CardGrant
 from gcushare.core.requests import CardRequest
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations import RECORDED_UID
 from gcushare.wire.objects import ContainerStatus, Pod
 from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.extender_objects import a_node, a_pod, as_whole, on_card, state_of
@@ -90,3 +92,25 @@ def test_a_pod_whose_containers_have_all_ended_keeps_no_room_although_its_phase_
     assert not fits(with_cards(view, pod, on_node("other", 16, record=on_card(1, 16))))
     pod = msgspec.structs.replace(pod, status=status)
     assert fits(with_cards(view, pod, on_node("other", 16, record=on_card(1, 16))))
+
+
+@VIEWS
+@pytest.mark.parametrize(
+    ("said", "is_own"),
+    [
+        pytest.param("uid-then", False, id="another pod's"),
+        pytest.param("uid-copy", True, id="its own"),
+        pytest.param("", True, id="of another system or an earlier release"),
+    ],
+)
+@pytest.mark.parametrize("index", [1, 99999], ids=["a card", "no card that there is"])
+def test_the_record_of_another_pod_says_nothing_of_a_pods_card(
+    view: MakeView, said: str, is_own: bool, index: int
+) -> None:
+    """As on a pod that is created with its node's name from a manifest that was exported with its annotations."""
+    written = {ENFLAME.record.card_index: str(index), ENFLAME.record.assigned: "true", RECORDED_UID: said}
+    found = with_cards(view, on_node("copy", 14, annotations=written))
+    held = found.ledger.assignment("uid-copy")
+    assert held is not None
+    assert (held.grants, held.unplaced) == (((CardGrant(1, 14),), 0) if is_own and index == 1 else ((), 14))
+    assert bool(found.pod_problems) is (is_own and index != 1), "nothing is wrong with a pod that has none"

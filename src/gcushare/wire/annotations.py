@@ -36,6 +36,9 @@ UNITS_BY_CARD = "gcushare.io/units-by-card"
 divided its memory unequally."""
 CORRECTED = "gcushare.io/corrected"
 """On the pod, by the plugin: ``0->1`` if the kubelet gave it another card than the record said."""
+RECORDED_UID = "gcushare.io/recorded-uid"
+"""On the pod, by the extender and the plugin: the uid of the pod that its record is of. A manifest that was exported
+from a cluster brings the record of another pod along. Records of other systems and of earlier releases have no uid."""
 OVER_USE = "gcushare.io/over-use"
 """On the pod, by the plugin: how much of which cards it uses beyond its grant. Removed when the over-use ends."""
 ROOM_FOUND = "gcushare.io/room-found"
@@ -93,7 +96,7 @@ class PodRecord:
 
     ``assigned``: the node has given the card to the pod. ``assign_time_ns`` is when the card was chosen, in nanoseconds
     since the epoch on the extender's clock. ``card_shares`` are the units on each card, in the order of the indexes;
-    empty for an equal split.
+    empty for an equal split. ``uid``: the pod's, "" if the record does not say it.
     """
 
     card_indexes: tuple[int, ...]
@@ -103,6 +106,7 @@ class PodRecord:
     assign_time_ns: int = 0
     whole: bool = False
     card_shares: tuple[int, ...] = ()
+    uid: str = ""
 
     def units_by_card(self, total: int) -> dict[int, int]:
         """Divide the ``total`` memory units that a pod requests over its cards.
@@ -128,6 +132,8 @@ def encode_record(vendor: Vendor, record: PodRecord) -> dict[str, str]:
         annotations[CARD_MODE] = MODE_WHOLE
     if record.card_shares:
         annotations[UNITS_BY_CARD] = ",".join(str(units) for units in record.card_shares)
+    if record.uid:
+        annotations[RECORDED_UID] = record.uid
     return annotations
 
 
@@ -156,7 +162,13 @@ def decode_record(vendor: Vendor, annotations: Mapping[str, str]) -> PodRecord |
         assign_time_ns=_parse_number(keys.assign_time, annotations.get(keys.assign_time, "0")),
         whole=annotations.get(CARD_MODE) == MODE_WHOLE,
         card_shares=_parse_shares(annotations.get(UNITS_BY_CARD, ""), len(indexes)),
+        uid=annotations.get(RECORDED_UID, ""),
     )
+
+
+def is_own_record(annotations: Mapping[str, str], uid: str) -> bool:
+    """Whether a pod's record may be its own: it names the pod's uid, or none."""
+    return annotations.get(RECORDED_UID) in (None, "", uid)
 
 
 def recorded_time_ns(vendor: Vendor, annotations: Mapping[str, str]) -> int:
@@ -168,9 +180,10 @@ def recorded_time_ns(vendor: Vendor, annotations: Mapping[str, str]) -> int:
 
 
 def record_keys(vendor: Vendor) -> tuple[str, ...]:
-    """Every annotation key that only our programs may write on a pod."""
+    """Every annotation key of a pod's record; only our programs may write them."""
     keys = vendor.record
-    return (keys.card_index, keys.card_units, keys.pod_units, keys.assigned, keys.assign_time, CARD_MODE, UNITS_BY_CARD)
+    own = (CARD_MODE, UNITS_BY_CARD, CARD_UUID, CORRECTED, RECORDED_UID)
+    return (keys.card_index, keys.card_units, keys.pod_units, keys.assigned, keys.assign_time, *own)
 
 
 def _parse_shares(text: str, cards: int) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ from gcushare.core.whole_cards import CLOSE, WHOLE_CARD_POLICIES
 from gcushare.core.wording import counted
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire import annotations as keys
-from gcushare.wire.annotations import PodRecord, decode_record
+from gcushare.wire.annotations import PodRecord, decode_record, is_own_record
 from gcushare.wire.objects import Container, Pod
 
 MIRROR = "kubernetes.io/config.mirror"
@@ -266,12 +266,14 @@ def deletion_time_s(pod: Pod) -> float | None:
 
 
 def pod_record(pod: Pod, vendor: Vendor) -> PodRecord | None:
-    """The record of a bound pod. None for an unbound pod, whose author may have written the record.
+    """The record of a bound pod. None for an unbound pod, whose author may have written it, and for another pod's.
 
     Raises:
         RemoteContractError: the record is malformed.
     """
-    return decode_record(vendor, pod.metadata.annotations) if pod.spec.node_name else None
+    meta = pod.metadata
+    is_own = is_own_record(meta.annotations, meta.uid)
+    return decode_record(vendor, meta.annotations) if pod.spec.node_name and is_own else None
 
 
 def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:

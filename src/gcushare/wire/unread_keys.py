@@ -23,6 +23,7 @@ _PROGRAMS_KEYS = frozenset(
         keys.CARD_MODE,
         keys.UNITS_BY_CARD,
         keys.CORRECTED,
+        keys.RECORDED_UID,
         keys.OVER_USE,
         keys.ROOM_FOUND,
         keys.CLAIMED_RESOURCE,

@@ -187,6 +187,7 @@ _ANNOTATIONS: Mapping[str, Shape] = {
     keys.ROOM_FOUND: TIME,
     keys.COMPUTE_SHARE: one_of(keys.PROPORTIONAL),
     keys.CORRECTED: text(keys.CORRECTION),
+    keys.RECORDED_UID: UID,
     keys.NODE_POLICY: one_of(*POLICIES),
     keys.CARD_POLICY: one_of(*POLICIES),
     keys.WHOLE_CARD_POLICY: one_of(*WHOLE_CARD_POLICIES),

@@ -14,10 +14,12 @@ from gcushare.wire.annotations import (
     CARD_MODE,
     CARD_UUID,
     CORRECTED,
+    RECORDED_UID,
     UNITS_BY_CARD,
     PodRecord,
     correction_text,
     encode_record,
+    is_own_record,
     recorded_time_ns,
 )
 
@@ -66,9 +68,10 @@ def compute_write(
         card_units=card_units,
         pod_units=whole_units if entry.is_whole else entry.request.total_units,
         assigned=is_served,
-        assign_time_ns=entry.assign_time_ns or recorded_time_ns(vendor, entry.annotations) or now_ns,
+        assign_time_ns=entry.assign_time_ns or _recorded_time_ns(vendor, entry) or now_ns,
         whole=entry.is_whole,
         card_shares=_unequal_shares(entry, cards) if is_served else (),
+        uid=entry.ref.uid,
     )
     annotations = encode_record(vendor, truth)
     for key in {CARD_MODE, UNITS_BY_CARD} - annotations.keys():
@@ -78,7 +81,12 @@ def compute_write(
     before = _recorded_uuids(entry)
     now = {index: uuids.get(index, before.get(index, "")) for index in cards}
     annotations[CARD_UUID] = ",".join(now.values())
-    wrong = [key for key, value in annotations.items() if entry.annotations.get(key) != value]
+    corrected = correction_text(recorded, cards) if moved else entry.corrected.get(frozenset(cards), "")
+    if corrected or entry.annotations.get(CORRECTED):
+        annotations[CORRECTED] = corrected
+    # A record of an earlier release, or of another system, has no uid: that alone is no reason to write.
+    present = {RECORDED_UID: entry.ref.uid, **entry.annotations}
+    wrong = [key for key, value in annotations.items() if present.get(key) != value]
     if not wrong:
         return None
     damage = entry.record_error or ("it was removed" if entry.is_recorded_here and record is None else "")
@@ -87,8 +95,6 @@ def compute_write(
         exchanged = {index: (was, now[index]) for index, was in before.items() if was and was != now[index]}
         if wrong != [UNITS_BY_CARD] and not (exchanged and wrong == [CARD_UUID]):
             damage = f"wrong or missing: {', '.join(wrong)}"
-    if moved:
-        annotations[CORRECTED] = correction_text(recorded, cards)
     return RecordWrite(
         pod=entry.ref,
         annotations=annotations,
@@ -114,6 +120,11 @@ def _recorded_uuids(entry: PodEntry) -> dict[int, str]:
     """The uuids in a pod's record, by card."""
     cards = entry.record.card_indexes if entry.record is not None else ()
     return dict(zip(cards, entry.annotations.get(CARD_UUID, "").split(","), strict=False))
+
+
+def _recorded_time_ns(vendor: Vendor, entry: PodEntry) -> int:
+    """When its cards were chosen by what is left of its own record; 0 for unknown."""
+    return recorded_time_ns(vendor, entry.annotations) if is_own_record(entry.annotations, entry.ref.uid) else 0
 
 
 def _unequal_shares(entry: PodEntry, cards: tuple[int, ...]) -> tuple[int, ...]:

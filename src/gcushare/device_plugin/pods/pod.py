@@ -20,7 +20,7 @@ from gcushare.core.requests import (
 )
 from gcushare.node.pods import NO_SIZES, CardCounts, overdue_since_s
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations import PodRecord
+from gcushare.wire.annotations import PodRecord, corrected_text
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import NO_OPTIONS, PodOptions, memory_limit, pod_options, pod_ref, pod_request
 
@@ -75,6 +75,8 @@ class PodEntry:
     """Whether its record was written from here after it was served."""
     assign_time_ns: int = 0
     """When its cards were chosen, as its record said until it was served: what is written afterwards does not count."""
+    corrected: dict[frozenset[int], str] = field(default_factory=dict)
+    """What its record says of a correction, if it names these cards: as first seen, and as written here."""
     record_error: str = ""
     """Why its record cannot be read. It then counts as none, and is written again once the kubelet shows the cards."""
     is_checked: bool = False
@@ -134,11 +136,15 @@ class PodEntry:
             self.promise = cards
         if record is not None and (self.state is not PodState.SERVED or not self.assign_time_ns):
             self.assign_time_ns = record.assign_time_ns
+        if record is not None and not self.corrected:
+            is_this_life = bool(record.uid) or record.assigned
+            self.corrected[frozenset(cards)] = corrected_text(annotations) if is_this_life else ""
         self.record, self.annotations, self.record_error = record, annotations, error
 
-    def on_record_written(self, cards: tuple[int, ...], *, is_served: bool) -> None:
+    def on_record_written(self, cards: tuple[int, ...], *, is_served: bool, corrected: str = "") -> None:
         """Store what was written. A served pod (``is_served``) is then planned where it is."""
         self.written = cards
+        self.corrected[frozenset(cards)] = corrected
         if is_served:
             self.promise, self.is_recorded_here = cards, True
 

@@ -34,6 +34,7 @@ from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrec
 from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
 from gcushare.node.pods import NO_SIZES, CardCounts, PlainPod, PodWithCards, SharedGrant, machine_uids, plain_pod
 from gcushare.vendors import Vendor
+from gcushare.wire.annotations import CORRECTED
 from gcushare.wire.kubelet.plugin_messages import NO_IDS, DeviceIds
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import deletion_time_s, is_finished, is_mirror, pod_record, pod_ref
@@ -183,7 +184,8 @@ class PodStore:
         """Store what is being written on a pod, before the watch shows it."""
         entry = self._entries.get(write.pod.uid)
         if entry is not None:
-            entry.on_record_written(write.cards, is_served=write.assigned)
+            corrected = write.annotations.get(CORRECTED, "")
+            entry.on_record_written(write.cards, is_served=write.assigned, corrected=corrected)
             compute_states(self._entries, self._pending)
 
     def end_gone(

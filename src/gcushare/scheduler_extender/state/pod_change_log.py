@@ -12,7 +12,7 @@ from itertools import chain
 
 from gcushare.core.log_fields import fields
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations import CARD_UUID, CORRECTED, record_keys
+from gcushare.wire.annotations import record_keys
 from gcushare.wire.objects import Pod
 
 logger = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ class PodChangeLog:
     """An observer of pods that only logs."""
 
     def __init__(self, vendors: Sequence[Vendor]) -> None:
-        self._keys = frozenset((*chain.from_iterable(map(record_keys, vendors)), CARD_UUID, CORRECTED))
+        self._keys = frozenset(chain.from_iterable(map(record_keys, vendors)))
         self._resources = [name for each in vendors for name in (each.memory_resource, each.whole_card_resource)]
         self._last: dict[str, tuple[str, str]] = {}
         """By uid: the phase, and the annotations of the record as JSON."""

@@ -270,8 +270,12 @@ class BindService:
             pod_units=assignment.units,
             assign_time_ns=assignment.assign_time_ns,
             whole=request.cards.whole,
+            uid=arguments.pod.uid,
         )
-        return BindAttempt(assignment, encode_record(self._state.vendor, record), request.old_record)
+        annotations = encode_record(self._state.vendor, record)
+        # A Binding removes nothing: what the record of another life has more is made empty.
+        annotations |= {key: "" for key, value in request.old_record if value and key not in annotations}
+        return BindAttempt(assignment, annotations, request.old_record)
 
 
 def _describe_others(node: NodeState, held: Assignment) -> str:

@@ -12,7 +12,6 @@ from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY
 from gcushare.core.wording import counted
 from gcushare.vendors import VENDORS
-from gcushare.wire.annotations import record_keys
 from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
 from gcushare.wire.pods import is_finished
 
@@ -188,12 +187,8 @@ def _leftovers_of(facts: Facts, each: VendorNode) -> Iterator[Finding]:
     left = [] if is_counted else [name for name in (vendor.count_resource, vendor.memory_resource) if name in capacity]
     if text is None and not left:
         return  # most nodes of a cluster: searching their pods would take seconds
-    keys = record_keys(vendor)[:-1]
-    holders = [
-        pod.key
-        for pod in facts.pods
-        if pod.spec.node_name == each.name and not is_finished(pod) and any(k in pod.metadata.annotations for k in keys)
-    ]
+    here = (pod for pod in facts.pods if pod.spec.node_name == each.name and not is_finished(pod))
+    holders = [pod.key for pod in here if vendor.record.card_index in pod.metadata.annotations]
     state = f"the node carries no {vendor.node_label} and runs no plugin"
     kept = f"; records of {counted(len(holders), 'pod')} are still here, such as {holders[0]}" if holders else ""
     remedy = "delete those pods first, then examine again" if holders else "remove it (--fix), or put the label back"

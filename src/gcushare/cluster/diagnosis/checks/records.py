@@ -19,10 +19,10 @@ from gcushare.cluster.rights import Area
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.wording import counted, some_names
 from gcushare.vendors import VENDORS, Vendor
-from gcushare.wire.annotations import CLAIMED_RESOURCE, PodRecord, decode_record, over_use_text
+from gcushare.wire.annotations import CLAIMED_RESOURCE, PodRecord, is_own_record, over_use_text
 from gcushare.wire.kubernetes_versions import find_release
 from gcushare.wire.own_devices import describe_free_ride, describe_own_devices
-from gcushare.wire.pods import is_finished, names_resources
+from gcushare.wire.pods import is_finished, names_resources, pod_record
 from gcushare.wire.unread_keys import unread_keys_of_node, unread_keys_of_pod, unread_resources
 
 STALE_AFTER_S = 120.0
@@ -123,6 +123,12 @@ def _suspicions(
     if not pod.is_bound:
         yield warning, f"it carries {keys.card_index} and is not bound: its author wrote it, and it is ignored"
         return
+    if not is_own_record(pod.metadata.annotations, pod.metadata.uid):
+        yield (
+            warning,
+            "it carries the record of another pod, as a manifest that was exported does; that counts for none",
+        )
+        return
     record = _record(pod, vendor)
     if record is None:
         yield error, f"its record cannot be read: {keys.card_index}={pod.metadata.annotations[keys.card_index][:40]!r}"
@@ -207,7 +213,7 @@ def check_totals(facts: Facts) -> Iterator[Finding]:
 
 def _record(pod: SeenPod, vendor: Vendor) -> PodRecord | None:
     try:
-        return decode_record(vendor, pod.metadata.annotations)
+        return pod_record(pod, vendor)
     except RemoteContractError:
         return None
 

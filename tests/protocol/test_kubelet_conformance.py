@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
@@ -13,6 +14,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.patches import Patch, PatchKind
@@ -22,7 +24,7 @@ from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.kubelet import Kubelet, KubeletSettings, NodeApi
-from gcushare_playground.picture import phase_of
+from gcushare_playground.picture import POD_OBJECTS, phase_of, poll_until
 from tests.protocol.node_under_test import IDS, NODE, JsonObject, NodeUnderTest
 from tests.protocol.reference_plugin import CallFailure, ReferencePlugin, devices
 
@@ -410,19 +412,24 @@ async def test_a_pod_that_passes_for_a_static_one_is_deleted_and_given_nothing(
     spec = {"nodeName": NODE, "hostNetwork": True, "containers": [node.container("main", 8)]}
     await node.client.create(PODS, {"metadata": metadata, "spec": spec}, namespace="default")
 
-    def left() -> JsonObject:
-        return node.pods.objects.get("default/false", {"metadata": {"deletionGracePeriodSeconds": 0}})
+    async def left() -> JsonObject | None:
+        with contextlib.suppress(NotFoundError):
+            return await node.client.get(POD_OBJECTS, "false", namespace="default")
+        return None
 
-    await node.pods.until(
-        lambda: left()["metadata"].get("deletionGracePeriodSeconds") == 0,
-        "the kubelet deletes it, without a time to end",
-        shown=lambda: str(left()),
-        deadline_s=60.0,
-    )
-    assert ("default/false" in node.pods.objects) is bool(finalizers)
-    await node.run("real", node.container("main", 8))
-    assert len(node.plugin.calls.allocated) == 1
-    if finalizers:
-        assert (phase_of(left()), left()["status"].get("startTime")) == ("Pending", None)
-        free = Patch(PatchKind.MERGE, {"metadata": {"finalizers": None}})
-        await node.client.patch(PODS, "false", free, namespace="default")
+    async def is_there() -> str | None:
+        found = await left()
+        return None if found is None or found["metadata"].get("deletionGracePeriodSeconds") == 0 else str(found)
+
+    try:
+        await poll_until(is_there, "the kubelet deletes it, without a time to end", deadline_s=60.0)
+        found = await left()
+        assert (found is not None) is bool(finalizers)
+        if found is not None:
+            assert (phase_of(found), found["status"].get("startTime")) == ("Pending", None)
+        await node.run("real", node.container("main", 8))
+        assert len(node.plugin.calls.allocated) == 1
+    finally:
+        if finalizers:
+            free = Patch(PatchKind.MERGE, {"metadata": {"finalizers": None}})
+            await node.client.patch(PODS, "false", free, namespace="default")

@@ -9,8 +9,8 @@ import pytest
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.wire.annotations import CARD_UUID, CARDS, CORRECTED, MEMORY_LIMIT, OVER_USE, record_keys
-from gcushare.wire.pods import pod_options
+from gcushare.wire.annotations import CARDS, MEMORY_LIMIT, OVER_USE, record_keys
+from gcushare.wire.pods import MACHINE_UID, MIRROR, pod_options
 from tests.charts import (
     EXTENDER_CHART,
     UMBRELLA_CHART,
@@ -75,10 +75,17 @@ def test_a_number_of_cards_is_accepted_at_creation_exactly_if_it_is_later(text: 
 @pytest.mark.parametrize("name", BY_VENDOR)
 def test_the_reserved_keys_of_pods_are_those_of_the_vendors_in_use(name: str) -> None:
     vendors = BY_VENDOR[name]
-    wanted = {key for vendor in vendors for key in record_keys(vendor)} | {CARD_UUID, CORRECTED, OVER_USE}
+    wanted = {key for vendor in vendors for key in record_keys(vendor)} | {OVER_USE}
     assert quoted(variable(policy("pod-records", f"vendor={name}"), "changed")) == wanted
     assert quoted(variable(policy("bindings", f"vendor={name}"), "recorded")) == wanted
     assert quoted(variable(policy("plugin-pods", f"vendor={name}"), "own")) == wanted
+
+
+def test_mirrors_are_for_nodes_and_for_those_who_may_repair_records() -> None:
+    found = policy("mirrors", "admission.exemptUsers={repairs}")
+    assert quoted(variable(found, "changed")) == {"CREATE", MIRROR, MACHINE_UID}
+    (rule,) = found["spec"]["validations"]
+    assert quoted(rule["expression"]) == {"system:node:", "system:nodes", "repairs"}
 
 
 @pytest.mark.parametrize("name", BY_VENDOR)
@@ -125,7 +132,7 @@ def test_every_policy_fails_closed_and_is_bound_once() -> None:
         EXTENDER_CHART, "admission.namespaces.exclude={default}", "admission.pods.refuseMalformed=true", "vendor=both"
     )
     policies = {each["metadata"]["name"] for each in of_kind(objects, POLICY)}
-    assert len(policies) == 11
+    assert len(policies) == 12
     assert {each["spec"]["failurePolicy"] for each in of_kind(objects, POLICY)} == {"Fail"}
     bound = [each["spec"]["policyName"] for each in of_kind(objects, BINDING)]
     assert sorted(bound) == sorted(policies)
@@ -136,10 +143,10 @@ def test_every_policy_fails_closed_and_is_bound_once() -> None:
     ("version", "enabled", "count"),
     [
         pytest.param("v1.29.9", "auto", 0, id="too-old"),
-        pytest.param("v1.30.0", "auto", 9, id="first"),
-        pytest.param("v1.30.4-eks-1", "auto", 9, id="managed"),
+        pytest.param("v1.30.0", "auto", 10, id="first"),
+        pytest.param("v1.30.4-eks-1", "auto", 10, id="managed"),
         pytest.param("v1.36.2", "false", 0, id="off"),
-        pytest.param("v1.28.0", "true", 9, id="forced"),
+        pytest.param("v1.28.0", "true", 10, id="forced"),
     ],
 )
 def test_policies_are_installed_if_the_cluster_has_them(version: str, enabled: str, count: int) -> None:

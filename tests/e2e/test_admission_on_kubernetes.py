@@ -18,6 +18,8 @@ from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations import ROOM_FOUND
+from gcushare.wire.contracts import LEADS_LABEL
 from gcushare_playground.picture import POD_OBJECTS
 from tests.e2e.control_plane import NODE, PATIENT, ControlPlane
 from tests.e2e.installing import DEPLOY, RECORD, account_kubeconfig, kubectl, until_policies_hold
@@ -221,3 +223,55 @@ async def _ensure_pod(guarded: Guarded, name: str) -> str:
     except NotFoundError:
         found = await client.create(POD_OBJECTS, pod(name, 4, schedulerName="stranger"), namespace="default")
     return str(found["metadata"]["uid"])
+
+
+REPLICA = {
+    "app.kubernetes.io/name": "gcushare-scheduler-extender",
+    "app.kubernetes.io/instance": "gcushare",
+    "app.kubernetes.io/component": "extender",
+}
+LEADS = {"labels": {LEADS_LABEL: "gcushare-scheduler-extender"}}
+
+
+async def _label(guarded: Guarded, namespace: str, labels: dict[str, str], change: dict[str, Any]) -> dict[str, Any]:
+    """Make a pod of a node with these labels, and change its metadata as the extender; returns it as it is then."""
+    client = guarded.control_plane.client
+    document = _with_foreign_keys(pod("replica", 0, nodeName=NODE))
+    document["metadata"]["labels"] |= labels
+    await client.create(POD_OBJECTS, document, namespace=namespace)
+    try:
+        patch = _meta(**change)
+        await guarded.extender.patch(POD_OBJECTS, "replica", patch, namespace=namespace, subresource="status")
+        return await client.get(POD_OBJECTS, "replica", namespace=namespace)
+    finally:
+        await client.delete(POD_OBJECTS, "replica", namespace=namespace, grace_s=0)
+
+
+@pytest.mark.parametrize("value", ["gcushare-scheduler-extender", None])
+async def test_an_extender_labels_the_pod_of_the_replica_that_leads(guarded: Guarded, value: str | None) -> None:
+    before = REPLICA | ({LEADS_LABEL: "gcushare-scheduler-extender"} if value is None else {})
+    found = await _label(guarded, "kube-system", before, {"labels": {LEADS_LABEL: value}})
+    assert found["metadata"]["labels"].get(LEADS_LABEL) == value
+    assert found["metadata"]["labels"]["team"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("namespace", "labels", "change"),
+    [
+        pytest.param("default", REPLICA, LEADS, id="another namespace"),
+        pytest.param("kube-system", {**REPLICA, "app.kubernetes.io/instance": "x"}, LEADS, id="another release"),
+        pytest.param("kube-system", {}, LEADS, id="another's pod"),
+        pytest.param("kube-system", {}, {"labels": REPLICA | LEADS["labels"]}, id="another's pod made its own"),
+        pytest.param("kube-system", REPLICA, {"annotations": {ROOM_FOUND: "2026-01-31T12:00:00.000000Z"}}, id="room"),
+        *(
+            pytest.param("kube-system", REPLICA, each.values[0], id=str(each.id))
+            for each in METADATA
+            if each.id != "ownerReferences"
+        ),
+    ],
+)
+async def test_an_extender_changes_nothing_else_of_its_own_pods_and_labels_no_other(
+    guarded: Guarded, namespace: str, labels: dict[str, str], change: dict[str, Any]
+) -> None:
+    with pytest.raises(GcushareError, match="the extender writes only"):
+        await _label(guarded, namespace, labels, change)

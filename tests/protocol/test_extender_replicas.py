@@ -229,7 +229,7 @@ POD_NAMES = ("extender-a", "extender-b")
 
 @pytest.fixture
 async def labelled() -> AsyncIterator[tuple[ExtenderRig, Replica, Replica]]:
-    """A rig with two replicas that know their pods, of which the first leads."""
+    """A rig with two replicas that know their pods; the first leads."""
     async with ExtenderRig(starts=False) as rig:
         await rig.add_pods(*(pod_document(name, None) for name in (*POD_NAMES, "unrelated")))
         elections = (replace(quick_election(), pod_name=name) for name in POD_NAMES)

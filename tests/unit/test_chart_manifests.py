@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gcushare.wire.contracts import LEADS_LABEL
 from tests.charts import (
     CHARTS,
     DEPLOY,
@@ -169,6 +170,7 @@ CLASH = "are both"
 NODE_PORT = f"{EXTENDER}service.type=NodePort,{EXTENDER}"
 REFUSED = {
     f"{PLUGIN}podLabels.app\\.kubernetes\\.io/component=gpu": "the chart itself sets it",
+    f"{EXTENDER}podLabels.gcushare\\.io/leads=x": "the replica that leads gives its own pod: take it out of podLabels",
     f"{EXTENDER}nodeSelector.kubernetes\\.io/os=windows": "the chart itself sets it",
     f"{PLUGIN}extraEnv[0].name=A,{PLUGIN}extraEnv[1].name=A": "sets A twice",
     f"{EXTENDER}extraEnv[0].name=A,{EXTENDER}extraEnv[0].value=1": "extraEnv.0.value: Invalid type",
@@ -201,6 +203,28 @@ def test_objects_that_kubernetes_would_not_take_are_refused_by_the_value_that_na
     assert REFUSED[values] in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("verbs", "leads"), [("auto", "gcushare-scheduler-extender"), ("off", None)], ids=["scheduler", "claims alone"]
+)
+def test_replicas_roll_and_drain_one_by_one_and_the_services_select_who_leads_where_it_may_say_so(
+    verbs: str, leads: str | None
+) -> None:
+    mode = f"{EXTENDER}scheduler.mode=none,{EXTENDER}scheduler.verbs={verbs},{EXTENDER}replicaCount=2"
+    objects = rendered(UMBRELLA_CHART, *mode.split(","))
+    for each in of_kind(objects, "Service"):
+        if "metrics" not in each["metadata"]["name"]:
+            assert each["spec"]["selector"].get(LEADS_LABEL) == leads
+    (deployment,) = (each["spec"] for each in of_kind(objects, "Deployment"))
+    assert deployment["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    (container,) = deployment["template"]["spec"]["containers"]
+    assert ("POD_NAME" in str(container.get("env"))) is (leads is not None)
+    roles = {each["metadata"]["name"]: each["rules"] for each in of_kind(objects, "ClusterRole")}
+    may_label = any("pods/status" in rule["resources"] for rule in roles["gcushare-scheduler-extender"])
+    assert may_label is (leads is not None)
+    (budget,) = of_kind(objects, "PodDisruptionBudget")
+    assert budget["spec"]["maxUnavailable"] == 1
+
+
 def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return bool(selector.get("matchLabels", selector).items() <= labels.items())
 
@@ -215,6 +239,7 @@ def test_charts_that_are_called_the_same_select_their_own_pods_and_mount_nothing
         each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"]
         for each in of_kind(objects, "DaemonSet", "Deployment", "Job")
     }
+    labels["gcushare-scheduler-extender"][LEADS_LABEL] = "gcushare-scheduler-extender"  # as the replica that leads
     for each in of_kind(objects, "DaemonSet", "Deployment"):
         own = each["metadata"]["name"]
         assert [other for other in labels if selects(each["spec"]["selector"], labels[other])] == [own]

@@ -268,9 +268,9 @@ class Cluster:
 
         async def look() -> str | None:
             try:
-                async with self.http.get(f"{self.page_url}/readyz") as answer:
-                    if answer.status != 200:
-                        return await answer.text()
+                async with self.http.get(f"{self.page_url}/metrics") as answer:
+                    if "gcushare_leader 1.0" not in await answer.text():
+                        return "it does not lead yet"
                 found = {node["name"]: node[key] for node in (await self.inspect())["nodes"]}
             except (aiohttp.ClientError, NotInTime) as error:
                 return str(error)

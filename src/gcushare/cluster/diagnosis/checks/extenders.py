@@ -9,6 +9,7 @@ from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info
 from gcushare.cluster.rights import Area
 from gcushare.core.wording import counted
+from gcushare.wire.contracts import LEADS_LABEL
 
 
 def check_presence(facts: Facts) -> Iterator[Finding]:
@@ -46,7 +47,7 @@ def check_answers(facts: Facts) -> Iterator[Finding]:
             "extender-unreachable",
             f"Service {extender.service_name}",
             f"nothing answers behind it: {extender.service_problem}",
-            "a replica is ready once it leads: see the other findings, and the Service's selector",
+            f"it selects the pod that the leader labels {LEADS_LABEL}: see the other findings and the replicas' logs",
         )
 
 

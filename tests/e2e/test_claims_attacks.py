@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from gcushare.wire.contracts import EXTENDER
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from tests.charts import needs_helm
 from tests.e2e.assets import need_binaries
+from tests.e2e.author import Author, make_author
 from tests.e2e.claims import (
     CLAIMS,
     TEMPLATES,
@@ -39,29 +39,7 @@ NAMES = ENFLAME.claims
 DRA = "/apis/resource.k8s.io/v1"
 SLICES = f"{DRA}/resourceslices"
 IN_DEFAULT = f"{DRA}/namespaces/default"
-BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
-AUTHOR = {"Impersonate-User": "author"}
 TEMPLATE = "gcu-memory-6"
-
-
-@dataclass(frozen=True, slots=True)
-class Author:
-    """A user with the rights of the role ``edit`` in one namespace, and no others."""
-
-    cluster: ControlPlane
-
-    async def send(self, method: str, path: str, body: object = None) -> tuple[int, JsonObject]:
-        """Send a request as the author; a patch is a merge patch."""
-        kind = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
-        url = self.cluster.url + path
-        async with self.cluster.http.request(method, url, json=body, headers=AUTHOR | kind) as answer:
-            return answer.status, await answer.json()
-
-    async def make(self, path: str, body: object) -> JsonObject:
-        """Create an object, which must succeed."""
-        status, made = await self.send("POST", path, body)
-        assert status == 201, made
-        return made
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -73,14 +51,9 @@ async def author(control_plane: ControlPlane) -> AsyncIterator[Author]:
     await start_controller_manager(control_plane)
     await create_each(control_plane.client, NODE_OBJECTS, [claim_node("n1")])
     await create_each(control_plane.client, SLICE_OBJECTS, slices_of("n1", 2, 16))
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:aggregate-to-edit"}
-    body = {"metadata": {"name": "author"}, "roleRef": role, "subjects": [{"kind": "User", "name": "author"}]}
-    body["subjects"][0]["apiGroup"] = "rbac.authorization.k8s.io"  # type: ignore[index]
-    async with control_plane.http.post(control_plane.url + BINDINGS, json=body) as answer:
-        assert answer.status == 201, await answer.text()
     await control_plane.start_scheduler(None)
     await start_extender(control_plane)
-    yield Author(control_plane)
+    yield await make_author(control_plane)
 
 
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)

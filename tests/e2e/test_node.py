@@ -12,7 +12,6 @@ from gcushare.kube.resources import PODS
 from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import MEMORY_LIMIT
-from gcushare.wire.pods import MACHINE_UID, MIRROR
 from gcushare_playground.picture import allocatable_of, node_of, phase_of
 from gcushare_playground.plans import NodePlan
 from tests.e2e.control_plane import NODE
@@ -162,28 +161,3 @@ async def test_a_restart_under_running_pods_changes_nothing_for_them(start_node:
     assert side.recorded("before") != side.recorded("after")
     now = side.scheduling.pod("before")["status"]["containerStatuses"][0]
     assert (now["containerID"], now["restartCount"]) == (started, 0)
-
-
-async def test_a_forged_mirror_of_a_static_pod_runs_nothing_and_takes_no_card(start_node: StartNode) -> None:
-    """Who may create pods names the node, and writes the annotations by which a kubelet knows its static pods."""
-    side = await start_node(TWO)
-    scheduling = side.scheduling
-    url, http = scheduling.control_plane.url, scheduling.control_plane.http
-    rbac = f"{url}/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:aggregate-to-edit"}
-    user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "author"}
-    binding = {"metadata": {"name": "author"}, "roleRef": role, "subjects": [user]}
-    async with http.post(rbac, json=binding) as answer:
-        assert answer.status == 201, await answer.text()
-    await side.run_pods(real_pod("honest", 12))
-    uid = scheduling.pod("honest")["metadata"]["uid"]
-    forged = real_pod("forged", 12, nodeName=NODE, automountServiceAccountToken=False)
-    forged["metadata"]["annotations"] = {MIRROR: uid, MACHINE_UID: uid, "kubernetes.io/config.source": "file"}
-    pods = f"{url}/api/v1/namespaces/default/pods"
-    async with http.post(pods, json=forged, headers={"Impersonate-User": "author"}) as answer:
-        assert answer.status == 201, await answer.text()
-    # The kubelet knows no such static pod, and deletes the mirror.
-    await scheduling.pods.until(lambda: "default/forged" not in scheduling.pods.objects, "the forged mirror is gone")
-    await side.run_pods(real_pod("next", 16))
-    await side.run_pods(real_pod("small", 4))
-    await side.expect_true("honest", "next", "small")

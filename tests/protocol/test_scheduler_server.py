@@ -371,6 +371,20 @@ async def test_half_requests_that_send_nothing_keep_no_one_out() -> None:
         assert server.rejected[Cause.MEMORY] == 0
 
 
+async def test_clients_that_never_finish_leave_a_connection_alone_that_is_idle_between_calls() -> None:
+    async with serving(Desk(), replace(SETTINGS, max_connections=8)) as server, AsyncExitStack() as stack:
+        scheduler = await stack.enter_async_context(connected(server))
+        for _ in range(5):
+            for _ in range(12):
+                reader, writer = await asyncio.open_connection(server.host, server.port, local_addr=("127.0.0.2", 0))
+                stack.callback(writer.close)
+                await Client(reader, writer).send(post("/echo", "xx")[:-1])
+                await until(lambda: len(server.connections.busy) > 0)
+            await scheduler.send(post("/echo", "abc"))
+            assert (await scheduler.receive_response())[0] == 200
+        assert len(server.connections) == 8
+
+
 async def test_bodies_that_stop_half_way_give_way_to_those_that_come() -> None:
     whole = "x" * SETTINGS.max_request_size
     async with serving(Desk()) as server, AsyncExitStack() as stack:

@@ -56,15 +56,6 @@ def test_the_body_that_began_first_and_is_not_complete_is_given_up() -> None:
     assert dropped == ["slow", "slower"]
 
 
-def test_for_a_connection_even_one_that_sent_nothing_is_given_up() -> None:
-    budget, dropped = BodyBudget(LARGEST), list[str]()
-    budget.cut_oldest()
-    for name in ("first", "second"):
-        Body(budget, name, dropped=dropped)
-    budget.cut_oldest()
-    assert dropped == ["first"]
-
-
 def test_one_that_is_slowest_itself_is_refused_and_harms_no_one() -> None:
     budget = BodyBudget(LARGEST)
     slow = Body(budget)

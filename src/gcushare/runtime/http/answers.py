@@ -42,7 +42,7 @@ class Cause(Enum):
     CONNECTIONS = "connections"
     """The maximum of connections is open, and none of them is idle."""
     MEMORY = "memory"
-    """The memory for bodies was used up, or went to another body."""
+    """The memory for bodies was used up, or a slow body gave way to another body or connection."""
     SLOW = "slow"
     """The body did not arrive in time."""
     SIZE = "size"

@@ -62,12 +62,6 @@ class BodyBudget:
         self._left += body.held
         body.held = 0
 
-    def cut_oldest(self) -> None:
-        """Drop the oldest incomplete body, if there is one."""
-        for body in self._arriving:
-            self._cut(body)
-            return
-
     def _cut(self, body: Body) -> None:
         self.release(body)
         body.give_up()

@@ -235,12 +235,12 @@ class SchedulerConnection(asyncio.Protocol):
 
     def _open(self, head: Head, verb: Verb | None) -> _Request:
         def cut() -> None:
-            text = "the request's body came slower than others that needed its memory, try again later"
+            text = "the request's body came slower than others that needed its place, try again later"
             self._give_up(request, Rejection(503, Cause.MEMORY, text))
 
         self._request = request = _Request(head, verb, cut, head.length, time.perf_counter())
         self._closes = self._closes or head.closes
-        self._site.table.mark_busy(self._wire)
+        self._site.table.mark_busy(self._wire, cut if verb is not None else None)
         return request
 
     def _take_body(self, request: _Request, data: bytes) -> None:
@@ -259,6 +259,7 @@ class SchedulerConnection(asyncio.Protocol):
         self._closes = self._closes or len(data) > len(piece)
         if not request.missing:
             self._late = None
+            self._site.table.end_body(self._wire)
             self._site.budget.complete(request)
             self._site.turns.run(functools.partial(self._answer_call, request), len(request.body))
 

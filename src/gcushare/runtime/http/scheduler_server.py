@@ -25,7 +25,7 @@ async def start_scheduler_server(
         ConfigError: the address cannot be listened on, or the TLS files cannot be used.
     """
     budget = BodyBudget(settings.max_request_size)
-    table = ConnectionTable(settings.max_connections, budget.cut_oldest)
+    table = ConnectionTable(settings.max_connections)
     server = RunningServer(settings, table, requires_client=settings.tls_client_ca_file is not None)
     site = Site({verb.path: verb for verb in verbs}, pages, settings, only_client, table, budget, server.rejected)
     await server.listen(lambda: SchedulerConnection(site), site.end)

@@ -40,7 +40,7 @@ class ServeSettings:
         "Followed live.",
     )
     max_connections: int = 512
-    """At the limit the longest idle one makes room, else the one whose body arrives longest, else the answer is 503."""
+    """At the limit one makes room (see ``runtime.http.connections``); if all are being answered, the answer is 503."""
     max_request_size: int = 8 << 20
     """Bytes of the largest body: a pod of etcd's size limit and the names of 15,000 nodes."""
     request_timeout: float = 10.0

@@ -45,6 +45,7 @@ def test_a_cluster_whose_claims_cannot_share_a_card_is_refused(chart: Path, sets
     assert "1.36" in refused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plugin", "extender", "is_refused"),
     [("0.1", "", True), ("auto", "", True), ("1", "MiB", True), ("1", "GiB", False), ("0.01", "0.01", False)],

@@ -155,6 +155,7 @@ def called(name: str, release: str, namespace: str, before: str) -> tuple[Object
     return tuple(load_objects(done.stdout))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["null", "1e3"])
 @pytest.mark.parametrize("name", ALL)
 def test_a_name_that_yaml_takes_for_something_else_stays_a_name(word: str, name: str) -> None:
@@ -196,7 +197,9 @@ REFUSED = {
 """Values that make objects which Kubernetes refuses, or one object in place of another; and what the chart says."""
 
 
-@pytest.mark.parametrize("values", REFUSED)
+@pytest.mark.parametrize(
+    "values", [pytest.param(each, marks=pytest.mark.slow if "mps.root=/var" in each else ()) for each in REFUSED]
+)
 def test_objects_that_kubernetes_would_not_take_are_refused_by_the_value_that_names_them(values: str) -> None:
     done = attempt(UMBRELLA_CHART, Rendering(sets=dict(pair.split("=", 1) for pair in values.split(","))))
     assert done.returncode != 0
@@ -229,6 +232,7 @@ def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return bool(selector.get("matchLabels", selector).items() <= labels.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_charts_that_are_called_the_same_select_their_own_pods_and_mount_nothing_twice(name: str) -> None:
     paths = ("/srv/a", "/srv/a", "/etc/kubernetes/manifests", "/etc/kubernetes/gcushare")
@@ -301,6 +305,7 @@ def test_a_value_below_global_that_no_chart_reads_is_refused(chart: Path, key: s
     assert key.split(".")[0] in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chart", "enabled"),
     [*((chart, True) for chart in CHARTS), (UMBRELLA_CHART, False)],

@@ -126,6 +126,7 @@ def test_one_half_can_be_left_out(half: str) -> None:
     assert rendered(UMBRELLA_CHART, f"{half}.enabled=false") == rendered(charts[half])
 
 
+@pytest.mark.slow
 @needs_helm
 @in_one_worker
 def test_the_plain_manifests_are_what_the_charts_render(tmp_path: Path) -> None:
@@ -137,6 +138,7 @@ def test_the_plain_manifests_are_what_the_charts_render(tmp_path: Path) -> None:
     assert fresh == committed, "run deploy/manifests/render.sh"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl on PATH")
 @pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
 @pytest.mark.parametrize("names", [("gcushare.yaml", "admission.yaml"), ("claims.yaml",)], ids="+".join)

@@ -249,6 +249,7 @@ def test_a_cluster_is_refused_whose_kubelets_do_not_ask_which_ids_to_give(chart:
     assert "chart requires kubeVersion: >=1.19.0-0 which is incompatible with Kubernetes v1.18.20" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
 def test_a_value_of_null_is_left_out_or_refused_by_its_name(chart: Path) -> None:
     """Helm takes the default away: the group or value is then gone, for the templates too."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gcushare.device_plugin.claims.slice_publisher import slice_name
 from simulation.claims_node import NAMES, ClaimsNode
 from simulation.claims_scheduler import SPACE
 from simulation.weather import Odds
-
-if TYPE_CHECKING:
-    from simulation.claims_world import ClaimsWorld
+from simulation.world import World
 
 _AGAIN_S = (0.0, 2.0, 4.0, 7.0, 11.0)
 _LATE_S = 20.0
 
 
-def delete_slices(world: ClaimsWorld, node: ClaimsNode) -> None:
+def delete_slices(world: World, node: ClaimsNode) -> None:
     """A kubelet that starts again and again deletes its node's slices, while the driver's answers are late."""
     node.weather.begin(-1, Odds(answer_s=8.0))
     world.loop.call_world(_LATE_S, node.weather.end, -1)
@@ -24,13 +20,13 @@ def delete_slices(world: ClaimsWorld, node: ClaimsNode) -> None:
         world.loop.call_world(after_s, _delete_slices, world, node)
 
 
-def _delete_slices(world: ClaimsWorld, node: ClaimsNode) -> None:
+def _delete_slices(world: World, node: ClaimsNode) -> None:
     for key, stored in list(world.store.all("resourceslices").items()):
         if stored.obj["spec"]["nodeName"] == node.name:
             world.store.delete("resourceslices", key, "a kubelet")
 
 
-def forge_slice(world: ClaimsWorld, node: ClaimsNode) -> None:
+def forge_slice(world: World, node: ClaimsNode) -> None:
     """Another program publishes a slice of the driver."""
     key = ("", f"{node.name}-forged")
     if world.store.find("resourceslices", key) is None:
@@ -39,7 +35,7 @@ def forge_slice(world: ClaimsWorld, node: ClaimsNode) -> None:
         world.store.create("resourceslices", {"metadata": {"name": key[1]}, "spec": spec}, "somebody")
 
 
-def recreate(world: ClaimsWorld, what: str, node: ClaimsNode, template: str, *, is_listed: bool) -> None:
+def recreate(world: World, what: str, node: ClaimsNode, template: str, *, is_listed: bool) -> None:
     """Another program deletes an object and makes it again; if ``is_listed``, no watch shows either."""
     plural, key = {
         "template": ("resourceclaimtemplates", (SPACE, template)),

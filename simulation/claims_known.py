@@ -1,75 +1,93 @@
-"""What the programs of nodes that serve claims know of the API server, and what they hold that no pod uses."""
+"""What nodes that serve claims give out and know of the API server, and what they hold that no pod uses."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeAlias
 
+from gcushare.core.units import GIB
 from gcushare.device_plugin.claims.claim_checks import CHECK_S, UNSEEN_S, ClaimChecks
 from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
 from simulation.claims_node import ClaimsNode
-from simulation.claims_schedule import STORM_S
+from simulation.claims_replica import ClaimsReplica
+from simulation.claims_scheduler import Pod
 from simulation.store import Doc
-
-if TYPE_CHECKING:
-    from simulation.claims_world import ClaimsWorld
+from simulation.world import World
 
 ORPHAN_S = UNSEEN_S + ClaimChecks.release_s + 5 * CHECK_S
 """Until a claim that no pod uses is released, if its driver runs all the time."""
 
 
-def check_orphans(world: ClaimsWorld) -> None:
+Orphans: TypeAlias = dict[str, tuple[str, float]]
+"""Claims whose use the kubelet forgot, by uid: the node, and when."""
+
+
+def check_cards(world: World, nodes: Iterable[ClaimsNode], pods: Collection[Pod]) -> None:
+    """No card over its size, by what is on the nodes' disks; what runs has its file."""
+    for node in nodes:
+        if node.disk.claims is None:
+            continue
+        held: Counter[int] = Counter()
+        for claim in node.disk.files.values():
+            for device in claim.devices:
+                held[device.index] += device.memory_bytes
+        for index, amount in held.items():
+            if amount > node.sizes[index] * GIB:
+                world.fail("no card is given beyond its size", f"card {index} of {node.name} gives {amount} bytes")
+        for pod in pods:
+            if pod.node == node.name and pod.phase == "runs" and pod.uid not in node.disk.files:
+                world.fail("what runs has its share", f"{pod.name} on {node.name} has no CDI file")
+
+
+def check_orphans(world: World, nodes: Sequence[ClaimsNode], orphans: Orphans, storms_s: float) -> None:
     """A claim that no pod uses is named once the driver could see it, its card comes last, and it is released."""
-    for uid, (where, since_s) in list(world.orphans.items()):
-        node = next(each for each in world.nodes if each.name == where)
+    for uid, (where, since_s) in list(orphans.items()):
+        node = next(each for each in nodes if each.name == where)
         claims = node.disk.claims or {}
         if uid not in claims:
-            del world.orphans[uid]
-        elif world.loop.now_s - since_s > ORPHAN_S + _storms_s(world):
+            del orphans[uid]
+        elif world.loop.now_s - since_s > ORPHAN_S + storms_s:
             world.fail("no share without a claim", f"{claims[uid].key} stays prepared on {where}")
         elif node.checks is None or claims[uid].key not in node.checks.problem:
             world.fail("no share without a claim", f"{where} does not name {claims[uid].key}, which no pod uses")
-    for node in world.nodes:
-        last = [index in _cards_of_orphans(world, node) for index in node.agent.order] if node.agent else []
+    for node in nodes:
+        last = [index in _cards_of_orphans(orphans, node) for index in node.agent.order] if node.agent else []
         if last != sorted(last):
             world.fail("no share without a claim", f"the cards of {node.name} are in the order {last}")
 
 
-def _storms_s(world: ClaimsWorld) -> float:
-    """How long drivers may have been killed again and again: each starts to count again."""
-    return sum(calm_s - storm_s + STORM_S for storm_s, calm_s in world.schedule.rounds)
-
-
-def _cards_of_orphans(world: ClaimsWorld, node: ClaimsNode) -> set[int]:
+def _cards_of_orphans(orphans: Orphans, node: ClaimsNode) -> set[int]:
     claims = node.disk.claims or {}
-    return {each.index for uid in world.orphans if uid in claims for each in claims[uid].devices}
+    return {each.index for uid in orphans if uid in claims for each in claims[uid].devices}
 
 
-def check_views(world: ClaimsWorld) -> None:
+def check_views(world: World, nodes: Sequence[ClaimsNode], replicas: Sequence[ClaimsReplica]) -> None:
     """What programs know of the API server is what it has."""
     for name, views in (
-        *((replica.name, replica.views) for replica in world.replicas),
-        *((node.name, {"resourceslices": node.publisher._slices} if node.publisher else {}) for node in world.nodes),
+        *((replica.name, replica.views) for replica in replicas),
+        *((node.name, {"resourceslices": node.publisher._slices} if node.publisher else {}) for node in nodes),
     ):
         for plural, view in views.items():
-            there = {each.uid for each in world.store.all(plural).values() if _is_watched(world, name, each.obj)}
+            there = {each.uid for each in world.store.all(plural).values() if _is_watched(nodes, name, each.obj)}
             if view.objects.keys() != there:
                 difference = sorted(view.objects.keys() ^ there)
                 world.fail("views are the server's", f"{plural} of {name} differ: {difference}")
-    for replica in world.replicas:
+    for replica in replicas:
         if replica.order is None:
             continue
         if replica.is_leader and (levels := replica.order.plan()):
             world.fail("views are the server's", f"{replica.name} has not written the levels {levels}")
-        for node in world.nodes:
+        for node in nodes:
             found = world.store.read("nodes", ("", node.name)).obj["metadata"].get("labels", {})
             if (level := replica.order.levels.by_name.get(node.name, 0)) != int(found.get(CLAIMS_ORDER_LABEL, "0")):
                 world.fail("views are the server's", f"{replica.name} has level {level} for {node.name}: {found}")
 
 
-def _is_watched(world: ClaimsWorld, name: str, doc: Doc) -> bool:
+def _is_watched(nodes: Sequence[ClaimsNode], name: str, doc: Doc) -> bool:
     """Whether an object is one of those that a program watches."""
-    if any(node.name == name for node in world.nodes):
+    if any(node.name == name for node in nodes):
         return bool(doc["spec"].get("nodeName") == name)
     labels = doc["metadata"].get("labels", {})
     return "devices" not in doc["spec"].get("spec", {}) or OWN_LABELS.items() <= labels.items()

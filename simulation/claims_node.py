@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, TypeAlias, cast
 
 import grpc
 import msgspec
@@ -42,13 +42,13 @@ from simulation.process import Process
 from simulation.program import CONFIG
 from simulation.transport import SimulatedTransport
 from simulation.weather import Weather
-
-if TYPE_CHECKING:
-    from simulation.claims_world import ClaimsWorld
+from simulation.world import World
 
 NAMES = ENFLAME.claims
 UNIT = parse_memory_unit("1")
 _NOWHERE = Path("/nonexistent")
+ContainersOn: TypeAlias = Callable[[str], dict[tuple[str, str], frozenset[str]]]
+"""The claims of the containers of a node, by pod and container, as its kubelet shows them."""
 
 
 class NodeDisk:
@@ -120,13 +120,16 @@ class _CdiFiles(ClaimCdiFiles):
 class ClaimsNode:
     """A node: its cards, its disk, and the driver that starts again whenever it was killed."""
 
-    def __init__(self, world: ClaimsWorld, number: int, sizes: tuple[int, ...]) -> None:
+    def __init__(
+        self, world: World, seed: int, number: int, sizes: tuple[int, ...], containers_on: ContainersOn
+    ) -> None:
         self.world = world
+        self._containers_on = containers_on
         self.name = f"node-{number}"
-        self.rng = random.Random(f"claims/{world.seed}/{self.name}")
+        self.rng = random.Random(f"claims/{seed}/{self.name}")
         self.sizes = sizes
         self.sick: set[int] = set()
-        self.disk = NodeDisk(world.schedule.planted)
+        self.disk = NodeDisk(world.planted)
         self.weather = Weather(self.rng, world.faults)
         self.process = Process(self.name)
         self.process.is_alive = False
@@ -234,7 +237,7 @@ class ClaimsNode:
 
     async def _claims_of_containers(self) -> dict[tuple[str, str], frozenset[str]]:
         """What podresources shows: the kubelet lists a pod's claims before it has them prepared."""
-        return self.world.containers_on(self.name)
+        return self._containers_on(self.name)
 
     async def _load(self, prepared: PreparedClaims, client: KubeClient) -> None:
         while True:

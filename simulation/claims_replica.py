@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandler
 from gcushare.kube.client import KubeClient
@@ -27,9 +27,7 @@ from simulation.process import Process
 from simulation.program import CONFIG, ProcessClock
 from simulation.transport import SimulatedTransport
 from simulation.weather import Weather
-
-if TYPE_CHECKING:
-    from simulation.claims_world import ClaimsWorld
+from simulation.world import World
 
 UNUSED_S = 60.0
 """How long a template is kept that no waiting pod names."""
@@ -39,10 +37,10 @@ _WALL_SKEW_S = 3600.0
 class ClaimsReplica:
     """A replica that starts again whenever it was killed; its wall clock may be an hour off."""
 
-    def __init__(self, world: ClaimsWorld, number: int) -> None:
+    def __init__(self, world: World, seed: int, number: int) -> None:
         self.world = world
         self.name = f"extender-{number}"
-        self.rng = random.Random(f"claims/{world.seed}/{self.name}")
+        self.rng = random.Random(f"claims/{seed}/{self.name}")
         self.weather = Weather(self.rng, world.faults)
         self.process = Process(self.name)
         self.process.is_alive = False
@@ -57,7 +55,7 @@ class ClaimsReplica:
         """Whether it may write now."""
         if not self.process.is_alive or self._elector is None:
             return False
-        return self.world.schedule.planted == "leads without a lease" or self._elector.is_leader
+        return self.world.planted == "leads without a lease" or self._elector.is_leader
 
     def start(self) -> None:
         """Start it, unless it runs."""
@@ -87,7 +85,7 @@ class ClaimsReplica:
         rng = random.Random(self.rng.getrandbits(64))
         transport = SimulatedTransport(self.world.gateway, process, self.weather)
         client = KubeClient(CONFIG, program=EXTENDER, transport=transport)
-        unused_s = 1e9 if self.world.schedule.planted == "keeps templates" else UNUSED_S
+        unused_s = 1e9 if self.world.planted == "keeps templates" else UNUSED_S
         settings = ClaimsSettings(claims=True)
         state = VendorState(ENFLAME, Policies("binpack", "binpack", "close"), monotonic=clock.monotonic)
         recorder = EventRecorder(client, EXTENDER, clock=clock)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gcushare.kube.collections import ObjectCache
-
-if TYPE_CHECKING:
-    from simulation.claims_world import ClaimsWorld
+from simulation.world import World
 
 
-def watch_views(world: ClaimsWorld, name: str, *views: ObjectCache[Any]) -> None:
+def watch_views(world: World, name: str, *views: ObjectCache[Any]) -> None:
     """Fail where an answer brings a deleted object back into a view, and put in a bug if it is one of views."""
     for view in views:
-        _plant(world.schedule.planted, view)
+        _plant(world.planted, view)
         _guard(world, name, view)
 
 
-def _guard(world: ClaimsWorld, name: str, view: ObjectCache[Any]) -> None:
+def _guard(world: World, name: str, view: ObjectCache[Any]) -> None:
     gone: set[str] = set()
     report, answer, apply = view._on_change, view.answered, view.applied
 

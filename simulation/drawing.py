@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire import annotations as keys
-from simulation.certificates import SECRET_FAULTS
 from simulation.schedule import FIRST_S, OUR_LEASE, USUAL_LEASE, Action, Schedule, Settings
 
 STORM_S = (60.0, 300.0)
@@ -49,6 +48,8 @@ NUMBER_FAULTS = {"renumber"}
 """A driver that lists the cards in another order."""
 FORGERIES = {"forge record", "forge inventory", "secret"}
 """What attackers and careless admins write into objects of ours."""
+SECRET_FAULTS = ("lost", "half written", "torn", "swapped", "replaced")
+"""What becomes of the certificates' Secret."""
 QUIET_USERS = {**USERS, "create": 7.0, "delete": 7.0}
 """As many go as come: in hours, pods that find no room would else only become more."""
 STORM = ((USERS, (0.3, 1.0, 4.0)), (ADMINS, (20.0, 60.0, 400.0)), (FAULTS, (0.7, 2.0, 6.0, 100.0)))

@@ -4,38 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from simulation.cast import Cast
 from simulation.drawing import FAULTS, FORGERIES, LIMIT_FAULTS, LONG_FAULTS, NUMBER_FAULTS
+from simulation.invariants import Invariants
+from simulation.kubelet import Kubelet
 from simulation.program import Program
 from simulation.schedule import Action
 from simulation.weather import Odds
-
-if TYPE_CHECKING:
-    from simulation.kubelet import Kubelet
-    from simulation.world import World
+from simulation.world import ClusterWorld
 
 
 class Happenings:
     """What begins and what ends."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterWorld, cast: Cast, invariants: Invariants) -> None:
         self._world = world
+        self._cast = cast
+        self._invariants = invariants
         self._numbers = 0
         self._ends: dict[int, Callable[[], None]] = {}
         """What ends the faults that hold."""
         self._by_kind: dict[str, Callable[..., None]] = {
-            "create": world.users.create,
-            "delete": world.users.delete_one,
-            "force": world.users.force,
-            "recreate": world.users.recreate,
-            "finish": world.users.finish,
-            "edit": world.users.edit,
-            "cordon card": lambda node, card: world.admins.annotate(node, str(card)),
-            "uncordon cards": lambda node: world.admins.annotate(node, None),
-            "cordon node": lambda node: world.admins.patch(node, {"spec": {"unschedulable": True}}),
-            "uncordon node": lambda node: world.admins.patch(node, {"spec": {"unschedulable": None}}),
-            "relabel": lambda node, zone: world.admins.patch(node, {"metadata": {"labels": {"zone": zone}}}),
+            "create": cast.users.create,
+            "delete": cast.users.delete_one,
+            "force": cast.users.force,
+            "recreate": cast.users.recreate,
+            "finish": cast.users.finish,
+            "edit": cast.users.edit,
+            "cordon card": lambda node, card: cast.admins.annotate(node, str(card)),
+            "uncordon cards": lambda node: cast.admins.annotate(node, None),
+            "cordon node": lambda node: cast.admins.patch(node, {"spec": {"unschedulable": True}}),
+            "uncordon node": lambda node: cast.admins.patch(node, {"spec": {"unschedulable": None}}),
+            "relabel": lambda node, zone: cast.admins.patch(node, {"metadata": {"labels": {"zone": zone}}}),
             "change unit": self._change_unit,
             "roll out extender": self._roll_out,
             "roll out plugin": self._roll_out,
@@ -62,8 +63,8 @@ class Happenings:
             "secret": self._spoil_secret,
             "reload driver": partial(self._end_processes, with_pods=False),
             "reboot node": partial(self._end_processes, with_pods=True),
-            "forge record": world.forgers.forge_record,
-            "forge inventory": world.forgers.forge_inventory,
+            "forge record": cast.forgers.forge_record,
+            "forge inventory": cast.forgers.forge_inventory,
         }
 
     def begin(self, action: Action) -> None:
@@ -82,7 +83,7 @@ class Happenings:
             weather.clear()
         for view in world.views:
             view.extra_lag_s = 0.0
-        for program in world.programs():
+        for program in self._cast.programs():
             program.process.steps_to_live = None
             program.start()
 
@@ -99,12 +100,12 @@ class Happenings:
             end()
 
     def _change_unit(self, node: int, unit: str | None) -> None:
-        plugin = self._world.plugins[f"node-{node}"]
+        plugin = self._cast.plugins[f"node-{node}"]
         plugin.unit = unit
         self._stop_and_start(plugin, 1.0)
 
     def _roll_out(self, process: str, for_s: float) -> None:
-        self._stop_and_start(self._world.program(process), for_s)
+        self._stop_and_start(self._cast.program(process), for_s)
 
     def _stop_and_start(self, program: Program, for_s: float) -> None:
         program.stop()
@@ -150,9 +151,8 @@ class Happenings:
         self._until(for_s, self._world.gateway.start)
 
     def _slow_view(self, of: str, lag_s: float, for_s: float) -> None:
-        world = self._world
-        some = [world.scheduler.pods, world.scheduler.nodes]
-        views = [kubelet.view for kubelet in world.kubelets.values() if kubelet.is_up] if of == "kubelet" else some
+        some = [self._cast.scheduler.pods, self._cast.scheduler.nodes]
+        views = [kubelet.view for kubelet in self._cast.kubelets.values() if kubelet.is_up] if of == "kubelet" else some
         for view in views:
             view.extra_lag_s = lag_s
 
@@ -163,12 +163,12 @@ class Happenings:
         self._until(for_s, end)
 
     def _pause(self, process: str, for_s: float) -> None:
-        paused = self._world.program(process).process
+        paused = self._cast.program(process).process
         self._world.loop.pause(paused)
         self._until(for_s, lambda: self._world.loop.resume(paused))
 
     def _kill(self, process: str, steps: int, for_s: float) -> None:
-        program = self._world.program(process)
+        program = self._cast.program(process)
         if not program.is_up:
             return
         killed = program.process
@@ -189,35 +189,35 @@ class Happenings:
         self._until(for_s, start)
 
     def _jump(self, process: str, by_s: float) -> None:
-        self._world.program(process).process.wall_offset_s += by_s
+        self._cast.program(process).process.wall_offset_s += by_s
 
     def _restart_kubelet(self, node: int, for_s: float, *, loses: bool) -> None:
-        kubelet = self._world.kubelets[f"node-{node}"]
+        kubelet = self._cast.kubelets[f"node-{node}"]
         if not kubelet.is_up:
             return
         kubelet.stop()
         if loses:
-            self._world.invariants.note_lost_checkpoint(kubelet)
+            self._invariants.note_lost_checkpoint(kubelet)
         self._until(for_s, lambda: kubelet.start(loses_checkpoint=loses))
 
     def _end_processes(self, node: int, for_s: float, *, with_pods: bool) -> None:
         """Load the driver again, or boot the whole node; the kubelet starts the containers again."""
-        kubelet = self._world.kubelets[f"node-{node}"]
-        if not kubelet.is_up or kubelet.limited is None:
+        kubelet, containers = self._cast.kubelets[f"node-{node}"], self._cast.containers.get(f"node-{node}")
+        if not kubelet.is_up or containers is None:
             return
         kubelet.stop()
         if with_pods:
-            self._world.plugins[kubelet.node].kill()
-        kubelet.limited.end_all(with_pods=with_pods)
+            self._cast.plugins[kubelet.node].kill()
+        containers.end_all(with_pods=with_pods)
         self._until(for_s, partial(self._start_node, kubelet))
 
     def _start_node(self, kubelet: Kubelet) -> None:
         kubelet.start()
-        self._world.plugins[kubelet.node].start()
+        self._cast.plugins[kubelet.node].start()
 
     def _renumber(self, node: int, order: list[int], for_s: float, *, boots: bool) -> None:
         """Have the driver list its cards in another order, some of them not for a while, after a boot or without."""
-        kubelet, machine = self._world.kubelets[f"node-{node}"], self._world.machines[f"node-{node}"]
+        kubelet, machine = self._cast.kubelets[f"node-{node}"], self._cast.machines[f"node-{node}"]
         if boots and not kubelet.is_up:
             return
         machine.order = order
@@ -227,14 +227,14 @@ class Happenings:
 
         if boots:
             kubelet.stop()
-            self._world.plugins[kubelet.node].kill()
-            if kubelet.limited is not None:
-                kubelet.limited.end_all(with_pods=True)
+            self._cast.plugins[kubelet.node].kill()
+            if (containers := self._cast.containers.get(kubelet.node)) is not None:
+                containers.end_all(with_pods=True)
             self._until(min(for_s, 5.0), partial(self._start_node, kubelet))
         self._until(for_s, find_others)
 
     def _restart_scheduler(self, for_s: float) -> None:
-        scheduler = self._world.scheduler
+        scheduler = self._cast.scheduler
         if scheduler.is_up:
             scheduler.stop()
             self._until(for_s, scheduler.start)
@@ -243,28 +243,28 @@ class Happenings:
         self._flag(node, card, "is_sick", for_s)
 
     def _heal_card(self, node: int, card: int) -> None:
-        self._world.machines[f"node-{node}"].cards[card].is_sick = False
+        self._cast.machines[f"node-{node}"].cards[card].is_sick = False
 
     def _lose_card(self, node: int, card: int, for_s: float) -> None:
         self._flag(node, card, "is_gone", for_s)
 
     def _flag(self, node: int, card: int, name: str, for_s: float) -> None:
-        found = self._world.machines[f"node-{node}"].cards[card]
+        found = self._cast.machines[f"node-{node}"].cards[card]
         setattr(found, name, True)
         self._until(for_s, lambda: setattr(found, name, False))
 
     def _silent_library(self, node: int, for_s: float) -> None:
-        machine = self._world.machines[f"node-{node}"]
+        machine = self._cast.machines[f"node-{node}"]
         machine.is_silent = True
         self._until(for_s, lambda: setattr(machine, "is_silent", False))
 
     def _silent_podresources(self, node: int, for_s: float) -> None:
-        kubelet = self._world.kubelets[f"node-{node}"]
+        kubelet = self._cast.kubelets[f"node-{node}"]
         kubelet.is_silent = True
         self._until(for_s, lambda: setattr(kubelet, "is_silent", False))
 
     def _ignore_preference(self, node: int, for_s: float) -> None:
-        faults = self._world.kubelets[f"node-{node}"].faults
+        faults = self._cast.kubelets[f"node-{node}"].faults
         faults.ignore_preferred = True
         self._until(for_s, lambda: setattr(faults, "ignore_preferred", False))
 
@@ -275,5 +275,5 @@ class Happenings:
         self._world.loop.call_world(for_s, policies.end, last)
 
     def _spoil_secret(self, how: str, for_s: float) -> None:
-        self._world.secrets.spoil(how)
-        self._until(for_s, self._world.secrets.create)
+        self._cast.secrets.spoil(how)
+        self._until(for_s, self._cast.secrets.create)

@@ -1,6 +1,6 @@
 """Control-plane hosts: disks that tear and lose writes, their schedulers, and the real config-manager on each.
 
-A world of its own, smaller than the other: what the scheduler then calls is not part of it.
+A run of its own, smaller than the other: what the scheduler then calls is not part of it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from simulation.host_schedule import HOSTS, HostSchedule
 from simulation.loop import SimulatedLoop
 from simulation.process import Process
 from simulation.program import CONFIG, ProcessClock
-from simulation.rounds import RoundsWorld
+from simulation.rounds import play
 from simulation.schedule import Action
 from simulation.transport import SimulatedTransport
 from simulation.weather import Odds, Weather
+from simulation.world import World
 
 LOOK_S = 0.2
 """Between two looks of the kubelets at their manifests, and until what was written is on the disk by itself."""
@@ -39,26 +40,27 @@ _KEPT = "/etc/kubernetes/scheduler.conf"
 
 
 class _HostState(SharedConfigMap):
-    """Reports through the API server; what the admin wants is the world's."""
+    """Reports through the API server; what the admin wants is said by the hosts."""
 
-    def __init__(self, world: HostsWorld, client: KubeClient, node: str) -> None:
+    def __init__(self, hosts: Hosts, client: KubeClient, node: str) -> None:
         super().__init__(client, ExtenderOptions(), "kube-system", node)
-        self._world = world
+        self._hosts = hosts
 
     async def mode(self) -> WantedMode:
-        return await self._world.mode()
+        return await self._hosts.mode()
 
     async def extender(self) -> ExtenderEntry:
-        return await self._world.extender()
+        return await self._hosts.extender()
 
 
 class HostManager:
     """config-manager on one host."""
 
-    def __init__(self, world: HostsWorld, number: int) -> None:
-        self.world = world
+    def __init__(self, hosts: Hosts, number: int) -> None:
+        self.hosts = hosts
+        world = self.world = hosts.world
         self.name = f"config-manager-{number}"
-        self.rng = random.Random(f"{world.seed}/{self.name}")
+        self.rng = random.Random(f"{hosts.schedule.seed}/{self.name}")
         self.disk = Disk(self.rng)
         self.disk.files[MANIFEST] = FileState(TEXT.encode(), 0o600, 0, 0)
         self.disk.files[_KEPT] = FileState(b"kubeconfig", 0o600, 0, 0)
@@ -100,14 +102,14 @@ class HostManager:
 
         async def extender_answers(_: ExtenderEntry) -> None:
             await asyncio.sleep(0.01)
-            if world.is_extender_away:
+            if self.hosts.is_extender_away:
                 raise RetryableError("the extender does not answer")
 
         lease = ApiLease(client, "kube-system", "gcushare-config-manager")
         rng = random.Random(self.rng.getrandbits(64))
         reconciler = Reconciler(
             manager=Manager(place=PlaceSettings(), executor=executor, find_version=no_version),
-            cluster=_HostState(world, client, self.name),
+            cluster=_HostState(self.hosts, client, self.name),
             hold_lease=partial(hold_lease, lease, f"{self.name}.{self.starts}", clock=clock, rng=rng),
             clock=clock,
             interval_s=10.0,
@@ -121,14 +123,14 @@ class HostManager:
             world.fail("no process ends by any input", f"{self.name} ended: {type(error).__name__}: {error}")
 
 
-class HostsWorld(RoundsWorld):
+class Hosts:
     """One run; also the desired state that every config-manager reads."""
 
     def __init__(self, schedule: HostSchedule) -> None:
-        self.seed = schedule.seed
-        self.rng = random.Random(f"hosts world/{schedule.seed}")
-        super().__init__(self.rng)
         self.schedule = schedule
+        self.rng = random.Random(f"hosts world/{schedule.seed}")
+        self.world = World(self.rng, schedule.planted)
+        self._loop, self._fail = self.world.loop, self.world.fail
         self.wanted = WantedMode.APPLY
         self.url = "http://10.96.1.37:32766"
         self.is_extender_away = False
@@ -136,7 +138,7 @@ class HostsWorld(RoundsWorld):
         for host in self.hosts:
             host.disk.forgets_sync = schedule.planted == "forgets to sync"
             if schedule.planted == "unsafe order":
-                host.disk.write = _out_of_order(host.disk, self.loop)  # type: ignore[method-assign,assignment]
+                host.disk.write = _out_of_order(host.disk, self._loop)  # type: ignore[method-assign,assignment]
 
     async def mode(self) -> WantedMode:
         """What the admin wants."""
@@ -150,12 +152,13 @@ class HostsWorld(RoundsWorld):
 
     def run(self) -> None:
         """Execute the schedule. After each calm, every host must have the desired state."""
-        self.play(self.schedule.actions, self.schedule.rounds)
-        with self.loop.entered():
+        play(self.world, self, self.schedule.actions, self.schedule.rounds)
+        with self._loop.entered():
             for host in self.hosts:
-                self.loop.kill(host.process)
+                self._loop.kill(host.process)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start everyone."""
         for host in self.hosts:
             host.start()
         self._look()
@@ -165,52 +168,54 @@ class HostsWorld(RoundsWorld):
         restarting = 0
         for host in self.hosts:
             if host.disk.process is not None and not host.disk.process.is_alive:
-                self.loop.call_world(self.rng.uniform(0.5, 20.0), host.start)
+                self._loop.call_world(self.rng.uniform(0.5, 20.0), host.start)
             host.scheduler.sync()
-            is_starting = self.loop.now_s < host.scheduler.ready_at_s and host.scheduler.starts > 1
+            is_starting = self._loop.now_s < host.scheduler.ready_at_s and host.scheduler.starts > 1
             restarting += is_starting and not host.scheduler.is_booting
             if host.scheduler.problem:
-                self.fail("every prefix leaves a scheduler that can start", f"{host.name}: {host.scheduler.problem}")
+                self._fail("every prefix leaves a scheduler that can start", f"{host.name}: {host.scheduler.problem}")
         if restarting > 1:
-            self.fail("one scheduler of a cluster restarts at a time", f"{restarting} restart")
+            self._fail("one scheduler of a cluster restarts at a time", f"{restarting} restart")
             host.disk.sync()
-        self.loop.call_world(LOOK_S, self._look)
+        self._loop.call_world(LOOK_S, self._look)
 
-    def _act(self, action: Action) -> None:
+    def act(self, action: Action) -> None:
+        """Do what an action says."""
         args, host = action.args, self.hosts[action.args["host"]]
         if action.kind not in ("mode", "url"):
-            self.faults[action.kind] += 1
+            self.world.faults[action.kind] += 1
         match action.kind:
             case "kill":
                 host.process.steps_to_live = args["steps"]
             case "pause":
-                self.loop.pause(host.process)
-                self.loop.call_world(args["for_s"], self.loop.resume, host.process)
+                self._loop.pause(host.process)
+                self._loop.call_world(args["for_s"], self._loop.resume, host.process)
             case "weather":
-                host.weather.begin(self.loop.steps, Odds(**args["odds"]))
-                self.loop.call_world(args["for_s"], host.weather.clear)
+                host.weather.begin(self._loop.steps, Odds(**args["odds"]))
+                self._loop.call_world(args["for_s"], host.weather.clear)
             case "mode":
                 self.wanted = WantedMode.RECOVER if self.wanted is WantedMode.APPLY else WantedMode.APPLY
             case "url":
                 self.url = args["url"]
             case "extender away":
                 self.is_extender_away = True
-                self.loop.call_world(30.0, setattr, self, "is_extender_away", False)
+                self._loop.call_world(30.0, setattr, self, "is_extender_away", False)
             case disk_fault:
                 host.disk.fault = disk_fault
 
-    def _calm(self) -> None:
-        self.note("calm")
+    def calm(self) -> None:
+        """End every fault."""
+        self.world.note("calm")
         for host in self.hosts:
             host.disk.fault = ""
             host.weather.clear()
             if host.process.is_paused:
-                self.loop.resume(host.process)
+                self._loop.resume(host.process)
             host.process.steps_to_live = None
             if not host.process.is_alive:
                 host.start()
 
-    def _check_settled(self) -> None:
+    def check_settled(self) -> None:
         """Check that every host has the desired state, byte by byte where nothing of ours is, and no leftovers."""
         for host in self.hosts:
             files = host.disk.files
@@ -218,17 +223,17 @@ class HostsWorld(RoundsWorld):
             flags = {flag.name: flag.value for flag in parse_manifest(text, MANIFEST).flags}
             if self.wanted is WantedMode.RECOVER:
                 if text != TEXT:
-                    self.fail("what is wanted comes about", f"{host.name} was not recovered: {text}")
+                    self._fail("what is wanted comes about", f"{host.name} was not recovered: {text}")
                 left = sorted(files.keys() - {MANIFEST, _KEPT})
                 if left:
-                    self.fail("nothing leaks", f"{host.name} still has {left}")
+                    self._fail("nothing leaks", f"{host.name} still has {left}")
             else:
                 config = files.get(flags.get("config", ""))
                 if config is None or self.url not in config.content.decode():
-                    self.fail("what is wanted comes about", f"{host.name} does not call {self.url}")
+                    self._fail("what is wanted comes about", f"{host.name} does not call {self.url}")
             torn = [path for path in files if path.endswith(".gcushare-tmp")]
             if torn:
-                self.fail("nothing leaks", f"{host.name} still has {torn}")
+                self._fail("nothing leaks", f"{host.name} still has {torn}")
 
 
 def _out_of_order(disk: Disk, loop: SimulatedLoop) -> Callable[[str, FileState], None]:

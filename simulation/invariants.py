@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gcushare.core.assignments import Assignment, CardGrant
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError
@@ -11,14 +9,14 @@ from gcushare.wire.nodes import decode_inventory
 from gcushare.wire.objects import POD
 from gcushare.wire.pods import is_finished, pod_assignment
 from gcushare_playground.apiserver.storage import Change, Revision
+from gcushare_playground.scheduler.extender import FilterAnswer
+from simulation.cast import Cast
+from simulation.containers import Containers
+from simulation.kubelet import Kubelet
 from simulation.people import FORGERS, pods_of_users
+from simulation.programs import ExtenderReplica
 from simulation.store import DELETED
-
-if TYPE_CHECKING:
-    from gcushare_playground.scheduler.extender import FilterAnswer
-    from simulation.kubelet import Kubelet
-    from simulation.programs import ExtenderReplica
-    from simulation.world import World
+from simulation.world import ClusterWorld
 
 FRESH_S = 6.0
 """The state that a Binding is based on may be older than its arrival by a bind's own duration, and a little."""
@@ -29,10 +27,11 @@ Picture = dict[str, tuple[str, tuple[int, ...]]]
 
 
 class Invariants:
-    """Checks a world and records violations."""
+    """Checks everyone in a world and records violations."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterWorld, cast: Cast) -> None:
         self._world = world
+        self._cast = cast
         self.held: dict[str, Assignment] = {}
         """The pods' records by uid, from the API server."""
         self.on_card: dict[CardKey, dict[str, CardGrant]] = {}
@@ -67,7 +66,7 @@ class Invariants:
             self._take_lease(change)
 
     def _note_seen(self) -> None:
-        for replica in self._world.extenders:
+        for replica in self._cast.extenders:
             if replica.is_up:
                 watches, seen = replica.app.watches, self._seen.setdefault((replica.name, replica.starts), {})
                 if watches.pods.version:
@@ -147,8 +146,8 @@ class Invariants:
             self._corrections.pop(uid, None)
             return
         if before is not None and before.assigned and uid in self.lost:
-            kubelet = self._world.kubelets[before.node]
-            if not self._world.units_held(kubelet, uid) and not self._world.whole_cards_held(kubelet, uid):
+            kubelet = self._cast.kubelets[before.node]
+            if not kubelet.units_held(uid) and not kubelet.whole_cards_held(uid):
                 self._world.fail(
                     "a correct record is left alone",
                     f"{change.by} changes that of {change.revision.key[1]}, which runs and which the kubelet forgot",
@@ -202,7 +201,7 @@ class Invariants:
         version, at_s = self._excused.get(key, (0, -1e9))
         if at_s > self._world.loop.now_s - FRESH_S:
             return True
-        sender = next((each for each in self._world.extenders if each.name == by), None)
+        sender = next((each for each in self._cast.extenders if each.name == by), None)
         if sender is None or not sender.is_up:
             return sender is None
         start = (by, sender.starts)
@@ -213,9 +212,13 @@ class Invariants:
     # At each step
 
     def check_one_leader(self, replica: ExtenderReplica) -> None:
-        """Check that no two replicas serve. Called when one begins to serve."""
+        """Check that no two replicas serve. Called when one begins to serve.
+
+        The last leader stays recorded until another one begins, so that a leader that pauses is not checked again.
+        """
         self._led_from[replica.name, replica.starts] = self._elected.get(replica.name, 0)
-        for other in self._world.extenders:
+        for other in self._cast.extenders:
+            other.leads_since_checked = other is replica
             if other is not replica and other.is_up and other.app.leadership.is_leader:
                 self._world.fail("one leader serves", f"{replica.name} and {other.name} lead at the same time")
 
@@ -226,12 +229,12 @@ class Invariants:
         if missing:
             self._world.fail("every refused pod has a reason", f"{pod}: filter says nothing of {missing}")
 
-    def check_limits(self, kubelet: Kubelet, uid: str) -> None:
+    def check_limits(self, limited: Containers, uid: str) -> None:
         """Check the limits of a pod with running containers."""
-        limited, unit = kubelet.limited, self._world.unit_of(kubelet.node)
-        if limited is None or uid in self.lost:
+        kubelet, unit = limited.kubelet, self._cast.unit_of(limited.kubelet.node)
+        if uid in self.lost:
             return
-        held = self._world.slots_held(kubelet, uid)
+        held = limited.slots_held(uid)
         for card in sorted({card for units in limited.running[uid].values() for card in units}):
             hard = limited.groups.limit_of(limited.group_of(uid), card)
             if hard is None:

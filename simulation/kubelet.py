@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from gcushare.device_plugin.kubelet.sockets import Identity
+from gcushare.node.grant_form import read_given
+from gcushare.wire.kubelet.device_ids import cards_of_ids, decode_whole_card_id
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.storage import Revision
@@ -24,10 +25,7 @@ from simulation.process import Process
 from simulation.sockets import PluginSocket, SocketDirectory
 from simulation.store import FINISHED, Doc
 from simulation.views import View
-
-if TYPE_CHECKING:
-    from simulation.containers import Containers
-    from simulation.world import World
+from simulation.world import ClusterWorld
 
 _NOW = "2026-01-01T00:00:00Z"
 
@@ -35,7 +33,7 @@ _NOW = "2026-01-01T00:00:00Z"
 class Kubelet:
     """One node's kubelet. ``containers`` are the pods that really run on the machine."""
 
-    def __init__(self, world: World, node: str, rng: random.Random) -> None:
+    def __init__(self, world: ClusterWorld, node: str, rng: random.Random) -> None:
         self.world = world
         self.node = node
         self.rng = rng
@@ -54,8 +52,9 @@ class Kubelet:
         self.process = Process(f"kubelet/{node}")
         self.shown_at_s: dict[tuple[str, str], float] = {}
         """The time from which podresources shows a container's allocation, by pod uid and container."""
-        self.limited: Containers | None = None
-        """What really runs, where the driver limits memory."""
+        self.on_start: Callable[[], None] = lambda: None
+        self.on_admitted: Callable[[str], None] = lambda _uid: None
+        """For what runs containers, where the driver limits memory."""
         self._streams: list[asyncio.Task[None]] = []
 
     # Life
@@ -82,7 +81,9 @@ class Kubelet:
         self._handled: set[str] = set(self.containers)
         self._ending: set[str] = set()
         self._wake = asyncio.Event()
-        self._status = NodeStatus(self)
+        self._status = NodeStatus(
+            world.store, self.node, self.process.name, count=self.devices.counts, write=self.write, rng=self.rng
+        )
         self.view = View(
             world.loop,
             world.store,
@@ -98,12 +99,30 @@ class Kubelet:
         world.loop.create_task(self._status.report(), context=context)
         for stored in list(self.view.objects.values()):
             self._pod_changed(None, stored)
-        if self.limited is not None:
-            self.limited.resume()
+        self.on_start()
 
     def still_runs(self, uid: str) -> bool:
         """Whether new containers of a pod are created."""
         return uid in self.containers and uid not in self._ending and uid in self.devices.holders()
+
+    def units_held(self, uid: str) -> dict[int, int]:
+        """What a pod holds: memory units by card. Ids of init containers count once."""
+        return cards_of_ids(self.devices.pod_ids(uid, self.resources[0]))
+
+    def whole_cards_held(self, uid: str) -> set[int]:
+        """The whole cards that a pod holds, including those of its init containers."""
+        return {decode_whole_card_id(device_id) for device_id in self.devices.pod_ids(uid, self.resources[1])}
+
+    def given(self, uid: str) -> dict[int, str]:
+        """The uuids of a pod's cards by number, by the answers that it stored; empty where they name none."""
+        found: dict[int, str] = {}
+        for entry in self.devices.entries():
+            if entry.pod_uid == uid:
+                whole = entry.resource == self.resources[1]
+                numbers = {decode_whole_card_id(each) for each in entry.ids} if whole else cards_of_ids(entry.ids)
+                answer = pb.ContainerAllocateResponse.FromString(entry.answer)
+                found |= read_given(self.world.vendor, sorted(numbers), answer.envs, ())
+        return found
 
     def stop(self) -> None:
         """Stop at once. Containers continue to run."""
@@ -218,8 +237,7 @@ class Kubelet:
             await self._write_status(stored, rejected_status(refused.reason, refused.message, now=_NOW))
             return
         self.containers[uid] = self.world.loop.now_s
-        if self.limited is not None:
-            self.limited.start(uid)
+        self.on_admitted(uid)
         self.world.counts["pods admitted"] += 1
         self.world.note(f"{self.node} runs {'/'.join(stored.key)} on {self._words(uid)}")
         await asyncio.sleep(0.05 + self.rng.random())
@@ -275,6 +293,6 @@ class Kubelet:
                 raise
 
     def _words(self, uid: str) -> str:
-        units, whole = self.world.units_held(self, uid), self.world.whole_cards_held(self, uid)
+        units, whole = self.units_held(uid), self.whole_cards_held(uid)
         words = [f"{count} of card {card}" for card, count in sorted(units.items())]
         return ", ".join([*words, *(f"card {card}" for card in sorted(whole))]) or "no card"

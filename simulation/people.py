@@ -1,17 +1,22 @@
-"""Users and admins: their requests for pods and nodes to the API server."""
+"""Users, admins and who forges or spoils: their requests to the API server for pods, nodes and the Secret."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import base64
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
 
+from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.wire.annotations import ROOM_FOUND
+from gcushare.wire.contracts import CA_KEY, CLIENT_CERT, SERVER_CERT, SERVER_KEY
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.storage import Revision
+from simulation.certificates import KEY, TERMS
+from simulation.kubelet import Kubelet
 from simulation.store import Doc, Key
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.world import ClusterWorld
 
 NAMESPACE = "default"
 USER, ADMIN, AUTHOR, TOKEN = "a user", "an admin", "an author who forges", "a stolen token"
@@ -21,8 +26,9 @@ FORGERS = (AUTHOR, TOKEN)
 class Users:
     """They create, delete, force-delete, recreate and edit pods."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterWorld, kubelets: Mapping[str, Kubelet]) -> None:
         self._world = world
+        self._kubelets = kubelets
         self._made: dict[str, Doc] = {}
 
     def create(self, name: str, whole: int, units: list[int], init: int, priority: int, grace: int, zone: str) -> None:
@@ -89,7 +95,7 @@ class Users:
     def finish(self, which: float, phase: str) -> None:
         """Let a pod's containers end by themselves."""
         pod = self._pick(which)
-        kubelet = self._world.kubelets.get(pod.obj["spec"].get("nodeName", "")) if pod is not None else None
+        kubelet = self._kubelets.get(pod.obj["spec"].get("nodeName", "")) if pod is not None else None
         if pod is not None and kubelet is not None and kubelet.is_up:
             self._world.loop.create_task(kubelet.finish(pod, phase), context=kubelet.process.context)
 
@@ -107,7 +113,7 @@ class Users:
             self.delete(pod.key, pod.uid)
 
 
-def pods_of_users(world: World) -> dict[Key, Revision]:
+def pods_of_users(world: ClusterWorld) -> dict[Key, Revision]:
     """Every pod but those of the extender's replicas."""
     return {key: pod for key, pod in world.store.all("pods").items() if key[0] == NAMESPACE}
 
@@ -115,7 +121,7 @@ def pods_of_users(world: World) -> dict[Key, Revision]:
 class Admins:
     """They cordon, relabel and roll out."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterWorld) -> None:
         self._world = world
 
     def annotate(self, node: int, cards: str | None) -> None:
@@ -134,7 +140,7 @@ class Forgers:
     on that node's pods alone, and authors write no record. Without them all of it is written.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterWorld) -> None:
         self._world = world
 
     def forge_record(self, node: int | None, which: float, changes: dict[str, str | None]) -> None:
@@ -163,3 +169,41 @@ class Forgers:
         world.counts["forged writes"] += 1
         patch = {"metadata": {"annotations": changes}}
         world.store.update(plural, key, lambda doc: merge(doc, patch), AUTHOR if node is None else TOKEN)
+
+
+class Secrets:
+    """They create the certificates' Secret as the chart does, and spoil it."""
+
+    def __init__(self, world: ClusterWorld, now: Callable[[], datetime]) -> None:
+        self._world = world
+        self._now = now
+
+    def create(self) -> None:
+        """Create it empty, unless it is there."""
+        if self._world.store.find("secrets", KEY) is None:
+            metadata = {"namespace": KEY[0], "name": KEY[1]}
+            self._world.store.create("secrets", {"metadata": metadata, "data": {}}, ADMIN)
+
+    def spoil(self, how: str) -> None:
+        """Delete it, or write what does not belong into it."""
+        store = self._world.store
+        if store.find("secrets", KEY) is None:
+            return
+        if how == "lost":
+            store.delete("secrets", KEY, ADMIN)
+            return
+        data = dict(store.read("secrets", KEY).obj["data"])
+        if how == "replaced":
+            other = next_issue({}, Terms(("another",), TERMS.life), self._now())
+            found = other.data if other is not None else {}
+            data = {key: base64.b64encode(value).decode() for key, value in found.items()}
+        elif SERVER_CERT in data:
+            torn = base64.b64encode(base64.b64decode(data[SERVER_CERT])[:100]).decode()
+            match how:
+                case "half written":
+                    data = {key: text for key, text in data.items() if key not in (CA_KEY, CLIENT_CERT)}
+                case "torn":
+                    data[SERVER_CERT] = torn
+                case "swapped":
+                    data[SERVER_KEY] = data.get(CA_KEY, torn)
+        store.update("secrets", KEY, lambda doc: {**doc, "data": data}, ADMIN)

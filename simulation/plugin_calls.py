@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare_playground.kubelet.allocation import PluginCallError
 from simulation.sockets import CallFailed, PluginSocket
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.world import World
 
 _WAY_S = 0.001
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -20,9 +19,7 @@ from simulation.loop import SimulatedLoop
 from simulation.process import CallsUnderWay, Process
 from simulation.transport import SimulatedTransport
 from simulation.weather import Weather
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.world import ClusterWorld
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 CONFIG = KubeConfig("https://simulated:6443", "the simulation", namespace="kube-system")
@@ -81,7 +78,7 @@ async def serve_silently(_app: web.Application, _settings: ServeSettings) -> Run
 class Program:
     """One program's life: started, stopped with grace, killed, started again. ``name`` is what the history calls it."""
 
-    def __init__(self, world: World, name: str, rng: random.Random) -> None:
+    def __init__(self, world: ClusterWorld, name: str, rng: random.Random) -> None:
         self.world = world
         self.name = name
         self.rng = rng

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, RetryableError
@@ -37,9 +36,7 @@ from simulation.kubelet import Kubelet
 from simulation.kubelet_record import KubeletRecord
 from simulation.program import CONFIG, ProcessClock, Program, SilentServer, serve_silently
 from simulation.sockets import SimulatedSockets
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.world import ClusterWorld
 
 _NOWHERE = Path("/nonexistent/simulation")
 
@@ -53,7 +50,13 @@ class ExtenderReplica(Program):
     clock: ProcessClock
     keeper: SimulatedKeeper
     is_ready = False
-    _led = False
+    leads_since_checked = False
+
+    def __init__(
+        self, world: ClusterWorld, name: str, rng: random.Random, on_lead: Callable[[ExtenderReplica], None]
+    ) -> None:
+        super().__init__(world, name, rng)
+        self._on_lead = on_lead
 
     @property
     def state(self) -> VendorState:
@@ -73,7 +76,7 @@ class ExtenderReplica(Program):
 
     def _build(self) -> None:
         self.handlers = {}
-        self.is_ready = self._led = False
+        self.is_ready = self.leads_since_checked = False
         self.clock = ProcessClock(self.world.loop, self.process)
         self.keeper = SimulatedKeeper(self, self.clock)
         duration_s, deadline_s, retry_s = self.world.settings.lease
@@ -123,15 +126,9 @@ class ExtenderReplica(Program):
         return self.server
 
     def _check_leaders(self) -> None:
-        """Check for two leaders, which is possible only in the step in which the second one begins to lead.
-
-        The last leader stays recorded until another one begins, so that a leader that pauses is not checked again.
-        """
-        if self._led or not self.app.leadership.is_leader:
-            return
-        self.world.invariants.check_one_leader(self)
-        for other in self.world.extenders:
-            other._led = other is self
+        """Have two leaders looked for, which is possible only in the step in which the second one begins to lead."""
+        if not self.leads_since_checked and self.app.leadership.is_leader:
+            self._on_lead(self)
 
     async def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
         """Answer a call of the scheduler; in this program's process."""
@@ -153,7 +150,7 @@ class PluginReplica(Program):
 
     app: PluginApp
 
-    def __init__(self, world: World, node: str, machine: Machine, kubelet: Kubelet, rng: random.Random) -> None:
+    def __init__(self, world: ClusterWorld, node: str, machine: Machine, kubelet: Kubelet, rng: random.Random) -> None:
         super().__init__(world, f"plugin/{node}", rng)
         self.node = node
         self.machine = machine

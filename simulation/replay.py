@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator
 
 from gcushare.device_plugin.plugin_settings import GrantMode
+from simulation.cluster import Cluster
 from simulation.invariants import Picture
 from simulation.schedule import OUR_LEASE, Action, Schedule, Settings
-from simulation.world import World
 
 STEP_S = 25.0
 """Between two actions: longer than the scheduler's longest back-off and what wakes pods."""
@@ -70,8 +70,8 @@ def pictures_of(schedule: Schedule) -> list[Picture]:
     Raises:
         RuntimeError: an invariant was violated.
     """
-    world = World(schedule, takes_pictures=True)
-    world.run()
-    if world.violations:
-        raise RuntimeError(str(world.violations[0]))
-    return world.pictures[1:]
+    cluster = Cluster(schedule, takes_pictures=True)
+    cluster.run()
+    if cluster.world.violations:
+        raise RuntimeError(str(cluster.world.violations[0]))
+    return cluster.pictures[1:]

@@ -10,14 +10,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from simulation.claims_cluster import ClaimsCluster
 from simulation.claims_schedule import ClaimsSchedule
-from simulation.claims_world import ClaimsWorld
+from simulation.cluster import Cluster
 from simulation.host_schedule import HostSchedule
-from simulation.hosts import HostsWorld
+from simulation.hosts import Hosts
 from simulation.process import unwinding
 from simulation.schedule import Schedule
 from simulation.violation import Violation
-from simulation.world import World
 
 AnySchedule: TypeAlias = Schedule | HostSchedule | ClaimsSchedule
 
@@ -48,9 +48,10 @@ def run(schedule: AnySchedule, *, keeps_history: bool = False) -> Outcome:
     was_enabled, was_disabled_for = gc.isenabled(), logging.root.manager.disable
     gc.disable()
     logging.disable(logging.ERROR)
-    kind, world = _make_world(schedule, keeps_history=keeps_history)
+    kind, played = _make_run(schedule, keeps_history=keeps_history)
+    world = played.world
     try:
-        world.run()
+        played.run()
     except Exception as error:
         world.violations.append(
             Violation("the simulation itself goes on", f"{error!r}\n{traceback.format_exc()}", world.hours * 3600)
@@ -71,17 +72,17 @@ def run(schedule: AnySchedule, *, keeps_history: bool = False) -> Outcome:
         violation=world.violations[0] if world.violations else None,
         history=tuple(world.history) if keeps_history else (),
     )
-    del world
+    del played, world
     with unwinding():
         gc.collect()
     return outcome
 
 
-def _make_world(schedule: AnySchedule, *, keeps_history: bool) -> tuple[str, World | HostsWorld | ClaimsWorld]:
+def _make_run(schedule: AnySchedule, *, keeps_history: bool) -> tuple[str, Cluster | Hosts | ClaimsCluster]:
     match schedule:
         case HostSchedule():
-            return "hosts", HostsWorld(schedule)
+            return "hosts", Hosts(schedule)
         case ClaimsSchedule():
-            return "claims", ClaimsWorld(schedule)
+            return "claims", ClaimsCluster(schedule)
         case Schedule():
-            return "cluster", World(schedule, keeps_history=keeps_history)
+            return "cluster", Cluster(schedule, keeps_history=keeps_history)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.patches import merge
@@ -16,12 +16,14 @@ from gcushare_playground.scheduler.core import SchedulerCore
 from gcushare_playground.scheduler.extender import Extender, FilterAnswer
 from gcushare_playground.scheduler.objects import NodeInfo, PodInfo, read_node, read_pod
 from gcushare_playground.scheduler.settings import UNSCHEDULABLE_S, ExtenderSettings, SchedulerSettings
+from simulation.people import Users
 from simulation.process import Process
+from simulation.service import Service
 from simulation.views import View
+from simulation.world import ClusterWorld
 
-if TYPE_CHECKING:
-    from simulation.world import World
-
+OnRefused: TypeAlias = Callable[[str, list[str], FilterAnswer], None]
+"""Hears of an answer of filter that names no node: the pod's name, and the nodes that were asked about."""
 EXTENDER_TIMEOUT_S = 5.0
 FLUSH_S = UNSCHEDULABLE_S
 
@@ -29,9 +31,13 @@ FLUSH_S = UNSCHEDULABLE_S
 class Scheduler:
     """One scheduler; ``start`` it again and it has forgotten everything."""
 
-    def __init__(self, world: World, rng: random.Random) -> None:
+    def __init__(
+        self, world: ClusterWorld, rng: random.Random, service: Service, users: Users, on_refused: OnRefused
+    ) -> None:
         self.world = world
         self.rng = rng
+        self._users = users
+        self._extender = partial(SimulatedExtender, world, service, on_refused)
         self.process = Process("scheduler")
         self.is_up = False
 
@@ -41,7 +47,7 @@ class Scheduler:
         world = self.world
         self.is_up = True
         self.process = Process("scheduler")
-        self._core = SimulatedCore(world, self.rng)
+        self._core = SimulatedCore(world, self.rng, self._extender(), self._users)
         self.pods = View(world.loop, world.store, "pods", self.rng, matches=lambda _: True, on_change=self._pod_changed)
         self.nodes = View(
             world.loop, world.store, "nodes", self.rng, matches=lambda _: True, on_change=self._node_changed
@@ -88,12 +94,12 @@ class Scheduler:
 class SimulatedCore(SchedulerCore):
     """One run of the scheduler."""
 
-    def __init__(self, world: World, rng: random.Random) -> None:
+    def __init__(self, world: ClusterWorld, rng: random.Random, extender: Extender, users: Users) -> None:
         settings = SchedulerSettings(is_old=world.settings.old_scheduler)
-        self.extender = SimulatedExtender(world)
+        self._users = users
         self.error_at_s: dict[str, float] = {}
         """By uid: when an attempt last ended with an error."""
-        super().__init__(settings, [self.extender], clock=lambda: world.loop.now_s, rng=rng)
+        super().__init__(settings, [extender], clock=lambda: world.loop.now_s, rng=rng)
         self.world = world
 
     async def nominate(self, pod: PodInfo, node: str | None) -> bool:
@@ -109,7 +115,7 @@ class SimulatedCore(SchedulerCore):
         self.world.counts["preemptions"] += 1
         self.world.note(f"scheduler: {pod.full_name} preempts {len(victims)} pods on {node}")
         for each in victims:
-            self.world.users.delete((each.namespace, each.name), each.uid)
+            self._users.delete((each.namespace, each.name), each.uid)
 
     def failed(self, pod: PodInfo, reason: str, message: str) -> None:
         if reason == "SchedulerError":
@@ -120,7 +126,7 @@ class SimulatedCore(SchedulerCore):
 class SimulatedExtender(Extender):
     """The extender through its Service."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterWorld, service: Service, on_refused: OnRefused) -> None:
         super().__init__(
             ExtenderSettings(
                 url_prefix=world.vendor.url_prefix,
@@ -131,15 +137,17 @@ class SimulatedExtender(Extender):
                 node_cache_capable=True,
             )
         )
-        self._world = world
+        self._counts = world.counts
+        self._service = service
+        self._on_refused = on_refused
 
     async def filter(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> FilterAnswer:
         answer = await super().filter(pod, nodes)
         if not answer.names:
-            self._world.invariants.check_reasons(pod.name, [node.name for node in nodes], answer)
+            self._on_refused(pod.name, [node.name for node in nodes], answer)
         return answer
 
     async def _post(self, url: str, body: bytes) -> tuple[int, bytes]:
-        self._world.counts[f"{url.rpartition('/')[2]} calls"] += 1
+        self._counts[f"{url.rpartition('/')[2]} calls"] += 1
         async with asyncio.timeout(EXTENDER_TIMEOUT_S):
-            return await self._world.service.call(url, body)
+            return await self._service.call(url, body)

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from simulation.programs import ExtenderReplica
 from simulation.weather import Fate, Weather
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.world import World
 
 
 class Service:
     """The Service before the replicas: it knows whose pod had the leader's label, and was ready, at the last look."""
 
-    def __init__(self, world: World, weather: Weather, rng: random.Random) -> None:
+    def __init__(self, world: World, replicas: Sequence[ExtenderReplica], weather: Weather, rng: random.Random) -> None:
         self._world = world
+        self._replicas = replicas
         self._weather = weather
         self._rng = rng
 
     async def call(self, path: str, body: bytes) -> tuple[int, bytes]:
         """Call one of the replicas that were ready."""
-        loop, weather, replicas = self._world.loop, self._weather, self._world.extenders
-        ready = [each for each in replicas if each.is_ready]
+        loop, weather = self._world.loop, self._weather
+        ready = [each for each in self._replicas if each.is_ready]
         fate = weather.fate()
         if not ready or fate in (Fate.REFUSED, Fate.UNAVAILABLE, Fate.TOO_MANY):
             await asyncio.sleep(0.002)
@@ -71,7 +71,7 @@ class Service:
 
     def probe_replicas(self) -> None:
         """Look who is ready, as kubelets do, and who has the label, as the controller of endpoints does."""
-        for replica in self._world.extenders:
+        for replica in self._replicas:
             replica.is_ready = (
                 replica.is_up
                 and not replica.process.is_paused

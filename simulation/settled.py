@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from gcushare.scheduler_extender.mutual_tls.issuing import next_issue
 from gcushare.scheduler_extender.state.scheduling_request import Policies, RejectedRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.wire.contracts import CA, SERVER_CERT, SERVER_KEY
 from gcushare.wire.objects import NODE, POD
+from simulation.cast import Cast
+from simulation.certificates import KEY, TERMS
+from simulation.invariants import Invariants
+from simulation.kubelet import Kubelet
 from simulation.people import pods_of_users
+from simulation.programs import ExtenderReplica
 from simulation.store import FINISHED
-
-if TYPE_CHECKING:
-    from simulation.invariants import Invariants
-    from simulation.kubelet import Kubelet
-    from simulation.programs import ExtenderReplica
-    from simulation.world import World
+from simulation.world import ClusterWorld
 
 BOUND_WITHIN_S = 90.0
 """In a calm period, a pod that fits is bound within this time. It begins later for a pod that a scheduler up to 1.26
@@ -25,32 +27,33 @@ REFUSED_FOR_S = 150.0
 
 
 class SettledInvariants:
-    """Checks a world after a calm period. ``records`` has followed all writes."""
+    """Checks everyone in a world after a calm period. ``records`` has followed all writes."""
 
-    def __init__(self, world: World, records: Invariants) -> None:
+    def __init__(self, world: ClusterWorld, cast: Cast, records: Invariants) -> None:
         self._world = world
+        self._cast = cast
         self._records = records
 
     def check_calm(self) -> None:
         """Check all invariants of a calm period."""
         world = self._world
-        leaders = [each for each in world.extenders if each.leads]
+        leaders = [each for each in self._cast.extenders if each.leads]
         if len(leaders) != 1:
             world.fail("one leader serves", f"after calm {len(leaders)} replicas lead")
             return
-        labelled = [each.name for each in world.extenders if each.is_labelled]
+        labelled = [each.name for each in self._cast.extenders if each.is_labelled]
         if labelled != [leaders[0].name]:
             world.fail("the Service selects the leader", f"after calm {leaders[0].name} leads, {labelled} are labelled")
         truth = self._truth()
-        for replica in world.extenders:
+        for replica in self._cast.extenders:
             self._check_ledger(replica, truth)
-        for kubelet in world.kubelets.values():
+        for kubelet in self._cast.kubelets.values():
             self._check_kubelet(kubelet)
             self._check_cards(kubelet)
         self._check_sizes()
         self._check_bound(truth)
         self._check_reasons_of_failed()
-        world.secrets.check_settled()
+        self._check_certificates()
 
     def _truth(self) -> VendorState:
         """The view of an extender that has just read everything."""
@@ -82,7 +85,7 @@ class SettledInvariants:
         world = self._world
         pods = {each.uid: each for each in world.store.all("pods").values()}
         for uid in sorted(kubelet.devices.holders()):
-            units, whole = world.units_held(kubelet, uid), world.whole_cards_held(kubelet, uid)
+            units, whole = kubelet.units_held(uid), kubelet.whole_cards_held(uid)
             if uid in self._records.lost:
                 continue
             if uid not in pods or pods[uid].obj["status"].get("phase") in FINISHED:
@@ -109,23 +112,22 @@ class SettledInvariants:
 
     def _check_cards(self, kubelet: Kubelet) -> None:
         """Check that a number is one card, and that no card was given more than it has."""
-        world = self._world
-        machine, inventory = world.machines[kubelet.node], world.plugins[kubelet.node].inventory
+        machine, inventory = self._cast.machines[kubelet.node], self._cast.plugins[kubelet.node].inventory
         if inventory is None:
             return
         uuids, used = {card.index: card.uuid for card in inventory.cards}, Counter[str]()
         for uid in sorted(kubelet.devices.holders() & kubelet.containers.keys()):
-            given, units = world.given(kubelet, uid), world.units_held(kubelet, uid)
+            given, units = kubelet.given(uid), kubelet.units_held(uid)
             for number, uuid in given.items():
                 used[uuid] += units.get(number, 0)
                 if uuids.get(number, uuid) != uuid:
                     words = f"{uid} has {uuid} as card {number} of {kubelet.node}, where that is {uuids[number]}"
-                    world.fail("a card is what its containers were given", words)
+                    self._world.fail("a card is what its containers were given", words)
         for each in machine.cards.values():
             most = inventory.unit.units_in(each.card.memory_bytes)
             if used[each.card.uuid] > most:
                 words = f"{used[each.card.uuid]} units of {each.card.uuid} are given, and it has {most}"
-                world.fail("a card is what its containers were given", words)
+                self._world.fail("a card is what its containers were given", words)
 
     def _fail_kubelet(self, words: str) -> None:
         self._world.fail("what a kubelet holds is in the ledger", words)
@@ -141,7 +143,7 @@ class SettledInvariants:
             is_refused = any(world.policies.refused_within(each.name, REFUSED_FOR_S) for each in here.values())
             is_sure = size is not None and not pods & self._records.lost and not is_refused
             if is_sure and units > (size or 0):
-                really = sum(world.units_held(world.kubelets[node], uid).get(index, 0) for uid in pods)
+                really = sum(self._cast.kubelets[node].units_held(uid).get(index, 0) for uid in pods)
                 if really <= (size or 0):
                     world.fail(
                         "recorded units of a card are never above its size",
@@ -156,18 +158,31 @@ class SettledInvariants:
         pods = {each.uid: each for each in world.store.all("pods").values()}
         for uid, waiting in sorted(truth.waiting.items()):
             since_s = world.loop.now_s - self._records.waiting_since_s.get(uid, world.loop.now_s)
-            left_s = world.loop.now_s - world.scheduler.left_alone_until_s(uid)
+            left_s = world.loop.now_s - self._cast.scheduler.left_alone_until_s(uid)
             if isinstance(waiting, RejectedRequest) or min(since_s, left_s) < BOUND_WITHIN_S:
                 continue
             if world.policies.refused_within(waiting.pod.name, REFUSED_FOR_S):
                 continue
             for name, node in sorted(truth.ledger.nodes.items()):
-                if node.fits(waiting.cards) and world.scheduler.fits(pods[uid], name):
+                if node.fits(waiting.cards) and self._cast.scheduler.fits(pods[uid], name):
                     world.fail(
                         "a pod that fits is bound within a bound",
                         f"{waiting.pod} has waited for {since_s:.0f} s, and {name} has room for it",
                     )
                     return
+
+    def _check_certificates(self) -> None:
+        """Check that every replica serves with one whole set, which is valid by each one's clock."""
+        found = self._world.store.find("secrets", KEY)
+        held = {key: base64.b64decode(text) for key, text in (found.obj["data"] if found is not None else {}).items()}
+        for replica in self._cast.extenders:
+            words = ""
+            if (issue := next_issue(held, TERMS, replica.clock.now())) is not None:
+                words = f"{replica.name} would renew them: {issue.reason}"
+            elif any(replica.keeper.shown.get(key) != held[key] for key in (CA, SERVER_CERT, SERVER_KEY)):
+                words = f"{replica.name} serves with others than the Secret's"
+            if words:
+                self._world.fail("the scheduler's certificates are whole after calm", words)
 
     def _check_reasons_of_failed(self) -> None:
         for each in self._world.store.all("pods").values():
@@ -183,7 +198,7 @@ class SettledInvariants:
         if left := sorted(key[1] for key in pods_of_users(world)):
             world.fail("nothing leaks", f"pods do not end: {left}")
             return
-        for replica in world.extenders:
+        for replica in self._cast.extenders:
             ledger = replica.state.ledger
             pods = [str(each.pod) for each in ledger.assignments()]
             if pods or replica.state.waiting or replica.state.bound or replica.state.newer_reads.uids:
@@ -191,11 +206,11 @@ class SettledInvariants:
             under_way = sum(each.binds.under_way for each in replica.app.services)
             if under_way:
                 world.fail("nothing leaks", f"{replica.name} has {under_way} bindings under way")
-        for name, plugin in world.plugins.items():
-            parts, kubelet = plugin.app.observed, world.kubelets[name]
+        for name, plugin in self._cast.plugins.items():
+            parts, limited = plugin.app.observed, self._cast.containers.get(name)
             if parts.store.pending_allocations or parts.store.held_units():
                 world.fail("nothing leaks", f"the plugin of {name} counts units as held")
-            if kubelet.limited is not None and (left := kubelet.limited.limits()):
+            if limited is not None and (left := limited.limits()):
                 world.fail("nothing leaks", f"limits of {left} are left on {name}")
             limits = plugin.app.observed.driver_limits
             if limits is not None and limits.used:
@@ -206,11 +221,11 @@ class SettledInvariants:
         """Check that only the tasks and streams of idle programs exist."""
         world = self._world
         most = {"extender": 28, "plugin": 24}
-        for program in world.programs():
+        for program in self._cast.programs():
             tasks = program.process.live_tasks()
             if tasks > most[program.name.partition("-")[0].partition("/")[0]]:
                 world.fail("nothing leaks", f"{program.name} has {tasks} tasks")
         streams = [owner.name for owner in world.gateway.watches.values()]
-        for program in world.programs():
+        for program in self._cast.programs():
             if streams.count(program.name) > 2:
                 world.fail("nothing leaks", f"{program.name} has {streams.count(program.name)} streams open")

@@ -12,10 +12,10 @@ HOUSE = ROOT / "src" / "gcushare"
 
 
 @cache
-def modules() -> Mapping[str, ast.Module]:
-    """The modules by their paths below the source, without what protoc wrote."""
-    paths = [each for each in sorted(HOUSE.rglob("*.py")) if not each.stem.endswith("_pb2")]
-    return {each.relative_to(HOUSE).as_posix(): ast.parse(each.read_text(encoding="utf-8")) for each in paths}
+def modules(package: Path = HOUSE) -> Mapping[str, ast.Module]:
+    """The modules by their paths below a package, without what protoc wrote."""
+    paths = [each for each in sorted(package.rglob("*.py")) if not each.stem.endswith("_pb2")]
+    return {each.relative_to(package).as_posix(): ast.parse(each.read_text(encoding="utf-8")) for each in paths}
 
 
 def statements(node: ast.AST) -> Iterator[ast.stmt]:

@@ -94,8 +94,12 @@ def circles(imports: dict[str, set[str]]) -> set[str]:
         left = {name: names - ends for name, names in left.items() if name not in ends}
 
 
-def test_no_modules_import_each_other_not_even_for_types_or_late() -> None:
-    trees = {f"gcushare.{name.removesuffix('.py').replace('/', '.')}": tree for name, tree in modules().items()}
+@pytest.mark.parametrize(
+    "package", [HOUSE, ROOT / "playground/src/gcushare_playground", ROOT / "simulation"], ids=lambda each: each.name
+)
+def test_no_modules_import_each_other_not_even_for_types_or_late(package: Path) -> None:
+    names = {name: f"{package.name}.{name.removesuffix('.py').replace('/', '.')}" for name in modules(package)}
+    trees = {names[name]: tree for name, tree in modules(package).items()}
     imports = {name: imports_of(name, tree, trees) for name, tree in trees.items()}
     assert circles({"a": {"b", "e"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}) == {"a", "b", "c"}
     assert circles(imports) == set()

@@ -1,12 +1,11 @@
 """Nodes that serve claims: the real driver on each, a scheduler that takes the first card that fits, and kubelets.
 
-A world of its own, as the scheduler, the extender and the plugin of the other one have no part in it.
+A run of its own, as the scheduler, the extender and the plugin of the other one have no part in it.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
 from typing import Any
 
 from msgspec import to_builtins
@@ -24,16 +23,17 @@ from gcushare.wire.protos.dra_pb2 import NodeUnprepareResourcesResponse as Unpre
 from gcushare_playground.apiserver.storage import Change
 from gcushare_playground.scheduler.claims import devices_of
 from simulation.claims_faults import delete_slices, forge_slice, recreate
-from simulation.claims_known import ORPHAN_S, check_orphans, check_views
+from simulation.claims_known import ORPHAN_S, Orphans, check_cards, check_orphans, check_views
 from simulation.claims_node import NAMES, UNIT, ClaimsNode
 from simulation.claims_replica import ClaimsReplica
-from simulation.claims_schedule import NODES, ClaimsSchedule
+from simulation.claims_schedule import NODES, STORM_S, ClaimsSchedule
 from simulation.claims_scheduler import SPACE, ClaimsScheduler, Pod, with_status
 from simulation.loop import START_S
-from simulation.rounds import RoundsWorld
+from simulation.rounds import play
 from simulation.schedule import Action
 from simulation.store import Doc
 from simulation.weather import Odds
+from simulation.world import World
 
 POLL_S = 0.5
 """Between two rounds of the scheduler, the kubelets and the checks."""
@@ -43,38 +43,41 @@ END_S = 120.0
 _TEMPLATES = "resourceclaimtemplates"
 
 
-class ClaimsWorld(RoundsWorld):
+class ClaimsCluster:
     """One run."""
 
     def __init__(self, schedule: ClaimsSchedule) -> None:
-        self.seed = schedule.seed
-        self.rng = random.Random(f"claims world/{schedule.seed}")
-        super().__init__(self.rng)
         self.schedule = schedule
-        self.nodes = [ClaimsNode(self, number, sizes) for number, sizes in enumerate(NODES)]
-        self.replicas = [ClaimsReplica(self, number) for number in range(2)]
+        self.rng = random.Random(f"claims world/{schedule.seed}")
+        world = self.world = World(self.rng, schedule.planted)
+        self._loop, self._store, self._fail = world.loop, world.store, world.fail
+        world.listeners.append(self._changed)
+        self.nodes = [
+            ClaimsNode(world, schedule.seed, number, sizes, self.containers_on) for number, sizes in enumerate(NODES)
+        ]
+        self.replicas = [ClaimsReplica(world, schedule.seed, number) for number in range(2)]
         self.pods: dict[str, Pod] = {}
-        self._scheduler = ClaimsScheduler(self.store, self.note)
+        self._scheduler = ClaimsScheduler(world.store, world.note)
         self._lag_s = self._loss = 0.0
-        self.orphans: dict[str, tuple[str, float]] = {}
-        """Claims whose use the kubelet forgot, by uid: the node, and when."""
+        self.orphans: Orphans = {}
 
     def run(self) -> None:
         """Live through the schedule; after each calm everything has settled, and at the end nothing is left."""
-        self.play(self.schedule.actions, self.schedule.rounds)
-        self.within(self._delete_all)
-        self.live_until(self.loop.now_s - START_S + END_S + (ORPHAN_S if self.orphans else 0.0))
-        self.within(self._check_end)
-        with self.loop.entered():
+        play(self.world, self, self.schedule.actions, self.schedule.rounds)
+        self.world.within(self._delete_all)
+        self.world.live_until(self._loop.now_s - START_S + END_S + (ORPHAN_S if self.orphans else 0.0))
+        self.world.within(self._check_end)
+        with self._loop.entered():
             for process in (*(node.process for node in self.nodes), *(replica.process for replica in self.replicas)):
-                self.loop.kill(process)
+                self._loop.kill(process)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start everyone."""
         for node in self.nodes:
             metadata = {"name": node.name, "annotations": {}, "labels": {SERVE_LABEL: SERVE_CLAIMS}}
-            self.store.create("nodes", {"metadata": metadata, "spec": {}, "status": {}}, "the world")
+            self._store.create("nodes", {"metadata": metadata, "spec": {}, "status": {}}, "the world")
             node.start()
-        self.store.create("namespaces", {"metadata": {"name": SPACE}}, "the world")
+        self._store.create("namespaces", {"metadata": {"name": SPACE}}, "the world")
         for replica in self.replicas:
             replica.start()
         self._turn()
@@ -85,16 +88,16 @@ class ClaimsWorld(RoundsWorld):
         self._scheduler.schedule(self.pods.values())
         for pod in list(self.pods.values()):
             self._sync(pod)
-        self._check_cards()
+        check_cards(self.world, self.nodes, self.pods.values())
         if len(leaders := [each.name for each in self.replicas if each.is_leader]) > 1:
-            self.fail("one replica leads", f"{leaders} lead")
-        self.loop.call_world(POLL_S, self._turn)
+            self._fail("one replica leads", f"{leaders} lead")
+        self._loop.call_world(POLL_S, self._turn)
 
     # Kubernetes' controller of claims
 
     def _make_claims(self) -> None:
         for pod in self.pods.values():
-            template = self.store.find(_TEMPLATES, (SPACE, _template_name(pod.units)))
+            template = self._store.find(_TEMPLATES, (SPACE, _template_name(pod.units)))
             if pod.phase == "new" and not pod.is_deleted and template is not None:
                 spec = template.obj["spec"]["spec"]
                 pod.units = (
@@ -104,7 +107,7 @@ class ClaimsWorld(RoundsWorld):
 
     def _create_claim(self, pod: Pod, spec: Doc) -> None:
         metadata = {"name": pod.claim, "namespace": SPACE}
-        pod.uid = self.store.create(
+        pod.uid = self._store.create(
             "resourceclaims", {"metadata": metadata, "spec": spec}, "the claims' controller"
         ).uid
         pod.phase = "waits"
@@ -112,7 +115,7 @@ class ClaimsWorld(RoundsWorld):
     # The kubelets
 
     def _sync(self, pod: Pod) -> None:
-        if pod.calling is not None and self.loop.now_s - pod.called_s < CALL_S:
+        if pod.calling is not None and self._loop.now_s - pod.called_s < CALL_S:
             return
         if pod.calling is not None:
             pod.calling.cancel()
@@ -131,9 +134,9 @@ class ClaimsWorld(RoundsWorld):
     def _call(self, pod: Pod, method: str, request: Any) -> None:
         node = next(each for each in self.nodes if each.name == pod.node)
         pod.call += 1
-        number, pod.called_s = pod.call, self.loop.now_s
+        number, pod.called_s = pod.call, self._loop.now_s
         if self.rng.random() < self._loss:
-            self.faults["call lost"] += 1
+            self.world.faults["call lost"] += 1
             pod.calling = None
             return
         is_answer_lost = self.rng.random() < self._loss
@@ -154,43 +157,43 @@ class ClaimsWorld(RoundsWorld):
             if not answer.error and not pod.is_deleted:
                 pod.phase = "runs"
                 self._set_phase(pod, "Running")
-                self.counts["pods run"] += 1
-                self.note(f"{pod.name} runs")
+                self.world.counts["pods run"] += 1
+                self.world.note(f"{pod.name} runs")
 
     def _claim(self, pod: Pod) -> Claim:
         return Claim(uid=pod.uid, name=pod.claim, namespace=SPACE)
 
     def _forget(self, pod: Pod) -> None:
-        self.note(f"{pod.name} is gone")
+        self.world.note(f"{pod.name} is gone")
         del self.pods[pod.name]
         self._remove("pods", pod.name)
         if not pod.passes_on:
             self._remove("resourceclaims", pod.claim)
 
     def _remove(self, plural: str, name: str) -> None:
-        if self.store.find(plural, (SPACE, name)) is not None:
-            self.store.delete(plural, (SPACE, name), "the world")
+        if self._store.find(plural, (SPACE, name)) is not None:
+            self._store.delete(plural, (SPACE, name), "the world")
 
     def _set_phase(self, pod: Pod, phase: str) -> None:
-        if self.store.find("pods", (SPACE, pod.name)) is not None:
-            self.store.update("pods", (SPACE, pod.name), with_status({"phase": phase}), "a kubelet")
+        if self._store.find("pods", (SPACE, pod.name)) is not None:
+            self._store.update("pods", (SPACE, pod.name), with_status({"phase": phase}), "a kubelet")
 
     def _create_pod(self, pod: Pod, entry: Doc) -> None:
         spec = {"resourceClaims": [{"name": "card", **entry}]}
         metadata = {"name": pod.name, "namespace": SPACE}
-        self.store.create("pods", {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}, "a user")
+        self._store.create("pods", {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}, "a user")
         self.pods[pod.name] = pod
 
     def _pass_on(self, pod: Pod, name: str) -> None:
         """Delete a pod by force whose claim is deallocated under way and used by another pod at once."""
         pod.is_deleted = pod.passes_on = True
         self._remove("pods", pod.name)
-        self.store.update("resourceclaims", (SPACE, pod.claim), with_status({}), "the scheduler")
+        self._store.update("resourceclaims", (SPACE, pod.claim), with_status({}), "the scheduler")
         self._create_pod(Pod(name, pod.units, pod.claim, pod.uid, "waits"), {"resourceClaimName": pod.claim})
 
     def _forget_use(self, pod: Pod) -> None:
         """A pod and its claim are deleted, and its kubelet lost its state: the end of the use is never reported."""
-        self.orphans[pod.uid] = (pod.node, self.loop.now_s)
+        self.orphans[pod.uid] = (pod.node, self._loop.now_s)
         pod.call += 1
         self._forget(pod)
 
@@ -218,10 +221,11 @@ class ClaimsWorld(RoundsWorld):
         for pod in self.pods.values():
             self._delete(pod)
 
-    def _act(self, action: Action) -> None:
+    def act(self, action: Action) -> None:
+        """Do what an action says."""
         args, node = action.args, self.nodes[action.args["node"]]
         if action.kind not in ("create", "delete"):
-            self.faults[action.kind] += 1
+            self.world.faults[action.kind] += 1
         match action.kind:
             case "create":
                 pod = Pod(args["name"], args["units"], args["name"])
@@ -260,15 +264,15 @@ class ClaimsWorld(RoundsWorld):
                 self.replicas[args["replica"]].process.steps_to_live = args["steps"]
             case "extender weather":
                 weather = self.replicas[args["replica"]].weather
-                weather.begin(self.loop.steps, Odds(**args["odds"]))
-                self.loop.call_world(args["for_s"], weather.clear)
+                weather.begin(self._loop.steps, Odds(**args["odds"]))
+                self._loop.call_world(args["for_s"], weather.clear)
             case "delete template":
                 self._remove(_TEMPLATES, _template_name(args["units"]))
-            case "foreign template" if self.store.find(_TEMPLATES, (SPACE, _template_name(args["units"]))) is None:
+            case "foreign template" if self._store.find(_TEMPLATES, (SPACE, _template_name(args["units"]))) is None:
                 spec = to_builtins(template_spec(ClaimSize(1), ENFLAME, UNIT))
                 name = _template_name(args["units"])
-                self.store.create(_TEMPLATES, {"metadata": {"name": name, "namespace": SPACE}, "spec": spec}, "a user")
-                self.loop.call_world(args["for_s"], self._remove_foreign)
+                self._store.create(_TEMPLATES, {"metadata": {"name": name, "namespace": SPACE}, "spec": spec}, "a user")
+                self._loop.call_world(args["for_s"], self._remove_foreign)
             case "kill":
                 if args["writes"]:
                     node.disk.writes_to_live = args["writes"] - 1
@@ -276,33 +280,33 @@ class ClaimsWorld(RoundsWorld):
                     node.process.steps_to_live = args["steps"]
             case "calls":
                 self._loss = args["odds"]
-                self.loop.call_world(args["for_s"], setattr, self, "_loss", 0.0)
+                self._loop.call_world(args["for_s"], setattr, self, "_loss", 0.0)
             case "weather":
-                node.weather.begin(self.loop.steps, Odds(**args["odds"]))
-                self.loop.call_world(args["for_s"], node.weather.clear)
+                node.weather.begin(self._loop.steps, Odds(**args["odds"]))
+                self._loop.call_world(args["for_s"], node.weather.clear)
             case "late slices":
                 self._lag_s = args["lag_s"]
-                self.loop.call_world(args["for_s"], setattr, self, "_lag_s", 0.0)
+                self._loop.call_world(args["for_s"], setattr, self, "_lag_s", 0.0)
             case "sick card":
                 node.sick.add(args["card"])
                 node.update_cards()
-                self.loop.call_world(args["for_s"], self._heal, node)
+                self._loop.call_world(args["for_s"], self._heal, node)
             case "cordon":
                 self._cordon(node, str(args["card"]))
-                self.loop.call_world(args["for_s"], self._cordon, node, "")
+                self._loop.call_world(args["for_s"], self._cordon, node, "")
             case "lose checkpoint":
-                self.loop.kill(node.process)
+                self._loop.kill(node.process)
                 node.disk.checkpoint = b"{"
             case "foreign slice":
-                forge_slice(self, node)
+                forge_slice(self.world, node)
             case "delete slices":
-                delete_slices(self, node)
+                delete_slices(self.world, node)
             case "recreate":
                 name = _template_name(args["units"])
-                recreate(self, args["what"], node, name, is_listed=args["lists"] < 0.5)
+                recreate(self.world, args["what"], node, name, is_listed=args["lists"] < 0.5)
 
     def _remove_foreign(self) -> None:
-        for key, stored in list(self.store.all(_TEMPLATES).items()):
+        for key, stored in list(self._store.all(_TEMPLATES).items()):
             if not stored.obj["metadata"].get("labels"):
                 self._remove(_TEMPLATES, key[1])
 
@@ -312,15 +316,16 @@ class ClaimsWorld(RoundsWorld):
 
     def _cordon(self, node: ClaimsNode, words: str) -> None:
         annotations = {"gcushare.io/cordoned-cards": words}
-        self.store.update(
+        self._store.update(
             "nodes",
             ("", node.name),
             lambda doc: {**doc, "metadata": {**doc["metadata"], "annotations": annotations}},
             "an admin",
         )
 
-    def _calm(self) -> None:
-        self.note("calm")
+    def calm(self) -> None:
+        """End every fault."""
+        self.world.note("calm")
         self._loss = self._lag_s = 0.0
         self._remove_foreign()
         for replica in self.replicas:
@@ -334,66 +339,50 @@ class ClaimsWorld(RoundsWorld):
 
     # What must be
 
-    def _check_cards(self) -> None:
-        """No card over its size, by what is on the nodes' disks; what runs has its file."""
-        for node in self.nodes:
-            claims = node.disk.claims
-            if claims is None:
-                continue
-            held: Counter[int] = Counter()
-            for claim in node.disk.files.values():
-                for device in claim.devices:
-                    held[device.index] += device.memory_bytes
-            for index, amount in held.items():
-                if amount > node.sizes[index] * GIB:
-                    self.fail("no card is given beyond its size", f"card {index} of {node.name} gives {amount} bytes")
-            for pod in self.pods.values():
-                if pod.node == node.name and pod.phase == "runs" and pod.uid not in node.disk.files:
-                    self.fail("what runs has its share", f"{pod.name} on {node.name} has no CDI file")
-
-    def _check_settled(self) -> None:
+    def check_settled(self) -> None:
         """Pods that fit run, slices are as they should be, and nothing is prepared without a pod."""
-        check_orphans(self)
-        check_views(self)
+        # Drivers may have been killed again and again all the time: each starts to count again.
+        storms_s = sum(calm_s - storm_s + STORM_S for storm_s, calm_s in self.schedule.rounds)
+        check_orphans(self.world, self.nodes, self.orphans, storms_s)
+        check_views(self.world, self.nodes, self.replicas)
         held = self._scheduler.held()
-        devices = tuple(devices_of([each.obj for each in self.store.all("resourceslices").values()]))
+        devices = tuple(devices_of([each.obj for each in self._store.all("resourceslices").values()]))
         for pod in self.pods.values():
             if pod.phase == "bound" and any(where == pod.node for where, _ in self.orphans.values()):
                 continue  # the scheduler counts what an orphan holds as free
             if pod.phase in ("new", "bound", "ends") or pod.is_deleted:
-                self.fail("everything settles", f"{pod.name} is {pod.phase}, deleted: {pod.is_deleted}")
+                self._fail("everything settles", f"{pod.name} is {pod.phase}, deleted: {pod.is_deleted}")
             elif pod.phase == "waits" and (found := self._scheduler.first_fit(pod, devices, held)):
-                self.fail("everything settles", f"{pod.name} waits and fits {found}")
+                self._fail("everything settles", f"{pod.name} waits and fits {found}")
         if not any(each.is_leader for each in self.replicas):
-            self.fail("everything settles", "no replica of the extender leads")
+            self._fail("everything settles", "no replica of the extender leads")
         for node in self.nodes:
             publisher = node.publisher
             if publisher is None or not publisher.is_current or publisher.published != 1:
-                self.fail("everything settles", f"the slices of {node.name} are not as they should be")
+                self._fail("everything settles", f"the slices of {node.name} are not as they should be")
             wanted = {pod.uid for pod in self.pods.values() if pod.node == node.name and pod.phase == "runs"}
             wanted |= {uid for uid, (where, _) in self.orphans.items() if where == node.name}
             found_claims = node.disk.claims
             if found_claims is None or set(found_claims) != wanted or set(node.disk.files) != wanted:
                 prepared = sorted(found_claims or ())
-                self.fail(
+                self._fail(
                     "no share without a claim",
                     f"{node.name}: {sorted(wanted)} run, {prepared} are prepared, {sorted(node.disk.files)} have files",
                 )
 
     def _check_end(self) -> None:
-        self._check_settled()
+        self.check_settled()
         if self.orphans:
-            self.fail("no share without a claim", f"{sorted(self.orphans)} are still prepared")
+            self._fail("no share without a claim", f"{sorted(self.orphans)} are still prepared")
         if self.pods:
-            self.fail("everything settles", f"{sorted(self.pods)} are left")
-        if left := sorted(key[1] for key in self.store.all(_TEMPLATES)):
-            self.fail("everything settles", f"templates {left} are left, which no pod names")
+            self._fail("everything settles", f"{sorted(self.pods)} are left")
+        if left := sorted(key[1] for key in self._store.all(_TEMPLATES)):
+            self._fail("everything settles", f"templates {left} are left, which no pod names")
 
     def _changed(self, change: Change) -> None:
-        super()._changed(change)
         if change.collection == "resourceslices":
-            slices = [each.obj for each in self.store.all("resourceslices").values()]
-            self.loop.call_world(0.05 + self._lag_s * self.rng.random(), self._scheduler.learn, change.version, slices)
+            slices = [each.obj for each in self._store.all("resourceslices").values()]
+            self._loop.call_world(0.05 + self._lag_s * self.rng.random(), self._scheduler.learn, change.version, slices)
 
 
 def _template_name(units: int) -> str:

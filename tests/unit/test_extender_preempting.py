@@ -70,10 +70,10 @@ def budget(app: str, allowed: int) -> Document:
     }
 
 
-def port(number: int) -> dict[str, Any]:
-    """Asks for 4 units and a port of the host."""
+def port(number: int, protocol: str = "TCP") -> dict[str, Any]:
+    """Asks for 4 units and a port of the host; 0 for none."""
     (container,) = asking(4, "0")["containers"]
-    return {"containers": [container | {"ports": [{"containerPort": 80, "hostPort": number}]}]}
+    return {"containers": [container | {"ports": [{"hostPort": number, "protocol": protocol}]}]}
 
 
 APART = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "host"}]}}}
@@ -109,6 +109,8 @@ async def test_all_less_important_pods_of_a_node_may_end_if_that_helps_and_break
         pytest.param({}, {}, [], id="nothing else lacks"),
         pytest.param(port(80), port(80), ["e"], id="a port of the host"),
         pytest.param(port(81), port(80), [], id="another port"),
+        pytest.param(port(80), port(80, "UDP"), [], id="the same port of another protocol"),
+        pytest.param(port(0, "UDP"), port(0, "UDP"), [], id="no port of the host"),
         pytest.param({}, APART, ["e"], id="its anti-affinity"),
         pytest.param(APART, {}, ["e"], id="the preemptor's anti-affinity"),
         pytest.param({"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}]}, {}, ["e"], id="a volume"),

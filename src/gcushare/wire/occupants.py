@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import field
 
+from gcushare.core.node_rules import NodePlace, NodeRequirement, NodeSelectorTerm
 from gcushare.core.other_resources import thousandths
 from gcushare.core.preemption.choice import Occupancy, Occupant
 from gcushare.vendors.vendor import Vendor
@@ -51,17 +52,13 @@ class OccupantPod(Pod, frozen=True):
     @property
     def host_ports(self) -> frozenset[tuple[str, int]]:
         containers = (*self.spec.init_containers, *self.spec.containers)
-        return frozenset((port.protocol, port.host_port) for each in containers for port in each.ports) - {("TCP", 0)}
+        ports = (port for each in containers for port in each.ports if port.host_port)
+        return frozenset((port.protocol, port.host_port) for port in ports)
 
     @property
     def keeps_pods_off(self) -> bool:
         """Whether it must not be together with some pods."""
         return self.spec.affinity is not None and bool(self.spec.affinity.pod_anti_affinity.required)
-
-    @property
-    def needs_pods(self) -> bool:
-        """Whether it must be together with some pods."""
-        return self.spec.affinity is not None and bool(self.spec.affinity.pod_affinity.required)
 
     @property
     def has_other_rules(self) -> bool:
@@ -71,26 +68,14 @@ class OccupantPod(Pod, frozen=True):
         return spreads or volumes or self.keeps_pods_off or bool(self.spec.resource_claims)
 
 
-class _Requirement(KubeObject, frozen=True):
-    key: str = ""
-    operator: str = ""
-    values: tuple[str, ...] = ()
-
-    def is_met(self, labels: Mapping[str, str]) -> bool:
-        found = labels.get(self.key)
-        match self.operator:
-            case "In":
-                return found in self.values
-            case "NotIn":
-                return found not in self.values
-            case "Exists" | "DoesNotExist":
-                return (found is not None) == (self.operator == "Exists")
-        return False
-
-
 class _LabelSelector(KubeObject, frozen=True):
     match_labels: dict[str, str] = field(default_factory=dict)
-    match_expressions: tuple[_Requirement, ...] = ()
+    match_expressions: tuple[NodeRequirement, ...] = ()
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether it selects labels; an empty one selects none, as kube-scheduler reads a budget's."""
+        equal = (NodeRequirement(key, "In", (value,)) for key, value in self.match_labels.items())
+        return NodeSelectorTerm((*equal, *self.match_expressions)).selects(NodePlace("", labels))
 
 
 class _BudgetSpec(KubeObject, frozen=True):
@@ -114,14 +99,10 @@ class PodDisruptionBudget(KubeObject, frozen=True):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def counts(self, pod: Pod) -> bool:
-        """Whether a pod's end counts for it. As in kube-scheduler, an empty selector has no pod."""
-        wanted, meta = self.spec.selector, pod.metadata
-        if meta.namespace != self.metadata.namespace or not meta.labels or meta.name in self.status.disrupted_pods:
-            return False
-        if not wanted.match_labels and not wanted.match_expressions:
-            return False
-        is_alike = wanted.match_labels.items() <= meta.labels.items()
-        return is_alike and all(each.is_met(meta.labels) for each in wanted.match_expressions)
+        """Whether a pod's end counts for it."""
+        meta = pod.metadata
+        is_near = meta.namespace == self.metadata.namespace and meta.name not in self.status.disrupted_pods
+        return is_near and bool(meta.labels) and self.spec.selector.selects(meta.labels)
 
 
 def read_occupancy(

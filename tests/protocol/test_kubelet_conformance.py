@@ -294,7 +294,7 @@ async def test_an_error_of_the_plugin_fails_the_pod_with_its_text_and_frees_the_
     about = ("refused", "UnexpectedAdmissionError", "Warning", text)
     await node.events.until(
         lambda: any(
-            (each["involvedObject"]["name"], each["reason"], each["type"], each["message"]) == about
+            (each["involvedObject"].get("name"), each["reason"], each["type"], each["message"]) == about
             for each in node.events.objects.values()
         ),
         f"an event says {text}",

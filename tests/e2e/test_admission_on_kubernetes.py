@@ -18,10 +18,12 @@ from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import ROOM_FOUND
+from gcushare.wire.annotations import OVER_USE, ROOM_FOUND
 from gcushare.wire.contracts import LEADS_LABEL
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from gcushare_playground.picture import POD_OBJECTS
-from tests.e2e.control_plane import NODE, PATIENT, ControlPlane
+from tests.e2e.author import KEPT, PODS, make_author
+from tests.e2e.control_plane import NODE, NODE_USER, PATIENT, ControlPlane
 from tests.e2e.installing import DEPLOY, RECORD, account_kubeconfig, kubectl, until_policies_hold
 from tests.e2e.objects import node, pod
 
@@ -30,6 +32,7 @@ OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "9f4c1f0a-
 ONLY_RECORD = "a device plugin writes only the annotations of its record"
 ONLY_INVENTORY = "a device plugin writes only the inventory annotation of its node"
 ONLY_COUNT = "a device plugin writes only the card count into its node's capacity"
+ONLY_A_KUBELET = "only a kubelet writes kubernetes.io/config."
 ONLY_RECORD_BINDS = "binds with the annotations of its record and with nothing else"
 
 
@@ -275,3 +278,35 @@ async def test_an_extender_changes_nothing_else_of_its_own_pods_and_labels_no_ot
 ) -> None:
     with pytest.raises(GcushareError, match="the extender writes only"):
         await _label(guarded, namespace, labels, change)
+
+
+@pytest.mark.parametrize("finalizers", [[], KEPT], ids=["plain", "held by a finalizer"])
+@pytest.mark.parametrize("units", [0, 16])
+async def test_an_author_makes_no_mirror_and_names_no_other_pods_uid(
+    guarded: Guarded, finalizers: list[str], units: int
+) -> None:
+    author = await make_author(guarded.control_plane)
+    false = pod("false", units, nodeName=NODE, automountServiceAccountToken=False)
+    false["metadata"] |= {"annotations": {MIRROR: "x", MACHINE_UID: guarded.uid}, "finalizers": finalizers}
+    status, answer = await author.send("POST", PODS, false)
+    assert (status, ONLY_A_KUBELET in answer["message"]) == (422, True), answer
+    change = {"metadata": {"annotations": {MACHINE_UID: guarded.uid}}}
+    status, answer = await author.send("PATCH", f"{PODS}/one", change)
+    assert (status, ONLY_A_KUBELET in answer["message"]) == (422, True), answer
+
+
+async def test_a_kubelet_makes_mirrors_and_the_plugin_writes_on_them(guarded: Guarded) -> None:
+    """The kubelet names its Node as the owner, which other users may not take for their own."""
+    plane = guarded.control_plane
+    (found,) = await plane.client.list_all(NODE_OBJECTS)
+    owner = {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": found["metadata"]["uid"], "controller": True}
+    true = pod("static", 4, nodeName=NODE, automountServiceAccountToken=False)
+    true["metadata"] |= {"annotations": {MIRROR: "x", MACHINE_UID: "x"}, "ownerReferences": [owner]}
+    async with KubeClient(load_config(ConfigSources(kubeconfig=plane.kubeconfig_of(NODE_USER)))) as kubelet:
+        made = await kubelet.create(POD_OBJECTS, true, namespace="default")
+    identity = PodRef(made["metadata"]["uid"], "default", "static")
+    await guarded.plugin.patch_pod_annotations(identity, {OVER_USE: "{}"})
+    await guarded.plugin.patch_pod_annotations(identity, {OVER_USE: None})
+    change = Patch(PatchKind.MERGE, {"metadata": {"annotations": {MACHINE_UID: "y"}}})
+    with pytest.raises(GcushareError, match=ONLY_A_KUBELET):
+        await plane.client.patch(POD_OBJECTS, "static", change, namespace="default")

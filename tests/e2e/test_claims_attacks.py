@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from gcushare.cluster.gather_snapshot import gather
+from gcushare.cluster.reader import Reader
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CLAIMED_RESOURCE, CLAIMED_UNITS
 from gcushare.wire.contracts import EXTENDER
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from tests.charts import needs_helm
 from tests.e2e.assets import need_binaries
-from tests.e2e.author import Author, make_author
+from tests.e2e.author import KEPT, PODS, Author, make_author
 from tests.e2e.claims import (
     CLAIMS,
     TEMPLATES,
@@ -60,6 +63,7 @@ async def author(control_plane: ControlPlane) -> AsyncIterator[Author]:
 async def emptied(author: Author) -> AsyncIterator[None]:
     """Delete what a test made."""
     yield
+    await author.let_go()
     client = author.cluster.client
 
     async def left() -> str:
@@ -164,7 +168,7 @@ async def test_an_amount_of_a_claim_that_no_policy_wrote_takes_whole_units_or_no
     author: Author, asked: str, held: list[int]
 ) -> None:
     await author.make(f"{IN_DEFAULT}/resourceclaims", a_claim("odd", **amount(asked)))
-    await author.make("/api/v1/namespaces/default/pods", user_of("odd", "odd"))
+    await author.make(PODS, user_of("odd", "odd"))
     node = await decided(author, "odd")
     assert await used(author) == held
     assert bool(node) == bool(held)
@@ -172,7 +176,7 @@ async def test_an_amount_of_a_claim_that_no_policy_wrote_takes_whole_units_or_no
 
 async def test_a_claim_without_an_amount_takes_a_whole_card_and_no_share(author: Author) -> None:
     await author.make(f"{IN_DEFAULT}/resourceclaims", a_claim("all"))
-    await author.make("/api/v1/namespaces/default/pods", user_of("all", "all"))
+    await author.make(PODS, user_of("all", "all"))
     assert await decided(author, "all") == "n1"
     assert await used(author) == [16 * GIB]
 
@@ -184,24 +188,50 @@ async def test_admin_access_takes_a_namespace_that_an_administrator_labelled(aut
 
 
 async def test_two_pods_of_one_claim_hold_its_share_once(author: Author) -> None:
-    await author.make("/api/v1/namespaces/default/pods", pod("victim", 6))
+    await author.make(PODS, pod("victim", 6))
     assert await decided(author, "victim") == "n1"
     found = await author.cluster.client.get(POD_OBJECTS, "victim", namespace="default")
     (entry,) = found["status"]["resourceClaimStatuses"]
-    await author.make("/api/v1/namespaces/default/pods", user_of(entry["resourceClaimName"], "guest"))
+    await author.make(PODS, user_of(entry["resourceClaimName"], "guest"))
     assert await decided(author, "guest") == "n1"
     assert await used(author) == [6 * GIB]
+
+
+@pytest.mark.parametrize("finalizers", [[], KEPT], ids=["plain", "held by a finalizer"])
+async def test_a_pod_past_the_scheduler_holds_no_card_and_adds_nothing_to_a_claim(
+    author: Author, finalizers: list[str]
+) -> None:
+    """One names the author's own allocated claim, one a claim that no node has; a mirror can name none."""
+    for name, size in (("own", "6Gi"), ("never", "16Gi"), ("next", "10Gi"), ("last", "16Gi")):
+        await author.make(f"{IN_DEFAULT}/resourceclaims", a_claim(name, **amount(size)))
+    await author.make(PODS, user_of("own", "real"))
+    assert await decided(author, "real") == "n1"
+    for claim in ("own", "never"):
+        past = user_of(claim, f"past-{claim}")
+        past["spec"]["nodeName"] = "n1"
+        past["metadata"] |= {"annotations": {MIRROR: "x", MACHINE_UID: "x"}, "finalizers": finalizers}
+        status, answer = await author.send("POST", PODS, past)
+        assert (status, "static pods do not support resource claims" in answer["message"]) == (422, True)
+        del past["metadata"]["annotations"]
+        await author.make(PODS, past)
+        await author.send("DELETE", f"{PODS}/past-{claim}", {"gracePeriodSeconds": 0})
+    for name in ("next", "last"):
+        await author.make(PODS, user_of(name, name))
+        assert await decided(author, name) == "n1"
+    assert await used(author) == [16 * GIB, 16 * GIB]
+    snapshot = await gather(Reader(author.cluster.client), ENFLAME)
+    assert sorted(card.held for card in snapshot.ledger.nodes["n1"].cards.values()) == [16, 16]
 
 
 async def test_the_policys_annotations_are_written_over_and_bring_nothing(author: Author) -> None:
     forged = {CLAIMED_RESOURCE: "x", CLAIMED_UNITS: "main=9999"}
     body = pod("a", 3)
     body["metadata"]["annotations"] = dict(forged)
-    made = await author.make("/api/v1/namespaces/default/pods", body)
+    made = await author.make(PODS, body)
     assert made["metadata"]["annotations"] == {CLAIMED_RESOURCE: ENFLAME.memory_resource, CLAIMED_UNITS: "main=3"}
     body = pod("b", 0)
     body["metadata"]["annotations"] = dict(forged)
-    made = await author.make("/api/v1/namespaces/default/pods", body)
+    made = await author.make(PODS, body)
     assert "resourceClaims" not in made["spec"]
     assert await decided(author, "a") == "n1"
     assert await used(author) == [3 * GIB]
@@ -225,7 +255,7 @@ async def test_a_template_that_somebody_replaced_is_ours_again_and_a_held_one_co
         return "" if "deletionTimestamp" in found["metadata"] else "it stands"
 
     await until(deleting, "the forged template is deleted", deadline_s=60)
-    await author.make("/api/v1/namespaces/default/pods", pod("waits", 6))
+    await author.make(PODS, pod("waits", 6))
     kubeconfig_events = f"{author.cluster.url}/api/v1/namespaces/default/events"
 
     async def said() -> str:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from simulation.control_groups import ControlGroups, SetCall, read_set_calls
 
@@ -21,11 +22,13 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES
 from gcushare.vendors import ALIYUN
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from gcushare_playground.commands import plugin_command
 from gcushare_playground.picture import phase_of
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from gcushare_playground.processes import Command
 from tests.e2e.assets import need_binaries
+from tests.e2e.author import KEPT, PODS, make_author
 from tests.e2e.claims_side import CLAIM_OBJECTS, DEVICE_CLASSES, claim, pod_of, start_controllers
 from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.machine import Machine
@@ -112,6 +115,31 @@ async def test_each_container_is_created_after_its_pods_limit(side: LimitedSide)
     side.groups.reload_driver()
     await side.start_plugin()
     await _until_limited(side, "one", 4)
+
+
+@pytest.mark.parametrize("finalizers", [[], KEPT], ids=["plain", "held by a finalizer"])
+async def test_a_false_mirror_moves_no_limit_of_a_pod(side: LimitedSide, finalizers: list[str]) -> None:
+    """It names the pod as the kubelet shows it, and its control group afterwards, to raise or to lower the limit."""
+    author = await make_author(side.machine.control_plane)
+    await side.start_plugin()
+    await side.scheduling.start_all()
+    await side.until_allocatable(CARD // GIB)
+    await side.run_pods(real_pod("own", 1, vendor=ALIYUN), real_pod("victim", 6, vendor=ALIYUN))
+    try:
+        for name, units in (("own", 4), ("victim", 1)):
+            uid = side.scheduling.pod(name)["metadata"]["uid"]
+            false = real_pod(f"false-{name}", units, vendor=ALIYUN, nodeName=NODE, automountServiceAccountToken=False)
+            said = {MIRROR: "x", MACHINE_UID: f"default/{name}"}
+            false["metadata"] |= {"annotations": said, "finalizers": finalizers}
+            await author.make(PODS, false)
+            await author.send("PATCH", f"{PODS}/false-{name}", {"metadata": {"annotations": {MACHINE_UID: uid}}})
+        await side.run_pods(real_pod("next", 2, vendor=ALIYUN))  # the plugin has read the kubelet since
+        side.groups.reload_driver()
+        for name, units in (("own", 1), ("victim", 6), ("next", 2)):
+            await _until_limited(side, name, units)
+            assert {call.hard for call in side.calls_of(name)} == {units * GIB}
+    finally:
+        await author.let_go()
 
 
 async def test_a_claims_container_is_created_after_its_pods_limit(side: LimitedSide) -> None:

@@ -21,14 +21,24 @@ CHART_VALUES = "gcushare-device-plugin/build-and-deploy/gcushare-device-plugin-c
 IMAGE = re.compile(r"[\w.:/-]+/gcushare-[a-z-]+:[\w.-]+")
 
 
+def copy_checkout(folder: Path) -> Path:
+    """Copy what names images, as in a checkout: charts, manifests, documents; returns the folder of the first two."""
+    for name in ("deploy", "docs"):
+        shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("images"))
+    for name in ("README.md", "README.zh-CN.md"):
+        shutil.copy(ROOT / name, folder)
+    return folder / "deploy"
+
+
 @pytest.fixture
 def deploy(tmp_path: Path) -> Path:
-    """What names images, as in a checkout: charts, manifests and documents."""
-    for name in ("deploy", "docs"):
-        shutil.copytree(ROOT / name, tmp_path / name, symlinks=True, ignore=shutil.ignore_patterns("images"))
-    for name in ("README.md", "README.zh-CN.md"):
-        shutil.copy(ROOT / name, tmp_path)
-    return tmp_path / "deploy"
+    return copy_checkout(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout for what changes nothing."""
+    return copy_checkout(tmp_path_factory.mktemp("untouched"))
 
 
 def change(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -83,7 +93,7 @@ def test_a_second_change_begins_where_the_first_one_ended(deploy: Path) -> None:
         ([NEW, "a b"], "'a b' is no tag, such as v0.1.0"),
     ],
 )
-def test_what_cannot_be_a_name_is_refused_and_nothing_is_changed(deploy: Path, words: list[str], said: str) -> None:
-    done = change(deploy.parent, *words)
+def test_what_cannot_be_a_name_is_refused_and_nothing_is_changed(untouched: Path, words: list[str], said: str) -> None:
+    done = change(untouched.parent, *words)
     assert (done.returncode, said in done.stderr) == (2, True), done
-    assert FORMER in (deploy / "manifests/enflame/gcushare.yaml").read_text()
+    assert FORMER in (untouched / "manifests/enflame/gcushare.yaml").read_text()

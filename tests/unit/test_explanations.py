@@ -55,7 +55,7 @@ def explain(ledger: Ledger, request: CardRequest) -> Explanation:
             id="not chosen",
         ),
         pytest.param(node_of([]), asks(4), Verdict.NO_CARDS, id="no cards"),
-        pytest.param(NodeState("gone"), asks(4), Verdict.NO_CARDS, id="unknown"),
+        pytest.param(NodeState("new"), asks(4), Verdict.AWAITED, id="not known yet"),
         pytest.param(node_of(cards(16, 16), (0, 1)), asks_whole(2), Verdict.IN_USE, id="a whole card in use"),
         pytest.param(node_of(cards(16)), asks_whole(2), Verdict.TOO_FEW, id="too few cards"),
         pytest.param(
@@ -270,6 +270,17 @@ def test_a_request_is_judged_on_the_nodes_that_the_rules_leave_and_then_on_all()
         ),
         pytest.param(explain_all(asks(4)), "it can never fit: no node has cards", id="there is no node"),
         pytest.param(
+            explain_all(asks(4), NodeState("new")),
+            "needs 4 in one card; 1 node: its cards are not known yet, or cannot be read; it may fit once the cards of "
+            "new are known",
+            id="no figure of a node whose cards are not known yet",
+        ),
+        pytest.param(
+            explain_all(asks(12), named("n1", 16, taken=8), *(NodeState(f"new-{number}") for number in range(5))),
+            "not all have a lower priority); it may fit once the cards of new-0, new-1, new-2 and 2 more are known",
+            id="pods may end, or cards appear",
+        ),
+        pytest.param(
             explain_all(asks(12), named("n1", 16, modes=BOTH_MODES, taken=8), by_claim=True),
             "would fit on n1 if these pods ended: default/on-n1 (kube-scheduler ends no pod for a claim)",
             id="no preemption for a claim",
@@ -283,6 +294,24 @@ def test_a_request_is_judged_on_the_nodes_that_the_rules_leave_and_then_on_all()
 )
 def test_the_text_says_what_is_true_of_the_nodes_that_were_judged(found: Explanation, said: str) -> None:
     assert said in summarise(found)
+
+
+def test_a_pod_can_be_called_hopeless_only_where_all_cards_are_known() -> None:
+    """What would help is left open as well."""
+    asked = RequestDocument(18, 1, whole=False, node_policy="", card_policy="")
+    for nodes, can_fit, helps in (
+        ((named("n1", 16),), False, True),
+        ((named("n1", 16), NodeState("new")), None, False),
+        ((named("n1", 32, taken=20), NodeState("new")), True, False),
+    ):
+        document = explain_waiting(PodRef("uid", "default", "a"), asked, explain_all(asks(18), *nodes), divisor=1)
+        assert (document.can_ever_fit, bool(document.ways_out)) == (can_fit, helps)
+
+
+def test_a_node_of_another_plugin_has_no_cards_to_wait_for() -> None:
+    explainer = Explainer(replace(asks_whole(), selection=CardSelection(use=("0",))))
+    explainer.add(NodeState("theirs"), is_elsewhere=True)
+    assert explainer.finish().awaited == ()
 
 
 def test_a_node_that_was_not_asked_about_counts_where_its_memory_is_too_little_in_sum() -> None:

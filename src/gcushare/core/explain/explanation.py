@@ -151,6 +151,11 @@ class Explanation:
         return any(each.verdict in POSSIBLE for each in self.classes)
 
     @property
+    def awaited(self) -> tuple[str, ...]:
+        """Some of the nodes whose cards are not known yet: what is said of the request may change with them."""
+        return tuple(name for each in self.of(Verdict.AWAITED) for name in each.examples)
+
+    @property
     def tried(self) -> tuple[NodeClass, ...]:
         """The classes of the nodes on which the request was judged: nothing but cards may keep the pod off."""
         return tuple(each for each in self.classes if each.verdict not in (Verdict.EXCLUDED, Verdict.UNASKED))
@@ -196,6 +201,8 @@ class Explainer:
         verdict = shown = scan.evaluate(node, self._request)
         if is_elsewhere and self._request.whole and not self._request.excludes_cards:
             verdict = shown = Verdict.ELSEWHERE
+        elif is_elsewhere and verdict is Verdict.AWAITED:
+            verdict = shown = Verdict.NO_CARDS
         if is_kept and verdict is Verdict.FITS:
             verdict = shown = Verdict.KEPT
             scan.rooms.clear()

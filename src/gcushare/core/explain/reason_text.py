@@ -19,7 +19,7 @@ from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted, some_names
 
-_NOT_SERVING = UNSERVED | {Verdict.ELSEWHERE}
+_NOT_SERVING = UNSERVED | {Verdict.ELSEWHERE, Verdict.AWAITED}
 _MAX_WRITTEN = 80
 _MAX_CARD_NAMES = 20
 
@@ -118,6 +118,9 @@ def describe_help(explanation: Explanation) -> str:
     """Describe what would make the request fit, or that nothing would."""
     if explanation.nodes_fit:
         return "it fits now"
+    awaited = _describe_awaited(explanation)
+    if not explanation.can_fit_where_asked and awaited:
+        return awaited
     if not explanation.can_fit_where_asked:
         where = ", of the nodes asked about" if explanation.asked is not None else ""
         return f"{_describe_impossible(explanation)}{where}"
@@ -142,7 +145,14 @@ def describe_help(explanation: Explanation) -> str:
         parts.append("only pods of higher priority are in the way")
     if explanation.weighed < explanation.after_preemption:
         parts.append(f"pods to end were sought on {explanation.weighed} of {explanation.after_preemption} such nodes")
-    return "; ".join(parts)
+    return "; ".join([*parts, awaited] if awaited else parts)
+
+
+def _describe_awaited(explanation: Explanation) -> str:
+    """Name the nodes whose cards are not known yet; "" if there are none."""
+    names, nodes = explanation.awaited, sum(each.nodes for each in explanation.of(Verdict.AWAITED))
+    more = f" and {nodes - len(names)} more" if nodes > len(names) else ""
+    return f"it may fit once the cards of {', '.join(names)}{more} are known" if names else ""
 
 
 def _describe_impossible(explanation: Explanation) -> str:

@@ -32,6 +32,8 @@ class Verdict(enum.Enum):
     NO_MEMORY = "only whole cards are served there (--mode of its device plugin)"
     CLAIMS_ONLY = "its cards are given as claims (label gcushare.io/serve)"
     DISTRUSTED = "the kubelet counts its memory in another unit, or for another system"
+    AWAITED = "its cards are not known yet, or cannot be read"
+    """kube-scheduler asked about it, so its kubelet counts enough of them: it has just joined, or its record is bad."""
     NO_CARDS = "no cards, or none that can be read"
     UNASKED = "kube-scheduler did not ask about it: something else keeps the pod off"
     """Its card memory suffices in sum, so that is not why. Of many nodes kube-scheduler may have taken a sample."""
@@ -111,7 +113,9 @@ class CardScan:
         return self.sum >= (request.cards if request.whole else request.units * request.cards)
 
     def evaluate(self, node: NodeState, request: CardRequest) -> Verdict:
-        if not node.known or not self.sizes:
+        if not node.known:
+            return Verdict.AWAITED
+        if not self.sizes:
             return Verdict.NO_CARDS
         if node.fits(request):
             return Verdict.FITS

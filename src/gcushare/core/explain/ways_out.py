@@ -40,12 +40,12 @@ class WayOut:
 
 
 def find_ways_out(found: Explanation, divisor: int) -> list[WayOut]:
-    """Find the changes that help; none for a request that can fit as it is.
+    """Find the changes that help; none for a request that can fit as it is, or on nodes whose cards are not known yet.
 
     ``divisor``: the largest number by which the amount of each of the pod's containers can be divided; 1 if the pod
     cannot have its memory on several cards.
     """
-    if found.can_ever_fit:
+    if found.can_ever_fit or found.awaited:
         return []
     request, options = found.request, found.request.selection or CardSelection()
     nodes = [emptied(node) for node in found.kinds]

@@ -118,7 +118,8 @@ class ExplainDocument(Document, frozen=True):
     on ``nodes_hopeful``; the search for a remedy covered ``nodes_weighed`` of them. ``choice`` says why a pod that was
     bound lately has its node. ``limit``: the units that a bound pod may use while no other pod needs them. ``uid`` is
     empty for a caller who is not authenticated: with the uid of a waiting pod one could forge a call of kube-scheduler.
-    ``ways_out`` says, for a pod that can never fit, what would help; each was tried.
+    ``ways_out`` says, for a pod that can never fit, what would help; each was tried. ``can_ever_fit`` of a pod that
+    waits is None if the cards of nodes that kube-scheduler asked about are not known yet.
     """
 
     namespace: str
@@ -236,7 +237,7 @@ def explain_waiting(
         "gated" if gates else "fits" if found.nodes_fit else "waits",
         "; ".join([*said, describe_request(found.request, found.unit), *describe_scope(found), describe_help(found)]),
         request=request,
-        can_ever_fit=found.can_ever_fit,
+        can_ever_fit=True if found.can_ever_fit else None if found.awaited else False,
         largest_that_fits_now=found.largest_now,
         largest_that_ever_fits=found.largest_ever,
         remedy=None

@@ -46,7 +46,7 @@ def check_never_fitting(facts: Facts) -> Iterator[Finding]:
             about = explain_waiting(
                 pod_ref(alike[0]), request_document(request, "", "", ""), answer(snapshot, question), divisor=1
             )
-            if not about.can_ever_fit:
+            if about.can_ever_fit is False:
                 yield warning(
                     "pod-never-fits",
                     f"pod {alike[0].key}" if len(alike) == 1 else "pods",

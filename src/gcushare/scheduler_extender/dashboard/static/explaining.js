@@ -88,6 +88,7 @@ function verdictOf(document, bytesOf) {
     const fitting = classes.filter((each) => each.reason === "room").reduce((sum, each) => sum + each.nodes, 0);
     return t("explain-fits", { n: count(fitting) });
   }
+  if (canEverFit !== true && canEverFit !== false) return t("explain-awaited");
   if (canEverFit === false && largestThatEverFits === 0) return t("explain-never-served");
   // Nodes may count in different units: a figure is in those of the nodes that it comes from.
   const inWords = (most, isFrom) => (request?.whole ? t("asks-whole", { n: count(most) }) : amount(bytesOf(most, classes.find(isFrom)?.examples[0])));

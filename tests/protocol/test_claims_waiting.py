@@ -18,7 +18,6 @@ from tests.extender_objects import node_document, pod_document
 from tests.protocol.extender_rig import Replica, extender_settings, until
 from tests.protocol.inspect_rig import Cluster, cluster
 from tests.protocol.test_claims_in_one_view import claiming_pod, put_claim
-from tests.protocol.test_inspect_watch import following
 
 
 @pytest.fixture
@@ -62,19 +61,6 @@ async def test_both_are_on_the_page_and_in_the_metrics_and_explained(claims_only
             }
     finally:
         await replica.stop()
-
-
-# A command as a process, which follows.
-@pytest.mark.slow
-async def test_inspect_follows_claims_as_it_follows_records(claims_only: Cluster) -> None:
-    async with following(claims_only, "-w", "-o", "wide") as ran:
-        await ran.until(lambda it: "4/16 (25%)" in it.out)
-        await ran.until(lambda it: "pending: 2 pods" in it.out)
-        claims_only.put(claiming_pod("next", 8, "serves-claims"))
-        put_claim(claims_only, "next", "serves-claims", 0, 8)
-        await ran.until(lambda it: "12/16 (75%)" in it.out)
-        claims_only.delete("huge")
-        await ran.until(lambda it: "pending: 1 pod" in it.out)
 
 
 @pytest.mark.parametrize(

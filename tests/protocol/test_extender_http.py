@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 
 import pytest
 
@@ -109,34 +108,6 @@ async def test_preempt_names_the_pods_that_free_one_card_and_break_no_budget(rig
     allow_to_end(rig, 1)
     one = {"Pods": [{"UID": uids["a"]}], "NumPDBViolations": 0}
     assert await rig.post("preempt", body) == (200, {"NodeNameToMetaVictims": {"node-1": one}})
-
-
-class TestInspect:
-    async def test_changes_can_be_followed(self, rig: ExtenderRig) -> None:
-        await rig.add_nodes(eight_cards("node-1"), eight_cards("node-2"))
-        async with rig.http.get(f"{rig.replica.url}{PREFIX}/inspect?watch") as lines:
-            first = [json.loads(await lines.content.readline()) for _ in range(2)]
-            assert [(line["type"], line["object"]["name"]) for line in first] == [
-                ("ADDED", "node-1"),
-                ("ADDED", "node-2"),
-            ]
-
-            await rig.schedule("a", 4, ["node-2"])
-            changed = json.loads(await lines.content.readline())
-            assert (changed["type"], changed["object"]["usedGCU"]) == ("MODIFIED", 4)
-
-            await rig.http.delete(f"{rig.api.url}/api/v1/nodes/node-1")
-            gone = json.loads(await lines.content.readline())
-            assert (gone["type"], gone["object"]["name"]) == ("DELETED", "node-1")
-
-    async def test_the_end_of_serving_ends_those_who_follow(self, rig: ExtenderRig) -> None:
-        replica = await rig.add_replica()
-        await rig.until_serving(replica)
-        async with rig.http.get(f"{replica.url}{PREFIX}/inspect?watch") as lines:
-            await rig.add_nodes(eight_cards())
-            await lines.content.readline()
-            await replica.stop()
-            assert await lines.content.read() == b""
 
 
 class TestExplain:
@@ -323,14 +294,3 @@ async def test_a_restarted_extender_counts_as_the_one_before() -> None:
         await rig.until_serving(second)
 
         assert await rig.get_json(f"{PREFIX}/inspect", url=second.url) == before
-
-
-async def test_so_many_readers_follow_inspect_at_once(rig: ExtenderRig) -> None:
-    url = f"{rig.replica.url}{PREFIX}/inspect?watch"
-    async with AsyncExitStack() as readers:
-        for _ in range(64):
-            answer = await readers.enter_async_context(rig.http.get(url))
-            assert answer.status == 200
-        refused = await readers.enter_async_context(rig.http.get(url))
-        assert refused.status == 503
-        assert "64 readers follow inspect already" in await refused.text()

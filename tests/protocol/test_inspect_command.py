@@ -162,8 +162,6 @@ async def test_who_may_only_ask_the_extender_sees_its_figures_and_what_is_missin
         (("-o", "jsn"), "did you mean 'json'?"),
         (("node-1", "-l", "a=b"), "exclude each other"),
         (("top", "node-1", "-l", "a=b"), "exclude each other"),
-        (("--watch", "-o", "yaml"), "watch prints table, wide or json"),
-        (("--watch", "--source", "extender"), "watch follows the API server"),
         (("--extender-service", "x"), "must be NAMESPACE/NAME:PORT"),
         (("--extender-url", "h:1"), "'h:1' must be http://HOST:PORT or https://HOST:PORT"),
         (("--extender-url", "http://["), "'http://[' must be http://HOST:PORT or https://HOST:PORT"),

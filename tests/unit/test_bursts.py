@@ -203,7 +203,7 @@ def snapshot() -> ClusterSnapshot:
 
 def test_inspect_shows_request_and_limit_and_its_document_carries_them() -> None:
     known = snapshot()
-    details = "\n".join(line.plain for line in detail_page(summarise(known), None).lines)
+    details = "\n".join(line.plain for line in detail_page(summarise(known), None))
     assert "4 (max 12)" in details
     assert details.count("max") == 1
     body = b'{"nodes":[' + encode_node(ENFLAME, known.ledger.nodes["n1"]) + b"]}"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from contextlib import aclosing
 
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.ledger import Ledger
-from gcushare.scheduler_extender.inspect_documents import InspectService
-from gcushare.scheduler_extender.leadership import AlwaysLeader, Serving
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.documents.explain import (
     encode_explanation,
@@ -18,7 +14,6 @@ from gcushare.wire.documents.explain import (
 )
 from gcushare.wire.documents.inspect import CLOSING, OPENING, encode_node, indent
 from tests.builders import GIB_UNIT, cards, held
-from tests.extender_objects import a_node, state_of
 
 POD_1 = PodRef("2713cdab-6ec7-40be-a0e6-bf144efb0098", "kube-system", "gcushare-pod-1", "2022-09-06T07:40:43Z")
 POD_2 = PodRef("62b070a4-0c77-4371-adfa-b20b17e90657", "kube-system", "gcushare-pod-2", "2022-09-06T08:28:09Z")
@@ -118,13 +113,3 @@ def test_a_pod_whose_cards_no_one_can_tell_is_listed_next_to_the_cards_and_only_
         assert json.loads(encode_node(vendor, ledger.nodes["node-1"]))["unknownCards"] == [
             {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid} for pod in (POD_1, POD_2)
         ]
-
-
-async def test_a_watch_of_a_quiet_node_lets_its_sender_find_out_whether_the_reader_is_gone() -> None:
-    state = state_of(a_node("quiet", 16), a_node("busy", 16))
-    pieces = InspectService(state).watch(Serving(AlwaysLeader()), "quiet")
-    async with aclosing(pieces), asyncio.timeout(5):
-        assert b'"type":"ADDED"' in await anext(pieces)
-        assert await anext(pieces) == b""
-        state.node_applied(a_node("busy", 32))
-        assert await anext(pieces) == b"", "another node changed"

@@ -25,7 +25,7 @@ from tests.unit.inspect_snapshots import give, picture_of
 
 def table(snapshot: ClusterSnapshot, width: int | None = None, *, wide: bool = False, **options: object) -> list[str]:
     summary: Summary = summarise(snapshot, **options)  # type: ignore[arg-type]  # keywords of summarise
-    return [line.plain for line in table_page(summary, width, is_wide=wide).lines]
+    return [line.plain for line in table_page(summary, width, is_wide=wide)]
 
 
 def test_the_table_of_the_published_installation_is_reproduced_to_the_letter() -> None:
@@ -112,7 +112,7 @@ def test_control_characters_of_a_node_cannot_reach_the_terminal() -> None:
     snapshot = picture_of(("node-1", [card(0, model="T20\x1b[2J\n")], "1"))
     snapshot.node_facts["node-1"] = NodeFacts(name="node-1", address="\x1b[2J10.0.0.1")
     assert "\x1b" not in "".join(table(snapshot, None, wide=True))
-    assert "\x1b" not in "".join(line.plain for line in detail_page(summarise(snapshot), None).lines)
+    assert "\x1b" not in "".join(line.plain for line in detail_page(summarise(snapshot), None))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_details_name_each_pod_with_its_namespace_state_and_cards() -> None:
     snapshot = picture_of(("node-1", cards(16, 16), "1"), ("idle", cards(16), "1"))
     give(snapshot, held("train", "node-1", (0, 4), (1, 6)))
     give(snapshot, held("moved", "node-1", (1, 2)), corrected="0->1", state="CrashLoopBackOff")
-    lines = [line.plain for line in detail_page(summarise(snapshot), None).lines]
+    lines = [line.plain for line in detail_page(summarise(snapshot), None)]
     assert lines[:3] == ["NAME:       node-1", "IPADDRESS:  10.0.0.1", ""]
     assert lines[3].split() == ["NAME", "NAMESPACE", "STATE", "GCU0(Allocated)", "GCU1(Allocated)"]
     assert lines[4].split() == ["train", "default", "Running", "4", "6"]
@@ -176,11 +176,11 @@ def test_a_pod_whose_cards_are_unknown_marks_its_node_and_is_named_in_the_detail
     assert "1 pod holds cards that are not known, on node-1; -d names them" in lines
     assert not any("pending" in line.lower() for line in lines)
 
-    named = [line.plain for line in detail_page(summarise(snapshot), None).lines]
+    named = [line.plain for line in detail_page(summarise(snapshot), None)]
     assert ["broken+", "default", "Running", "?", "?"] in [line.split() for line in named]
     assert "default/broken (node-1) holds cards that are not known: its index is 'one'" in named
     assert not any("-d names them" in line for line in named)
-    others = [line.plain for line in detail_page(summarise(snapshot, namespace="team-a"), None).lines]
+    others = [line.plain for line in detail_page(summarise(snapshot, namespace="team-a"), None)]
     assert not any("broken" in line for line in others)
 
 

@@ -5,7 +5,6 @@ Output to a closed pipe (of head or less) ends a command silently, with the exit
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import signal
@@ -166,31 +165,6 @@ def leave_closed_pipes(*streams: TextIO) -> bool:
             os.close(nowhere)
             has_left = True
     return has_left
-
-
-async def until_closed(stream: TextIO) -> None:
-    """Wait until the reader of a pipe has closed it; forever if the stream is not a pipe.
-
-    Use it for commands that follow changes: otherwise they would notice the closed pipe only at the next change.
-
-    Raises:
-        BrokenPipeError: the reader has closed the pipe.
-    """
-    import asyncio  # here, because every command imports this module and few wait
-
-    gone = asyncio.Event()
-    descriptor = _pipe_of(stream)
-    if descriptor is None:
-        await gone.wait()
-        return
-    loop = asyncio.get_running_loop()
-    # The writing end of a pipe never has data to read. It becomes readable when the reading end is closed.
-    loop.add_reader(descriptor, gone.set)
-    try:
-        await gone.wait()
-    finally:
-        loop.remove_reader(descriptor)
-    raise BrokenPipeError(errno.EPIPE, "the reader has closed the pipe")
 
 
 def _pipe_of(stream: TextIO) -> int | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 
 from aiohttp import web
 
 from gcushare._version import __version__
-from gcushare.core.errors import NotFoundError, RetryableError
+from gcushare.core.errors import NotFoundError
 from gcushare.runtime.http.scheduler_requests import Call, GetPath, Verb
 from gcushare.scheduler_extender.leadership import NotLeader, NotReady, Serving
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
@@ -29,8 +29,6 @@ from gcushare.wire.extender_api import MAX_BIND_BYTES, largest_filter
 from gcushare.wire.extender_preempt import MAX_PREEMPT_BYTES
 
 _JSON = {"Content-Type": "application/json"}
-_MAX_WATCHERS = 64
-"""Readers that may watch inspect at once; each has a connection and a set of names."""
 
 
 class VendorRoutes:
@@ -41,7 +39,6 @@ class VendorRoutes:
         self._dispatcher = dispatcher = Dispatcher(services, api)
         self._serving = serving
         self._metrics = metrics
-        self._watchers = 0
         prefix = self._services.state.vendor.url_prefix
         self.verbs = (
             Verb(f"{prefix}/filter", partial(self._answer, "filter", dispatcher.filter), self._largest_filter),
@@ -111,29 +108,11 @@ class VendorRoutes:
         self._serving.require_synced()
         if node is not None:
             self._services.inspects.require(node)
-        if _is_on(call, "watch"):
-            if self._watchers >= _MAX_WATCHERS:
-                raise RetryableError(f"{_MAX_WATCHERS} readers follow inspect already; try again later")
-            return self._watch(node)
         pieces = self._services.inspects.document(node)
-        if _is_on(call, "pretty"):
+        if call.query.get("pretty", "0").lower() in ("", "1", "true"):
             whole = b"".join([piece async for piece in pieces])
             return web.Response(body=indent(whole), headers=_JSON)
         return pieces
-
-    async def _watch(self, node: str | None) -> AsyncGenerator[bytes, None]:
-        self._watchers += 1
-        try:
-            async with aclosing(self._services.inspects.watch(self._serving, node)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        finally:
-            self._watchers -= 1
-
-
-def _is_on(call: Call, name: str) -> bool:
-    """Whether a switch is in the query: ``?watch``, ``?watch=1`` or ``?watch=true``."""
-    return call.query.get(name, "0").lower() in ("", "1", "true")
 
 
 def _wants_text(call: Call) -> bool:
@@ -157,7 +136,7 @@ def index_page(services: Sequence[Services]) -> GetPath:
     for each in services:
         prefix, word = each.state.vendor.url_prefix, each.state.vendor.device_word
         endpoints += [
-            (f"GET  {prefix}/inspect", f"every node's {word} cards and who uses them; ?pretty, ?watch"),
+            (f"GET  {prefix}/inspect", f"every node's {word} cards and who uses them; ?pretty"),
             (f"GET  {prefix}/inspect/<node>", "one node's"),
             (
                 f"GET  {prefix}/explain/<namespace>/<pod>",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from gcushare.cli.inspect.table import SHORT_CARDS, Page, ask_words, card_cell, cluster_lines, name_cell, remarks
+from gcushare.cli.inspect.table import SHORT_CARDS, ask_words, card_cell, cluster_lines, name_cell, remarks
 from gcushare.cli.kubectl.marks import Mark, legend, signs, style_of
 from gcushare.cli.kubectl.summary import NodeSummary, Summary, percent_of, show_amount
 from gcushare.cli.terminal.layout import Cell, Row, lay_out, plain_table
@@ -18,7 +18,7 @@ _RULE = 60
 _UNREAD = "its record is damaged or not written yet; 'explain' reads it"
 
 
-def detail_page(summary: Summary, width: int | None) -> Page:
+def detail_page(summary: Summary, width: int | None) -> list[Text]:
     """Every node that has pods to show, then the pods that wait, then the cluster's sum."""
     details = _Details(summary, width)
     lines: list[Text] = []
@@ -39,7 +39,7 @@ def detail_page(summary: Summary, width: int | None) -> Page:
         for facts in summary.shown(node.unplaced_pods)
     ]
     below += remarks(summary, names_pods=False)
-    return Page([*lines, *map(Text, below)], cluster_lines(summary, _RULE, width))
+    return [*lines, *map(Text, below), *cluster_lines(summary, _RULE, width)]
 
 
 class _Details:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from rich.text import Text
@@ -25,19 +24,7 @@ _LEAST_RULE = 20
 """Upstream gpushare's dashed line is the first row's raw text and this much longer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A table, and below it the cluster's sum, which stays visible if there is no room for all."""
-
-    body: list[Text]
-    sum: list[Text]
-
-    @property
-    def lines(self) -> list[Text]:
-        return [*self.body, *self.sum]
-
-
-def table_page(summary: Summary, width: int | None, *, is_wide: bool = False) -> Page:
+def table_page(summary: Summary, width: int | None, *, is_wide: bool = False) -> list[Text]:
     """The whole table for a terminal of ``width`` columns, None for a pipe."""
     used: set[Mark] = set()
     has_pending = any(node.pending_pods for node in summary.nodes)
@@ -55,7 +42,7 @@ def table_page(summary: Summary, width: int | None, *, is_wide: bool = False) ->
     below = [SHORT_CARDS] if is_short else []
     below += [*legend(used), *remarks(summary)]
     rule_width = _LEAST_RULE + sum(cell.width + 1 for row in rows[:1] for cell in row.cells if cell.text)
-    return Page([*lines, *map(Text, below)], cluster_lines(summary, rule_width, width))
+    return [*lines, *map(Text, below), *cluster_lines(summary, rule_width, width)]
 
 
 def card_cell(node: NodeSummary, state: CardState | None, used: set[Mark]) -> Cell:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gcushare.cli.terminal.output import color_flag
-from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags, plugin_namespace
+from gcushare.cluster.cluster_flags import SourceFlags, plugin_namespace
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -77,12 +77,6 @@ class TableSettings:
         short="-d",
         help="Every node's pods: on which card, how much, in which namespace; on a terminal also their states.",
     )
-    watch: bool = setting(
-        parsers.boolean(),
-        default=False,
-        short="-w",
-        help="Follow the API server: a live screen on a terminal, on a pipe the table again whenever it changes.",
-    )
     namespace: str | None = setting(
         parsers.optional_text("NAME", "all namespaces"),
         default=None,
@@ -108,12 +102,8 @@ class TableSettings:
     kube: KubeSettings = group(KubeSettings)
 
     def find_conflicts(self) -> Iterator[str]:
-        """One node by name, or several by labels; documents are not followed."""
+        """One node by name, or several by labels."""
         yield from _find_two_choices(self.node, self.selector)
-        if self.watch and self.show.output is Output.YAML:
-            yield "watch prints table, wide or json; output is 'yaml'"
-        if self.watch and self.figures.source is SourceChoice.EXTENDER:
-            yield "watch follows the API server, whose changes come at once; source is 'extender': leave one out"
 
     @property
     def pod_namespace(self) -> str | None:

@@ -76,7 +76,7 @@ def _table(names: Names) -> Program[TableSettings]:
             (word, "every node, every card, the cluster's sum"),
             (f"{word} -d node-1", "one node with its pods and their namespaces"),
             (f"{word} -o wide --sort-by free", "models, states and the largest free card, the emptiest node first"),
-            (f"{word} --watch", "a live screen; on a pipe the table whenever it changes"),
+            (f"watch {word}", "again every two seconds"),
             (f"{word} -d -n team-a -l pool=a100", "one namespace's pods on some nodes"),
             (f"{word} explain team-a/train-7", "why this pod is pending, or where it runs"),
             (f"{word} -o json --source api", "for programs, without asking the extender"),

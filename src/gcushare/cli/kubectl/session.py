@@ -13,7 +13,6 @@ from gcushare.cli.kubectl.help_text import COMMANDS, Names
 from gcushare.cli.terminal.output import to_json, to_yaml
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
-from gcushare.cluster.follow import Connection
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError, Refused
 from gcushare.core.wording import counted
@@ -40,10 +39,9 @@ class Session:
     def vendor(self) -> Vendor:
         return self.names.vendor
 
-    def connect(self, kube: KubeSettings, connection: Connection | None = None) -> KubeClient:
+    def connect(self, kube: KubeSettings) -> KubeClient:
         """Return a client of the API server that the flags name, to enter with ``async with``."""
-        observer = connection.observe if connection is not None else None
-        return open_cluster(kube, self.screen.environ, program="kubectl-inspect", observer=observer)
+        return open_cluster(kube, self.screen.environ, program="kubectl-inspect")
 
     def print_document(self, make: Callable[[], object]) -> bool:
         """Print a document as JSON or YAML; False, with nothing printed, if another output was asked for."""

@@ -15,7 +15,7 @@ from rich.text import Text
 from gcushare.cluster.reader import ReadProgress
 from gcushare.core.log_fields import escape
 from gcushare.core.wording import printable
-from gcushare.runtime.entry import ProcessContext, until_closed
+from gcushare.runtime.entry import ProcessContext
 
 PATIENCE_S = 2.0
 """Work that takes longer than this is reported on terminals."""
@@ -84,11 +84,7 @@ class Screen:
     @property
     def width(self) -> int | None:
         """Columns of the terminal, or COLUMNS there; None in a pipe, whose lines are searched and have any length."""
-        return _size(self._process.stdout, self.environ)[0] if self.is_terminal else None
-
-    @property
-    def height(self) -> int:
-        return _size(self._process.stdout, self.environ)[1]
+        return _columns(self._process.stdout, self.environ) if self.is_terminal else None
 
     def console(self) -> Console:
         """Return a console on standard output that does not crop lines."""
@@ -115,10 +111,6 @@ class Screen:
     def print_text(self, text: str) -> None:
         self._process.stdout.write(text)
         self._process.stdout.flush()
-
-    async def until_closed(self) -> None:
-        """Wait until the reader of the output has gone; see `pipes.until_closed`."""
-        await until_closed(self._process.stdout)
 
     def say(self, kind: str, line: str) -> None:
         """Print a line to stderr: a warning, a hint, a source."""
@@ -148,15 +140,12 @@ def harmless(line: Text) -> Text:
     return safe
 
 
-def _size(stream: TextIO, environ: dict[str, str]) -> tuple[int, int]:
-    """Return columns and lines: those of the environment if set, else the terminal's."""
+def _columns(stream: TextIO, environ: dict[str, str]) -> int:
+    """Return the columns that the environment sets, else the terminal's."""
+    text = environ.get("COLUMNS", "")
+    if text.isascii() and text.isdigit() and int(text):
+        return int(text)
     try:
-        found = os.get_terminal_size(stream.fileno())
-        columns, lines = found.columns or 80, found.lines or 24
+        return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):  # a stream without descriptor or size
-        columns, lines = 80, 24
-    return _number(environ.get("COLUMNS"), columns), _number(environ.get("LINES"), lines)
-
-
-def _number(text: str | None, otherwise: int) -> int:
-    return int(text) if text is not None and text.isascii() and text.isdigit() and int(text) else otherwise
+        return 80

@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 from collections import Counter as Counter_
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -108,14 +108,20 @@ def _extender_objects(*sets: str) -> list[JsonObject]:
     return render(EXTENDER_CHART, Rendering(sets=dict(pair.split("=", 1) for pair in values)))
 
 
+async def install_policies(control_plane: ControlPlane, names: Collection[str], *sets: str) -> None:
+    """Create these policies of the extender's chart."""
+    wanted = {f"{EXTENDER}-{name}" for name in names}
+    for each in _extender_objects(*sets):
+        if each["metadata"]["name"] in wanted:
+            await control_plane.client.create(_resource(each["kind"]), each)
+
+
 async def install_extender(control_plane: ControlPlane) -> None:
     """Create the extender's account, its rights with claims, and the policies that bound them; nothing of it runs."""
-    policies = {f"{EXTENDER}-{name}" for name in ("own-templates", "node-order")}
+    await install_policies(control_plane, ("own-templates", "node-order"))
     for each in _extender_objects():
         name, kind = each["metadata"]["name"], each["kind"]
-        if name in policies:
-            await control_plane.client.create(_resource(kind), each)
-        elif name == EXTENDER and kind in (
+        if name == EXTENDER and kind in (
             "ServiceAccount",
             "ClusterRole",
             "ClusterRoleBinding",

@@ -10,7 +10,7 @@ import pytest
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, DEVICE_PLUGIN
 from gcushare_playground.apiserver.objects import JsonObject
-from tests.protocol.doctor_claims import DRIVER, NAMES, POLICY, SLICE, serve_claims
+from tests.protocol.doctor_claims import DRIVER, NAMES, POLICY, SLICE, device_class, serve_claims
 from tests.protocol.doctor_rig import EXTENDER, NODE, SERVICE, SYSTEM, DoctorRig, program_pod, status
 from tests.protocol.test_doctor_rights import ALL_RIGHTS, examine_with
 
@@ -23,6 +23,7 @@ CLAIMS = (
     ("list", "mutatingadmissionpolicybindings", "admissionregistration.k8s.io"),
     ("list", "namespaces", ""),
     ("list", "resourcequotas", ""),
+    ("list", "limitranges", ""),
 )
 
 
@@ -82,6 +83,24 @@ def shares_that_stand_for_a_resource(rig: DoctorRig) -> None:
     rig.change(CLASSES, NAMES.memory_class, lambda found: found["spec"].update(resource))
 
 
+def class_of_another_driver_for_our_resource(rig: DoctorRig) -> None:
+    rig.put(device_class("another.example.com", ENFLAME.whole_card_resource))
+
+
+def limit_range(rig: DoctorRig, **limits: JsonObject) -> None:
+    rig.change("namespaces", "default", lambda found: found["metadata"].update(labels={CLAIMS_LABEL: CLAIMS_ENABLED}))
+    spec = {"limits": [{"type": "Container", **limits}]}
+    rig.put({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "default"}, "spec": spec})
+
+
+def limit_range_with_a_minimum(rig: DoctorRig) -> None:
+    limit_range(rig, min={ENFLAME.memory_resource: "1"})
+
+
+def limit_range_with_a_maximum(rig: DoctorRig) -> None:
+    limit_range(rig, max={ENFLAME.memory_resource: "8"})
+
+
 def policy_without_a_binding(rig: DoctorRig) -> None:
     rig.delete("mutatingadmissionpolicybindings.admissionregistration.k8s.io", POLICY)
 
@@ -131,6 +150,9 @@ def put_quota(rig: DoctorRig, namespace: str, *resources: str) -> None:
         (class_gone, ERROR, "device-class-missing", "there is no such DeviceClass"),
         (class_of_another_resource, ERROR, "device-class-missing", f"x/y, not for {ENFLAME.whole_card_resource}"),
         (shares_that_stand_for_a_resource, ERROR, "device-class-missing", f"{ENFLAME.memory_resource}, not for none"),
+        (class_of_another_driver_for_our_resource, ERROR, "device-class-rival", f"as {NAMES.whole_class} does"),
+        (limit_range_with_a_minimum, ERROR, "limit-range", f"a min of {ENFLAME.memory_resource} for each Container"),
+        (limit_range_with_a_maximum, "info", "limit-range", f"gives 8 {ENFLAME.memory_resource} to every container"),
         (policy_without_a_binding, WARNING, "claims-policy-missing", f"policy {POLICY} has no binding"),
         (extender_without_claims, ERROR, "extender-without-claims", "with --claims"),
         (extender_gone, ERROR, "extender-without-claims", "with --claims"),

@@ -60,6 +60,7 @@ RESOURCE_CLAIMS = Resource("apis/resource.k8s.io/v1", "resourceclaims", Resource
 RESOURCE_CLAIM_TEMPLATES = Resource("apis/resource.k8s.io/v1", "resourceclaimtemplates", ResourceClaimTemplate)
 POD_DISRUPTION_BUDGETS = Resource("apis/policy/v1", "poddisruptionbudgets", PodDisruptionBudget)
 # Resources without a type: read and written as plain JSON objects.
+DEVICE_CLASSES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "deviceclasses", dict, namespaced=False)
 NAMESPACES: Resource[JsonObject] = Resource("api/v1", "namespaces", dict, namespaced=False)
 CONFIG_MAPS: Resource[JsonObject] = Resource("api/v1", "configmaps", dict)
 SLICES_OF_ALL_DRIVERS: Resource[JsonObject] = Resource(

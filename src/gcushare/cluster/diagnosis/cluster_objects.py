@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from gcushare.cluster.diagnosis.facts import CertificateFacts, ClaimsFacts, PolicyFacts, QuotaFacts
+from gcushare.cluster.diagnosis.facts import CertificateFacts, ClaimsFacts, LimitRange, PolicyFacts, QuotaFacts
 from gcushare.cluster.diagnosis.schedulers import (
     CONFIG_MAP_WORD,
     SchedulerFacts,
@@ -25,6 +25,7 @@ from gcushare.cluster.rights import Area
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.resources import (
     CONFIG_MAPS,
+    DEVICE_CLASSES,
     NAMESPACES,
     RESOURCE_SLICES,
     SLICES_OF_ALL_DRIVERS,
@@ -36,7 +37,7 @@ from gcushare.wire.certificates import first_end
 from gcushare.wire.documents.node_report import NodeReport, decode_node_reports
 from gcushare.wire.objects import Node
 
-_CLASSES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "deviceclasses", dict, namespaced=False)
+_LIMIT_RANGES: Resource[JsonObject] = Resource("api/v1", "limitranges", dict)
 _QUOTAS: Resource[JsonObject] = Resource("api/v1", "resourcequotas", dict)
 _SECRETS: Resource[JsonObject] = Resource("api/v1", "secrets", dict)
 
@@ -70,15 +71,16 @@ async def read_claims(reader: Reader, nodes: Iterable[Node], extenders: Sequence
     read = partial(reader.list_if_allowed, Area.CLAIMS)
     objects, slices = await asyncio.gather(
         asyncio.gather(
-            read(_CLASSES),
+            read(DEVICE_CLASSES),
             read(_admission("mutatingadmissionpolicies")),
             read(_admission("mutatingadmissionpolicybindings")),
             read(NAMESPACES),
             read(_QUOTAS),
+            read(_LIMIT_RANGES),
         ),
         reader.list_if_allowed(Area.CLAIMS, RESOURCE_SLICES),
     )
-    classes, policies, bindings, namespaces, quotas = objects
+    classes, policies, bindings, namespaces, quotas, limit_ranges = objects
     return ClaimsFacts(
         are_kept=are_kept,
         slices=tuple(slices),
@@ -98,6 +100,7 @@ async def read_claims(reader: Reader, nodes: Iterable[Node], extenders: Sequence
             )
             for each in quotas
         ),
+        limit_ranges=tuple(msgspec.convert(each, LimitRange, strict=False) for each in limit_ranges),
     )
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
+import msgspec
+
 from gcushare.cluster.diagnosis.schedulers import SchedulerFacts
 from gcushare.cluster.metrics_text import MetricsPage
 from gcushare.cluster.programs import ProgramKind, SeenPod, Service
@@ -19,7 +21,7 @@ from gcushare.wire.documents.node_report import NodeReport
 from gcushare.wire.documents.plugin_status import PluginStatus
 from gcushare.wire.dra.slices import ResourceSlice
 from gcushare.wire.nodes import decode_inventory, has_trace
-from gcushare.wire.objects import Lease, Node
+from gcushare.wire.objects import Lease, Node, ObjectMeta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,27 @@ class ClaimsFacts:
     policies: tuple[PolicyFacts, ...] = ()
     namespaces: frozenset[str] = frozenset()
     quotas: tuple[QuotaFacts, ...] = ()
+    limit_ranges: tuple[LimitRange, ...] = ()
+
+
+class LimitRangeItem(msgspec.Struct, frozen=True, rename="camel"):
+    """Limits of a LimitRange for each object of ``type``, by resource."""
+
+    type: str = ""
+    min: dict[str, str | int] = {}
+    max: dict[str, str | int] = {}
+    default: dict[str, str | int] = {}
+
+
+class LimitRangeSpec(msgspec.Struct, frozen=True):
+    limits: tuple[LimitRangeItem, ...] = ()
+
+
+class LimitRange(msgspec.Struct, frozen=True):
+    """A LimitRange of the cluster."""
+
+    metadata: ObjectMeta
+    spec: LimitRangeSpec = LimitRangeSpec()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

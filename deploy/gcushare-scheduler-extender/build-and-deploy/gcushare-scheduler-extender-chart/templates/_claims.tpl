@@ -30,10 +30,23 @@ problem is empty; the validating one refuses a pod in which the resource was lef
   expression: "has(object.spec.initContainers) ? object.spec.initContainers : []"
 - name: containers
   expression: "variables.inits + object.spec.containers"
+# What the policy noted when it changed the pod before: a LimitRange gives containers the resource again after that, and a
+# webhook may add a container.
+- name: noted
+  expression: >-
+    '{{ .keys.units }}' in variables.options &&
+    variables.options['{{ .keys.units }}'].matches('^[a-z0-9-]+=[0-9]{1,10}(,[a-z0-9-]+=[0-9]{1,10})*$') &&
+    has(object.spec.resourceClaims) && object.spec.resourceClaims.exists(r, r.name == '{{ .entry }}' &&
+    has(r.resourceClaimTemplateName) && r.resourceClaimTemplateName.startsWith('{{ .vendor.claims.templatePrefix }}-')) ?
+    variables.options['{{ .keys.units }}'].split(',').transformMapEntry(i, w, {w.split('=')[0]: w.split('=')[1]}) : {}
+- name: isLimited
+  expression: >-
+    variables.containers.exists(c, c.name in variables.noted && has(c.resources) && has(c.resources.limits) &&
+    '{{ $memory }}' in c.resources.limits)
 # What each container asks for, as it is written; limits and requests are equal where Kubernetes accepts the pod.
 - name: asked
   expression: >-
-    variables.containers.transformMapEntry(i, c, {c.name:
+    variables.containers.transformMapEntry(i, c, {c.name: c.name in variables.noted ? variables.noted[c.name] :
     has(c.resources) && has(c.resources.limits) && '{{ $memory }}' in c.resources.limits ?
     string(c.resources.limits['{{ $memory }}']) : '0'})
 - name: units
@@ -47,7 +60,7 @@ problem is empty; the validating one refuses a pod in which the resource was lef
 # Kubernetes refuses these pods, if the resource is left in them.
 - name: unequal
   expression: >-
-    variables.containers.filter(c, has(c.resources) && has(c.resources.requests) &&
+    variables.containers.filter(c, !(c.name in variables.noted) && has(c.resources) && has(c.resources.requests) &&
     '{{ $memory }}' in c.resources.requests && (!has(c.resources.limits) || !('{{ $memory }}' in c.resources.limits) ||
     quantity(string(c.resources.requests['{{ $memory }}'])).compareTo(quantity(variables.asked[c.name])) != 0))
     .map(c, c.name)
@@ -113,7 +126,13 @@ problem is empty; the validating one refuses a pod in which the resource was lef
     has(object.spec.nodeName) && object.spec.nodeName != '' ?
     'spec.nodeName is "' + object.spec.nodeName +
     '", but claims are allocated by the scheduler: leave it out and use a node selector' :
-    has(object.spec.resourceClaims) && object.spec.resourceClaims.exists(r, r.name == '{{ .entry }}') ?
+    {{- if .most }}
+    variables.total > {{ .most }} * variables.cards ?
+    'a pod may ask for at most ' + string({{ .most }} * variables.cards) +
+    ' {{ $memory }}: no card of this cluster is larger' :
+    {{- end }}
+    variables.noted.size() == 0 && has(object.spec.resourceClaims) &&
+    object.spec.resourceClaims.exists(r, r.name == '{{ .entry }}') ?
     'spec.resourceClaims has an entry "{{ .entry }}", a name reserved for the claim on {{ $memory }}: rename it' :
     ''
 {{- end -}}
@@ -129,7 +148,30 @@ problem is empty; the validating one refuses a pod in which the resource was lef
 {{- $vendor := get $words.vendors .name -}}
 {{- $keys := dict "cards" "gcushare.io/cards" "useCards" "gcushare.io/use-cards" "avoidCards" "gcushare.io/avoid-cards" "memoryLimit" "gcushare.io/memory-limit" "resource" "gcushare.io/claimed-resource" "units" "gcushare.io/claimed-units" -}}
 {{- $kept := printf "{'gcushare.io/node-policy': %s, 'gcushare.io/card-policy': ['binpack']}" (include "gcushare-scheduler-extender.celList" (get $words.policies "gcushare.io/node-policy")) -}}
-{{- dict "vendor" $vendor "keys" $keys "kept" $kept "entry" (printf "gcushare-%s" $vendor.claims.templatePrefix) | toJson -}}
+{{- dict "vendor" $vendor "keys" $keys "kept" $kept "entry" (printf "gcushare-%s" $vendor.claims.templatePrefix) "most" (include "gcushare-scheduler-extender.mostUnits" (dict "root" .root "name" .name) | int) | toJson -}}
+{{- end -}}
+
+{{/* The most units of one card that a pod may ask for: dict root, name (the vendor's); 0 without a bound. */}}
+{{- define "gcushare-scheduler-extender.mostUnits" -}}
+{{- if include "gcushare-scheduler-extender.hasAdmission" .root -}}
+{{- get (.root.Values.admission.pods.maxUnits | default dict) .name | default 0 -}}
+{{- else -}}0{{- end -}}
+{{- end -}}
+
+{{/* The bytes of one unit in claims, as wire.dra.claim_names.unit_bytes has them. */}}
+{{- define "gcushare-scheduler-extender.claimsUnitBytes" -}}
+{{- $unit := .root.Values.claims.memoryUnit | default (get (include "gcushare-scheduler-extender.words" .root | fromJson).vendors .name).defaultUnit | toString -}}
+{{- get (dict "1" 1073741824 "GiB" 1073741824 "MiB" 1048576 "0.1" 107374182 "0.01" 10737418 "0.001" 1073741) $unit -}}
+{{- end -}}
+
+{{/* The entries of pods' resourceClaims that the policies add, as a CEL list. */}}
+{{- define "gcushare-scheduler-extender.claimsEntries" -}}
+{{- $words := (include "gcushare-scheduler-extender.words" . | fromJson).vendors -}}
+{{- $entries := list -}}
+{{- range include "gcushare-scheduler-extender.vendors" . | splitList "," -}}
+{{- $entries = append $entries (printf "gcushare-%s" (get $words .).claims.templatePrefix) -}}
+{{- end -}}
+{{- include "gcushare-scheduler-extender.celList" $entries -}}
 {{- end -}}
 
 {{/* A policy's matching: pods that ask for the vendor's memory, in namespaces that opted in. */}}
@@ -188,7 +230,7 @@ that a node of a higher level is filled first. Nodes without the label get nothi
 {{- define "gcushare-scheduler-extender.claimsPreferred" -}}
 {{- $list := "preferredDuringSchedulingIgnoredDuringExecution" -}}
 {{- $at := "/spec/affinity/nodeAffinity" -}}
-('gcushare.io/node-policy' in variables.options && variables.options['gcushare.io/node-policy'] == 'spread' ? [] :
+(variables.noted.size() > 0 || 'gcushare.io/node-policy' in variables.options && variables.options['gcushare.io/node-policy'] == 'spread' ? [] :
 (has(object.spec.affinity) ? [] : [JSONPatch{op: 'add', path: '/spec/affinity', value: {}}]) +
 (has(object.spec.affinity) && has(object.spec.affinity.nodeAffinity) ? [] :
 [JSONPatch{op: 'add', path: '{{ $at }}', value: {}}]) +

@@ -340,11 +340,15 @@ extenders:
 ['{{ join "', '" . }}']
 {{- end -}}
 
-{{/* Only pods that ask for cards. */}}
+{{/* Only pods that ask for cards, or that a policy has given a claim in place of that. */}}
 {{- define "gcushare-scheduler-extender.asks" -}}
 matchConditions:
   - name: asks-for-cards
     expression: >-
+      {{- if include "gcushare-scheduler-extender.claims" . }}
+      has(object.spec.resourceClaims) && object.spec.resourceClaims.exists(r,
+      r.name in {{ include "gcushare-scheduler-extender.claimsEntries" . }}) ||
+      {{- end }}
       (object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])).exists(c,
       has(c.resources) && has(c.resources.limits) && {{ include "gcushare-scheduler-extender.managed" . | splitList "," | include "gcushare-scheduler-extender.celList" }}.exists(name,
       name in c.resources.limits))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gcushare.cluster.diagnosis.checks.views import VendorNode, vendor_nodes
 from gcushare.cluster.diagnosis.facts import ClaimsFacts, Facts
-from gcushare.cluster.diagnosis.findings import Finding, error, warning
+from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.wording import some_names
@@ -110,6 +110,15 @@ def _check_vendor(claims: ClaimsFacts, vendor: Vendor) -> Iterator[Finding]:
             problem,
             "install with global.claims.enabled=true, or upgrade",
         )
+    for name, resource in sorted(claims.classes.items()):
+        if name not in wanted and resource == vendor.whole_card_resource:
+            yield error(
+                "device-class-rival",
+                f"DeviceClass {name}",
+                f"it stands for {resource}, as {names.whole_class} does: kube-scheduler takes one of them, and pods "
+                "that ask for that resource may get no card of gcushare, or wait",
+                f"take extendedResourceName out of it; where another driver needs it, out of {names.whole_class}",
+            )
     entry = f"gcushare-{names.template_prefix}"
     naming = [policy for policy in claims.policies if entry in policy.text]
     if not any(policy.denies for policy in naming):
@@ -136,6 +145,32 @@ def check_quotas(facts: Facts) -> Iterator[Finding]:
                     f"it bounds {resource}, and pods of that namespace get claims, which it does not count",
                     f"bound {cards} (cards that claims share in), or {units} (units; with claims.callExtender)",
                 )
+
+
+def check_limit_ranges(facts: Facts) -> Iterator[Finding]:
+    """LimitRanges on a resource that the policy takes out of pods, so that Kubernetes asks for it in vain."""
+    claims = facts.claims
+    if claims is None or not facts.knows(Area.CLAIMS):
+        return
+    for each in claims.limit_ranges:
+        if each.metadata.namespace not in claims.namespaces:
+            continue
+        subject = f"LimitRange {each.metadata.namespace}/{each.metadata.name}"
+        for vendor in facts.vendors():
+            resource = vendor.memory_resource
+            for item in each.spec.limits:
+                if resource in item.min or (item.type == "Pod" and resource in item.max):
+                    what = f"{'min' if resource in item.min else 'max'} of {resource} for each {item.type}"
+                    problem = f"it has a {what}: pods get claims in place of that resource, and are refused"
+                    remedy = (
+                        "take it out; admission.pods.maxUnits of the extender's chart bounds claims too, as quotas do"
+                    )
+                    yield error("limit-range", subject, problem, remedy)
+                elif usual := item.default.get(resource, item.max.get(resource)):
+                    problem = (
+                        f"it gives {usual} {resource} to every container that asks for none, which then gets a claim"
+                    )
+                    yield info("limit-range", subject, problem, "leave it so, or take the resource out of it")
 
 
 def _too_old(subject: str, found: str, remedy: str) -> Finding:

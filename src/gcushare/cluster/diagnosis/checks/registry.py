@@ -55,6 +55,7 @@ CHECKS: tuple[Check, ...] = (
     claims.check_claims_slices,
     claims.check_claims_cluster,
     claims.check_quotas,
+    claims.check_limit_ranges,
     inventories.check_readable,
     inventories.check_counts,
     inventories.check_cards,

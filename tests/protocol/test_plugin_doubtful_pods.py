@@ -134,6 +134,32 @@ async def test_a_card_whose_pod_was_deleted_by_force_is_not_given_whole_while_it
         assert rig.kubelet.container_view(uid, "c0") is not None, "the container runs on"
 
 
+async def test_a_card_that_was_closed_for_a_pod_deleted_by_force_stays_closed_over_a_restart() -> None:
+    async with PluginRig(cards=(16, 16), plugin=BOTH, termination_s=60.0) as rig:
+        put(rig, "a", {RESOURCE: "4"}, {"terminationGracePeriodSeconds": 600})
+        await rig.until_recorded("a")
+        rig.kubelet.faults.podresources = PodResourcesMode.FORGET
+        uid = rig.pod("a")["metadata"]["uid"]
+        (held,) = rig.held_cards("a")
+        await rig.delete("a", force=True)
+
+        def closed() -> tuple[Closure, ...]:
+            return rig.published().cards[int(held)].closures
+
+        await rig.until(lambda: closed() and closed()[0].until, "the node says until when")
+        before = closed()[0]
+        await rig.stop_plugin()
+        await rig.start_plugin()
+        await rig.until_allocatable(WHOLE, 1)
+        await rig.until(lambda: closed() and closed()[0].until, "the node says it again")
+        assert closed()[0].pod == before.pod == "default/a"
+        assert abs(closed()[0].until - before.until) <= 10, "its time does not begin again"
+        rig.bind_whole("w", cards=held)
+        await rig.until(lambda: rig.pod("w")["status"].get("phase") in ("Running", "Failed"), "w is decided")
+        assert rig.pod("w")["status"]["phase"] == "Failed" or held not in rig.held_cards("w")
+        assert rig.kubelet.container_view(uid, "c0") is not None, "the container runs on"
+
+
 async def test_after_a_restart_a_cordoned_card_keeps_every_id_of_init_containers_healthy() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=0, init=[container("init", 8)])

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gcushare.core.assignments import PodRef
-from gcushare.core.cards import BOTH_MODES, Closure
+from gcushare.core.cards import BOTH_MODES, Closure, InventoryCard
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.force_deleted import KILL_MARGIN_S, ForceDeletedPod
 from gcushare.device_plugin.pods.store import PodStore
@@ -245,3 +245,37 @@ def test_each_use_is_closed_by_the_pod_that_may_run_longest_and_an_unknown_end_i
     assert found == (Closure(use="memory", pod="d/a", until=50), Closure(use="whole", pod="d/d", until=60))
     found = closures_of(0, [*pods, gone("e", 0, is_whole=True)], BOTH_MODES)
     assert found == (Closure(use="whole", pod="d/d", until=60), Closure(use="memory", pod="d/e"))
+
+
+@pytest.mark.parametrize("running", [None, frozenset[str]()], ids=["no processes known", "processes known"])
+def test_what_the_plugin_before_had_closed_stays_closed_for_the_rest_of_its_time(
+    running: frozenset[str] | None,
+) -> None:
+    """Of such a pod only the name is left, so that no process can be told to be its own."""
+    closures = {
+        0: (Closure(use="whole", pod="d/a", until=1_100),),
+        1: (Closure(use="whole", pod="d/a", until=1_100), Closure(use="memory", pod="d/w")),
+        2: (Closure(use="whole", pod="d/past", until=999),),
+    }
+    cards = [InventoryCard(index=i, uuid=f"u{i}", memory_bytes=1, units=16, closures=c) for i, c in closures.items()]
+    store = PodStore(ENFLAME, longest_wait_s=300.0)
+    store.gone.restore(cards, 1_000.0)
+    assert in_use(store) == ({0, 1}, {1})
+    store.end_gone((), 0.0, wall_s=1_000.0, running=running)
+    assert closures_of(0, store.gone.pods, BOTH_MODES) == closures[0]
+    store.end_gone((), 99.0, wall_s=1_099.0, running=running)
+    assert in_use(store) == ({0, 1}, {1})
+    store.end_gone((), 101.0, wall_s=1_101.0, running=running)
+    assert in_use(store) == (set(), {1}), "an end that is not known is the longest that there may be"
+    store.end_gone((), 311.0, wall_s=1_311.0, running=running)
+    assert in_use(store) == (set(), set())
+
+
+def test_an_end_in_a_thousand_years_is_within_the_limit() -> None:
+    card = InventoryCard(
+        index=0, uuid="u", memory_bytes=1, units=16, closures=(Closure(use="whole", pod="x", until=2**40),)
+    )
+    store = PodStore(ENFLAME, longest_wait_s=300.0)
+    store.gone.restore([card], 1_000.0)
+    store.end_gone((), 0.0, wall_s=1_000.0)
+    assert [closure.until for closure in closures_of(0, store.gone.pods, BOTH_MODES)] == [1_310]

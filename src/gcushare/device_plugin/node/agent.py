@@ -114,7 +114,10 @@ class NodeAgent:
         if unreadable and unreadable != before:
             self._events.warn("InventoryUnreadable", f"{unreadable}; it is written again")
         is_due = self.parts.publisher.published_unit() != unit
-        if is_first and self._doubt.begin(self.parts.publisher.former, self.inventory):
+        former = self.parts.publisher.former
+        if is_first and former is not None:
+            self.parts.store.gone.restore(former.cards, self._clock.now().timestamp())
+        if is_first and self._doubt.begin(former, self.inventory):
             self.parts.publisher.withdraw()
         if self.parts.publisher.cordoned != self._offer.cordoned:
             self._offer = replace(self._offer, cordoned=self.parts.publisher.cordoned)

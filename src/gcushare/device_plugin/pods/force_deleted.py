@@ -6,16 +6,19 @@ devices is admitted, both while containers still run. So a card is free when the
 from the moment in which the kubelet does not show the pod any more. The pod's author wrote that period, so it counts up
 to a limit. If the machine's processes can be read, they decide instead.
 
+The next plugin reads on the Node which cards were closed, and keeps them so for the rest of the time.
+
 Source: the kubelet's device manager, podresources and pod workers, 1.20 to 1.36.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from gcushare.core.assignments import PodRef
+from gcushare.core.cards import SERVES_MEMORY, InventoryCard
 
 KILL_MARGIN_S = 10.0
 """Added to a pod's grace period: the runtime kills the containers and waits for their processes to end."""
@@ -23,7 +26,10 @@ KILL_MARGIN_S = 10.0
 
 @dataclass(slots=True)
 class ForceDeletedPod:
-    """One such pod. ``until_s``: when its cards open at the latest, by the wall clock; 0 if that is not known."""
+    """One such pod. ``until_s``: when its cards open at the latest, by the wall clock; 0 if that is not known.
+
+    ``is_restored``: only its name is known, so that none of the machine's processes can be told to be its own.
+    """
 
     ref: PodRef
     cards: frozenset[int]
@@ -32,6 +38,7 @@ class ForceDeletedPod:
     since_s: float | None = None
     """Since when the kubelet does not show it; None while it does, or before the first read."""
     until_s: int = 0
+    is_restored: bool = False
 
 
 class ForceDeletedPods:
@@ -54,6 +61,19 @@ class ForceDeletedPods:
         """Keep the cards of a deleted pod, whose author gives its containers ``grace_s`` to end."""
         waited_s = min(max(0.0, grace_s), self._longest_wait_s)
         self._pods[ref.uid] = ForceDeletedPod(ref, frozenset(cards), is_whole, waited_s)
+
+    def restore(self, cards: Iterable[InventoryCard], wall_s: float) -> None:
+        """Keep closed what the plugin before had closed, as its inventory says: until then, or as long as may be."""
+        for card in cards:
+            for closure in card.closures:
+                if closure.until and closure.until <= wall_s:
+                    continue
+                namespace, _, name = closure.pod.rpartition("/")
+                ref, is_whole = PodRef(f"{closure.use}:{closure.pod}", namespace, name), closure.use == SERVES_MEMORY
+                others = self._pods[ref.uid].cards if ref.uid in self._pods else ()
+                left_s = closure.until - wall_s - KILL_MARGIN_S if closure.until else self._longest_wait_s
+                self.add(ref, {card.index, *others}, is_whole=is_whole, grace_s=left_s)
+                self._pods[ref.uid].is_restored = True
 
     def discard(self, uid: str) -> None:
         """Free the cards of a pod that has ended or is here again."""
@@ -83,13 +103,14 @@ class ForceDeletedPods:
         """
         killed: list[PodRef] = []
         for uid, gone in list(self._pods.items()):
+            processes = None if gone.is_restored else running
             if uid in shown or str(gone.ref) in shown:
                 gone.since_s, gone.until_s = None, 0
                 continue
             if gone.since_s is None:
                 gone.since_s = now_s
-            is_running = running is not None and uid in running
-            wait_s = (KILL_MARGIN_S if running is not None else gone.grace_s + KILL_MARGIN_S) + gone.since_s - now_s
+            is_running = processes is not None and uid in processes
+            wait_s = (KILL_MARGIN_S if processes is not None else gone.grace_s + KILL_MARGIN_S) + gone.since_s - now_s
             if is_running:
                 gone.until_s = 0
             elif wait_s < 0:

@@ -200,7 +200,7 @@ CLAIMS = (SERVES_CLAIMS,)
 
 
 def explain_all(request: CardRequest, *nodes: NodeState, by_claim: bool = False, **obstacles: str) -> Explanation:
-    """Explain a request on nodes, of which some are kept from the pod by a rule."""
+    """Explain a request on nodes, some kept from the pod by a rule."""
     explainer = Explainer(request)
     for node in nodes:
         explainer.add(node, obstacle=obstacles.get(node.name, ""), by_claim=by_claim)

@@ -128,7 +128,7 @@ class NodePlace:
 
 @dataclass(frozen=True, slots=True)
 class NodeRules:
-    """The rules of one pod. ``terms`` is its required node affinity, any of which has to select the node; None without.
+    """The rules of one pod. ``terms`` is its required node affinity: one of them has to select the node; None without.
 
     ``selector`` has the nodeSelector's keys and values in order of key, so that equal rules are equal.
     """

@@ -19,7 +19,7 @@ class SkippedRule(_AffinityPart, frozen=True):
 
 
 class NodeSelector(_AffinityPart, frozen=True):
-    """Terms, any of which has to select the node."""
+    """Terms: one of them has to select the node."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 

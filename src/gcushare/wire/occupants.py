@@ -29,7 +29,7 @@ class _Port(KubeObject, frozen=True):
     protocol: str = "TCP"
 
 
-class _Container(Container, frozen=True):
+class _OccupantContainer(Container, frozen=True):
     ports: tuple[_Port, ...] = ()
 
 
@@ -39,8 +39,8 @@ class _Volume(KubeObject, frozen=True):
 
 
 class _OccupantSpec(PodSpec, frozen=True):
-    containers: tuple[_Container, ...] = ()
-    init_containers: tuple[_Container, ...] = ()
+    containers: tuple[_OccupantContainer, ...] = ()
+    init_containers: tuple[_OccupantContainer, ...] = ()
     volumes: tuple[_Volume, ...] = ()
 
 

@@ -28,7 +28,7 @@ REFUSED_WHOLE_REASON = "InsufficientWholeCards"
 _MAX_REMEMBERED = 4096
 _MAX_QUEUED = 256
 _MAX_AWAITED = 64
-"""Nodes without known cards of which pods were told."""
+"""Nodes without known cards that pods were told about."""
 
 NODES_PER_TOKEN = 50
 TOKENS_PER_S = 50.0
@@ -67,9 +67,9 @@ class FailedSchedulingReporter:
         self._reported: OrderedDict[str, float] = OrderedDict()
         self._queue: OrderedDict[str, SchedulingRequest] = OrderedDict()
         self._awaiting: OrderedDict[str, dict[str, SchedulingRequest]] = OrderedDict()
-        """By node and uid: pods of which it was reported that the node's cards are not known."""
+        """By node and uid: pods that have an Event saying that the node's cards are not known."""
         self._corrected: set[str] = set()
-        """Queued pods of which something was reported that is no longer true."""
+        """Queued pods that have an Event that is no longer true."""
         self._wake = asyncio.Event()
         explains.listen(self._on_node_change)
         self.counters: Counter[str] = Counter()
@@ -128,7 +128,7 @@ class FailedSchedulingReporter:
         found = await self._explains.gather(question)
         pods = await self._explains.find_alike(question, list(self._queue.values()))
         if any(map(self._explains.knows_cards_of, found.awaited)):
-            return  # They came meanwhile: explain it anew.
+            return  # They came meanwhile: explain it again.
         for request in pods:
             del self._queue[request.pod.uid]
         corrected = self._corrected - self._queue.keys()

@@ -44,7 +44,7 @@ _VICTIMS_PER_TURN = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class _JudgedNode:
     """A node where less important pods hold enough of the cards; ``cost`` orders candidates, the best first."""
 
     node: str
@@ -93,9 +93,9 @@ class PreemptService:
         answer = encode_victims({name: (found.uids, found.violations) for name, found in kept.items()})
         return VerbAnswer(answer, "fits" if kept else "refused", self._state.vendor.name)
 
-    async def _judge(self, proposals: dict[str, Proposal], request: SchedulingRequest) -> tuple[list[_Candidate], int]:
+    async def _judge(self, proposals: dict[str, Proposal], request: SchedulingRequest) -> tuple[list[_JudgedNode], int]:
         """Find the nodes where ending pods frees cards enough, the best first, and count those that were left out."""
-        found: list[_Candidate] = []
+        found: list[_JudgedNode] = []
         weighed = left_out = 0
         ahead = self._state.nominations.find_ahead(request.pod)
         async for name, victims in _read_all(proposals):
@@ -108,7 +108,7 @@ class PreemptService:
             weighed += count
             proposed = Proposed(victims.uids, victims.violations)
             if request.cards.whole and name in self._state.nodes.whole_elsewhere:
-                found.append(_Candidate(name, proposed, (victims.violations, rank_victims([request.pod]))))
+                found.append(_JudgedNode(name, proposed, (victims.violations, rank_victims([request.pod]))))
                 continue
             if node is None:
                 continue
@@ -116,7 +116,7 @@ class PreemptService:
             chosen = choose_victims(node, request.cards, able, room=room)
             if chosen is not None:
                 rank = rank_victims(chosen or [pod for pod in able if pod.uid in victims.uids])
-                found.append(_Candidate(name, proposed, (victims.violations, rank)))
+                found.append(_JudgedNode(name, proposed, (victims.violations, rank)))
         return sorted(found, key=lambda each: each.cost), left_out
 
     def _find_able(self, node: NodeState, preemptor: PodRef, proposed: Collection[str]) -> list[PodRef]:
@@ -129,7 +129,7 @@ class PreemptService:
             lower.sort(key=lambda pod: rank_victims([pod]))
         return pods + lower[: MAX_VICTIMS_OF_NODE - len(pods)]
 
-    async def _choose_best(self, candidates: Sequence[_Candidate], request: SchedulingRequest) -> dict[str, Proposed]:
+    async def _choose_best(self, candidates: Sequence[_JudgedNode], request: SchedulingRequest) -> dict[str, Proposed]:
         """Read candidates, the best first, until on some of them pods may end."""
         reader = await OccupancyReader.open(self._api, self._state.vendor, request.pod)
         now_s = asyncio.get_running_loop().time
@@ -146,7 +146,7 @@ class PreemptService:
         return {}
 
     async def _choose(
-        self, candidate: _Candidate, reader: OccupancyReader, request: SchedulingRequest
+        self, candidate: _JudgedNode, reader: OccupancyReader, request: SchedulingRequest
     ) -> Proposed | None:
         name, nominations = candidate.node, self._state.nominations
         if request.cards.whole and name in self._state.nodes.whole_elsewhere:

@@ -164,7 +164,7 @@ def explain_bound(
 ) -> ExplainDocument:
     """Describe a pod that holds ``units`` on its node; ``over_use`` says in text what it uses beyond its grant.
 
-    ``shared_with``: other pods of its claims, all of which together hold that much.
+    ``shared_with``: other pods of its claims, which together hold that much.
     """
     cards = tuple(grant.index for grant in assignment.grants)
     words = f"card{'s' if len(cards) > 1 else ''} {', '.join(map(str, cards))}" if cards else "no card recorded"

@@ -16,6 +16,7 @@ from gcushare.core.explain.reason_text import summarise
 from gcushare.core.explain.verdicts import POSSIBLE, Verdict, evaluate
 from gcushare.core.fit_index import can_ever_fit
 from gcushare.core.ledger import Ledger
+from gcushare.core.node_rules import Obstacle
 from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest, CardSelection
 from gcushare.wire.documents.explain import RequestDocument, RulesDocument, explain_waiting
@@ -200,10 +201,10 @@ CLAIMS = (SERVES_CLAIMS,)
 
 
 def explain_all(request: CardRequest, *nodes: NodeState, by_claim: bool = False, **obstacles: str) -> Explanation:
-    """Explain a request on nodes, some kept from the pod by a rule."""
-    explainer = Explainer(request)
+    """Explain a request on nodes, some of them excluded by rules of the pod; a cordon passes."""
+    explainer, found = Explainer(request), {name: Obstacle(text, "cordon" in text) for name, text in obstacles.items()}
     for node in nodes:
-        explainer.add(node, obstacle=obstacles.get(node.name, ""), by_claim=by_claim)
+        explainer.add(node, obstacle=found.get(node.name), by_claim=by_claim)
     return explainer.finish()
 
 
@@ -263,10 +264,17 @@ def test_a_request_is_judged_on_the_nodes_that_the_rules_leave_and_then_on_all()
             id="no figure of cards that are not there",
         ),
         pytest.param(
-            explain_all(asks(4), named("n1", 16), named("n2", 16), n1="a cordon", n2="taint gpu:NoSchedule"),
-            "it may run on none of 2 nodes (kept off 1 by a cordon, 1 by taint gpu:NoSchedule); 2 of them (n1, n2) "
-            "have room; it can never fit: no node is left",
+            explain_all(asks(4), named("n1", 16), named("n2", 16), n1="nodeSelector a=b", n2="taint gpu:NoSchedule"),
+            "it may run on none of 2 nodes (kept off 1 by nodeSelector a=b, 1 by taint gpu:NoSchedule); 2 of them (n1, "
+            "n2) have room; it can never fit: no node is left",
             id="no node is left",
+        ),
+        pytest.param(
+            explain_all(asks(4), named("n1", 16), named("n2", 2), n1="a cordon"),
+            "it may run on 1 of 2 nodes (kept off 1 by a cordon); 1 of the others (n1) has room; best card free: 2 GiB "
+            "(card 0 of n2); total free 2 of 2 GiB; 1 node: no card that is large enough; it has to wait until a node "
+            "takes pods again, such as n1",
+            id="a cordon passes",
         ),
         pytest.param(explain_all(asks(4)), "it can never fit: no node has cards", id="there is no node"),
         pytest.param(

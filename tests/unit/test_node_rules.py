@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.node_rules import NodePlace
+from gcushare.core.node_rules import NodePlace, Obstacle
 from gcushare.wire.objects import NODE, POD
 
 NODE_JSON: dict[str, Any] = {
@@ -23,7 +23,8 @@ def place(**spec: Any) -> NodePlace:
 
 
 def obstacle(spec: dict[str, Any], node: NodePlace) -> str:
-    return POD.read(msgspec.json.encode({"spec": spec})).spec.node_rules.find_obstacle(node)
+    found = POD.read(msgspec.json.encode({"spec": spec})).spec.node_rules.find_obstacle(node)
+    return "" if found is None else found.text
 
 
 def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -91,6 +92,7 @@ def taint(key: str, value: str = "", effect: str = "NoSchedule") -> dict[str, st
     return {"key": key, "value": value, "effect": effect}
 
 
+NOT_READY = Obstacle("taint node.kubernetes.io/not-ready:NoSchedule", passes=True)
 CORDON = "node.kubernetes.io/unschedulable"
 
 
@@ -158,6 +160,22 @@ def test_a_cordon_is_tolerated_like_its_taint(tolerations: list[dict[str, str]],
 )
 def test_what_keeps_a_pod_from_a_node_is_named(spec: dict[str, Any], node: NodePlace, words: str) -> None:
     assert obstacle(spec, node) == words
+
+
+@pytest.mark.parametrize(
+    ("spec", "node", "found"),
+    [
+        ({}, place(unschedulable=True), Obstacle("a cordon", passes=True)),
+        ({}, place(taints=[taint("node.kubernetes.io/not-ready")]), NOT_READY),
+        ({}, place(taints=[taint("node.kubernetes.io/not-ready"), taint("gpu")]), Obstacle("taint gpu:NoSchedule")),
+        ({"nodeSelector": {"z": "1"}}, place(unschedulable=True), Obstacle("nodeSelector z=1")),
+        ({"tolerations": [{"operator": "Exists"}]}, place(unschedulable=True, taints=[taint("gpu")]), None),
+    ],
+)
+def test_what_passes_is_named_only_where_nothing_else_keeps_the_pod_off(
+    spec: dict[str, Any], node: NodePlace, found: Obstacle | None
+) -> None:
+    assert POD.read(msgspec.json.encode({"spec": spec})).spec.node_rules.find_obstacle(node) == found
 
 
 KEYS, VALUES = st.sampled_from(["a", "b", "c"]), st.sampled_from(["", "1", "2", "x", "-3"])

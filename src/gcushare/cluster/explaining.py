@@ -55,7 +55,7 @@ def examine(view: ClusterView, question: Question, explainer: Explainer) -> Iter
         place = view.places.get(name)
         explainer.add(
             node.as_offered_to_claims() if by_claim else node,
-            obstacle=question.rules.find_obstacle(place) if place is not None else "",
+            obstacle=question.rules.find_obstacle(place) if place is not None else None,
             is_kept=name in question.kept,
             is_asked=question.asked is None or name in asked,
             by_claim=by_claim,

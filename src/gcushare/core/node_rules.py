@@ -1,8 +1,8 @@
 """Which nodes a pod's own rules leave it: nodeSelector, required node affinity, tolerated taints, cordons.
 
-As kube-scheduler's filters NodeUnschedulable, TaintToleration and NodeAffinity decide it (1.20 to 1.36), in their
-order. What its other filters decide depends on more than one pod and one node: resources, ports, volumes, affinity to
-pods, spreading. A pod with ``spec.nodeName`` is bound, and no filter sees it.
+As kube-scheduler's filters NodeUnschedulable, TaintToleration and NodeAffinity decide it (1.20 to 1.36). What its
+other filters decide depends on more than one pod and one node: resources, ports, volumes, affinity to pods,
+spreading. A pod with ``spec.nodeName`` is bound, and no filter sees it.
 
 The types stand in Kubernetes' objects as they are, so that nothing is converted.
 """
@@ -18,7 +18,11 @@ import msgspec
 _INT64 = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 """What Go's ParseInt takes, and what a numeric toleration takes: no sign +, no leading zero."""
-_CORDONED = "a cordon"
+_PASSING = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+)
 _SHOWN = 80
 _MAX_VALUE = 63
 """Characters of a label's or taint's value: Kubernetes reads no longer one."""
@@ -33,6 +37,11 @@ class Taint(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     def __str__(self) -> str:
         return f"{self.key}{'=' if self.value else ''}{self.value}:{self.effect}"
+
+    @property
+    def passes(self) -> bool:
+        """Whether Kubernetes itself removes it, once the node is well again or has started."""
+        return self.key.startswith(_PASSING)
 
 
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
@@ -127,8 +136,16 @@ class NodePlace:
 
 
 @dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What keeps a pod off a node, in a few words. ``passes``: it is the node's state, and no rule of the pod."""
+
+    text: str
+    passes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRules:
-    """The rules of one pod. ``terms`` is its required node affinity: one of them has to select the node; None without.
+    """The rules of one pod. ``terms`` is its required node affinity, one or more have to select the node; None without.
 
     ``selector`` has the nodeSelector's keys and values in order of key, so that equal rules are equal.
     """
@@ -137,13 +154,18 @@ class NodeRules:
     terms: tuple[NodeSelectorTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
 
-    def find_obstacle(self, node: NodePlace) -> str:
-        """What keeps the pod from a node, in a few words; "" if none of its rules does."""
-        if node.is_cordoned and not self._tolerates(CORDON):
-            return _CORDONED
-        for taint in node.taints_keeping_off:
-            if not self._tolerates(taint):
-                return _CORDONED if taint == CORDON else f"taint {taint}"
+    def find_obstacle(self, node: NodePlace) -> Obstacle | None:
+        """What keeps the pod off a node; None if nothing does. What passes is named if nothing else keeps it off."""
+        taints = (*((CORDON,) if node.is_cordoned else ()), *node.taints_keeping_off)
+        found = [taint for taint in taints if not self._tolerates(taint)]
+        lasting = [taint for taint in found if not taint.passes]
+        if text := f"taint {lasting[0]}" if lasting else self._find_mismatch(node):
+            return Obstacle(text)
+        if found:
+            return Obstacle("a cordon" if found[0] == CORDON else f"taint {found[0]}", passes=True)
+        return None
+
+    def _find_mismatch(self, node: NodePlace) -> str:
         if any(node.labels.get(key) != value for key, value in self.selector):
             return f"nodeSelector {_cut(', '.join(f'{key}={value}' for key, value in self.selector))}"
         if self.terms is not None and not any(term.selects(node) for term in self.terms):

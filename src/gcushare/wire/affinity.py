@@ -19,7 +19,7 @@ class SkippedRule(_AffinityPart, frozen=True):
 
 
 class NodeSelector(_AffinityPart, frozen=True):
-    """Terms: one of them has to select the node."""
+    """Terms: one or more have to select the node."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 

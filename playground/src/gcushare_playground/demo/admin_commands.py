@@ -86,8 +86,8 @@ def _check_cards(player: Player, text: str, _over: str) -> None:
 
 def _check_doctor(player: Player, text: str, _over: str) -> None:
     findings = [line.split()[:2] for line in text.splitlines() if line.split()[:1] in (["WARNING"], ["ERROR"])]
-    what = "doctor finds that no one keeps records from being forged here, and nothing else"
-    player.stage.check(what, findings, [["WARNING", "policy-missing"]])
+    what = "doctor finds the pod that can never fit, that no one keeps records from being forged, and nothing else"
+    player.stage.check(what, findings, [["WARNING", "pod-never-fits"], ["WARNING", "policy-missing"]])
 
 
 _CHECKS = {"explain": _check_explain, "top": _check_top, "cards": _check_cards, "doctor": _check_doctor}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.explain.verdicts import POSSIBLE, WITHOUT_REMEDY, CardScan, Verdict
+from gcushare.core.node_rules import Obstacle
 from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.victims import choose_victims, rank_victims
 from gcushare.core.requests import CardRequest, CardSelection
@@ -55,7 +56,7 @@ class ClosedCard:
 class NodeClass:
     """The nodes with the same cards and the same verdict. ``cards`` are the card sizes of one node, smallest first.
 
-    ``obstacle``: which of the pod's rules keeps it off, if the verdict is EXCLUDED. All numbers cover only cards that
+    ``obstacle``: what keeps the pod off, if the verdict is EXCLUDED or AWAY. All numbers cover only cards that
     the pod allows. ``free`` and ``total`` are units. ``cards_free`` of ``cards_total`` cards could give something to
     this request. ``closed`` are some temporarily closed cards. ``with_room`` are nodes on which the request would fit
     now, ``possible`` counts those that could hold it if pods ended, whatever keeps the pod off.
@@ -143,7 +144,7 @@ class Explanation:
     @property
     def can_ever_fit(self) -> bool:
         """Whether the request fits on a node that the pod's rules leave, or would if pods ended."""
-        return self.can_fit_where_asked or any(each.possible for each in self.of(Verdict.UNASKED))
+        return self.can_fit_where_asked or any(each.possible for each in self.of(Verdict.UNASKED, Verdict.AWAY))
 
     @property
     def can_fit_where_asked(self) -> bool:
@@ -158,11 +159,12 @@ class Explanation:
     @property
     def tried(self) -> tuple[NodeClass, ...]:
         """The classes of the nodes on which the request was judged: nothing but cards may keep the pod off."""
-        return tuple(each for each in self.classes if each.verdict not in (Verdict.EXCLUDED, Verdict.UNASKED))
+        others = (Verdict.EXCLUDED, Verdict.AWAY, Verdict.UNASKED)
+        return tuple(each for each in self.classes if each.verdict not in others)
 
-    def of(self, verdict: Verdict) -> tuple[NodeClass, ...]:
-        """The classes of one verdict."""
-        return tuple(each for each in self.classes if each.verdict is verdict)
+    def of(self, *verdicts: Verdict) -> tuple[NodeClass, ...]:
+        """The classes of some verdicts."""
+        return tuple(each for each in self.classes if each.verdict in verdicts)
 
 
 class Explainer:
@@ -186,13 +188,13 @@ class Explainer:
         self,
         node: NodeState,
         *,
-        obstacle: str = "",
+        obstacle: Obstacle | None = None,
         is_kept: bool = False,
         is_asked: bool = True,
         by_claim: bool = False,
         is_elsewhere: bool = False,
     ) -> None:
-        """Add one node. ``obstacle``: which of the pod's rules keeps it off; ``is_kept``: its room is another pod's.
+        """Add one node. ``obstacle``: what keeps the pod off; ``is_kept``: its room is another pod's.
 
         ``is_asked``: kube-scheduler asked about it, or has not asked yet. ``by_claim``: it would give cards by a claim.
         ``is_elsewhere``: another plugin serves its whole cards.
@@ -206,17 +208,17 @@ class Explainer:
         if is_kept and verdict is Verdict.FITS:
             verdict = shown = Verdict.KEPT
             scan.rooms.clear()
-        if obstacle:
-            shown = Verdict.EXCLUDED
+        if obstacle is not None:
+            shown = Verdict.AWAY if obstacle.passes else Verdict.EXCLUDED
         elif not is_asked and scan.suffices_in_sum(self._request):
             shown = Verdict.UNASKED
-        kind = shown, tuple(sorted(scan.sizes)), obstacle
+        kind = shown, tuple(sorted(scan.sizes)), obstacle.text if obstacle is not None else ""
         if kind not in self._classes:
             self._classes[kind] = NodeClass(*kind)
         self._classes[kind].add(node.name, scan, verdict)
         if node.unit is not None:
             self._units.add(node.unit.label)
-        if not obstacle:
+        if obstacle is None:
             self._asked += is_asked
             self._unasked += not is_asked
         if shown is not verdict:

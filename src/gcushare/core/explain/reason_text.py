@@ -59,7 +59,8 @@ def describe_scope(explanation: Explanation) -> list[str]:
     """Describe on which nodes a request was judged, and whether others have room; nothing if on all of them."""
     known = sum(each.nodes for each in explanation.classes)
     obstacles: Counter[str] = Counter()
-    for each in explanation.of(Verdict.EXCLUDED):
+    kept_off_nodes = explanation.of(Verdict.EXCLUDED, Verdict.AWAY)
+    for each in kept_off_nodes:
         obstacles[each.obstacle] += each.nodes
     left, asked = known - obstacles.total(), explanation.asked
     parts = []
@@ -67,7 +68,7 @@ def describe_scope(explanation: Explanation) -> list[str]:
         common = [f"{count} by {text}" for text, count in obstacles.most_common(MAX_EXAMPLES)]
         more = len(obstacles) - len(common)
         kept_off = ", ".join([*common, *([f"others by {counted(more, 'more rule')}"] if more else [])])
-        room = _describe_room_on(explanation.of(Verdict.EXCLUDED), "the others" if left else "them")
+        room = _describe_room_on(kept_off_nodes, "the others" if left else "them")
         parts.append(f"it may run on {left or 'none'} of {counted(known, 'node')} (kept off {kept_off}){room}")
     if asked is not None:
         room = _describe_room_on(explanation.of(Verdict.UNASKED), "the others")
@@ -119,6 +120,10 @@ def describe_help(explanation: Explanation) -> str:
     if explanation.nodes_fit:
         return "it fits now"
     awaited = _describe_awaited(explanation)
+    away = sorted(name for each in explanation.of(Verdict.AWAY) if each.possible for name in each.examples)
+    if not explanation.can_fit_where_asked and away:
+        waits = f"it has to wait until a node takes pods again, such as {some_names(away, MAX_EXAMPLES)}"
+        return f"{waits}; {awaited}" if awaited else waits
     if not explanation.can_fit_where_asked and awaited:
         return awaited
     if not explanation.can_fit_where_asked:

@@ -37,6 +37,7 @@ class Verdict(enum.Enum):
     NO_CARDS = "no cards, or none that can be read"
     UNASKED = "kube-scheduler did not ask about it: something else keeps the pod off"
     """Its card memory suffices in sum, so that is not why. Of many nodes kube-scheduler may have taken a sample."""
+    AWAY = "it takes no new pods at present"
     EXCLUDED = "the pod may not run there"
 
 

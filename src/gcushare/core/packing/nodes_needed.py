@@ -38,8 +38,6 @@ _CARDS = re.compile(r"([0-9]{1,2})x([0-9]{1,8})(?::(.+))?")
 _MODELS_AND_MODE = re.compile(r":[^+/]*|/\w+$")
 _SUFFIXES = {"": (SERVES_MEMORY,), "/whole": (SERVES_WHOLE,), "/both": BOTH_MODES}
 _HOSTNAME = "kubernetes.io/hostname"
-_PASSING = ("node.kubernetes.io/", "startup-taint.cluster-autoscaler.kubernetes.io/")
-"""How the keys of taints begin that a node loses once it is well, or has started."""
 CLASS_FORM = "CARDSxUNITS, such as 8x48 or 8x48:MODEL, with /whole or /both at the end for nodes that serve whole cards"
 
 _rank_card = POLICIES["binpack"].rank_card
@@ -55,7 +53,7 @@ class PodKind:
 
     def may_run_on(self, place: NodePlace) -> bool:
         """Whether its rules leave it such a node."""
-        return not self.rules.find_obstacle(place)
+        return self.rules.find_obstacle(place) is None
 
     @property
     def _size(self) -> tuple[int, ...]:
@@ -146,7 +144,7 @@ def _fill(node: NodeState, spare: Amounts, wanted: Iterable[tuple[PodKind, int]]
 def place_like(place: NodePlace) -> NodePlace:
     """What rules say of a new node like this one: its pool's labels and taints, not what is of this machine alone."""
     labels = {key: value for key, value in place.labels.items() if key != _HOSTNAME}
-    taints = tuple(taint for taint in place.taints if not taint.key.startswith(_PASSING))
+    taints = tuple(taint for taint in place.taints if not taint.passes)
     return NodePlace("", labels, taints)
 
 

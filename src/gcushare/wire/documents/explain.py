@@ -164,7 +164,7 @@ def explain_bound(
 ) -> ExplainDocument:
     """Describe a pod that holds ``units`` on its node; ``over_use`` says in text what it uses beyond its grant.
 
-    ``shared_with``: other pods of its claims, which together hold that much.
+    ``shared_with``: other pods of its claims; all together hold that much.
     """
     cards = tuple(grant.index for grant in assignment.grants)
     words = f"card{'s' if len(cards) > 1 else ''} {', '.join(map(str, cards))}" if cards else "no card recorded"
@@ -226,7 +226,7 @@ def explain_waiting(
     ``divisor``: see ``find_ways_out``. ``gates``: the names of its scheduling gates. ``unreadable``: nodes whose cards
     cannot be read, and why.
     """
-    remedy, excluded = found.remedy, found.of(Verdict.EXCLUDED)
+    remedy, excluded = found.remedy, found.of(Verdict.EXCLUDED, Verdict.AWAY)
     known = sum(each.nodes for each in found.classes)
     left = known - sum(each.nodes for each in excluded)
     said = [f"kube-scheduler leaves it alone until {_gates_text(gates)}"] if gates else []

@@ -42,9 +42,10 @@ async def play_claims(player: Player) -> None:
     text = await capture(*inspect_program(plan), "explain", waiting, environ=clean_environ(player.cluster.place))
     stage.output(text)
     lines = text.splitlines()
-    needed = card_units * MANUAL_QUARTERS[-1] // 4
+    needed, unit = card_units * MANUAL_QUARTERS[-1] // 4, plan.unit.label
     stage.check("explain says that it waits", lines[0].rpartition(": ")[2], "waits")
-    why = f"by a claim, needs {needed} in one card; it can never fit: the largest usable card has {card_units}"
+    most = f"the largest usable card has {card_units} {unit}"
+    why = f"by a claim, needs {needed} {unit} in one card; it can never fit: {most}"
     stage.check(f"and why: {why}", lines[1].strip(), why)
 
 

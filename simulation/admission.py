@@ -1,10 +1,13 @@
-"""Admission policies of a cluster's own: they refuse writes to some pods, for up to hours."""
+"""Admission policies of a cluster's own: they refuse writes to some pods, but the system's, for up to hours."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from simulation.loop import SimulatedLoop
+
+SYSTEM = "kube-system"
+"""The namespace that such policies leave alone, as is usual."""
 
 
 class AdmissionPolicies:

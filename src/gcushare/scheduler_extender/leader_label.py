@@ -32,7 +32,8 @@ _TOLERATED_S = 10.0
 class LeaderLabel:
     """Keeps the label on ``pod`` while this replica leads; its value is the name of the Lease.
 
-    It observes pods and remembers those with the label. Call ``wake`` when the replica begins to lead.
+    It observes pods and remembers those with the label. Only the watch says who has it: the answer to a write of ours
+    may come after the event of a later write. Call ``wake`` when the replica begins to lead.
     """
 
     def __init__(
@@ -57,14 +58,15 @@ class LeaderLabel:
         metadata = pod.metadata
         if metadata.namespace == self._namespace and metadata.labels.get(LEADS_LABEL) == self._lease:
             self._labelled[metadata.uid] = metadata.name
-            if metadata.name != self._pod:
-                self.wake()
+            is_right = metadata.name == self._pod
         else:
             self.pod_deleted(metadata.uid)
+            is_right = (metadata.namespace, metadata.name) != (self._namespace, self._pod)
+        if not is_right:
+            self.wake()
 
     def pod_deleted(self, uid: str) -> None:
-        if self._labelled.pop(uid, None) is not None:
-            self.wake()
+        self._labelled.pop(uid, None)
 
     def pods_retained(self, uids: frozenset[str], _version: str) -> None:
         for uid in self._labelled.keys() - uids:
@@ -102,17 +104,14 @@ class LeaderLabel:
 
     async def _put_right(self) -> None:
         if self._pod not in self._labelled.values():
-            self.pod_applied(await self._label(self._pod, self._lease))
+            await self._label(self._pod, self._lease)
             logger.info("labelled the leader's pod %s", fields(pod=self._pod))
-        for uid, name in list(self._labelled.items()):
+        for name in list(self._labelled.values()):
             if name != self._pod and self._leads():
                 with suppress(NotFoundError):
                     await self._label(name, None)
-                self._labelled.pop(uid, None)
                 logger.info("took the leader's label from another pod %s", fields(pod=name))
 
-    async def _label(self, pod: str, value: str | None) -> Pod:
+    async def _label(self, pod: str, value: str | None) -> None:
         patch = Patch(PatchKind.MERGE, {"metadata": {"labels": {LEADS_LABEL: value}}})
-        return await self._api.patch(
-            PODS, pod, patch, namespace=self._namespace, subresource="status", timeout_s=_WRITE_S
-        )
+        await self._api.patch(PODS, pod, patch, namespace=self._namespace, subresource="status", timeout_s=_WRITE_S)

@@ -135,6 +135,7 @@ EVERYTHING = {
             for chart in (_PLUGIN, _EXTENDER)
             for each in ("networkPolicy", "serviceMonitor")
         ),
+        *(f"{chart}.networkPolicy.ingressFrom[0].ipBlock.cidr=10.0.0.0/8" for chart in (_PLUGIN, _EXTENDER)),
         *(f"{_EXTENDER}.{value}" for value in ("replicaCount=2", "tls.mode=own", "prometheusRule.enabled=true")),
         f"{_EXTENDER}.configManager.readOnlyPaths={{/srv/scheduler}}",
         f"{_EXTENDER}.admission.namespaces.exclude={{default}}",

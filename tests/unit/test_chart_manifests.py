@@ -182,6 +182,9 @@ REFUSED = {
     f"{EXTENDER}configManager.name=a,{EXTENDER}deployName=a-uninstall": CLASH,
     f"{EXTENDER}serviceAccount.name=gcushare-dashboard": CLASH,
     f"{EXTENDER}scheduler.mode=second-scheduler,{EXTENDER}secondScheduler.name=gcushare-scheduler-extender": CLASH,
+    **{
+        f"{chart}networkPolicy.enabled=true": "would let everyone in: name who may call" for chart in (PLUGIN, EXTENDER)
+    },
     f"{EXTENDER}deployName=4cards": "deployName: Does not match",
     f"{PLUGIN}fullnameOverride=1e3": "fullnameOverride: ",
     f"{EXTENDER}configManager.filesDir=/etc/kubernetes/manifests": "use another directory",

@@ -46,6 +46,14 @@ that is asked only if the one that is installed is ours.
 {{- end -}}
 {{- end -}}
 
+{{/* Who may call: a list of peers, which without one would let everyone in. */}}
+{{- define "gcushare.ingressFrom" -}}
+{{- if not .Values.networkPolicy.ingressFrom -}}
+{{- fail "networkPolicy.enabled with an empty networkPolicy.ingressFrom would let everyone in: name who may call, such as [{ipBlock: {cidr: 10.0.0.0/8}}]" -}}
+{{- end -}}
+{{- toYaml .Values.networkPolicy.ingressFrom -}}
+{{- end -}}
+
 {{/* Refuses two objects of one name, or two ports of one number: a map of the value that names each to the name. */}}
 {{- define "gcushare.distinct" -}}
 {{- $seen := dict -}}

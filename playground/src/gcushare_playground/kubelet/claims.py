@@ -21,7 +21,7 @@ from gcushare.wire.protos import dra_pb2
 from gcushare_playground.amounts import JsonObject
 from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.dra import ClaimRef, DraKubelet
-from gcushare_playground.kubelet.podspec import Pod
+from gcushare_playground.kubelet.podspec import EXTENDED, Pod
 from gcushare_playground.kubelet.settings import KubeletSettings
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,12 @@ class PodClaims:
         self._api = api
         self._kubelet = DraKubelet(settings.root_dir)
         self._prepared: dict[str, dict[str, ClaimRef]] = {}
+        self.driver = ""
+        """The driver that registered last."""
+
+    def of(self, uid: str) -> Mapping[str, ClaimRef]:
+        """A pod's claims, by the names that it gives to them, from before they are prepared."""
+        return self._prepared.get(uid, {})
 
     async def run(self) -> None:
         """Register a driver as soon as its socket is there, and again after it made another; until cancelled."""
@@ -43,8 +49,8 @@ class PodClaims:
             while True:
                 with os.scandir(self._kubelet.registry) as entries:
                     sockets = {(each.name, each.inode()) for each in entries if each.name.endswith(".sock")}
-                if sockets - known and await self._kubelet.find_driver() is not None:
-                    known = sockets
+                if sockets - known and (found := await self._kubelet.find_driver()) is not None:
+                    known, self.driver = sockets, found.name
                     logger.info("claims driver registered node=%s", self._settings.node_name)
                 await asyncio.sleep(min(0.2, self._settings.status_interval_s))
 
@@ -74,12 +80,17 @@ class PodClaims:
         statuses = pod.raw.get("status", {}).get("resourceClaimStatuses") or []
         names = {each["name"]: each.get("resourceClaimName", "") for each in statuses}
         claims = {}
-        for entry in pod.raw["spec"].get("resourceClaims") or []:
-            name = entry.get("resourceClaimName") or names.get(entry["name"], "")
+        entries = {
+            entry["name"]: entry.get("resourceClaimName") or names.get(entry["name"], "")
+            for entry in pod.raw["spec"].get("resourceClaims") or []
+        }
+        if pod.by_claim:
+            entries[EXTENDED] = pod.raw["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+        for entry, name in entries.items():
             found = await self._api.get_claim(pod.namespace, name)
             if not any(each["uid"] == pod.uid for each in found.get("status", {}).get("reservedFor") or []):
                 raise RetryableError(f"claim {name!r} is not reserved for pod {pod.full_name}")
-            claims[entry["name"]] = ClaimRef(found["metadata"]["uid"], name, pod.namespace)
+            claims[entry] = ClaimRef(found["metadata"]["uid"], name, pod.namespace)
         if not claims:
             return {}
         if not self._kubelet.is_registered:

@@ -16,8 +16,9 @@ from gcushare.wire.protos import podresources_pb2 as pb
 from gcushare.wire.protos import services
 from gcushare_playground.kubelet.books import DeviceBooks
 from gcushare_playground.kubelet.checkpoint import NO_NUMA_NODE
+from gcushare_playground.kubelet.claims import PodClaims
 from gcushare_playground.kubelet.faults import KubeletFaults, PodResourcesMode
-from gcushare_playground.kubelet.podspec import Pod
+from gcushare_playground.kubelet.podspec import ContainerSpec, Pod
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class PodResourcesServer:
         books: DeviceBooks,
         *,
         active_pods: Callable[[], list[Pod]],
+        claims: PodClaims,
         faults: KubeletFaults,
         limiter: CallLimiter,
         rng: random.Random,
@@ -66,6 +68,7 @@ class PodResourcesServer:
         self._socket_path = socket_path
         self._books = books
         self._active_pods = active_pods
+        self._claims = claims
         self._faults = faults
         self._limiter = limiter
         self._rng = rng
@@ -149,11 +152,21 @@ class PodResourcesServer:
 
     def _describe(self, pod: Pod) -> pb.PodResources:
         containers = [
-            pb.ContainerResources(name=container.name, devices=self._held(pod.uid, container.name))
+            pb.ContainerResources(
+                name=container.name,
+                devices=self._held(pod.uid, container.name),
+                dynamic_resources=self._claimed(pod, container),
+            )
             for container in pod.containers
             if not container.ends_before_the_others
         ]
         return pb.PodResources(name=pod.name, namespace=pod.namespace, containers=containers)
+
+    def _claimed(self, pod: Pod, container: ContainerSpec) -> Iterator[pb.DynamicResource]:
+        claims = self._claims.of(pod.uid)
+        for claim in (claims[name] for name in pod.claims_of(container) if name in claims):
+            resources = [pb.ClaimResource(driver_name=self._claims.driver)]
+            yield pb.DynamicResource(claim_name=claim.name, claim_namespace=claim.namespace, claim_resources=resources)
 
     def _held(self, uid: str, container: str) -> Iterator[pb.ContainerDevices]:
         """Yield one message per id, as the stock kubelet does, and one per NUMA node of it."""

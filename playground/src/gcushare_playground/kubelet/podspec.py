@@ -9,6 +9,9 @@ from fractions import Fraction
 from gcushare.core.quantities import parse_quantity
 from gcushare_playground.amounts import FINISHED_PHASES, JsonObject
 
+EXTENDED = "extended resources"
+"""The name, which no pod can give, of the claim that kube-scheduler made for a pod's extended resources."""
+
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
@@ -41,6 +44,8 @@ class Pod:
     containers: tuple[ContainerSpec, ...]
     """Init containers in their order, then app containers in theirs: the order of allocation."""
     raw: JsonObject
+    by_claim: frozenset[tuple[str, str]] = frozenset()
+    """Containers and extended resources that kube-scheduler gave them by a claim; these are none for a plugin."""
 
     @property
     def is_finished(self) -> bool:
@@ -49,6 +54,11 @@ class Pod:
     @property
     def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    def claims_of(self, container: ContainerSpec) -> list[str]:
+        """The claims that a container uses, by the names that the pod gives to them."""
+        used = [each["name"] for each in container.raw.get("resources", {}).get("claims") or []]
+        return used + [EXTENDED] * any(name == container.name for name, _ in self.by_claim)
 
     def container(self, name: str) -> ContainerSpec | None:
         return next((container for container in self.containers if container.name == name), None)
@@ -61,6 +71,9 @@ def parse_pod(raw: JsonObject) -> Pod:
         RemoteContractError: a resource quantity is malformed.
     """
     metadata = raw["metadata"]
+    extended = raw.get("status", {}).get("extendedResourceClaimStatus") or {}
+    mappings = extended.get("requestMappings") or []
+    by_claim = frozenset((each["containerName"], each["resourceName"]) for each in mappings)
     return Pod(
         uid=metadata["uid"],
         namespace=metadata.get("namespace", "default"),
@@ -69,8 +82,9 @@ def parse_pod(raw: JsonObject) -> Pod:
         created=metadata.get("creationTimestamp") or "",
         is_deleting=bool(metadata.get("deletionTimestamp")),
         annotations=dict(metadata.get("annotations") or {}),
-        containers=tuple(_containers(raw["spec"])),
+        containers=tuple(_containers(raw["spec"], by_claim)),
         raw=raw,
+        by_claim=by_claim,
     )
 
 
@@ -85,7 +99,7 @@ def is_extended_resource(name: str) -> bool:
     return "kubernetes.io" not in prefix and not name.startswith("requests.") and len(local) <= 63
 
 
-def _containers(spec: JsonObject) -> Iterator[ContainerSpec]:
+def _containers(spec: JsonObject, by_claim: frozenset[tuple[str, str]]) -> Iterator[ContainerSpec]:
     for is_init, key in ((True, "initContainers"), (False, "containers")):
         for raw in spec.get(key) or []:
             resources = raw.get("resources") or {}
@@ -94,10 +108,10 @@ def _containers(spec: JsonObject) -> Iterator[ContainerSpec]:
                 image=raw.get("image", ""),
                 is_init=is_init,
                 restarts_always=is_init and raw.get("restartPolicy") == "Always",
-                limits=_amounts(resources.get("limits")),
+                limits={
+                    resource: parse_quantity(amount)
+                    for resource, amount in (resources.get("limits") or {}).items()
+                    if (raw["name"], resource) not in by_claim
+                },
                 raw=raw,
             )
-
-
-def _amounts(raw: Mapping[str, object] | None) -> dict[str, Fraction]:
-    return {name: parse_quantity(value) for name, value in (raw or {}).items()}

@@ -67,9 +67,9 @@ class KubeletSession:
             on_change=self._devices_changed.set,
             message_limit_bytes=settings.message_limit_bytes,
         )
+        self._claims = PodClaims(settings, api)
         self._podresources = self._make_podresources(clock)
         allocator = self._make_allocator(checkpoint)
-        self._claims = PodClaims(settings, api)
         self.workers = PodWorkers(
             api, settings, containers=containers, books=self.books, allocator=allocator, claims=self._claims
         )
@@ -90,6 +90,7 @@ class KubeletSession:
             self._settings.podresources_socket,
             self.books,
             active_pods=self.pods.active_pods,
+            claims=self._claims,
             faults=self._faults,
             limiter=CallLimiter(self._settings.podresources_calls_per_s, clock),
             rng=random.Random(self._settings.seed),

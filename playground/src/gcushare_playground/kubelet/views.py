@@ -88,8 +88,8 @@ def build_view(
     container toolkit would add because of the environment are added as the toolkit would.
     """
     answers = {entry.resource: pb.ContainerAllocateResponse.FromString(entry.answer) for entry in held}
-    for claim in container.raw.get("resources", {}).get("claims") or []:
-        answers[f"claim {claim['name']}"] = (claimed or {})[claim["name"]]
+    for claim in pod.claims_of(container):
+        answers[f"claim {claim}"] = (claimed or {})[claim]
     environment: dict[str, str] = {}
     for answer in answers.values():
         environment |= dict(answer.envs)

@@ -24,6 +24,7 @@ from gcushare.node.driver_limits.amounts import PodLimit, limited_pods, pod_limi
 from gcushare.node.driver_limits.cards import DriverLimiter
 from gcushare.node.driver_limits.control_groups import PodGroups, find_pod_groups, is_hierarchical
 from gcushare.node.driver_limits.pod_groups import HASTY_FOR_S, PodGroupLimits
+from gcushare.node.mps.limits import NOT_CHECKED
 from gcushare.node.pod_use import CardPolls
 from gcushare.node.pods import NodePods, machine_uids
 
@@ -80,6 +81,7 @@ class DriverLimits:
         """The last container of each pod that was to be created, by the pod's uid."""
         self._is_thorough = True
         """Whether closed cards are looked at again, not only closed where this process has not done so."""
+        self._reported: tuple[str, str] | None = None
         self._waiting: dict[str, frozenset[int]] = {}
         self._snapshot: CardsSnapshot | None = None
         self._others: dict[int, int] = {}
@@ -163,7 +165,8 @@ class DriverLimits:
         async with self._lock:
             is_new = await self._limiter.try_cards(groups)
         if is_new:
-            self._report_change()
+            self._on_change()
+        self._report_change()
         inventory = self._inventory()
         if inventory is None or self._limiter.node_problem:
             return
@@ -261,15 +264,20 @@ class DriverLimits:
             self._report_waiting(limit)
 
     def _report_change(self) -> None:
+        """Post what became of the limits, of the driver or of MPS in its place, once that is known."""
+        mps = self._limiter.mps
+        found = (self._limiter.driver_problem, self._limiter.problem)
+        if found == self._reported or (mps is not None and mps.daemon_problem == NOT_CHECKED):
+            return
+        self._reported = found
         if problem := self._limiter.problem:
             words = f"{problem}; {self._limiter.effect}"
             self._announcer.about_node("MemoryLimitUnavailable", words, warning=True)
             logger.warning("no memory is limited %s", fields(reason=problem))
         else:
-            mps = self._limiter.driver_problem and f"MPS, where the driver does not: {self._limiter.driver_problem}"
-            words = f"memory is limited by {mps or 'the driver'}"
+            by_mps = self._limiter.driver_problem and f"MPS, where the driver does not: {self._limiter.driver_problem}"
+            words = f"memory is limited by {by_mps or 'the driver'}"
             self._announcer.about_node("MemoryLimitAvailable", words, warning=False)
-        self._on_change()
 
     def _report_failure(self, pod: PodRef, error: DeviceError) -> None:
         """Post why a container starts without its limit, or raise why it does not start."""

@@ -15,6 +15,7 @@ MEMORY_VARIABLE = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 THREADS_VARIABLE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 SHM = "/dev/shm"
 _MIB = 1 << 20
+NOT_CHECKED = "the MPS daemon was not checked yet"
 
 
 def limits_of(folders: MpsFolders, cards: Mapping[str, int], threads_percent: int | None = None) -> ContainerLimits:
@@ -35,7 +36,7 @@ class MpsLimiter(MemoryLimiter):
     def __init__(self, folders: MpsFolders, fallback: Fallback) -> None:
         super().__init__(fallback)
         self.folders = folders
-        self.daemon_problem = "the MPS daemon was not checked yet"
+        self.daemon_problem = NOT_CHECKED
         self.card_problems: dict[int, str] = {}
         """By card index, why MPS cannot limit memory on that card even with a healthy daemon; of the newest reading."""
 

@@ -74,7 +74,11 @@ def inventory(**card: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        pytest.param('{"version":1,"unit":"1","cards":[],"x":' + "[" * 1500, "cannot be read: nested", id="deep"),
+        pytest.param(
+            '{"version":1,"unit":"1","cards":[],"x":' + "[" * 1500 + "]" * 1500 + "}",
+            "cannot be read: nested",
+            id="deep",
+        ),
         pytest.param(inventory(units=10**400), "cannot be read: Expected `int` <= 10000000", id="400 digits"),
         pytest.param(inventory(index=16), "cannot be read: Expected `int` <= 15", id="a 17th card"),
         pytest.param(inventory(units=3_958_496), "beyond a node's limits", id="more than any kubelet takes"),

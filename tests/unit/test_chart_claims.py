@@ -101,6 +101,7 @@ def test_rights_grow_only_where_claims_are_on() -> None:
         ("events", "create"),
         ("events", "patch"),
         ("nodes/status", "patch"),
+        ("deviceclasses", "patch"),
     }
     assert "--claims" not in arguments(rendered(EXTENDER_CHART))
 

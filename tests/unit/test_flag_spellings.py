@@ -19,7 +19,7 @@ def read(*argv: str) -> tuple[int, dict[str, object], str]:
     found: dict[str, object] = {}
 
     def take(settings: TableSettings) -> int:
-        shown = {name: getattr(settings, name) for name in ("node", "details", "watch", "namespace", "selector")}
+        shown = {name: getattr(settings, name) for name in ("node", "details", "namespace", "selector")}
         found.update({name: value for name, value in {**shown, "output": settings.show.output.value}.items() if value})
         return DONE
 
@@ -49,8 +49,6 @@ def read(*argv: str) -> tuple[int, dict[str, object], str]:
         (("-namespace", "team", "-output=json"), {"namespace": "team", "output": "json"}),
         (("-nteam", "-ojson", "-lzone=east"), {"namespace": "team", "output": "json", "selector": "zone=east"}),
         (("-n=team", "-l=zone=east"), {"namespace": "team", "selector": "zone=east"}),
-        (("-dw",), {"details": True, "watch": True}),
-        (("-dw=false",), {"details": True}),
         (("-dnteam",), {"details": True, "namespace": "team"}),
         (("--", "-d"), {"node": "-d"}),
     ],

@@ -80,7 +80,9 @@ def test_the_extender_is_reached_at_every_nodes_address_on_the_published_port() 
     service = found["Service", "gcushare-scheduler-extender"]
     assert (service["spec"]["type"], service["spec"]["ports"][0]["nodePort"]) == ("NodePort", 32766)
     pods = found["Deployment", "gpushare-schd-extender"]["spec"]["template"]["metadata"]["labels"]
-    assert service["spec"]["selector"].items() <= pods.items()
+    selector = service["spec"]["selector"]
+    assert selector.pop("gcushare.io/leads") == "gcushare-scheduler-extender"  # The replica that leads gives it to its pod.
+    assert selector.items() <= pods.items()
 
 
 def test_the_plugin_runs_on_nodes_with_the_published_label_and_counts_gib() -> None:

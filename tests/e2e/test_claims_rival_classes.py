@@ -1,4 +1,4 @@
-"""A second DeviceClass for our extended resource, with the real scheduler and the extender that has it forgotten."""
+"""A second DeviceClass for our extended resource, with the real scheduler, and the extender after it has gone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from gcushare.kube.resources import Resource
+from gcushare.scheduler_extender.claims.class_mapping import READ_AGAIN
 from gcushare.vendors import ENFLAME
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from tests.charts import needs_helm
@@ -43,8 +44,8 @@ async def cluster(control_plane: ControlPlane) -> AsyncIterator[ControlPlane]:
     await install(control_plane)
     await install_extender(control_plane)
     await start_controller_manager(control_plane)
-    await create_each(control_plane.client, NODE_OBJECTS, [claim_node("n1")])
-    await create_each(control_plane.client, SLICES, slices_of("n1", 2, 16))
+    await create_each(control_plane.client, NODE_OBJECTS, [claim_node("n1", cards=8)])
+    await create_each(control_plane.client, SLICES, slices_of("n1", 8, 16))
     await control_plane.start_scheduler(None)
     yield control_plane
 
@@ -59,13 +60,28 @@ async def test_whole_cards_are_given_again_after_a_rival_class_has_gone(cluster:
     await client.create(POD_OBJECTS, pod("before", 0, whole=1), namespace="default")
     await until(lambda: is_bound("before"), "a pod gets a whole card", deadline_s=60)
     await client.create(CLASSES, RIVAL)
-    await client.create(POD_OBJECTS, pod("meanwhile", 0, whole=1), namespace="default")
+    refused: list[str] = []
 
     async def is_refused() -> str:
-        found = await client.get(POD_OBJECTS, "meanwhile", namespace="default")
-        return "" if "cannot allocate all claims" in str(found.get("status")) else str(found.get("status"))
+        """Create pods until one waits: kube-scheduler may not have seen the other class yet."""
+        for name in refused:
+            found = await client.get(POD_OBJECTS, name, namespace="default")
+            if "cannot allocate all claims" in str(found.get("status")):
+                refused[:] = [name]
+                return ""
+        if len(refused) < 6 and (not refused or not await is_bound(refused[-1])):
+            refused.append(f"meanwhile-{len(refused)}")
+            await client.create(POD_OBJECTS, pod(refused[-1], 0, whole=1), namespace="default")
+        return f"no pod of {refused} is refused"
 
     await until(is_refused, "the other class is taken", deadline_s=60)
     await start_extender(cluster)
     await client.delete(CLASSES, "another.example.com")
-    await until(lambda: is_bound("meanwhile"), "the extender had our class read again", deadline_s=90)
+
+    async def is_read_again() -> str:
+        found = await client.get(CLASSES, ENFLAME.claims.whole_class)
+        return "" if READ_AGAIN in found["metadata"].get("annotations", {}) else "it was not written"
+
+    await until(is_read_again, "our class is written again", deadline_s=90)
+    await client.create(POD_OBJECTS, pod("after", 0, whole=1), namespace="default")
+    await until(lambda: is_bound("after"), "pods get whole cards again", deadline_s=60)

@@ -98,6 +98,7 @@ def test_rights_grow_only_where_claims_are_on() -> None:
     assert writes(*off, "claims.enabled=true") == {
         ("resourceclaimtemplates", "create"),
         ("resourceclaimtemplates", "delete"),
+        ("deviceclasses", "patch"),
         ("events", "create"),
         ("events", "patch"),
         ("nodes/status", "patch"),

@@ -1,7 +1,8 @@
 """Have kube-scheduler read our DeviceClass again once another one for the same extended resource has gone.
 
 kube-scheduler 1.36 keeps one class for an extended resource: the one that was written last. When that is deleted, it
-knows none until ours is written again, and pods that ask for whole cards wait.
+knows none until ours is written again, and pods that ask for whole cards wait. New ones are then bound at once; those
+that wait are tried again within five minutes, as kube-scheduler does with all that were refused for a resource.
 """
 
 from __future__ import annotations

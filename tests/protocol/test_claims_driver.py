@@ -152,6 +152,25 @@ async def test_slices_belong_to_the_node(rig: ClaimsRig) -> None:
         assert (owner["kind"], owner["name"], owner["uid"]) == ("Node", NODE, node["metadata"]["uid"])
 
 
+async def test_nothing_is_published_while_the_node_is_deleted(rig: ClaimsRig) -> None:
+    node = rig.api.store.get("nodes", NODE, "")
+    assert node is not None
+    rig.api.registry.delete(BY_NAME["nodes"], Key("", NODE), Deletion())
+    await rig.until(lambda: not rig.app.observed.publisher.is_current, "the driver has seen it")
+    for each in rig.slices():  # as Kubernetes collects what the Node owns
+        name = Key("", each["metadata"]["name"])
+        rig.api.registry.delete(BY_NAME["resourceslices.resource.k8s.io"], name, Deletion())
+    rig.write_cards({1: "it smokes"})
+    await rig.until(lambda: rig.kubelet.health["card-1"].message == "it smokes", "it goes on with its cards")
+    assert rig.slices() == []
+    back = rig.api.registry.put(
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": node["metadata"]["labels"]}}
+    )
+    await rig.until(lambda: bool(rig.slices()), "the slices are back with the Node")
+    (owner,) = rig.slices()[0]["metadata"]["ownerReferences"]
+    assert owner["uid"] == back["metadata"]["uid"]
+
+
 async def test_the_kubelet_hears_of_a_sick_card_and_of_its_recovery(rig: ClaimsRig) -> None:
     kubelet = rig.kubelet
     await rig.until(lambda: set(kubelet.health) == set(rig.devices()), "every device is reported")

@@ -62,6 +62,7 @@ class ClaimsAgent:
         self._writer = writer
         self._cards: CardsSnapshot | None = None
         self._node: Node | None = None
+        self._is_node_gone = False
         self._drivers: Collection[str] = ()
         self.inventory: Inventory | None = None
         self.order: tuple[int, ...] = ()
@@ -100,12 +101,17 @@ class ClaimsAgent:
 
     def node_applied(self, node: Node) -> None:
         """Use the Node's newest state: its uid, its cordons, and what a device plugin offers there."""
-        self._node = node
+        self._node, self._is_node_gone = node, False
         self._writer.node_applied(node)
         self._update()
 
     def node_deleted(self, name: str) -> None:
-        """Wait for it to come back: the kubelet creates its Node again."""
+        """Wait for it to come back: the kubelet creates its Node again.
+
+        Slices go with the Node that owns them: Kubernetes would delete every new one at once.
+        """
+        self._is_node_gone = True
+        self._publisher.hold()
 
     @property
     def leaving(self) -> str:
@@ -173,7 +179,7 @@ class ClaimsAgent:
         self._cdi.update_holders(len(self._prepared.claims))
         self._cdi.update(self._cards.listed_in(self.inventory))
         is_taken = bool(self._offered() or self.other_systems or self.leaving)
-        if self._node is None:
+        if self._node is None or self._is_node_gone:
             return
         # The scheduler counts what a deleted claim held as free: pods that it sends there would be refused.
         last = {each.index for uid in self._prepared.orphans for each in self._prepared.claims[uid].devices}

@@ -108,6 +108,10 @@ class SlicePublisher(Publisher):
         self._owner = (OwnerReference(api_version="v1", kind="Node", name=self._node, uid=node_uid),)
         self._wake.set()
 
+    def hold(self) -> None:
+        """Leave the slices as others have them, until some are to be published again."""
+        self._wanted = None
+
     def applied(self, obj: ResourceSlice) -> None:
         """Store a slice's newest state."""
         self._slices.applied(obj)

@@ -81,7 +81,8 @@ def test_the_extender_is_reached_at_every_nodes_address_on_the_published_port() 
     assert (service["spec"]["type"], service["spec"]["ports"][0]["nodePort"]) == ("NodePort", 32766)
     pods = found["Deployment", "gpushare-schd-extender"]["spec"]["template"]["metadata"]["labels"]
     selector = service["spec"]["selector"]
-    assert selector.pop("gcushare.io/leads") == "gcushare-scheduler-extender"  # The replica that leads gives it to its pod.
+    # The replica that leads gives this label to its pod.
+    assert selector.pop("gcushare.io/leads") == "gcushare-scheduler-extender"
     assert selector.items() <= pods.items()
 
 

@@ -251,7 +251,7 @@ def test_each_use_is_closed_by_the_pod_that_may_run_longest_and_an_unknown_end_i
 def test_what_the_plugin_before_had_closed_stays_closed_for_the_rest_of_its_time(
     running: frozenset[str] | None,
 ) -> None:
-    """Of such a pod only the name is left, so that no process can be told to be its own."""
+    """Of such a pod only the name is left, so that no process is known to be its own."""
     closures = {
         0: (Closure(use="whole", pod="d/a", until=1_100),),
         1: (Closure(use="whole", pod="d/a", until=1_100), Closure(use="memory", pod="d/w")),

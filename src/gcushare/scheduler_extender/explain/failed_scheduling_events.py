@@ -28,7 +28,7 @@ REFUSED_WHOLE_REASON = "InsufficientWholeCards"
 _MAX_REMEMBERED = 4096
 _MAX_QUEUED = 256
 _MAX_AWAITED = 64
-"""Nodes without known cards that pods were told about."""
+"""Nodes without known cards that pods have an Event about."""
 
 NODES_PER_TOKEN = 50
 TOKENS_PER_S = 50.0

@@ -8,11 +8,13 @@ import pytest
 
 from gcushare.core.cards import UnrecordedHolder
 from gcushare.vendors import ENFLAME
+from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 from gcushare_playground.apiserver import DropAfter, FailBefore, Fault
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.kubelet import PodResourcesMode
+from tests.e2e.assets import machine_address
 from tests.protocol.plugin_rig import PLUGIN_USER, PluginRig, backwards, false_mirror
 
 RECORD_PATCH = r"/api/v1/namespaces/default/pods/[^/]+/status$"
@@ -142,3 +144,16 @@ async def test_while_the_api_server_is_away_pods_already_seen_get_their_cards_an
         await rig.api.start()
         await rig.until_recorded("a", "b")
         await rig.until(lambda: rig.problem("node") == "", "the node is written")
+
+
+@pytest.mark.parametrize("caller", ["of its own machine", "of the network"])
+async def test_uids_of_pods_are_told_to_callers_of_the_same_machine_alone(caller: str) -> None:
+    address = "127.0.0.1" if caller == "of its own machine" else machine_address()
+    async with PluginRig(plugin={"listen_address": address}) as rig:
+        rig.bind("a", 4, card=1)
+        await rig.until_recorded("a")
+        answer = (await rig.get("/status"))[1]
+        (pod,) = PLUGIN_STATUS.read(answer).pods
+        assert (pod.pod, pod.cards) == ("default/a", (1,))
+        uid = rig.pod("a")["metadata"]["uid"]
+        assert (pod.uid, uid in answer) == ((uid, True) if caller == "of its own machine" else ("", False))

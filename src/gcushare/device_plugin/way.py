@@ -43,6 +43,7 @@ from gcushare.node.node_settings import LimitSettings, MemoryLimit, OtherSystems
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.node.pods import NodePods
+from gcushare.node.status import is_own_machine, without_uids
 from gcushare.runtime.health import HealthChecks
 from gcushare.runtime.metrics import metrics_route
 from gcushare.runtime.shutdown import EVENTS_DRAIN_S, REQUESTS_DRAIN_S, RootTasks, Shutdown, root_tasks
@@ -225,8 +226,10 @@ class Way(abc.ABC):
         return PodMemoryMonitor(self._monitor, pods, owners, own_pid=os.getpid(), count=count)
 
     def _make_pages(self, health: HealthChecks, describe: Callable[[], PluginStatus]) -> None:
-        async def get_status(_request: web.Request) -> web.Response:
-            return web.Response(body=msgspec.json.encode(describe()), content_type="application/json")
+        async def get_status(request: web.Request) -> web.Response:
+            has_certificate = request.transport is not None and request.transport.get_extra_info("peercert")
+            found = describe() if has_certificate or is_own_machine(request.remote) else without_uids(describe())
+            return web.Response(body=msgspec.json.encode(found), content_type="application/json")
 
         metrics = metrics_route(self.metrics.registry)
         self.pages = {

@@ -5,6 +5,7 @@ The schema is ``gcushare.wire.documents.plugin_status``.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -77,6 +78,25 @@ def describe_node(
         over_use=_describe_action(seen.over_use),
         **own,
     )
+
+
+def without_uids(status: PluginStatus) -> PluginStatus:
+    """The document for callers of the network that are not known: uids of pods and claims are for those who may read
+    the objects.
+    """
+    pods = tuple(msgspec.structs.replace(each, uid="") for each in status.pods)
+    return msgspec.structs.replace(
+        status, pods=pods, claims=tuple(msgspec.structs.replace(each, uid="") for each in status.claims)
+    )
+
+
+def is_own_machine(address: str | None) -> bool:
+    """Whether a caller's address is of the loopback: a process of the same pod, or of the host if it shares that."""
+    try:
+        found = ipaddress.ip_address(address or "")
+    except ValueError:
+        return False
+    return found.is_loopback or bool((mapped := getattr(found, "ipv4_mapped", None)) and mapped.is_loopback)
 
 
 def _describe_pod(pod: PodWithCards, used: PodUse | None, over_use: OverUseParts, own: Mapping[str, Any]) -> PodOnNode:

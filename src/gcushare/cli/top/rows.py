@@ -119,12 +119,16 @@ def pod_use_rows(summary: Summary, views: Views) -> list[PodUseRow]:
     """The pods on each card whose plugin reports them: as nodes and cards are ordered, then by name."""
     rows = []
     for node in summary.nodes:
+        # A plugin tells uids to its own machine alone.
+        uids = {str(held.pod): uid for uid, held in node.state.assignments.items()}
+        uids |= {str(pod.ref): uid for uid, pod in summary.snapshot.pods.items() if pod.node == node.name}
         for index in node.state.cards:
             card, pods = _find_card(views, node.name, index)
             for holder in sorted(pods.holders if pods is not None else (), key=lambda each: each.pod):
                 if card is None or holder.used_bytes is None:
                     continue
-                held, unit = node.state.assignments.get(holder.uid), node.state.unit
+                uid = holder.uid or uids.get(holder.pod, "")
+                held, unit = node.state.assignments.get(uid), node.state.unit
                 is_held = held is not None and any(grant.index == index for grant in held.grants)
                 limit = held.limit // len(held.grants) if held is not None and is_held else 0
                 rows.append(
@@ -138,7 +142,7 @@ def pod_use_rows(summary: Summary, views: Views) -> list[PodUseRow]:
                         utilization_percent=holder.utilization_percent,
                         is_reported=bool(holder.over_since),
                         source="driver" if holder.used_by_driver else "processes",
-                        shared_with=tuple(map(str, summary.snapshot.claims.pods_sharing_with(holder.uid))),
+                        shared_with=tuple(map(str, summary.snapshot.claims.pods_sharing_with(uid))),
                     )
                 )
     return rows

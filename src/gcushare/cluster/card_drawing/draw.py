@@ -220,7 +220,7 @@ def _holder_lines(position: int, holder: HolderView, card: CardStatus, paper: Pa
     if holder.utilization_percent is not None:
         row.append(f"   busy {holder.utilization_percent:.0f}%")
     notes = [one_line(describe_holder(holder, paper.unit))]
-    if paper.is_wide:
+    if paper.is_wide and holder.uid:
         notes.append(f"uid {one_line(holder.uid)}")
     text = "   ".join(note for note in notes if note)
     if text and row.cell_len + 3 + len(text) <= paper.inner:
@@ -255,4 +255,4 @@ def _summary_parts(view: NodeView, unit: MemoryUnit | None) -> Iterator[tuple[st
     used = [size for card in cards if (size := _use(card).memory_used_bytes) is not None]
     if used:
         yield f"used {show_bytes(sum(used), unit)}", ""
-    yield counted(len({holder.uid for pods in view.cards for holder in pods.holders}), "pod"), ""
+    yield counted(len({(holder.pod, holder.uid) for pods in view.cards for holder in pods.holders}), "pod"), ""

@@ -166,6 +166,6 @@ async def test_a_record_that_is_removed_again_and_again_closes_no_other_card(att
 
     await until(said, "the Node says what the pod holds")
     await author.send("PATCH", f"{PODS}/synced", bare)
-    await side.run_pods(*(real_pod(f"near-{number}", 16) for number in range(5)))
+    await side.run_pods(*(real_pod(f"next-{number}", 16) for number in range(5)))
     message = await side.scheduling.until_said("synced", "RecordRepaired")
     assert "removed" in message

@@ -48,7 +48,7 @@ class CardsSettings:
         default=CardsOutput.TABLE,
         short="-o",
         help="table for people, wide with serial numbers, slots, persistence mode, power limit, CUDA version, ECC, "
-        "MIG, fan, names of processes and pods' uids, json with everything.",
+        "MIG, fan, names of processes and, on this machine, pods' uids, json with everything.",
     )
     color: bool | None = color_flag()
     plugin_namespace: str = plugin_namespace()

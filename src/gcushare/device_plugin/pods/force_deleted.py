@@ -28,7 +28,7 @@ KILL_MARGIN_S = 10.0
 class ForceDeletedPod:
     """One such pod. ``until_s``: when its cards open at the latest, by the wall clock; 0 if that is not known.
 
-    ``is_restored``: only its name is known, so that no process of the machine is known to be its own.
+    ``is_restored``: only its name is known, so that none of the machine's processes is known to be its own.
     """
 
     ref: PodRef

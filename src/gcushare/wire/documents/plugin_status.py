@@ -94,8 +94,8 @@ class PodOnNode(_StatusPart, frozen=True):
     use. It is null if the plugin does not report use by pod, and lacks cards whose library does not list processes.
     ``used_by_driver`` are the cards of it whose bytes the driver counts; the others' are sums over processes.
     ``over_use`` is by card, while the pod is over its grant; null likewise. ``utilization_by_card`` are percents of the
-    chip's time; it lacks cards whose library does not sample processes. ``uid`` is told to callers of the same machine
-    and to those with a client certificate alone, "" to others.
+    chip's time; it lacks cards whose library does not sample processes. ``uid`` is "" but for callers of
+    the same machine and for those with a client certificate.
     """
 
     pod: str

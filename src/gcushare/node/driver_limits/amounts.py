@@ -41,7 +41,7 @@ def limited_pods(pods: NodePods) -> dict[str, PodWithCards]:
 
 
 def pod_limits(pods: NodePods, inventory: Inventory, others: Mapping[int, int], used: Amounts) -> dict[str, PodLimit]:
-    """The limits of all pods with cards, by uid.
+    """The limits of all pods with cards, by uid; a pod that waits for whole cards has none yet.
 
     The driver takes no limit below what is in use: a pod that uses more keeps that, and gets its amount as it frees.
     ``others``: as in ``_burst_growth``.
@@ -63,6 +63,8 @@ def pod_limits(pods: NodePods, inventory: Inventory, others: Mapping[int, int], 
             waits=waits.get(uid, frozenset()),
         )
         for uid, entry in limited.items()
+        # Which cards are its own is not known before the kubelet has chosen; it would find them closed.
+        if entry.taken_cards or not entry.is_whole
     }
 
 

@@ -183,6 +183,7 @@ class StartsUnlimited(Bug):
 
         if app.observed.driver_limits is not None:
             _replace(app.observed.driver_limits, "ensure", ensure)
+            _replace(app.observed.driver_limits, "expect", lambda _: None)
 
 
 class LimitsTwice(Bug):
@@ -191,7 +192,7 @@ class LimitsTwice(Bug):
     def plant_in_plugin(self, app: PluginApp) -> None:
         if (limits := app.observed.driver_limits) is not None:
             keep = limits._groups.keep
-            _replace(limits._groups, "keep", lambda group, card, size: keep(group, card, 2 * size))
+            _replace(limits._groups, "keep", lambda group, card, size, **how: keep(group, card, 2 * size, **how))
 
 
 class GivesTwice(Bug):

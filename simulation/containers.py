@@ -39,7 +39,10 @@ class Containers:
     def slots_held(self, uid: str, ids: Iterable[str] | None = None) -> dict[int, int]:
         """Units of memory by the slot of the card: of all of a pod's ids, or of these."""
         given, counts = self.kubelet.given(uid), self.kubelet.units_held(uid) if ids is None else cards_of_ids(ids)
-        return {self._machine.slot_of(given[number]): units for number, units in counts.items()}
+        return {
+            self._machine.slot_of(given[number]) if number in given else number: units
+            for number, units in counts.items()
+        }
 
     def group_of(self, uid: str) -> Path:
         """The control group of a pod."""

@@ -10,7 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulation.drawing import ADMINS, FAULTS, FORGERIES, LIMIT_FAULTS, LONG_FAULTS, USERS, make_schedule
+from simulation.drawing import (
+    ADMINS,
+    FAULTS,
+    FORGERIES,
+    LIMIT_FAULTS,
+    LONG_FAULTS,
+    NUMBER_FAULTS,
+    USERS,
+    make_schedule,
+)
 from simulation.host_schedule import KINDS, make_host_schedule
 from simulation.loop import START_S, SimulatedLoop
 from simulation.process import Process
@@ -95,7 +104,7 @@ def test_a_failing_schedule_is_cut_to_what_fails_and_its_history_can_be_read() -
 @pytest.mark.slow
 def test_every_kind_of_action_can_be_drawn_and_left_out() -> None:
     drawn = {action.kind for seed in range(60) for action in make_schedule(seed).actions}
-    assert drawn == {*USERS, *ADMINS, *FAULTS, *LONG_FAULTS, *FORGERIES, *LIMIT_FAULTS}
+    assert drawn == {*USERS, *ADMINS, *FAULTS, *LONG_FAULTS, *FORGERIES, *LIMIT_FAULTS, *NUMBER_FAULTS}
     assert run(planned(())).violation is None
 
 

@@ -94,6 +94,16 @@ async def place_pods(cluster: Cluster, doubles: InsideDoubles) -> None:
     await cluster.pods.until(is_done, "both pods are assigned")
 
 
+async def let_a_pod_end_for_a_more_important_one(cluster: Cluster) -> None:
+    for name, priority in (("lower", 0), ("urgent", 1)):
+        wanted = memory_pod(name, 16)
+        wanted["spec"]["priority"] = priority
+        await cluster.client.create(POD_OBJECTS, wanted, namespace="default")
+        await cluster.pods.until(partial(is_scheduled, cluster, name, "True"), f"{name} is scheduled", deadline_s=60.0)
+    assert "default/lower" not in cluster.pods.objects
+    await cluster.client.delete(POD_OBJECTS, "urgent", namespace="default")
+
+
 async def make_room_that_the_scheduler_does_not_see(cluster: Cluster, doubles: InsideDoubles) -> None:
     """A pod that fits in sum but on no card fits after a deletion; the scheduler is gone, so the extender notes it."""
     for name, units, condition in (("filler", 14, "True"), ("refused", 5, "False")):
@@ -170,6 +180,7 @@ async def after(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
             await cluster.start_scheduler()
             await cluster.wait_ready()
             await place_pods(cluster, doubles)
+            await let_a_pod_end_for_a_more_important_one(cluster)
             await make_room_that_the_scheduler_does_not_see(cluster, doubles)
             await look_at_the_page(cluster, doubles)
             for account in (EXTENDER, PLUGIN):

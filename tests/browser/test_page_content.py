@@ -159,8 +159,8 @@ async def test_room_that_the_scheduler_did_not_ask_about_is_reported(rig: PageRi
 
     await tab.until_text(".why", "The scheduler asked about 1 of 2 nodes.")
     words = await tab.text(".why")
-    assert "1 other has room, but a nodeSelector" in words
-    assert "keeps the pod from there: node-1" in words
+    assert "1 other has room, but another resource" in words
+    assert "keeps the pod off: node-1" in words
     assert "The scheduler does not end them by itself" in words
 
 

@@ -278,7 +278,7 @@ export class TilePainter {
       reserved = context.measureText(words).width + 10 * em;
       context.textAlign = "right";
       context.fillStyle = colours.dim;
-      context.fillText(words, x + size.width - size.pad, line);
+      if (words) context.fillText(words, x + size.width - size.pad, line);
     }
     context.font = large ? `600 ${12 * letters}px ${FONT}` : `500 ${10.5 * em}px ${FONT}`;
     context.textAlign = "left";

@@ -5,8 +5,6 @@ import subprocess
 import sys
 import textwrap
 
-import pytest
-
 from gcushare.cli.subcommands import SUBCOMMANDS, main
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import MISUSED
@@ -17,15 +15,6 @@ def test_a_word_that_is_no_command_is_refused_with_the_known_ones() -> None:
     assert main(ProcessContext(argv=("doktor",), stderr=stderr)) == MISUSED
     assert "Did you mean 'doctor'?" in stderr.getvalue()
     assert all(each in stderr.getvalue() for each in SUBCOMMANDS)
-
-
-@pytest.mark.parametrize(
-    ("word", "words"), [("explain", "gcushare explain'"), ("top", "gcushare top'"), ("inspect", "gcushare'")]
-)
-def test_a_word_of_kubectls_command_is_named_with_it(word: str, words: str) -> None:
-    stderr = io.StringIO()
-    assert main(ProcessContext(argv=(word, "pod"), stderr=stderr)) == MISUSED
-    assert f"That is 'kubectl inspect {words}." in stderr.getvalue()
 
 
 def test_the_demo_says_what_to_install_if_the_playground_is_not() -> None:

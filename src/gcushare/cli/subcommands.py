@@ -37,12 +37,17 @@ class Subcommand:
 
 
 _CLI = "gcushare.cli"
+_INSPECT = f"{_CLI}.inspect.command_line"
 SUBCOMMANDS = {
     each.name: each
     for each in (
         Subcommand(
             "demo", "the whole system on this machine, without a cluster", "gcushare_playground.demo.command:main"
         ),
+        Subcommand("inspect", "who uses which card: nodes, cards, pods", f"{_INSPECT}:own_inspect"),
+        Subcommand("explain", "why a pod has no card, or which card it has", f"{_INSPECT}:own_explain"),
+        Subcommand("top", "memory granted and memory in use, card by card", f"{_INSPECT}:own_top"),
+        Subcommand("nodes-needed", "how many more nodes the waiting pods need", f"{_INSPECT}:own_nodes_needed"),
         Subcommand(
             "doctor",
             "what is wrong with a cluster or a node, and what to do",
@@ -103,13 +108,8 @@ def main(process: ProcessContext | None = None) -> int:
         return DONE
     found = SUBCOMMANDS.get(word)
     if found is None:
-        from gcushare.cli.kubectl.help_text import COMMANDS  # --version and --help go without
-
-        if word in ("inspect", *COMMANDS):
-            hint = f" That is 'kubectl inspect gcushare{'' if word == 'inspect' else f' {word}'}'."
-        else:
-            near = difflib.get_close_matches(word, SUBCOMMANDS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+        near = difflib.get_close_matches(word, SUBCOMMANDS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
         kind = "setting" if word.startswith("-") else "command"
         known = ", ".join(SUBCOMMANDS)
         process.stderr.write(

@@ -25,8 +25,7 @@ _NARROWEST = 40
 
 async def explain(session: Session, settings: ExplainSettings) -> int:
     async with session.connect(settings.kube) as api, session.screen.progress() as progress:
-        namespace, _, name = settings.pod.rpartition("/")
-        pod = (namespace or settings.namespace or api.config.namespace, name)
+        pod = settings.pod_key(api.config.namespace)
         explained = await explain_pod(Reader(api, progress), session.vendor, settings.figures, pod)
     if not session.print_document(lambda: explain_document(explained)):
         session.screen.print_text(explain_text(explained, session.screen.width))

@@ -136,6 +136,11 @@ class ExplainSettings:
         if "/" in self.pod and self.namespace is not None and self.pod.split("/")[0] != self.namespace:
             yield f"POD {self.pod!r} and namespace {self.namespace!r} name two namespaces"
 
+    def pod_key(self, current: str) -> tuple[str, str]:
+        """Namespace and name; ``current`` is the context's namespace."""
+        namespace, _, name = self.pod.rpartition("/")
+        return namespace or self.namespace or current, name
+
 
 @settings
 class TopSettings:

@@ -32,9 +32,13 @@ _REASON = "or refused, not found or failed; the reason is on stderr."
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the command is called: ``kubectl inspect gcushare`` by people, ``executable`` in $PATH."""
+    """What the command is called: ``kubectl inspect gcushare`` by people, ``executable`` in $PATH.
+
+    ``is_own``: it was called as ``gcushare inspect``, ``gcushare explain`` and so on, which takes any vendor's cards.
+    """
 
     vendor: Vendor
+    is_own: bool = False
 
     @property
     def word(self) -> str:
@@ -42,7 +46,11 @@ class Names:
 
     @property
     def command(self) -> str:
-        return f"kubectl inspect {self.word}"
+        return "gcushare inspect" if self.is_own else f"kubectl inspect {self.word}"
+
+    def with_word(self, command: str) -> str:
+        """How people type a command of COMMANDS."""
+        return f"gcushare {command}" if self.is_own else f"{self.command} {command}"
 
     @property
     def executable(self) -> str:
@@ -67,9 +75,17 @@ def program_of(names: Names, command: str) -> Program[Any]:
 
 def _table(names: Names) -> Program[TableSettings]:
     word, device = names.command, names.vendor.device_word
+    cards, which = ("cards", "card") if names.is_own else (f"{device} cards", device)
+    by_words = (
+        "The cards are those of the vendor whose label the cluster's nodes have; 'kubectl inspect gcushare' and "
+        "'kubectl inspect gpushare' show one vendor's."
+        if names.is_own
+        else "A command, where there is one, is the first word; a node that is called like one is shown by "
+        f"'{word} -d NODE'. {names.executable} is the same command without kubectl."
+    )
     return Program(
         name=word,
-        summary=f"Show who uses which {device}: every node with {device} cards, allocated and total memory per card.",
+        summary=f"Show who uses which {which}: every node with {cards}, allocated and total memory per card.",
         version=__version__,
         settings=TableSettings,
         examples=(
@@ -78,27 +94,26 @@ def _table(names: Names) -> Program[TableSettings]:
             (f"{word} -o wide --sort-by free", "models, states and the largest free card, the emptiest node first"),
             (f"watch {word}", "again every two seconds"),
             (f"{word} -d -n team-a -l pool=a100", "one namespace's pods on some nodes"),
-            (f"{word} explain team-a/train-7", "why this pod is pending, or where it runs"),
+            (f"{names.with_word('explain')} team-a/train-7", "why this pod is pending, or where it runs"),
             (f"{word} -o json --source api", "for programs, without asking the extender"),
         ),
-        commands=tuple(COMMANDS.items()),
+        commands=() if names.is_own else tuple(COMMANDS.items()),
         legends=(("Marks behind figures", legend_rows(Mark)),),
         exit_status={FAILED: f"Shown in part, {_REASON}"},
         notes=(
-            "Each mark is explained below the table where it is used. A command, where there is one, is the first "
-            f"word; a node that is called like one is shown by '{word} -d NODE'.\n\n"
+            f"Each mark is explained below the table where it is used. {by_words}\n\n"
             "On a terminal the table has these marks, and below it what is wrong and which pods wait; on a pipe it is, "
             "byte for byte, the one of Aliyun's gpushare, for programs. '-o wide' has the marks on a pipe too.\n\n"
             "Standard error holds warnings and, on a terminal, what was read (the scheduler extender, or the API "
             "server alone). A node whose cards cannot be read is a warning.\n\n"
             "Rights: get and list nodes and pods; get services/proxy in the extender's namespace for its figures; get "
-            f"pods/proxy for top. {names.executable} is the same command without kubectl."
+            "pods/proxy for top."
         ),
     )
 
 
 def _explain(names: Names) -> Program[ExplainSettings]:
-    word = f"{names.command} explain"
+    word = names.with_word("explain")
     return Program(
         name=word,
         summary="Say which card a pod has, since when and with which pods; or why it has none, with numbers: the best "
@@ -117,7 +132,7 @@ def _explain(names: Names) -> Program[ExplainSettings]:
 
 
 def _top(names: Names) -> Program[TopSettings]:
-    word = f"{names.command} top"
+    word = names.with_word("top")
     return Program(
         name=word,
         summary="Show what is granted on every card and what is really in use, as the device plugins read it from "
@@ -137,7 +152,7 @@ def _top(names: Names) -> Program[TopSettings]:
 
 
 def _nodes_needed(names: Names) -> Program[NodesNeededSettings]:
-    word = f"{names.command} nodes-needed"
+    word = names.with_word("nodes-needed")
     return Program(
         name=word,
         summary="Say how many more nodes the waiting pods need, by placing them card by card: first into the room of "

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gcushare.cli.kubectl.flags import ExplainSettings, NodesNeededSettings, Output, TableSettings, TopSettings
@@ -17,10 +18,13 @@ from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError, Refused
 from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
+from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.settings.kubernetes import KubeSettings
-from gcushare.vendors import VENDORS_BY_NAME, Vendor
+from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
+from gcushare.wire.dra.claims import claimed_request
+from gcushare.wire.pods import readable_request
 
 T = TypeVar("T", bound=TableSettings | ExplainSettings | TopSettings | NodesNeededSettings)
 
@@ -77,12 +81,12 @@ class Session:
         """
         vendor = self.vendor
         if name is None:
-            is_table = self.output in (Output.TABLE, Output.WIDE)
-            if snapshot.nodes_with_cards() or not is_table:
+            is_table, has_cards = self.output in (Output.TABLE, Output.WIDE), bool(snapshot.nodes_with_cards())
+            if not is_table or (has_cards and not self.names.is_own):
                 return
             if snapshot.nodes_of_others:
                 self.screen.say("note", _name_others(snapshot))
-            elif not may_be_empty:
+            elif not has_cards and not may_be_empty:
                 scope = "of these nodes has" if snapshot.is_partial else "of the cluster's nodes has"
                 self.screen.say(
                     "note",
@@ -117,6 +121,9 @@ def run(
     async def work() -> int:
         session = Session(names, Screen(process, settings.show.color), settings.show.output)
         try:
+            if names.is_own:
+                async with session.connect(settings.kube) as api:
+                    session.names = replace(names, vendor=await choose_vendor(api, settings))
             return await act(session, settings)
         except GcushareError as error:
             if hint := _hint(names, settings, error):
@@ -126,12 +133,29 @@ def run(
     return asyncio.run(work())
 
 
+async def choose_vendor(api: KubeClient, settings: T) -> Vendor:
+    """The vendor whose cards a pod to explain asks for; else the first whose label a node has; else the first."""
+    if isinstance(settings, ExplainSettings):
+        namespace, name = settings.pod_key(api.config.namespace)
+        with suppress(NotFoundError):  # explain says it
+            pod = await api.get(PODS, name, namespace=namespace)
+            for vendor in VENDORS:
+                if claimed_request(pod, vendor) is not None or readable_request(pod, vendor) != (None, ""):
+                    return vendor
+    for vendor in VENDORS:
+        async with aclosing(api.pages(NODES, Selector(labels=vendor.node_label), page_size=1)) as pages:
+            if (await anext(pages)).entries:
+                return vendor
+    return VENDORS[0]
+
+
 def _name_others(snapshot: ClusterSnapshot) -> str:
     """Say which command shows the cards of nodes that have none of this vendor's."""
     found = [(VENDORS_BY_NAME[name], len(nodes)) for name, nodes in snapshot.nodes_of_others.items()]
     has = " and ".join(f"{counted(nodes, 'node', 'have')} {other.device_word} cards" for other, nodes in found)
     shows = " or ".join(f"'kubectl inspect {other.kubectl_plugin}'" for other, _ in found)
-    return f"no node has {snapshot.vendor.device_word} cards, and {has}: {shows} shows them"
+    none = "" if snapshot.nodes_with_cards() else f"no node has {snapshot.vendor.device_word} cards, and "
+    return f"{none}{has}: {shows} shows them"
 
 
 def _hint(names: Names, settings: T, error: GcushareError) -> str:
@@ -140,5 +164,5 @@ def _hint(names: Names, settings: T, error: GcushareError) -> str:
         if isinstance(settings, ExplainSettings | NodesNeededSettings):
             return "-n names the pod's namespace; 'kubectl get pods -A' lists every pod"
         words = difflib.get_close_matches(settings.node or "", COMMANDS, n=1)
-        return f"did you mean the command '{names.command} {words[0]}'?" if words else ""
+        return f"did you mean the command '{names.with_word(words[0])}'?" if words else ""
     return ""

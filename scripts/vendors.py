@@ -56,6 +56,7 @@ def _words(vendor: Vendor) -> dict[str, object]:
         "defaultUnit": vendor.default_unit,
         "library": vendor.library.name,
         "visible": vendor.environment.visible,
+        "cardDevice": vendor.device_nodes.card.replace("{index}", ""),
         "toolNamespaces": list(vendor.tool_namespaces),
         "environment": [{"name": name, "value": value} for name, value in vendor.plugin_environment],
         "urlPrefix": vendor.url_prefix,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -252,3 +254,32 @@ def test_cert_manager_makes_one_certificate_for_each_side() -> None:
     }
     assert mounted["Deployment/gcushare-scheduler-extender"] == [server["spec"]["secretName"]]
     assert mounted["DaemonSet/gcushare-config-manager"] == [client["spec"]["secretName"]]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "cards", "code", "said"),
+    [
+        ("aliyun", ["nvidia2", "nvidiactl", "nvidia-caps"], 0, "cards in /dev: {dev}/nvidia2"),
+        ("enflame", ["gcu0", "gcuctl"], 0, "cards in /dev: {dev}/gcu0"),
+        ("aliyun", ["nvidiactl"], 1, "and /dev has 0"),
+        ("aliyun", ["nvidia0", "nvidia1"], 1, "and /dev has 2"),
+    ],
+)
+def test_the_pod_of_helm_test_looks_for_exactly_one_card(
+    tmp_path: Path, vendor: str, cards: list[str], code: int, said: str
+) -> None:
+    for name in cards:
+        (tmp_path / name).touch()
+    [pod] = of_kind(rendered(PLUGIN_CHART, f"vendor={vendor}", "runtimeClassName=nvidia"), "Pod")
+    assert pod["spec"]["runtimeClassName"] == "nvidia"
+    script = containers(pod["spec"])[0]["command"][-1].replace('"/dev/', f'"{tmp_path}/')
+    environ = {"X_MEM_IDX": "0", "X_MEM_CONTAINER": "1"}
+    done = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True)
+    assert done.returncode == code
+    assert said.format(dev=tmp_path) in done.stdout + done.stderr
+
+
+def test_the_pod_of_helm_test_looks_for_no_device_of_simulated_cards() -> None:
+    values = ("vendor=aliyun", "cards.source=simulated", "cards.simulated[0].memory=16GiB")
+    [pod] = of_kind(rendered(PLUGIN_CHART, *values), "Pod")
+    assert "/dev" not in containers(pod["spec"])[0]["command"][-1]

@@ -16,6 +16,7 @@
       "defaultUnit": "1",
       "library": "efml",
       "visible": "ENFLAME_VISIBLE_DEVICES",
+      "cardDevice": "/dev/gcu",
       "toolNamespaces": [],
       "environment": [
         {
@@ -43,6 +44,7 @@
       "defaultUnit": "GiB",
       "library": "nvml",
       "visible": "NVIDIA_VISIBLE_DEVICES",
+      "cardDevice": "/dev/nvidia",
       "toolNamespaces": [
         "gpu-operator",
         "nvidia-device-plugin",

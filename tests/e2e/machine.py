@@ -1,15 +1,17 @@
 """This machine as a node: containerd and the kubelet, in folders and mount namespaces of their own.
 
 The kubelet has its device plugin directory written into it, below /var/lib/kubelet. In its own mount namespace that is
-our folder, as is /etc/kubernetes; outside nothing changes, and a kubelet that runs here already is left alone. Pods
-use the host's network and, unless a test needs them, no cgroups of their own, so that neither CNI nor a cgroup layout
-is asked of the machine.
+our folder, as is /etc/kubernetes; a kubelet that runs here already is left alone. Both folders are made where they are
+missing and stay: a folder that is removed loses what others have mounted on it, and with it another run its kubelet.
+Pods use the host's network and, unless a test needs them, no cgroups of their own, so that neither CNI nor a cgroup
+layout is asked of the machine. The groups are the machine's: one run at a time may have them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -57,8 +59,8 @@ class Machine:
         self.pod_logs = control_plane.root / "pods"
         self._socket = control_plane.root / "containerd.sock"
         self.etc = control_plane.root / "host" / "etc" / "kubernetes"
-        self._made: list[Path] = []
-        self._had_groups = True
+        self._removes_groups = False
+        self._on_stop = contextlib.ExitStack()
 
     @property
     def plugins(self) -> Path:
@@ -85,10 +87,11 @@ class Machine:
         await self._stop()
 
     async def _start(self) -> None:
-        self._made = [folder for folder in (_KUBELET_DIR, _KUBERNETES_DIR) if not folder.exists()]
-        self._had_groups = bool(_groups_of_pods())
-        for folder in (self.root, self.pod_logs, self.etc / "manifests", *self._made):
+        for folder in (self.root, self.pod_logs, self.etc / "manifests", _KUBELET_DIR, _KUBERNETES_DIR):
             folder.mkdir(parents=True, exist_ok=True)
+        if self._pod_groups:
+            self._on_stop.callback(os.close, _lock_groups())
+            self._removes_groups = not _groups_of_pods()
         await self._start_containerd()
         await self.import_image(await asyncio.to_thread(build_image, self.control_plane.root))
         await self.start_kubelet()
@@ -103,11 +106,10 @@ class Machine:
         for pid in self._shims():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        for folder in self._made:
-            folder.rmdir()
-        for top in () if self._had_groups else _groups_of_pods():
-            for group, _, _ in os.walk(top, topdown=False):
-                Path(group).rmdir()
+        with self._on_stop:
+            for top in _groups_of_pods() if self._removes_groups else ():
+                for group, _, _ in os.walk(top, topdown=False):
+                    Path(group).rmdir()
 
     async def start_kubelet(self) -> None:
         """Start the kubelet, or start it again; returns when plugins can register."""
@@ -270,6 +272,24 @@ state = "{root}/containerd-state"
             # Cgroups of version 1, which kubelets refuse from 1.35 on unless configured not to.
             config["failCgroupV1"] = False
         return config
+
+
+def _lock_groups() -> int:
+    """Open what holds the machine's groups of pods, in which a kubelet ends all that it does not know, until closed.
+
+    Raises:
+        AssertionError: another run has them.
+    """
+    folder = os.open(_KUBELET_DIR, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(folder)
+        raise AssertionError(
+            "another test run on this machine has a kubelet with groups of pods, and two would end each other's pods: "
+            "run this test once that one has ended"
+        ) from error
+    return folder
 
 
 def _groups_of_pods() -> list[Path]:

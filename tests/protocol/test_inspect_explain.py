@@ -15,6 +15,7 @@ from gcushare.wire.annotations import CARDS, CORRECTED, PodRecord
 from gcushare_playground.apiserver.faults import FailBefore, Fault
 from tests.builders import card
 from tests.extender_objects import pod_document
+from tests.protocol.doctor_claims import device_class
 from tests.protocol.inspect_rig import SERVICE, Cluster, a_node, bound_pod, cluster, extender_of, in_namespace
 
 
@@ -272,3 +273,29 @@ async def test_a_pod_for_one_node_is_explained_on_that_node_wherever_it_is_asked
         assert (document["state"], document["canEverFit"], document["largestThatEverFits"]) == ("waits", False, 16)
         assert document["rules"] == {"left": 1, "known": 2, "fitElsewhere": 1, "examples": ["n2"]}
         assert document["waysOut"][0] == "ask for at most 16"
+
+
+@pytest.mark.parametrize(
+    ("ours_for", "theirs_for", "whole", "named"),
+    [
+        pytest.param("cards", "cards", 4, ["gpu.other.example.com"], id="of-whole-cards"),
+        pytest.param("cards", "cards", 0, [], id="memory"),
+        pytest.param("cards", "others", 4, [], id="of-another-resource"),
+        pytest.param("others", "cards", 4, [], id="in-nobodys-place"),
+    ],
+)
+async def test_a_class_that_takes_the_place_of_ours_is_named_to_pods_that_wait_for_whole_cards(
+    seen: Cluster, ours_for: str, theirs_for: str, whole: int, named: list[str]
+) -> None:
+    ours, resources = ENFLAME.claims.whole_class, {"cards": ENFLAME.whole_card_resource, "others": "example.com/nic"}
+    seen.put(
+        device_class(ours, resources[ours_for]),
+        device_class("gpu.other.example.com", resources[theirs_for]),
+        pod_document("waits", 64, whole=whole),
+    )
+    ran = await seen.call("explain", "waits", "--source=api")
+    document = json.loads((await seen.call("explain", "waits", "--source=api", "-o", "json")).out)
+    assert ran.code == 0
+    assert document["rivalClasses"] == named
+    says = f"DeviceClass gpu.other.example.com: it stands for {resources['cards']}, as {ours} does"
+    assert (says in " ".join(ran.out.split())) == bool(named)

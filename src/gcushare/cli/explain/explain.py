@@ -12,10 +12,13 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
+from gcushare.cluster.diagnosis.checks.claims import find_rivals
+from gcushare.cluster.diagnosis.findings import Finding
 from gcushare.cluster.explaining import Question, answer
 from gcushare.cluster.extender import QUICK_S, open_extender
 from gcushare.cluster.gather_snapshot import gather, read_claims
 from gcushare.cluster.reader import UNFINISHED, Reader, Scope
+from gcushare.cluster.rights import Area
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
@@ -26,6 +29,7 @@ from gcushare.core.preemption.kept_room import compute_room_left
 from gcushare.core.requests import PodRequest
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import (
+    DEVICE_CLASSES,
     NODES,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
@@ -43,6 +47,7 @@ from gcushare.wire.documents.explain import (
     request_document,
 )
 from gcushare.wire.dra.claims import asked_of_claims, claimed_request, named_claims, problem_of_both_ways
+from gcushare.wire.dra.device_classes import extended_resources
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.objects import POD, Pod
 from gcushare.wire.other_resources import pod_requests
@@ -64,6 +69,8 @@ class Explained:
     """Nodes whose cards have room and that lack something else."""
     claim: str = ""
     """How far the claims of a bound pod have come; empty for one with a record."""
+    rivals: tuple[Finding, ...] = ()
+    """Other DeviceClasses that may take the place of ours for a pod that waits for whole cards."""
 
     @property
     def assignment(self) -> Assignment | None:
@@ -115,7 +122,11 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
     if found.is_bound:
         return await _explain_bound(reader, vendor, figures, found, is_claim=claimed is not None)
     explained = await _explain_unbound(reader, vendor, figures, found, request, is_claim=claimed is not None)
-    return replace(explained, lacking=await find_lacking(reader.client, vendor, found, explained.document))
+    lacking = await find_lacking(reader.client, vendor, found, explained.document)
+    if claimed is not None or not request.cards.whole:
+        return replace(explained, lacking=lacking)
+    classes = extended_resources(await reader.list_if_allowed(Area.CLAIMS, DEVICE_CLASSES))
+    return replace(explained, lacking=lacking, rivals=tuple(find_rivals(classes, vendor)))
 
 
 async def _read_claims_of(reader: Reader, vendor: Vendor, pod: Pod) -> PodRequest | None:

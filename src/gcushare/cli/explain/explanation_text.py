@@ -55,6 +55,7 @@ def explain_document(explained: Explained) -> Document:
             }
             for each in explained.lacking
         ],
+        "rivalClasses": [str(each.subject).removeprefix("DeviceClass ") for each in explained.rivals],
         "explanation": explained.document,
     }
 
@@ -185,6 +186,8 @@ def _outside_words(explained: Explained) -> Iterator[str]:
         yield f"nominated for node {pod.status.nominated_node_name}: pods there are being ended for it"
     if not pod.spec.is_for_default_scheduler:
         yield f"its scheduler is {pod.spec.scheduler_name!r}: it must run and call the extender"
+    for rival in explained.rivals:
+        yield escape(f"{rival.subject}: {rival.problem}; what would help: {rival.remedy}")
     for each in explained.lacking:
         if each.unread:
             yield f"what else {each.node} has free is not known: {escape(each.unread)}"
@@ -200,5 +203,5 @@ def _outside_words(explained: Explained) -> Iterator[str]:
                     f"{each.node} has room on its cards, but its kubelet offers less of them, so kube-scheduler places "
                     f"no pod there ({escape(str(short))}): gcushare doctor says what is wrong with its plugin"
                 )
-    if explained.document.state == "fits" and says and not explained.lacking:
+    if explained.document.state == "fits" and says and not explained.lacking and not explained.rivals:
         yield "Card memory is not what it lacks: look at what kube-scheduler says above."

@@ -35,6 +35,7 @@ from gcushare.kube.resources import (
 from gcushare.wire import contracts
 from gcushare.wire.certificates import first_end
 from gcushare.wire.documents.node_report import NodeReport, decode_node_reports
+from gcushare.wire.dra.device_classes import extended_resources
 from gcushare.wire.objects import Node
 
 _LIMIT_RANGES: Resource[JsonObject] = Resource("api/v1", "limitranges", dict)
@@ -84,7 +85,7 @@ async def read_claims(reader: Reader, nodes: Iterable[Node], extenders: Sequence
     return ClaimsFacts(
         are_kept=are_kept,
         slices=tuple(slices),
-        classes={_name(each): str(_spec(each).get("extendedResourceName", "")) for each in classes},
+        classes=extended_resources(classes),
         policies=_policies(policies, bindings),
         namespaces=frozenset(
             _name(each)

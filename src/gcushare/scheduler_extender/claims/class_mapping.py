@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from gcushare.core.errors import GcushareError
 from gcushare.core.log_fields import fields
@@ -18,6 +17,7 @@ from gcushare.kube.clock import Clock, rfc3339
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import DEVICE_CLASSES
 from gcushare.vendors import Vendor
+from gcushare.wire.dra.device_classes import extended_resources, rival_classes
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +34,11 @@ class ClassMapping:
         self, client: KubeClient, vendors: Sequence[Vendor], is_leader: Callable[[], bool], clock: Clock
     ) -> None:
         self._client = client
-        self._classes = {vendor.whole_card_resource: vendor.claims.whole_class for vendor in vendors}
+        self._vendors = vendors
         self._is_leader = is_leader
         self._clock = clock
-        self._rivals: set[tuple[str, str]] | None = None
-        """The other classes of our resources, by resource and name; None before the first look of this leader."""
+        self._rivals: dict[Vendor, set[str]] = {}
+        """The names of the other classes at the last look; without the vendor before the first look of this leader."""
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -49,23 +49,17 @@ class ClassMapping:
                 except GcushareError as error:
                     logger.warning("the DeviceClasses are not looked after; will retry %s", fields(reason=error))
             else:
-                self._rivals = None
+                self._rivals.clear()  # what changes until it leads again is not known
             await self._clock.sleep(LOOK_S)
 
     async def _look(self) -> None:
-        listed = await self._client.list_all(DEVICE_CLASSES)
-        found = {(_resource(each), str(each["metadata"]["name"])) for each in listed}
-        rivals = {each for each in found if each[0] in self._classes and each not in self._classes.items()}
-        gone = {resource for resource, _ in (self._rivals or set()) - rivals}
-        if self._rivals is None:  # what an earlier leader saw is not known
-            gone = set(self._classes)
-        for resource, name in sorted(self._classes.items()):
-            if resource in gone and (resource, name) in found and not any(each[0] == resource for each in rivals):
+        resources = extended_resources(await self._client.list_all(DEVICE_CLASSES))
+        for vendor in self._vendors:
+            name, resource = vendor.claims.whole_class, vendor.whole_card_resource
+            rivals, before = set(rival_classes(resources, vendor)), self._rivals.get(vendor)
+            has_gone = before is None or before - rivals
+            if has_gone and not rivals and resources.get(name) == resource:
                 noted = {"metadata": {"annotations": {READ_AGAIN: rfc3339(self._clock.now())}}}
                 await self._client.patch(DEVICE_CLASSES, name, Patch(PatchKind.MERGE, noted))
                 logger.info("has kube-scheduler read a DeviceClass again %s", fields(name=name, resource=resource))
-        self._rivals = rivals
-
-
-def _resource(found: dict[str, Any]) -> str:
-    return str((found.get("spec") or {}).get("extendedResourceName", ""))
+            self._rivals[vendor] = rivals

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gcushare.cluster.diagnosis.checks.views import VendorNode, vendor_nodes
 from gcushare.cluster.diagnosis.facts import ClaimsFacts, Facts
@@ -12,6 +12,7 @@ from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.wording import some_names
 from gcushare.vendors import Vendor
 from gcushare.wire.dra.claim_names import device_name, unit_bytes
+from gcushare.wire.dra.device_classes import rival_classes
 from gcushare.wire.dra.slices import MEMORY, Device, quantity
 from gcushare.wire.kubernetes_versions import find_release, release_text
 
@@ -110,15 +111,7 @@ def _check_vendor(claims: ClaimsFacts, vendor: Vendor) -> Iterator[Finding]:
             problem,
             "install with global.claims.enabled=true, or upgrade",
         )
-    for name, resource in sorted(claims.classes.items()):
-        if name not in wanted and resource == vendor.whole_card_resource:
-            yield error(
-                "device-class-rival",
-                f"DeviceClass {name}",
-                f"it stands for {resource}, as {names.whole_class} does: kube-scheduler takes one of them, and pods "
-                "that ask for that resource may get no card of gcushare, or wait",
-                f"take extendedResourceName out of it; where another driver needs it, out of {names.whole_class}",
-            )
+    yield from find_rivals(claims.classes, vendor)
     entry = f"gcushare-{names.template_prefix}"
     naming = [policy for policy in claims.policies if entry in policy.text]
     if not any(policy.denies for policy in naming):
@@ -128,6 +121,19 @@ def _check_vendor(claims: ClaimsFacts, vendor: Vendor) -> Iterator[Finding]:
             f"vendor {vendor.name}",
             f"no MutatingAdmissionPolicy turns {vendor.memory_resource} of pods into claims: {what}",
             "install with claims.convertPods=true, or write the claims into the pods",
+        )
+
+
+def find_rivals(resources: Mapping[str, str], vendor: Vendor) -> Iterator[Finding]:
+    """Find the DeviceClasses that take the place of ours; ``resources``: what each class stands for, by its name."""
+    ours, resource = vendor.claims.whole_class, vendor.whole_card_resource
+    for name in rival_classes(resources, vendor):
+        yield error(
+            "device-class-rival",
+            f"DeviceClass {name}",
+            f"it stands for {resource}, as {ours} does: kube-scheduler takes one of them, and pods that ask for that "
+            "resource may get no card of gcushare, or wait",
+            f"take extendedResourceName out of it; where another driver needs it, out of {ours}",
         )
 
 

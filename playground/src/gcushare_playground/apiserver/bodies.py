@@ -18,6 +18,7 @@ from gcushare_playground.apiserver.patches import (
     apply_json_patch,
     merge,
 )
+from gcushare_playground.apiserver.protobuf import PROTOBUF, decode_protobuf
 from gcushare_playground.apiserver.registry import Mutation
 from gcushare_playground.apiserver.resources import Resource
 from gcushare_playground.apiserver.strategic import strategic_merge
@@ -52,8 +53,10 @@ def decode_object(media: str, body: bytes) -> JsonObject:
     Raises:
         ApiFailure: 400 for anything else, 415 for another format.
     """
+    if media == PROTOBUF:
+        return decode_protobuf(body) if body else {}
     if media not in (_JSON, ""):
-        raise failures.unsupported_media((_JSON,))
+        raise failures.unsupported_media((_JSON, PROTOBUF))
     if not body.strip():
         return {}
     decoded = _decode_json(body)

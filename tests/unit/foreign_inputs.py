@@ -14,8 +14,9 @@ import msgspec
 from gcushare.cards.process_owners import find_pod_uid
 from gcushare.cards.simulated.file import parse_simulated_cards
 from gcushare.cards.worker.messages import ANSWER, REQUEST, Described, decode_answer
-from gcushare.cli.support_bundle.collect import OBJECT
-from gcushare.cli.support_bundle.kept_fields import PLAIN_INVENTORY, PLAIN_OVER_USE
+from gcushare.cli.support_bundle.bundle_objects import EVENT as BUNDLE_EVENT
+from gcushare.cli.support_bundle.bundle_objects import NODE as BUNDLE_NODE
+from gcushare.cli.support_bundle.bundle_objects import POD as BUNDLE_POD
 from gcushare.cli.support_bundle.log_filter import LOG_LINE
 from gcushare.cluster.diagnosis.gather_facts import SEEN_POD
 from gcushare.cluster.diagnosis.schedulers import parse_configuration
@@ -274,10 +275,10 @@ JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     RECORD: encoded(RECORD_OF_A_CHANGE),
     NODE_REPORT: b'{"state": "applied", "reason": ""}',
     LOG_LINE: b'{"time": "t", "level": "INFO", "message": "started"}',
-    PLAIN_INVENTORY: encoded(CARDS),
-    PLAIN_OVER_USE: encoded(AN_OVER_USE),
     OVER_USE_NOTE: encoded(AN_OVER_USE),
-    OBJECT: encoded(A_POD),
+    BUNDLE_POD: encoded(A_POD),
+    BUNDLE_NODE: encoded(A_NODE),
+    BUNDLE_EVENT: encoded({"involvedObject": {"kind": "Pod", "name": "p"}, "count": 2, "reason": "Started"}),
     SEEN_POD: encoded(A_POD),
     KIND: b'{"kind": "Pod"}',
     VERSION: b'{"gitVersion": "v1.36.0"}',

@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from gcushare.cli.support_bundle.sanitize import (
+from gcushare.cli.support_bundle.bundle_objects import (
+    EVENT,
+    NODE,
+    POD,
     slim_event,
     slim_node,
     slim_pod,
@@ -23,12 +26,13 @@ from tests.unit.full_objects import Document
 Path = tuple[str | int, ...]
 
 NAME_LIKE = "hunter2-prod"
+MAPS = ("labels", "annotations", "nodeSelector", "overhead", "capacity", "allocatable", "limits", "requests")
+"""Fields whose keys people choose."""
 
 _META = {
     *("metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels.app.kubernetes.io/name"),
     *(f"metadata.ownerReferences[].{name}" for name in ("apiVersion", "kind", "name", "uid")),
 }
-_CONDITION = "status.conditions[].type"
 
 
 def spec_names(prefix: str, *, is_ours: bool) -> set[str]:
@@ -47,15 +51,24 @@ def spec_names(prefix: str, *, is_ours: bool) -> set[str]:
 
 
 def slim_users_pod(pod: Document) -> Document:
-    return slim_pod(pod, is_ours=False)
+    return slim_pod(POD.read(json.dumps(pod).encode()), is_ours=False)
 
 
 def slim_our_pod(pod: Document) -> Document:
-    return slim_pod(pod, is_ours=True)
+    return slim_pod(POD.read(json.dumps(pod).encode()), is_ours=True)
+
+
+def slim_any_node(node: Document) -> Document:
+    return slim_node(NODE.read(json.dumps(node).encode()))
+
+
+def slim_any_event(event: Document) -> Document:
+    return slim_event(EVENT.read(json.dumps(event).encode()))
 
 
 _STATUS = {
-    *("status.nominatedNodeName", "status.hostIP", "status.podIP", _CONDITION),
+    *("status.nominatedNodeName", "status.hostIP", "status.podIP"),
+    *(f"status.resourceClaimStatuses[].{name}" for name in ("name", "resourceClaimName")),
     *(f"status.{part}[].name" for part in ("containerStatuses", "initContainerStatuses")),
 }
 NAMES: list[Any] = [
@@ -63,18 +76,17 @@ NAMES: list[Any] = [
     pytest.param(full_objects.POD, slim_our_pod, _META | spec_names("spec.", is_ours=True) | _STATUS, id="our pod"),
     pytest.param(
         full_objects.NODE,
-        slim_node,
+        slim_any_node,
         (_META - {"metadata.labels.app.kubernetes.io/name"})
-        | {"metadata.labels.kubernetes.io/hostname", "spec.taints[].key", _CONDITION}
-        | {"status.addresses[].type", "status.addresses[].address"},
+        | {"metadata.labels.kubernetes.io/hostname", "spec.taints[].key", "status.addresses[].address"},
         id="node",
     ),
     pytest.param(
         full_objects.EVENT,
-        slim_event,
+        slim_any_event,
         {
-            *("source.component", "source.host", "reportingComponent"),
-            *(f"involvedObject.{name}" for name in ("namespace", "name", "uid")),
+            *("source.component", "source.host", "reportingComponent", "reportingInstance"),
+            *(f"involvedObject.{name}" for name in ("apiVersion", "kind", "namespace", "name", "uid")),
         },
         id="event",
     ),
@@ -134,17 +146,18 @@ def test_only_names_survive_and_only_in_these_fields(
 def test_a_field_that_no_one_knows_yet_stays_out_at_every_level(
     document: Document, slim: Callable[[Document], Document], names: set[str]
 ) -> None:
-    def grow(value: Any) -> Any:
+    def grow(value: Any, of: str = "") -> Any:
         match value:
+            case dict() if of in MAPS:
+                return value
             case dict():
-                return {key: grow(inner) for key, inner in value.items()} | {"addedLater": {"text": NAME_LIKE}}
+                return {key: grow(inner, key) for key, inner in value.items()} | {"addedLater": {"text": NAME_LIKE}}
             case list():
                 return [*map(grow, value), *([{"addedLater": NAME_LIKE}] if isinstance(value[0], dict) else [])]
             case _:
                 return value
 
     grown = grow(document)
-    del grown["metadata"]["labels"]["addedLater"], grown["metadata"]["annotations"]["addedLater"]
     kept = json.dumps(slim(grown))
     assert "addedLater" not in kept
     assert NAME_LIKE not in kept
@@ -155,7 +168,7 @@ def test_keys_that_others_choose_stay_out() -> None:
     for part in ("labels", "annotations"):
         pod["metadata"][part][f"{NAME_LIKE}/key"] = "x"
     pod["spec"]["containers"][0]["env"].append({"name": "TOKEN_hunter2", "value": "x"})
-    slim = slim_pod(pod, is_ours=True)
+    slim = slim_our_pod(pod)
     assert "hunter2" not in json.dumps(slim)
     assert slim["metadata"]["labelsLeftOut"] == 2
     assert slim["spec"]["containers"][0]["environment"] == {"known": ["ENFLAME_VISIBLE_DEVICES"], "others": 2}
@@ -165,9 +178,9 @@ def test_an_inventory_stays_readable_and_gives_no_free_text() -> None:
     node = copy.deepcopy(full_objects.NODE)
     annotations = node["metadata"]["annotations"]
     inventory = json.loads(annotations[ENFLAME.inventory_annotation])
-    inventory["cards"][0] |= {"reason": "hunter2", "serial": "hunter2", "health": "hunter2", "note": "hunter2"}
+    inventory["cards"][0] |= {"reason": "hunter2", "serial": "hunter2", "note": "hunter2"}
     annotations[ENFLAME.inventory_annotation] = json.dumps(inventory | {"note": "hunter2", "driver": "hunter2"})
-    kept = slim_node(node)["metadata"]["annotations"][ENFLAME.inventory_annotation]
+    kept = slim_any_node(node)["metadata"]["annotations"][ENFLAME.inventory_annotation]
     assert json.loads(kept)["cards"][0]["units"] == 16
     assert "hunter2" not in kept
 

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -16,10 +16,21 @@ import msgspec
 from gcushare._version import __version__
 from gcushare.cli.support_bundle import sanitize
 from gcushare.cli.support_bundle.archive import Archive, new_archive
+from gcushare.cli.support_bundle.bundle_objects import (
+    EVENT,
+    NODE,
+    POD,
+    BundleEvent,
+    JsonObject,
+    secrets_of,
+    slim_event,
+    slim_node,
+    slim_pod,
+)
 from gcushare.cli.support_bundle.bundle_settings import BundleSettings
 from gcushare.cli.support_bundle.log_filter import cut_log
 from gcushare.cli.support_bundle.redact import Redactor, own_words
-from gcushare.cli.support_bundle.sanitize import Cut, JsonObject
+from gcushare.cli.support_bundle.sanitize import Cut
 from gcushare.cli.terminal.findings_text import render_text
 from gcushare.cli.terminal.output import to_json
 from gcushare.cli.terminal.screen import Screen
@@ -42,9 +53,8 @@ from gcushare.cluster.reader import AT_ONCE, Reader, ask_all
 from gcushare.cluster.rights import Area
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError, RetryableError
 from gcushare.core.wording import counted
-from gcushare.kube.client import object_decoder
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.resources import Resource
+from gcushare.kube.resources import PODS, Resource
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 from gcushare.wire.documents.explain import EXPLANATION
@@ -52,10 +62,8 @@ from gcushare.wire.documents.inspect import decode_document
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 from gcushare.wire.objects import Node
 
-OBJECT = object_decoder(dict)
-
-_PODS: Resource[JsonObject] = Resource("api/v1", "pods", dict)
-_EVENTS: Resource[JsonObject] = Resource("api/v1", "events", dict)
+_EVENTS: Resource[BundleEvent] = Resource("api/v1", "events", BundleEvent)
+T = TypeVar("T")
 
 _MOST_EVENTS = 2000
 _MOST_EXPLAINED = 50
@@ -96,11 +104,11 @@ class Collector:
         """Fill the archive, the most useful first, so that a size limit cuts off logs and not findings."""
         facts = self.facts
         self.names = sanitize.known_names(facts)
-        pods = self._read_again("cluster/pods.json", Area.PODS, facts.pods)
+        pods = self._read_again("cluster/pods.json", Area.PODS, facts.pods, POD.read)
         # A program may have logged the caller's own token.
         header = await self.reader.client.config.credentials.header()
         own_token = [] if header is None else [header.split()[-1]]
-        self.redactor = Redactor([*own_token, *(text for pod in pods for text in sanitize.secrets_of(pod))])
+        self.redactor = Redactor([*own_token, *(text for pod in pods for text in secrets_of(pod))])
 
         cut = sanitize.cut_findings(findings, self.names)
         self._add_document("doctor.json", sanitize.findings_document(facts, cut), "what the doctor found")
@@ -110,11 +118,11 @@ class Collector:
         self._add_document("schedulers.json", schedulers, "schedulers, config managers")
 
         ours = {pod.metadata.uid for members in facts.programs.values() for pod in members}
-        slim = [sanitize.slim_pod(pod, is_ours=pod["metadata"]["uid"] in ours) for pod in pods]
+        slim = [slim_pod(pod, is_ours=pod.metadata.uid in ours) for pod in pods]
         self._add_items("cluster/pods.json", slim, "pods that ask for cards, carry records or run our programs")
         self.reader.progress("collecting objects")
-        nodes = self._read_again("cluster/nodes.json", Area.NODES, facts.nodes)
-        self._add_items("cluster/nodes.json", [sanitize.slim_node(node) for node in nodes], "nodes")
+        nodes = self._read_again("cluster/nodes.json", Area.NODES, facts.nodes, NODE.read)
+        self._add_items("cluster/nodes.json", [slim_node(node) for node in nodes], "nodes")
         await self._add_events()
 
         plugins = [
@@ -131,22 +139,20 @@ class Collector:
         nodes = {node.metadata.name for node in self.facts.nodes}
         pods = {(pod.metadata.namespace, pod.metadata.name) for pod in self.facts.pods}
 
-        def concerns(event: JsonObject) -> bool:
-            about = event.get("involvedObject") or {}
-            if about.get("kind") == "Node":
-                return about.get("name") in nodes
-            return (about.get("namespace"), about.get("name")) in pods
+        def concerns(event: BundleEvent) -> bool:
+            about = event.involved_object
+            return about.name in nodes if about.kind == "Node" else (about.namespace, about.name) in pods
 
         path, problems = "cluster/events.json", list[str]()
-        events: list[JsonObject] = []
+        events: list[BundleEvent] = []
         try:
-            events = await self.reader.list_objects(_EVENTS, OBJECT.read, problems=problems)
+            events = await self.reader.list_objects(_EVENTS, EVENT.read, problems=problems)
         except GcushareError as failure:
             problems.append(str(failure))
         for problem in problems:
             self._leave_out(path, problem)
-        found = sorted(filter(concerns, events), key=sanitize.last_seen, reverse=True)
-        slim = [sanitize.slim_event(each) for each in found[:_MOST_EVENTS]]
+        found = sorted(filter(concerns, events), key=lambda each: each.last_seen, reverse=True)
+        slim = [slim_event(each) for each in found[:_MOST_EVENTS]]
         self._add_items(path, slim, "events of these nodes and pods, newest first")
 
     def _node_pages(self, pod: SeenPod, kind: str, cut: Cut) -> Iterator[_Source]:
@@ -213,7 +219,7 @@ class Collector:
         query = {"container": container, "tailLines": str(_LOG_LINES), "limitBytes": str(_LOG_BYTES)}
         if is_previous:
             query["previous"] = "true"
-        path = _PODS.path(pod.metadata.name, namespace=pod.metadata.namespace, subresource="log")
+        path = PODS.path(pod.metadata.name, namespace=pod.metadata.namespace, subresource="log")
 
         async def read() -> bytes:
             body = await self.reader.client.get_raw(f"{path}?{urlencode(query)}", "pods/log", timeout_s=_LOG_S)
@@ -222,15 +228,17 @@ class Collector:
         ending = ".previous.log" if is_previous else ".log"
         return _Source(f"logs/{pod.metadata.namespace}/{pod.metadata.name}/{container}{ending}", "log", read)
 
-    def _read_again(self, path: str, part: Area, objects: Sequence[Node | SeenPod]) -> list[JsonObject]:
-        """Read objects of the snapshot with all their fields. Whatever could not be read is left out under ``path``."""
-        found: list[JsonObject] = []
+    def _read_again(
+        self, path: str, part: Area, objects: Sequence[Node | SeenPod], read: Callable[[msgspec.Raw], T]
+    ) -> list[T]:
+        """Read objects of the snapshot with more fields. Whatever could not be read is left out under ``path``."""
+        found: list[T] = []
         for unread in self.facts.unread:
             if unread.part is part:
                 self._leave_out(path, unread.problem)
         for each in objects:
             try:
-                found.append(OBJECT.read(self.raw[each.metadata.uid]))
+                found.append(read(self.raw[each.metadata.uid]))
             except RemoteContractError as failure:
                 self._leave_out(path, str(failure))
         return found

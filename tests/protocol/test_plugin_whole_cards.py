@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from gcushare.device_plugin.plugin_settings import GrantMode
+from gcushare.node.node_settings import OtherSystems
 from gcushare_playground.kubelet.faults import PodResourcesMode
 from tests.protocol.plugin_rig import RESOURCE, WHOLE, PluginRig
 from tests.protocol.reference_plugin import ReferencePlugin, devices
@@ -154,13 +157,31 @@ async def test_another_plugin_of_the_whole_card_resource_is_left_alone_and_its_p
             await rig.until_allocatable(WHOLE, 2)
             await rig.until(lambda: rig.node()["status"]["allocatable"].get(WHOLE) == "2", "the Node counts them")
             await rig.start_plugin()
-            await rig.until_units(32)
-            await rig.until(lambda: "another plugin serves" in rig.problem("wholeRegistration"), "it stands back")
-            assert "'GCU-a'" in rig.problem("wholeRegistration")
+            for part in ("registration", "wholeRegistration"):
+                await rig.until(partial(_names_other_plugin, rig, part), "it stands back, lest a card is given twice")
             await rig.until(lambda: rig.events("SecondPluginServes"), "an event says so")
-            assert rig.problem("registration") == "", "memory is served meanwhile"
+            assert RESOURCE not in rig.kubelet.counts()
             assert (await rig.get("/readyz"))[0] == 503
-            rig.bind("a", 4, card=1)
-            await rig.until_recorded("a")
         await rig.until(lambda: not rig.problem("wholeRegistration"), "it takes the place")
+        await rig.until_units(32)
+        rig.bind("a", 4, card=1)
+        await rig.until_recorded("a")
         await rig.until_allocatable(WHOLE, 1)
+
+
+def _names_other_plugin(rig: PluginRig, part: str) -> bool:
+    return "another plugin serves" in rig.problem(part) and "'GCU-a'" in rig.problem(part)
+
+
+async def test_memory_is_offered_next_to_another_plugin_of_whole_cards_once_an_admin_divided_them() -> None:
+    chosen = {**BOTH, "other_systems": OtherSystems.ALLOW}
+    async with (
+        PluginRig(cards=(16, 16), plugin=chosen, plugin_first=False) as rig,
+        ReferencePlugin(rig.root / "device-plugins", WHOLE, devices(["GCU-a"])) as other,
+    ):
+        await other.register()
+        await rig.until_allocatable(WHOLE, 1)
+        await rig.start_plugin()
+        await rig.until_units(32)
+        await rig.until(partial(_names_other_plugin, rig, "wholeRegistration"), "whole cards stay the other's")
+        assert rig.problem("registration") == ""

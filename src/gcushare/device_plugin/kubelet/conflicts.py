@@ -34,8 +34,8 @@ from gcushare.wire.kubelet.device_ids import is_device_id, is_whole_card_id
 logger = logging.getLogger(__name__)
 
 _ADVICE = {
-    SERVES_WHOLE: "Whole cards are not offered next to it: remove that plugin from this node, or run this one with "
-    "--mode memory",
+    SERVES_WHOLE: "Whole cards are not offered next to it: remove that plugin from this node, or divide the cards and "
+    "run this one with --mode memory --other-systems allow",
     SERVES_MEMORY: "Memory is not offered next to it: remove that plugin from this node",
 }
 
@@ -151,9 +151,8 @@ class ConflictSearch:
         self._watches = {
             part: [watch(whole if part == SERVES_WHOLE else vendor.memory_resource, part)] for part in served
         }
-        if self._is_refusing and SERVES_WHOLE not in served:
-            for watches in self._watches.values():
-                watches.append(watch(whole, SERVES_WHOLE, is_served=False))
+        if self._is_refusing and SERVES_MEMORY in served:  # what it gives whole must not be shared here
+            self._watches[SERVES_MEMORY].append(watch(whole, SERVES_WHOLE, is_served=False))
 
     async def find(self, part: str) -> str:
         """Say what is in the way of a part, and what to do; "" if nothing is."""

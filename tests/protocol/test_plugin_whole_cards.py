@@ -158,7 +158,7 @@ async def test_another_plugin_of_the_whole_card_resource_is_left_alone_and_its_p
             await rig.until(lambda: rig.node()["status"]["allocatable"].get(WHOLE) == "2", "the Node counts them")
             await rig.start_plugin()
             for part in ("registration", "wholeRegistration"):
-                await rig.until(partial(_names_other_plugin, rig, part), "it stands back, lest a card is given twice")
+                await rig.until(partial(_names_other_plugin, rig, part), "it stands back: a card would be given twice")
             await rig.until(lambda: rig.events("SecondPluginServes"), "an event says so")
             assert RESOURCE not in rig.kubelet.counts()
             assert (await rig.get("/readyz"))[0] == 503

@@ -24,7 +24,7 @@ _FIELD = re.compile(r"(\d+)(\w+)=(\*?)(map\.)?(\S+)")
 _INLINE = frozenset({"localObjectReference", "volumeSource", "handler", "ephemeralContainerCommon"})
 """Messages whose fields stand in the JSON of the message around them."""
 _UNSET = {"targetPort": 0}
-"""What fields say that nobody set, where it is not the empty text."""
+"""What fields say that no one set, where it is not the empty text."""
 
 
 class _Field(NamedTuple):

@@ -9,7 +9,8 @@ import pytest_asyncio
 
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.patches import Patch, PatchKind
-from gcushare.kube.resources import PODS, Resource
+from gcushare.kube.resources import NODES, PODS, Resource
+from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import USE_CARDS
 from gcushare_playground.picture import condition_of, node_of
 from tests.e2e.assets import need_binaries
@@ -194,6 +195,30 @@ async def test_a_forged_record_is_replaced_when_the_pod_is_bound(
     await scheduling.until_bound("forger")
     assert card_of(scheduling.pod("forger")) == (1,)
     assert scheduling.pod("forger")["metadata"]["annotations"]["enflame.com/gcu-device-memory-request"] == "12"
+
+
+@pytest.mark.parametrize("units", [20, 12], ids=["that can never hold it", "that has room"])
+async def test_nothing_final_is_said_of_a_pod_until_the_cards_of_a_node_that_joined_are_known(
+    scheduling: Scheduling, units: int
+) -> None:
+    """The kubelet counts the units of two cards; the plugin's inventory comes later."""
+    joined = node("joined", 16, 16)
+    record = joined["metadata"].pop("annotations")
+    for amounts in (joined["status"]["capacity"], joined["status"]["allocatable"]):
+        amounts.pop(ENFLAME.count_resource, None)
+    await scheduling.create_nodes([joined])
+    await scheduling.create_pods([pod("early", units)])
+    said = await scheduling.until_said("early", "InsufficientCardMemory")
+    assert said == f"needs {units} in one card; 1 node: its cards are not known yet, or cannot be read; it may fit " + (
+        "once the cards of joined are known"
+    )
+    await scheduling.client.patch(NODES, "joined", Patch(PatchKind.MERGE, {"metadata": {"annotations": record}}))
+    if units <= 16:
+        await scheduling.until_bound("early")
+    else:
+        await scheduling.until_said("early", "InsufficientCardMemory", text="it can never fit: the largest usable card")
+        told = [each for each in scheduling.events.objects.values() if each["reason"] == "InsufficientCardMemory"]
+        assert len(told) == 1, "the Event was corrected in its place"
 
 
 async def test_a_percent_sign_in_an_annotation_leaves_the_schedulers_event_readable(scheduling: Scheduling) -> None:

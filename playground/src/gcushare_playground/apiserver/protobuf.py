@@ -1,8 +1,9 @@
 """Bodies in Kubernetes' protobuf, in which kubectl sends what it creates from 1.32 on, as the JSON that they stand for.
 
-``messages.txt`` has a message a line: fields by number with their JSON names and types. A type is s (text),
-i (integer), b (bool), y (bytes), another message, - (left out), or ? (not known here); * is before what repeats.
-Source: ``generated.proto`` of k8s.io/api and k8s.io/apimachinery 1.36.2.
+``messages.txt`` has a message a line: its fields by number, with their names and types in JSON. A field without a name
+is a message whose fields stand in the one around it. A type is s (text), i (integer), b (bool), y (bytes), ``-`` (left
+out) or a message; * and ``map.`` are before what repeats. In lower case it is left out where it is empty, 0 or false,
+as Go's JSON does with what is no pointer. Source: ``types.go`` of k8s.io/api and k8s.io/apimachinery 1.36.2.
 """
 
 from __future__ import annotations
@@ -20,17 +21,12 @@ from gcushare_playground.apiserver.objects import JsonObject
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\0"
-_FIELD = re.compile(r"(\d+)(\w+)=(\*?)(map\.)?(\S+)")
-_INLINE = frozenset({"localObjectReference", "volumeSource", "handler", "ephemeralContainerCommon"})
-"""Messages whose fields stand in the JSON of the message around them."""
-_UNSET = {"targetPort": 0}
-"""What fields say that no one set, where it is not the empty text."""
+_FIELD = re.compile(r"(\d+)(\w*)=(\*|map\.)?(\S+)")
 
 
 class _Field(NamedTuple):
     name: str
-    repeats: bool
-    is_map: bool
+    repeats: str
     kind: str
 
 
@@ -39,10 +35,7 @@ def _messages() -> Mapping[str, Mapping[int, _Field]]:
     found = {}
     for line in Path(__file__).with_name("messages.txt").read_text(encoding="utf-8").splitlines():
         name, _, fields = line.partition(" ")
-        found[name] = {
-            int(number): _Field(of, many == "*", map_ != "", kind)
-            for number, of, many, map_, kind in _FIELD.findall(fields)
-        }
+        found[name] = {int(number): _Field(*field) for number, *field in _FIELD.findall(fields)}
     return found
 
 
@@ -50,16 +43,16 @@ def decode_protobuf(body: bytes) -> JsonObject:
     """The object of a body.
 
     Raises:
-        ApiFailure: 400 for what is no such message, 415 for a kind that this server does not know.
+        ApiFailure: 400 for what is no such message, 415 for a kind that is not known here.
     """
     if not body.startswith(_MAGIC):
         raise bad_request("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     try:
         envelope = dict(_parts(body[len(_MAGIC) :]))
         meta = {number: str(part, "utf-8") for number, part in _parts(envelope.get(1, b""))}
-        if meta.get(2, "") not in _messages():
+        if (kind := meta.get(2, "")) not in _messages():
             raise unsupported_media(("application/json",))
-        return {"apiVersion": meta.get(1, ""), "kind": meta[2], **_message(meta[2], envelope.get(2, b""))}
+        return {"apiVersion": meta.get(1, ""), "kind": kind, **_message(kind, envelope.get(2, b""))}
     except (ArithmeticError, IndexError, OSError, TypeError, ValueError) as error:
         raise bad_request(f"the body is no protobuf message: {error}") from error
 
@@ -67,46 +60,43 @@ def decode_protobuf(body: bytes) -> JsonObject:
 def _message(kind: str, data: Any) -> JsonObject:
     found: JsonObject = {}
     for number, part in _parts(data):
-        field = _messages()[kind].get(number)
-        if field is None or field.kind == "?":
-            what = f"field {number} of {kind}" if field is None else f"{field.name} of {kind}"
-            raise bad_request(f"{what} is not known here in protobuf: send JSON, as kubectl apply does")
-        if field.is_map:
+        if (field := _messages()[kind].get(number)) is None:
+            raise bad_request(f"field {number} of {kind} is not known here: send JSON, as kubectl apply does")
+        if field.kind == "-":
+            continue
+        if field.repeats == "map.":
             entry = dict(_parts(part))
             key = str(entry.get(1, b""), "utf-8")
             found.setdefault(field.name, {})[key] = _value(field.kind, entry.get(2, b""))
-        elif (value := _value(field.kind, part)) is None or (not field.repeats and value == _UNSET.get(field.name, "")):
             continue
-        elif field.repeats:
+        value = _value(field.kind, part)
+        if field.repeats:
             found.setdefault(field.name, []).append(value)
-        elif field.name in _INLINE:
+        elif not field.name:
             found |= value
-        else:
+        elif value or not field.kind[0].islower():
             found[field.name] = value
     return found
 
 
 def _value(kind: str, part: Any) -> Any:
-    """What a field stands for; None for what JSON leaves out."""
     match kind:
-        case "s":
+        case "s" | "S":
             return str(part, "utf-8")
         case "y":
             return base64.b64encode(part).decode()
-        case "b":
+        case "b" | "B":
             return bool(part)
-        case "i":
+        case "i" | "I":
             return part - (1 << 64) if part >> 63 else part
-        case "-" | "FieldsV1" | "RawExtension":
-            return None
         case "Quantity":
             return str(dict(_parts(part)).get(1, b""), "utf-8")
-        case "IntOrString":
+        case "intOrString" | "IntOrString":
             parts = dict(_parts(part))
-            return str(parts.get(3, b""), "utf-8") if parts.get(1) else _value("i", parts.get(2, 0))
-        case "Time" | "MicroTime":
+            return _value("s", parts.get(3, b"")) if parts.get(1) else _value("i", parts.get(2, 0))
+        case "time":
             seconds = dict(_parts(part)).get(1)
-            return None if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+            return seconds and f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
         case _:
             return _message(kind, part)
 
@@ -118,15 +108,14 @@ def _parts(data: Any) -> Iterator[tuple[int, Any]]:
         tag, at = _varint(data, at)
         if tag & 7 == 0:
             value, at = _varint(data, at)
-            yield tag >> 3, value
-            continue
-        if tag & 7 != 2:
+        elif tag & 7 == 2:
+            size, at = _varint(data, at)
+            value, at = data[at : at + size], at + size
+        else:
             raise TypeError(f"wire type {tag & 7}")
-        size, at = _varint(data, at)
-        if at + size > len(data):
+        if at > len(data):
             raise IndexError("it ends in the middle")
-        yield tag >> 3, data[at : at + size]
-        at += size
+        yield tag >> 3, value
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

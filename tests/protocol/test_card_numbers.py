@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ALIYUN
-from tests.protocol.claims_rig import ClaimsRig, share
+from gcushare_playground.apiserver.objects import Key
+from gcushare_playground.apiserver.patches import merge
+from gcushare_playground.apiserver.resources import BY_NAME
+from tests.protocol.claims_rig import NODE, ClaimsRig, share
 from tests.protocol.plugin_rig import PluginRig
 
 
@@ -30,6 +33,21 @@ async def test_a_prepared_claim_keeps_its_card_whatever_the_driver_calls_it() ->
         again = rig.allocate("again", share("card-1", 14))
         assert "card 1 has 2 of 16 units free" in (await rig.kubelet.prepare(again))[again.uid].error
         assert (await rig.kubelet.prepare(full))[full.uid].error == ""
+
+
+async def test_what_a_claim_was_given_counts_before_an_inventory_of_another_time() -> None:
+    async with ClaimsRig((16, 16, 16), vendor=ALIYUN) as rig:
+        await rig.start()
+        full = rig.allocate("full", share("card-1", 14))
+        assert (await rig.kubelet.prepare(full))[full.uid].error == ""
+        await rig.stop()
+        key = ALIYUN.inventory_annotation
+        text = rig.api.store.list("nodes")[0]["metadata"]["annotations"][key]
+        text = text.replace("uuid-1", "uuid-x").replace("uuid-2", "uuid-1").replace("uuid-x", "uuid-2")
+        restored = {"metadata": {"annotations": {key: text}}}
+        rig.api.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, restored))
+        await rig.start()
+        await rig.until(lambda: numbers(rig) == {"uuid-0": 0, "uuid-1": 1, "uuid-2": 2}, "the numbers are as before")
 
 
 async def test_a_checkpoint_that_cannot_be_read_offers_nothing_until_it_can() -> None:

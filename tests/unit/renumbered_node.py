@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,6 +68,8 @@ class RenumberedNode:
     pods: dict[str, Pod] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
+    bound: dict[str, str] = field(default_factory=dict)
+    """The uuids of the cards that pods were bound to which the kubelet does not admit, while these must not change."""
 
     def __post_init__(self) -> None:
         self.follows = follow_cards(self.vendor, (Strategy.ENV,))
@@ -77,22 +79,30 @@ class RenumberedNode:
 
     # What happens
 
-    def start(self) -> None:
-        """Start the plugin, with what the kubelet and the API server keep."""
+    def start(self, *, alone: bool = False) -> None:
+        """Start the plugin, with what the kubelet and the API server keep.
+
+        ``alone``: the API server answers only after the plugin has stopped waiting for it, and has counted its cards.
+        """
+        self.is_alone = alone
         self.roster = CardRoster(POLICY, by_uuid=self.follows)
         self.rig: Rig = make_rig(
             self.directory, self.vendor.default_unit, GrantMode.BOTH, vendor=self.vendor, hold_numbers=self._hold
         )
-        agent, store = self.rig.agent, self.rig.parts.store
-        agent.node_applied(self._node())
-        for pod in self.pods.values():
-            agent.pod_applied(pod)
-        self._read_kubelet()
+        store = self.rig.parts.store
+        if not alone:
+            self._meet_api_server()
+        self.see_kubelet()
         kept = KubeletAllocations(CHECKPOINT)
         for container in (*self.ended, *self.kubelet.values()):
             _show(kept, container.uid, container, container.answer)
         self.roster.hold(find_held_cards(store, kept, self.vendor, self.rig.parts.publisher.former), 0.0)
         self.poll()
+        if alone:
+            self.bound.clear()  # Nothing but the inventory says which cards these were.
+            self.is_alone = False
+            self._meet_api_server()
+            self.settle()
 
     def poll(self) -> None:
         """Have the driver list its cards as they are now."""
@@ -138,6 +148,7 @@ class RenumberedNode:
             record = PodRecord(card_indexes=(fitting[0].index,), card_units=fitting[0].total, pod_units=units)
             document = pod_document(name, units, vendor=self.vendor, node=NODE, record=record)
             self._apply(msgspec.convert(document, Pod))
+            self.bound[name] = next((card.uuid for card in self._cards() if card.index == fitting[0].index), "")
         return bool(fitting)
 
     def end(self, name: str) -> None:
@@ -149,7 +160,7 @@ class RenumberedNode:
         self.rig.agent.pod_applied(stopped)
         self.rig.agent.pod_deleted(stopped)
         self.view.pod_deleted(pod.metadata.uid)
-        self._read_kubelet()
+        self.see_kubelet()
         self.settle()
 
     def forget_node(self) -> None:
@@ -159,6 +170,8 @@ class RenumberedNode:
 
     def settle(self) -> None:
         """Write what the plugin wants written on the Node and on pods."""
+        if self.is_alone:
+            return
         wanted = self.rig.parts.publisher.wanted
         if wanted is not None:
             self.annotations[self.vendor.inventory_annotation] = encode_inventory(wanted)
@@ -217,7 +230,16 @@ class RenumberedNode:
             real = [uuid for uuid in self.given(container) if uuid in self.sizes]
             if len(real) == len(said) and sorted(said) != sorted(real):
                 found.append(f"the record of {name} says {said}, it has {real}")
+        cards = {card.index: card.uuid for card in self._cards()}
+        for name in sorted(bound & self.bound.keys()) if self.follows else ():
+            for grant in self._assigned(name):
+                if self.bound[name] in dict(self.machine) and cards.get(grant.index) != self.bound[name]:
+                    found.append(f"{name} was bound to {self.bound[name]}, and its number means another card now")
         return found
+
+    def _cards(self) -> Iterable[Card]:
+        inventory = self.rig.agent.inventory
+        return inventory.cards if inventory is not None else ()
 
     def _fitting(self, request: CardRequest) -> list[CardState]:
         node = self.view.ledger.nodes.get(NODE)
@@ -228,6 +250,13 @@ class RenumberedNode:
         return list(assignment.grants) if assignment is not None else []
 
     # Steps
+
+    def _meet_api_server(self) -> None:
+        """Let the plugin see the Node and all of its pods."""
+        self.rig.agent.node_applied(self._node())
+        for pod in self.pods.values():
+            self.rig.agent.pod_applied(pod)
+        self.rig.agent.pods_retained(frozenset(pod.metadata.uid for pod in self.pods.values()))
 
     async def _admit(self, name: str, size: int, *, whole: bool) -> bool:
         parts = self.rig.parts
@@ -248,7 +277,7 @@ class RenumberedNode:
             return False
         self.ended.clear()
         self.kubelet[name] = Container(self.pods[name].metadata.uid, ids, answer.SerializeToString())
-        self._read_kubelet()
+        self.see_kubelet()
         self.settle()
         return True
 
@@ -257,7 +286,8 @@ class RenumberedNode:
         self.rig.agent.pod_applied(pod)
         self.view.pod_applied(pod)
 
-    def _read_kubelet(self) -> None:
+    def see_kubelet(self) -> None:
+        """Have the plugin read what podresources shows."""
         shown = KubeletAllocations("podresources")
         for name, container in self.kubelet.items():
             _show(shown, f"default/{name}", container)

@@ -31,6 +31,21 @@ def test_a_full_card_is_not_given_again_after_the_driver_numbered_the_cards_diff
     assert list(node.given(node.kubelet["new"])) == ["U-c"]
 
 
+def test_a_number_stays_while_the_api_server_does_not_say_which_pods_there_are(tmp_path: Path) -> None:
+    """After a boot the kubelet shows nothing of a pod before it has admitted it again."""
+    node = RenumberedNode(ALIYUN, [("U-a", 16), ("U-b", 16), ("U-c", 16)], tmp_path)
+    assert node.run("on-a", asks(2))
+    assert node.run("on-b", asks(15))
+    del node.machine[0]
+    booting, node.kubelet, node.ended = node.kubelet, {}, list(node.kubelet.values())
+    node.start(alone=True)
+    node.kubelet, node.ended = booting, []
+    node.see_kubelet()
+    assert node.problems() == []
+    assert node.run("new", asks(14))
+    assert list(node.given(node.kubelet["new"])) == ["U-c"]
+
+
 class Renumbering(RuleBasedStateMachine):
     vendor: Vendor = ALIYUN
 
@@ -57,8 +72,8 @@ class Renumbering(RuleBasedStateMachine):
     def end(self, data: st.DataObject) -> None:
         self.node.end(data.draw(st.sampled_from(sorted(self.node.pods))))
 
-    @rule(data=st.data(), deleted=st.booleans(), restarts=st.booleans())
-    def change_cards(self, data: st.DataObject, deleted: bool, restarts: bool) -> None:
+    @rule(data=st.data(), deleted=st.booleans(), restarts=st.booleans(), alone=st.booleans())
+    def change_cards(self, data: st.DataObject, deleted: bool, restarts: bool, alone: bool) -> None:
         machine = data.draw(st.permutations(self.node.machine))
         match data.draw(st.sampled_from(["order", "lose", "add", "replace", "return"])):
             case "lose" if machine:
@@ -75,7 +90,7 @@ class Renumbering(RuleBasedStateMachine):
         if restarts:
             if deleted and not any(name not in self.node.kubelet for name in self.node.pods):
                 self.node.forget_node()
-            self.node.start()
+            self.node.start(alone=alone)
         else:
             self.node.poll()
 

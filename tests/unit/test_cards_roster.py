@@ -168,6 +168,14 @@ def test_a_card_that_pods_hold_since_before_the_start_is_lost_if_it_was_never_li
     assert [(c.index, c.minor, c.uuid) for c in roster.snapshot().cards] == [(0, 1, "new"), (1, None, "b")]
 
 
+def test_a_card_without_a_uuid_is_what_has_its_minor_number() -> None:
+    roster = CardRoster(POLICY, by_uuid=True)
+    nameless = msgspec.structs.replace(FIRST, uuid="")
+    roster.update_list(report(nameless, SECOND), 0.0)
+    assert roster.hold({"": nameless, "b": SECOND}, 1.0) == []
+    assert [(c.index, c.minor, c.uuid) for c in roster.snapshot().cards] == [(0, None, ""), (1, None, "b")]
+
+
 def test_a_card_for_which_no_number_is_left_waits_and_changes_nothing_else() -> None:
     roster = CardRoster(POLICY, by_uuid=True)
     lost = [Card(index=index, uuid=f"lost-{index}", memory_bytes=GIB) for index in range(MAX_CARDS)]

@@ -42,8 +42,15 @@ def store_with(*, assigned: bool = True) -> PodStore:
     """A pod that has 4 units of card 1, and whose record names another card, as its author may write it."""
     bound = a_pod("a", 4, vendor=ALIYUN, node="n", record=on_card(1, 4))
     forged = {CARD_UUID: "U-forged", ALIYUN.record.assigned: str(assigned).lower()}
-    store = PodStore(ALIYUN)
+    store = listed()
     store.pod_applied(with_annotations(bound, bound.metadata.annotations | forged))
+    return store
+
+
+def listed() -> PodStore:
+    """A store whose pods the API server has listed, before the first of them came."""
+    store = PodStore(ALIYUN)
+    store.pods_retained(())
     return store
 
 
@@ -69,8 +76,17 @@ def test_the_answer_of_a_pod_that_ended_does_not_count_against_one_that_runs() -
     assert list(find_held_cards(store, both, ALIYUN, FORMER)) == ["U-real"]
 
 
-def test_a_number_that_no_pod_has_is_not_held() -> None:
-    assert find_held_cards(PodStore(ALIYUN), kept("uid-ended", answer("U-old", index="1")), ALIYUN, FORMER) == {}
+def test_the_answer_of_a_pod_that_ended_does_not_count_for_a_pod_that_waits() -> None:
+    """It was bound to the card that the number means since, as the inventory says."""
+    ended = kept("uid-ended", answer("U-old", index="1"))
+    assert list(find_held_cards(store_with(assigned=False), ended, ALIYUN, FORMER)) == ["U-1"]
+
+
+def test_a_number_that_no_pod_has_is_not_held_once_all_pods_are_known() -> None:
+    ended = kept("uid-ended", answer("U-real", index="1"))
+    assert find_held_cards(listed(), ended, ALIYUN, FORMER) == {}
+    held = find_held_cards(PodStore(ALIYUN), ended, ALIYUN, FORMER)
+    assert {uuid: card.index for uuid, card in held.items()} == {"U-real": 1, "U-0": 0, "U-2": 2}
 
 
 def test_what_no_answer_says_is_read_from_the_inventory_and_last_from_the_record() -> None:

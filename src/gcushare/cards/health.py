@@ -205,11 +205,13 @@ class CardRoster:
     def hold(self, held: Mapping[str, Card], now_s: float) -> list[CardChange]:
         """Keep the number (``index``) of these cards, by uuid, from now on, and of no others.
 
-        One that was never listed is lost: pods hold it since before the plugin started.
+        One without a uuid is what has its minor number. One that was never listed is lost: pods hold it since before
+        the plugin started.
         """
-        if not self._by_uuid or held == self._held:
+        named: dict[str | int, Card] = {uuid: card for uuid, card in held.items() if uuid}
+        if not self._by_uuid or named == self._held:
             return []
-        self._held = dict(held.items())
+        self._held = named
         return self.update_list(self._report, now_s) if self._is_listed else []
 
     def update_list(self, report: CardReport, now_s: float) -> list[CardChange]:

@@ -6,7 +6,7 @@ reboot. So its checkpoint says which card a container has, and no pod's author c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gcushare.core.cards import Card, Inventory
 from gcushare.core.errors import RemoteContractError
@@ -24,26 +24,36 @@ def find_held_cards(
 ) -> dict[str, Card]:
     """Find the cards, by uuid, whose number (``index``) pods hold or were bound to get.
 
-    ``kept`` is the kubelet's checkpoint. A checkpoint keeps entries of pods that have ended, so a number counts only if
-    ``store`` says that a pod has it, and the answers of known pods count first. What no answer names is read from the
-    inventory that the Node had (``former``), and last from pods' records.
+    ``kept`` is the kubelet's checkpoint. The answers of known pods count first. A checkpoint keeps entries of pods that
+    have ended, so another answer counts only for a number that pods have. What no answer names is read from the
+    inventory that the Node had (``former``), and last from pods' records. As long as the API server did not say which
+    pods there are, each number may be one's.
     """
     wanted = store.cards_wanted()
-    uuids: dict[int, str] = {}
-    for number, uuid in _told(store, kept, vendor, former):
-        if number in wanted and uuid not in uuids.values():
-            uuids.setdefault(number, uuid)
+    told = _told(store, kept, vendor, former)
+    uuids = first_told((number, uuid) for number, uuid in told if number in wanted or not store.is_listed)
     known = {card.uuid: card for card in former.cards} if former is not None else {}
     return {uuid: numbered(known.get(uuid), number, uuid) for number, uuid in uuids.items()}
+
+
+def first_told(told: Iterable[tuple[int, str]]) -> dict[int, str]:
+    """The uuid of each number by the first word on either, of words that may contradict each other."""
+    uuids: dict[int, str] = {}
+    for number, uuid in told:
+        if uuid not in uuids.values():
+            uuids.setdefault(number, uuid)
+    return uuids
 
 
 def _told(
     store: PodStore, kept: KubeletAllocations, vendor: Vendor, former: Inventory | None
 ) -> Iterator[tuple[int, str]]:
     """Numbers with the uuids of their cards, the most certain first."""
-    live = store.entries.keys()
+    live, used = store.entries.keys(), store.cards_used
     for answer in sorted(kept.answers, key=lambda each: each.pod not in live):
-        yield from _read_answer(answer, vendor)
+        for number, uuid in _read_answer(answer, vendor):
+            if answer.pod in live or number in used or not store.is_listed:
+                yield number, uuid
     for card in former.cards if former is not None else ():
         yield card.index, card.uuid
     for entry in store.entries.values():

@@ -58,6 +58,8 @@ class PodStore:
         """Uids and names of pods that ended. The kubelet may show their ids a while longer."""
         self.gone = ForceDeletedPods(longest_wait_s)
         self.unrecorded = UnrecordedHolders()
+        self.is_listed = False
+        """Whether all pods of the node are known: the API server has listed them."""
 
     # The three inputs: the watch, the calls of the kubelet, and the kubelet's allocations
 
@@ -118,6 +120,7 @@ class PodStore:
         """Remove every pod but these: they are all that a full list has."""
         for uid in [uid for uid in (*self._entries, *self._others) if uid not in uids]:
             self._remove(uid, is_over=False)
+        self.is_listed = True
         compute_states(self._entries, self._pending)
 
     def on_allocate(
@@ -294,12 +297,18 @@ class PodStore:
     def cards_wanted(self) -> frozenset[int]:
         """The cards that pods have in any use, or were bound to get: their numbers must go on meaning these cards."""
         promised = (index for entry in self._entries.values() for index in entry.promise)
-        return frozenset(promised) | self.cards_in_use(whole=False) | self.cards_in_use(whole=True)
+        return frozenset(promised) | self.cards_used
+
+    @property
+    def cards_used(self) -> frozenset[int]:
+        """The cards that pods have in any use."""
+        return self.cards_in_use(whole=False) | self.cards_in_use(whole=True)
 
     @property
     def is_settled(self) -> bool:
-        """Whether no pod waits for its cards, and no call of the kubelet is unconfirmed."""
-        return not self._pending and all(entry.state not in NEEDS_CARDS for entry in self._entries.values())
+        """Whether all pods are known, none waits for its cards, and no call of the kubelet is unconfirmed."""
+        is_waiting = any(entry.state in NEEDS_CARDS for entry in self._entries.values())
+        return self.is_listed and not self._pending and not is_waiting
 
     def cards_of_unknown(self) -> frozenset[int]:
         """The cards whose memory was given to pods that the watch does not show, or not yet."""

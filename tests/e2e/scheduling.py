@@ -13,6 +13,7 @@ from typing import Self
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import NotFoundError
+from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, PODS, Resource
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare_playground.commands import extender_command, port_of
@@ -69,6 +70,10 @@ class Scheduling:
             await self._forget_events()
             await self._each(self.client.delete(NODES, name) for name in self._own_nodes())
             await self.nodes.until(lambda: not self._own_nodes(), "the nodes are gone")
+            for name in list(self.nodes.objects):
+                # The next test's plugin would keep cards closed for the pods that were deleted by force here.
+                clean = {"metadata": {"annotations": {self.vendor.inventory_annotation: None}}}
+                await self.client.patch(NODES, name, Patch(PatchKind.MERGE, clean))
         finally:
             for follower in self._followers:
                 follower.cancel()

@@ -20,10 +20,10 @@ from statistics import mean, pstdev
 
 from benchmarks.packing.bounds import compute_bounds
 from benchmarks.packing.churn import Churn, ChurnRun, run_churn
-from benchmarks.packing.cluster import TrackedCluster
+from benchmarks.packing.cluster import SimulatedCluster
 from benchmarks.packing.policies import POLICIES, Given, make_policy
-from gcushare.cli.simulate.runs import Run, run_policy
-from gcushare.cli.simulate.workload import EmptyNode, build_workload, read_nodes, read_pods
+from benchmarks.packing.runs import run_policy
+from benchmarks.packing.workload import EmptyNode, build_workload, read_nodes, read_pods
 from gcushare.core.packing.expected_fill import Demand
 
 LOAD = 1.3
@@ -88,10 +88,10 @@ def workload_of(nodes: Nodes, pods: Pods, seed: int) -> list[Demand]:
     return build_workload(pods, int(LOAD * sum(node.units for node in nodes)), card_units, seed)
 
 
-def run_once(nodes: Nodes, pods: Pods, job: tuple[str, int], *, cards_alone: bool) -> Run:
+def run_once(nodes: Nodes, pods: Pods, job: tuple[str, int], *, cards_alone: bool) -> float:
     """Place one seed's workload by one policy."""
     policy, seed = job
-    cluster = TrackedCluster(nodes)
+    cluster = SimulatedCluster(nodes)
     return run_policy(
         make_policy(policy, Given(cluster, pods, seed, cards_alone)), cluster, workload_of(nodes, pods, seed)
     )
@@ -109,14 +109,14 @@ def _print_churn(trace: str, runs: list[ChurnRun]) -> None:
         print(f"{line}{100 * run.large_refused_at_first:11.2f}{run.largest_piece:7.2f}")
 
 
-def _print(trace: str, runs: dict[str, list[Run]], bound: float, *, is_published: bool) -> int:
+def _print(trace: str, runs: dict[str, list[float]], bound: float, *, is_published: bool) -> int:
     """Print one trace's table; returns how many policies are far from what was published of them."""
     means = PUBLISHED.get(trace, ()) if is_published else ()
     published = dict(zip(PUBLISHED_POLICIES, means, strict=False))
     print(f"\n{trace}\n{'policy':24}{'mean %':>8}{'spread':>8}{'published':>11}{'difference':>12}")
     far = 0
     for policy, found in runs.items():
-        allocated = [100 * run.allocated for run in found]
+        allocated = [100 * share for share in found]
         line = f"{policy:24}{mean(allocated):8.2f}{pstdev(allocated):8.2f}"
         if policy in published:
             difference = mean(allocated) - published[policy]

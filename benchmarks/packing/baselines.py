@@ -9,10 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from benchmarks.packing.cluster import TrackedCluster
-from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode
-from gcushare.cli.simulate.policies import NO_FIT, NodeChooser, Scored, least_allocated
-from gcushare.cli.simulate.workload import units_of
+from benchmarks.packing.cluster import SimulatedCluster, SimulatedNode
+from benchmarks.packing.extender_policies import NO_FIT, NodeChooser, Scored, least_allocated
+from benchmarks.packing.workload import units_of
 from gcushare.core.packing.expected_fill import Demand, Room, Spot
 
 TOP = 100
@@ -68,7 +67,7 @@ class DotProduct(_Sized):
 class Clustering(_Sized):
     """Pods of one kind (shares, one card, two cards, ...) are kept together on nodes."""
 
-    def __init__(self, cluster: TrackedCluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         super().__init__(cluster)
         self._kinds = cluster.kinds
 

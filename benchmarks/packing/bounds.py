@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, gcd
 
-from gcushare.cli.simulate.workload import EmptyNode, units_of
+from benchmarks.packing.workload import EmptyNode, units_of
 from gcushare.core.packing.expected_fill import Demand
 
 

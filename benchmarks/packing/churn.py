@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from benchmarks.packing.cluster import TrackedCluster
+from benchmarks.packing.cluster import SimulatedCluster
 from benchmarks.packing.policies import Given, make_policy
-from gcushare.cli.simulate.runs import Placer
-from gcushare.cli.simulate.workload import EmptyNode, units_of
+from benchmarks.packing.runs import Placer
+from benchmarks.packing.workload import EmptyNode, units_of
 from gcushare.core.packing.expected_fill import Demand
 
 
@@ -58,7 +58,7 @@ class _Waiting:
 class _World:
     """One run's state: the cluster, the pods that end by time, those that wait, and sums over time and over pods."""
 
-    def __init__(self, cluster: TrackedCluster, placer: Placer, large: int) -> None:
+    def __init__(self, cluster: SimulatedCluster, placer: Placer, large: int) -> None:
         self.cluster = cluster
         self.placer = placer
         self.large = large
@@ -138,7 +138,7 @@ def run_churn(
 ) -> ChurnRun:
     """Fill an empty cluster to the load, then let pods come and go; only what arrives after the filling is counted."""
     draw = random.Random(seed)
-    cluster = TrackedCluster(nodes)
+    cluster = SimulatedCluster(nodes)
     placer = Placer(cluster, make_policy(policy, Given(cluster, trace, seed, cards_alone)))
     world = _World(cluster, placer, churn.large)
     card_units = cluster.card_units

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from benchmarks.packing import baselines
-from benchmarks.packing.cluster import TrackedCluster
+from benchmarks.packing.cluster import SimulatedCluster
+from benchmarks.packing.extender_policies import BesideKubeScheduler, NodeChooser, of_the_extender
 from benchmarks.packing.typical_pods import FragGradient, typical_pods
-from gcushare.cli.simulate.policies import BesideKubeScheduler, NodeChooser, of_the_extender
 from gcushare.core import placement
 from gcushare.core.packing.expected_fill import Demand
 
@@ -21,7 +21,7 @@ class Given:
     ``cards_alone``: it is asked about pods with cards alone, and kube-scheduler's defaults place the others.
     """
 
-    cluster: TrackedCluster
+    cluster: SimulatedCluster
     trace: Sequence[Demand]
     seed: int
     cards_alone: bool = False

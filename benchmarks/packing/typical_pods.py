@@ -12,8 +12,8 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 
-from gcushare.cli.simulate.cluster import SimulatedNode
-from gcushare.cli.simulate.policies import NodeChooser, Scored
+from benchmarks.packing.cluster import SimulatedNode
+from benchmarks.packing.extender_policies import NodeChooser, Scored
 from gcushare.core.packing.expected_fill import Demand, Room, room_after, spots_of
 
 POPULARITY = 0.95

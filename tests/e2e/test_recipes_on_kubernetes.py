@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from ruamel.yaml import YAML
 
-from gcushare.cli.simulate.pending import read_pending
+from gcushare.cli.nodes_needed.nodes_needed import read_pending
 from gcushare.core.errors import ForbiddenError
 from gcushare.core.quantities import parse_count
 from gcushare.kube.errors import InvalidError

@@ -17,7 +17,6 @@ from gcushare.cards.c_library import decode_text
 from gcushare.cards.pci import parse_pci_address
 from gcushare.cards.ports import HealthReading
 from gcushare.cards.worker.messages import REQUEST, EventAnswer, LinkAnswer, Opened, decode_answer
-from gcushare.cli.simulate.workload import read_nodes, read_pods
 from gcushare.cluster.diagnosis.facts import parse_time
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.reader import parse_date
@@ -236,10 +235,6 @@ TEXT_DECODERS: dict[str, Decoder] = {
     "settings variables": Decoder(any_text(_environment), (_all_settings(),), ConfigError),
     # Messages about it go to the standard error alone, which writes what is no UTF-8 with backslashes.
     "command line": Decoder(text_of(_command_line), (b"--help", b"--log-level=debug\n--log-format\njson"), ConfigError),
-    "nodes of a trace": Decoder(
-        _file(read_nodes), (b"sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\n",), ConfigError
-    ),
-    "pods of a trace": Decoder(_file(read_pods), (), ConfigError),
     "worker's request": Decoder(REQUEST.read, (b'{"operation":"event","timeout_s":1.5}',)),
     "worker's opening": Decoder(_result(Opened), (b'{"result":{"library":"l","driver":"1.2"}}',), OF_WORKER),
     "worker's health": Decoder(_result(HealthReading), (), OF_WORKER),

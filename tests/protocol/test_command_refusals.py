@@ -24,7 +24,6 @@ COMMANDS: Commands = {
     "cards": (main, ("cards", NODE)),
     "cordon-card": (main, ("cordon-card", NODE, "0")),
     "defragment": (main, ("defragment", "--for", "4")),
-    "simulate": (main, ("simulate", "--from-cluster")),
     "uninstall": (uninstall, ("--vendor", "enflame")),
     "inspect": (main_gcushare, ()),
     "inspect as json": (main_gcushare, ("-o", "json")),

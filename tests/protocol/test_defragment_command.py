@@ -1,4 +1,4 @@
-"""``gcushare defragment`` and ``gcushare simulate --from-cluster`` against an API server."""
+"""``gcushare defragment`` against an API server."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ import aiohttp
 
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.runtime.entry import ProcessContext
-from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import CARDS
-from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
 
 
@@ -60,26 +57,3 @@ async def evict_as_printed(rig: Cluster, text: str, name: str) -> None:
                 assert answer.status == status
     pod = rig.api.store.get("pods", name)
     assert pod is None or pod["metadata"]["deletionTimestamp"]
-
-
-async def test_a_running_cluster_can_be_simulated(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as rig:
-        rig.put(a_node("gpu-1", 16, 16), bound_pod("a", "gpu-1", 0, 8), bound_pod("b", "gpu-1", 1, 8))
-        code, text, errors = await ask(
-            "simulate", rig, "--from-cluster", "--policy", "binpack,expected-fill", "-o", "json"
-        )
-        assert (code, errors) == (0, "")
-        assert json.loads(text)["policies"]["binpack"]["allocated"] == 0.5
-
-
-async def test_what_a_simulation_cannot_read_of_a_cluster_is_named(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as rig:
-        unreadable = a_node("gpu-2", 16, annotations={ENFLAME.inventory_annotation: '{"version": 99}'})
-        rig.put(a_node("gpu-1", 16), unreadable, bound_pod("a", "gpu-1", 0, 8))
-        rig.put(pod_document("odd", 4, annotations={CARDS: "some"}))
-        argv = ("--from-cluster", "--policy", "binpack", "-o", "json")
-        code, _, errors = await ask("simulate", rig, *argv)
-        node, pod = errors.splitlines()
-        assert code == 0
-        assert node.startswith("warning: left out: node gpu-2: ")
-        assert pod.startswith("warning: left out: pod default/odd: ")

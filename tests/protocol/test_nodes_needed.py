@@ -1,4 +1,4 @@
-"""How many more nodes the waiting pods need: ``kubectl inspect`` and ``simulate`` give one answer."""
+"""How many more nodes the waiting pods need, from the command line to the API server."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gcushare.vendors import ENFLAME
 from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
 from tests.protocol.test_defragment_command import ask
@@ -50,6 +51,13 @@ async def test_a_pod_that_is_refused_needs_no_node(crowded: Cluster, annotations
     assert json.loads((await crowded.call("nodes-needed", "node-1", "-o", "json")).out) == ANSWER
     ran = await crowded.call("nodes-needed", "--pods", "default/odd")
     assert (ran.code != 0, "no pod 'default/odd' waits for GCU cards that could be given" in ran.err) == (True, True)
+
+
+async def test_a_node_that_cannot_be_read_is_named_and_left_out(crowded: Cluster) -> None:
+    crowded.put(a_node("node-2", 16, annotations={ENFLAME.inventory_annotation: '{"version": 99}'}))
+    ran = await crowded.call("nodes-needed", "-o", "json")
+    assert json.loads(ran.out) == ANSWER
+    assert "node node-2: " in ran.err
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Mapping
 
 import pytest
-from benchmarks.packing.cluster import TrackedCluster
+from benchmarks.packing.cluster import SimulatedCluster, request_of
+from benchmarks.packing.extender_policies import LeastLoss
+from benchmarks.packing.runs import Placer
+from benchmarks.packing.workload import EmptyNode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.cli.simulate.cluster import SimulatedCluster, request_of
-from gcushare.cli.simulate.policies import LeastLoss
-from gcushare.cli.simulate.runs import Placer
-from gcushare.cli.simulate.workload import EmptyNode
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape
 from gcushare.core.ledger import Ledger
@@ -47,7 +46,7 @@ def nothing_is_known(_name: str) -> Amounts:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_extender_takes_the_node_and_the_cards_that_the_simulator_takes(seed: int) -> None:
     draw = random.Random(seed)
-    cluster = TrackedCluster(SPECS)
+    cluster = SimulatedCluster(SPECS)
     placer = Placer(cluster, LeastLoss(Counter(TRACE)))
     fill = LearnedFill(lambda name: _left(cluster, name))
     fill.learn(Counter(TRACE), 1000)

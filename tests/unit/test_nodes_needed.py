@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.cli.simulate.pending import describe_class
+from gcushare.cli.nodes_needed.nodes_needed import describe_class
 from gcushare.core.cards import BOTH_MODES
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.node_rules import NO_PLACE

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 from benchmarks.packing.bounds import compute_bounds
+from benchmarks.packing.workload import EmptyNode
 
-from gcushare.cli.simulate.workload import EmptyNode
 from gcushare.core.packing.expected_fill import Demand, Room, Spot, room_after, spots_of
 
 LARGE, SMALL, WHOLE = Demand(1, 810), Demand(1, 190), Demand(1, 0, True)

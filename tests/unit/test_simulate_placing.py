@@ -7,11 +7,11 @@ import random
 import pytest
 from benchmarks.packing.bounds import compute_bounds
 from benchmarks.packing.churn import Churn, run_churn
-from benchmarks.packing.cluster import TrackedCluster
+from benchmarks.packing.cluster import SimulatedCluster
 from benchmarks.packing.policies import POLICIES, Given, make_policy
+from benchmarks.packing.runs import Placer, run_policy
+from benchmarks.packing.workload import EmptyNode, build_workload, units_of
 
-from gcushare.cli.simulate.runs import Placer, run_policy
-from gcushare.cli.simulate.workload import EmptyNode, build_workload, units_of
 from gcushare.core.packing.expected_fill import Demand
 
 NODES = [
@@ -37,7 +37,7 @@ def workload(seed: int, load: float = 1.3) -> list[Demand]:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_policy_fills_within_the_bounds_and_leaves_no_pod_that_would_fit(policy: str, seed: int) -> None:
     pods = workload(seed)
-    cluster = TrackedCluster(NODES)
+    cluster = SimulatedCluster(NODES)
     placer = Placer(cluster, make_policy(policy, Given(cluster, TRACE, seed)))
     refused = [pod for number, pod in enumerate(pods) if placer.place(str(number), pod) is None]
     assert not [pod for pod in refused if any(node.room.fits(pod) for node in cluster.nodes)]
@@ -50,7 +50,7 @@ def test_every_policy_fills_within_the_bounds_and_leaves_no_pod_that_would_fit(p
 
 @pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {"random"}))
 def test_scores_that_are_kept_are_those_of_a_policy_that_is_asked_about_every_node_each_time(policy: str) -> None:
-    kept, fresh = TrackedCluster(NODES), TrackedCluster(NODES)
+    kept, fresh = SimulatedCluster(NODES), SimulatedCluster(NODES)
     placer = Placer(kept, make_policy(policy, Given(kept, TRACE, 1)))
     asked = make_policy(policy, Given(fresh, TRACE, 1))
     draw = random.Random(5)
@@ -63,7 +63,7 @@ def test_scores_that_are_kept_are_those_of_a_policy_that_is_asked_about_every_no
 
 
 def test_a_pod_goes_only_to_cards_of_the_models_it_allows() -> None:
-    cluster = TrackedCluster(NODES)
+    cluster = SimulatedCluster(NODES)
     placer = Placer(cluster, make_policy("expected-fill", Given(cluster, TRACE, 1)))
     only = Demand(1, 0, True, 1000, 1000, ("P100",))
     placed = [placer.place(str(number), only) for number in range(13)]
@@ -72,7 +72,7 @@ def test_a_pod_goes_only_to_cards_of_the_models_it_allows() -> None:
 
 
 def test_what_a_pod_held_is_free_again_when_it_ends() -> None:
-    cluster = TrackedCluster(NODES)
+    cluster = SimulatedCluster(NODES)
     before = [node.room for node in cluster.nodes]
     placer = Placer(cluster, make_policy("clustering", Given(cluster, TRACE, 1)))
     for number, pod in enumerate(TRACE):
@@ -87,7 +87,7 @@ def test_equal_seeds_give_equal_runs() -> None:
     runs = []
     for policy in ("random", "fgd"):
         for _ in range(2):
-            cluster = TrackedCluster(NODES)
+            cluster = SimulatedCluster(NODES)
             runs.append(run_policy(make_policy(policy, Given(cluster, TRACE, 7)), cluster, workload(7)))
     assert runs[0] == runs[1]
     assert runs[2] == runs[3]
@@ -102,7 +102,7 @@ def test_a_workload_asks_for_no_more_than_the_limit_and_the_next_pod_would_have_
 
 
 def test_with_kube_scheduler_pods_without_cards_go_where_most_is_left_and_others_by_the_policy() -> None:
-    cluster = TrackedCluster(NODES)
+    cluster = SimulatedCluster(NODES)
     placer = Placer(cluster, make_policy("expected-fill", Given(cluster, TRACE, 1, cards_alone=True)))
     other = Demand(0, 0, False, 12000, 1000)
     placed = [placer.place(f"other-{number}", other) for number in range(6)]
@@ -110,7 +110,7 @@ def test_with_kube_scheduler_pods_without_cards_go_where_most_is_left_and_others
     assert names[:3] == ["b-0", "b-1", "b-2"], "the share of the node's own CPU counts"
     assert len(names) == 6
 
-    alone = TrackedCluster(NODES)
+    alone = SimulatedCluster(NODES)
     policy = make_policy("expected-fill", Given(alone, TRACE, 1))
     for number, index in enumerate(placed):
         assert index is not None
@@ -120,7 +120,7 @@ def test_with_kube_scheduler_pods_without_cards_go_where_most_is_left_and_others
 
 
 def test_plain_claims_take_the_first_card_that_fits_on_the_node_with_most_left() -> None:
-    cluster = TrackedCluster([EmptyNode("a", 8000, 8192, 2, "G2"), EmptyNode("b", 9000, 8192, 2, "G2")])
+    cluster = SimulatedCluster([EmptyNode("a", 8000, 8192, 2, "G2"), EmptyNode("b", 9000, 8192, 2, "G2")])
     placer = Placer(cluster, make_policy("dra-first-fit", Given(cluster, [], 1)))
     share = Demand(1, 600, False, 1000, 1024)
     placed = [placer.place(str(number), share) for number in range(4)]

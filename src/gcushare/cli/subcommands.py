@@ -79,12 +79,6 @@ SUBCOMMANDS = {
             f"{_CLI}.cordon.cordon_settings:UNCORDON",
         ),
         Subcommand(
-            "simulate",
-            "which placement policy would waste least, on paper",
-            f"{_CLI}.simulate.simulate:run",
-            f"{_CLI}.simulate.simulate_settings:SIMULATE_PROGRAM",
-        ),
-        Subcommand(
             "defragment",
             "which pods to move to make room for a request",
             f"{_CLI}.defragment.defragment:run",

@@ -1,7 +1,7 @@
 """Placement policies as tables: which node, and which of its cards, a request should get.
 
-A policy is one entry. Settings, annotations, help, completion and ``gcushare simulate`` read this table; the chart gets
-it from ``make vendors``. All policies are deterministic: the lowest card index breaks ties in ``choose_cards``, the
+A policy is one entry. Settings, annotations, help and completion read this table; the chart gets it from
+``make vendors``. All policies are deterministic: the lowest card index breaks ties in ``choose_cards``, the
 node's name those of nodes in ``fit_index``.
 """
 

@@ -27,7 +27,7 @@ LOG_FLAGS = without_notes(GLOG_FLAGS)
 _WORK = {
     "": "gcushare.cli.inspect.table_command:show_table",
     "explain": "gcushare.cli.explain.explanation_text:explain",
-    "nodes-needed": "gcushare.cli.simulate.pending:nodes_needed",
+    "nodes-needed": "gcushare.cli.nodes_needed.nodes_needed:nodes_needed",
     "top": "gcushare.cli.top.top:top",
 }
 

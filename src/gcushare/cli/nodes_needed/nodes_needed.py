@@ -12,7 +12,7 @@ import msgspec
 
 from gcushare.cli.kubectl.flags import NodesNeededSettings
 from gcushare.cli.kubectl.session import Session
-from gcushare.cli.simulate.live import list_all
+from gcushare.cluster.reader import UNFINISHED, Reader
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import NotFoundError
 from gcushare.core.nodes import NodeState
@@ -30,9 +30,10 @@ from gcushare.core.packing.nodes_needed import (
 from gcushare.core.quantities import Int
 from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
+from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.claims import claimed_request
-from gcushare.wire.objects import Node, Pod
+from gcushare.wire.objects import NODE, POD, Node, Pod
 from gcushare.wire.other_resources import node_amounts, pod_amounts
 
 _NONE = Amounts()
@@ -86,8 +87,11 @@ async def read_pending(
         RemoteContractError, NotFoundError: as ``count_pending``.
         the errors of ``gcushare.kube.errors``.
     """
-    snapshot = ClusterSnapshot(vendor)
-    document = count_pending(snapshot, *await list_all(client, problems), like, pods)
+    snapshot, reader = ClusterSnapshot(vendor), Reader(client, problems=problems)
+    nodes = await reader.list_objects(NODES, NODE.read)
+    # Pods without cards count too: they take CPU and memory.
+    unfinished = await reader.list_objects(PODS, POD.read, selector=Selector(fields=UNFINISHED))
+    document = count_pending(snapshot, nodes, unfinished, like, pods)
     problems += snapshot.problems + snapshot.node_problems()
     return document
 

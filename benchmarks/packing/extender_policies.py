@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gcushare.cli.simulate.cluster import SimulatedNode, request_of
-from gcushare.cli.simulate.workload import units_of
+from benchmarks.packing.cluster import SimulatedNode, request_of
+from benchmarks.packing.workload import units_of
 from gcushare.core import placement
 from gcushare.core.packing.expected_fill import PARTS, SEQUENCES, Demand, ExpectedFill, Spot
 from gcushare.core.packing.learned_fill import score_loss

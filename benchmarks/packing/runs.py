@@ -2,58 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode
-from gcushare.cli.simulate.policies import NO_FIT, NodeChooser, Scored
+from benchmarks.packing.cluster import SimulatedCluster, SimulatedNode
+from benchmarks.packing.extender_policies import NO_FIT, NodeChooser, Scored
 from gcushare.core.packing.expected_fill import Demand, Spot
-from gcushare.core.wording import counted
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The result of one policy on one workload, as shares of all card units.
+def run_policy(policy: NodeChooser, cluster: SimulatedCluster, workload: Sequence[Demand]) -> float:
+    """Place a workload on an empty cluster; every pod is tried once, in order, and stays.
 
-    ``allocated``: what pods hold. ``partial`` and ``idle``: what is free on cards in use and on others. ``unplaced``:
-    the pods that were refused, by kind.
+    Returns the share of all card units that pods hold in the end.
     """
-
-    pods: int
-    allocated: float
-    partial: float
-    idle: float
-    unplaced: Mapping[str, int]
-
-
-def run_policy(policy: NodeChooser, cluster: SimulatedCluster, workload: Sequence[Demand]) -> Run:
-    """Place a workload on an empty cluster; every pod is tried once, in order, and stays."""
     placer = Placer(cluster, policy)
-    refused = (pod for number, pod in enumerate(workload) if placer.place(str(number), pod) is None)
-    unplaced = Counter(map(kind_of, refused))
-    partial = sum(sum(node.room.shared) for node in cluster.nodes)
-    idle = sum(sum(node.room.idle) for node in cluster.nodes)
-    total = cluster.total_units
-    return Run(len(workload), cluster.used_units / total, partial / total, idle / total, dict(sorted(unplaced.items())))
-
-
-def kind_of(demand: Demand) -> str:
-    """The kind of a pod as text: what it requests of cards."""
-    if not demand.cards:
-        return "no card"
-    cards = counted(demand.cards, "card")
-    return cards if demand.whole else f"share of {cards}"
-
-
-def describe_demand(demand: Demand) -> str:
-    """What a pod takes of a node, in words."""
-    cards = counted(demand.cards, "whole card" if demand.whole else "card")
-    parts = [cards if demand.whole or not demand.cards else f"{counted(demand.units, 'unit')} on each of {cards}"]
-    parts += [f"{demand.cpu_milli / 1000:g} CPUs"] if demand.cpu_milli else []
-    parts += [f"{demand.memory_mib} MiB of memory"] if demand.memory_mib else []
-    models = f" (only {' or '.join(demand.models)})" if demand.models else ""
-    return ", ".join(parts) + models
+    for number, pod in enumerate(workload):
+        placer.place(str(number), pod)
+    return cluster.used_units / cluster.total_units
 
 
 @dataclass(slots=True)

@@ -1,0 +1,1 @@
+"""``gcushare nodes-needed``: how many more nodes the waiting pods need. Reads only."""

@@ -10,13 +10,10 @@ Series = dict[str, str]
 _EXTENDER = 'namespace="kube-system",job="gcushare-scheduler-extender-metrics",instance="10.0.0.1:32766"'
 _OTHER = 'namespace="kube-system",job="gcushare-scheduler-extender-metrics",instance="10.0.0.2:32766"'
 _PLUGIN = 'namespace="kube-system",job="gcushare-device-plugin-metrics",instance="10.0.1.1:32767"'
-_OTHER_PLUGIN = 'namespace="kube-system",job="gcushare-device-plugin-metrics",instance="10.0.1.2:32767"'
 _DAEMONSET = 'namespace="kube-system",daemonset="gcushare-device-plugin"'
 _NODE = f'{_PLUGIN},vendor="enflame",node="node-1"'
 _CARD = f'{_NODE},card="3",uuid="GCU-3",model="S60"'
 _POD = f'{_NODE},card="3",pod_namespace="ml",pod_name="train-0"'
-
-_CLOSED = f'{_CARD},use="whole",pod_namespace="ml",pod_name="train-0"'
 
 _OF_JOB = {"namespace": "kube-system", "job": "gcushare-scheduler-extender-metrics"}
 _OF_VENDOR = _OF_JOB | {"vendor": "enflame"}
@@ -24,7 +21,6 @@ _OF_PLUGIN = {"namespace": "kube-system", "job": "gcushare-device-plugin-metrics
 _OF_NODE = _OF_PLUGIN | {"vendor": "enflame", "node": "node-1"}
 _OF_CARD = _OF_NODE | {"card": "3", "uuid": "GCU-3", "model": "S60"}
 _OF_POD = _OF_NODE | {"card": "3", "pod_namespace": "ml", "pod_name": "train-0"}
-_OF_CLOSED = {"use": "whole", "pod_namespace": "ml", "pod_name": "train-0"}
 _RESOURCE = "enflame.com/gcu-memory"
 
 _ALWAYS = "x90"
@@ -129,23 +125,6 @@ _UP = (
         quiet={f'up{{{_PLUGIN},node="node-1"}}': f"1{_ALWAYS}"},
         labels=_OF_PLUGIN | {"node": "node-1"},
     ),
-    Case(
-        alert="GcushareVersionsDiffer",
-        fires={
-            f'gcushare_build_info{{{_PLUGIN},version="0.1.0"}}': f"1{_ALWAYS}",
-            f'gcushare_build_info{{{_EXTENDER},version="0.2.0"}}': f"1{_ALWAYS}",
-        },
-        # Another node's plugin has the new version at minute 40.
-        quiet={
-            f'gcushare_build_info{{{_EXTENDER},version="0.2.0"}}': f"1{_ALWAYS}",
-            f'gcushare_build_info{{{_PLUGIN},version="0.1.0"}}': f"1{_ALWAYS}",
-            f'gcushare_build_info{{{_OTHER_PLUGIN},version="0.1.0"}}': "1x40 _x50",
-            f'gcushare_build_info{{{_OTHER_PLUGIN},version="0.2.0"}}': "_x40 1x50",
-        },
-        labels={"namespace": "kube-system"},
-        value="2",
-        at=70,
-    ),
 )
 
 _SCHEDULING = (
@@ -198,7 +177,6 @@ _SCHEDULING = (
     ),
     _reason("fragmented", "full", "GcushareMemoryFragmented"),
     _reason("fits", "full", "GcusharePodsWaitThoughTheyFit"),
-    _reason("never", "full", "GcusharePodsNeverFit"),
     _count("GcushareNodesUnreadable", "gcushare_nodes_unreadable"),
     _count("GcusharePodsUnreadable", "gcushare_pods_unreadable"),
     _count("GcushareNodesWithoutUnits", "gcushare_nodes_without_units"),
@@ -255,12 +233,6 @@ _NODES = (
         labels=_OF_NODE | {"resource": _RESOURCE},
     ),
     Case(
-        alert="GcusharePluginRegistersAgain",
-        fires={f'gcushare_plugin_registrations_total{{{_NODE},resource="{_RESOURCE}"}}': "1x30 2+1x60"},
-        quiet={f'gcushare_plugin_registrations_total{{{_NODE},resource="{_RESOURCE}"}}': "1x30 2x60"},
-        labels=_OF_NODE | {"resource": _RESOURCE},
-    ),
-    Case(
         alert="GcushareCardSick",
         fires={f"gcushare_card_healthy{{{_CARD}}}": f"0{_ALWAYS}"},
         quiet={f"gcushare_card_healthy{{{_CARD}}}": f"1{_ALWAYS}"},
@@ -282,12 +254,6 @@ _NODES = (
         value="2.5Gi",
     ),
     Case(
-        alert="GcushareCardClosed",
-        fires={f"gcushare_card_closed_until_timestamp_seconds{{{_CLOSED}}}": f"0{_ALWAYS}"},
-        quiet={f"gcushare_card_closed_until_timestamp_seconds{{{_CLOSED}}}": "0x5 _x85"},
-        labels=_OF_CARD | _OF_CLOSED,
-    ),
-    Case(
         alert="GcushareMemoryUnrecorded",
         fires={f"gcushare_card_unrecorded_units{{{_CARD}}}": f"3{_ALWAYS}"},
         quiet={f"gcushare_card_unrecorded_units{{{_CARD}}}": f"0{_ALWAYS}"},
@@ -303,18 +269,6 @@ _NODES = (
         },
         labels={"vendor": "enflame", "node": "node-1"},
         value="60",
-    ),
-    # Six in the last hour: of a day that had no other; of one that had as many in every hour; and of a new node.
-    Case(
-        alert="GcushareCorrectionsRising",
-        fires={f"gcushare_plugin_record_corrections_total{{{_NODE}}}": "0x1380 0+0.1x60"},
-        quiet={
-            f"gcushare_plugin_record_corrections_total{{{_NODE}}}": "0+0.1x1441",
-            'gcushare_plugin_record_corrections_total{vendor="enflame",node="node-2"}': "_x1320 0+0.1x121",
-        },
-        labels={"vendor": "enflame", "node": "node-1"},
-        value="6",
-        at=1441,
     ),
     # Refused for good, tried again every three minutes; and a hiccup.
     _of_node(
@@ -337,26 +291,26 @@ _NODES = (
 )
 
 _DAY = 86400
+_AT = 70
+_ABOUT = 'purpose="server",file="/tls/tls.crt"'
 
 
-def _certificate(alert: str, fires_days: int, quiet_days: int) -> Case:
-    """One replica of two has not taken the renewal; the time is that of the case, counted from its beginning."""
-    name, about = "gcushare_tls_certificate_not_after_timestamp_seconds", 'purpose="server",file="/tls/tls.crt"'
-    at = 70
-    ends = {days: f"{at * 60 + days * _DAY}{_ALWAYS}" for days in (fires_days, quiet_days, 90)}
-    return Case(
-        alert=alert,
-        fires={f"{name}{{{_EXTENDER},{about}}}": ends[90], f"{name}{{{_OTHER},{about}}}": ends[fires_days]},
-        quiet={f"{name}{{{_EXTENDER},{about}}}": ends[90], f"{name}{{{_OTHER},{about}}}": ends[quiet_days]},
-        labels=_OF_JOB | {"purpose": "server", "file": "/tls/tls.crt"},
-        value=f"{fires_days}d 0h 0m 0s",
-        at=at,
-    )
+def _certificate(instance: str, days: int) -> Series:
+    """A certificate that ends so long after the case; the time is counted from its beginning."""
+    name = "gcushare_tls_certificate_not_after_timestamp_seconds"
+    return {f"{name}{{{instance},{_ABOUT}}}": f"{_AT * 60 + days * _DAY}{_ALWAYS}"}
 
 
 _CERTIFICATES = (
-    _certificate("GcushareCertificateRunsOut", 13, 15),
-    _certificate("GcushareCertificateNearlyOut", 1, 3),
+    # One replica of two has not taken the renewal.
+    Case(
+        alert="GcushareCertificateRunsOut",
+        fires=_certificate(_EXTENDER, 90) | _certificate(_OTHER, 3),
+        quiet=_certificate(_EXTENDER, 90) | _certificate(_OTHER, 5),
+        labels=_OF_JOB | {"purpose": "server", "file": "/tls/tls.crt"},
+        value="3d 0h 0m 0s",
+        at=_AT,
+    ),
 )
 
 _DRIVER = 'namespace="kube-system",job="gcushare-device-plugin-metrics",instance="10.0.1.1:32767",node="node-1"'

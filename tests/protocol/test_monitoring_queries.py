@@ -14,12 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gcushare.cli.top.rows import DRIVER_SHARE
 from gcushare.core.units import GIB
-from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.node.over_use.over_use_settings import Action
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare_playground.apiserver import FailBefore, Fault
 from gcushare_playground.kubelet.dra import ClaimRef
-from gcushare_playground.kubelet.faults import PodResourcesMode
 from tests.builders import card
 from tests.extender_objects import node_document, pod_document
 from tests.fake_proc import FakeProc
@@ -105,17 +103,6 @@ async def scrape_plugin(proc: Path) -> str:
         return (await rig.get("/metrics"))[1]
 
 
-async def scrape_closed_card() -> str:
-    """The metrics of a plugin that knows of containers which may run on: their pod was deleted by force."""
-    async with PluginRig(cards=(16,), plugin={"mode": GrantMode.BOTH}, termination_s=60.0) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
-        rig.kubelet.faults.podresources = PodResourcesMode.FORGET
-        await rig.delete("a", force=True)
-        await rig.until_figures(lambda found: found.sum("gcushare_card_closed_until_timestamp_seconds"))
-        return (await rig.get("/metrics"))[1]
-
-
 async def scrape_claims() -> str:
     """The metrics of a claims driver that has refused a claim, and of an extender that serves claims."""
     async with ClaimsRig() as rig:
@@ -132,11 +119,10 @@ async def scrape_claims() -> str:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
-    async def scrape() -> tuple[str, str, str, str]:
+    async def scrape() -> tuple[str, str, str]:
         return await asyncio.gather(
             scrape_extender(tmp_path_factory.mktemp("tls")),
             scrape_plugin(tmp_path_factory.mktemp("proc")),
-            scrape_closed_card(),
             scrape_claims(),
         )
 

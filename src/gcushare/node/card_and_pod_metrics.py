@@ -163,14 +163,6 @@ def _card_metrics(observed: ObservedCards) -> Iterator[Metric]:
         "are not seen.",
         lambda card: of_others.get(card.index, 0),
     )
-    closed = (((*labels, c.use, *c.pod.split("/", 1)), c.until) for labels, card in cards for c in card.closures)
-    yield gauge(
-        "gcushare_card_closed_until_timestamp_seconds",
-        "When a card opens to a use (memory, whole) at the latest, which containers of a pod deleted by force close it "
-        "to; 0 while that cannot be said. No series: it is open.",
-        (*_CARD_LABELS, "use", "pod_namespace", "pod_name"),
-        closed,
-    )
 
 
 def _pod_metric(observed: ObservedCards) -> Metric:

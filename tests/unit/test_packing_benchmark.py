@@ -9,8 +9,8 @@ from benchmarks.packing.bounds import compute_bounds
 from benchmarks.packing.churn import Churn, run_churn
 from benchmarks.packing.cluster import SimulatedCluster
 from benchmarks.packing.policies import POLICIES, Given, make_policy
-from benchmarks.packing.runs import Placer, run_policy
-from benchmarks.packing.workload import EmptyNode, build_workload, units_of
+from benchmarks.packing.runs import Placer
+from benchmarks.packing.workload import EmptyNode, build_workload
 
 from gcushare.core.packing.expected_fill import Demand
 
@@ -60,45 +60,6 @@ def test_scores_that_are_kept_are_those_of_a_policy_that_is_asked_about_every_no
             uid = draw.choice(sorted(kept.pods))
             kept.end(uid)
             fresh.end(uid)
-
-
-def test_a_pod_goes_only_to_cards_of_the_models_it_allows() -> None:
-    cluster = SimulatedCluster(NODES)
-    placer = Placer(cluster, make_policy("expected-fill", Given(cluster, TRACE, 1)))
-    only = Demand(1, 0, True, 1000, 1000, ("P100",))
-    placed = [placer.place(str(number), only) for number in range(13)]
-    assert placed[-1] is None
-    assert {cluster.nodes[index].spec.model for index in placed if index is not None} == {"P100"}
-
-
-def test_what_a_pod_held_is_free_again_when_it_ends() -> None:
-    cluster = SimulatedCluster(NODES)
-    before = [node.room for node in cluster.nodes]
-    placer = Placer(cluster, make_policy("clustering", Given(cluster, TRACE, 1)))
-    for number, pod in enumerate(TRACE):
-        placer.place(str(number), pod)
-    for uid in list(cluster.pods):
-        cluster.end(uid)
-    assert [node.room for node in cluster.nodes] == before
-    assert not any(cluster.kinds.values())
-
-
-def test_equal_seeds_give_equal_runs() -> None:
-    runs = []
-    for policy in ("random", "fgd"):
-        for _ in range(2):
-            cluster = SimulatedCluster(NODES)
-            runs.append(run_policy(make_policy(policy, Given(cluster, TRACE, 7)), cluster, workload(7)))
-    assert runs[0] == runs[1]
-    assert runs[2] == runs[3]
-
-
-def test_a_workload_asks_for_no_more_than_the_limit_and_the_next_pod_would_have_exceeded_it() -> None:
-    limit = int(1.3 * sum(node.units for node in NODES))
-    asked = sum(units_of(pod, 1000) for pod in build_workload(TRACE, limit, 1000, 1))
-    assert limit - 4000 < asked <= limit
-    less = build_workload(TRACE, 5000, 1000, 1)
-    assert sum(units_of(pod, 1000) for pod in less) <= 5000
 
 
 def test_with_kube_scheduler_pods_without_cards_go_where_most_is_left_and_others_by_the_policy() -> None:

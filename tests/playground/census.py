@@ -12,7 +12,7 @@ from typing import Any
 from gcushare.core.errors import NotFoundError
 from gcushare.core.quantities import parse_count
 from gcushare.wire.annotations import PodRecord, decode_record
-from gcushare.wire.kubelet.device_ids import cards_of_ids, decode_whole_card_id
+from gcushare.wire.kubelet.device_ids import cards_of_ids
 from gcushare_playground.cluster import Cluster
 from gcushare_playground.doubles import InsideDoubles
 from gcushare_playground.picture import POD_OBJECTS, condition_of, key_of, node_of, phase_of, poll_until
@@ -22,7 +22,7 @@ Pod = dict[str, Any]
 
 
 def manifest(name: str, units: object, *, resource: str = "enflame.com/gcu-memory", **metadata: Any) -> Pod:
-    """A pod with one container that asks for this much of the memory resource, or of another."""
+    """A pod with one container that asks for this much of a memory resource."""
     limits = {resource: units}
     return {
         "apiVersion": "v1",
@@ -46,9 +46,9 @@ class Census:
     def pods(self) -> Mapping[str, Pod]:
         return self.cluster.pods.objects
 
-    async def create(self, name: str, amount: int, *, resource: str | None = None, **metadata: Any) -> str:
-        """Create a pod that asks for this much memory, or of another resource; returns its key."""
-        body = manifest(name, amount, resource=resource or self.cluster.plan.vendor.memory_resource, **metadata)
+    async def create(self, name: str, units: int, **metadata: Any) -> str:
+        """Create a pod that asks for this much memory; returns its key."""
+        body = manifest(name, units, resource=self.cluster.plan.vendor.memory_resource, **metadata)
         await self.cluster.client.create(POD_OBJECTS, body, namespace="default")
         return f"default/{name}"
 
@@ -56,11 +56,6 @@ class Census:
         """The memory that it asks for."""
         limits = pod["spec"]["containers"][0]["resources"]["limits"]
         return parse_count(limits.get(self.cluster.plan.vendor.memory_resource, 0))
-
-    def whole_of(self, pod: Pod) -> int:
-        """The whole cards that it asks for."""
-        limits = pod["spec"]["containers"][0]["resources"]["limits"]
-        return parse_count(limits.get(self.cluster.plan.vendor.whole_card_resource, 0))
 
     def record_of(self, pod: Pod) -> PodRecord | None:
         return decode_record(self.cluster.plan.vendor, pod["metadata"].get("annotations") or {})
@@ -90,7 +85,7 @@ class Census:
             record = self.record_of(pod)
             if node_of(pod) and phase_of(pod) in ("Pending", "Running") and record is not None:
                 for card in record.card_indexes:
-                    used[node_of(pod), card] += record.card_units if record.whole else self.units_of(pod)
+                    used[node_of(pod), card] += self.units_of(pod)
         return used
 
     def used_by_kubelets(self) -> Counter[tuple[str, int]]:
@@ -102,11 +97,9 @@ class Census:
         return used
 
     def held(self, pod: Pod) -> dict[int, int]:
-        """The units that the kubelet gave a pod, by card; of a whole card all of them."""
-        kubelet, vendor, uid = self.doubles.kubelets[node_of(pod)], self.cluster.plan.vendor, pod["metadata"]["uid"]
-        units = cards_of_ids(kubelet.held_ids(uid, CONTAINER, vendor.memory_resource))
-        whole = map(decode_whole_card_id, kubelet.held_ids(uid, CONTAINER, vendor.whole_card_resource))
-        return units | {card: self.capacity()[node_of(pod), card] for card in whole}
+        """The units that the kubelet gave a pod, by card."""
+        kubelet, vendor = self.doubles.kubelets[node_of(pod)], self.cluster.plan.vendor
+        return cards_of_ids(kubelet.held_ids(pod["metadata"]["uid"], CONTAINER, vendor.memory_resource))
 
     def problems(self) -> Iterator[str]:
         """Everything that must not be, in words; nothing when all is well."""
@@ -118,13 +111,9 @@ class Census:
         for pod in self.running():
             yield from self._problems_of(pod)
         free = {card: units - used[card] for card, units in capacity.items()}
-        empty = Counter(node for (node, index), units in capacity.items() if not used[node, index])
         for pod in self.waiting():
-            name, units, whole = pod["metadata"]["name"], self.units_of(pod), self.whole_of(pod)
-            if units and units <= max(free.values()):
-                yield f"{name} waits for {units} units, and a card has them: {free}"
-            if whole and whole <= max(empty.values(), default=0):
-                yield f"{name} waits for {whole} whole cards, and a node has them: {dict(empty)}"
+            if (units := self.units_of(pod)) <= max(free.values()):
+                yield f"{pod['metadata']['name']} waits for {units} units, and a card has them: {free}"
 
     def _problems_of(self, pod: Pod) -> Iterator[str]:
         name, units, record = pod["metadata"]["name"], self.units_of(pod), self.record_of(pod)
@@ -132,8 +121,8 @@ class Census:
             yield f"{name} runs, and its record is {record}"
             return
         cards = record.card_indexes
-        wanted = dict.fromkeys(cards, record.card_units if record.whole else units)
-        if self.held(pod) != wanted or len(cards) != (self.whole_of(pod) or 1):
+        wanted = dict.fromkeys(cards, units)
+        if self.held(pod) != wanted or len(cards) != 1:
             yield f"{name}: record says {wanted}, kubelet gave {self.held(pod)}"
         view = self.doubles.kubelets[node_of(pod)].container_view(pod["metadata"]["uid"], CONTAINER)
         seen = None if view is None else view.environment.get(self.cluster.plan.vendor.environment.visible)

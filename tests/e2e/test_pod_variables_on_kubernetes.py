@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from gcushare.kube.resources import NAMESPACES, Resource
-from tests.charts import PLUGIN_CHART, Rendering, of_kind, render
+from tests.charts import NEWEST, PLUGIN_CHART, Rendering, helm, load_objects, of_kind, one, render
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject
 from tests.e2e.waiting import until
@@ -24,14 +24,16 @@ FIELD = {"name": "ENFLAME_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {"fieldPat
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(control_plane: ControlPlane) -> AsyncIterator[ControlPlane]:
-    """The policy alone, as the chart has it for both vendors and limits by the driver."""
-    sets = {"vendor": "both", "memoryLimit": "driver", "ownVisibleCards.exemptNamespaces": "{tools}"}
+    """The policy alone, as the chart has it for both vendors and limits by the driver, of a release in kube-system and
+    of one in the namespace ``shared``, which the first one leaves alone."""
+    sets = {"vendor": "both", "memoryLimit": "driver", "ownVisibleCards.exemptNamespaces": "{tools,shared}"}
     objects = render(PLUGIN_CHART, Rendering(sets=sets))
+    objects += in_shared("deployName=second", "vendor=both", "ownVisibleCards.exemptNamespaces={tools}")
     for kind, resource in (("ValidatingAdmissionPolicy", POLICIES), ("ValidatingAdmissionPolicyBinding", BINDINGS)):
         for each in of_kind(objects, kind):
             if each["metadata"]["name"].endswith("-pod-variables"):
                 await control_plane.client.create(resource, each)
-    for name in ("tools", "gpu-operator"):
+    for name in ("tools", "gpu-operator", "shared"):
         await control_plane.client.create(NAMESPACES, {"metadata": {"name": name}})
 
     async def open_still() -> str:
@@ -40,6 +42,14 @@ async def cluster(control_plane: ControlPlane) -> AsyncIterator[ControlPlane]:
 
     await until(open_still, "the policy holds", deadline_s=60)
     yield control_plane
+
+
+def in_shared(*values: str) -> list[JsonObject]:
+    """The objects of a release of the plugin in the namespace ``shared``."""
+    words = ("template", "second", str(PLUGIN_CHART), "--namespace", "shared", "--kube-version", NEWEST)
+    done = helm(*words, *(word for value in values for word in ("--set", value)))
+    assert done.returncode == 0, done.stderr
+    return load_objects(done.stdout)
 
 
 def body(*env: JsonObject, **more: Any) -> JsonObject:
@@ -87,6 +97,21 @@ async def test_a_pod_that_sets_what_the_plugin_sets_is_refused(
 async def test_other_pods_are_admitted(cluster: ControlPlane, pod: JsonObject, namespace: str) -> None:
     status, answer = await send(cluster, pod, namespace)
     assert status == 201, answer
+
+
+async def test_a_release_leaves_the_plugins_of_another_in_its_namespace_alone_and_nothing_else(
+    cluster: ControlPlane,
+) -> None:
+    template = one(in_shared("deployName=first", "vendor=aliyun"), "DaemonSet", "first-aliyun")["spec"]["template"]
+    plugin = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": "first"}}
+    url = f"{cluster.url}/api/v1/namespaces/shared/serviceaccounts"
+    async with cluster.http.post(url, json={"metadata": {"name": "first"}}) as answer:
+        assert answer.status == 201, await answer.text()
+    status, said = await send(cluster, plugin, "shared")
+    assert status == 201, said
+    plugin["metadata"] = {"name": "other"}
+    status, said = await send(cluster, plugin, "shared")
+    assert (status, "sees cards that its pod was not given" in said["message"]) == (422, True), said
 
 
 async def test_a_container_that_is_added_for_debugging_sees_no_more(cluster: ControlPlane) -> None:

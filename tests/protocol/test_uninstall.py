@@ -73,6 +73,16 @@ async def test_every_node_is_cleaned_and_those_whose_kubelet_still_counts_are_na
     assert lines[0] == f"node/n1 cleaned: {ENFLAME.inventory_annotation}, {ENFLAME.label_key}, {COUNT}, {MEMORY}"
 
 
+async def test_nodes_without_the_labels_of_the_release_are_left_alone(server: ApiServer) -> None:
+    other = _node("n2")
+    other["metadata"]["labels"] = {**ENFLAME_LABEL, "pool": "b"}
+    server.registry.put(other)
+    remembering, _ = await clean(server, UninstallSettings(vendor="enflame", nodes="pool=b"))
+    assert remembering == {"n2"}
+    assert MEMORY in stored(server, "n1")["status"]["capacity"]
+    assert MEMORY not in stored(server, "n2")["status"]["capacity"]
+
+
 async def test_a_run_after_the_kubelet_forgot_leaves_not_even_its_zero(server: ApiServer) -> None:
     whole = {ENFLAME.whole_card_resource: "8"}
     write_back(server, "128", **whole)

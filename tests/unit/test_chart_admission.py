@@ -119,10 +119,15 @@ def test_only_our_accounts_write_and_they_are_the_charts_own(name: str, accounts
     assert accounts <= there
 
 
-def test_the_plugins_token_is_held_to_its_own_node() -> None:
+@pytest.mark.parametrize(
+    ("pairs", "accounts"),
+    [((), ("gcushare-device-plugin",)), (("admission.devicePlugin.serviceAccount={one,two}",), ("one", "two"))],
+    ids=["one release", "two"],
+)
+def test_the_plugins_token_is_held_to_its_own_node(pairs: tuple[str, ...], accounts: tuple[str, ...]) -> None:
     for name in ("plugin-pods", "plugin-nodes", "plugin-events"):
-        found = policy(name)
-        assert found["spec"]["matchConditions"][0]["expression"].endswith(f"== '{ACCOUNT}gcushare-device-plugin'")
+        found = policy(name, *pairs)
+        assert quoted(found["spec"]["matchConditions"][0]["expression"]) == {ACCOUNT + each for each in accounts}
         assert "authentication.kubernetes.io/node-name" in variable(found, "node")
         assert "variables.node" in found["spec"]["validations"][0]["expression"]
 

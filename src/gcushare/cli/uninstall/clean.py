@@ -41,6 +41,11 @@ class UninstallSettings:
         help="Whose resources, annotations and labels are removed. No default: another system may use those of the "
         "other vendor.",
     )
+    nodes: str | None = setting(
+        parsers.optional(parsers.text("SELECTOR", accepted="labels as kubectl's -l takes them"), "all nodes"),
+        default=None,
+        help="Clean only the Nodes with these labels: those of another release of the plugin are left alone.",
+    )
     remove_node_label: bool = setting(
         parsers.boolean(), default=False, typed=True, help="Remove the label that selects the plugin's nodes, too."
     )
@@ -80,7 +85,7 @@ class Cleaner:
         """
         counting: list[str] = []
         failures: list[GcushareError] = []
-        for node in await self._client.list_all(NODES):
+        for node in await self._client.list_all(NODES, Selector(labels=self._settings.nodes or "")):
             name = node.metadata.name
             try:
                 if await self._clean_newest(node):
@@ -144,7 +149,8 @@ def main(process: ProcessContext | None = None) -> int:
         for name in remembering:
             say(f"node/{name}: its kubelet shows our cards, unavailable, until 5 minutes after the plugin has ended")
         if remembering:
-            say(f"then 0 stays there: to remove it run this again, python3 -m {__package__} --vendor {found.vendor}")
+            again = f"--vendor {found.vendor}" + (f" --nodes {found.nodes}" if found.nodes else "")
+            say(f"then 0 stays there: to remove it run this again, python3 -m {__package__} {again}")
         return DONE
 
     return run_program(PROGRAM, run, process=process)

@@ -272,6 +272,15 @@ An affinity of the user's own is not judged.
 system:serviceaccount:{{ .root.Release.Namespace }}:{{ .name }}
 {{- end -}}
 
+{{/* The users of one service account, or of several, comma-separated: dict root, names (a name or a list). */}}
+{{- define "gcushare-scheduler-extender.userNames" -}}
+{{- $users := list -}}
+{{- range kindIs "string" .names | ternary (list .names) .names }}
+{{- $users = append $users (include "gcushare-scheduler-extender.userName" (dict "root" $.root "name" .)) }}
+{{- end -}}
+{{- join "," $users -}}
+{{- end -}}
+
 {{/* The second scheduler's configuration: dict root, api. */}}
 {{- define "gcushare-scheduler-extender.schedulerConfig" -}}
 {{- $values := .root.Values -}}

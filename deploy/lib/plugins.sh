@@ -53,13 +53,15 @@ plugin_reports() {
         }'
 }
 
-# is_rolled_out VENDOR: whether the DaemonSet has replaced all pods of an older version.
+# is_rolled_out VENDOR: whether the DaemonSets, one for each group of nodes, have replaced all pods of an older version.
 is_rolled_out() {
     local counts generation observed wanted updated
     counts=$(kubectl get daemonset --namespace "$namespace" --selector "app.kubernetes.io/instance=$name,gcushare.io/vendor=$1" \
-        -o jsonpath='{.items[0].metadata.generation}/{.items[0].status.observedGeneration}/{.items[0].status.desiredNumberScheduled}/{.items[0].status.updatedNumberScheduled}' 2>/dev/null) || return 1
-    IFS=/ read -r generation observed wanted updated <<<"$counts"
-    [ -n "$generation" ] && [ "$generation" = "$observed" ] && [ "${updated:-0}" -ge "${wanted:-0}" ]
+        -o jsonpath='{range .items[*]}{.metadata.generation}/{.status.observedGeneration}/{.status.desiredNumberScheduled}/{.status.updatedNumberScheduled}{"\n"}{end}' 2>/dev/null) || return 1
+    [ -n "$counts" ] || return 1
+    while IFS=/ read -r generation observed wanted updated; do
+        [ "$generation" = "$observed" ] && [ "${updated:-0}" -ge "${wanted:-0}" ] || return 1
+    done <<<"$counts"
 }
 
 # wait_for_plugins VENDOR: wait until the plugin is ready on every labelled node, and print each node's outcome. Returns 1

@@ -119,6 +119,7 @@ class PluginRig:
                 poll_interval=0.2,
             ),
             kubelet=KubeletSettings(
+                node_group="a10",
                 node_name=NODE,
                 kubelet_dir=self.root,
                 device_list_strategy=self._strategies,

@@ -54,7 +54,7 @@ async def test_the_plugin_of_this_machine_reports_cards_use_and_pods(rig: Plugin
     assert (ran.code, ran.err) == (0, "")
     plain = await Caller({}).call("--plugin", address(rig), "--no-color", columns=80)
     lines = plain.lines
-    assert lines[0].startswith("node-1   enflame   driver simulated   unit GB")
+    assert lines[0].startswith("node-1   enflame   group a10   driver simulated   unit GB")
     assert "2 cards  1 free, 1 shared  granted 6 of 32 GB  used 9.0 GB  1 pod" in lines
     assert any(line.startswith("╭─ 0  Simulated  GCU-0 ──") and line.endswith(" healthy  shared ─╮") for line in lines)
     assert any("9.0 of 16.0 GB   56% │" in line for line in lines)

@@ -184,6 +184,10 @@ def node_of_a_misspelt_way(rig: DoctorRig) -> None:
     rig.change_node(lambda node: node["metadata"]["labels"].update({"gcushare.io/serve": "claim"}))
 
 
+def node_of_an_unknown_group(rig: DoctorRig) -> None:
+    rig.change_node(lambda node: node["metadata"]["labels"].update({"gcushare.io/node-group": "a10"}))
+
+
 def node_no_longer_shared(rig: DoctorRig) -> None:
     """Another node keeps its inventory and its capacity after label and plugin went."""
     rig.put(node_object(OTHER, cards(16), zone="a"))
@@ -296,6 +300,7 @@ def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
         (record_that_is_removed, WARNING, "unrecorded-holder", "something removes or refuses its record"),
         (cordon_of_a_card_that_is_not_there, WARNING, "cordon-unknown-card", "names 7"),
         (node_of_a_misspelt_way, WARNING, "unread-key", "gcushare.io/serve=claim: only 'claims' has an effect"),
+        (node_of_an_unknown_group, WARNING, "node-group", "its plugin are those of the nodes of no group"),
         (node_no_longer_shared, WARNING, "stale-inventory", INVENTORY),
         (count_left_behind, WARNING, "leftover-capacity", f"{COUNT} 1"),
         (zero_left_behind, WARNING, "leftover-capacity", f"{MEMORY} 0"),

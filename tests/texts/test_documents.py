@@ -21,7 +21,14 @@ from gcushare.scheduler_extender.claims.template_keeper import HELD, NOT_OURS, T
 from gcushare.vendors import VENDORS
 from gcushare.wire import annotations as keys
 from gcushare.wire.annotations import record_keys
-from gcushare.wire.contracts import CLAIMS_LABEL, CLAIMS_ORDER_LABEL, LEADS_LABEL, SERVE_LABEL, VENDOR_LABEL
+from gcushare.wire.contracts import (
+    CLAIMS_LABEL,
+    CLAIMS_ORDER_LABEL,
+    LEADS_LABEL,
+    NODE_GROUP_LABEL,
+    SERVE_LABEL,
+    VENDOR_LABEL,
+)
 from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, finest_fitting_unit
 from tests.documents import DOCS, GUIDES, ROOT, Document, every_document, guide
 from tests.source import modules
@@ -46,7 +53,8 @@ VARIABLES_OF_OTHERS = {f"ENFLAME_CONTAINER_{name}" for name in ("SUB_CARD", "USA
 VARIABLES_OF_OTHERS.add("NVIDIA_GPU_MEMORY_REQUEST")
 """Those of the vendor's own plugin and of NVIDIA's toolkit, which no program of ours sets or reads."""
 METRIC = re.compile(r"`(gcushare_[a-z_]+)`")
-CHART_LABELS = {"gcushare.io/enabled", CLAIMS_LABEL, CLAIMS_ORDER_LABEL, LEADS_LABEL, SERVE_LABEL, VENDOR_LABEL}
+CHART_LABELS = {"gcushare.io/enabled", CLAIMS_LABEL, CLAIMS_ORDER_LABEL, LEADS_LABEL, SERVE_LABEL}
+CHART_LABELS |= {NODE_GROUP_LABEL, VENDOR_LABEL}
 KUBERNETES_MESSAGES = {
     "0/1 nodes are available: 1 Insufficient enflame.com/gcu-memory.",
     "dial tcp … connect: connection refused",

@@ -13,6 +13,11 @@ from tests.unit.card_views import busy, card, cards, drawn, pod, status, use
 OWNERS = {4242: "uid-of-train-7", 4243: "uid-of-train-7"}
 
 
+def test_the_group_of_a_node_is_shown_where_it_has_one() -> None:
+    (first, *_) = drawn(cards(status(card(0), node_group="gb10")), None)
+    assert first.startswith("node-1   enflame   group gb10   driver 1.4.2   unit GB")
+
+
 def boxes(lines: list[str]) -> list[str]:
     return [line for line in lines if line[0] in "╭│╰"]
 

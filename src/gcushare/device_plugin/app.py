@@ -178,6 +178,7 @@ class PluginApp(Way):
         return ObservedResources(
             vendor=self._vendor.name,
             node=self._node_name,
+            node_group=self._settings.kubelet.node_group or "",
             inventory=lambda: None if (found := self._agent.inventory) is None else self._agent.describe(found),
             pods=parts.store,
             agent=self._agent,

@@ -44,6 +44,7 @@ class ObservedCards(ABC):
 
     vendor: str
     node: str
+    node_group: str
     inventory: Callable[[], Inventory | None]
     pods: NodePods
     cards: Callable[[], CardsSnapshot]

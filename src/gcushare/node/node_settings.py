@@ -188,6 +188,12 @@ class NodeSettings:
         env="NODE_NAME",
         help="This node's name in the cluster. A DaemonSet sets it from spec.nodeName; the default is the host's name.",
     )
+    node_group: str | None = setting(
+        parsers.optional(parsers.text("NAME"), "no group"),
+        default=None,
+        help="The group of nodes whose settings these are, as the node's label gcushare.io/node-group names it. It is "
+        "shown by --status and by gcushare cards, and changes nothing.",
+    )
     kubelet_dir: Path = setting(
         parsers.path("DIR"),
         default=Path("/var/lib/kubelet"),

@@ -70,6 +70,7 @@ def describe_node(
         version=__version__,
         vendor=seen.vendor,
         node=seen.node,
+        node_group=seen.node_group,
         problems=seen.problems(),
         cards=_card_statuses(seen, inventory, used, holders),
         left_out=seen.cards().left_out,

@@ -46,6 +46,8 @@ CLAIMS_LABEL, CLAIMS_ENABLED = "gcushare.io/claims", "enabled"
 """On a namespace, by its admin: its pods get claims in place of the memory resource."""
 SERVE_LABEL, SERVE_CLAIMS = "gcushare.io/serve", "claims"
 """On a node, by its admin: its cards are given as claims and not as resources."""
+NODE_GROUP_LABEL = "gcushare.io/node-group"
+"""On a node, by its admin, and on its plugins' pods, by their chart: the group of nodes whose settings it gets."""
 CLAIMS_ORDER_LABEL = "gcushare.io/claims-order"
 """On a node, by the extender: 1 to 9, nodes with a higher number are filled first."""
 

@@ -112,6 +112,8 @@ def _node_lines(view: NodeView, width: int, *, is_wide: bool) -> Iterator[Text]:
 def _header(view: NodeView, unit: MemoryUnit | None) -> list[Text]:
     status = view.status
     parts = [Text(one_line(status.node) or "?", "bold"), Text(one_line(status.vendor))]
+    if status.node_group:
+        parts.append(Text(f"group {one_line(status.node_group)}"))
     parts.append(Text(f"driver {one_line(status.driver) or 'unknown'}"))
     if unit is not None:
         parts.append(Text(f"unit {unit.label}"))

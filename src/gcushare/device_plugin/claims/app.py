@@ -145,6 +145,7 @@ class ClaimsApp(Way):
         return ObservedClaims(
             vendor=self._vendor.name,
             node=self._node_name,
+            node_group=self._settings.kubelet.node_group or "",
             inventory=lambda: self._agent.inventory,
             pods=self._pods,
             pod_use=self._pod_use,

@@ -148,15 +148,16 @@ class SlicesStatus(msgspec.Struct, frozen=True, rename="camel"):
 class PluginStatus(_StatusPart, frozen=True, kw_only=True):
     """The document. ``problems`` names each part of the plugin that has a problem; it is empty if there is none.
 
-    ``modes`` is what the node hands out, in the words of its inventory: ``memory``, ``whole``, ``claims``. ``pod_use``
-    is why it does not report what each pod uses: "" if it does, null where it was not asked for. ``over_use`` null
-    likewise.
+    ``node_group`` is the group of nodes whose settings it has, "" for those of no group. ``modes`` is what the node
+    hands out, in the words of its inventory: ``memory``, ``whole``, ``claims``. ``pod_use`` is why it does not report
+    what each pod uses: "" if it does, null where it was not asked for. ``over_use`` null likewise.
     ``order`` (of the cards in the slices), ``claims`` and ``slices`` are of a node that serves claims.
     """
 
     version: str
     vendor: str
     node: str
+    node_group: str = ""
     problems: dict[str, str]
     unit: str | None
     driver: str = ""

@@ -31,9 +31,62 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* Name of one vendor's DaemonSet: dict root, vendor. */}}
+{{/* Name of the DaemonSet for one vendor's nodes, of a group or of none: dict root, vendor, group. */}}
 {{- define "gcushare-device-plugin.daemonset" -}}
 {{- include "gcushare-device-plugin.fullname" .root }}{{ (include "gcushare-device-plugin.ofVendor" .vendor | fromJson).nameSuffix -}}
+{{- with .group }}-group-{{ . }}{{ end -}}
+{{- end -}}
+
+{{/*
+Puts a group's settings in the place of the chart's: dict values (changed in place), settings. Not by mergeOverwrite,
+which leaves a setting as it is that the group has empty.
+*/}}
+{{- define "gcushare-device-plugin.useGroup" -}}
+{{- range $key, $setting := .settings -}}
+{{- if kindIs "map" $setting -}}
+{{- $part := get $.values $key | default dict -}}
+{{- range $inner, $each := $setting }}{{ $_ := set $part $inner $each }}{{ end -}}
+{{- $setting = $part -}}
+{{- end -}}
+{{- $_ := set $.values $key $setting -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What one value is in each part of the release, as a JSON list: dict root, value; first that of nodes of no group. */}}
+{{- define "gcushare-device-plugin.everywhere" -}}
+{{- $found := list (get .root.Values .value) -}}
+{{- range $_, $settings := .root.Values.nodeGroups }}
+{{- $found = append $found (hasKey $settings $.value | ternary (get $settings $.value) (get $.root.Values $.value)) }}
+{{- end -}}
+{{- uniq $found | toJson -}}
+{{- end -}}
+
+{{/*
+Where the plugin may run beyond its nodeSelector: dict root, group, groups (their names); or nothing. A node has one value
+of a label, so at most one group; the DaemonSet for the nodes of no group keeps off those of the others, whatever the
+user's affinity says: a node's terms are alternatives, so each of them gets the rule.
+*/}}
+{{- define "gcushare-device-plugin.affinity" -}}
+{{- $affinity := deepCopy (.root.Values.affinity | default dict) -}}
+{{- $rules := list -}}
+{{- if and .groups (not .group) -}}
+{{- $rules = append $rules (dict "key" "gcushare.io/node-group" "operator" "NotIn" "values" .groups) -}}
+{{- end -}}
+{{- /* Claims are not installed: a node that is to serve them serves nothing. */ -}}
+{{- if not (or $affinity (include "gcushare-device-plugin.claims" .root)) -}}
+{{- $rules = append $rules (dict "key" "gcushare.io/serve" "operator" "NotIn" "values" (list "claims")) -}}
+{{- end -}}
+{{- if $rules -}}
+{{- $nodes := get $affinity "nodeAffinity" | default dict -}}
+{{- $required := get $nodes "requiredDuringSchedulingIgnoredDuringExecution" | default dict -}}
+{{- $terms := list -}}
+{{- range get $required "nodeSelectorTerms" | default (list dict) -}}
+{{- $terms = append $terms (merge (dict "matchExpressions" (concat (.matchExpressions | default list) $rules)) .) -}}
+{{- end -}}
+{{- $_ := set $nodes "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) -}}
+{{- $_ := set $affinity "nodeAffinity" $nodes -}}
+{{- end -}}
+{{- with $affinity }}{{ toYaml . }}{{ end -}}
 {{- end -}}
 
 {{/* What is known of a vendor, as JSON: its name. */}}

@@ -12,6 +12,7 @@ from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY
 from gcushare.core.wording import counted
 from gcushare.vendors import VENDORS
+from gcushare.wire.contracts import NODE_GROUP_LABEL
 from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
 from gcushare.wire.pods import is_finished
 
@@ -73,6 +74,23 @@ def check_kubelets(facts: Facts) -> Iterator[Finding]:
                 "to give and mixes those of several cards, so pods fail at random",
                 "upgrade the kubelet, or remove the node's label",
             )
+
+
+def check_node_groups(facts: Facts) -> Iterator[Finding]:
+    """Nodes whose label names another group than their plugin has the settings of."""
+    known = sorted({found for each in facts.plugins if (found := flag(each.pod, "node-group"))})
+    for each in vendor_nodes(facts):
+        wanted = each.node.metadata.labels.get(NODE_GROUP_LABEL)
+        if each.plugin is None or wanted is None or (given := flag(each.plugin.pod, "node-group")) == wanted:
+            continue
+        has = f"those of the group {given}" if given else "those of the nodes of no group"
+        yield warning(
+            "node-group",
+            each.subject,
+            f"it has the label {NODE_GROUP_LABEL}={wanted}, and the settings of its plugin are {has}",
+            f"have nodeGroups of the plugin's chart name {wanted}, or correct the label"
+            + (f"; plugins run in the groups {', '.join(known)}" if known else ""),
+        )
 
 
 def check_limits(facts: Facts) -> Iterator[Finding]:

@@ -49,6 +49,7 @@ CHECKS: tuple[Check, ...] = (
     plugins.check_plugins,
     plugins.check_namespaces,
     plugins.check_kubelets,
+    plugins.check_node_groups,
     plugins.check_limits,
     plugins.check_leftovers,
     claims.check_claims_kubelets,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
@@ -86,7 +87,7 @@ async def apply(control_plane: ControlPlane, document: JsonObject) -> None:
 
 async def ask_needed(scheduling: Scheduling) -> JsonObject:
     """What is counted for nodes with two cards of 16."""
-    found = await read_pending(scheduling.client, ENFLAME, "2x16", "", [])
+    found = await read_pending(scheduling.client, ENFLAME, "2x16", "", [], Counter())
     return dict(msgspec.to_builtins(found)["classes"][0])
 
 

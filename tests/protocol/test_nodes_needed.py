@@ -42,6 +42,19 @@ async def test_the_answer_is_for_people_and_for_programs(crowded: Cluster) -> No
     assert text == ("6 pods wait for cards; present nodes have room for 1\n2x16: 2 more nodes hold 5 pods\n")
 
 
+async def test_pods_that_do_not_exist_are_counted_as_if_they_waited(crowded: Cluster) -> None:
+    ran = await crowded.call("nodes-needed", "--add", "3x16,2x6")
+    assert ran.out == (
+        "11 pods wait for cards, with 5 of --add; present nodes have room for 2\n2x16: 3 more nodes hold 9 pods\n"
+    )
+
+
+@pytest.mark.parametrize("value", ["40", "x4", "0x4", "4x0", "4x-1", "1x4,2", "٣x4", "100001x1", "4x1.5"])
+async def test_pods_to_add_that_cannot_be_read_are_refused(crowded: Cluster, value: str) -> None:
+    ran = await crowded.call("nodes-needed", "--add", value)
+    assert (ran.code, "COUNTxUNITS such as 40x4, each from 1 to 100000" in ran.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     "annotations",
     [{"gcushare.io/cards": " 2"}, {"gcushare.io/node-policy": "BinPack"}, {"gcushare.io/use-cards": "0,,1"}],

@@ -172,6 +172,12 @@ class NodesNeededSettings:
         default=None,
         help="Count for this namespace's pods, or for one pod.",
     )
+    add: tuple[tuple[int, int], ...] = setting(
+        parsers.comma_list(parsers.counted_amounts()),
+        default=(),
+        typed=True,
+        help="As if these pods waited too, each with so many units of one card: 40x4,2x16.",
+    )
     show: ShowFlags = group(ShowFlags)
     kube: KubeSettings = group(KubeSettings)
 

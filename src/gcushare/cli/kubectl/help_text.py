@@ -162,6 +162,7 @@ def _nodes_needed(names: Names) -> Program[NodesNeededSettings]:
         examples=(
             (word, "nodes of every class that the cluster has"),
             (f"{word} node-1", "nodes like this one"),
+            (f"{word} --add 40x4", "as if 40 more pods of 4 units waited"),
             (f"{word} 8x48 --pods team-a", "nodes of 8 cards with 48 units, for one namespace's pods"),
         ),
         notes="Cards, CPU, memory, nodeSelector, required node affinity and taints are considered; affinity to pods, "

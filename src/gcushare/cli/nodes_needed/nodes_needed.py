@@ -28,6 +28,7 @@ from gcushare.core.packing.nodes_needed import (
     place_like,
 )
 from gcushare.core.quantities import Int
+from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES, PODS, Selector
@@ -72,14 +73,15 @@ async def nodes_needed(session: Session, settings: NodesNeededSettings) -> int:
     """Print the count; the work of ``kubectl inspect ... nodes-needed``."""
     problems: list[str] = []
     async with session.connect(settings.kube) as api:
-        document = await read_pending(api, session.vendor, settings.like or "", settings.pods or "", problems)
+        added = Counter({PodKind(CardRequest(units), _NONE): count for count, units in settings.add})
+        document = await read_pending(api, session.vendor, settings.like or "", settings.pods or "", problems, added)
     if not session.print_document(lambda: document):
-        session.screen.print_text(render_nodes_needed(document))
+        session.screen.print_text(render_nodes_needed(document, added.total()))
     return session.warn(problems)
 
 
 async def read_pending(
-    client: KubeClient, vendor: Vendor, like: str, pods: str, problems: list[str]
+    client: KubeClient, vendor: Vendor, like: str, pods: str, problems: list[str], added: Counter[PodKind]
 ) -> NodesNeededDocument:
     """Read the cluster and count as ``count_pending`` does; ``problems`` takes what cannot be read.
 
@@ -91,15 +93,22 @@ async def read_pending(
     nodes = await reader.list_objects(NODES, NODE.read)
     # Pods without cards count too: they take CPU and memory.
     unfinished = await reader.list_objects(PODS, POD.read, selector=Selector(fields=UNFINISHED))
-    document = count_pending(snapshot, nodes, unfinished, like, pods)
+    document = count_pending(snapshot, nodes, unfinished, like, pods, added)
     problems += snapshot.problems + snapshot.node_problems()
     return document
 
 
 def count_pending(
-    snapshot: ClusterSnapshot, nodes: Iterable[Node], pods: Iterable[Pod], like: str, only: str
+    snapshot: ClusterSnapshot,
+    nodes: Iterable[Node],
+    pods: Iterable[Pod],
+    like: str,
+    only: str,
+    added: Counter[PodKind],
 ) -> NodesNeededDocument:
     """Count for ``like`` a node or class (empty: every class), and ``only`` the pods of a namespace, or one pod.
+
+    ``added``: pods that do not exist, as if they waited too.
 
     Pods with claims are not counted: kube-scheduler places them alone, on nodes that serve claims.
 
@@ -137,7 +146,7 @@ def count_pending(
     )
     if "/" in only and not kinds:
         raise NotFoundError(f"no pod {only!r} waits for {snapshot.vendor.device_word} cards that could be given")
-    room, states = NodeCount(kinds), snapshot.ledger.nodes
+    room, states = NodeCount(kinds + added), snapshot.ledger.nodes
     for name, facts in sorted(snapshot.node_facts.items()):
         if name in states and facts.takes_pods:
             room.use_present(states[name], left(name, taken), snapshot.places[name])
@@ -163,9 +172,10 @@ def describe_class(name: str, need: NodesNeeded, present: Sequence[NodeState]) -
     return ClassNeedDocument(name, need.nodes, need.pods, need.too_large, len(present), wanted)
 
 
-def render_nodes_needed(document: NodesNeededDocument) -> str:
-    """Describe it for people, one line per class."""
-    lines = [f"{counted(document.waiting, 'pod', 'wait')} for cards; present nodes have room for {document.fit_now}"]
+def render_nodes_needed(document: NodesNeededDocument, added: int = 0) -> str:
+    """Describe it for people, one line per class; ``added`` of the pods do not exist."""
+    waits = f"{counted(document.waiting, 'pod', 'wait')} for cards" + (f", with {added} of --add" if added else "")
+    lines = [f"{waits}; present nodes have room for {document.fit_now}"]
     for each in document.classes:
         large = (
             f"; {counted(each.too_large, 'pod', 'do')} not fit on an empty one or may not run there"

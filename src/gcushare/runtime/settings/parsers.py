@@ -283,6 +283,23 @@ def comma_list(item: Parser[T]) -> Parser[tuple[T, ...]]:
     return Parser(f"{item.metavar},...", f"a comma separated list, each {item.accepted}", parse, show)
 
 
+MAX_COUNT = 100_000
+"""Pods and units that a plan may name: above any cluster and any card."""
+
+
+def counted_amounts() -> Parser[tuple[int, int]]:
+    """Read how many times which amount, such as 40x4."""
+
+    def parse(raw: str) -> tuple[int, int]:
+        count, _, amount = raw.partition("x")
+        if not all(each.isascii() and each.isdecimal() and 0 < int(each) <= MAX_COUNT for each in (count, amount)):
+            raise ValueError("not a count and an amount")
+        return int(count), int(amount)
+
+    accepted = f"COUNTxUNITS such as 40x4, each from 1 to {MAX_COUNT}"
+    return Parser("COUNTxUNITS", accepted, parse, lambda value: f"{value[0]}x{value[1]}")
+
+
 def optional(inner: Parser[T], unset: str) -> Parser[T | None]:
     """Read a value with ``inner``. Empty text means None; ``unset`` describes its effect."""
 

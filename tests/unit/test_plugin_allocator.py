@@ -180,6 +180,16 @@ async def test_ids_that_name_no_card_are_refused(rig: Rig, ids: list[str], text:
         await rig.parts.allocator.allocate(device_ids(ids))
 
 
+async def test_a_card_that_was_lost_since_the_kubelet_chose_it_is_refused(rig: Rig) -> None:
+    await rig.parts.allocator.prefer(ask(4, units(1, 16)))
+    rig.see(16, 16, 16, sick={1: "it fell off the bus"})
+    text = r"^card 1 is not healthy any more: it fell off the bus; the pod must be scheduled again$"
+    with pytest.raises(Refused, match=text):
+        await rig.parts.allocator.allocate(device_ids(units(1, 4)))
+    with pytest.raises(Refused, match=text):
+        await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(1)]))
+
+
 async def test_a_card_in_the_other_use_is_refused_with_its_pods(rig: Rig) -> None:
     rig.agent.pod_applied(whole_pod("whole", 1, "1"))
     await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(1)]))

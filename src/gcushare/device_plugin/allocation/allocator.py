@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple
 
-from gcushare.core.cards import Inventory, InventoryCard
+from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import Fields, fields
 from gcushare.core.matching import Candidate, find_possible, has_room, match, order_candidates
@@ -118,8 +118,8 @@ class CardAllocator:
         """Grant one container the cards that its ids name.
 
         Raises:
-            Refused, RemoteContractError: the ids name no card of this node, a card that is in the other use, more
-                cards than the container may have, or another layout.
+            Refused, RemoteContractError: the ids name no card of this node, a card that is sick or in the other use,
+                more cards than the container may have, or another layout.
         """
         with self._store.one_call():
             return self._grant(ids)
@@ -157,6 +157,7 @@ class CardAllocator:
             self._check_rules(counts, cards, concerned, was_asked=was_asked)
             candidate = match(candidates, size, counts, whole=self._whole)
         cards = _named_cards(self._cards_of_pod(counts, candidate), inventory)
+        _check_health(cards)
         self._check_use(counts)
         if not self._whole:
             self._responses.check(cards)
@@ -359,3 +360,10 @@ def _named_cards(indexes: Collection[int], inventory: Inventory) -> tuple[Invent
         if index not in known:
             raise Refused(f"card {index} is not on this node any more; its cards are {sorted(known)}")
     return tuple(known[index] for index in sorted(indexes))
+
+
+def _check_health(cards: Collection[InventoryCard]) -> None:
+    """Refuse a card that was lost or fell ill since the kubelet chose it: no container of the pod could use it."""
+    for card in cards:
+        if card.health is Health.UNHEALTHY:
+            raise Refused(f"card {card.index} is not healthy any more: {card.reason}; the pod must be scheduled again")

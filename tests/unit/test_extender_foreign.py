@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 from contextlib import suppress
 from typing import Any
 
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.node_rules import NodePlace, NodeRules, Obstacle, Taint
 from gcushare.scheduler_extender.metrics import VendorCollector
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
 from gcushare.wire.documents.inspect import CLOSING, OPENING, decode_document, encode_node
+from gcushare.wire.dra.claims import POD_WITH_CLAIMS
 from gcushare.wire.objects import NODE, POD
 from tests.builders import asks
 from tests.extender_objects import node_document, on_card, pod_document, state_of
@@ -93,3 +96,42 @@ def test_one_nodes_inventory_is_set_aside_with_its_reason_and_nothing_else(text:
     assert not state.ledger.nodes["bad"].fits(asks(1))
     assert state.ledger.nodes["good"].fits(asks(16))
     assert 'gcushare_nodes_unreadable{vendor="enflame"} 1.0' in figures(state)
+
+
+WORDS = [f"k{number:05}" for number in range(20_000)]
+LARGE = {
+    "nodeSelector": dict.fromkeys(WORDS, ""),
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "NotIn", "values": WORDS}]}]
+            }
+        }
+    },
+    "tolerations": [{"key": word, "operator": "Exists"} for word in WORDS],
+    "schedulingGates": [{"name": word} for word in WORDS],
+    "resourceClaims": [{"name": word, "resourceClaimName": word} for word in WORDS],
+    "initContainers": [{"name": word, "image": ""} for word in WORDS],
+}
+
+
+@pytest.mark.parametrize("part", LARGE)
+def test_little_stays_in_memory_of_a_pod_as_large_as_an_object_may_be(part: str) -> None:
+    document = pod_document("large", 4)
+    document["spec"] |= {"resourceClaims": [{"name": "a", "resourceClaimName": "theirs"}], part: LARGE[part]}
+    text = json.dumps(document)
+    state = state_of(NODE.read(json.dumps(node_document("n", 16)).encode()))
+    state.pod_applied(POD_WITH_CLAIMS.read(text.replace("uid-large", "uid-before")))
+    tracemalloc.start()
+    state.pod_applied(POD_WITH_CLAIMS.read(text))
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert state.find_waiting("uid-large") is not None
+    assert kept < 256 * 1024
+
+
+def test_rules_that_are_too_many_to_be_read_say_nothing_of_a_node() -> None:
+    place = NodePlace("n", {"zone": "a"}, (Taint("full", "", "NoSchedule"),))
+    few, many = (NodeRules(tuple((word, "") for word in WORDS[:count])).bounded() for count in (1_000, 2_000))
+    assert few.find_obstacle(place) == Obstacle("taint full:NoSchedule")
+    assert many.find_obstacle(place) is None

@@ -10,8 +10,9 @@ The types stand in Kubernetes' objects as they are, so that nothing is converted
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import msgspec
 
@@ -24,6 +25,9 @@ _PASSING = (
     "startup-taint.cluster-autoscaler.kubernetes.io/",
 )
 _SHOWN = 80
+MAX_RULES = 16 * 1024
+"""Characters of all rules of a pod, each word counted with eight more: five hundred nodes by name are 10,000. An object
+may have 1.5 MB of them, which would be 20 MB here, and half a second for each node that is judged."""
 _MAX_VALUE = 63
 """Characters of a label's or taint's value: Kubernetes reads no longer one."""
 
@@ -147,15 +151,35 @@ class Obstacle:
 class NodeRules:
     """The rules of one pod. ``terms`` is its required node affinity, one or more have to select the node; None without.
 
-    ``selector`` has the nodeSelector's keys and values in order of key, so that equal rules are equal.
+    ``selector`` has the nodeSelector's keys and values in order of key, so that equal rules are equal. ``are_read``:
+    they were not too many to be read.
     """
 
     selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[NodeSelectorTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    are_read: bool = True
+
+    def bounded(self) -> NodeRules:
+        """These rules, or rules of which nothing is known if they are more than ``MAX_RULES``."""
+        sizes = accumulate(len(word) + 8 for word in self._words())
+        return UNREAD_RULES if any(size > MAX_RULES for size in sizes) else self
+
+    def _words(self) -> Iterator[str]:
+        for key, value in self.selector:
+            yield key + value
+        for term in self.terms or ():
+            yield ""
+            for each in (*term.match_expressions, *term.match_fields):
+                yield each.key
+                yield from each.values
+        for toleration in self.tolerations:
+            yield toleration.key + toleration.value
 
     def find_obstacle(self, node: NodePlace) -> Obstacle | None:
         """What keeps the pod off a node; None if nothing does. What passes is named if nothing else keeps it off."""
+        if not self.are_read:
+            return None
         taints = (*((CORDON,) if node.is_cordoned else ()), *node.taints_keeping_off)
         found = [taint for taint in taints if not self._tolerates(taint)]
         lasting = [taint for taint in found if not taint.passes]
@@ -176,7 +200,7 @@ class NodeRules:
         return any(each.covers(taint) for each in self.tolerations)
 
 
-NO_RULES, NO_PLACE = NodeRules(), NodePlace("")
+NO_RULES, NO_PLACE, UNREAD_RULES = NodeRules(), NodePlace(""), NodeRules(are_read=False)
 
 
 def _number(text: str, form: re.Pattern[str]) -> int | None:

@@ -137,7 +137,7 @@ class PodSpec(KubeObject, frozen=True):
         """What restricts the pod's nodes."""
         required = self.affinity.node_affinity.required if self.affinity is not None else None
         terms = required.node_selector_terms if required is not None else None
-        return NodeRules(tuple(sorted(self.node_selector.items())), terms, self.tolerations)
+        return NodeRules(tuple(sorted(self.node_selector.items())), terms, self.tolerations).bounded()
 
     @property
     def soft_rules(self) -> tuple[str, ...]:

@@ -19,6 +19,11 @@ from gcushare.wire.objects import Pod
 from gcushare.wire.other_resources import pod_amounts
 from gcushare.wire.pods import kubelet_calls, pod_ref, pod_request_and_options
 
+_MAX_GATES = 64
+"""Gates that are kept of a pod, to be named: an object may have 80,000."""
+_MAX_SHOWN = 256
+"""Characters that are kept of an annotation that an unbound pod brings along."""
+
 
 @dataclass(frozen=True, slots=True)
 class Policies:
@@ -92,7 +97,7 @@ def read_claiming_request(pod: Pod, claimed: PodRequest, policies: Policies) -> 
 
 
 def _gates(pod: Pod) -> tuple[str, ...]:
-    return tuple(each.name for each in pod.spec.scheduling_gates)
+    return tuple(each.name for each in pod.spec.scheduling_gates[:_MAX_GATES])
 
 
 @lru_cache(maxsize=1024)
@@ -119,7 +124,7 @@ def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> Sch
     amounts = pod_amounts(pod)
     shape = Shape(cards, node_policy, amounts if EXPECTED_FILL in (node_policy, card_policy) else NO_AMOUNTS)
     annotations = pod.metadata.annotations
-    old_record = tuple((key, annotations[key]) for key in record_keys(vendor) if key in annotations)
+    old_record = tuple((key, annotations[key][:_MAX_SHOWN]) for key in record_keys(vendor) if key in annotations)
     return SchedulingRequest(
         pod_ref(pod),
         shape,

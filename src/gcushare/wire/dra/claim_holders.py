@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import NodeState
@@ -29,6 +31,10 @@ from gcushare.wire.dra.claims import (
     named_claims,
 )
 from gcushare.wire.objects import Pod
+
+_MAX_NOTED = 64 * 1024
+"""Bytes of a pod as JSON. In memory it may have fifteen times as many, and an object may have 1.5 MB."""
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +148,18 @@ class ClaimHolders:
         return frozenset(each.holder.uid for each in self._claims.values() if each.node == name)
 
     def note_pod(self, pod: Pod) -> None:
-        """Remember a pod's newest state if its request may stand in claims of its author alone."""
+        """Remember a pod's newest state if its request may stand in claims of its author alone.
+
+        One that is very large is not remembered: it is known what it asks for only if its claims came before it.
+        """
         uid = pod.metadata.uid
         self.forget_pod(uid)
-        if claimed_request(pod, self._vendor) is not None:
-            return
         keys = [(pod.metadata.namespace, name) for name in named_claims(pod)]
+        if not keys or claimed_request(pod, self._vendor) is not None or len(_encode(pod)) > _MAX_NOTED:
+            return
         for key in keys:
             self._naming.setdefault(key, {})[uid] = pod
-        if keys:
-            self._named_by[uid] = keys
+        self._named_by[uid] = keys
 
     def forget_pod(self, uid: str) -> None:
         """Forget a pod; repeatable."""

@@ -161,7 +161,7 @@ class NodeRules:
     are_read: bool = True
 
     def bounded(self) -> NodeRules:
-        """These rules, or rules of which nothing is known if they are more than ``MAX_RULES``."""
+        """These rules, or unknown rules if they are more than ``MAX_RULES``."""
         sizes = accumulate(len(word) + 8 for word in self._words())
         return UNREAD_RULES if any(size > MAX_RULES for size in sizes) else self
 

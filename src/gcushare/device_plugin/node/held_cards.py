@@ -30,22 +30,22 @@ def find_held_cards(
     pods there are, each number may be one's.
     """
     wanted = store.cards_wanted()
-    told = _told(store, kept, vendor, former)
-    uuids = first_told((number, uuid) for number, uuid in told if number in wanted or not store.is_listed)
+    named = _named_numbers(store, kept, vendor, former)
+    uuids = first_named((number, uuid) for number, uuid in named if number in wanted or not store.is_listed)
     known = {card.uuid: card for card in former.cards} if former is not None else {}
     return {uuid: numbered(known.get(uuid), number, uuid) for number, uuid in uuids.items()}
 
 
-def first_told(told: Iterable[tuple[int, str]]) -> dict[int, str]:
+def first_named(named: Iterable[tuple[int, str]]) -> dict[int, str]:
     """The uuid of each number by the first word on either, of words that may contradict each other."""
     uuids: dict[int, str] = {}
-    for number, uuid in told:
+    for number, uuid in named:
         if uuid not in uuids.values():
             uuids.setdefault(number, uuid)
     return uuids
 
 
-def _told(
+def _named_numbers(
     store: PodStore, kept: KubeletAllocations, vendor: Vendor, former: Inventory | None
 ) -> Iterator[tuple[int, str]]:
     """Numbers with the uuids of their cards, the most certain first."""

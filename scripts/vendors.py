@@ -41,6 +41,7 @@ def chart_words() -> dict[str, object]:
             keys.CARD_POLICY: list(POLICIES),
             keys.WHOLE_CARD_POLICY: list(WHOLE_CARD_POLICIES),
             keys.COMPUTE_SHARE: [keys.PROPORTIONAL],
+            keys.WHEN_IDLE: list(keys.WHEN_IDLE_WORDS),
         },
     }
 

@@ -200,8 +200,12 @@ class PluginRig:
         card: int | str | None = 0,
         init: Sequence[dict[str, Any]] = (),
         annotations: Mapping[str, str] = NO_ANNOTATIONS,
+        controller: str = "",
     ) -> None:
-        """Put a bound pod into the API server, recorded on a card as the extender would."""
+        """Put a bound pod into the API server, recorded on a card as the extender would.
+
+        ``controller``: what made it, such as ``ReplicaSet web-5d8``.
+        """
         record = {} if card is None else {
             "enflame.com/gcu-device-id": str(card),
             "enflame.com/gcu-device-memory": "16",
@@ -210,11 +214,14 @@ class PluginRig:
             "enflame.com/gcu-device-assign-time": str(next(self._times)),
         }  # fmt: skip
         containers = [container(f"c{n}", size) for n, size in enumerate(units)]
+        kind, _, owner = controller.partition(" ")
+        owners = [{"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": f"uid-{owner}", "controller": True}]
+        metadata = {"name": name, "namespace": "default", "annotations": record | dict(annotations)}
         self.api.registry.put(
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
-                "metadata": {"name": name, "namespace": "default", "annotations": record | dict(annotations)},
+                "metadata": metadata | ({"ownerReferences": owners} if controller else {}),
                 "spec": {"nodeName": NODE, "containers": containers, "initContainers": list(init)},
             }
         )

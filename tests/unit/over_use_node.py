@@ -41,6 +41,8 @@ class Source:
     def __init__(self) -> None:
         self.processes: dict[int, int] = {}
         self.peaks: dict[int, int] | None = None
+        self.utilization: float | None = None
+        self.lists = True
         self.fails = False
 
     async def list_cards(self) -> CardReport:
@@ -53,7 +55,12 @@ class Source:
 
     async def use(self, card: Card) -> CardUse:
         used = sum(self.processes.values())
-        return CardUse(memory_used_bytes=used, processes=dict(self.processes), peaks=self.peaks and dict(self.peaks))
+        return CardUse(
+            memory_used_bytes=used,
+            utilization_percent=self.utilization,
+            processes=dict(self.processes) if self.lists else None,
+            peaks=self.peaks and dict(self.peaks),
+        )
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
         return None
@@ -71,12 +78,14 @@ class Events:
 
     node: OverUseNode
     posted: list[tuple[float, str, str]] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
 
     def about_node(self, reason: str, message: str, *, warning: bool) -> None:
         self.posted.append((self.node.now_s, reason, ""))
 
     def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
         self.posted.append((self.node.now_s, reason, pod.name))
+        self.words.append(message)
 
 
 class OverUseNode:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class PodRef:
-    """A pod's identity. Compare by ``uid``, because names are reused. ``created`` is the API server's RFC 3339 text."""
+    """A pod's identity. Compare by ``uid``, because names are reused. ``created`` is the API server's RFC 3339 text.
+
+    ``controller``: what creates it again, such as ``ReplicaSet web-5d8``; "" if nothing does, or if it is not known.
+    """
 
     uid: str
     namespace: str
     name: str
     created: str = ""
     priority: int = 0
+    controller: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

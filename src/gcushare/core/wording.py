@@ -46,3 +46,11 @@ _LAST_SECOND = 253_402_300_799
 def utc_text(seconds: int) -> str:
     """A time, in seconds since the epoch, as people and Kubernetes write it: ``2026-11-22T03:00:00Z``."""
     return datetime.fromtimestamp(min(max(0, seconds), _LAST_SECOND), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def span(seconds: float) -> str:
+    """A length of time as people say it."""
+    for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:.0f} {word}"
+    return f"{seconds:.0f} s"

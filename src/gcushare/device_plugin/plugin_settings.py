@@ -10,7 +10,7 @@ from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
 from gcushare.node import node_settings
-from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
+from gcushare.node.over_use.over_use_settings import Action, IdleSettings, OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -192,6 +192,7 @@ class PluginSettings:
     actions: ActionSettings = group(ActionSettings)
     cards: CardSettings = group(CardSettings)
     over_use: OverUseSettings = group(OverUseSettings)
+    idle: IdleSettings = group(IdleSettings)
     limits: node_settings.LimitSettings = group(node_settings.LimitSettings)
     health: node_settings.HealthSettings = group(node_settings.HealthSettings)
     kubelet: KubeletSettings = group(KubeletSettings)
@@ -207,5 +208,5 @@ class PluginSettings:
         return self.cards.bursts is Bursts.ALLOW or (self.cards.bursts is Bursts.AUTO and is_safe)
 
     def find_conflicts(self) -> Iterator[str]:
-        """What the settings of cards, over-use and limits ask of each other."""
-        return node_settings.use_conflicts(self.cards, self.over_use, self.limits)
+        """What the settings of cards, over-use, idle pods and limits ask of each other."""
+        return node_settings.use_conflicts(self.cards, self.over_use, self.idle, self.limits)

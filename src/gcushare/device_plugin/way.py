@@ -30,7 +30,7 @@ from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, Selector
 from gcushare.node.api_server import EventAnnouncer
 from gcushare.node.card_and_pod_metrics import NodeMetrics
-from gcushare.node.cards import monitor_settings, source_options
+from gcushare.node.cards import longest_silence_s, monitor_settings, source_options
 from gcushare.node.driver_limits.cards import DriverLimiter
 from gcushare.node.driver_limits.clearing import clear_limits
 from gcushare.node.driver_limits.pods import DriverLimits
@@ -208,6 +208,7 @@ class Way(abc.ABC):
         is_refusing = self._settings.cards.other_systems is OtherSystems.REFUSE
         return OverUseParts(
             self._settings.over_use,
+            self._settings.idle,
             pod_use,
             self._monitor,
             pods,
@@ -216,6 +217,7 @@ class Way(abc.ABC):
             inventory=inventory,
             hands_out_alone=lambda: is_refusing and gives_cards(),
             longest_wait_s=self._settings.kubelet.longest_wait_for_containers,
+            longest_gap_s=longest_silence_s(self._settings.cards),
         )
 
     def _watch_pod_use(self, pods: NodePods) -> PodMemoryMonitor | None:

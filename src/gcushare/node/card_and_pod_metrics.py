@@ -23,7 +23,7 @@ from gcushare.kube.connection.transport import RequestReport
 from gcushare.node.cdi import CdiSpecPublisher
 from gcushare.node.driver_limits.pods import DriverLimits
 from gcushare.node.mps.watch import MpsWatch
-from gcushare.node.over_use.evictor import Outcome
+from gcushare.node.over_use.evictor import Cause, Outcome
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodMemoryMonitor, granted_bytes
 from gcushare.node.pods import NO_SIZES, NodePods
@@ -267,7 +267,7 @@ def _unattributed_metrics(observed: ObservedCards) -> Iterator[Metric]:
 
 
 def _over_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
-    """Which pods are over their grant and by how much, how often that began, and the outcomes of evictions.
+    """Which pods are over their grant and by how much, which are idle, and the outcomes of evictions.
 
     Nothing where it is not known what pods use.
     """
@@ -294,14 +294,25 @@ def _over_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
         ("vendor", "node"),
         [(where, parts.watch.began)],
     )
-    if (evictor := parts.evictor) is not None:
-        yield counter(
-            "gcushare_plugin_over_use_evictions",
-            "Decisions to evict a pod that is over its grant, by outcome: evicted, refused (by a disruption budget), "
-            "gone, failed, rehearsed (--dry-run).",
-            ("vendor", "node", "outcome"),
-            (((*where, outcome.value), evictor.outcomes[outcome]) for outcome in Outcome),
+    if parts.idle is not None:
+        yield gauge(
+            "gcushare_pod_idle_seconds",
+            "How long a pod has not used its cards, once that is longer than --idle-after. No series: it is not idle.",
+            ("vendor", "node", "pod_namespace", "pod_name"),
+            [((*where, each.pod.namespace, each.pod.name), each.idle_s) for each in parts.idle.idle.values()],
         )
+    if (evictor := parts.evictor) is not None:
+        for cause, name, what in (
+            (Cause.OVER_USE, "over_use", "that is over its grant"),
+            (Cause.IDLE, "idle", "that is idle"),
+        ):
+            yield counter(
+                f"gcushare_plugin_{name}_evictions",
+                f"Decisions to evict a pod {what}, by outcome: evicted, refused (by a disruption budget), gone, "
+                "failed, rehearsed (--dry-run).",
+                ("vendor", "node", "outcome"),
+                [((*where, outcome.value), evictor.outcomes[cause, outcome]) for outcome in Outcome],
+            )
 
 
 def _labels(observed: ObservedCards, card: Card) -> tuple[str, ...]:

@@ -28,9 +28,13 @@ def source_options(cards: CardSourceSettings, health: HealthSettings) -> SourceO
 
 def monitor_settings(cards: CardSourceSettings, *, by_uuid: bool) -> MonitorSettings:
     """How the cards are watched; ``by_uuid``: whether grants follow a card, see `grant_form.follow_cards`."""
-    # Polls may be an hour apart: one that is missed must not turn every card sick.
-    policy = HealthPolicy(stale_after_s=max(STALE_AFTER_S, BAD_READINGS * cards.poll_interval))
+    policy = HealthPolicy(stale_after_s=longest_silence_s(cards))
     return MonitorSettings(poll_interval_s=cards.poll_interval, policy=policy, by_uuid=by_uuid)
+
+
+def longest_silence_s(cards: CardSourceSettings) -> float:
+    """How long a reading holds. Polls may be an hour apart: one that is missed must not turn every card sick."""
+    return max(STALE_AFTER_S, BAD_READINGS * cards.poll_interval)
 
 
 def _never(_index: int, _first: int, _end: int) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
 from gcushare.cards.nvidia.unified_memory import AUTO_UNIFIED
 from gcushare.cards.process_owners import PROC
-from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
+from gcushare.node.over_use.over_use_settings import Action, IdleAction, IdleSettings, OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
@@ -287,16 +287,21 @@ class LimitSettings:
         return self.memory_limit is MemoryLimit.MPS or self.limit_fallback is Fallback.MPS
 
 
-def use_conflicts(cards: CardSourceSettings, over_use: OverUseSettings, limits: LimitSettings) -> Iterator[str]:
+def use_conflicts(
+    cards: CardSourceSettings, over_use: OverUseSettings, idle: IdleSettings, limits: LimitSettings
+) -> Iterator[str]:
     """No pod is evicted on figures that are not read, and a dry run needs something to rehearse."""
-    is_evicting = over_use.over_use is Action.EVICT
-    if is_evicting and not cards.pod_use:
-        yield "--over-use evict needs --pod-use: what each pod uses is not known without it"
+    is_evicting, evicts_idle = over_use.over_use is Action.EVICT, idle.idle is IdleAction.EVICT
+    for flag in ("--over-use evict",) * is_evicting + ("--idle evict",) * evicts_idle:
+        if not cards.pod_use:
+            yield f"{flag} needs --pod-use: what each pod uses is not known without it"
+    if idle.idle_after < 3 * cards.poll_interval:
+        yield "--idle-after is less than three times --poll-interval: give a longer time, or poll more often"
     if limits.limit_fallback is Fallback.MPS and limits.memory_limit is not MemoryLimit.DRIVER:
         yield "--limit-fallback mps stands in for the driver: give --memory-limit driver, or mps instead of it"
     if limits.memory_limit is not MemoryLimit.NONE and cards.vendor.library.name != LIMITED_LIBRARY:
         able = " or ".join(vendor.name for vendor in VENDORS if vendor.library.name == LIMITED_LIBRARY)
         given = f"--memory-limit {limits.memory_limit.value}"
         yield f"{given} limits memory of NVIDIA cards: give --vendor {able}, or --memory-limit none"
-    if over_use.dry_run and not is_evicting:
-        yield "--dry-run says what --over-use evict would do: give that too, or leave --dry-run out"
+    if over_use.dry_run and not is_evicting and not evicts_idle:
+        yield "--dry-run says what --over-use evict or --idle evict would do: give one too, or leave --dry-run out"

@@ -36,7 +36,9 @@ class PodUse:
     ``peaks``: the most that one process of a pod had since the poll before, if the library keeps accounts; the pod had
     at least that. ``utilization``: percents of the chip's time by pod uid and card, without cards whose library does
     not sample processes. ``by_driver``: pods and cards whose bytes the driver counts, by control group and contexts
-    included; the others' are the sums over their processes.
+    included; the others' are the sums over their processes. ``users``: the pods with a process on a card, however
+    little memory it has. ``unclear``: cards with a process of which it is not known whose it was; None where processes
+    are not listed at all.
     """
 
     by_pod: Mapping[str, Mapping[int, int]]
@@ -46,6 +48,8 @@ class PodUse:
     peaks: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     utilization: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     by_driver: frozenset[tuple[str, int]] = frozenset()
+    users: frozenset[str] = frozenset()
+    unclear: frozenset[int] | None = None
 
     def cards_by_driver(self, uid: str) -> tuple[int, ...]:
         """The cards of a pod whose bytes the driver counts."""
@@ -140,6 +144,7 @@ class PodMemoryMonitor:
         self._latest: PodUse | None = None
         self._own_pid = own_pid
         self._highest: dict[int, dict[int, tuple[str, int]]] = {}
+        self._owned: Mapping[int, str] = {}
         self.problem = ""
 
     @property
@@ -190,6 +195,11 @@ class PodMemoryMonitor:
         outside = {index: _sum_of(each, outsiders) for index, each in cards.items()}
         ended = {index: _sum_of(each, each.keys() - owners.keys() - outsiders) for index, each in cards.items()}
         by_pod = {uid: {**found.by_pod.get(uid, {}), **of_cards} for uid, of_cards in (counted or {}).items()}
+        # A process that ended since the poll is most likely the one that had its id at the poll before.
+        owned, self._owned = {**self._owned, **owners}, owners
+        users = {owned[pid] for each in cards.values() for pid in each if pid in owned}
+        unclear = frozenset(index for index, each in cards.items() if not each.keys() <= owned.keys() | outsiders)
+        known = {on_machine: uid for uid, on_machine in machine_uids(self._pods.everyone.values()).items()}
         self._latest = replace(
             found,
             by_pod={**found.by_pod, **by_pod},
@@ -197,6 +207,8 @@ class PodMemoryMonitor:
             ended=ended,
             peaks=self._find_peaks(owners),
             by_driver=_places(counted or {}),
+            users=frozenset(known[each] for each in users if each in known),
+            unclear=unclear,
         )
 
     def _count_alone(self, counted: Counted) -> PodUse:

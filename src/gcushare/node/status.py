@@ -16,12 +16,14 @@ from gcushare.core.cards import CardUse, Inventory
 from gcushare.core.nodes import CardMode
 from gcushare.core.wording import utc_text
 from gcushare.node.card_and_pod_metrics import ObservedCards
+from gcushare.node.over_use.evictor import Cause
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodUse
 from gcushare.node.pods import PodWithCards
 from gcushare.runtime.health import CounterHeartbeat, HealthChecks
 from gcushare.wire.documents.plugin_status import (
     CardStatus,
+    IdleStatus,
     OverUseStatus,
     PluginStatus,
     PodOnNode,
@@ -77,6 +79,7 @@ def describe_node(
         pods=tuple(_describe_pod(pod, used, seen.over_use, fields) for pod, fields in pods),
         pod_use=pod_use.problem if pod_use is not None else None,
         over_use=_describe_action(seen.over_use),
+        idle=_describe_idle(seen.over_use),
         **own,
     )
 
@@ -110,6 +113,7 @@ def _describe_pod(pod: PodWithCards, used: PodUse | None, over_use: OverUseParts
         used_by_driver=used.cards_by_driver(uid) if used is not None else (),
         utilization_by_card=dict(sorted(used.utilization.get(uid, {}).items())) if used is not None else None,
         over_use=_describe_over_uses(over_use, uid),
+        idle_since=over_use.idle.notes.get(uid, "") if over_use.idle is not None else "",
         **own,
     )
 
@@ -188,6 +192,22 @@ def _describe_action(parts: OverUseParts) -> OverUseStatus | None:
     return OverUseStatus(
         action=parts.settings.over_use.value,
         dry_run=parts.settings.dry_run,
-        last=evictor.last if evictor is not None else "",
+        last=evictor.last[Cause.OVER_USE] if evictor is not None else "",
         passed_over=dict(sorted(evictor.decision.passed_over.items())) if evictor is not None else {},
+    )
+
+
+def _describe_idle(parts: OverUseParts) -> IdleStatus | None:
+    """The idle pods and what follows; None if it is not known or not asked for."""
+    watch, evictor = parts.idle, parts.evictor
+    if watch is None:
+        return None
+    waits = evictor.idle_decision.passed_over if evictor is not None else {}
+    outlook = {str(each.pod): waits.get(str(each.pod)) or watch.outlook(each) for each in watch.idle.values()}
+    return IdleStatus(
+        action=parts.idle_settings.idle.value,
+        after_seconds=watch.rules.after_s,
+        last=evictor.last[Cause.IDLE] if evictor is not None else "",
+        outlook=dict(sorted(outlook.items())),
+        doubts=dict(sorted(watch.doubts.items())),
     )

@@ -4,6 +4,8 @@ The record has upstream gpushare's keys. Source of these keys and their values: 
 Aliyun's gpushare. Several cards are written as ``0,2``. A single card has upstream's form, for systems that support
 only one card per pod.
 
+The idle annotation is on a pod that has not used its cards for the time that the admin set; it has since when.
+
 The over-use annotation is on a pod that uses more of a card than it was granted, while that lasts. The plugin writes
 it; other programs show it. Its figures are updated only after large changes; the metrics have those of every
 measurement. Anyone with the right to patch the pod may have written it, so no decision depends on it.
@@ -21,6 +23,7 @@ import msgspec
 
 from gcushare.core.cards import MAX_CARDS, CardIndex
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.over_use.idleness import EVICT, KEEP
 from gcushare.core.over_use.tracking import OverUse, PolledUse, describe_over_use
 from gcushare.core.requests import MAX_POD_UNITS, split_over_cards
 from gcushare.core.wording import index_text, utc_text
@@ -41,6 +44,8 @@ RECORDED_UID = "gcushare.io/recorded-uid"
 from a cluster brings the record of another pod along. Records of other systems and of earlier releases have no uid."""
 OVER_USE = "gcushare.io/over-use"
 """On the pod, by the plugin: how much of which cards it uses beyond its grant. Removed when the over-use ends."""
+IDLE_SINCE = "gcushare.io/idle-since"
+"""On the pod, by the plugin: since when it has not used its cards, while it is idle."""
 ROOM_FOUND = "gcushare.io/room-found"
 """On a waiting pod, by the extender: when it last found room that kube-scheduler had not asked about. No program reads
 the value: the change makes kube-scheduler try the pod again."""
@@ -61,6 +66,9 @@ MEMORY_LIMIT = "gcushare.io/memory-limit"
 """On the pod, by its author: the units that it may use while no other pod needs them; placed by its request."""
 COMPUTE_SHARE = "gcushare.io/compute-share"
 """On the pod, by its author: ``proportional`` requests compute in proportion to memory, on nodes with MPS limits."""
+WHEN_IDLE = "gcushare.io/when-idle"
+"""On the pod, by its author: what may happen if it does not use its cards; one of ``WHEN_IDLE_WORDS``."""
+WHEN_IDLE_WORDS = (KEEP, EVICT)
 AUTHORS_KEYS = (
     NODE_POLICY,
     CARD_POLICY,
@@ -70,6 +78,7 @@ AUTHORS_KEYS = (
     CARDS,
     MEMORY_LIMIT,
     COMPUTE_SHARE,
+    WHEN_IDLE,
 )
 """All that a pod's author may write."""
 
@@ -81,6 +90,7 @@ with init containers first. The sum that holds is in the template's name (``wire
 
 CORRECTION = r"[0-9,]{1,64}->[0-9,]{1,64}"
 """The values of ``CORRECTED``; see ``correction_text``."""
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 PROPORTIONAL = "proportional"
 MODE_WHOLE = "whole"
 
@@ -290,6 +300,12 @@ def over_use_text(annotations: Mapping[str, str], *, is_ungranted: bool = False)
         return ""
     uses = "; ".join(describe_over_use(index, each.figures) for index, each in sorted(cards.items()))
     return f"{uses}, since {utc_text(int(min(each.since for each in cards.values())))}"
+
+
+def idle_since(annotations: Mapping[str, str]) -> str:
+    """Since when a pod is idle, by its annotation. Other text than the plugin's counts as none."""
+    text = annotations.get(IDLE_SINCE, "")
+    return text if re.fullmatch(_TIME, text, re.ASCII) else ""
 
 
 def over_used_cards(annotations: Mapping[str, str]) -> frozenset[int]:

@@ -30,7 +30,7 @@ from gcushare.core.wording import counted
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire import annotations as keys
 from gcushare.wire.annotations import PodRecord, decode_record, is_own_record
-from gcushare.wire.objects import Container, Pod
+from gcushare.wire.objects import Container, ObjectMeta, Pod
 
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of a static pod's mirror. The API server refuses to change it, and the kubelet runs no other pod."""
@@ -71,8 +71,13 @@ def is_mirror(annotations: Mapping[str, str]) -> bool:
 
 
 def pod_ref(pod: Pod) -> PodRef:
-    meta = pod.metadata
-    return PodRef(meta.uid, meta.namespace, meta.name, meta.creation_timestamp or "", pod.spec.priority or 0)
+    meta, priority = pod.metadata, pod.spec.priority or 0
+    return PodRef(meta.uid, meta.namespace, meta.name, meta.creation_timestamp or "", priority, controller_of(meta))
+
+
+def controller_of(meta: ObjectMeta) -> str:
+    """The controller that made an object, such as ``ReplicaSet web-5d8``; "" if none did."""
+    return next((f"{each.kind} {each.name}" for each in meta.owner_references if each.controller), "")
 
 
 def pod_options(annotations: Mapping[str, str]) -> PodOptions:
@@ -92,6 +97,7 @@ def pod_options(annotations: Mapping[str, str]) -> PodOptions:
             "only entry; list models in order of preference instead"
         )
     _word(annotations, keys.COMPUTE_SHARE, (keys.PROPORTIONAL,))
+    _word(annotations, keys.WHEN_IDLE, keys.WHEN_IDLE_WORDS)
     return PodOptions(
         node_policy=_word(annotations, keys.NODE_POLICY, POLICIES),
         card_policy=_word(annotations, keys.CARD_POLICY, POLICIES),

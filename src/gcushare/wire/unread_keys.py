@@ -25,6 +25,7 @@ _PROGRAMS_KEYS = frozenset(
         keys.CORRECTED,
         keys.RECORDED_UID,
         keys.OVER_USE,
+        keys.IDLE_SINCE,
         keys.ROOM_FOUND,
         keys.CLAIMED_RESOURCE,
         keys.CLAIMED_UNITS,

@@ -102,6 +102,8 @@ class PodUseRow:
     """Whether its plugin reports over-use: beyond the tolerance, in several polls."""
     source: str = "processes"
     """What counts the used bytes: the ``driver``, or the plugin from the ``processes``."""
+    idle_since: str = ""
+    """Since when it has not used its cards, as its plugin reports; "" if it is not idle."""
     shared_with: tuple[str, ...] = ()
     """Other pods of its claims: together they are granted what stands here."""
 
@@ -141,6 +143,7 @@ def pod_use_rows(summary: Summary, views: Views) -> list[PodUseRow]:
                         limit_bytes=unit.bytes_of(limit) if unit is not None else 0,
                         utilization_percent=holder.utilization_percent,
                         is_reported=bool(holder.over_since),
+                        idle_since=holder.idle_since,
                         source="driver" if holder.used_by_driver else "processes",
                         shared_with=tuple(map(str, summary.snapshot.claims.pods_sharing_with(uid))),
                     )

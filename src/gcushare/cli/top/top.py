@@ -129,6 +129,7 @@ def pod_use_lines(summary: Summary, rows: Sequence[PodUseRow], width: int | None
         style = "bold red" if row.is_over else ""
         notes = [f"over by {_gib(row.excess_bytes)}"] if row.is_over else []
         notes += ["reported on the pod"] if row.is_reported else []
+        notes += [f"idle since {row.idle_since}"] if row.idle_since else []
         notes += [f"granted together with {some_names(row.shared_with)}"] if row.shared_with else []
         note = Cell(", ".join(notes), style)
         used = Cell(_gib(row.used_bytes), style)
@@ -148,7 +149,7 @@ def use_document(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], problems
 
     ``unattributedBytes`` are those of processes that belong to no pod; ``problems`` by plugin that could not be asked,
     or node without one; ``pods`` are those of the nodes whose plugins report what each uses;
-    ``reported``: its plugin has noted the over-use on the pod.
+    ``reported``: its plugin has noted the over-use on the pod; ``idleSince``: since when it has not used its cards.
     """
     return {
         "version": _DOCUMENT_VERSION,
@@ -181,6 +182,7 @@ def use_document(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], problems
                 "utilizationPercent": row.utilization_percent,
                 "over": row.is_over,
                 "reported": row.is_reported,
+                "idleSince": row.idle_since,
                 "sharedWith": list(row.shared_with),
             }
             for row in pods

@@ -109,6 +109,8 @@ def describe_holder(holder: HolderView, unit: MemoryUnit | None) -> str:
         notes.append("not confirmed by the kubelet yet")
     if holder.over_since:
         notes.append(f"over its grant since {holder.over_since}")
+    if holder.idle_since:
+        notes.append(f"idle since {holder.idle_since}")
     return "; ".join(notes)
 
 

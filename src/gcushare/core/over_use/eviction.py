@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gcushare.core.over_use.tracking import PolledUse, gib_text
 from gcushare.core.units import GIB
@@ -88,15 +88,14 @@ class CardReading:
 
 
 @dataclass(frozen=True, slots=True)
-class Offender:
-    """A pod that is over on one card. ``ending``: it is being deleted; ``is_overdue``: it should have ended by now.
+class Candidate:
+    """A pod that may be evicted. ``ending``: it is being deleted; ``is_overdue``: it should have ended by now.
 
     ``refused_lately``: why the API server did not evict it a moment ago; "" if it was not asked.
     """
 
     pod: PodRef
-    index: int
-    figures: PolledUse
+    _: KW_ONLY
     ending: bool = False
     is_overdue: bool = False
     is_static: bool = False
@@ -104,10 +103,21 @@ class Offender:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """The pod to evict, None for none; ``reason`` says why, ``passed_over`` why each other offender was not chosen."""
+class Offender(Candidate):
+    """A pod that is over on one card."""
 
-    victim: Offender | None
+    index: int
+    figures: PolledUse
+
+
+CandidateT = TypeVar("CandidateT", bound=Candidate, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[CandidateT]):
+    """The pod to evict, None for none; ``reason`` says why, ``passed_over`` why each other one was not chosen."""
+
+    victim: CandidateT | None
     reason: str
     passed_over: Mapping[str, str]
 
@@ -119,7 +129,7 @@ def decide(
     exempt: Iterable[str] = (),
     *,
     pausing: str = "",
-) -> Decision:
+) -> Decision[Offender]:
     """Choose the worst offender of the lowest priority; ``pausing`` is why no pod can be evicted now.
 
     ``exempt``: the pods that the admin exempts, as ``namespace`` or ``namespace/name``, with ``*`` and ``?``.
@@ -147,20 +157,25 @@ def decide(
     return Decision(victim, _reason(victim, cards[victim.index]), passed_over)
 
 
+def why_no_candidate(pod: Candidate, exempt: Iterable[str]) -> str:
+    """Why a pod is not evicted, for whatever reason it would be; "" if nothing speaks against it."""
+    for pattern in exempt:
+        namespace, _, name = pattern.partition("/")
+        if fnmatchcase(pod.pod.namespace, namespace) and fnmatchcase(pod.pod.name, name or "*"):
+            return f"exempt by {pattern!r}"
+    if pod.ending:
+        return "it is being deleted: its memory comes free"
+    if pod.is_static:
+        return "a static pod, which only its node's own files can end"
+    return pod.refused_lately
+
+
 def _why_not(
     offender: Offender, card: CardReading | None, later: CardReading | None, when: When, exempt: Iterable[str]
 ) -> str:
     """Why a pod is not evicted; ``later`` is the card once the pods that are being deleted have ended."""
-    for pattern in exempt:
-        namespace, _, name = pattern.partition("/")
-        if fnmatchcase(offender.pod.namespace, namespace) and fnmatchcase(offender.pod.name, name or "*"):
-            return f"exempt by {pattern!r}"
-    if offender.ending:
-        return "it is being deleted: its memory comes free"
-    if offender.is_static:
-        return "a static pod, which only its node's own files can end"
-    if offender.refused_lately:
-        return offender.refused_lately
+    if why := why_no_candidate(offender, exempt):
+        return why
     if card is None or later is None or card.in_use is None or card.unknown is None:
         return f"it is not known how much of card {offender.index} is in use"
     if card.doubt:

@@ -12,10 +12,10 @@ from gcushare.cluster.card_drawing.draw import view_lines
 from gcushare.cluster.card_drawing.node_view import CardsView, view_status
 from gcushare.cluster.plugin_status import fetch_status
 from gcushare.core.over_use.tracking import PolledUse, describe_over_use
-from gcushare.core.wording import index_text, printable
+from gcushare.core.wording import index_text, printable, span
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.settings.serving import ServeSettings
-from gcushare.wire.documents.plugin_status import OverUseStatus, PluginStatus, PodOnNode
+from gcushare.wire.documents.plugin_status import IdleStatus, OverUseStatus, PluginStatus, PodOnNode
 
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}
 
@@ -65,6 +65,8 @@ def _plugin_lines(status: PluginStatus) -> Iterator[str]:
         yield f"Use per pod is not known: {status.pod_use}"
     if status.over_use is not None:
         yield from _over_use_lines(status.over_use, status.pods)
+    if status.idle is not None:
+        yield from _idle_lines(status.idle, status.pods)
     yield f"Problems: {len(status.problems)}, see above" if status.problems else "No problem"
 
 
@@ -89,5 +91,16 @@ def _over_use_lines(found: OverUseStatus, pods: tuple[PodOnNode, ...]) -> Iterat
                 index, PolledUse(each.used_bytes, each.granted_bytes, by_driver=index in pod.used_by_driver)
             )
             yield f"  {pod.pod}: {use}, since {each.since}{f'; not evicted: {reason}' if reason else ''}"
+    if found.last:
+        yield f"  last: {found.last}"
+
+
+def _idle_lines(found: IdleStatus, pods: tuple[PodOnNode, ...]) -> Iterator[str]:
+    idle = {pod.pod: pod.idle_since for pod in pods if pod.idle_since}
+    yield f"Pods that have not used their cards for {span(found.after_seconds)}: {len(idle)}; action {found.action}"
+    for name, since in idle.items():
+        yield f"  {name}: idle since {since}: {found.outlook.get(name, '')}"
+    for name, why in found.doubts.items():
+        yield f"  {name}: counts as in use: {why}"
     if found.last:
         yield f"  last: {found.last}"

@@ -1,7 +1,8 @@
-"""Evict pods that use more than their grant, if the admin asked for it: one at a time, with a pause between two.
+"""Evict pods that use more than their grant, and those that are idle, if the admin asked for it: one at a time, with a
+pause between two.
 
-`core.over_use.eviction` decides. This module collects its inputs after each reading of the cards, and calls the
-Eviction API for the pod that it names.
+`core.over_use` decides. This module collects its inputs after each reading of the cards, and calls the Eviction API for
+the pod that it names. A pod over its grant goes before an idle one: its neighbour waits.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ import enum
 import logging
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.core.over_use.eviction import Decision, Offender, decide
+from gcushare.core.over_use.eviction import Candidate, Decision, Offender, decide
+from gcushare.core.over_use.idleness import IdlePod, decide_idle
 from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import EvictionRefusedError
 from gcushare.node.api_server import Announcer
-from gcushare.node.over_use.over_use_settings import OverUseSettings
+from gcushare.node.over_use.idle_watch import IdleWatch
+from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.node.over_use.watch import OverUseWatch
 from gcushare.node.pods import NodePods
 from gcushare.wire.pods import is_mirror
@@ -43,18 +48,26 @@ class Outcome(enum.Enum):
     DRY_RUN = "rehearsed"
 
 
-class OverUseEvictor:
+class Cause(enum.Enum):
+    """Why a pod is evicted; the values begin the reasons of its Events."""
+
+    OVER_USE = "OverUse"
+    IDLE = "Idle"
+
+
+class Evictor:
     """Decides after each reading of the cards (``on_poll``) and evicts in ``run``, its owner task.
 
-    ``decision`` is the newest one, ``last`` the result of the last eviction as text, ``problem`` why the API server
-    denied one; "" if it did not, or evicted a pod since. ``longest_wait_s`` bounds how much of a pod's termination
-    grace period counts.
+    ``decision`` is the newest one on pods over their grant, ``idle_decision`` that on idle ones. ``last`` has the
+    result of the last eviction of each cause as text. ``problem`` is why the API server denied one; "" if it did not,
+    or evicted a pod since. ``longest_wait_s`` bounds how much of a pod's termination grace period counts.
     """
 
     def __init__(
         self,
         settings: OverUseSettings,
         watch: OverUseWatch,
+        idle: IdleWatch | None,
         pods: NodePods,
         client: KubeClient,
         announcer: Announcer,
@@ -66,6 +79,7 @@ class OverUseEvictor:
         self._settings = settings
         self._longest_wait_s = longest_wait_s
         self._watch = watch
+        self._idle = idle
         self._pods = pods
         self._client = client
         self._announcer = announcer
@@ -73,11 +87,12 @@ class OverUseEvictor:
         self._wall_clock_s = wall_clock_s
         self._next_at_s = float("-inf")
         self._refused: dict[str, tuple[float, str]] = {}
-        self._chosen: Decision | None = None
+        self._chosen: tuple[Cause, Candidate, str] | None = None
         self._wake = asyncio.Event()
-        self.outcomes: Counter[Outcome] = Counter()
-        self.decision = Decision(None, "", {})
-        self.last = ""
+        self.outcomes: Counter[tuple[Cause, Outcome]] = Counter()
+        self.decision: Decision[Offender] = Decision(None, "", {})
+        self.idle_decision: Decision[IdlePod] = Decision(None, "", {})
+        self.last = dict.fromkeys(Cause, "")
         self.problem = ""
 
     def on_poll(self) -> None:
@@ -88,62 +103,70 @@ class OverUseEvictor:
         self._refused = {uid: found for uid, found in self._refused.items() if found[0] > now_s}
         left_s = self._next_at_s - now_s
         pausing = f"the next pod may be evicted in {left_s:.0f}s" if left_s > 0 else ""
-        self.decision = decide(
-            self._offenders(),
-            self._watch.cards,
-            self._settings.over_use_when,
-            self._settings.over_use_exempt,
-            pausing=pausing,
-        )
+        if self._settings.over_use is Action.EVICT:
+            self.decision = decide(
+                self._offenders(),
+                self._watch.cards,
+                self._settings.over_use_when,
+                self._settings.over_use_exempt,
+                pausing=pausing,
+            )
+        if self._idle is not None and self._idle.is_evicting:
+            refused = {uid: why for uid, (_, why) in self._refused.items()}
+            pods = [replace(pod, refused_lately=refused.get(uid, "")) for uid, pod in self._idle.idle.items()]
+            self.idle_decision = decide_idle(pods, self._idle.rules, self._idle.exempt, pausing=pausing)
         if not self._refused:
             self.problem = ""
-        if self.decision.victim is not None:
-            self._chosen = self.decision
-            self._wake.set()
+        if (over := self.decision.victim) is not None:
+            self._choose(Cause.OVER_USE, over, self.decision.reason)
+        elif (idle := self.idle_decision.victim) is not None:
+            self._choose(Cause.IDLE, idle, self.idle_decision.reason)
+
+    def _choose(self, cause: Cause, victim: Candidate, reason: str) -> None:
+        self._chosen = (cause, victim, reason)
+        self._wake.set()
 
     async def run(self) -> None:
         """Evict the pods that were chosen, until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if self._chosen is not None and self._chosen.victim is not None:
-                await self._carry_out(self._chosen.victim, self._chosen.reason)
+            if self._chosen is not None:
+                await self._carry_out(*self._chosen)
             self._chosen = None
 
-    async def _carry_out(self, victim: Offender, reason: str) -> None:
-        pod = victim.pod
+    async def _carry_out(self, cause: Cause, victim: Candidate, reason: str) -> None:
+        pod, pause_s = victim.pod, self._settings.over_use_pause
         if self._settings.dry_run:
-            self._record_outcome(
-                Outcome.DRY_RUN, victim, f"would be evicted: {reason} (dry run)", self._settings.over_use_pause
-            )
-            self._announcer.about_pod(pod, "OverUseWouldEvict", self.last, warning=True)
+            self._record_outcome(cause, Outcome.DRY_RUN, pod, f"would be evicted: {reason} (dry run)", pause_s)
+            self._announcer.about_pod(pod, f"{cause.value}WouldEvict", self.last[cause], warning=True)
             return
         try:
             await self._client.evict_pod(pod)
         except (ConflictError, NotFoundError) as error:
-            self._record_outcome(Outcome.GONE, victim, f"gone before it was evicted: {error}", 0.0)
+            self._record_outcome(cause, Outcome.GONE, pod, f"gone before it was evicted: {error}", 0.0)
         except EvictionRefusedError as error:
             # The server's Retry-After is about one request; when the budget allows an eviction is not known.
             self._refused[pod.uid] = (self._clock() + REFUSED_S, f"its eviction was refused a moment ago: {error}")
-            self._record_outcome(Outcome.REFUSED, victim, f"not evicted: {error}", self._settings.over_use_pause)
-            self._announcer.about_pod(pod, "OverUseEvictionRefused", f"{reason}; {self.last}", warning=True)
+            self._record_outcome(cause, Outcome.REFUSED, pod, f"not evicted: {error}", pause_s)
+            words = f"{reason}; {self.last[cause]}"
+            self._announcer.about_pod(pod, f"{cause.value}EvictionRefused", words, warning=True)
         except GcushareError as error:
             if not isinstance(error, RetryableError):
                 self._refused[pod.uid] = (self._clock() + REFUSED_S, f"its eviction was denied a moment ago: {error}")
-                self.problem = f"pods over their grant cannot be evicted: {_remedy(error)}"
-            self._record_outcome(
-                Outcome.FAILED, victim, f"not evicted: {_remedy(error)}", self._settings.over_use_pause
-            )
+                whose = "over their grant" if cause is Cause.OVER_USE else "that are idle"
+                self.problem = f"pods {whose} cannot be evicted: {_remedy(error)}"
+            self._record_outcome(cause, Outcome.FAILED, pod, f"not evicted: {_remedy(error)}", pause_s)
         else:
             self.problem = ""
-            self._record_outcome(Outcome.EVICTED, victim, f"evicted: {reason}", self._settings.over_use_pause)
-            self._announcer.about_pod(pod, "OverUseEvicted", self.last, warning=True)
+            self._record_outcome(cause, Outcome.EVICTED, pod, f"evicted: {reason}", pause_s)
+            self._announcer.about_pod(pod, f"{cause.value}Evicted", self.last[cause], warning=True)
 
-    def _record_outcome(self, outcome: Outcome, victim: Offender, text: str, pause_s: float) -> None:
-        self.outcomes[outcome] += 1
-        self.last = text
+    def _record_outcome(self, cause: Cause, outcome: Outcome, pod: PodRef, text: str, pause_s: float) -> None:
+        self.outcomes[cause, outcome] += 1
+        self.last[cause] = text
         self._next_at_s = self._clock() + pause_s
-        logger.warning("over-use: pod %s %s", text, fields(pod=victim.pod, uid=victim.pod.uid, card=victim.index))
+        logger.warning("%s: pod %s %s", cause.name.lower().replace("_", "-"), text, fields(pod=pod, uid=pod.uid))
 
     def _offenders(self) -> list[Offender]:
         found, pods = [], self._pods.everyone
@@ -170,5 +193,5 @@ class OverUseEvictor:
 
 def _remedy(error: GcushareError) -> str:
     if isinstance(error, ForbiddenError):
-        return f"{error}; give the program the right to create pods/eviction (overUse.action of its chart does)"
+        return f"{error}; give the program the right to create pods/eviction, as action: evict of its chart does"
     return str(error)

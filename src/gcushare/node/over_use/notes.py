@@ -1,7 +1,7 @@
-"""Keep the annotation of pods that use more than their grant.
+"""Keep the annotations of pods that use more than their grant, and of idle ones.
 
-It is written when an over-use begins and when its figures change a lot, and removed when it ends. What to write follows
-from the present state alone, so an annotation that an earlier plugin or another program left is corrected too.
+That of an over-use is written when it begins and when its figures change a lot, and removed when it ends. What to write
+follows from the present state alone, so an annotation that an earlier plugin or another program left is corrected too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gcushare.core.log_fields import fields
 from gcushare.core.over_use.tracking import OverUse
 from gcushare.node.api_server import PodPatcher
 from gcushare.node.pods import NodePods
-from gcushare.wire.annotations import OVER_USE, encode_over_use
+from gcushare.wire.annotations import encode_over_use
 
 logger = logging.getLogger(__name__)
 
@@ -42,25 +42,60 @@ class _Note:
     at_s: float
 
 
-class OverUseNotes:
-    """Writes what differs; ``run`` is its owner task, call ``on_poll`` after every reading of the cards.
+class OverUseTexts:
+    """The texts of that annotation by uid, renewed seldom; calling it returns None while they are unknown.
 
-    ``over`` returns the pods over their grant, by uid and card; None while that is unknown, so that nothing is removed.
+    ``over`` returns the pods over their grant, by uid and card; None while that is unknown.
+    """
+
+    def __init__(
+        self, over: Callable[[], Mapping[str, dict[int, OverUse]] | None], *, clock: Callable[[], float]
+    ) -> None:
+        self._over = over
+        self._clock = clock
+        self._notes: dict[str, _Note] = {}
+
+    def __call__(self) -> Mapping[str, str] | None:
+        """Make the texts of now."""
+        over, now_s = self._over(), self._clock()
+        if over is None:
+            return None
+        self._notes = {uid: self._note(uid, cards, now_s) for uid, cards in over.items()}
+        return {uid: note.text for uid, note in self._notes.items()}
+
+    def _note(self, uid: str, cards: dict[int, OverUse], now_s: float) -> _Note:
+        before = self._notes.get(uid)
+        if before is not None and before.cards.keys() == cards.keys():
+            moved = any(
+                abs(each.figures.used - before.cards[index].figures.used) * MOVED > before.cards[index].figures.used
+                for index, each in cards.items()
+            )
+            if not moved or now_s < before.at_s + RENEW_S:
+                return before
+        return _Note(cards, encode_over_use(cards), now_s)
+
+
+class PodNotes:
+    """Keeps one annotation, ``key``, of all pods; ``run`` is its owner task, call ``on_poll`` after every reading.
+
+    ``texts`` returns what it should be by uid; None while that is unknown, so that nothing is removed.
     """
 
     def __init__(
         self,
+        key: str,
         pods: NodePods,
         patcher: PodPatcher,
-        over: Callable[[], Mapping[str, dict[int, OverUse]] | None],
+        texts: Callable[[], Mapping[str, str] | None],
         *,
         clock: Callable[[], float],
     ) -> None:
+        self._key = key
         self._pods = pods
         self._patcher = patcher
-        self._over = over
+        self._texts = texts
         self._clock = clock
-        self._notes: dict[str, _Note] = {}
+        self._wanted: Mapping[str, str] = {}
         self._next_at_s: dict[str, float] = {}
         self._backoffs: dict[str, Backoff] = {}
         self._soon = asyncio.Event()
@@ -80,41 +115,31 @@ class OverUseNotes:
 
     def due(self) -> list[tuple[PodRef, str | None]]:
         """Return the pods whose annotation differs from the present state, with the text to write; None removes it."""
-        over = self._over()
-        if over is None:
+        texts = self._texts()
+        if texts is None:
             return []
-        now_s = self._clock()
-        entries = self._pods.everyone
-        self._notes = {uid: self._note(uid, cards, now_s) for uid, cards in over.items()}
-        self._next_at_s = {uid: at_s for uid, at_s in self._next_at_s.items() if uid in entries}
+        now_s, entries = self._clock(), self._pods.everyone
+        before, self._wanted = self._wanted, texts
+        # A new text is written at once, however recent the last write was.
+        self._next_at_s = {
+            uid: at_s
+            for uid, at_s in self._next_at_s.items()
+            if uid in entries and (uid not in texts or texts[uid] == before.get(uid))
+        }
         self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in entries}
         found: list[tuple[PodRef, str | None]] = []
         for uid, entry in entries.items():
-            note = self._notes.get(uid)
-            text = note.text if note is not None else None
-            if entry.annotations.get(OVER_USE) == text:
+            text = texts.get(uid)
+            if entry.annotations.get(self._key) == text:
                 self._next_at_s.pop(uid, None)
             elif self._next_at_s.get(uid, now_s) <= now_s:
                 found.append((entry.ref, text))
         return found
 
-    def _note(self, uid: str, cards: dict[int, OverUse], now_s: float) -> _Note:
-        before = self._notes.get(uid)
-        if before is not None and before.cards.keys() == cards.keys():
-            moved = any(
-                abs(each.figures.used - before.cards[index].figures.used) * MOVED > before.cards[index].figures.used
-                for index, each in cards.items()
-            )
-            if not moved or now_s < before.at_s + RENEW_S:
-                return before
-        # A new over-use is written at once, however recent the last write was.
-        self._next_at_s.pop(uid, None)
-        return _Note(cards, encode_over_use(cards), now_s)
-
     async def _write(self, pod: PodRef, text: str | None) -> None:
         delay_s = RESEND_S
         try:
-            await self._patcher.patch_pod_annotations(pod, {OVER_USE: text})
+            await self._patcher.patch_pod_annotations(pod, {self._key: text})
         except (ConflictError, NotFoundError):
             pass  # The pod is gone, and its annotation with it; the watch will say so.
         except RetryableError as error:
@@ -129,4 +154,4 @@ class OverUseNotes:
 
     def _record_failure(self, pod: PodRef, error: GcushareError, delay_s: float) -> None:
         self.failures += 1
-        logger.warning("over-use not noted %s", fields(pod=pod, error=error, delay_s=delay_s))
+        logger.warning("annotation not written %s", fields(key=self._key, pod=pod, error=error, delay_s=delay_s))

@@ -1,4 +1,4 @@
-"""What handles pods over their grant, and the order in which it gets every reading of the cards."""
+"""What handles pods over their grant and idle ones, and the order in which it gets every reading of the cards."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ from gcushare.core.cards import Inventory
 from gcushare.core.over_use.tracking import OverUse, OverUseTracker
 from gcushare.kube.client import KubeClient
 from gcushare.node.api_server import Announcer
-from gcushare.node.over_use.evictor import OverUseEvictor
-from gcushare.node.over_use.notes import OverUseNotes
-from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
+from gcushare.node.over_use.evictor import Evictor
+from gcushare.node.over_use.idle_watch import IdleWatch
+from gcushare.node.over_use.notes import OverUseTexts, PodNotes
+from gcushare.node.over_use.over_use_settings import Action, IdleAction, IdleSettings, OverUseSettings
 from gcushare.node.over_use.watch import OverUseWatch
 from gcushare.node.pod_use import CardPolls, PodMemoryMonitor
 from gcushare.node.pods import NodePods
 from gcushare.runtime.shutdown import RootTasks
+from gcushare.wire.annotations import IDLE_SINCE, OVER_USE
 
 
 class OverUseParts:
-    """Nothing runs yet. Without ``pod_use`` there is no ``watch`` either, and no pod counts as over its grant: then
-    notes are only removed. ``evictor`` is None unless asked for.
+    """Nothing runs yet. Without ``pod_use`` there is no ``watch`` either, and no pod counts as over its grant or idle:
+    then notes are only removed. ``idle`` is None if it is off, too. ``evictor`` is None unless asked for.
 
-    ``hands_out_alone`` as for ``OverUseWatch``.
+    ``hands_out_alone`` as for ``OverUseWatch``, ``longest_gap_s`` as for ``IdleTracker``.
     """
 
     def __init__(
         self,
         settings: OverUseSettings,
+        idle: IdleSettings,
         pod_use: PodMemoryMonitor | None,
         polls: CardPolls,
         pods: NodePods,
@@ -37,12 +40,15 @@ class OverUseParts:
         inventory: Callable[[], Inventory | None],
         hands_out_alone: Callable[[], bool],
         longest_wait_s: float,
+        longest_gap_s: float,
     ) -> None:
         self.settings = settings
+        self.idle_settings = idle
         self._pod_use = pod_use
         self._polls = polls
         self.watch: OverUseWatch | None = None
-        self.evictor: OverUseEvictor | None = None
+        self.idle: IdleWatch | None = None
+        self.evictor: Evictor | None = None
         over: Callable[[], dict[str, dict[int, OverUse]] | None] = dict
         if pod_use is not None:
             tracker = OverUseTracker(settings.tolerance, settings.over_use_looks)
@@ -57,10 +63,24 @@ class OverUseParts:
                 wall_clock_s=time.time,
             )
             over = lambda: watch.over if tracker.has_enough_polls else None  # noqa: E731
-            if settings.over_use is Action.EVICT:
-                self.evictor = OverUseEvictor(
+            if idle.idle is not IdleAction.OFF:
+                self.idle = IdleWatch(
+                    idle,
+                    pod_use,
+                    polls,
+                    pods,
+                    announcer,
+                    exempt=settings.over_use_exempt,
+                    is_rehearsing=settings.dry_run,
+                    longest_gap_s=longest_gap_s,
+                    clock=time.monotonic,
+                    wall_clock_s=time.time,
+                )
+            if settings.over_use is Action.EVICT or (self.idle is not None and self.idle.is_evicting):
+                self.evictor = Evictor(
                     settings,
                     watch,
+                    self.idle,
                     pods,
                     client,
                     announcer,
@@ -68,20 +88,27 @@ class OverUseParts:
                     clock=time.monotonic,
                     wall_clock_s=time.time,
                 )
-        self._notes = OverUseNotes(pods, client, over, clock=time.monotonic)
+        texts = OverUseTexts(over, clock=time.monotonic)
+        self._notes = (
+            PodNotes(OVER_USE, pods, client, texts, clock=time.monotonic),
+            PodNotes(IDLE_SINCE, pods, client, lambda: self.idle.notes if self.idle else {}, clock=time.monotonic),
+        )
 
     @property
     def problem(self) -> str:
-        """Why pods over their grant cannot be evicted; "" if they can, or need not be."""
+        """Why pods cannot be evicted; "" if they can, or need not be."""
         return self.evictor.problem if self.evictor is not None else ""
 
     def on_poll(self) -> None:
         """Process the newest reading of the cards."""
         if self.watch is not None:
             self.watch.on_poll()
+        if self.idle is not None:
+            self.idle.on_poll()
         if self.evictor is not None:
             self.evictor.on_poll()
-        self._notes.on_poll()
+        for notes in self._notes:
+            notes.on_poll()
 
     def start(self, tasks: RootTasks) -> None:
         """Start the tasks: each reading of the cards is processed after the use per pod was read with it."""
@@ -89,9 +116,10 @@ class OverUseParts:
             tasks.start("use per pod", self._pod_use.run(self.on_poll))
         else:
             tasks.start("over-use", self._follow_polls())
-        tasks.start("over-use notes", self._notes.run())
+        for name, notes in zip(("over-use notes", "idle notes"), self._notes, strict=True):
+            tasks.start(name, notes.run())
         if self.evictor is not None:
-            tasks.start("over-use evictions", self.evictor.run())
+            tasks.start("evictions", self.evictor.run())
 
     async def _follow_polls(self) -> None:
         seen = 0

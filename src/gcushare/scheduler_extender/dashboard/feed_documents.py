@@ -65,8 +65,9 @@ class PodDocument(Document, frozen=True):
     """A pod on a node. ``grants`` are (card, units, 1 if it holds the card whole).
 
     ``reserved``: its Binding is being sent. ``assigned``: the node has handed the card out. ``unrecorded``: the node
-    reports the grants, but the pod has no record of them. ``over_use`` says in text what it uses beyond its grant.
-    ``limit``: the units of all its cards that it may use while no other pod needs them.
+    reports the grants, but the pod has no record of them. ``over_use`` says in text what it uses beyond its grant,
+    ``idle_since`` since when it has not used its cards, "" if it uses them; both as its node reports. ``limit``: the
+    units of all its cards that it may use while no other pod needs them.
     """
 
     uid: str
@@ -79,6 +80,7 @@ class PodDocument(Document, frozen=True):
     reserved: bool = False
     corrected: str = ""
     over_use: str = ""
+    idle_since: str = ""
     owner: str = ""
     problem: str = ""
     ending: bool = False
@@ -172,6 +174,7 @@ class PodMetadata:
     labels: Mapping[str, str] = field(default_factory=dict)
     corrected: str = ""
     over_use: str = ""
+    idle_since: str = ""
     owner: str = ""
     ending: bool = False
     scheduler: str = ""
@@ -279,6 +282,7 @@ def _pod(held: Assignment, context: NodeContext) -> PodDocument:
         reserved=pod.uid in context.reserved,
         corrected=metadata.corrected,
         over_use=metadata.over_use,
+        idle_since=metadata.idle_since,
         owner=metadata.owner,
         problem=context.pod_problems.get(pod.uid, ""),
         ending=metadata.ending,

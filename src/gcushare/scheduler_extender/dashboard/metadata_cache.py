@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from gcushare.scheduler_extender.dashboard.feed_documents import NodeMetadata, PodMetadata, shown_labels
 from gcushare.scheduler_extender.state.scheduling_request import WaitingPod
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.wire.annotations import corrected_text, over_use_text
+from gcushare.wire.annotations import corrected_text, idle_since, over_use_text
 from gcushare.wire.objects import Node, Pod
+from gcushare.wire.pods import controller_of
 
 _MAX_MESSAGE = 600
 
@@ -115,14 +116,14 @@ class MetadataCache:
 
 def _metadata_of(pod: Pod, *, waits: bool) -> PodMetadata:
     meta = pod.metadata
-    owner = next((each for each in meta.owner_references if each.controller), None)
     unscheduled = (each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "False")
     condition = next(unscheduled, None) if waits else None
     return PodMetadata(
         labels=shown_labels(meta.labels),
         corrected=corrected_text(meta.annotations),
         over_use=over_use_text(meta.annotations),
-        owner=f"{owner.kind} {owner.name}" if owner is not None else "",
+        idle_since=idle_since(meta.annotations),
+        owner=controller_of(meta),
         ending=pod.is_being_deleted,
         scheduler=condition.message[:_MAX_MESSAGE] if condition is not None else "",
     )

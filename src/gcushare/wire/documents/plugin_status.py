@@ -86,6 +86,20 @@ class OverUseStatus(_StatusPart, frozen=True):
     passed_over: dict[str, str] = {}
 
 
+class IdleStatus(_StatusPart, frozen=True):
+    """How pods that do not use their cards are handled: ``action`` is ``report`` or ``evict``.
+
+    ``outlook`` says of each idle pod what follows, ``doubts`` of others why it is not known whether they use a card.
+    ``last`` is the outcome of the last decision to evict one.
+    """
+
+    action: str
+    after_seconds: float
+    last: str = ""
+    outlook: dict[str, str] = {}
+    doubts: dict[str, str] = {}
+
+
 class PodOnNode(_StatusPart, frozen=True):
     """One pod: what its record says, what the kubelet gave it, and which containers the kubelet has not shown yet.
 
@@ -93,7 +107,8 @@ class PodOnNode(_StatusPart, frozen=True):
     or that are kept for it; ``whole`` says that it has all of each. ``used_by_card`` are the bytes that its processes
     use. It is null if the plugin does not report use by pod, and lacks cards whose library does not list processes.
     ``used_by_driver`` are the cards of it whose bytes the driver counts; the others' are sums over processes.
-    ``over_use`` is by card, while the pod is over its grant; null likewise. ``utilization_by_card`` are percents of the
+    ``over_use`` is by card, while the pod is over its grant; null likewise. ``idle_since``: since when it has not
+    used its cards, "" if it is not idle. ``utilization_by_card`` are percents of the
     chip's time; it lacks cards whose library does not sample processes. ``uid`` is "" but for callers of
     the same machine and for those with a client certificate.
     """
@@ -112,6 +127,7 @@ class PodOnNode(_StatusPart, frozen=True):
     used_by_driver: tuple[Count, ...] = ()
     utilization_by_card: dict[Count, float] | None = None
     over_use: dict[Count, PodOverUse] | None = None
+    idle_since: str = ""
 
 
 class UnreadableStatus(_StatusPart, frozen=True):
@@ -150,7 +166,8 @@ class PluginStatus(_StatusPart, frozen=True, kw_only=True):
 
     ``node_group`` is the group of nodes whose settings it has, "" for those of no group. ``modes`` is what the node
     hands out, in the words of its inventory: ``memory``, ``whole``, ``claims``. ``pod_use`` is why it does not report
-    what each pod uses: "" if it does, null where it was not asked for. ``over_use`` null likewise.
+    what each pod uses: "" if it does, null where it was not asked for. ``over_use`` null likewise, and ``idle``, which
+    is null if it is off too.
     ``order`` (of the cards in the slices), ``claims`` and ``slices`` are of a node that serves claims.
     """
 
@@ -173,6 +190,7 @@ class PluginStatus(_StatusPart, frozen=True, kw_only=True):
     modes: tuple[str, ...] = ()
     pod_use: str | None = None
     over_use: OverUseStatus | None = None
+    idle: IdleStatus | None = None
     order: tuple[Count, ...] = ()
     claims: tuple[ClaimOnNode, ...] = ()
     slices: SlicesStatus | None = None

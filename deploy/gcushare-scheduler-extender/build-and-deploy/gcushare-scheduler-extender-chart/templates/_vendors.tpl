@@ -89,6 +89,10 @@
     ],
     "gcushare.io/compute-share": [
       "proportional"
+    ],
+    "gcushare.io/when-idle": [
+      "keep",
+      "evict"
     ]
   }
 }

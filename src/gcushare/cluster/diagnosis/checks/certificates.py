@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cluster.diagnosis.checks.views import span
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
+from gcushare.core.wording import span
 
 WARN_BEFORE_S = 20 * 86400.0
 """Below the 30 days before the end at which cert-manager renews a certificate of 90 days."""

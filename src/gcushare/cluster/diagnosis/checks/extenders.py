@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cluster.diagnosis.checks.views import needs_extender, span
+from gcushare.cluster.diagnosis.checks.views import needs_extender
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info
 from gcushare.cluster.rights import Area
-from gcushare.core.wording import counted
+from gcushare.core.wording import counted, span
 from gcushare.wire.contracts import LEADS_LABEL
 
 

@@ -9,7 +9,6 @@ from gcushare.cluster.diagnosis.checks.views import (
     asks_for,
     bound_for_s,
     requesting_pods,
-    span,
     vendor_nodes,
 )
 from gcushare.cluster.diagnosis.facts import Facts, parse_time
@@ -17,7 +16,7 @@ from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.programs import SeenPod
 from gcushare.cluster.rights import Area
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.wording import counted, some_names
+from gcushare.core.wording import counted, some_names, span
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.annotations import CLAIMED_RESOURCE, PodRecord, is_own_record, over_use_text
 from gcushare.wire.kubernetes_versions import find_release

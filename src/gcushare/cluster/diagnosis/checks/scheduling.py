@@ -8,7 +8,6 @@ from gcushare.cluster.diagnosis.checks.views import (
     asks_for,
     needs_extender,
     requesting_pods,
-    span,
     vendor_nodes,
 )
 from gcushare.cluster.diagnosis.facts import Facts
@@ -17,7 +16,7 @@ from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerF
 from gcushare.cluster.programs import ProgramKind, port_of
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
-from gcushare.core.wording import counted, some_names
+from gcushare.core.wording import counted, some_names, span
 from gcushare.vendors import VENDORS
 from gcushare.wire.contracts import VERBS_PORT
 from gcushare.wire.objects import DEFAULT_SCHEDULER

@@ -139,11 +139,3 @@ def bound_for_s(facts: Facts, pod: SeenPod) -> float:
     scheduled = next((each for each in pod.status.conditions if each.type == "PodScheduled"), None)
     age_s = facts.age_s(scheduled.last_transition_time) if scheduled is not None else None
     return age_s if age_s is not None else facts.age_s(pod.metadata.creation_timestamp) or 0.0
-
-
-def span(seconds: float) -> str:
-    """A length of time as people say it."""
-    for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
-        if abs(seconds) >= 2 * size:
-            return f"{seconds / size:.0f} {word}"
-    return f"{seconds:.0f} s"

@@ -1,0 +1,120 @@
+"""Which pods are idle, since when, and which of them is evicted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.assignments import PodRef
+from gcushare.core.over_use.idleness import IdlePod, IdleRules, IdleTracker, decide_idle
+
+RULES = IdleRules(after_s=3600.0, least_age_s=7200.0, notice_s=300.0, namespaces=("*",))
+GAP_S = 60.0
+IDLE = IdlePod(
+    PodRef("uid-a", "team", "a"), 0.0, 4000.0, 8000.0, noted_s=300.0, controller="ReplicaSet web-5d8"
+)  # fmt: skip
+
+LOOKS = st.sampled_from(("quiet", "used", "in doubt", "missing"))
+"""What a reading says of a pod: nothing of it was there, a process was, it cannot tell, or there is no reading."""
+
+
+@given(st.lists(st.tuples(LOOKS, st.floats(min_value=1.0, max_value=59.0)), min_size=1, max_size=40))
+def test_a_pod_is_quiet_for_as_long_as_every_reading_of_that_time_was(looks: list[tuple[str, float]]) -> None:
+    tracker, now_s, first_s = IdleTracker(GAP_S), 0.0, None
+    last_reading_s = 0.0
+    for look, wait_s in looks:
+        now_s += wait_s
+        if look == "missing":
+            continue
+        is_late, last_reading_s = now_s - last_reading_s > GAP_S, now_s
+        doubts = {1: "it could not be read"} if look == "in doubt" else {}
+        tracker.take({"a": (0, 1)}, {"a"} if look == "used" else (), doubts, now_s, 1000.0 + now_s)
+        first_s = None if look != "quiet" else now_s if is_late or first_s is None else first_s
+        found = tracker.quiet.get("a")
+        assert (found.since_s if found is not None else None) == first_s
+        assert found is None or found.since == 1000.0 + found.since_s
+        assert tracker.doubts == ({"a": "it could not be read"} if look == "in doubt" else {})
+
+
+def test_a_doubt_about_a_card_counts_for_the_pods_that_hold_it_and_a_process_anywhere_for_its_pod() -> None:
+    tracker = IdleTracker(GAP_S)
+    tracker.take({"a": (0,), "b": (1,), "none": ()}, {"b"}, {1: "sick"}, 5.0, 5.0)
+    assert tracker.quiet.keys() == {"a"}
+    assert tracker.doubts == {}
+    tracker.take({"b": (1,)}, (), {1: "sick"}, 10.0, 10.0)
+    assert not tracker.quiet
+    assert tracker.doubts == {"b": "sick"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param({}, "", id="an idle pod of a controller that had its notice"),
+        pytest.param({"noted_s": None}, "5 min more to keep it", id="not annotated yet"),
+        pytest.param({"noted_s": 150.0}, "2 min more to keep it", id="annotated a moment ago"),
+        pytest.param({"wish": "keep"}, "its author keeps it", id="kept"),
+        pytest.param({"wish": "kepp"}, "'kepp' is neither keep nor evict", id="a wish that is none"),
+        pytest.param({"controller": ""}, "no controller would create it again", id="a bare pod"),
+        pytest.param({"controller": "", "wish": "evict"}, "", id="a bare pod whose author says so"),
+        pytest.param({"controller": "DaemonSet x", "wish": "evict"}, "on the same node", id="of a DaemonSet"),
+        pytest.param({"sharers": ("team/b",)}, "shares its memory with team/b", id="a claim that another pod uses"),
+        pytest.param({"ending": True}, "being deleted", id="ending"),
+        pytest.param({"is_static": True}, "a static pod", id="static"),
+        pytest.param({"refused_lately": "a budget refused"}, "a budget refused", id="refused a moment ago"),
+        pytest.param({"pod": PodRef("u", "kube-system", "a")}, "exempt by 'kube-system'", id="exempt"),
+    ],
+)
+def test_what_keeps_an_idle_pod(change: dict[str, Any], words: str) -> None:
+    pod = replace(IDLE, **change)
+    found = decide_idle([pod], RULES, ("kube-system",))
+    assert found.victim == (None if words else pod)
+    assert words in found.passed_over.get(str(pod.pod), "")
+    if not words:
+        assert found.reason == (
+            "no process of it was on a card, and nothing used its cards unseen, since 1970-01-01T00:00:00Z"
+        )
+
+
+PODS = st.builds(
+    IdlePod,
+    st.builds(PodRef, st.uuids().map(str), st.just("team"), st.uuids().map(str), priority=st.integers(0, 2)),
+    st.floats(0, 100),
+    st.just(4000.0),
+    st.just(8000.0),
+    st.sampled_from((None, 0.0, 300.0)),
+    st.sampled_from(("", "Job j")),
+    st.sampled_from(("", "keep", "evict", "x")),
+    ending=st.booleans(),
+)
+
+
+@given(st.lists(PODS, max_size=6), st.sampled_from(("", "a pause")))
+def test_at_most_one_pod_goes_and_of_every_other_it_is_said_why_not(pods: list[IdlePod], pausing: str) -> None:
+    found = decide_idle(pods, RULES, pausing=pausing)
+    names = {str(each.pod) for each in pods}
+    assert found.passed_over.keys() == names - ({str(found.victim.pod)} if found.victim is not None else set())
+    assert all(found.passed_over.values())
+    if (victim := found.victim) is not None:
+        assert not pausing
+        assert victim.wish == "evict" or (victim.controller and victim.wish == "")
+        assert victim.noted_s == 300.0
+        assert not victim.ending
+        able = [each for each in pods if "one at a time" in found.passed_over.get(str(each.pod), "")]
+        assert all((victim.pod.priority, victim.since) <= (each.pod.priority, each.since) for each in able)
+
+
+@pytest.mark.parametrize(
+    ("quiet_s", "age_s", "is_idle"),
+    [(3600.0, 7200.0, True), (3599.0, 7200.0, False), (3600.0, 7199.0, False)],
+)
+def test_a_pod_is_idle_after_the_time_and_at_the_least_age(quiet_s: float, age_s: float, is_idle: bool) -> None:
+    assert RULES.calls_idle(quiet_s, age_s) is is_idle
+
+
+@pytest.mark.parametrize(("pattern", "covers"), [("*", True), ("team-*", True), ("team-a", True), ("team", False)])
+def test_namespaces_that_are_judged(pattern: str, covers: bool) -> None:
+    assert replace(RULES, namespaces=("x", pattern)).covers("team-a") is covers

@@ -217,8 +217,8 @@ async def test_nothing_final_is_said_of_a_pod_until_the_cards_of_a_node_that_joi
         await scheduling.until_bound("early")
     else:
         await scheduling.until_said("early", "InsufficientCardMemory", text="it can never fit: the largest usable card")
-        said = [each for each in scheduling.events.objects.values() if each["reason"] == "InsufficientCardMemory"]
-        assert len(said) == 1, "the Event was corrected in its place"
+        found = [each for each in scheduling.events.objects.values() if each["reason"] == "InsufficientCardMemory"]
+        assert len(found) == 1, "the Event was corrected in its place"
 
 
 async def test_a_percent_sign_in_an_annotation_leaves_the_schedulers_event_readable(scheduling: Scheduling) -> None:

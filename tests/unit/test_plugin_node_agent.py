@@ -96,19 +96,38 @@ def test_an_inventory_of_its_own_node_that_cannot_be_read_is_said_once_and_writt
     assert rig.heard.reasons().count("InventoryUnreadable") == 2
 
 
-def test_a_card_whose_units_do_not_fit_beside_held_numbers_waits_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("others", "gone", "waiting", "size"),
+    [
+        pytest.param(range(7), frozenset(), (9, 7), 4200564, id="its number is a high one"),
+        pytest.param(range(8), frozenset({0}), (8, None), 4718592, id="a lost card is listed beside it"),
+    ],
+)
+def test_a_card_whose_units_do_not_fit_beside_held_numbers_waits_alone(
+    tmp_path: Path, others: range, gone: frozenset[int], waiting: tuple[int, int | None], size: int
+) -> None:
     rig = make_rig(tmp_path, unit="MiB", vendor=ALIYUN)
-    size = 32 * GIB
-    held = [InventoryCard(index=index, uuid=f"U-{index}", memory_bytes=size) for index in range(7)]
-    moved = InventoryCard(index=9, minor=7, uuid="U-new", memory_bytes=size)
-    rig.agent.on_cards_change(CardsSnapshot((*held, moved)))
+    rig.hold(a=device_ids_of_card(0, 4))
+    shown = [InventoryCard(index=index, uuid=f"U-{index}", memory_bytes=32 * GIB) for index in others]
+    new = InventoryCard(index=waiting[0], minor=waiting[1], uuid="U-new", memory_bytes=32 * GIB)
+    rig.agent.on_cards_change(CardsSnapshot((*shown, new), gone=gone))
     inventory = rig.agent.inventory
     assert inventory is not None
-    assert [card.uuid for card in inventory.cards] == [card.uuid for card in held]
+    assert [card.uuid for card in inventory.cards] == [card.uuid for card in shown]
     assert (inventory.unit.name, rig.agent.problem) == ("MiB", "")
-    assert [(card.index, card.uuid) for card in inventory.left_out] == [(7, "U-new")]
-    assert "4200564 bytes" in inventory.left_out[0].reason
+    assert [(card.index, card.uuid) for card in inventory.left_out] == [(new.minor_number, "U-new")]
+    assert f"{size} bytes" in inventory.left_out[0].reason
     assert rig.heard.reasons() == ["CardLeftOut"]
+
+
+def test_a_lost_card_that_no_pod_holds_keeps_no_other_card_from_the_kubelet(tmp_path: Path) -> None:
+    rig = make_rig(tmp_path, unit="MiB", vendor=ALIYUN)
+    rig.hold(a=device_ids_of_card(0, 4))
+    shown = [InventoryCard(index=index, uuid=f"U-{index}", memory_bytes=32 * GIB) for index in range(9)]
+    rig.agent.on_cards_change(CardsSnapshot(tuple(shown), gone=frozenset({3})))
+    assert rig.agent.inventory is not None
+    assert [card.index for card in rig.agent.inventory.cards] == [0, 1, 2, 4, 5, 6, 7, 8]
+    assert (rig.agent.inventory.left_out, rig.heard.reasons()) == ((), [])
 
 
 CARDS = st.tuples(st.integers(1, 8), st.integers(0, 8), st.sampled_from(["", "sick", "cordoned", "smaller", "gone"]))

@@ -279,6 +279,8 @@ class NodeAgent:
     def _plan(self, cards: CardsSnapshot) -> Inventory:
         """Plan all cards, or all but those whose units do not fit next to the numbers that pods hold.
 
+        Such a card has a high number, or a lost one is listed beside it. A lost one that no pod holds goes first.
+
         Raises:
             Refused: as ``plan_inventory`` and ``check_unit_change``.
         """
@@ -286,14 +288,17 @@ class NodeAgent:
             return self._plan_all(cards)
         except Refused as refusal:
             wanted = self.parts.store.cards_wanted()
-            moved = [card for card in cards.cards if card.minor is not None and card.index not in wanted]
-            if not moved:
+            unheld = [card for card in cards.cards if card.index not in wanted]
+            free = unheld if cards.gone else [card for card in unheld if card.minor is not None]
+            if not free:
                 raise
-            waiting = moved[-1]
-            reason = f"it waits until pods give back the numbers of other cards: {refusal}"
-            left_out = LeftOutCard(index=waiting.minor_number, uuid=waiting.uuid, reason=reason)
+            waiting = max(free, key=lambda card: (card.index in cards.gone, card.minor is not None, card.index))
+            left_out = cards.left_out
+            if waiting.index not in cards.gone:
+                reason = f"it waits until pods give back the numbers of other cards: {refusal}"
+                left_out += (LeftOutCard(index=waiting.minor_number, uuid=waiting.uuid, reason=reason),)
             others = tuple(card for card in cards.cards if card is not waiting)
-            return self._plan(replace(cards, cards=others, left_out=(*cards.left_out, left_out)))
+            return self._plan(replace(cards, cards=others, left_out=left_out))
 
     def _plan_all(self, cards: CardsSnapshot) -> Inventory:
         published = self.parts.publisher.published_unit()

@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Node
-from gcushare.wire.occupants import OccupantPod, PodDisruptionBudget, read_occupancy
+from gcushare.wire.occupants import OccupantPod, PodDisruptionBudget, by_namespace, read_occupancy
 from tests.extender_objects import node_document, pod_document
 
 MEMORY = ENFLAME.memory_resource
@@ -53,6 +53,22 @@ def test_a_budget_counts_no_pod_of_another_namespace_without_labels_or_that_is_e
         assert not a_budget(of_web).counts(msgspec.convert(other, OccupantPod))
     pod = msgspec.convert(pod_document("p", labels={"app": "web"}), OccupantPod)
     assert not a_budget(of_web, disruptedPods={"p": "2026-01-01T00:00:00Z"}).counts(pod)
+
+
+@pytest.mark.parametrize(
+    ("count", "selector", "read"),
+    [
+        pytest.param(10_000, {"matchLabels": {"app": "web"}}, 682, id="very many budgets"),
+        pytest.param(10, expression("tier", "NotIn", *["x"] * 100_000), 0, id="very large ones"),
+    ],
+)
+def test_of_one_namespace_so_many_budgets_are_read_that_preemption_takes_no_longer(
+    count: int, selector: dict[str, Any], read: int
+) -> None:
+    budget = a_budget(selector)
+    others = msgspec.convert({"metadata": {"name": "b", "namespace": "other"}}, PodDisruptionBudget)
+    found = by_namespace([*[budget] * count, others])
+    assert (len(found.get("default", ())), len(found["other"])) == (read, 1)
 
 
 def test_what_lacks_is_counted_of_each_resource_that_the_node_lists_with_the_pods_that_go_first() -> None:

@@ -6,7 +6,9 @@ PodTopologySpread and those of volumes; ``filterPodsWithPDBViolation`` of its pr
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec import field
 
@@ -18,6 +20,10 @@ from gcushare.wire.objects import Container, KubeObject, Node, ObjectMeta, Pod, 
 from gcushare.wire.other_resources import pod_requests
 from gcushare.wire.pods import card_resources, is_finished, pod_ref
 from gcushare.wire.untrusted_json import Int
+
+_MAX_BUDGET_WORDS = 2048
+"""Words of the selectors of one namespace's budgets, one more for each: 600 budgets of one label. Each pod of that
+namespace on a node is compared with all of them, between kube-scheduler's calls: 100 pods take a tenth of a second."""
 
 
 class _Skipped(KubeObject, frozen=True):
@@ -72,10 +78,17 @@ class _LabelSelector(KubeObject, frozen=True):
     match_labels: dict[str, str] = field(default_factory=dict)
     match_expressions: tuple[NodeRequirement, ...] = ()
 
+    @property
+    def words(self) -> int:
+        return 2 * len(self.match_labels) + sum(1 + len(each.values) for each in self.match_expressions)
+
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Whether it selects labels; an empty one selects none, as kube-scheduler reads a budget's."""
-        equal = (NodeRequirement(key, "In", (value,)) for key, value in self.match_labels.items())
-        return NodeSelectorTerm((*equal, *self.match_expressions)).selects(NodePlace("", labels))
+        if any(labels.get(key) != value for key, value in self.match_labels.items()):
+            return False
+        if not self.match_expressions:
+            return bool(self.match_labels)
+        return NodeSelectorTerm(self.match_expressions).selects(NodePlace("", labels))
 
 
 class _BudgetSpec(KubeObject, frozen=True):
@@ -105,11 +118,27 @@ class PodDisruptionBudget(KubeObject, frozen=True):
         return is_near and bool(meta.labels) and self.spec.selector.selects(meta.labels)
 
 
+Budgets: TypeAlias = Mapping[str, Sequence[PodDisruptionBudget]]
+"""Disruption budgets by namespace."""
+
+
+def by_namespace(budgets: Iterable[PodDisruptionBudget]) -> Budgets:
+    """Sort budgets by namespace and name; of one namespace those within ``_MAX_BUDGET_WORDS`` count."""
+    found: defaultdict[str, list[PodDisruptionBudget]] = defaultdict(list)
+    words: Counter[str] = Counter()
+    for budget in sorted(budgets, key=lambda each: each.key):
+        namespace, size = budget.metadata.namespace, 1 + budget.spec.selector.words
+        if words[namespace] + size <= _MAX_BUDGET_WORDS:
+            words[namespace] += size
+            found[namespace].append(budget)
+    return found
+
+
 def read_occupancy(
     preemptor: OccupantPod,
     node: Node,
     pods: Iterable[OccupantPod],
-    budgets: Sequence[PodDisruptionBudget] | None,
+    budgets: Budgets | None,
     *,
     ahead: Iterable[Pod] = (),
     vendor: Vendor,
@@ -134,7 +163,7 @@ def read_occupancy(
         pod.metadata.uid: Occupant(
             pod_ref(pod),
             {name: requests[pod.metadata.uid].get(name, 0) for name in asked},
-            frozenset(budget.key for budget in budgets or () if budget.counts(pod)),
+            frozenset(each.key for each in (budgets or {}).get(pod.metadata.namespace, ()) if each.counts(pod)),
             pod.keeps_pods_off or not preemptor.host_ports.isdisjoint(pod.host_ports),
         )
         for pod in here
@@ -143,6 +172,8 @@ def read_occupancy(
         occupants,
         missing,
         frozenset(card_resources(vendor)),
-        None if budgets is None else {budget.key: budget.status.disruptions_allowed for budget in budgets},
+        None
+        if budgets is None
+        else {each.key: each.status.disruptions_allowed for few in budgets.values() for each in few},
         preemptor.has_other_rules,
     )

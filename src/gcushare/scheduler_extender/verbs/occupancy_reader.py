@@ -18,7 +18,7 @@ from gcushare.core.log_fields import fields
 from gcushare.core.preemption.choice import Occupancy
 from gcushare.kube.resources import EVERYTHING, NODES, OCCUPANTS, POD_DISRUPTION_BUDGETS, Resource, Selector
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.occupants import OccupantPod, PodDisruptionBudget, read_occupancy
+from gcushare.wire.occupants import Budgets, OccupantPod, by_namespace, read_occupancy
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +41,7 @@ class OccupancyReader:
     ``budgets`` are None if they cannot be read: without the right, or before Kubernetes 1.21.
     """
 
-    def __init__(
-        self, api: ReadingApi, vendor: Vendor, preemptor: OccupantPod, budgets: list[PodDisruptionBudget] | None
-    ) -> None:
+    def __init__(self, api: ReadingApi, vendor: Vendor, preemptor: OccupantPod, budgets: Budgets | None) -> None:
         self._api, self._vendor, self._preemptor, self._budgets = api, vendor, preemptor, budgets
 
     @classmethod
@@ -61,7 +59,7 @@ class OccupancyReader:
         if preemptor.metadata.uid != pod.uid:
             raise Refused(f"pod {pod} has uid {preemptor.metadata.uid!r}, not {pod.uid!r}: it is another pod")
         try:
-            budgets = await api.list_all(POD_DISRUPTION_BUDGETS)
+            budgets = by_namespace(await api.list_all(POD_DISRUPTION_BUDGETS))
         except (ForbiddenError, NotFoundError) as error:
             logger.warning("pods end only if kube-scheduler proposed them: budgets unknown %s", fields(error=error))
             return cls(api, vendor, preemptor, None)

@@ -245,6 +245,8 @@ async def test_a_whole_card_gets_no_limit_and_the_others_are_closed(tmp_path: Pa
         assert rig.groups.limit_of(group, 0) is None
 
 
+# A card counts as well only after it was so for half a minute.
+@pytest.mark.slow
 async def test_a_card_that_is_sick_keeps_no_pod_from_another_and_is_closed_when_it_is_well(tmp_path: Path) -> None:
     async with DriverRig(tmp_path, poll_interval=0.2) as rig:
         rig.rules("set remap_failed 1 1")

@@ -108,6 +108,6 @@ class OfMinorNumbers(Renumbering):
     vendor = ENFLAME
 
 
-Renumbering.TestCase.settings = OfMinorNumbers.TestCase.settings = settings(deadline=None)
+Renumbering.TestCase.settings = OfMinorNumbers.TestCase.settings = settings(stateful_step_count=20, deadline=None)
 TestGrantsThatFollowTheCard = Renumbering.TestCase
 TestGrantsOfMinorNumbers = OfMinorNumbers.TestCase

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gcushare.core.assignments import Assignment, CardGrant, PodRef
+from gcushare.core.assignments import ApartGroup, Assignment, CardGrant, PodRef
 from gcushare.core.cards import Health, InventoryCard
 from gcushare.core.nodes import NodeState
 from gcushare.core.over_use.tracking import Tolerance
 from gcushare.core.placement import MAX_NODE_SCORE, POLICIES
-from gcushare.core.requests import CardRequest
+from gcushare.core.requests import CardRequest, CardSelection
 from gcushare.core.units import GIB, parse_memory_unit
 
 GIB_UNIT = parse_memory_unit("GiB")
@@ -15,12 +15,18 @@ TOLERANCE = Tolerance(share_percent=5.0, least_bytes=GIB // 4)
 """How much above its grant a pod may be, as the flags set it by default."""
 
 
-def card(index: int, units: int = 16, *, sick: bool = False, cordoned: bool = False, model: str = "") -> InventoryCard:
+WEB, API = ApartGroup("default", "app", "web"), ApartGroup("default", "app", "api")
+
+
+def card(
+    index: int, units: int = 16, *, sick: bool = False, cordoned: bool = False, model: str = "", link: str = ""
+) -> InventoryCard:
     return InventoryCard(
         index=index,
         uuid=f"uuid-{index}",
         memory_bytes=units * GIB,
         model=model,
+        link_group=link,
         units=units,
         health=Health.UNHEALTHY if sick else Health.HEALTHY,
         cordoned=cordoned,
@@ -40,8 +46,9 @@ def held(name: str, node: str, *grants: tuple[int, int], whole: bool = False) ->
     return Assignment(pod(name), node, tuple(CardGrant(index, units, whole) for index, units in grants))
 
 
-def asks(units: int, cards: int = 1) -> CardRequest:
-    return CardRequest(units, cards)
+def asks(units: int, cards: int = 1, *, linked: bool = False, apart: ApartGroup | None = None) -> CardRequest:
+    chosen = CardSelection(linked=linked, apart=apart) if linked or apart is not None else None
+    return CardRequest(units, cards, selection=chosen)
 
 
 def asks_whole(cards: int = 1) -> CardRequest:

@@ -49,7 +49,8 @@ from gcushare.wire.kubelet.plugin_messages import decode_allocate_request, decod
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.nodes import INVENTORY, decode_inventory, node_cards
 from gcushare.wire.objects import HEAD, KIND, NODE, POD, STATUS
-from gcushare.wire.pods import pod_assignment, pod_options, pod_request
+from gcushare.wire.pod_options import pod_options
+from gcushare.wire.pods import pod_assignment, pod_request
 from gcushare.wire.protos import deviceplugin_pb2, podresources_pb2
 from gcushare.wire.protos.dra_pb2 import Claim as PrepareClaim
 from gcushare.wire.protos.dra_pb2 import NodePrepareResourcesRequest

@@ -28,7 +28,8 @@ from gcushare.wire.annotations import CARDS, MEMORY_LIMIT
 from gcushare.wire.documents.explain import RequestDocument, describe_ways_out, explain_bound, explain_waiting
 from gcushare.wire.documents.inspect import decode_document, encode_node
 from gcushare.wire.documents.plugin_status import PodOverUse
-from gcushare.wire.pods import memory_limit, pod_assignment, pod_request
+from gcushare.wire.pod_options import memory_limit
+from gcushare.wire.pods import pod_assignment, pod_request
 from tests.builders import GIB_UNIT, TOLERANCE, cards
 from tests.extender_objects import a_node, a_pod, on_card
 from tests.unit.card_views import card, pod, status, use

@@ -10,7 +10,8 @@ import pytest
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
 from gcushare.wire.annotations import CARDS, MEMORY_LIMIT, OVER_USE, record_keys
-from gcushare.wire.pods import MACHINE_UID, MIRROR, pod_options
+from gcushare.wire.pod_options import pod_options
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.charts import (
     EXTENDER_CHART,
     UMBRELLA_CHART,

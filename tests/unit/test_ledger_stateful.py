@@ -9,24 +9,30 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gcushare.core.assignments import Assignment, CardGrant
+from gcushare.core.assignments import ApartGroup, Assignment, CardGrant
 from gcushare.core.cards import BOTH_MODES, InventoryCard, UnrecordedHolder
 from gcushare.core.errors import ConflictError, Refused
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest
-from tests.builders import GIB_UNIT, asks, asks_whole, card, pod
+from tests.builders import API, GIB_UNIT, WEB, asks, asks_whole, card, pod
 
 NODES = st.sampled_from(["n", "m"])
 PODS = st.sampled_from(["a", "b", "c", "d"])
-CARDS = st.lists(st.tuples(st.sampled_from([0, 4, 8, 16]), st.sampled_from(["well", "sick", "cordoned"])), max_size=3)
+CARDS = st.lists(
+    st.tuples(
+        st.sampled_from([0, 4, 8, 16]), st.sampled_from(["well", "sick", "cordoned"]), st.sampled_from(["", "x", "x"])
+    ),
+    max_size=3,
+)
 MODES = st.sampled_from([BOTH_MODES, BOTH_MODES[:1], BOTH_MODES[1:]])
 GRANTS = st.lists(
     st.builds(CardGrant, st.integers(0, 3), st.integers(1, 16), st.booleans()), max_size=2, unique_by=lambda g: g.index
 )
+GROUPS = st.sampled_from([None, None, WEB, API])
 REQUESTS = st.one_of(
-    st.builds(asks, st.integers(1, 17), st.integers(1, 2)),
+    st.builds(asks, st.integers(1, 17), st.integers(1, 2), linked=st.booleans(), apart=GROUPS),
     st.builds(asks_whole, st.integers(1, 3)),
 )
 UNIT = GIB_UNIT
@@ -42,6 +48,7 @@ class PlainCard:
     pods: int = 0
     grantable: int = 0
     is_empty: bool = False
+    groups: list[ApartGroup] = field(default_factory=list)
 
     @property
     def held(self) -> int:
@@ -76,14 +83,17 @@ class Model:
         offered = self.nodes[node].cards or {}
         held = list(self.on(node).values())
         found = {index: PlainCard(each) for index, each in offered.items()}
-        for grant in (grant for each in held for grant in each.grants):
+        for holder, grant in ((each, grant) for each in held for grant in each.grants):
             plain = found.setdefault(grant.index, PlainCard(None))
+            plain.groups += [holder.apart] if holder.apart is not None else []
             plain.used, plain.whole, plain.pods = plain.used + grant.units, plain.whole + grant.whole, plain.pods + 1
         over = {index for index, plain in found.items() if plain.offered and plain.held > plain.offered.units}
         is_unconfirmed = any(not each.assigned and any(grant.index in over for grant in each.grants) for each in held)
         reported = {str(each.pod) for each in held if each.unrecorded}
         unplaced = [each.unplaced for each in held if str(each.pod) not in reported]
+        anywhere = [e.apart for e in held if e.unplaced and e.apart is not None and str(e.pod) not in reported]
         for plain in found.values():
+            plain.groups += anywhere
             if plain.offered is None or not plain.offered.is_usable or is_unconfirmed:
                 continue
             kept = sum(units for units in unplaced if units <= plain.offered.units)
@@ -94,14 +104,20 @@ class Model:
         return dict(sorted(found.items()))
 
     def choose(self, node: str, request: CardRequest) -> list[int] | None:
-        """Binpack: the fullest cards that fit, of equal ones those in use, then the lowest index."""
+        """Binpack: the fullest cards that fit, of equal ones those in use, then the lowest index; linked ones first."""
         found = self.cards_of(node)
         able = [
             (plain.grantable, plain.pods == 0, index)
             for index, plain in found.items()
             if (plain.is_empty if request.whole else plain.grantable >= request.units)
+            and request.apart not in plain.groups
         ]
         if self.nodes[node].cards is None or len(able) < request.cards:
+            return None
+        linked = [each for each in able if (offered := found[each[2]].offered) is not None and offered.link_group]
+        if request.cards > 1 and len(linked) >= request.cards:
+            able = linked
+        elif request.linked:
             return None
         return sorted(index for _, _, index in sorted(able)[: request.cards])
 
@@ -126,14 +142,14 @@ class LedgerMachine(RuleBasedStateMachine):
     def a_node_is_published(
         self,
         node: str,
-        found: list[tuple[int, str]],
+        found: list[tuple[int, str, str]],
         modes: tuple[str, ...],
         holder: str | None,
         grants: list[CardGrant],
     ) -> None:
         offered = [
-            card(index, units, sick=state == "sick", cordoned=state == "cordoned")
-            for index, (units, state) in enumerate(found)
+            card(index, units, sick=state == "sick", cordoned=state == "cordoned", link=link)
+            for index, (units, state, link) in enumerate(found)
         ]
         sizes = {each.index: each.units for each in offered}
         shared = {grant.index: grant.units for grant in grants if not grant.whole}
@@ -170,7 +186,7 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         sizes = self.model.nodes[node].cards or {}
         grants = tuple(CardGrant(i, sizes[i].units if request.whole else request.units, request.whole) for i in chosen)
-        expected = Assignment(pod(name), node, grants)
+        expected = Assignment(pod(name), node, grants, apart=request.apart)
         assert self.ledger.reserve(pod(name), node, request, POLICIES["binpack"].rank_card) == expected
         if stamp:
             expected = replace(expected, assign_time_ns=stamp)
@@ -198,9 +214,12 @@ class LedgerMachine(RuleBasedStateMachine):
             if "@" not in uid and not held.unrecorded:
                 self._observe(replace(held, assigned=True))
 
-    @rule(name=PODS, node=NODES, grants=GRANTS, assigned=st.booleans(), unplaced=st.integers(0, 9))
-    def a_pod_is_observed(self, name: str, node: str, grants: list[CardGrant], assigned: bool, unplaced: int) -> None:
-        self._observe(Assignment(pod(name), node, tuple(grants), assigned, unplaced=0 if grants else unplaced))
+    @rule(name=PODS, node=NODES, grants=GRANTS, assigned=st.booleans(), unplaced=st.integers(0, 9), apart=GROUPS)
+    def a_pod_is_observed(
+        self, name: str, node: str, grants: list[CardGrant], assigned: bool, unplaced: int, apart: ApartGroup | None
+    ) -> None:
+        without_card = 0 if grants else unplaced
+        self._observe(Assignment(pod(name), node, tuple(grants), assigned, unplaced=without_card, apart=apart))
 
     @rule(name=PODS)
     def a_pod_goes(self, name: str) -> None:
@@ -261,7 +280,8 @@ class LedgerMachine(RuleBasedStateMachine):
             assert node.recount() == []
             assert name not in self.mirror or self.mirror[name] == figures(node)
             assert name in self.mirror or name not in self.ledger.nodes
-            for request in (asks(1), asks(9), asks(4, 2), asks_whole(1), asks_whole(2)):
+            rules = (asks(1, apart=WEB), asks(2, 2, linked=True), asks(1, 2, linked=True, apart=API))
+            for request in (asks(1), asks(9), asks(4, 2), asks_whole(1), asks_whole(2), *rules):
                 assert (node.known and node.fits(request)) == (self.model.choose(name, request) is not None)
 
     @invariant()

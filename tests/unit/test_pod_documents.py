@@ -6,7 +6,8 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.dra.claims import problem_of_both_ways
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import PodOptions, pod_assignment, pod_options, pod_request
+from gcushare.wire.pod_options import PodOptions, pod_options
+from gcushare.wire.pods import pod_assignment, pod_request
 
 RECORD = {
     "enflame.com/gcu-device-id": "2",

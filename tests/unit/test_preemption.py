@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
+import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.kept_room import LeavingShares
 from gcushare.core.preemption.victims import EXACT_WORK, choose_victims, rank_victims
 from gcushare.core.requests import CardRequest, CardSelection
-from tests.builders import GIB_UNIT, asks, asks_whole, card, cards
+from tests.builders import API, GIB_UNIT, WEB, asks, asks_whole, card, cards
 
 
 def node_with(offered: Sequence[InventoryCard], *assignments: Assignment) -> NodeState:
@@ -157,6 +158,27 @@ def test_among_very_many_pods_of_several_cards_the_set_is_enough_and_every_pod_o
     if chosen is not None:
         assert fits_without(node, request, chosen)
         assert not any(fits_without(node, request, [v for v in chosen if v is not spared]) for spared in chosen)
+
+
+@given(crowded_nodes(most_cards=4), st.integers(1, 12), st.integers(1, 2), st.booleans(), st.data())
+def test_the_set_frees_linked_cards_without_pods_that_are_to_be_kept_apart(
+    crowd: tuple[NodeState, list[PodRef]], units: int, count: int, is_linked: bool, data: st.DataObject
+) -> None:
+    node, victims = crowd
+    wide = [held for held in node.assignments.values() if len(held.grants) > 1]
+    assume(2 ** len(wide) * len(victims) <= EXACT_WORK)
+    links = st.sampled_from(["", "x", "x", "y"])
+    offered = [msgspec.structs.replace(each, link_group=data.draw(links)) for each in node.present_cards]
+    node.set_cards(offered, GIB_UNIT, node.modes)
+    for held in list(node.assignments.values()):
+        node.remove(held.pod.uid)
+        is_whole = any(grant.whole for grant in held.grants)
+        node.add(replace(held, apart=None if is_whole else data.draw(st.sampled_from([None, WEB, API]))))
+    request = asks(units, count, linked=is_linked and count > 1, apart=data.draw(st.sampled_from([None, WEB])))
+
+    chosen = choose_victims(node, request, victims)
+
+    assert names(chosen) == names(by_brute_force(node, request, victims))
 
 
 SMALL = PodRef("uid-a", "default", "a", "2026-01-02T00:00:00Z", 1)

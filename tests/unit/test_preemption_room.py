@@ -8,10 +8,10 @@ import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.nodes import NodeState
-from gcushare.core.preemption.kept_room import can_hold_after_nominees, compute_room_left
+from gcushare.core.preemption.kept_room import APART, can_hold_after_nominees, compute_room_left
 from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest, CardSelection
-from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
+from tests.builders import API, GIB_UNIT, WEB, asks, asks_whole, card, cards, held
 from tests.unit.test_preemption import holds, names, node_with, victims_of
 
 
@@ -49,6 +49,23 @@ def test_room_is_kept_where_the_nominee_can_be_and_nowhere_else(
     offered: list[InventoryCard], nominee: CardRequest, left: dict[int, int]
 ) -> None:
     assert compute_room_left(node_of(offered), [nominee], []) == left
+
+
+def test_a_pod_has_nothing_where_a_nominee_comes_that_it_shares_no_card_with() -> None:
+    node = node_of([card(0), card(1)])
+    node.add(replace(held("a", "n", (0, 2)), apart=WEB))
+    web = asks(4, apart=WEB)
+    for group, left in ((None, {1: 12}), (API, {1: 12}), (WEB, {1: -APART})):
+        assert compute_room_left(node, [web], [], group) == left
+    assert compute_room_left(node, [web, web], []) == {1: 12}, "no room is kept for the second"
+    assert compute_room_left(node, [web, web], ["uid-a"]) == {0: 12, 1: 12}
+    assert not can_hold_after_nominees(node.cards[1], web, compute_room_left(node, [web], [], WEB))
+
+
+def test_room_is_kept_on_linked_cards_for_a_nominee_that_needs_them() -> None:
+    node = node_of([card(0, 8), card(1, 16, link="x"), card(2, 16), card(3, 16, link="x")])
+    assert compute_room_left(node, [asks(8, 2, linked=True)], []) == {1: 8, 3: 8}
+    assert compute_room_left(node, [asks(8, 2, linked=True), asks(9, 2, linked=True)], []) == {1: 8, 3: 8}
 
 
 @pytest.mark.parametrize(

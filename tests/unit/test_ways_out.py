@@ -34,6 +34,7 @@ class Wish:
     use: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
     limit: int = 0
+    linked: bool = False
 
     def parse(self) -> PodRequest:
         name = ENFLAME.whole_card_resource if self.whole else ENFLAME.memory_resource
@@ -41,7 +42,9 @@ class Wish:
             [ContainerResources(f"c{n}", kind, {name: str(u)}, {}) for n, (kind, u) in enumerate(self.containers)],
             ENFLAME,
             cards_per_pod=self.cards,
-            selection=CardSelection(self.use, self.avoid) if self.use or self.avoid else None,
+            selection=CardSelection(self.use, self.avoid, linked=self.linked)
+            if self.use or self.avoid or self.linked
+            else None,
             memory_limit=self.limit,
         )
         assert found is not None
@@ -62,6 +65,8 @@ class Wish:
                 return replace(self, limit=request.limit * request.cards)
             case Change.SELECTION:
                 return replace(self, use=(), avoid=())
+            case Change.LINKS:
+                return replace(self, linked=False)
             case Change.NODE | Change.RULES:
                 return self
 

@@ -24,6 +24,18 @@ class PodRef:
 
 
 @dataclass(frozen=True, slots=True)
+class ApartGroup:
+    """Pods of one namespace that share no card: those that ask for it by one label and have one value of it."""
+
+    namespace: str
+    key: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}"
+
+
+@dataclass(frozen=True, slots=True)
 class CardGrant:
     """``units`` of one card, or all of the card if ``whole``."""
 
@@ -39,7 +51,8 @@ class Assignment:
     ``unplaced`` are the memory units of a bound pod whose card is unknown; such a pod has no grants. ``unrecorded``:
     the node reports these grants, but the pod has no record of them. ``limit``: the units of all its cards that the pod
     may use while no other pod needs them; 0 if only its grants. ``sharers``: pods that share what it holds by claims,
-    so that it is free only once they have ended too.
+    so that it is free only once they have ended too. ``apart``: the pods with which it shares no card, None if it may
+    share with all.
     """
 
     pod: PodRef
@@ -51,6 +64,7 @@ class Assignment:
     unrecorded: bool = False
     limit: int = 0
     sharers: tuple[PodRef, ...] = ()
+    apart: ApartGroup | None = None
 
     @property
     def units(self) -> int:

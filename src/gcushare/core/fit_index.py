@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import NodeState
+from gcushare.core.nodes import NodeState, suffice
 from gcushare.core.other_resources import NO_AMOUNTS, Amounts
 from gcushare.core.placement import MAX_NODE_SCORE, POLICIES, prefer_choice
 from gcushare.core.requests import CardRequest
@@ -360,4 +360,4 @@ def can_ever_fit(node: NodeState, request: CardRequest) -> bool:
     """Whether a request would fit if every pod of the node ended: enough usable, allowed and large cards."""
     if not node.known or not node.serves(request):
         return False
-    return sum(state.could_hold(request) for state in node.cards.values()) >= request.cards
+    return suffice((state for state in node.cards.values() if state.could_hold(request)), request)

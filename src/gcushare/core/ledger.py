@@ -124,7 +124,7 @@ class Ledger:
         if chosen is None:
             raise Refused(describe_shortage(node, request))
         grants = tuple(state.grant(request) for state in chosen)
-        assignment = Assignment(pod, node_name, grants, limit=request.limit * request.cards)
+        assignment = Assignment(pod, node_name, grants, limit=request.limit * request.cards, apart=request.apart)
         self._reserved.add(pod.uid)
         self._add(assignment)
         return assignment

@@ -52,6 +52,7 @@ class Candidate:
     already hold ids, in the kubelet's order, and ``held`` are their units by card. ``is_displaced``: its units went to
     another pod, not yet known which. ``is_forgotten``: its record says that it holds its cards, but the kubelet does
     not know of it. ``is_ending``: it is being deleted, and the kubelet hardly admits it any more.
+    ``closed``: cards held by pods with which it shares no card.
     """
 
     pod: PodRef
@@ -64,10 +65,16 @@ class Candidate:
     is_displaced: bool = False
     is_forgotten: bool = False
     is_ending: bool = False
+    closed: frozenset[int] = frozenset()
 
     def allows(self, card: InventoryCard) -> bool:
-        """Whether the pod's author allows this card."""
-        return self.selection is None or self.selection.allows(card)
+        """Whether the pod's author allows this card, and no pod there forbids it."""
+        return self.selection is None or (self.selection.allows(card) and card.index not in self.closed)
+
+    @property
+    def linked(self) -> bool:
+        """Whether its cards have to be linked with each other."""
+        return self.selection is not None and self.selection.linked
 
     @property
     def next_units(self) -> int:

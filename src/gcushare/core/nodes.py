@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable
 
-from gcushare.core.assignments import Assignment, CardGrant
+from gcushare.core.assignments import ApartGroup, Assignment, CardGrant
 from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
-from gcushare.core.requests import CardRequest
+from gcushare.core.requests import CardRequest, CardSelection
 from gcushare.core.units import MemoryUnit
+from gcushare.core.whole_cards import LINKED, closeness
 
 _NOTHING = (0, 0, 0)
 
@@ -28,6 +29,7 @@ class CardState:
         "card",
         "gives_memory",
         "gives_whole",
+        "groups",
         "index",
         "is_unconfirmed",
         "kept",
@@ -36,6 +38,7 @@ class CardState:
         "serves_whole",
         "takes_memory",
         "takes_whole",
+        "unplaced_groups",
         "used",
         "whole",
     )
@@ -48,6 +51,10 @@ class CardState:
         self.pods = 0
         self.kept = 0
         """Units reserved here for pods of this node whose card is unknown: it may turn out to be this one."""
+        self.groups: list[ApartGroup] = []
+        """Of each pod here that asks to be kept apart, the pods with which it shares no card."""
+        self.unplaced_groups: tuple[ApartGroup, ...] = ()
+        """The same of the pods for which ``kept`` is reserved."""
         self.is_unconfirmed = False
         """Whether a pod of this node may hold another card than its record says yet: free units may be that pod's."""
         self.serves_memory = self.serves_whole = True
@@ -142,7 +149,21 @@ class CardState:
         """Whether this card can serve the request now."""
         if not (self.is_empty if request.whole else self.grantable >= request.units):
             return False
-        return request.selection is None or self.card is None or request.selection.allows(self.card)
+        selection = request.selection
+        return selection is None or self.card is None or (selection.allows(self.card) and self.is_open_to(selection))
+
+    def is_open_to(self, selection: CardSelection) -> bool:
+        """Whether no pod is here with which the pod must not share a card."""
+        group = selection.apart
+        return group is None or not (group in self.groups or group in self.unplaced_groups)
+
+
+def suffice(able: Iterable[CardState], request: CardRequest) -> bool:
+    """Whether some of these cards, each of which can hold the request, are enough for it together."""
+    if not request.linked:
+        return sum(1 for _ in able) >= request.cards
+    cards = [state.card for state in able if state.card is not None]
+    return closeness(cards, request.cards) == LINKED
 
 
 class NodeState:
@@ -210,8 +231,7 @@ class NodeState:
         self.assignments[assignment.pod.uid] = assignment
         if assignment.unplaced:
             self.unplaced[assignment.pod.uid] = assignment.unplaced
-        for grant in assignment.grants:
-            self._count(grant)
+        self._count(assignment)
         self._refresh()
 
     def remove(self, uid: str) -> Assignment | None:
@@ -225,6 +245,8 @@ class NodeState:
             state.used -= grant.units
             state.whole -= grant.whole
             state.pods -= 1
+            if assignment.apart is not None:
+                state.groups.remove(assignment.apart)
         self._refresh()
         return assignment
 
@@ -235,7 +257,7 @@ class NodeState:
     def fits(self, request: CardRequest) -> bool:
         """Whether enough cards can hold the request. Costs one comparison unless the pod selects cards."""
         if request.selection is not None or (request.cards > 1 and not request.whole):
-            return sum(state.can_hold(request) for state in self.cards.values()) >= request.cards
+            return suffice((state for state in self.cards.values() if state.can_hold(request)), request)
         if request.whole:
             return self.empty_cards >= request.cards
         return self.largest_free >= request.units > 0
@@ -251,9 +273,9 @@ class NodeState:
         figures = self._figures()
         for state in self.cards.values():
             state.used = state.whole = state.pods = 0
+            state.groups.clear()
         for assignment in self.assignments.values():
-            for grant in assignment.grants:
-                self._count(grant)
+            self._count(assignment)
         held = {index: (state.used, state.whole, state.pods) for index, state in self.cards.items()}
         self._refresh()
         wrong = [
@@ -272,8 +294,7 @@ class NodeState:
         twin.known = self.known
         twin.assignments, twin.unplaced = dict(self.assignments), dict(self.unplaced)
         for assignment in self.assignments.values():
-            for grant in assignment.grants:
-                twin._count(grant)
+            twin._count(assignment)
         twin._refresh()
         return twin
 
@@ -302,13 +323,16 @@ class NodeState:
         )
         return tuple(mode for mode, is_served in served if is_served)
 
-    def _count(self, grant: CardGrant) -> None:
-        state = self.cards.get(grant.index)
-        if state is None:
-            state = self.cards[grant.index] = CardState(grant.index)
-        state.used += grant.units
-        state.whole += grant.whole
-        state.pods += 1
+    def _count(self, assignment: Assignment) -> None:
+        for grant in assignment.grants:
+            state = self.cards.get(grant.index)
+            if state is None:
+                state = self.cards[grant.index] = CardState(grant.index)
+            state.used += grant.units
+            state.whole += grant.whole
+            state.pods += 1
+            if assignment.apart is not None:
+                state.groups.append(assignment.apart)
 
     def _figures(self) -> tuple[int, ...]:
         return self.largest_free, self.largest_shared_free, self.empty_cards, self.total, self.used
@@ -319,11 +343,14 @@ class NodeState:
         if list(self.cards) != sorted(self.cards):
             self.cards = dict(sorted(self.cards.items()))
         is_unconfirmed = self.is_unconfirmed = self._has_unconfirmed_excess()
-        unplaced = self.find_unplaced().values() if self.unplaced else ()
+        found = self.find_unplaced() if self.unplaced else {}
+        unplaced = found.values()
+        groups = tuple(group for uid in found if (group := self.assignments[uid].apart) is not None)
         largest_free = largest_shared_free = empty_cards = total = used = 0
         for state in self.cards.values():
             state.is_unconfirmed = is_unconfirmed
             state.kept = sum(units for units in unplaced if units <= state.total) if unplaced else 0
+            state.unplaced_groups = groups
             total += state.total
             used += state.held
             grantable = state.grantable

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gcushare.core.nodes import CardState, NodeState
+from gcushare.core.nodes import CardState, NodeState, suffice
 from gcushare.core.preemption.kept_room import NOTHING_KEPT, RoomLeft, can_hold_after_nominees
 from gcushare.core.requests import CardRequest
 from gcushare.core.whole_cards import CLOSE, WHOLE_CARD_POLICIES, closeness
@@ -54,9 +54,9 @@ def _fullest_node(node: NodeState, request: CardRequest) -> float:
         # A node that serves only whole cards loses no room for pods that share.
         return _preferring_close(node, request, fill / 2 if node.serves_memory else (1.0 + fill) / 2)
     if node.largest_shared_free >= request.units * request.cards:
-        return (1.0 + fill) / 2
+        return _preferring_close(node, request, (1.0 + fill) / 2)
     # An unused card must be opened: preferably on a node that does not serve whole cards.
-    return fill / 4 if node.serves_whole else (1.0 + fill) / 4
+    return _preferring_close(node, request, fill / 4 if node.serves_whole else (1.0 + fill) / 4)
 
 
 def _emptiest_node(node: NodeState, request: CardRequest) -> float:
@@ -64,8 +64,8 @@ def _emptiest_node(node: NodeState, request: CardRequest) -> float:
 
 
 def _preferring_close(node: NodeState, request: CardRequest, base: float) -> float:
-    """Rank nodes by how close several whole cards would be, and only then by ``base``."""
-    if not request.whole or request.cards == 1 or request.whole_policy != CLOSE:
+    """Rank nodes by how close several cards would be, and only then by ``base``."""
+    if request.cards == 1 or request.whole_policy != CLOSE:
         return base
     able = [s.card for s in node.cards.values() if s.card is not None and s.can_hold(request)]
     return (closeness(able, request.cards) + base) / 3
@@ -88,8 +88,8 @@ POLICIES: Mapping[str, Policy] = {
 """``binpack``: first nodes where the request fits on a card in use, then nodes that serve no whole cards, then the
 fullest, so that unused cards stay free. Of cards the fullest, as in upstream gpushare, a card in use before an empty
 one. ``expected-fill``: see ``packing``; this entry is for nodes without a value yet. ``spread``: the node with the
-largest free share, the card with the most free units. For several whole cards close together, every policy (before it
-has learned) prefers the node where they are closest."""
+largest free share, the card with the most free units. For several cards close together, every policy (before it has
+learned) prefers the node where they are closest."""
 
 
 def prefer_choice(node: NodeState, request: CardRequest, score: float) -> float:
@@ -111,22 +111,22 @@ def choose_cards(
     """Choose the request's cards on one node; None if it does not fit. Walks the node's cards, not its pods.
 
     The order that the pod's author wrote comes first: the cards are chosen from the smallest sufficient number of
-    preferred ones. Among these, the request's own policy chooses whole cards, and ``rank`` breaks ties. ``left`` is
+    preferred ones. Among these, the request's own policy chooses several cards, and ``rank`` breaks ties. ``left`` is
     what the request may use of cards on which room is kept for nominees.
     """
     able = [state for state in node.cards.values() if can_hold_after_nominees(state, request, left)]
-    if len(able) < request.cards:
+    if not suffice(able, request):
         return None
     ranks = {state.index: (*rank(state, request), state.index) for state in able}
     selection = request.selection
     if selection is not None and selection.is_ordered:
         preferences = {state.index: selection.preference(state.card) for state in able}
-        least = sorted(preferences.values(), reverse=True)[request.cards - 1]
-        able = [state for state in able if preferences[state.index] >= least]
+        levels = sorted(set(preferences.values()), reverse=True)
+        preferred = ([state for state in able if preferences[state.index] >= least] for least in levels)
+        able = next(few for few in preferred if suffice(few, request))
         ranks = {state.index: (-preferences[state.index], *ranks[state.index]) for state in able}
-    if request.whole:
+    if request.whole or request.cards > 1:
         cards = [state.card for state in able if state.card is not None]
         chosen = WHOLE_CARD_POLICIES[request.whole_policy].choose(cards, request.cards, lambda card: ranks[card.index])
         return None if chosen is None else tuple(node.cards[index] for index in chosen)
-    able.sort(key=lambda state: ranks[state.index])
-    return tuple(sorted(able[: request.cards], key=lambda state: state.index))
+    return (min(able, key=lambda state: ranks[state.index]),)

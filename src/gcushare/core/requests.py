@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Protocol
 
+from gcushare.core.assignments import ApartGroup
 from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.log_fields import cut_text
@@ -87,12 +88,15 @@ class CardSelection:
     Each entry is a card's uuid, index or model; an empty ``use`` means any card. Entries are preferred in their order,
     but indexes and uuids that stand next to each other are equal. ``use`` may also be ``STRONGEST`` alone. Among
     equally preferred cards the policy decides. ``limit``: the units that the pod may use of each card while no other
-    pod needs them, 0 if only those that it requests. A card with fewer units is not allowed.
+    pod needs them, 0 if only those that it requests. A card with fewer units is not allowed. ``linked``: all its cards
+    have to be of one link group. ``apart``: the pods with which it shares no card.
     """
 
     use: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
     limit: int = 0
+    linked: bool = False
+    apart: ApartGroup | None = None
 
     def allows(self, card: InventoryCard) -> bool:
         """Whether the author's choice includes this card."""
@@ -136,7 +140,7 @@ class CardRequest:
     """What placement must find on one node: ``cards`` cards with ``units`` free units each, or ``cards`` whole cards.
 
     For whole cards ``units`` is 0: a whole card is granted whatever its size. ``whole_policy`` (a name from
-    ``whole_cards.WHOLE_CARD_POLICIES``) chooses among them; it is the default if no whole cards are requested.
+    ``whole_cards.WHOLE_CARD_POLICIES``) chooses among several cards; it is the default if no whole cards are requested.
     """
 
     units: int
@@ -157,6 +161,16 @@ class CardRequest:
     def limit(self) -> int:
         """Units that the pod may use of each card while no other pod needs them; 0 if only those that it requests."""
         return self.selection.limit if self.selection is not None else 0
+
+    @property
+    def linked(self) -> bool:
+        """Whether the cards have to be of one link group."""
+        return self.selection is not None and self.selection.linked
+
+    @property
+    def apart(self) -> ApartGroup | None:
+        """The pods with which it shares no card."""
+        return self.selection.apart if self.selection is not None else None
 
     def allows(self, card: InventoryCard) -> bool:
         """Whether the pod's author allows this card."""

@@ -1,4 +1,4 @@
-"""How whole cards are chosen: by how close they are.
+"""How several cards are chosen: by how close they are.
 
 Closeness has two levels: link groups (cards with a direct link or one switch between them) within NUMA nodes. If the
 machine reports neither, all cards are equally close.
@@ -16,8 +16,11 @@ CLOSE = "close"
 LOOSE = "loose"
 """The names of the policies for whole cards; `WHOLE_CARD_POLICIES` says what each does."""
 
+LINKED = 2
+"""The ``closeness`` of cards of one link group."""
+
 Rank = Callable[[Card], tuple[int, ...]]
-"""Orders whole cards that are equally close, the lowest first; among equals the index decides."""
+"""Orders cards that are equally close, the lowest first; among equals the index decides."""
 _Key = tuple[int, int, list[tuple[tuple[int, ...], int]]]
 
 WholeCardChoice = Callable[[Sequence[Card], int, Rank], tuple[int, ...] | None]
@@ -66,10 +69,16 @@ def choose_loose_cards(cards: Sequence[Card], count: int, rank: Rank = by_index)
 
 def closeness(cards: Sequence[Card], count: int) -> int:
     """How close ``count`` of these cards (two or more) can be: 2 in one link group, 1 in one NUMA node, else 0."""
-    for level, groups in ((2, _by_link(cards, by_index)), (1, _by_numa(cards, by_index))):
+    for level, groups in ((LINKED, _by_link(cards, by_index)), (1, _by_numa(cards, by_index))):
         if any(len(group) >= count for group in groups):
             return level
     return 0
+
+
+def linked_sets(cards: Sequence[Card], count: int) -> list[frozenset[int]]:
+    """The indexes of each link group that has at least ``count`` (two or more) of these cards."""
+    groups = _by_link(cards, by_index)
+    return [frozenset(card.index for card in group) for group in groups if len(group) >= count]
 
 
 def _indexes(cards: Iterable[Card]) -> tuple[int, ...]:

@@ -42,6 +42,9 @@ CORRECTED = "gcushare.io/corrected"
 RECORDED_UID = "gcushare.io/recorded-uid"
 """On the pod, by the extender and the plugin: the uid of the pod that its record is of. A manifest that was exported
 from a cluster brings the record of another pod along. Records of other systems and of earlier releases have no uid."""
+RECORDED_APART = "gcushare.io/recorded-apart"
+"""On the pod, by the extender and the plugin: ``app=web``, the label by which it was kept apart when it was bound. It
+shares no card with the pods of its namespace that have the same here, whatever their labels become."""
 OVER_USE = "gcushare.io/over-use"
 """On the pod, by the plugin: how much of which cards it uses beyond its grant. Removed when the over-use ends."""
 IDLE_SINCE = "gcushare.io/idle-since"
@@ -62,6 +65,11 @@ AVOID_CARDS = "gcushare.io/avoid-cards"
 """On the pod, by its author: no card with one of these uuids, indexes or models, comma-separated."""
 CARDS = "gcushare.io/cards"
 """On the pod, by its author: spread the requested memory equally over this many cards of one node."""
+CARDS_LINKED = "gcushare.io/cards-linked"
+"""On the pod, by its author: with ``true`` all of its ``CARDS`` have to be linked with each other."""
+APART = "gcushare.io/apart"
+"""On the pod, by its author: the key of one of its labels. It shares no card with the pods of its namespace that ask
+for this by the same label and have the same value of it."""
 MEMORY_LIMIT = "gcushare.io/memory-limit"
 """On the pod, by its author: the units that it may use while no other pod needs them; placed by its request."""
 COMPUTE_SHARE = "gcushare.io/compute-share"
@@ -76,6 +84,8 @@ AUTHORS_KEYS = (
     USE_CARDS,
     AVOID_CARDS,
     CARDS,
+    CARDS_LINKED,
+    APART,
     MEMORY_LIMIT,
     COMPUTE_SHARE,
     WHEN_IDLE,
@@ -106,7 +116,7 @@ class PodRecord:
 
     ``assigned``: the node has given the card to the pod. ``assign_time_ns`` is when the card was chosen, in nanoseconds
     since the epoch on the extender's clock. ``card_shares`` are the units on each card, in the order of the indexes;
-    empty for an equal split. ``uid``: the pod's, "" if the record does not say it.
+    empty for an equal split. ``uid``: the pod's, "" if the record does not say it. ``apart``: see ``RECORDED_APART``.
     """
 
     card_indexes: tuple[int, ...]
@@ -117,6 +127,7 @@ class PodRecord:
     whole: bool = False
     card_shares: tuple[int, ...] = ()
     uid: str = ""
+    apart: str = ""
 
     def units_by_card(self, total: int) -> dict[int, int]:
         """Divide the ``total`` memory units that a pod requests over its cards.
@@ -144,6 +155,8 @@ def encode_record(vendor: Vendor, record: PodRecord) -> dict[str, str]:
         annotations[UNITS_BY_CARD] = ",".join(str(units) for units in record.card_shares)
     if record.uid:
         annotations[RECORDED_UID] = record.uid
+    if record.apart:
+        annotations[RECORDED_APART] = record.apart
     return annotations
 
 
@@ -173,6 +186,7 @@ def decode_record(vendor: Vendor, annotations: Mapping[str, str]) -> PodRecord |
         whole=annotations.get(CARD_MODE) == MODE_WHOLE,
         card_shares=_parse_shares(annotations.get(UNITS_BY_CARD, ""), len(indexes)),
         uid=annotations.get(RECORDED_UID, ""),
+        apart=annotations.get(RECORDED_APART, ""),
     )
 
 
@@ -192,7 +206,7 @@ def recorded_time_ns(vendor: Vendor, annotations: Mapping[str, str]) -> int:
 def record_keys(vendor: Vendor) -> tuple[str, ...]:
     """Every annotation key of a pod's record; only our programs may write them."""
     keys = vendor.record
-    own = (CARD_MODE, UNITS_BY_CARD, CARD_UUID, CORRECTED, RECORDED_UID)
+    own = (CARD_MODE, UNITS_BY_CARD, CARD_UUID, CORRECTED, RECORDED_UID, RECORDED_APART)
     return (keys.card_index, keys.card_units, keys.pod_units, keys.assigned, keys.assign_time, *own)
 
 

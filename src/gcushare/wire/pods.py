@@ -5,32 +5,29 @@ The extender, the plugin and the inspect tables all read pods through this modul
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import KubeletCalls
-from gcushare.core.placement import POLICIES
 from gcushare.core.quantities import parse_count
 from gcushare.core.requests import (
-    MAX_POD_UNITS,
-    STRONGEST,
     CardRequest,
     CardSelection,
     ContainerKind,
     ContainerResources,
     PodRequest,
-    limit_per_card,
     parse_pod_request,
 )
-from gcushare.core.whole_cards import CLOSE, WHOLE_CARD_POLICIES
+from gcushare.core.whole_cards import CLOSE
 from gcushare.core.wording import counted
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire import annotations as keys
 from gcushare.wire.annotations import PodRecord, decode_record, is_own_record
 from gcushare.wire.objects import Container, ObjectMeta, Pod
+from gcushare.wire.pod_options import NO_OPTIONS, PodOptions, apart_group, memory_limit, pod_options, recorded_apart
 
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of a static pod's mirror. The API server refuses to change it, and the kubelet runs no other pod."""
@@ -39,27 +36,6 @@ MACHINE_UID = "kubernetes.io/config.hash"
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 """Phases in which a pod holds nothing any more. A pod that is being deleted holds its cards until it is gone."""
-
-MAX_CARDS_PER_POD = 16
-_MAX_WORDS = 64
-_MAX_WORD = 128
-"""Characters of one name in a card selection, which filter's indexes keep in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodOptions:
-    """A pod author's options, set by annotations. None means the extender's setting."""
-
-    node_policy: str | None = None
-    card_policy: str | None = None
-    whole_card_policy: str | None = None
-    selection: CardSelection | None = None
-    cards: int = 1
-    memory_limit: int = 0
-
-
-NO_OPTIONS = PodOptions()
-_RARE_KEYS = frozenset(keys.AUTHORS_KEYS) - {keys.CARDS}
 
 
 def is_mirror(annotations: Mapping[str, str]) -> bool:
@@ -78,34 +54,6 @@ def pod_ref(pod: Pod) -> PodRef:
 def controller_of(meta: ObjectMeta) -> str:
     """The controller that made an object, such as ``ReplicaSet web-5d8``; "" if none did."""
     return next((f"{each.kind} {each.name}" for each in meta.owner_references if each.controller), "")
-
-
-def pod_options(annotations: Mapping[str, str]) -> PodOptions:
-    """Read the author's options from the pod's annotations.
-
-    Raises:
-        RemoteContractError: an option is malformed; the message has the key, the value and what is accepted.
-    """
-    if _RARE_KEYS.isdisjoint(annotations):
-        cards = _number_option(annotations, keys.CARDS, MAX_CARDS_PER_POD) or 1
-        return NO_OPTIONS if cards == 1 else PodOptions(cards=cards)
-    use, avoid = _words(annotations, keys.USE_CARDS), _words(annotations, keys.AVOID_CARDS)
-    key, words = (keys.AVOID_CARDS, avoid) if STRONGEST in avoid else (keys.USE_CARDS, use)
-    if STRONGEST in words and (len(words) > 1 or words is avoid):
-        raise RemoteContractError(
-            f"annotation {key}={annotations[key][:80]!r}: {STRONGEST!r} is accepted only in {keys.USE_CARDS}, as its "
-            "only entry; list models in order of preference instead"
-        )
-    _word(annotations, keys.COMPUTE_SHARE, (keys.PROPORTIONAL,))
-    _word(annotations, keys.WHEN_IDLE, keys.WHEN_IDLE_WORDS)
-    return PodOptions(
-        node_policy=_word(annotations, keys.NODE_POLICY, POLICIES),
-        card_policy=_word(annotations, keys.CARD_POLICY, POLICIES),
-        whole_card_policy=_word(annotations, keys.WHOLE_CARD_POLICY, WHOLE_CARD_POLICIES),
-        selection=CardSelection(use, avoid) if use or avoid else None,
-        cards=_number_option(annotations, keys.CARDS, MAX_CARDS_PER_POD) or 1,
-        memory_limit=_number_option(annotations, keys.MEMORY_LIMIT, MAX_POD_UNITS),
-    )
 
 
 def pod_request(
@@ -174,7 +122,10 @@ def pod_request_and_options(
         return None
     init, app = pod.spec.init_containers, pod.spec.containers
     containers = [*(_resources(c, init_kind(c)) for c in init), *(_resources(c, ContainerKind.APP) for c in app)]
-    options = pod_options(pod.metadata.annotations) if options is None else options
+    apart = None
+    if options is None:
+        options = pod_options(pod.metadata.annotations)
+        apart = recorded_apart(pod, vendor) if pod.is_bound else apart_group(pod, options.apart)
     cards = options.cards
     if cards > 1 and not vendor.multi_card_runtime:
         raise Refused(
@@ -199,20 +150,10 @@ def pod_request_and_options(
         )
     if not is_bound:
         _check_one_vendor(pod, vendor, request.cards)
+    if apart is not None and not request.cards.whole:  # A whole card is shared with nobody.
+        selection = replace(request.cards.selection or CardSelection(), apart=apart)
+        request = replace(request, cards=replace(request.cards, selection=selection))
     return request, options
-
-
-def memory_limit(annotations: Mapping[str, str], request: CardRequest) -> int:
-    """The units that a bound pod may use of each card while no other pod needs them; 0 if only those it requests.
-
-    A value that filter would refuse counts as none: the pod was bound without it, or it was written afterwards.
-    """
-    if keys.MEMORY_LIMIT not in annotations or request.whole:
-        return 0
-    try:
-        return limit_per_card(_number_option(annotations, keys.MEMORY_LIMIT, MAX_POD_UNITS), request)
-    except (RemoteContractError, Refused):
-        return 0
 
 
 def names_resources(pod: Pod, vendor: Vendor) -> bool:
@@ -319,6 +260,7 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
         record.assigned,
         record.assign_time_ns,
         limit=memory_limit(pod.metadata.annotations, request.cards),
+        apart=None if request.cards.whole else recorded_apart(pod, vendor),
     )
 
 
@@ -330,7 +272,7 @@ def unplaced_assignment(pod: Pod, vendor: Vendor) -> Assignment:
     """
     request, _ = readable_request(pod, vendor)
     units = request.cards.units if request is not None else 0
-    return Assignment(pod_ref(pod), pod.spec.node_name, (), unplaced=units)
+    return Assignment(pod_ref(pod), pod.spec.node_name, (), unplaced=units, apart=recorded_apart(pod, vendor))
 
 
 def resource_asked(request: CardRequest, vendor: Vendor) -> str:
@@ -361,34 +303,3 @@ def _resources(container: Container, kind: ContainerKind) -> ContainerResources:
 def init_kind(container: Container) -> ContainerKind:
     """Whether an init container is a sidecar, which keeps running, or ends before the app containers start."""
     return ContainerKind.SIDECAR if container.restart_policy == "Always" else ContainerKind.INIT
-
-
-def _word(annotations: Mapping[str, str], key: str, accepted: Collection[str]) -> str | None:
-    name = annotations.get(key)
-    if name is not None and name not in accepted:
-        raise RemoteContractError(f"annotation {key}={name[:80]!r} is not known; accepted: {', '.join(accepted)}")
-    return name
-
-
-def _words(annotations: Mapping[str, str], key: str) -> tuple[str, ...]:
-    text = annotations.get(key)
-    if text is None:
-        return ()
-    words = tuple(dict.fromkeys(word.strip() for word in text.split(",", _MAX_WORDS)))
-    if "" in words or len(words) > _MAX_WORDS or any(len(word) > _MAX_WORD for word in words):
-        raise RemoteContractError(
-            f"annotation {key}={text[:80]!r} is malformed; write 1 to {_MAX_WORDS} card uuids, indexes or models of at "
-            f"most {_MAX_WORD} characters each, separated by commas"
-        )
-    return words
-
-
-def _number_option(annotations: Mapping[str, str], key: str, most: int) -> int:
-    text = annotations.get(key)
-    if text is None:
-        return 0
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and 1 <= int(text) <= most):
-        raise RemoteContractError(
-            f"annotation {key}={text[:80]!r} is not accepted; write a whole number from 1 to {most}"
-        )
-    return int(text)

@@ -24,6 +24,7 @@ _PROGRAMS_KEYS = frozenset(
         keys.UNITS_BY_CARD,
         keys.CORRECTED,
         keys.RECORDED_UID,
+        keys.RECORDED_APART,
         keys.OVER_USE,
         keys.IDLE_SINCE,
         keys.ROOM_FOUND,

@@ -51,7 +51,8 @@ from gcushare.wire.dra.device_classes import extended_resources
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.objects import POD, Pod
 from gcushare.wire.other_resources import pod_requests
-from gcushare.wire.pods import current_request, is_finished, pod_options, pod_ref
+from gcushare.wire.pod_options import pod_options
+from gcushare.wire.pods import current_request, is_finished, pod_ref
 from gcushare.wire.unread_keys import find_foreign_request, unread_resources
 
 UNKNOWN_POLICY = "(the extender's default)"

@@ -164,7 +164,7 @@ _ANNOTATIONS = frozenset(
         *(key for vendor in VENDORS for key in (*record_keys(vendor), vendor.cordon_annotation)),
         *(keys.CARD_UUID, keys.CARD_MODE, keys.ROOM_FOUND, keys.COMPUTE_SHARE, keys.CORRECTED, keys.RECORDED_UID),
         *(keys.NODE_POLICY, keys.CARD_POLICY, keys.WHOLE_CARD_POLICY, keys.IDLE_SINCE, keys.WHEN_IDLE),
-        *(keys.USE_CARDS, keys.AVOID_CARDS, keys.CARDS, keys.MEMORY_LIMIT),
+        *(keys.USE_CARDS, keys.AVOID_CARDS, keys.CARDS, keys.CARDS_LINKED, keys.APART, keys.MEMORY_LIMIT),
         *("kubernetes.io/config.source", "kubernetes.io/config.seen", "kubernetes.io/config.mirror"),
     )
 )

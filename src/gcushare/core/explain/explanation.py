@@ -17,6 +17,7 @@ from gcushare.core.node_rules import Obstacle
 from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.victims import choose_victims, rank_victims
 from gcushare.core.requests import CardRequest, CardSelection
+from gcushare.core.whole_cards import linked_sets
 
 MAX_BEST_CARDS = 3
 """Cards named per class of nodes: the first shows how close the request is to fitting, the others if that is typical.
@@ -182,7 +183,7 @@ class Explainer:
         self._largest_now = self._largest_ever = self._most_cards = 0
         self._remedies: list[Remedy] = []
         self._units: set[str] = set()
-        self._kinds: dict[tuple[tuple[int, bool, bool], ...], NodeState] = {}
+        self._kinds: dict[tuple[tuple[int, bool, bool, str], ...], NodeState] = {}
 
     def add(
         self,
@@ -224,13 +225,15 @@ class Explainer:
         if shown is not verdict:
             return
         if not is_kept:
-            self._largest_now = max(self._largest_now, _most(scan.rooms, self._request))
+            now = (_most(rooms, self._request) for rooms in _together(node, scan.rooms, self._request))
+            self._largest_now = max(self._largest_now, *now, 0)
         self._judge(node, scan, verdict, by_claim=by_claim)
 
     def _judge(self, node: NodeState, scan: CardScan, verdict: Verdict, *, by_claim: bool) -> None:
         """Count a node on which nothing but its cards may keep the pod off."""
-        self._most_cards = max(self._most_cards, len(scan.ever))
-        ever = _most(scan.ever, self._request)
+        together = _together(node, scan.ever, self._request)
+        self._most_cards = max(self._most_cards, *map(len, together), 0)
+        ever = max((_most(rooms, self._request) for rooms in together), default=0)
         if verdict not in POSSIBLE and (len(self._kinds) < MAX_KINDS or ever > self._largest_ever):
             self._kinds.setdefault(_kind_of(node, self._request), node)
         self._largest_ever = max(self._largest_ever, ever)
@@ -295,15 +298,32 @@ class Explainer:
         return None
 
 
-def _kind_of(node: NodeState, request: CardRequest) -> tuple[tuple[int, bool, bool], ...]:
-    """What decides on changes of a request: each card's size, whether it takes pods, and whether the pod names it."""
+def _kind_of(node: NodeState, request: CardRequest) -> tuple[tuple[int, bool, bool, str], ...]:
+    """What decides on changes of a request: each card's size, whether it takes pods, and whether the pod names it.
+
+    The same of links, where they count.
+    """
     options = replace(request.selection, limit=0) if request.selection is not None else CardSelection()
-    cards = ((card.units, card.is_usable, options.allows(card)) for card in node.present_cards)
-    return tuple(sorted((units, usable and node.serves(request), allowed) for units, usable, allowed in cards))
+    serves = node.serves(request)
+    return tuple(
+        sorted(
+            (card.units, card.is_usable and serves, options.allows(card), card.link_group if request.linked else "")
+            for card in node.present_cards
+        )
+    )
 
 
 def best_first(card: FreeCard) -> tuple[int, str, int]:
     return (-card.units, card.node, card.index)
+
+
+def _together(
+    node: NodeState, rooms: Sequence[tuple[int, int]], request: CardRequest
+) -> list[Sequence[tuple[int, int]]]:
+    """The rooms of one node that a request could have together: all, or those of each set of linked cards."""
+    if not request.linked:
+        return [rooms]
+    return [[room for room in rooms if room[1] in linked] for linked in linked_sets(node.present_cards, 1)]
 
 
 def _most(rooms: Sequence[tuple[int, int]], request: CardRequest) -> int:

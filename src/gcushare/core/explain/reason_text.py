@@ -51,8 +51,10 @@ def describe_request(request: CardRequest, unit: str = "") -> str:
     """Describe what a request needs: "needs 12 GB in one card"."""
     if request.whole:
         return f"needs {counted(request.cards, 'whole card')}"
-    limit = f", of at least {show_units(request.limit, unit)} (its limit)" if request.limit else ""
-    return f"needs {_amount(request.units, request, unit)}{limit}"
+    rules = f", of at least {show_units(request.limit, unit)} (its limit)" if request.limit else ""
+    rules += ", linked with each other" if request.linked else ""
+    rules += f", that holds no other pod of {request.apart} (its gcushare.io/apart)" if request.apart else ""
+    return f"needs {_amount(request.units, request, unit)}{rules}"
 
 
 def describe_scope(explanation: Explanation) -> list[str]:
@@ -202,7 +204,8 @@ def _describe_largest(explanation: Explanation) -> str:
     if explanation.most_cards < request.cards:
         serving = " that serves whole cards" if request.whole else ""
         few = f"the most is {explanation.most_cards}{allowed}"
-        return f"it can never fit: no node{serving} has {request.cards} usable cards; {few}"
+        linked = " that are linked with each other" if request.linked else ""
+        return f"it can never fit: no node{serving} has {request.cards} usable cards{linked}; {few}"
     if request.cards > 1:
         return f"it can never fit: the most that {request.cards} usable cards of one node have each is {ever}{allowed}"
     return f"it can never fit: the largest usable card has {ever}{allowed}"
@@ -237,7 +240,8 @@ def describe_shortage(node: NodeState, request: CardRequest) -> str:
         allowed = sum(state.can_hold(request) for state in node.cards.values())
         chosen = ", of those that the pod allows" if request.excludes_cards else ""
         return f"{wanted} of node {node.name}{chosen}; {allowed} of {len(node.cards)} are free"
-    able = [(s.grantable, -s.index) for s in node.cards.values() if s.card is None or request.allows(s.card)]
+    open_ = [s for s in node.cards.values() if request.selection is None or s.is_open_to(request.selection)]
+    able = [(s.grantable, -s.index) for s in open_ if s.card is None or request.allows(s.card)]
     units, index = max(able, default=(0, 0))
     best = describe_cards([FreeCard(units, node.name, -index)], unit) if able else f"{node.name} has none"
     free = sum(state.grantable for state in node.cards.values())
@@ -246,4 +250,8 @@ def describe_shortage(node: NodeState, request: CardRequest) -> str:
     pods = some_names([str(node.assignments[uid].pod) for uid in sorted(kept)])
     amount = show_units(sum(kept.values()), unit)
     more = f"; {amount} are kept free on each card for pods whose card is not known yet: {pods}" if kept else ""
+    others = sorted(
+        str(each.pod) for each in node.assignments.values() if request.apart and each.apart == request.apart
+    )
+    more += f"; other pods of {request.apart} there: {some_names(others)}" if others else ""
     return f"{wanted}{chosen}; {best}; total free {free} of {show_units(node.total, unit)}{more}"

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, describe_closure
-from gcushare.core.nodes import NodeState
+from gcushare.core.nodes import NodeState, suffice
 from gcushare.core.requests import CardRequest
 
 
@@ -16,6 +16,8 @@ class Verdict(enum.Enum):
     FITS = "room"
     KEPT = "room is kept for another pod there"
     FRAGMENTED = "enough free memory, but not in one card"
+    UNLINKED = "enough cards have room, but too few of them are linked with each other (gcushare.io/cards-linked)"
+    APART = "the cards with room hold pods that it shares no card with (gcushare.io/apart)"
     FULL = "too little free memory"
     IN_USE = "too few unused cards"
     UNCONFIRMED = "the cards of its pods are not confirmed yet"
@@ -28,6 +30,7 @@ class Verdict(enum.Enum):
     BELOW_LIMIT = "no card as large as the pod's limit (gcushare.io/memory-limit)"
     TOO_SMALL = "no card that is large enough"
     TOO_FEW = "fewer cards than the pod asks for"
+    NEVER_LINKED = "too few of the cards that are large enough are linked with each other (gcushare.io/cards-linked)"
     NO_WHOLE_CARDS = "no whole cards are served there (--mode of its device plugin)"
     NO_MEMORY = "only whole cards are served there (--mode of its device plugin)"
     CLAIMS_ONLY = "its cards are given as claims (label gcushare.io/serve)"
@@ -44,7 +47,9 @@ class Verdict(enum.Enum):
 WITHOUT_REMEDY = frozenset({Verdict.KEPT, Verdict.UNCONFIRMED, Verdict.CLOSED, Verdict.ELSEWHERE})
 """Verdicts that end without the end of pods, or that say nothing about them."""
 
-POSSIBLE = WITHOUT_REMEDY | {Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE}
+POSSIBLE = WITHOUT_REMEDY | {
+    *(Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE, Verdict.APART, Verdict.UNLINKED)
+}
 """The verdicts of nodes that can hold the request now, or could if pods ended."""
 
 UNSERVED = frozenset({Verdict.NO_WHOLE_CARDS, Verdict.NO_MEMORY, Verdict.CLAIMS_ONLY, Verdict.DISTRUSTED})
@@ -62,8 +67,10 @@ class CardScan:
 
     ``rooms`` is what the cards could give now, ``ever`` what they could if every pod ended: (amount, card index).
     ``large`` counts the cards that are large enough, ``usable`` those of them that take pods. ``confirmed`` counts the
-    cards that could hold the request if every pod's card were known, ``open`` if also no card were closed. ``sum`` is
-    what kube-scheduler counts as free: units, or whole cards, also of cards that the pod does not allow.
+    cards that could hold the request if every pod's card were known, ``open`` if also no card were closed. ``apart``
+    counts cards that could hold it now but for pods there with which it shares no card; nothing else counts them as
+    having room. ``sum`` is what kube-scheduler counts as free: units, or whole cards, also of cards that the pod does
+    not allow.
     """
 
     sizes: list[int] = field(default_factory=list)
@@ -73,6 +80,7 @@ class CardScan:
     usable: int = 0
     confirmed: int = 0
     open: int = 0
+    apart: int = 0
     sum: int = 0
     rooms: list[tuple[int, int]] = field(default_factory=list)
     ever: list[tuple[int, int]] = field(default_factory=list)
@@ -100,6 +108,9 @@ class CardScan:
             if units and state.serves(request):
                 found.ever.append((units, state.index))
             room = (units if state.is_empty else 0) if request.whole else state.grantable
+            if request.selection is not None and not state.is_open_to(request.selection):
+                found.apart += room >= least
+                continue
             if room:
                 found.rooms.append((room, state.index))
             use = SERVES_WHOLE if request.whole else SERVES_MEMORY
@@ -134,6 +145,13 @@ class CardScan:
             return Verdict.TOO_SMALL
         if self.usable < request.cards:
             return Verdict.UNUSABLE
+        if request.linked and not suffice((s for s in node.cards.values() if s.could_hold(request)), request):
+            return Verdict.NEVER_LINKED
+        able = sum(room >= request.units for room, _ in self.rooms)
+        if self.apart and self.apart + able >= request.cards:
+            return Verdict.APART
+        if request.linked and able >= request.cards:
+            return Verdict.UNLINKED
         if node.is_unconfirmed or self.confirmed >= request.cards:
             return Verdict.UNCONFIRMED
         if self.open >= request.cards:

@@ -22,6 +22,7 @@ class Change(enum.Enum):
     CARDS = "over how many cards the memory is divided, perhaps with a larger amount"
     LIMIT = "the limit of memory"
     SELECTION = "which cards the pod allows"
+    LINKS = "whether the cards have to be linked with each other"
     RULES = "where the pod may run: nodes that its rules exclude could hold it"
     NODE = "the cluster: a node is added for the request as it is"
 
@@ -62,6 +63,8 @@ def find_ways_out(found: Explanation, divisor: int) -> list[WayOut]:
     tried += [WayOut(Change.LIMIT, lower)] if lower is not None else []
     if options.use or options.avoid:
         tried.append(WayOut(Change.SELECTION, replace(request, selection=replace(options, use=(), avoid=()))))
+    if options.linked:
+        tried.append(WayOut(Change.LINKS, replace(request, selection=replace(options, linked=False))))
     ways = [way for way in tried if is_granted(way.request)]
     excluded = max(found.of(Verdict.EXCLUDED), key=lambda each: (len(each.with_room), each.possible), default=None)
     if excluded is not None and excluded.possible:
@@ -70,7 +73,10 @@ def find_ways_out(found: Explanation, divisor: int) -> list[WayOut]:
     least = max(request.units, request.limit, 1)
     new = NodeState("new")
     new.set_cards(
-        [InventoryCard(index=index, uuid="", memory_bytes=0, units=least) for index in range(MAX_CARDS)],
+        [
+            InventoryCard(index=index, uuid="", memory_bytes=0, units=least, link_group="all")
+            for index in range(MAX_CARDS)
+        ],
         None,
         BOTH_MODES,
     )

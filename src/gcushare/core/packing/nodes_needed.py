@@ -134,7 +134,7 @@ def _fill(node: NodeState, spare: Amounts, wanted: Iterable[tuple[PodKind, int]]
                 break
             grants = tuple(state.grant(request) for state in chosen)
             trial = node.copy() if trial is node else trial
-            trial.add(Assignment(PodRef(f"trial-{next(numbers)}", "", ""), node.name, grants))
+            trial.add(Assignment(PodRef(f"trial-{next(numbers)}", "", ""), node.name, grants, apart=request.apart))
             spare = Amounts(spare.cpu_milli - asked.cpu_milli, spare.memory_mib - asked.memory_mib)
             placed += 1
         result.append(placed)

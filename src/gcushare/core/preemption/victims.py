@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
 
-from gcushare.core.assignments import CardGrant, PodRef
+from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.nodes import CardState, NodeState
 from gcushare.core.preemption import kept_room
 from gcushare.core.requests import CardRequest
+from gcushare.core.whole_cards import linked_sets
 
 EXACT_WORK = 512
 """Limit for the combinations of wide victims times the victims on one node: about a millisecond of work. With 8 victims
@@ -76,7 +77,13 @@ def choose_victims(
         return None
     if not ended and node.fits(request) and kept_room.fits_after_nominees(node, request, room.left):
         return ()
-    return _VictimSearch(node, request, victims, room, ended).run()
+    if not request.linked:
+        return _VictimSearch(node, request, victims, room, ended).run()
+    offered, found = tuple(victims), []
+    for linked in linked_sets(node.present_cards, request.cards):
+        chosen = _VictimSearch(node, request, offered, room, ended, among=linked).run()
+        found += [chosen] if chosen is not None else []
+    return min(found, key=rank_victims, default=None)
 
 
 _LOWEST = -(1 << 62)
@@ -118,9 +125,10 @@ def _find_need(
 ) -> tuple[int, bool] | None:
     """What must become free on a card once the leaving pods are gone.
 
-    A pair: (number of pods, True) if all pods must go, else (units, False). 0 or less means that nothing is missing.
-    None if no victim helps: the request wants a whole card and room on it is kept for a nominee, or the missing units
-    are kept for a pod whose card is unknown.
+    A pair: (number of pods, True) if all pods must go, else (units, False), with `kept_room.APART` more for each pod
+    that must go because the request shares no card with it. 0 or less means that nothing is missing. None if no victim
+    helps: the request wants a whole card and room on it is kept for a nominee, or the missing units are kept for a pod
+    whose card is unknown.
     """
     if not (state.takes(request) and state.could_hold(request)):
         return None
@@ -128,7 +136,9 @@ def _find_need(
         return None if state.kept or state.index in left else (shares.count_staying(state), True)
     if shares.stays_whole(state):
         return (shares.count_staying(state), True) if state.total - state.kept >= request.units else None
-    return request.units - left.get(state.index, shares.room_after(state)), False
+    missing = request.units - left.get(state.index, shares.room_after(state))
+    others = shares.count_apart(state, request.apart)
+    return max(0, missing) + others * kept_room.APART if others else missing, False
 
 
 class _VictimSearch:
@@ -139,14 +149,17 @@ class _VictimSearch:
         victims: Iterable[PodRef],
         room: kept_room.RoomAfterNominees,
         ended: Collection[PodRef],
+        among: Collection[int] | None = None,
     ) -> None:
         self._count = request.cards
+        self._apart = request.apart
         self._ended = tuple(ended)
         self._floor = max((victim.priority for victim in ended), default=_LOWEST)
         shares = kept_room.LeavingShares(node, room.leaving)
         self._needs = {
             state.index: need
             for state in node.cards.values()
+            if among is None or state.index in among
             if (need := _find_need(state, request, shares, room.left)) is not None
         }
         passed_over = {*room.leaving, *(each.uid for each in ended)}
@@ -155,14 +168,15 @@ class _VictimSearch:
 
     def _hold(self, node: NodeState, victims: Iterable[PodRef]) -> list[_Holder]:
         held = ((each, node.assignments.get(each.uid)) for each in victims)
-        holders = (_Holder(victim, self._shares(found.grants)) for victim, found in held if found is not None)
+        holders = (_Holder(victim, self._shares(found)) for victim, found in held if found is not None)
         return [holder for holder in holders if holder.shares]
 
-    def _shares(self, grants: Iterable[CardGrant]) -> tuple[tuple[int, int], ...]:
+    def _shares(self, held: Assignment) -> tuple[tuple[int, int], ...]:
         shares: dict[int, int] = {}
-        for grant in grants:
+        more = kept_room.APART if self._apart is not None and held.apart == self._apart else 0
+        for grant in held.grants:
             if (need := self._needs.get(grant.index)) is not None:
-                shares[grant.index] = 1 if need[1] else shares.get(grant.index, 0) + grant.units
+                shares[grant.index] = 1 if need[1] else shares.get(grant.index, 0) + grant.units + more
         return tuple(shares.items())
 
     def run(self) -> tuple[PodRef, ...] | None:

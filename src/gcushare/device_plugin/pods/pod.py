@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
-from gcushare.core.assignments import PodRef
+from gcushare.core.assignments import ApartGroup, PodRef
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.requests import (
@@ -22,7 +22,8 @@ from gcushare.node.pods import NO_SIZES, CardCounts, overdue_since_s
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations import PodRecord, corrected_text
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import NO_OPTIONS, PodOptions, memory_limit, pod_options, pod_ref, pod_request
+from gcushare.wire.pod_options import NO_OPTIONS, PodOptions, memory_limit, pod_options, recorded_apart
+from gcushare.wire.pods import pod_ref, pod_request
 
 DEFAULT_GRACE_S = 30.0
 """Kubernetes' own default of ``terminationGracePeriodSeconds``."""
@@ -280,10 +281,15 @@ class PodEntry:
         """A sort key, oldest first: when its cards were chosen, then its creation."""
         return (self.assign_time_ns, self.ref.created, self.ref.uid)
 
-    def as_candidate(self) -> Candidate:
+    @property
+    def apart(self) -> ApartGroup | None:
+        """The pods with which it shares no card."""
+        return self.selection.apart if self.selection is not None else None
+
+    def as_candidate(self, closed: frozenset[int] = frozenset()) -> Candidate:
         """The pod as matching needs it. A pod of memory that is partly served needs the card that it already holds.
 
-        Each call of the kubelet asks this of every pod that waits, and those hold nothing.
+        Each call of the kubelet asks this of every pod that waits, and those hold nothing. ``closed``: see `Candidate`.
         """
         holds = bool(self.held)
         return Candidate(
@@ -297,6 +303,7 @@ class PodEntry:
             is_displaced=self.state is PodState.DISPLACED,
             is_forgotten=self.state is PodState.FORGOTTEN,
             is_ending=self.ends_at_s is not None and not self.held,
+            closed=closed,
         )
 
 
@@ -311,7 +318,7 @@ def new_entry(pod: Pod, vendor: Vendor, record: PodRecord | None, *, may_burst: 
         return None
     seconds = pod.spec.termination_grace_period_seconds
     grace_s = DEFAULT_GRACE_S if seconds is None else float(seconds)
-    selection = _authors_selection(pod, request.cards)
+    selection = _authors_selection(pod, request.cards, vendor)
     return PodEntry(pod_ref(pod), request, None, {}, selection=selection, may_burst=may_burst, grace_s=grace_s)
 
 
@@ -334,15 +341,17 @@ def _bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodReq
     return pod_request(pod, vendor, options=PodOptions(cards=count), is_bound=True)
 
 
-def _authors_selection(pod: Pod, request: CardRequest) -> CardSelection | None:
+def _authors_selection(pod: Pod, request: CardRequest, vendor: Vendor) -> CardSelection | None:
     """The cards that a pod's author allows, None for all. Options that the extender would refuse allow all."""
     annotations = pod.metadata.annotations
+    apart = None if request.whole else recorded_apart(pod, vendor)
     try:
         selection = pod_options(annotations).selection
     except GcushareError:
-        return None
+        return CardSelection(apart=apart) if apart is not None else None
     limit = memory_limit(annotations, request)
-    return replace(selection or CardSelection(), limit=limit) if limit else selection
+    is_plain = not limit and apart is None
+    return selection if is_plain else replace(selection or CardSelection(), limit=limit, apart=apart)
 
 
 def find_refusal(pod: Pod, vendor: Vendor, record: PodRecord | None) -> str:

@@ -122,7 +122,8 @@ class _ShapeSearch:
         if not (any(each.can_ever_fit(request) for each in totals) if index is None else index.after_preemption):
             return PendingReason.NEVER
         # A choosy pod may use a part of the free units only: which, the sums cannot tell.
-        is_free = not request.excludes_cards and any(each.fits_in_sum(request) for each in totals)
+        is_choosy = request.excludes_cards or request.linked or request.apart is not None
+        is_free = not is_choosy and any(each.fits_in_sum(request) for each in totals)
         return PendingReason.FRAGMENTED if is_free else PendingReason.FULL
 
     def narrow(self, shape: Shape, asked: frozenset[str] | None, kept: frozenset[str]) -> PendingReason:

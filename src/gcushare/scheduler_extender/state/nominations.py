@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gcushare.core.assignments import PodRef
+from gcushare.core.assignments import ApartGroup, PodRef
 from gcushare.core.fit_index import Shape
 from gcushare.core.ledger import Ledger
 from gcushare.core.preemption import kept_room
@@ -177,7 +177,8 @@ class Nominations:
             node = self._ledger.nodes.get(name)
             if node is None or not node.fits(request.cards):
                 continue
-            if not kept_room.fits_after_nominees(node, request.cards, self.find_room(name, ahead).left):
+            left = self.find_room(name, ahead, request.cards.apart).left
+            if not kept_room.fits_after_nominees(node, request.cards, left):
                 closed.append(name)
         return frozenset(closed)
 
@@ -189,7 +190,7 @@ class Nominations:
     def room_left(self, request: SchedulingRequest, node: str) -> kept_room.RoomLeft:
         """Units of a node's cards that are left to a pod; empty if nothing is kept from it."""
         ahead = self.find_ahead(request.pod).get(node)
-        return self.find_room(node, ahead).left if ahead else {}
+        return self.find_room(node, ahead, request.cards.apart).left if ahead else {}
 
     def describe_kept(self, request: SchedulingRequest, node: str) -> str:
         """Name the nominees for which room of a node is kept from a pod."""
@@ -215,15 +216,20 @@ class Nominations:
             nominees.sort(key=lambda nominee: -nominee.pod.priority)
         return ahead
 
-    def find_room(self, name: str, ahead: Sequence[Nominee]) -> kept_room.RoomAfterNominees:
-        """The room that a node has for a pod after the nominees ``ahead`` of it, and which pods are leaving."""
+    def find_room(
+        self, name: str, ahead: Sequence[Nominee], apart: ApartGroup | None = None
+    ) -> kept_room.RoomAfterNominees:
+        """The room that a node has for a pod after the nominees ``ahead`` of it, and which pods are leaving.
+
+        ``apart``: the pods with which it shares no card.
+        """
         node = self._ledger.nodes.get(name)
         if node is None or not (ahead or self.leaving):
             return kept_room.NO_NOMINEES
         expected = frozenset().union(*(nominee.victims for nominee in ahead))
         leaving = frozenset(uid for uid in node.assignments if uid in self.leaving or uid in expected)
         return kept_room.RoomAfterNominees(
-            leaving, kept_room.compute_room_left(node, [nominee.request for nominee in ahead], leaving)
+            leaving, kept_room.compute_room_left(node, [nominee.request for nominee in ahead], leaving, apart)
         )
 
     def _record(

@@ -271,6 +271,7 @@ class BindService:
             assign_time_ns=assignment.assign_time_ns,
             whole=request.cards.whole,
             uid=arguments.pod.uid,
+            apart=str(request.cards.apart or ""),
         )
         annotations = encode_record(self._state.vendor, record)
         # A Binding removes nothing: what the record of another life has more is made empty.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from gcushare.core.explain.verdicts import Verdict, evaluate
 from gcushare.core.fit_index import FitIndex
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.explain.pending_reasons import evaluate_refusal
@@ -20,6 +21,9 @@ from gcushare.wire.extender_api import AskedNodes, FilterArguments, decode_asked
 
 KEPT_REASON = "card memory is kept for another pod there"
 """Why a node with room is refused; kube-scheduler puts the number of such nodes before it."""
+
+APART_REASON = "the cards with room there hold pods that this one shares no card with (gcushare.io/apart)"
+"""Why a node is refused that has room for a pod which is not kept apart."""
 
 STARTING_REASON = "a pod of the same size and other rules is starting there"
 """Why a node with room is not named: bind would have to wait, and other nodes have room."""
@@ -170,4 +174,8 @@ class FilterService:
         failed = dict.fromkeys(names, reason)
         for name in distrusted & failed.keys() if distrusted else ():
             failed[name] = DISTRUST_REASON
+        if request.cards.apart is not None:
+            found = (node for name in failed if (node := self._state.ledger.nodes.get(name)) is not None)
+            apart = (node.name for node in found if evaluate(node, request.cards) is Verdict.APART)
+            failed |= dict.fromkeys(apart, APART_REASON)
         return failed

@@ -112,7 +112,7 @@ class PreemptService:
                 continue
             if node is None:
                 continue
-            room = self._state.nominations.find_room(name, ahead.get(name, ()))
+            room = self._state.nominations.find_room(name, ahead.get(name, ()), request.cards.apart)
             chosen = choose_victims(node, request.cards, able, room=room)
             if chosen is not None:
                 rank = rank_victims(chosen or [pod for pod in able if pod.uid in victims.uids])
@@ -159,7 +159,7 @@ class PreemptService:
         node = self._state.ledger.nodes.get(name)
         if node is None or here is None:
             return None
-        room = nominations.find_room(name, find_ahead())
+        room = nominations.find_room(name, find_ahead(), request.cards.apart)
         found = choose(node, request.pod, request.cards, here, candidate.proposed, room)
         if found is not None:
             proposed = candidate.proposed.uids

@@ -288,6 +288,7 @@ class _Trial:
             if cards is not None:
                 if name not in self._copies:
                     self._copies[name] = node = node.copy()
-                node.add(Assignment(asked.pod, name, tuple(card.grant(asked.cards) for card in cards)))
+                grants = tuple(card.grant(asked.cards) for card in cards)
+                node.add(Assignment(asked.pod, name, grants, apart=asked.cards.apart))
                 return name
         return None

@@ -14,7 +14,7 @@ from gcushare.core.explain.verdicts import Verdict
 from gcushare.core.explain.ways_out import Change, WayOut, find_ways_out
 from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted, some_names
-from gcushare.wire.annotations import AVOID_CARDS, CARDS, MEMORY_LIMIT, USE_CARDS
+from gcushare.wire.annotations import AVOID_CARDS, CARDS, CARDS_LINKED, MEMORY_LIMIT, USE_CARDS
 from gcushare.wire.documents import Document
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 
@@ -81,6 +81,8 @@ class RequestDocument(Document, frozen=True):
     """What the pod asks for: ``units`` on each of ``cards`` cards, or whole cards, then with their policy.
 
     ``limit``: the units that it may use of each card while no other pod needs them; 0 if only those it requests.
+    ``linked``: only cards that are linked with each other. ``apart``: the label, as app=web, of the pods of its
+    namespace with which it shares no card.
     """
 
     units: Int
@@ -92,6 +94,8 @@ class RequestDocument(Document, frozen=True):
     avoid_cards: tuple[str, ...] = ()
     whole_card_policy: str = ""
     limit: Int = 0
+    linked: bool = False
+    apart: str = ""
 
 
 class ChoiceDocument(Document, frozen=True):
@@ -209,6 +213,8 @@ def request_document(cards: CardRequest, node_policy: str, card_policy: str, who
         chosen.avoid if chosen else (),
         whole_card_policy if cards.whole else "",
         cards.limit,
+        cards.linked,
+        str(cards.apart or ""),
     )
 
 
@@ -374,6 +380,8 @@ def _way_text(way: WayOut, found: Explanation) -> str:
             return f"lower {MEMORY_LIMIT} to at most {request.limit * request.cards}"
         case Change.SELECTION:
             return f"let it have other cards ({USE_CARDS}, {AVOID_CARDS})"
+        case Change.LINKS:
+            return f"remove {CARDS_LINKED}"
         case Change.RULES:
             return f"let it run on {' or '.join(way.nodes)}, off which it is kept by {way.obstacle}"
         case Change.NODE:
@@ -384,4 +392,5 @@ def _way_text(way: WayOut, found: Explanation) -> str:
                 return f"add a node{where} with {cards}{allowed} that its plugin serves whole"
             number = "a card" if request.cards == 1 else cards
             least = show_units(max(request.units, request.limit), unit)
-            return f"add a node{where} with {number} of {least} or more{allowed}"
+            linked = ", linked with each other" if request.linked else ""
+            return f"add a node{where} with {number} of {least} or more{allowed}{linked}"

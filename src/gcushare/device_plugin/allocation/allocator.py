@@ -15,6 +15,7 @@ from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import Fields, fields
 from gcushare.core.matching import Candidate, find_possible, has_room, match, order_candidates
+from gcushare.core.whole_cards import LINKED, closeness
 from gcushare.core.wording import counted, index_text
 from gcushare.device_plugin.allocation.card_choice import (
     NodeUse,
@@ -269,6 +270,11 @@ class CardAllocator:
                     f"{counted(size, 'unit', 'were')} taken from {counted(len(counts), 'card')} ({spread}), and "
                     f"{each.pod if each is not None else 'the container'} gets "
                     f"{'one' if wanted == 1 else wanted}: {cause}"
+                )
+            if each is not None and each.linked and wanted > 1 and closeness(list(cards), wanted) != LINKED:
+                raise Refused(
+                    f"cards {index_text(sorted(counts))} were taken, which are not linked with each other, and pod "
+                    f"{each.pod} asks for that (gcushare.io/cards-linked): {cause}"
                 )
             for card in cards:
                 if each is not None and not each.allows(card):

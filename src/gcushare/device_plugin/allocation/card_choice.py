@@ -12,7 +12,7 @@ from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate, find_possible, has_room, match
 from gcushare.core.requests import split_over_cards
-from gcushare.core.whole_cards import CLOSE, WHOLE_CARD_POLICIES, by_index
+from gcushare.core.whole_cards import CLOSE, WHOLE_CARD_POLICIES, by_index, linked_sets
 from gcushare.core.wording import counted, some_names
 from gcushare.node.pods import CardCounts
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, encode_whole_card_id
@@ -185,15 +185,18 @@ def _other_cards(request: PreferredRequest, candidate: Candidate | None, room: _
     count = candidate.request.cards.cards if candidate else 1
     share = request.size // count
     need = max((each.request.cards.units for each in room.pods), default=None)
-    left = dict(room.free)
-    shares: dict[int, int] = {}
-    for _ in range(count):
-        index = choose_card(left, others, share, need, room.begun)
-        if index is None:
-            raise Refused(room.describe_shortage(share))
-        shares[index] = share
-        del left[index]
-    return shares
+    together: Iterable[Collection[int]] = [room.free]
+    if count > 1 and any(each.linked for each in room.pods):
+        together = linked_sets([room.cards[index] for index in room.free], count)
+    for among in together:
+        left = {index: units for index, units in room.free.items() if index in among}
+        shares: dict[int, int] = {}
+        while len(shares) < count and (index := choose_card(left, others, share, need, room.begun)) is not None:
+            shares[index] = share
+            del left[index]
+        if len(shares) == count:
+            return shares
+    raise Refused(room.describe_shortage(share))
 
 
 def choose_card(

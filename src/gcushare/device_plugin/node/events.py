@@ -56,6 +56,21 @@ class NodeEvents:
                 f"the record said card {before}, the kubelet gave card {cards}; the record was corrected",
                 warning=False,
             )
+        self._report_not_apart(write)
+
+    def _report_not_apart(self, write: RecordWrite) -> None:
+        """Report that the kubelet gave a pod a card of one with which it shares none; the kubelet's word counts."""
+        if not (write.corrected_from or write.placed_here):
+            return
+        for other in self._store.apart_from(write.pod.uid):
+            if shared := sorted(set(other.taken_cards).intersection(write.cards)):
+                self._announcer.about_pod(
+                    write.pod,
+                    "NotApart",
+                    f"the kubelet gave card {index_text(shared)}, which {other.ref} holds: both have {other.apart} and "
+                    "gcushare.io/apart; delete one of them to have it placed again",
+                    warning=True,
+                )
 
     def report_changes(self, before: Inventory | None, now: Inventory) -> None:
         """Report cards that came, went, fell ill, recovered, were cordoned or left out."""

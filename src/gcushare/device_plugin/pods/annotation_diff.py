@@ -14,6 +14,7 @@ from gcushare.wire.annotations import (
     CARD_MODE,
     CARD_UUID,
     CORRECTED,
+    RECORDED_APART,
     RECORDED_UID,
     UNITS_BY_CARD,
     PodRecord,
@@ -72,9 +73,10 @@ def compute_write(
         whole=entry.is_whole,
         card_shares=_unequal_shares(entry, cards) if is_served else (),
         uid=entry.ref.uid,
+        apart=str(entry.apart or ""),
     )
     annotations = encode_record(vendor, truth)
-    for key in {CARD_MODE, UNITS_BY_CARD} - annotations.keys():
+    for key in {CARD_MODE, UNITS_BY_CARD, RECORDED_APART} - annotations.keys():
         if entry.annotations.get(key):
             annotations[key] = ""
     # A card that this node does not know keeps the uuid that the record has.

@@ -39,6 +39,9 @@ from gcushare.wire.kubelet.plugin_messages import NO_IDS, DeviceIds
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import deletion_time_s, is_finished, is_mirror, pod_record, pod_ref
 
+_AS_RECORDED = (PodState.UNVERIFIED, PodState.FORGOTTEN)
+"""States of pods that run with what their record says, as far as is known."""
+
 
 class PodStore:
     """The pods bound to this node, by uid. A pod of the same name with another uid is another pod."""
@@ -250,20 +253,38 @@ class PodStore:
 
     def candidates(self, *, whole: bool = False) -> list[Candidate]:
         """The pods that a call of the kubelet for memory, or for whole cards, can be for."""
-        return [e.as_candidate() for e in self._entries.values() if e.is_whole == whole and e.state in NEEDS_CARDS]
+        entries = (e for e in self._entries.values() if e.is_whole == whole and e.state in NEEDS_CARDS)
+        return [each.as_candidate(self._closed_to(each)) for each in entries]
 
     def doubtful(self, amount: int, *, whole: bool = False) -> list[Candidate]:
         """Pods with a container of this amount whose calls are unconfirmed: the next call may be for them."""
         uids = {pending.uid for pending in self._pending if pending.whole == whole}
         found = [self._entries[uid] for uid in sorted(uids) if uid in self._entries]
-        return [e.as_candidate() for e in found if any(c.amount == amount for c in e.request.containers)]
+        able = (e for e in found if any(c.amount == amount for c in e.request.containers))
+        return [each.as_candidate(self._closed_to(each)) for each in able]
+
+    def _closed_to(self, entry: PodEntry) -> frozenset[int]:
+        """The cards that pods hold with which a pod shares no card.
+
+        What the kubelet does not show yet may be another pod's, and closes no card.
+        """
+        if entry.apart is None:
+            return frozenset()
+        others = self.apart_from(entry.ref.uid)
+        cards = {index for each in others if each.state is PodState.SERVED for index in each.taken_cards}
+        return frozenset(cards.union(*(each.promise for each in others if each.state in _AS_RECORDED)))
+
+    def apart_from(self, uid: str) -> list[PodEntry]:
+        """The other pods with which a pod shares no card."""
+        group = self._entries[uid].apart if uid in self._entries else None
+        return [e for e in self._entries.values() if group is not None and e.apart == group and e.ref.uid != uid]
 
     def find_reusing(self, ids: DeviceIds, amount: int, *, whole: bool = False) -> list[Candidate]:
         """Find the pods that a call which gives out ids again can be for, the likely one first (see ``reused_ids``)."""
         found = assign_reused(self._entries.values(), self._pending, ids, amount, whole=whole)
         if found:
             compute_states(self._entries, self._pending)
-        return [entry.as_candidate() for entry in found]
+        return [entry.as_candidate(self._closed_to(entry)) for entry in found]
 
     def promised(self) -> dict[int, int]:
         """Units per card that are kept for pods that hold nothing yet."""

@@ -20,7 +20,7 @@ from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.objects import JsonObject, annotations_of, dig, metadata
 from gcushare_playground.apiserver.quantities import parse
 
-_UNKEPT = (keys.USE_CARDS, keys.AVOID_CARDS, keys.MEMORY_LIMIT)
+_UNKEPT = (keys.USE_CARDS, keys.AVOID_CARDS, keys.MEMORY_LIMIT, keys.CARDS_LINKED, keys.APART)
 _KEPT_POLICIES = {keys.NODE_POLICY: tuple(POLICIES), keys.CARD_POLICY: ("binpack",)}
 
 

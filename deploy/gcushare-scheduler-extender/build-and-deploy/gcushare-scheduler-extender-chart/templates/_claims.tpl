@@ -90,7 +90,7 @@ problem is empty; the validating one refuses a pod in which the resource was lef
     variables.containers.filter(c, variables.units[c.name] % variables.cards != 0).map(c, c.name)
 - name: unkept
   expression: >-
-    ['{{ .keys.useCards }}', '{{ .keys.avoidCards }}', '{{ .keys.memoryLimit }}']
+    ['{{ .keys.useCards }}', '{{ .keys.avoidCards }}', '{{ .keys.memoryLimit }}', '{{ .keys.cardsLinked }}', '{{ .keys.apart }}']
     .filter(key, key in variables.options) +
     {{ .kept }}.transformList(key, values, key in variables.options && !(variables.options[key] in values), key)
 - name: problem
@@ -146,7 +146,7 @@ problem is empty; the validating one refuses a pod in which the resource was lef
 {{- define "gcushare-scheduler-extender.claimsAbout" -}}
 {{- $words := include "gcushare-scheduler-extender.words" .root | fromJson -}}
 {{- $vendor := get $words.vendors .name -}}
-{{- $keys := dict "cards" "gcushare.io/cards" "useCards" "gcushare.io/use-cards" "avoidCards" "gcushare.io/avoid-cards" "memoryLimit" "gcushare.io/memory-limit" "resource" "gcushare.io/claimed-resource" "units" "gcushare.io/claimed-units" -}}
+{{- $keys := dict "cards" "gcushare.io/cards" "useCards" "gcushare.io/use-cards" "avoidCards" "gcushare.io/avoid-cards" "memoryLimit" "gcushare.io/memory-limit" "cardsLinked" "gcushare.io/cards-linked" "apart" "gcushare.io/apart" "resource" "gcushare.io/claimed-resource" "units" "gcushare.io/claimed-units" -}}
 {{- $kept := printf "{'gcushare.io/node-policy': %s, 'gcushare.io/card-policy': ['binpack']}" (include "gcushare-scheduler-extender.celList" (get $words.policies "gcushare.io/node-policy")) -}}
 {{- dict "vendor" $vendor "keys" $keys "kept" $kept "entry" (printf "gcushare-%s" $vendor.claims.templatePrefix) "most" (include "gcushare-scheduler-extender.mostUnits" (dict "root" .root "name" .name) | int) | toJson -}}
 {{- end -}}

@@ -331,7 +331,7 @@ extenders:
 
 {{/* Annotations of pods that are the record of an allocation, as a CEL list; the families of this release only. */}}
 {{- define "gcushare-scheduler-extender.recordKeys" -}}
-{{- $own := list "gcushare.io/card-uuid" "gcushare.io/card-mode" "gcushare.io/units-by-card" "gcushare.io/corrected" "gcushare.io/recorded-uid" "gcushare.io/over-use" "gcushare.io/idle-since" -}}
+{{- $own := list "gcushare.io/card-uuid" "gcushare.io/card-mode" "gcushare.io/units-by-card" "gcushare.io/corrected" "gcushare.io/recorded-uid" "gcushare.io/recorded-apart" "gcushare.io/over-use" "gcushare.io/idle-since" -}}
 {{- include "gcushare-scheduler-extender.ofVendors" (dict "root" . "key" "record") | splitList "," | concat $own | include "gcushare-scheduler-extender.celList" -}}
 {{- end -}}
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gcushare.core.assignments import Assignment
     from gcushare.device_plugin.app import PluginApp
     from gcushare.scheduler_extender.app import Extender
     from gcushare_playground.kubelet.books import DeviceBooks
@@ -56,6 +58,18 @@ class ForgetsReservations(Bug):
                     state.ledger.roll_back(uid)
 
             _replace(state, "pods_retained", forget)
+
+
+class ForgetsApart(Bug):
+    """Whom a bound pod shares no card with is forgotten once the watch shows the pod."""
+
+    def plant_in_extender(self, app: Extender) -> None:
+        for state in app.states:
+
+            def hold(assignment: Assignment, keep: Any = state._hold) -> None:
+                keep(replace(assignment, apart=None))
+
+            _replace(state, "_hold", hold)
 
 
 class LeadsUncurrent(Bug):
@@ -212,6 +226,7 @@ BUGS: dict[str, type[Bug]] = {
     "": Bug,
     "applies old state": AppliesOldState,
     "forgets reservations": ForgetsReservations,
+    "forgets apart": ForgetsApart,
     "leads uncurrent": LeadsUncurrent,
     "leads too long": LeadsTooLong,
     "keeps the dead": KeepsTheDead,

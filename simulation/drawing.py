@@ -108,6 +108,7 @@ class _Drawing:
         self._settings = settings
         self._rare = random.Random(f"{settings.seed}/rare")
         """Of its own, so that what was drawn before there was any of this is drawn still."""
+        self._apart = random.Random(f"{settings.seed}/apart")
         self._forged = random.Random(f"{settings.seed}/forged")
         self._limited = random.Random(f"{settings.seed}/limit faults")
         self._renumbered = random.Random(f"{settings.seed}/renumber")
@@ -274,6 +275,8 @@ class _Drawing:
         }
         if whole and self._rare.random() < 0.3:
             made["init"] = self._rare.choice([1, 2, 3])
+        if self._apart.random() < 0.3:
+            made["apart"] = self._apart.choice(["web", "web", "api"])
         if several:
             made["units"] = [rng.choice([1, 2, 3]), rng.choice([1, 2, 3])]
         return made

@@ -179,9 +179,14 @@ class Invariants:
         return sum(size if grant.whole else grant.units for grant in self.on_card.get(key, {}).values())
 
     def _check_binding(self, bound: Assignment, change: Change) -> None:
-        """A Binding must not exceed a card, given the state that its sender must know."""
+        """A Binding must not exceed a card, nor join pods kept apart, given the state that its sender must know."""
         for grant in bound.grants:
             key = (bound.node, grant.index)
+            others = [self.held[uid] for uid in self.on_card.get(key, {}) if uid != bound.pod.uid]
+            joined = [str(each.pod) for each in others if bound.apart is not None and each.apart == bound.apart]
+            if joined and not self._is_excused(key, change.by):
+                words = f"{change.by} bound {bound.pod} to card {grant.index} of {bound.node}, which {joined} has"
+                self._world.fail("pods that are kept apart share no card", f"{words}: all are of {bound.apart}")
             size = self.sizes.get(bound.node, {}).get(grant.index, 0)
             if self.units(key, size) <= size or self._is_excused(key, change.by):
                 continue

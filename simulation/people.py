@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
-from gcushare.wire.annotations import ROOM_FOUND
+from gcushare.wire.annotations import APART, ROOM_FOUND
 from gcushare.wire.contracts import CA_KEY, CLIENT_CERT, SERVER_CERT, SERVER_KEY
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.patches import merge
@@ -31,8 +31,13 @@ class Users:
         self._kubelets = kubelets
         self._made: dict[str, Doc] = {}
 
-    def create(self, name: str, whole: int, units: list[int], init: int, priority: int, grace: int, zone: str) -> None:
-        """Create a pod. ``units`` are those of each container, ``init`` of an init container: cards if ``whole``."""
+    def create(
+        self, name: str, whole: int, units: list[int], init: int, priority: int, grace: int, zone: str, apart: str = ""
+    ) -> None:
+        """Create a pod. ``units`` are those of each container, ``init`` of an init container: cards if ``whole``.
+
+        ``apart``: the value of its label ``app``, if it shares no card with others of that value.
+        """
         vendor = self._world.vendor
         memory = vendor.memory_resource
         limits: list[Doc] = [{memory: str(each)} for each in units] or [{vendor.whole_card_resource: str(whole)}]
@@ -47,10 +52,11 @@ class Users:
         if init:
             asked = vendor.whole_card_resource if whole else memory
             spec["initContainers"] = [{"name": "init-0", "resources": {"limits": {asked: str(init)}}}]
-        self._create(name, spec)
+        self._create(name, spec, apart)
 
-    def _create(self, name: str, spec: Doc) -> None:
-        meta = {"namespace": NAMESPACE, "name": name, "annotations": {}, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    def _create(self, name: str, spec: Doc, apart: str) -> None:
+        meta: Doc = {"namespace": NAMESPACE, "name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        meta["annotations"], meta["labels"] = ({APART: "app"}, {"app": apart}) if apart else ({}, {})
         try:
             self._world.store.create("pods", {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}}, USER)
         except ApiFailure:
@@ -90,7 +96,7 @@ class Users:
         if (pod := self._pick(which)) is not None:
             self._world.store.delete("pods", pod.key, USER)
             spec = {key: value for key, value in pod.obj["spec"].items() if key != "nodeName"}
-            self._create(pod.key[1], spec)
+            self._create(pod.key[1], spec, pod.obj["metadata"].get("labels", {}).get("app", ""))
 
     def finish(self, which: float, phase: str) -> None:
         """Let a pod's containers end by themselves."""

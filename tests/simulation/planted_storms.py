@@ -19,6 +19,7 @@ REASONS = "every refused pod has a reason"
 RECORDS_STAY = "a correct record is left alone"
 KUBELETS_ARE_RECORDED = "what a kubelet holds is in the ledger"
 PODS_ARE_BOUND = "a pod that fits is bound within a bound"
+KEPT_APART = "pods that are kept apart share no card"
 LEDGER_IS_TRUE = "the ledger equals the API server's truth within a bounded lag"
 
 EXTENDERS = ("extender-0", "extender-1", "extender-2")
@@ -62,9 +63,9 @@ def planned(
     return replace(drawn, settings=settings, actions=ordered, rounds=((length_s, length_s + 130.0),))
 
 
-def create(at_s: float, name: str, units: int, grace: int = 1) -> Action:
+def create(at_s: float, name: str, units: int, grace: int = 1, apart: str = "") -> Action:
     """A pod of one container."""
-    args: dict[str, Any] = {"whole": 0, "init": 0, "priority": 0, "grace": grace, "zone": ""}
+    args: dict[str, Any] = {"whole": 0, "init": 0, "priority": 0, "grace": grace, "zone": "", "apart": apart}
     return Action(at_s, "create", {"name": name, "units": [units], **args})
 
 
@@ -146,6 +147,7 @@ STORMS = {
         KUBELETS_ARE_RECORDED,
         (Action(30.0, "ignore preference", {"node": 0, "for_s": 60.0}), create(31.0, "p1", 2)),
     ),
+    "forgets apart": Storm(KEPT_APART, tuple(create(30.0 + 10 * n, f"p{n}", 2, apart="web") for n in range(2))),
     "forgets init cards": Storm(
         RECORDS_STAY,
         (Action(29.0, "ignore preference", {"node": 0, "for_s": 5.0}), create_whole(30.0, "p1", 1, init=2)),

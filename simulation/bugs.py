@@ -61,7 +61,7 @@ class ForgetsReservations(Bug):
 
 
 class ForgetsApart(Bug):
-    """Whom a bound pod shares no card with is forgotten once the watch shows the pod."""
+    """The group of pods that a bound pod is kept apart from is forgotten once the watch shows the pod."""
 
     def plant_in_extender(self, app: Extender) -> None:
         for state in app.states:

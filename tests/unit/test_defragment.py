@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -11,9 +13,10 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, InventoryC
 from gcushare.core.errors import Refused
 from gcushare.core.ledger import Ledger
 from gcushare.core.packing.defragment import copy_ledger, plan_room, prove
-from gcushare.core.requests import CardRequest
+from gcushare.core.requests import CardRequest, CardSelection
 from gcushare.vendors import ALIYUN
 from gcushare.wire.objects import Container, ObjectMeta, OwnerReference, Pod, PodSpec, ResourceRequirements
+from tests.builders import WEB
 
 SIZE = 16
 
@@ -47,6 +50,20 @@ def test_the_fewest_pods_move_and_of_those_the_smallest() -> None:
     plan = plan_room(ledger, CardRequest(11), movable, ledger.nodes)
     assert plan is not None
     assert [(move.pod.uid, move.target) for move in plan.moves] == [("1/0/0", "n-1")]  # the 6 next to the 10
+
+
+def test_a_pod_moves_to_no_card_of_one_that_it_is_kept_apart_from() -> None:
+    ledger, movable = ledger_of(((4,),), ((12,), (2,)))
+    movable = {"0/0/0": movable["0/0/0"]}
+    for group, target in ((None, (0,)), (WEB, (1,))):
+        for uid in ("0/0/0", "1/0/0"):
+            held = ledger.assignment(uid)
+            assert held is not None
+            ledger.apply(replace(held, apart=group))
+        movable = {uid: CardRequest(4, selection=CardSelection(apart=group)) for uid in movable}
+        plan = plan_room(ledger, CardRequest(16), movable, ledger.nodes)
+        assert plan is not None
+        assert [(move.target, move.target_cards) for move in plan.moves] == [("n-1", target)]
 
 
 def test_a_pod_that_may_not_move_stays() -> None:

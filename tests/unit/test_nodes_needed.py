@@ -24,7 +24,7 @@ from gcushare.core.packing.nodes_needed import (
     parse_class,
 )
 from gcushare.core.requests import CardRequest, CardSelection
-from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
+from tests.builders import API, GIB_UNIT, WEB, asks, asks_whole, card, cards, held
 
 FREE = Amounts(64_000, 256_000)
 SMALL = Amounts(1000, 1000)
@@ -66,6 +66,14 @@ def test_what_present_nodes_hold_needs_no_node_and_changes_nothing_there() -> No
 def test_the_largest_are_placed_first_so_that_small_ones_fill_the_rest() -> None:
     waiting = {wants(asks(6)): 4, wants(asks(10)): 4, wants(asks_whole()): 1}
     assert need(NodeCount(waiting), node("like", 16, 16)) == NodesNeeded(nodes=3, pods=9)
+
+
+def test_pods_that_are_kept_apart_need_a_card_each_and_linked_ones_a_linked_set() -> None:
+    waiting = {wants(asks(2, apart=WEB)): 5, wants(asks(2, apart=API)): 2}
+    assert need(NodeCount(waiting), node("like", 16, 16)) == NodesNeeded(nodes=3, pods=7)
+    linked = node("like")
+    linked.set_cards([card(0, link="x"), card(1), card(2, link="x")], GIB_UNIT, BOTH_MODES)
+    assert need(NodeCount({wants(asks(9, 2, linked=True)): 2}), linked) == NodesNeeded(nodes=2, pods=2)
 
 
 def test_cpu_and_memory_count_as_well_as_cards() -> None:

@@ -159,7 +159,7 @@ class CardState:
 
 
 def suffice(able: Iterable[CardState], request: CardRequest) -> bool:
-    """Whether some of these cards, each of which can hold the request, are enough for it together."""
+    """Whether some of these cards are enough for the request together; each can hold its part."""
     if not request.linked:
         return sum(1 for _ in able) >= request.cards
     cards = [state.card for state in able if state.card is not None]

@@ -1,4 +1,4 @@
-"""Reads what a pod's author chose by annotations, and whom a pod is kept apart from."""
+"""Reads what a pod's author chose by annotations, and which pods it shares no card with."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def pod_request_and_options(
         )
     if not is_bound:
         _check_one_vendor(pod, vendor, request.cards)
-    if apart is not None and not request.cards.whole:  # A whole card is shared with nobody.
+    if apart is not None and not request.cards.whole:  # No other pod has a part of a whole card.
         selection = replace(request.cards.selection or CardSelection(), apart=apart)
         request = replace(request, cards=replace(request.cards, selection=selection))
     return request, options

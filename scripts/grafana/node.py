@@ -282,12 +282,16 @@ _PODS = Row(
         Panel(
             kind=Kind.LINES,
             title="Over-uses that began, and evictions",
-            about="Per hour. Evictions by outcome, where the plugin runs with --over-use evict.",
+            about="Per hour. Evictions by outcome, where the plugin runs with --over-use evict or --idle evict.",
             queries=(
                 Query(f"sum(increase(gcushare_plugin_over_uses_total{{{HERE}}}[1h]))", "began"),
                 Query(
                     f"sum by (outcome) (increase(gcushare_plugin_over_use_evictions_total{{{HERE}}}[1h]))",
                     "{{outcome}}",
+                ),
+                Query(
+                    f"sum by (outcome) (increase(gcushare_plugin_idle_evictions_total{{{HERE}}}[1h]))",
+                    "idle: {{outcome}}",
                 ),
             ),
             width=12,

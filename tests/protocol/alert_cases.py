@@ -261,7 +261,7 @@ _NODES = (
         value="3",
     ),
     Case(
-        alert="GcushareOverUseEvictionsFail",
+        alert="GcushareEvictionsFail",
         fires={f'gcushare_plugin_over_use_evictions_total{{{_NODE},outcome="refused"}}': "0+1x90"},
         quiet={
             f'gcushare_plugin_over_use_evictions_total{{{_NODE},outcome="refused"}}': "5x90",

@@ -15,8 +15,8 @@ from tests.protocol.over_use_rig import OverUseRig
 
 
 def idle_rig(proc: Path, action: IdleAction = IdleAction.EVICT, **plugin: Any) -> OverUseRig:
-    """Pods are idle after a second, and are evicted half a second after the annotation."""
-    times = {"idle_after": 1.0, "idle_least_age": 0.0, "idle_notice": 0.5, "over_use_pause": 0.5}
+    """Pods are idle after a second, and are evicted a second after the annotation."""
+    times = {"idle_after": 1.0, "idle_least_age": 0.0, "over_use_pause": 0.5}
     return OverUseRig(proc, **{"idle": action, **times, **plugin})
 
 
@@ -76,7 +76,7 @@ async def test_an_idle_pod_is_reported_and_with_evict_ended_after_its_notice(
 
 
 async def test_a_pod_that_computes_during_its_notice_stays(tmp_path: Path) -> None:
-    async with idle_rig(tmp_path / "proc", idle_notice=2.0) as rig:
+    async with idle_rig(tmp_path / "proc", idle_after=2.0) as rig:
         await start_idle(rig, "Job train")
         await rig.until(lambda: annotated(rig, "idle"), "the annotation")
         rig.use(idle=1)

@@ -4,50 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gcushare.node.over_use.idle_watch import MOST_LISTED, IdleWatch
-from gcushare.node.over_use.over_use_settings import IdleAction, IdleSettings
-from tests.unit.over_use_node import POLL_S, OverUseNode
+from gcushare.node.over_use.idle_watch import MOST_LISTED
+from gcushare.node.over_use.over_use_settings import IdleAction
+from tests.unit.idle_node import AFTER_S, IdleNode
+from tests.unit.over_use_node import POLL_S
 
-AFTER_S = 60.0
 FIRST = "1970-01-01T00:00:05Z"
-
-
-class IdleNode(OverUseNode):
-    """Pods p0 and p1 on one card; both are idle once ``AFTER_S`` of readings found nothing."""
-
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        super().__init__(folder)
-        given = {"idle_after": AFTER_S, "idle_least_age": 0.0} | settings
-        self.idle = IdleWatch(
-            IdleSettings(**given),
-            self.pod_use,
-            self.monitor,
-            self.store,
-            self.events,
-            exempt=("default/p1",),
-            is_rehearsing=False,
-            longest_gap_s=3 * POLL_S,
-            clock=lambda: self.now_s,
-            wall_clock_s=lambda: self.now_s,
-        )
-
-    async def poll(self) -> None:
-        await super().poll()
-        self.idle.on_poll()
-
-    async def poll_for(self, seconds: float) -> None:
-        for _ in range(int(seconds // POLL_S)):
-            await self.poll()
-
-    @property
-    def notes(self) -> dict[str, str]:
-        """The annotations that are due, by pod."""
-        names = {uid: name for name, uid in self.uids.items()}
-        return {names[uid]: text for uid, text in self.idle.notes.items()}
 
 
 async def test_pods_without_a_process_are_idle_after_the_whole_time_and_no_longer_with_their_first_one(
@@ -71,7 +36,7 @@ async def test_pods_without_a_process_are_idle_after_the_whole_time_and_no_longe
     ("action", "words"),
     [
         pytest.param(IdleAction.REPORT, "nothing follows; --idle evict would evict it", id="a rehearsal"),
-        pytest.param(IdleAction.EVICT, "it is evicted in 5 min unless it uses a card or has", id="before it goes"),
+        pytest.param(IdleAction.EVICT, "it is evicted in 60 s unless it uses a card or has", id="before it goes"),
     ],
 )
 async def test_the_event_says_what_follows(tmp_path: Path, action: IdleAction, words: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gcushare.core.assignments import PodRef
 from gcushare.core.over_use.idleness import IdlePod, IdleRules, IdleTracker, decide_idle
 
-RULES = IdleRules(after_s=3600.0, least_age_s=7200.0, notice_s=300.0, namespaces=("*",))
+RULES = IdleRules(after_s=3600.0, least_age_s=7200.0, namespaces=("*",))
 GAP_S = 60.0
 IDLE = IdlePod(
     PodRef("uid-a", "team", "a"), 0.0, 4000.0, 8000.0, noted_s=300.0, controller="ReplicaSet web-5d8"

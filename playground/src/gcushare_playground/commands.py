@@ -40,6 +40,7 @@ def plugin_command(plan: ClusterPlan, place: Place, node: NodePlan) -> Command:
         *("--kubelet-dir", str(root), "--cdi-dir", str(root / "cdi")),
         *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", ""),
         *("--mode", "both" if plan.whole_cards else "memory"),
+        *(("--pod-use", "--proc-root", str(place.proc)) if plan.pod_use else ()),
         *plan.plugin_flags,
     )
 

@@ -63,6 +63,8 @@ class ClusterPlan:
     dashboard: str = "open"
     """Who may see the extender's page. It listens on loopback, so every user of this machine can reach it."""
     plugin_flags: tuple[str, ...] = ()
+    pod_use: bool = False
+    """Whether plugins find the pods of processes, in a folder that stands for the host's /proc."""
     status_interval_s: float = 0.5
     """How often a kubelet looks at its Node."""
     machine: Mapping[str, str] = field(
@@ -107,6 +109,11 @@ class Place:
     @property
     def scheduler_config(self) -> Path:
         return self.root / "scheduler.yaml"
+
+    @property
+    def proc(self) -> Path:
+        """Stands for the host's /proc."""
+        return self.root / "proc"
 
     def kubelet_dir(self, node: NodePlan) -> Path:
         """Stands for the node's /var/lib/kubelet."""

@@ -23,7 +23,7 @@ from gcushare.kube.connection.transport import RequestReport
 from gcushare.node.cdi import CdiSpecPublisher
 from gcushare.node.driver_limits.pods import DriverLimits
 from gcushare.node.mps.watch import MpsWatch
-from gcushare.node.over_use.evictor import Cause, Outcome
+from gcushare.node.over_use.evictor import EvictionCause, Outcome
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodMemoryMonitor, granted_bytes
 from gcushare.node.pods import NO_SIZES, NodePods
@@ -303,8 +303,8 @@ def _over_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
         )
     if (evictor := parts.evictor) is not None:
         for cause, name, what in (
-            (Cause.OVER_USE, "over_use", "that is over its grant"),
-            (Cause.IDLE, "idle", "that is idle"),
+            (EvictionCause.OVER_USE, "over_use", "that is over its grant"),
+            (EvictionCause.IDLE, "idle", "that is idle"),
         ):
             yield counter(
                 f"gcushare_plugin_{name}_evictions",

@@ -37,7 +37,7 @@ class PodUse:
     at least that. ``utilization``: percents of the chip's time by pod uid and card, without cards whose library does
     not sample processes. ``by_driver``: pods and cards whose bytes the driver counts, by control group and contexts
     included; the others' are the sums over their processes. ``users``: the pods with a process on a card, however
-    little memory it has. ``unclear``: cards with a process of which it is not known whose it was; None where processes
+    little memory it has. ``unclear``: cards with a process that may be any pod's; None where processes
     are not listed at all.
     """
 

@@ -16,7 +16,7 @@ from gcushare.core.cards import CardUse, Inventory
 from gcushare.core.nodes import CardMode
 from gcushare.core.wording import utc_text
 from gcushare.node.card_and_pod_metrics import ObservedCards
-from gcushare.node.over_use.evictor import Cause
+from gcushare.node.over_use.evictor import EvictionCause
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodUse
 from gcushare.node.pods import PodWithCards
@@ -192,7 +192,7 @@ def _describe_action(parts: OverUseParts) -> OverUseStatus | None:
     return OverUseStatus(
         action=parts.settings.over_use.value,
         dry_run=parts.settings.dry_run,
-        last=evictor.last[Cause.OVER_USE] if evictor is not None else "",
+        last=evictor.last[EvictionCause.OVER_USE] if evictor is not None else "",
         passed_over=dict(sorted(evictor.decision.passed_over.items())) if evictor is not None else {},
     )
 
@@ -207,7 +207,7 @@ def _describe_idle(parts: OverUseParts) -> IdleStatus | None:
     return IdleStatus(
         action=parts.idle_settings.idle.value,
         after_seconds=watch.rules.after_s,
-        last=evictor.last[Cause.IDLE] if evictor is not None else "",
+        last=evictor.last[EvictionCause.IDLE] if evictor is not None else "",
         outlook=dict(sorted(outlook.items())),
         doubts=dict(sorted(watch.doubts.items())),
     )

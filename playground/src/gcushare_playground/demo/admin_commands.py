@@ -66,6 +66,13 @@ async def show_admin_commands(player: Player) -> None:
         _CHECKS[word](player, text, over)
 
 
+async def show_top(player: Player) -> None:
+    """Show what pods really use, as an admin asks for it."""
+    command = admin_commands(player.cluster)["top"]
+    player.stage.command(command.line)
+    player.stage.output(await command.run(clean_environ(player.cluster.place)))
+
+
 def _check_explain(player: Player, text: str, _over: str) -> None:
     player.stage.check("explain says that it waits", text.splitlines()[0].rpartition(": ")[2], "waits")
 

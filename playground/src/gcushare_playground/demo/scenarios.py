@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from gcushare.kube.resources import Resource
+from gcushare_playground.demo.idle import play_idle
 from gcushare_playground.demo.playing import PlacedPod, Player
 from gcushare_playground.demo.settings import DemoSettings, ScenarioName
 from gcushare_playground.demo.whole_cards import play_whole_and_shared
@@ -63,6 +64,8 @@ _OF_VENDOR: Mapping[str, Scenario] = {"aliyun": play_shared_t4}
 
 def choose_scenario(settings: DemoSettings) -> Scenario:
     """The scenario that was asked for, or the vendor's own."""
+    if settings.scenario is ScenarioName.IDLE:
+        return play_idle
     return (
         play_whole_and_shared
         if settings.scenario is ScenarioName.WHOLE

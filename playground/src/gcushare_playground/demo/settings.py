@@ -31,6 +31,7 @@ class ScenarioName(enum.Enum):
     VENDOR = "vendor"
     WHOLE = "whole-and-shared"
     CLAIMS = "claims"
+    IDLE = "idle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,9 @@ _CARDS_OF_OTHERS = CardSet(8, 16 * GIB)
 """The manual's."""
 _WHOLE_CARDS = 4
 """Cards of the node on which whole-and-shared is played, and claims of a vendor that has one card otherwise."""
+IDLE_CARDS, IDLE_S = 3, 6
+"""Of the node on which idle is played, and the seconds that stand for hours there."""
+IDLE_FLAGS = ("--idle", "evict", "--idle-after", f"{IDLE_S}s", "--idle-least-age", "0")
 _MODELS = {"enflame": "T20", "aliyun": "Tesla T4"}
 
 
@@ -100,7 +104,7 @@ class DemoSettings:
         env="GCUSHARE_DEMO_SCENARIO",
         help="What is played: the vendor's own scenario, or whole-and-shared: pods that share cards by memory, "
         "and pods that want whole cards; or claims: the manual's pods, unchanged, on a node whose cards Kubernetes "
-        "itself shares among claims.",
+        "itself shares among claims; or idle: a pod that does not use its card gives it back to one that waits.",
     )
     nodes: int = setting(
         parsers.integer(1, MAX_NODES),
@@ -147,6 +151,11 @@ class DemoSettings:
                 f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1 "
                 "node of at least 2 cards; leave nodes out and give more cards"
             )
+        if self.scenario is ScenarioName.IDLE and (self.nodes != 1 or cards.count != IDLE_CARDS):
+            yield (
+                f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1 "
+                f"node of {IDLE_CARDS} cards; leave both out"
+            )
         if self.vendor not in _CARDS and cards.count * self.nodes < 2:
             yield f"cards {str(cards)!r} with nodes {self.nodes}: the scenario needs 2 cards; give more of either"
         if unit.units_in(cards.memory_bytes) < 4:
@@ -169,6 +178,8 @@ class DemoSettings:
     def card_set(self) -> CardSet:
         """The cards of each node."""
         own = _CARDS.get(self.vendor, _CARDS_OF_OTHERS)
+        if self.scenario is ScenarioName.IDLE:
+            return self.cards or CardSet(IDLE_CARDS, own.memory_bytes)
         needs_several = self.scenario is not ScenarioName.VENDOR and own.count < _WHOLE_CARDS
         if self.scenario is ScenarioName.WHOLE or needs_several:
             own = CardSet(_WHOLE_CARDS, own.memory_bytes)
@@ -195,7 +206,8 @@ class DemoSettings:
             labels_nodes=False,
             wait_factor=0.2,
             # The cards begin to tell their use at the end: that is seen within a moment.
-            plugin_flags=("--poll-interval", "0.5"),
+            plugin_flags=("--poll-interval", "0.5", *(IDLE_FLAGS if self.scenario is ScenarioName.IDLE else ())),
+            pod_use=self.scenario is ScenarioName.IDLE,
             extender_flags=(
                 "--no-leader-elect",
                 *(("--verbs", "off", "--claims", "--memory-unit", self.unit().name) if is_claims else ()),
@@ -216,6 +228,7 @@ PROGRAM = Program(
         (f"{NAME} --vendor aliyun", "a Deployment and a second pod on one T4"),
         (f"{NAME} --scenario whole-and-shared", "whole and shared cards, on one node"),
         (f"{NAME} --scenario claims", "the manual's pods through Dynamic Resource Allocation"),
+        (f"{NAME} --scenario idle", "a forgotten notebook gives its card back"),
         (f"{NAME} --nodes 3 --cards 4x32GiB --memory-unit 0.1", "another cluster, tenths of a GB"),
         (f"{NAME} --keep", "go on with kubectl and curl afterwards"),
     ),

@@ -88,7 +88,7 @@ class CardReading:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Evictable:
     """A pod that may be evicted. ``ending``: it is being deleted; ``is_overdue``: it should have ended by now.
 
     ``refused_lately``: why the API server did not evict it a moment ago; "" if it was not asked.
@@ -103,21 +103,21 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Offender(Candidate):
+class Offender(Evictable):
     """A pod that is over on one card."""
 
     index: int
     figures: PolledUse
 
 
-CandidateT = TypeVar("CandidateT", bound=Candidate, covariant=True)
+EvictableT = TypeVar("EvictableT", bound=Evictable, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Generic[CandidateT]):
+class Decision(Generic[EvictableT]):
     """The pod to evict, None for none; ``reason`` says why, ``passed_over`` why each other one was not chosen."""
 
-    victim: CandidateT | None
+    victim: EvictableT | None
     reason: str
     passed_over: Mapping[str, str]
 
@@ -157,7 +157,7 @@ def decide(
     return Decision(victim, _reason(victim, cards[victim.index]), passed_over)
 
 
-def why_no_candidate(pod: Candidate, exempt: Iterable[str]) -> str:
+def why_not_evictable(pod: Evictable, exempt: Iterable[str]) -> str:
     """Why a pod is not evicted, for whatever reason it would be; "" if nothing speaks against it."""
     for pattern in exempt:
         namespace, _, name = pattern.partition("/")
@@ -174,7 +174,7 @@ def _why_not(
     offender: Offender, card: CardReading | None, later: CardReading | None, when: When, exempt: Iterable[str]
 ) -> str:
     """Why a pod is not evicted; ``later`` is the card once the pods that are being deleted have ended."""
-    if why := why_no_candidate(offender, exempt):
+    if why := why_not_evictable(offender, exempt):
         return why
     if card is None or later is None or card.in_use is None or card.unknown is None:
         return f"it is not known how much of card {offender.index} is in use"

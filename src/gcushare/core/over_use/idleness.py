@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from gcushare.core.over_use.eviction import Candidate, Decision, why_no_candidate
+from gcushare.core.over_use.eviction import Evictable, Decision, why_not_evictable
 from gcushare.core.wording import span, utc_text
 
+NOTICE_S = 300.0
 KEEP, EVICT = "keep", "evict"
 """What a pod's author may write: it stays, or it may be evicted although no controller would create it again."""
 USED = "a process of it is on a card"
@@ -31,7 +32,7 @@ class IdleTracker:
     """Follows the pods that hold cards. ``quiet`` are those whose last reading was, by uid.
 
     ``doubts`` say of a pod why the last reading could not tell. ``longest_gap_s``: readings further apart than this
-    leave a time of which nothing is known.
+    leave a time that nothing is known about.
     """
 
     def __init__(self, longest_gap_s: float) -> None:
@@ -50,7 +51,7 @@ class IdleTracker:
     ) -> None:
         """Process one reading: the cards of each pod, the pods with a process on any card, and why cards are in doubt.
 
-        ``doubts`` by card has every card of which the reading does not show all users. The times are of a steady clock
+        ``doubts`` has every card whose users the reading does not show all. The times are of a steady clock
         and in seconds since the epoch.
         """
         has_gap = now_s - self._last_s > self._longest_gap_s
@@ -69,7 +70,7 @@ class IdleTracker:
 
 
 @dataclass(frozen=True, slots=True)
-class IdlePod(Candidate):
+class IdlePod(Evictable):
     """A pod that is idle. ``since`` in seconds since the epoch; ``age_s`` counts from when it got its cards.
 
     ``noted_s``: how long it has had the annotation, None while it has not. ``controller``: what would create it again,
@@ -88,16 +89,16 @@ class IdlePod(Candidate):
 
 @dataclass(frozen=True, slots=True)
 class IdleRules:
-    """Which pods are idle, and which of these may be evicted.
-
-    ``after_s`` of quiet readings, for pods that are ``least_age_s`` old. ``notice_s``: how long a pod has had the
-    annotation that calls it idle before it is evicted, so that its author can keep it. ``namespaces``: with ``*``.
-    """
+    """Pods are idle after ``after_s`` of quiet readings, if they are ``least_age_s`` old, in these namespaces."""
 
     after_s: float
     least_age_s: float
-    notice_s: float
     namespaces: tuple[str, ...] = ("*",)
+
+    @property
+    def notice_s(self) -> float:
+        """How long a pod has had the annotation that calls it idle before it is evicted: its author may keep it."""
+        return min(NOTICE_S, self.after_s)
 
     def covers(self, namespace: str) -> bool:
         """Whether pods of a namespace are judged at all."""
@@ -110,7 +111,7 @@ class IdleRules:
 
 def why_it_stays(pod: IdlePod, exempt: Iterable[str] = ()) -> str:
     """Why an idle pod is never evicted as it is now; "" if it may be."""
-    if why := why_no_candidate(pod, exempt):
+    if why := why_not_evictable(pod, exempt):
         return why
     if pod.wish == KEEP:
         return "its author keeps it"

@@ -12,12 +12,12 @@ import enum
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.core.over_use.eviction import Candidate, Decision, Offender, decide
+from gcushare.core.over_use.eviction import Evictable, Decision, Offender, decide
 from gcushare.core.over_use.idleness import IdlePod, decide_idle
 from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import EvictionRefusedError
@@ -48,11 +48,27 @@ class Outcome(enum.Enum):
     DRY_RUN = "rehearsed"
 
 
-class Cause(enum.Enum):
-    """Why a pod is evicted; the values begin the reasons of its Events."""
+class EvictionCause(enum.Enum):
+    """Why a pod is evicted."""
 
-    OVER_USE = "OverUse"
-    IDLE = "Idle"
+    OVER_USE = "over-use"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reasons:
+    """The reasons of the Events about an eviction."""
+
+    evicted: str
+    would_evict: str
+    refused: str
+
+
+_REASONS = {
+    EvictionCause.OVER_USE: _Reasons("OverUseEvicted", "OverUseWouldEvict", "OverUseEvictionRefused"),
+    EvictionCause.IDLE: _Reasons("IdleEvicted", "", "IdleEvictionRefused"),
+}
+"""An idle pod is rehearsed by its first Event: in a dry run none is chosen."""
 
 
 class Evictor:
@@ -87,12 +103,12 @@ class Evictor:
         self._wall_clock_s = wall_clock_s
         self._next_at_s = float("-inf")
         self._refused: dict[str, tuple[float, str]] = {}
-        self._chosen: tuple[Cause, Candidate, str] | None = None
+        self._chosen: tuple[EvictionCause, Evictable, str] | None = None
         self._wake = asyncio.Event()
-        self.outcomes: Counter[tuple[Cause, Outcome]] = Counter()
+        self.outcomes: Counter[tuple[EvictionCause, Outcome]] = Counter()
         self.decision: Decision[Offender] = Decision(None, "", {})
         self.idle_decision: Decision[IdlePod] = Decision(None, "", {})
-        self.last = dict.fromkeys(Cause, "")
+        self.last = dict.fromkeys(EvictionCause, "")
         self.problem = ""
 
     def on_poll(self) -> None:
@@ -118,11 +134,11 @@ class Evictor:
         if not self._refused:
             self.problem = ""
         if (over := self.decision.victim) is not None:
-            self._choose(Cause.OVER_USE, over, self.decision.reason)
+            self._choose(EvictionCause.OVER_USE, over, self.decision.reason)
         elif (idle := self.idle_decision.victim) is not None:
-            self._choose(Cause.IDLE, idle, self.idle_decision.reason)
+            self._choose(EvictionCause.IDLE, idle, self.idle_decision.reason)
 
-    def _choose(self, cause: Cause, victim: Candidate, reason: str) -> None:
+    def _choose(self, cause: EvictionCause, victim: Evictable, reason: str) -> None:
         self._chosen = (cause, victim, reason)
         self._wake.set()
 
@@ -135,11 +151,11 @@ class Evictor:
                 await self._carry_out(*self._chosen)
             self._chosen = None
 
-    async def _carry_out(self, cause: Cause, victim: Candidate, reason: str) -> None:
+    async def _carry_out(self, cause: EvictionCause, victim: Evictable, reason: str) -> None:
         pod, pause_s = victim.pod, self._settings.over_use_pause
         if self._settings.dry_run:
             self._record_outcome(cause, Outcome.DRY_RUN, pod, f"would be evicted: {reason} (dry run)", pause_s)
-            self._announcer.about_pod(pod, f"{cause.value}WouldEvict", self.last[cause], warning=True)
+            self._announcer.about_pod(pod, _REASONS[cause].would_evict, self.last[cause], warning=True)
             return
         try:
             await self._client.evict_pod(pod)
@@ -150,23 +166,23 @@ class Evictor:
             self._refused[pod.uid] = (self._clock() + REFUSED_S, f"its eviction was refused a moment ago: {error}")
             self._record_outcome(cause, Outcome.REFUSED, pod, f"not evicted: {error}", pause_s)
             words = f"{reason}; {self.last[cause]}"
-            self._announcer.about_pod(pod, f"{cause.value}EvictionRefused", words, warning=True)
+            self._announcer.about_pod(pod, _REASONS[cause].refused, words, warning=True)
         except GcushareError as error:
             if not isinstance(error, RetryableError):
                 self._refused[pod.uid] = (self._clock() + REFUSED_S, f"its eviction was denied a moment ago: {error}")
-                whose = "over their grant" if cause is Cause.OVER_USE else "that are idle"
+                whose = "over their grant" if cause is EvictionCause.OVER_USE else "that are idle"
                 self.problem = f"pods {whose} cannot be evicted: {_remedy(error)}"
             self._record_outcome(cause, Outcome.FAILED, pod, f"not evicted: {_remedy(error)}", pause_s)
         else:
             self.problem = ""
             self._record_outcome(cause, Outcome.EVICTED, pod, f"evicted: {reason}", pause_s)
-            self._announcer.about_pod(pod, f"{cause.value}Evicted", self.last[cause], warning=True)
+            self._announcer.about_pod(pod, _REASONS[cause].evicted, self.last[cause], warning=True)
 
-    def _record_outcome(self, cause: Cause, outcome: Outcome, pod: PodRef, text: str, pause_s: float) -> None:
+    def _record_outcome(self, cause: EvictionCause, outcome: Outcome, pod: PodRef, text: str, pause_s: float) -> None:
         self.outcomes[cause, outcome] += 1
         self.last[cause] = text
         self._next_at_s = self._clock() + pause_s
-        logger.warning("%s: pod %s %s", cause.name.lower().replace("_", "-"), text, fields(pod=pod, uid=pod.uid))
+        logger.warning("%s: pod %s %s", cause.value, text, fields(pod=pod, uid=pod.uid))
 
     def _offenders(self) -> list[Offender]:
         found, pods = [], self._pods.everyone

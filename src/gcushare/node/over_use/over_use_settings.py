@@ -116,12 +116,12 @@ class IdleSettings:
         parsers.choice(IdleAction),
         default=IdleAction.REPORT,
         help="What follows when no process of a pod was on a card in any reading for --idle-after: report (Event, "
-        "annotation, --status, and what evict would do), evict, which ends the pod some minutes later through the "
+        "annotation, --status, and what evict would do), evict, which ends the pod five minutes later through the "
         "Eviction API, or off. Evicted are pods that a controller creates again, and those with the annotation "
         "gcushare.io/when-idle=evict; never those with keep. evict needs the same right as --over-use evict.",
     )
     idle_after: float = setting(
-        parsers.duration_s(60, _MONTH_S),
+        parsers.duration_s(1, _MONTH_S),
         default=7200.0,
         help="How long every reading must have found nothing. A reading that failed, and a restart of the plugin, "
         "begin that time again.",
@@ -136,10 +136,8 @@ class IdleSettings:
         default=("*",),
         help="The namespaces whose pods are judged, with * and ?. What --over-use-exempt names is never evicted.",
     )
-    idle_notice: float = 300.0
-    """Seconds between the annotation that calls a pod idle and its eviction, for its author to keep it."""
 
     @property
     def rules(self) -> IdleRules:
         """The same for the decision."""
-        return IdleRules(self.idle_after, self.idle_least_age, self.idle_notice, self.idle_namespaces)
+        return IdleRules(self.idle_after, self.idle_least_age, self.idle_namespaces)

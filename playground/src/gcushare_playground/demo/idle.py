@@ -1,0 +1,100 @@
+"""The scenario of idle memory: a forgotten notebook holds a card that a training waits for, and gives it back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from gcushare.wire.annotations import IDLE_SINCE, WHEN_IDLE
+from gcushare_playground.demo.admin_commands import show_top
+from gcushare_playground.demo.playing import PlacedPod, Player, key_of_subject
+from gcushare_playground.demo.settings import IDLE_S
+from gcushare_playground.picture import POD_OBJECTS, JsonObject
+
+_NAMESPACE, _CONTAINER = "default", "main"
+_PID = 4242
+_HOST = "pid:[4026531836]"
+"""The machine's own process namespace: in any other the plugin takes no process ids."""
+
+
+async def play_idle(player: Player) -> None:
+    """One pod computes, one does not and says that it may go, one does not and stays, and one waits for memory."""
+    units = max(size for cards in player.ledger.capacity.values() for size in cards)
+    stage, cluster = player.stage, player.cluster
+    _write_processes(player, {})
+    stage.step("Step 1. Three pods take the node's memory: one computes, two do not")
+    for name, wish in (("training", ""), ("forgotten", "evict"), ("on-call", "keep")):
+        await _create(player, name, units, {WHEN_IDLE: wish} if wish else {})
+        await player.place(PlacedPod(f"{_NAMESPACE}/{name}", _CONTAINER, units))
+    uid = cluster.pods.objects[f"{_NAMESPACE}/training"]["metadata"]["uid"]
+    _write_processes(player, {_PID: uid})
+    await cluster.show_programs()
+    stage.step("Step 2. A fourth pod finds no room")
+    await _create(player, "next-training", units, {})
+    await player.wait_refused(f"{_NAMESPACE}/next-training")
+    stage.step(f"Step 3. After {IDLE_S}s without a process on its card each idle pod says since when, and what follows")
+    for name in ("forgotten", "on-call"):
+        await _until(player, lambda name=name: bool(_events(player, name, "Idle")), f"{name} is called idle")
+        stage.command(f"kubectl describe pod {name}")
+        stage.output(f"Events:\n  Normal  Idle  gcushare-device-plugin  {_events(player, name, 'Idle')[0]}")
+    await show_top(player)
+    stage.step("Step 4. The pod that may go is evicted, and the one that waited gets its memory")
+    await cluster.pods.until(lambda: f"{_NAMESPACE}/forgotten" not in cluster.pods.objects, "the eviction")
+    found = await player.wait_assigned(f"{_NAMESPACE}/next-training")
+    await player.show_pods()
+    stage.check("next-training runs", found["status"]["phase"], "Running")
+    kept = cluster.pods.objects[f"{_NAMESPACE}/on-call"]["metadata"]["annotations"]
+    stage.check("on-call stays, with since when it is idle", IDLE_SINCE in kept, True)
+    busy = cluster.pods.objects[f"{_NAMESPACE}/training"]["metadata"]["annotations"]
+    stage.check("training was never called idle", IDLE_SINCE in busy, False)
+
+
+async def _create(player: Player, name: str, units: int, annotations: dict[str, str]) -> None:
+    resource = player.vendor.memory_resource
+    words = "".join(f", {key}: {value}" for key, value in annotations.items())
+    player.stage.command(f"kubectl create -f {name}.json    # {resource}: {units}{words}")
+    container = {"name": _CONTAINER, "image": "cheyang/gpu-player:v2", "resources": {"limits": {resource: units}}}
+    body: JsonObject = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": _NAMESPACE, "annotations": annotations},
+        "spec": {"containers": [container]},
+    }
+    await player.cluster.client.create(POD_OBJECTS, body, namespace=_NAMESPACE)
+    player.stage.output(f"pod/{name} created")
+
+
+def _events(player: Player, name: str, reason: str) -> list[str]:
+    events = player.cluster.events.objects.values()
+    return [
+        event["message"]
+        for event in events
+        if event["reason"] == reason and key_of_subject(event) == f"{_NAMESPACE}/{name}"
+    ]
+
+
+async def _until(player: Player, holds: Callable[[], bool], what: str) -> None:
+    await player.cluster.events.until(holds, what, deadline_s=60.0)
+
+
+def _write_processes(player: Player, owners: dict[int, str]) -> None:
+    """Have the host's processes be these, by id and pod uid, all on card 0 of every node."""
+    plan, place = player.cluster.plan, player.cluster.place
+    namespaces = place.proc / "self" / "ns"
+    namespaces.mkdir(parents=True, exist_ok=True)
+    if not (namespaces / "pid").is_symlink():
+        (namespaces / "pid").symlink_to(_HOST)
+    for pid, uid in owners.items():
+        folder = place.proc / str(pid)
+        folder.mkdir(exist_ok=True)
+        group = f"kubepods-burstable-pod{uid.replace('-', '_')}.slice"
+        (folder / "cgroup").write_text(
+            f"0::/kubepods.slice/kubepods-burstable.slice/{group}/cri-containerd-main.scope\n"
+        )
+        (folder / "stat").write_text(f"{pid} (python3) S " + " ".join(["0"] * 18) + " 4242" + " 0" * 30 + "\n")
+    for node in plan.nodes:
+        document = json.loads(node.cards_document(used={}))
+        for index, card in enumerate(document["cards"]):
+            card["processes"] = {str(pid): 1 << 30 for pid in owners} if index == 0 else {}
+            card["used"] = sum(card["processes"].values())
+        place.cards_file(node).write_text(json.dumps(document))

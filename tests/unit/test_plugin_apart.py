@@ -45,7 +45,7 @@ async def test_no_unit_is_preferred_or_given_of_a_card_that_another_of_the_group
 async def test_replicas_that_start_together_each_get_a_card_of_their_own_in_any_order(rig: Rig) -> None:
     for number in range(3):
         rig.agent.pod_applied(replica(f"p{number}", number))
-    given = []
+    given: list[int] = []
     for _ in range(3):
         free = [units(index, 16) for index in range(3) if index not in given]
         entries = await rig.parts.allocator.prefer(ask(4, *free))

@@ -100,7 +100,7 @@ def test_an_inventory_of_its_own_node_that_cannot_be_read_is_said_once_and_writt
     ("others", "gone", "waiting", "size"),
     [
         pytest.param(range(7), frozenset(), (9, 7), 4200564, id="its number is a high one"),
-        pytest.param(range(8), frozenset({0}), (8, None), 4718592, id="a lost card is listed beside it"),
+        pytest.param(range(8), frozenset({0}), (8, None), 4718592, id="a lost card is listed next to it"),
     ],
 )
 def test_a_card_whose_units_do_not_fit_beside_held_numbers_waits_alone(

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from gcushare.core.over_use.eviction import Evictable, Decision, why_not_evictable
+from gcushare.core.over_use.eviction import Decision, Evictable, why_not_evictable
 from gcushare.core.wording import span, utc_text
 
 NOTICE_S = 300.0

@@ -279,7 +279,7 @@ class NodeAgent:
     def _plan(self, cards: CardsSnapshot) -> Inventory:
         """Plan all cards, or all but those whose units do not fit next to the numbers that pods hold.
 
-        Such a card has a high number, or a lost one is listed beside it. A lost one that no pod holds goes first.
+        Such a card has a high number, or a lost one is listed next to it. A lost one that no pod holds goes first.
 
         Raises:
             Refused: as ``plan_inventory`` and ``check_unit_change``.

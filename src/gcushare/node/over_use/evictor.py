@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.core.over_use.eviction import Evictable, Decision, Offender, decide
+from gcushare.core.over_use.eviction import Decision, Evictable, Offender, decide
 from gcushare.core.over_use.idleness import IdlePod, decide_idle
 from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import EvictionRefusedError

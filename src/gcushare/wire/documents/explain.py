@@ -114,6 +114,22 @@ class ChoiceDocument(Document, frozen=True):
     set_aside: tuple[str, ...] = ()
 
 
+class WayDocument(Document, frozen=True):
+    """A change that would let a pod fit which never can as it is: the request after it. Its sentence is in ``waysOut``.
+
+    ``change``: ``amount``, ``cards``, ``limit``, ``selection``, ``rules`` (``nodes`` could hold it, off which
+    ``obstacle`` keeps it) or ``node`` (one more). ``units`` and ``limit`` are those in each of ``cards``.
+    """
+
+    change: str
+    units: Int
+    cards: Int = 1
+    whole: bool = False
+    limit: Int = 0
+    nodes: tuple[str, ...] = ()
+    obstacle: str = ""
+
+
 class ExplainDocument(Document, frozen=True):
     """Everything about one pod. ``state``: ``bound``, ``fits``, ``waits``, ``gated`` (scheduling gates), ``refused``.
 
@@ -122,8 +138,9 @@ class ExplainDocument(Document, frozen=True):
     on ``nodes_hopeful``; the search for a remedy covered ``nodes_weighed`` of them. ``choice`` says why a pod that was
     bound lately has its node. ``limit``: the units that a bound pod may use while no other pod needs them. ``uid`` is
     empty for a caller who is not authenticated: with the uid of a waiting pod one could forge a call of kube-scheduler.
-    ``ways_out`` says, for a pod that can never fit, what would help; each was tried. ``can_ever_fit`` of a pod that
-    waits is None if the cards of nodes that kube-scheduler asked about are not known yet.
+    ``ways_out`` says, for a pod that can never fit, what would help; each was tried; ``ways`` are the same for programs
+    that write their own sentences. ``can_ever_fit`` of a pod that waits is None if the cards of nodes that
+    kube-scheduler asked about are not known yet.
     """
 
     namespace: str
@@ -149,6 +166,7 @@ class ExplainDocument(Document, frozen=True):
     choice: ChoiceDocument | None = None
     limit: Int = 0
     ways_out: tuple[str, ...] = ()
+    ways: tuple[WayDocument, ...] = ()
     gates: tuple[str, ...] = ()
 
 
@@ -236,6 +254,7 @@ def explain_waiting(
     known = sum(each.nodes for each in found.classes)
     left = known - sum(each.nodes for each in excluded)
     said = [f"kube-scheduler leaves it alone until {_gates_text(gates)}"] if gates else []
+    ways = find_ways_out(found, divisor)
     return ExplainDocument(
         pod.namespace,
         pod.name,
@@ -255,7 +274,8 @@ def explain_waiting(
         asked=None if found.asked is None else AskedDocument(found.asked, left, *_with_room(found.of(Verdict.UNASKED))),
         nodes_weighed=found.weighed,
         nodes_hopeful=found.after_preemption,
-        ways_out=tuple(_way_text(way, found) for way in find_ways_out(found, divisor)),
+        ways_out=tuple(_way_text(way, found) for way in ways),
+        ways=tuple(map(_way_document, ways)),
         gates=tuple(gates),
     )
 
@@ -361,6 +381,13 @@ def _sizes(cards: Sequence[int]) -> str:
 def describe_ways_out(document: ExplainDocument) -> str:
     """Say in one sentence what would make the pod fit; "" for a pod that can fit as it is."""
     return f"what would help: {', or '.join(document.ways_out)}" if document.ways_out else ""
+
+
+def _way_document(way: WayOut) -> WayDocument:
+    request = way.request
+    return WayDocument(
+        way.change.name.lower(), request.units, request.cards, request.whole, request.limit, way.nodes, way.obstacle
+    )
 
 
 def _way_text(way: WayOut, found: Explanation) -> str:

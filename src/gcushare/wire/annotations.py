@@ -322,6 +322,11 @@ def idle_since(annotations: Mapping[str, str]) -> str:
     return text if re.fullmatch(_TIME, text, re.ASCII) else ""
 
 
+def used_bytes(annotations: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
+    """The bytes in use of each card, (card, bytes), of a pod that is over its grant: of no other is its use noted."""
+    return tuple((index, each.figures.used) for index, each in sorted(_read_over_use(annotations).items()))
+
+
 def over_used_cards(annotations: Mapping[str, str]) -> frozenset[int]:
     """The cards on which a pod uses more than it was granted, by its annotation."""
     return frozenset(_read_over_use(annotations))

@@ -66,8 +66,8 @@ class PodDocument(Document, frozen=True):
 
     ``reserved``: its Binding is being sent. ``assigned``: the node has handed the card out. ``unrecorded``: the node
     reports the grants, but the pod has no record of them. ``over_use`` says in text what it uses beyond its grant,
-    ``idle_since`` since when it has not used its cards, "" if it uses them; both as its node reports. ``limit``: the
-    units of all its cards that it may use while no other pod needs them.
+    ``uses`` are (card, bytes) then; ``idle_since`` since when it has not used its cards, "" if it uses them; all as its
+    node reports. ``limit``: the units of all its cards that it may use while no other pod needs them.
     """
 
     uid: str
@@ -80,6 +80,7 @@ class PodDocument(Document, frozen=True):
     reserved: bool = False
     corrected: str = ""
     over_use: str = ""
+    uses: tuple[tuple[int, int], ...] = ()
     idle_since: str = ""
     owner: str = ""
     problem: str = ""
@@ -174,6 +175,7 @@ class PodMetadata:
     labels: Mapping[str, str] = field(default_factory=dict)
     corrected: str = ""
     over_use: str = ""
+    uses: tuple[tuple[int, int], ...] = ()
     idle_since: str = ""
     owner: str = ""
     ending: bool = False
@@ -282,6 +284,7 @@ def _pod(held: Assignment, context: NodeContext) -> PodDocument:
         reserved=pod.uid in context.reserved,
         corrected=metadata.corrected,
         over_use=metadata.over_use,
+        uses=metadata.uses,
         idle_since=metadata.idle_since,
         owner=metadata.owner,
         problem=context.pod_problems.get(pod.uid, ""),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gcushare.scheduler_extender.dashboard.feed_documents import NodeMetadata, PodMetadata, shown_labels
 from gcushare.scheduler_extender.state.scheduling_request import WaitingPod
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.wire.annotations import corrected_text, idle_since, over_use_text
+from gcushare.wire.annotations import corrected_text, idle_since, over_use_text, used_bytes
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import controller_of
 
@@ -122,6 +122,7 @@ def _metadata_of(pod: Pod, *, waits: bool) -> PodMetadata:
         labels=shown_labels(meta.labels),
         corrected=corrected_text(meta.annotations),
         over_use=over_use_text(meta.annotations),
+        uses=used_bytes(meta.annotations),
         idle_since=idle_since(meta.annotations),
         owner=controller_of(meta),
         ending=pod.is_being_deleted,

@@ -46,8 +46,8 @@ async def until_painted(tab: Tab, *colours: str, least: int = 30) -> None:
         await tab.until("document.querySelector('#canvas').dataset.frames !== $0", frames)
 
 
-async def find(tab: Tab, colour: str) -> tuple[float, float]:
-    """The middle of what is painted in a colour, in the window."""
+async def box_of(tab: Tab, colour: str) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom in the window of what is painted in a colour."""
     script = f"""(() => {{ {_PIXELS}
       const box = {{left: Infinity, right: -1, top: Infinity, bottom: -1}};
       for (let at = 0; at < pixels.length; at += 4) {{
@@ -58,11 +58,18 @@ async def find(tab: Tab, colour: str) -> tuple[float, float]:
       }}
       if (box.right < 0) return null;
       const frame = canvas.getBoundingClientRect(), scale = canvas.width / frame.width;
-      return [frame.x + (box.left + box.right) / 2 / scale, frame.y + (box.top + box.bottom) / 2 / scale];
+      return [box.left, box.top, box.right, box.bottom].map((at, side) => (side % 2 ? frame.y : frame.x) + at / scale);
     }})()"""
     place = await tab.evaluate(script, colour)
     assert place is not None, f"nothing is painted in {colour}"
-    return float(place[0]), float(place[1])
+    left, top, right, bottom = place
+    return float(left), float(top), float(right), float(bottom)
+
+
+async def find(tab: Tab, colour: str) -> tuple[float, float]:
+    """The middle of what is painted in a colour, in the window."""
+    left, top, right, bottom = await box_of(tab, colour)
+    return (left + right) / 2, (top + bottom) / 2
 
 
 async def covered(tab: Tab) -> tuple[float, float]:

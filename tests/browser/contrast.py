@@ -67,6 +67,7 @@ _ELEMENTS = f"""(() => {{ {_COUNTING}
 
 _LISTEN = f"""(() => {{ {_COUNTING}
   window.written = [];
+  window.words = [];
   const canvas = document.querySelector("#canvas");
   const painting = canvas.getContext("2d");
   const copy = new OffscreenCanvas(1, 1).getContext("2d", {{ willReadFrequently: true }});
@@ -91,6 +92,7 @@ _LISTEN = f"""(() => {{ {_COUNTING}
   }};
   painting.fillText = (words, x, y) => {{
     const ink = read(painting.fillStyle);
+    window.words.push(words);
     for (const ground of groundsBelow(words, x, y)) {{
       const painted = over(ink.rgb, ground, ink.alpha * painting.globalAlpha);
       window.written.push({{ words, ratio: ratio(painted, ground), needed: 4.5, where: "map" }});
@@ -126,3 +128,9 @@ async def texts_of_the_map(tab: Tab) -> list[Text]:
     await tab.until("window.written.length > 0")
     await tab.settle()
     return [Text(**each) for each in await tab.evaluate("window.written")]
+
+
+async def words_of_the_map(tab: Tab) -> list[str]:
+    """Every text that the map writes when it is drawn again, as often as it writes it."""
+    await texts_of_the_map(tab)
+    return list(await tab.evaluate("window.words"))

@@ -38,14 +38,14 @@ class Picture:
     scale: float = 1.0
 
 
-SMALL = Shape(nodes=3, cards=4, fill=0.8, seed=11, troubles=False)
+SMALL = Shape(nodes=3, fill=0.6, seed=11)
 MEDIUM = Shape(nodes=36)
 PICTURES = (
-    Picture("dashboard", MEDIUM),
-    Picture("dashboard-pod-waits", MEDIUM, "pod=enflame/vision/finetune-9", theme="dark"),
-    Picture("dashboard-zh", MEDIUM, language="zh-CN"),
+    Picture("dashboard", SMALL, width=1280, height=800),
+    Picture("dashboard-pod-waits", MEDIUM, "pod=enflame/nlp-training/llm-70b-0", theme="dark"),
+    Picture("dashboard-zh", SMALL, language="zh-CN", width=1280, height=800),
     Picture("dashboard-1000-nodes", Shape(nodes=1000), "size=8", theme="dark", width=1360, height=720),
-    Picture("dashboard-phone", SMALL, "node=enflame/gcu-002", width=390, height=844),
+    Picture("dashboard-phone", SMALL, width=390, height=844),
 )
 
 

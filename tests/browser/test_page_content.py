@@ -12,10 +12,10 @@ from gcushare.cli.kubectl.summary import percent_of
 from gcushare.core.cards import Health, Inventory
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations import CORRECTED, OVER_USE, PodRecord
+from gcushare.wire.annotations import CARDS, CORRECTED, IDLE_SINCE, MEMORY_LIMIT, OVER_USE, PodRecord
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, Pod
-from tests.browser.canvas import colour_of, find, painted, until_painted, variable
+from tests.browser.canvas import box_of, colour_of, find, painted, until_painted, variable
 from tests.browser.contrast import texts_of_the_map
 from tests.browser.page_rig import PageRig
 from tests.browser.tab import Tab
@@ -55,22 +55,56 @@ async def test_the_glance_tells_how_full_it_is_and_what_still_fits(rig: PageRig,
 
 
 async def test_every_card_is_drawn_in_the_colours_of_who_holds_it(rig: PageRig, tab: Tab) -> None:
-    rig.see(*small_cluster())
+    rig.see(*small_cluster(), a_pod("c", 2, node="node-1", record=handed_out(1, 2), namespace="speech"))
     await tab.show(rig.url)
 
     shown = await painted(tab)
     assert {await colour_of(tab, "vision"), await colour_of(tab, "speech")} <= shown
-    # Pieces of 16, 10 and 4 of 16: the whole, the large and the small are distinguished.
-    assert {await variable(tab, name) for name in ("--free-4", "--free-3", "--free-1")} <= shown
+    # Pieces of 16, 10 and 2 of 16: of what is free the small is distinguished, and the legend names both greys.
+    assert {await variable(tab, "--free"), await variable(tab, "--sliver")} <= shown
+    assert (await tab.text("#legend")).split("\n") == ["free", "free, under 15% of a card"]
+
+
+async def test_where_there_is_one_namespace_colours_tell_pods_apart(rig: PageRig, tab: Tab) -> None:
+    pods = [a_pod(f"p{number}", 1, node="node-1", record=handed_out(0, 1)) for number in range(12)]
+    rig.see(a_node("node-1", 16), *pods)
+    await tab.show(f"{rig.url}#node=enflame/node-1")
+    hues = "[...document.querySelectorAll('.strip button')].map((each) => each.style.getPropertyValue('--hue'))"
+    assert len(set(await tab.evaluate(hues))) == 12
+    assert {await variable(tab, f"--ns-{number}") for number in range(12)} <= await painted(tab)
+    assert "a colour for each pod" in await tab.text("#legend")
+
+    rig.see(a_node("node-2", 16), a_pod("q", 4, node="node-2", record=handed_out(0, 4), namespace="other"))
+    await tab.until(f"new Set({hues}).size === 1")
+    await until_painted(tab, await colour_of(tab, "default"), await colour_of(tab, "other"), least=100)
+    assert "a colour for each pod" not in await tab.text("#legend")
+
+
+async def test_cards_without_pods_take_less_room(rig: PageRig, tab: Tab) -> None:
+    rig.see(a_node("node-1", 16, 16), a_pod("a", 8, node="node-1", record=handed_out(0, 8), namespace="vision"))
+    rig.see(a_node("node-2", 16), a_pod("b", 16, node="node-2", record=handed_out(0, 16), namespace="speech"))
+    await tab.show(f"{rig.url}#ns=vision")
+    _, top, _, bottom = await box_of(tab, await colour_of(tab, "vision"))
+    _, _, _, end = await box_of(tab, await variable(tab, "--free"))
+    assert 0.4 < (end - bottom) / (bottom - top) < 0.8
+
+    await tab.open("node=enflame/node-1")
+    assert await tab.evaluate(
+        "[...document.querySelectorAll('.card')].map((each) => Boolean(each.querySelector('.strip')))"
+    ) == [
+        True,
+        False,
+    ]
 
 
 async def test_a_pod_that_is_not_started_yet_is_framed_in_its_colour_until_it_is(rig: PageRig, tab: Tab) -> None:
     rig.see(a_node("node-1", 16), a_pod("a", 12, node="node-1", record=on_card(0, 12), namespace="vision"))
+    rig.see(a_node("node-2", 16), a_pod("b", 12, node="node-2", record=handed_out(0, 12), namespace="speech"))
     await tab.show(rig.url)
     hue = await colour_of(tab, "vision")
     assert hue in await painted(tab)
     assert hue not in await painted(tab, FILLED)
-    assert "bound, not started by the kubelet yet" in await tab.text("#legend")
+    assert "not started yet" in await tab.text("#legend")
     rig.see(a_pod("a", 12, node="node-1", record=handed_out(0, 12), namespace="vision"))
     await until_painted(tab, hue, least=FILLED)
 
@@ -80,12 +114,37 @@ async def test_the_slider_shows_which_pieces_a_request_could_use(rig: PageRig, t
     await tab.show(f"{rig.url}#size=12")
 
     assert await tab.text("#probe-size") == "12 GB"
-    assert await tab.text("#probe-words") == "fits on 1 card of 1 node · 46% of the free memory is in smaller pieces"
+    assert await tab.text("#probe-words") == "fits on 1 card of 1 node · 46% of what is free is in smaller pieces"
     uses = "[...document.querySelectorAll('#histogram div')].map((each) => each.dataset.use)"
     assert (await tab.evaluate(uses)) == ["lost"] * 11 + ["usable"] * 5
     shown = await painted(tab)
-    assert {await variable(tab, "--fits"), await variable(tab, "--free-0")} <= shown
-    assert await variable(tab, "--free-3") not in shown
+    assert {await variable(tab, "--fits"), await variable(tab, "--sliver")} <= shown
+    assert await variable(tab, "--free") not in shown
+    assert (await tab.text("#legend")).split("\n") == ["it fits", "too small for it"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "sizes", "largest", "room", "step"),
+    [
+        ("1", (22,), "22 GB", "11 × 2 GB\n4 × 5 GB\n2 × 11 GB\n1 × 22 GB", "1 GB"),
+        ("1", (3, 2), "3 GB", "5 × 1 GB\n1 × 3 GB", "1 GB"),
+        ("0.1", (15,), "1.5 GB", "15 × 0.1 GB\n5 × 0.3 GB\n2 × 0.7 GB\n1 × 1.5 GB", "0.1 GB"),
+        ("MiB", (23028,), "23,028 MiB", "8 × 2,878 MiB\n4 × 5,757 MiB\n2 × 11,514 MiB\n1 × 23,028 MiB", "1 GiB"),
+    ],
+)
+async def test_every_size_that_is_offered_is_one_that_a_pod_can_ask_for(
+    rig: PageRig, tab: Tab, unit: str, sizes: tuple[int, ...], largest: str, room: str, step: str
+) -> None:
+    inventory = inventory_text([card(index, size) for index, size in enumerate(sizes)], unit)
+    document = node_document("node-1", *sizes, annotations={ENFLAME.inventory_annotation: inventory})
+    rig.see(msgspec.convert(document, Node))
+    await tab.show(rig.url)
+
+    assert await tab.text("#largest") == largest
+    assert await tab.text("#room") == room
+    await tab.evaluate("document.querySelector('#probe').focus()")
+    await tab.press("ArrowRight")
+    await tab.until_text("#probe-size", step)
 
 
 async def test_a_node_opens_with_its_cards_and_pods(rig: PageRig, tab: Tab) -> None:
@@ -132,9 +191,66 @@ async def test_waiting_pods_say_why(rig: PageRig, tab: Tab) -> None:
     assert "3\nwaiting pods" in await tab.text("#attention")
     await tab.click("#attention [data-kind=waiting]")
 
-    await tab.until_text("#panel-body", "It can never fit: the most that a usable card or node has is 16 GB.")
+    await tab.until_text("#panel-body", "It can never fit: no card that it may use has more than 16 GB.")
     await tab.until_text("#panel-body", "The largest request that fits now is 10 GB.")
     assert "It cannot be granted: " in await tab.text("#panel-body")
+
+
+async def test_a_pod_that_can_never_fit_is_red_and_says_what_would_help(rig: PageRig, tab: Tab) -> None:
+    rig.see(*small_cluster(), a_pod("big", 24), a_pod("late", 16))
+    rig.see(a_pod("c", 1, node="node-2", record=on_card(0, 1)))
+    await tab.show(f"{rig.url}#pod=enflame/default/big")
+
+    words = await tab.until_text(".ways", "What would help")
+    assert words.split("\n")[1:] == [
+        "ask for at most 16 GB",
+        'set the annotation gcushare.io/cards to "2": 12 GB on each of 2 cards of one node',
+        "add a node with 1 card of 24 GB or more",
+    ]
+    colour = "getComputedStyle(document.querySelector($0)).color"
+    assert await tab.text("#panel-body .chip[data-kind=bad]") == "can never fit"
+    assert await tab.evaluate(colour, ".verdict") == await tab.evaluate(colour, "#panel-body .chip[data-kind=bad]")
+    assert not await tab.evaluate("document.querySelector('.meter') !== null"), "it is near to nothing"
+
+    await tab.open("pod=enflame/default/late")
+    await tab.until("document.querySelector('.meter') !== null")
+    assert await tab.text("#panel-body .chip[data-kind=warn]") == "waiting"
+    assert not await tab.evaluate("document.querySelector('.ways, .verdict.bad') !== null")
+
+
+async def test_what_would_help_is_said_in_the_readers_language(rig: PageRig, tab: Tab) -> None:
+    rig.see(*small_cluster(), a_pod("big", 24))
+    await tab.speak("zh-CN")
+    await tab.show(f"{rig.url}#pod=enflame/default/big")
+
+    words = await tab.until_text(".why", "怎样才能放下")
+    assert "它能用的卡最大为 16 GB" in words
+    assert "最多申请 16 GB" in words
+
+
+@pytest.mark.parametrize(
+    ("cards", "limit", "verdict", "way"),
+    [
+        (
+            "2",
+            None,
+            "no node that it may use has more than 16 GB on each of 2 cards.",
+            "at most 16 GB on each of 2 cards",
+        ),
+        ("3", None, "It can never fit on the nodes that there are.", "add a node with 3 cards of 20 GB or more"),
+        (None, "70", "It can never fit on the nodes that there are.", "add a node with 1 card of 70 GB or more"),
+    ],
+)
+async def test_the_most_that_there_is_is_said_of_what_the_pod_asks_for(
+    rig: PageRig, tab: Tab, cards: str | None, limit: str | None, verdict: str, way: str
+) -> None:
+    wanted = {CARDS: cards, MEMORY_LIMIT: limit}
+    units = 20 * int(cards) if cards else 8
+    rig.see(*small_cluster(), a_pod("p", units, annotations={key: value for key, value in wanted.items() if value}))
+    await tab.show(f"{rig.url}#pod=enflame/default/p")
+
+    assert verdict in await tab.until_text(".why", "What would help")
+    assert way in await tab.text(".ways")
 
 
 async def test_a_waiting_pod_is_explained_by_kinds_of_nodes(rig: PageRig, tab: Tab) -> None:
@@ -175,6 +291,14 @@ async def test_a_pod_over_its_grant_is_counted_listed_and_explained(rig: PageRig
     await tab.click("#attention [data-kind=overuse]")
     words = await tab.until_text("#panel-body", "5.00 GiB of card 0 in use, 4.00 GiB granted")
     assert words.startswith("Pods over their grant")
+    assert "4 GB, 5 GB in use" in {each.words for each in await texts_of_the_map(tab)}
+    await tab.open("pod=enflame/default/greedy")
+    assert "In use\n\n5 GB of card 0" in await tab.text("#panel-body")
+    rig.see(a_pod("idle", 1, node="node-2", record=on_card(0, 1), annotations={IDLE_SINCE: "2026-01-01T00:00:00Z"}))
+    await tab.open("pod=enflame/default/idle")
+    await tab.until_text("#panel-body", "nothing for ")
+    await tab.open("pod=enflame/vision/a")
+    assert "kubectl inspect gcushare top node-1" in await tab.text("#panel-body"), "the extender does not know it"
 
 
 async def test_what_needs_a_look_is_counted_and_listed(rig: PageRig, tab: Tab) -> None:
@@ -225,7 +349,7 @@ async def test_cards_are_free_or_shared_or_held_whole(rig: PageRig, tab: Tab) ->
     assert cards == ["granted whole", "10 GB free", "16 GB free"]
     assert await tab.evaluate("[...document.querySelectorAll('.strip [data-whole]')].length") == 1
     assert await tab.text("#whole-free") == "1 card entirely free · 1 can be had whole"
-    assert "held whole by one pod" in await tab.text("#legend")
+    assert "held whole" in await tab.text("#legend")
     assert await tab.text("#granted-share") == "45%"
 
 
@@ -238,7 +362,7 @@ async def test_cards_that_are_only_served_whole_are_not_offered_as_memory(rig: P
     assert "free for pods that ask for whole cards" in await tab.text("#panel-body")
     await tab.click("#attention [data-kind=waiting]")
     await tab.until_text("#panel-body", "3 whole cards")
-    await tab.until_text("#panel-body", "It can never fit: the most that a usable card or node has is 2 whole cards.")
+    await tab.until_text("#panel-body", "no node that it may use has more than 2 cards to give whole.")
 
 
 async def test_a_node_that_serves_what_the_page_has_no_word_for_is_shown(rig: PageRig, tab: Tab) -> None:
@@ -289,7 +413,7 @@ async def test_an_explanation_tells_the_memory_of_nodes_that_count_in_different_
     rig.see(a_node("coarse", 24), finely_counted("fine", 16_000), a_pod("p", 20_000))
     await tab.show(f"{rig.url}#pod=enflame/default/p")
 
-    words = await tab.until_text(".why", "the most that a usable card or node has is 16 GB.")
+    words = await tab.until_text(".why", "no card that it may use has more than 16 GB.")
     assert "24 GB of 24 GB free in all" in words
     assert "16 GB of 16 GB free in all" in words
 
@@ -356,7 +480,7 @@ async def test_a_card_in_trouble_is_marked_even_if_it_has_nothing_free(rig: Page
     await tab.show(rig.url)
     colour = await variable(tab, f"--{trouble}")
     assert colour in await painted(tab, 200)
-    assert f"Card 1 · {trouble}" in {each.words for each in await texts_of_the_map(tab)}
+    assert {"Card 1", trouble} <= {each.words for each in await texts_of_the_map(tab)}
     await tab.press("Tab")
     await tab.evaluate("document.querySelector('#map').focus()")
     assert (await tab.text("#active-node")).endswith(f"; 1 {trouble} card"), "trouble comes first"

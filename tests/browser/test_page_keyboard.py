@@ -150,7 +150,7 @@ _CONTRASTS = """(() => {
   pairs.push(["--sick", "--sick-soft"], ["--warn", "--warn-soft"]);
   pairs.push(["--accent", "--accent-soft"], ["--page", "--accent"]);
   for (let number = 0; number < 12; number += 1) pairs.push(["--on-colour", `--ns-${number}`]);
-  for (let step = 0; step < 5; step += 1) pairs.push(["--ink", `--free-${step}`]);
+  for (const grey of ["--free", "--sliver"]) pairs.push(["--ink", grey]);
   pairs.push(["--on-colour", "--fits"]);
   for (const [ink, behind] of pairs) {
     const [high, low] = [light(ink), light(behind)].sort((a, b) => b - a);

@@ -187,11 +187,12 @@ async def test_namespaces_that_are_gone_leave_their_colours_to_others(rig: PageR
     rig.see(a_node("node-1", 16))
     await show_live(tab, rig.url)
     colours = await tab.evaluate("""(async () => {
-      const { assignHues, hueOf } = await import(document.querySelector("script").src.replace("main.js", "palette.js"));
+      const palette = document.querySelector("script").src.replace("main.js", "palette.js");
+      const { assignHues, colourOfSpace } = await import(palette);
       for (let n = 0; n < 100; n += 1) assignHues(new Map([[`old-${n}`, 1]]));
       const names = Array.from({ length: 12 }, (_, n) => `new-${n}`);
       assignHues(new Map(names.map((name) => [name, 1])));
-      return names.map(hueOf);
+      return names.map((name) => Number(colourOfSpace(name).match(/\\d+/)[0]));
     })()""")
     assert sorted(colours) == list(range(12))
 

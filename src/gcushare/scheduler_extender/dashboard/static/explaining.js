@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 import { explain } from "./feed.js";
 import { nodeLink, podLink } from "./parts.js";
 import { keyOf } from "./store.js";
-import { amount, count, knows, t } from "./text.js";
+import { amount, count, exact, knows, t } from "./text.js";
 
 const FRESH_MS = 10_000;
 const AT_ONCE = 2;
@@ -43,7 +43,7 @@ export class Explanations {
   /** One sentence for a list; only the first entries of a list are asked about. */
   summary(pod, place, bytesOf) {
     const entry = place < ASKED_IN_LISTS ? this.get(pod) : (this.known.get(pod.uid) ?? {});
-    if (entry.document !== undefined) return { summary: verdictOf(entry.document, bytesOf), bad: entry.document.canEverFit === false };
+    if (entry.document !== undefined) return { summary: verdictOf(entry.document, bytesOf), bad: neverFits(entry.document) };
     return { summary: entry.error ? t("why-failed", { error: entry.error }) : "", bad: false };
   }
 
@@ -78,9 +78,14 @@ export class Explanations {
   }
 }
 
+/** Whether a pod can never fit as it is. */
+export function neverFits(document) {
+  return document?.canEverFit === false && document.state !== "bound";
+}
+
 /** The sentence that matters most of an explain document; `bytesOf(units, node)` turns units of a node into bytes. */
 function verdictOf(document, bytesOf) {
-  const { state, canEverFit, largestThatFitsNow = 0, largestThatEverFits = 0, request, classes = [] } = document;
+  const { state, canEverFit, largestThatFitsNow = 0, request, classes = [] } = document;
   if (state === "refused") return t("explain-refused", { problem: document.summary });
   if (state === "bound") return document.summary;
   if (state === "gated") return t("explain-gated", { gates: document.gates.join(", ") });
@@ -88,12 +93,30 @@ function verdictOf(document, bytesOf) {
     const fitting = classes.filter((each) => each.reason === "room").reduce((sum, each) => sum + each.nodes, 0);
     return t("explain-fits", { n: count(fitting) });
   }
-  if (canEverFit !== true && canEverFit !== false) return t("explain-awaited");
-  if (canEverFit === false && largestThatEverFits === 0) return t("explain-never-served");
-  // Nodes may count in different units: a figure is in those of the nodes that it comes from.
-  const inWords = (most, isFrom) => (request?.whole ? t("asks-whole", { n: count(most) }) : amount(bytesOf(most, classes.find(isFrom)?.examples[0])));
-  if (canEverFit === false) return t("explain-never", { largest: inWords(largestThatEverFits, (each) => each.cards.includes(largestThatEverFits)) });
-  return t("explain-largest", { largest: inWords(largestThatFitsNow, (each) => each.bestCards.some((card) => card.free === largestThatFitsNow)) });
+  if (canEverFit === false) return neverWords(document, bytesOf);
+  if (canEverFit !== true) return t("explain-awaited");
+  const from = classes.find((each) => each.bestCards.some((card) => card.free === largestThatFitsNow));
+  return t("explain-largest", { largest: sizeWords({ ...request, units: largestThatFitsNow }, request.whole ? largestThatFitsNow : request.cards, (units) => bytesOf(units, from?.examples[0])) });
+}
+
+/** A request of so many units on each of `cards`, or of so many whole cards. */
+function sizeWords({ units, whole }, cards, bytesOf) {
+  if (whole) return t("asks-whole", { n: count(cards) });
+  return cards > 1 ? t("asks-many", { amount: exact(bytesOf(units)), n: count(cards) }) : exact(bytesOf(units));
+}
+
+/** The most that there is of what the pod asks for; where there would be enough, something else is in the way, and the classes say what. */
+function neverWords(document, bytesOf) {
+  const { request, largestThatEverFits: most = 0 } = document;
+  if (!request || most === 0 || most >= (request.whole ? request.cards : request.units)) return t("explain-never-other");
+  if (request.whole) return t("explain-never-whole", { n: count(most) });
+  const largest = exact(bytesOf(most, largestNode(document)));
+  return request.cards > 1 ? t("explain-never-many", { amount: largest, n: count(request.cards) }) : t("explain-never", { amount: largest });
+}
+
+/** A node whose cards are as large as any: nodes may count in different units, and a figure is in those of the nodes that it comes from. */
+function largestNode({ classes = [], largestThatEverFits }) {
+  return classes.find((each) => each.cards.includes(largestThatEverFits))?.examples[0];
 }
 
 /** An explanation laid out: the verdict, what would help, and each kind of node with its reason. */
@@ -101,14 +124,29 @@ export function explanationBlock({ document, error }, { go, vendor, bytesOf }) {
   if (document === undefined) {
     return el("div", { class: "why" }, el("p", {}, error ? t("why-failed", { error }) : t("why-loading")));
   }
-  const { remedy, rules, asked, classes = [], unreadableNodes = {} } = document;
+  const { remedy, rules, asked, classes = [], ways = [], unreadableNodes = {} } = document;
+  const isNever = neverFits(document);
+  const unitsOn = (units) => bytesOf(units, largestNode(document));
   return el("div", { class: "why" },
-    el("p", { class: "verdict" }, verdictOf(document, bytesOf)),
+    el("p", { class: isNever ? "verdict bad" : "verdict" }, verdictOf(document, bytesOf)),
+    ways.length > 0 ? el("div", { class: "ways" }, el("h4", {}, t("ways")), el("ul", {}, ways.map((way) => el("li", {}, wayWords(way, unitsOn))))) : null,
     rules ? el("p", {}, t("explain-rules", { n: count(rules.left ?? 0), known: count(rules.known) }), elsewhereWords((n) => t("explain-excluded", { n }), rules, { go, vendor })) : null,
     asked ? el("p", {}, t("explain-asked", { n: count(asked.nodes), known: count(asked.known) }), elsewhereWords((n) => t("explain-elsewhere", { n }), asked, { go, vendor })) : null,
     remedy && document.state === "waits" ? el("p", {}, t("explain-remedy", { node: remedy.node }), " ", remedyPods(remedy, { go, vendor }), remedy.preemption === false ? [" ", t("explain-by-hand")] : "") : null,
-    el("ol", {}, classes.map((each) => classRow(each, { go, vendor, bytesOf, asked: document.request })),
+    el("ol", {}, classes.map((each) => classRow(each, { go, vendor, bytesOf, asked: isNever ? null : document.request })),
       Object.entries(unreadableNodes).map(([name, problem]) => el("li", {}, el("p", {}, nodeLink(keyOf(vendor, name), name, go)), el("p", {}, problem)))));
+}
+
+/** A change that would let the pod fit, in words. */
+function wayWords({ change, units, cards = 1, whole = false, limit = 0, nodes = [], obstacle = "" }, bytesOf) {
+  const n = count(cards);
+  const each = exact(bytesOf(units));
+  if (change === "amount") return whole ? t("way-amount-whole", { n }) : cards > 1 ? t("way-amount-many", { amount: each, n }) : t("way-amount", { amount: each });
+  if (change === "cards") return t("way-cards", { key: "gcushare.io/cards", n, amount: each });
+  if (change === "limit") return t("way-limit", { key: "gcushare.io/memory-limit", amount: exact(bytesOf(limit * cards)) });
+  if (change === "selection") return t("way-selection", { key: "gcushare.io/use-cards, gcushare.io/avoid-cards" });
+  if (change === "rules") return t("way-rules", { nodes: nodes.join(", "), obstacle });
+  return whole ? t("way-node-whole", { n }) : t("way-node", { n, amount: exact(bytesOf(Math.max(units, limit))) });
 }
 
 function elsewhereWords(words, { fitElsewhere = 0, examples = [] }, { go, vendor }) {

@@ -1,12 +1,12 @@
 // The band at the top: how much is granted, the largest request that fits, the pieces of free memory, what needs a look.
 
 import { byId, el, icon, replaceContent, setText } from "./dom.js";
-import { hueOf } from "./palette.js";
+import { areByPod, colourOfSpace } from "./palette.js";
 import { probe } from "./store.js";
-import { amount, count, counted, share, t } from "./text.js";
+import { amount, count, counted, exact, share, t } from "./text.js";
 
-const BUCKETS = 16;
-const LEGEND_NAMESPACES = 8;
+const MOST_BARS = 16;
+const LEGEND_NAMESPACES = 5;
 const GIB = 2 ** 30;
 
 /** Show the sums of the nodes chosen; `on` has list(kind) and namespace(name). */
@@ -36,22 +36,27 @@ function ranked(sum) {
 function piece(ns, bytes, total) {
   const part = el("span", { title: `${ns}: ${amount(bytes)}` });
   part.style.width = `${(100 * bytes) / total}%`;
-  part.style.background = `var(--ns-${hueOf(ns)})`;
+  part.style.background = colourOfSpace(ns);
   return part;
 }
 
 function showLargest(sum) {
   const { largest } = sum;
-  setText(byId("largest"), largest === null ? "—" : amount(largest.bytes));
+  setText(byId("largest"), largest === null ? "—" : exact(largest.bytes));
   setText(byId("largest-where"), largest === null ? t("largest-none") : t("largest-where", { card: largest.card.index, node: largest.node.name }));
   setText(byId("whole-free"), [sum.untouched > 0 ? counted("untouched", sum.untouched) : t("untouched-none"), sum.servesWhole > 0 ? counted("whole-free", sum.emptyCards) : ""].filter(Boolean).join(" · "));
-  byId("room").replaceChildren(...roomFor(sum).map(([size, places]) => el("li", {}, el("b", {}, count(places)), ` × ${amount(size)}`)));
+  byId("room").replaceChildren(...roomFor(sum).map(([size, places]) => el("li", {}, el("b", {}, count(places)), ` × ${exact(size)}`)));
 }
 
-/** How many more pods of an eighth, a quarter, half and a whole card there is room for: each piece holds what fits into it. */
-function roomFor(sum) {
-  const sizes = [sum.largestCard / 8, sum.largestCard / 4, sum.largestCard / 2, sum.largestCard].filter((size) => size > 0);
-  return sizes.map((size) => [size, sum.pieces.reduce((places, piece) => places + Math.floor(piece / size + 1e-9), 0)]);
+/** How many more pods of an eighth, a quarter, half and a whole card there is room for, in whole units: each piece holds what fits into it. */
+function roomFor({ largestCard, unitBytes, pieces }) {
+  const sizes = [8, 4, 2, 1].map((part) => wholeUnits(largestCard / part, unitBytes)).filter((size) => size > 0);
+  return [...new Set(sizes)].map((size) => [size, pieces.reduce((places, piece) => places + Math.floor(piece / size + 1e-9), 0)]);
+}
+
+/** The most whole units in these bytes: people can ask for nothing else. */
+function wholeUnits(bytes, unitBytes) {
+  return Math.floor(bytes / unitBytes + 1e-9) * unitBytes;
 }
 
 function showAttention(sum, waiting, on) {
@@ -65,48 +70,49 @@ function showAttention(sum, waiting, on) {
   replaceContent(byId("attention"), rows.length > 0 ? rows : el("li", { class: "well" }, icon("fits"), t("all-well")));
 }
 
-/** The histogram with its slider. `step` is what one move of the slider means, in bytes. */
+/** The histogram with its slider. `step` is what one move of the slider means, in bytes: whole units, as people ask for. */
 export class Pieces {
   constructor(onProbe) {
     this.slider = byId("probe");
     this.histogram = byId("histogram");
     this.step = GIB;
-    this.bars = Array.from({ length: BUCKETS }, () => el("div"));
-    this.histogram.replaceChildren(...this.bars);
     this.slider.addEventListener("input", () => onProbe(Number(this.slider.value) * this.step));
   }
 
   /** Show the pieces of these nodes, with those that a request of `size` bytes can use. */
   show(nodes, sum, size) {
-    const most = Math.max(sum.largestCard, GIB);
-    this.step = most / GIB >= 8 ? GIB : most / 16;
-    const steps = Math.ceil(most / this.step);
+    const unit = sum.unitBytes || GIB;
+    const most = Math.max(sum.largestCard, unit);
+    this.step = most / GIB >= 8 && GIB >= unit ? GIB : Math.max(unit, wholeUnits(most / MOST_BARS, unit));
+    const steps = Math.floor(most / this.step + 1e-9);
     if (Number(this.slider.max) !== steps) this.slider.max = String(steps);
     if (document.activeElement !== this.slider || Number(this.slider.value) * this.step !== size) this.slider.value = String(Math.round(size / this.step));
-    const width = most / BUCKETS;
-    const sums = new Array(BUCKETS).fill(0);
-    const counts = new Array(BUCKETS).fill(0);
+    const width = Math.ceil(most / MOST_BARS / this.step - 1e-9) * this.step;
+    const found = Array.from({ length: Math.ceil(most / width - 1e-9) }, () => ({ bytes: 0, pieces: 0 }));
     for (const bytes of sum.pieces) {
-      const bucket = Math.min(BUCKETS - 1, Math.max(0, Math.ceil(bytes / width) - 1));
-      sums[bucket] += bytes;
-      counts[bucket] += 1;
+      const bar = found[Math.min(found.length - 1, Math.max(0, Math.ceil(bytes / width - 1e-9) - 1))];
+      bar.bytes += bytes;
+      bar.pieces += 1;
     }
-    const tallest = Math.max(...sums, 1);
-    this.bars.forEach((bar, bucket) => this.#bar(bar, { bucket, width, bytes: sums[bucket], pieces: counts[bucket], tallest, size }));
-    byId("axis").replaceChildren(...[0, 0.25, 0.5, 0.75, 1].map((part) => el("span", {}, part === 0 ? "0" : amount(most * part))));
+    const tallest = Math.max(...found.map((each) => each.bytes), 1);
+    while (this.histogram.children.length < found.length) this.histogram.append(el("div"));
+    while (this.histogram.children.length > found.length) this.histogram.lastChild.remove();
+    found.forEach((each, place) => this.#bar(this.histogram.children[place], { ...each, from: place * width, to: (place + 1) * width, tallest, size }));
+    const middle = Math.round(found.length / 2) * width;
+    byId("axis").replaceChildren(...[0, middle, found.length * width].map((bytes) => el("span", {}, exact(bytes))));
     this.#words(nodes, size);
   }
 
-  #bar(bar, { bucket, width, bytes, pieces, tallest, size }) {
+  #bar(bar, { from, to, bytes, pieces, tallest, size }) {
     bar.style.height = bytes === 0 ? "0" : `${Math.max(4, (100 * bytes) / tallest)}%`;
     bar.toggleAttribute("data-empty", bytes === 0);
-    bar.dataset.use = size === 0 ? "" : (bucket + 1) * width < size ? "lost" : "usable";
-    bar.title = pieces === 0 ? "" : t("piece-bar", { n: count(pieces), from: amount(bucket * width), to: amount((bucket + 1) * width), sum: amount(bytes) });
+    bar.dataset.use = size === 0 ? "" : to < size ? "lost" : "usable";
+    bar.title = pieces === 0 ? "" : t("piece-bar", { n: count(pieces), from: exact(from), to: exact(to), sum: amount(bytes) });
   }
 
   #words(nodes, size) {
-    setText(byId("probe-size"), size > 0 ? amount(size) : t("probe-any"));
-    this.slider.setAttribute("aria-valuetext", size > 0 ? amount(size) : t("probe-any"));
+    setText(byId("probe-size"), size > 0 ? exact(size) : t("probe-any"));
+    this.slider.setAttribute("aria-valuetext", size > 0 ? exact(size) : t("probe-any"));
     let words = t("probe-off");
     if (size > 0) {
       const found = probe(nodes, size);
@@ -125,7 +131,7 @@ export function showNamespaces(sum, chosen, on) {
   if (chosen && !named.some(([ns]) => ns === chosen)) named.push([chosen, sum.byNamespace.get(chosen) ?? 0]);
   const rows = named.map(([ns, bytes]) => {
     const colour = el("i");
-    colour.style.background = `var(--ns-${hueOf(ns)})`;
+    colour.style.background = colourOfSpace(ns);
     return el("li", {}, el("button", {
       class: "quiet", type: "button", "aria-pressed": ns === chosen, data: { id: `space-${ns}` }, on: { click: () => on.namespace(ns === chosen ? "" : ns) },
     }, colour, ns, el("b", {}, amount(bytes))));
@@ -135,8 +141,9 @@ export function showNamespaces(sum, chosen, on) {
   replaceContent(byId("spaces"), rows);
 }
 
-/** The key to the marks of the map. */
-export function showLegend(sum) {
-  const keys = [...(sum.nodes > 0 ? ["free", "sliver"] : []), ...["whole", "pending", "corrected", "overuse", "sick", "cordoned"].filter((key) => sum[key] > 0)];
+/** The key to the marks of the map, where a request of `size` bytes is tried: with what it can use. */
+export function showLegend(sum, size) {
+  const free = size > 0 ? ["fits", "lost"] : ["free", "sliver"];
+  const keys = [...(sum.nodes > 0 ? free : []), ...(areByPod() && sum.pods > 1 ? ["pods"] : []), ...["whole", "pending", "corrected", "overuse", "sick", "cordoned", "closed"].filter((key) => sum[key] > 0)];
   byId("legend").replaceChildren(...keys.map((key) => el("li", {}, el("span", { class: "key" }, el("i", { data: { key } }), t(`key-${key}`)))));
 }

@@ -1,6 +1,6 @@
 // How large the tiles are, so that as many nodes as possible are in sight and few nodes fill the room that there is.
 
-import { measureTile, widestTile } from "./tiles.js";
+import { measureTile, readability, widestTile } from "./tiles.js";
 
 export const NARROWEST = 22;
 /** So many nodes are arranged rather than strung. */
@@ -35,7 +35,7 @@ export function fit({ count, width, height, look }) {
   return NARROWEST;
 }
 
-/** The tile of a few nodes that covers most of the room with few gaps: three stand abreast or in a column, not as two and one. */
+/** The tile of a few nodes whose words are read best and that covers most of the room with few gaps. */
 function fitFew({ count, width, height, look }) {
   let best = { wanted: 0, worth: 0 };
   for (let columns = 1; columns <= count; columns += 1) {
@@ -44,7 +44,7 @@ function fitFew({ count, width, height, look }) {
     const rows = Math.ceil(count / columns);
     const step = (height - gap) / rows - gap;
     const size = measureTile(wanted, { ...look, room: step - measureTile(wanted, look).height });
-    const worth = size.width * size.height * Math.sqrt(count / (rows * columns));
+    const worth = size.width * size.height * Math.sqrt(count / (rows * columns)) * readability(size);
     if (size.height <= step && worth > best.worth) best = { wanted, worth };
   }
   return best.wanted;
@@ -52,6 +52,6 @@ function fitFew({ count, width, height, look }) {
 
 /** The tile where the whole page scrolls, as on a phone: few nodes are large, many stand three abreast. */
 export function share(count, width, look) {
-  const abreast = count <= 6 ? 1 : count <= 24 ? 2 : 3;
+  const abreast = count <= FEW ? 1 : count <= 2 * FEW ? 2 : 3;
   return Math.max(100, Math.min(widestTile(look), Math.floor((width - 20) / abreast)));
 }

@@ -76,7 +76,7 @@ function draw() {
   const groups = all ? groupsOf(choose(cluster.nodes.values(), route), route) : null;
   shown = groups?.flatMap((group) => group.nodes) ?? shown.map((node) => cluster.nodes.get(node.key) ?? node);
   nameUnit(sum.isBinary);
-  assignHues(sum.byNamespace);
+  const isRecoloured = assignHues(sum.byNamespace);
   const chosen = shown.length === cluster.nodes.size ? sum : summarise(shown);
   const size = Number(route.size) * GIB || 0;
   const waits = [...cluster.waiting.values()].filter((pod) => showsWaiting(pod, route)).length;
@@ -84,12 +84,12 @@ function draw() {
   showGlance(chosen, waits, { list: (kind) => open({ list: kind, node: "", pod: "" }) });
   pieces.show(shown, chosen, size);
   showNamespaces(chosen, route.ns, { namespace: (ns) => goTo({ ns }) });
-  showLegend(chosen);
+  showLegend(chosen, size);
   showFilters(route);
   setText(byId("shown"), [counted("nodes", chosen.nodes), counted("cards", chosen.cards), counted("pods", chosen.pods)].join(" · "));
   if (!all) {
     showChanged(route, keys, waiting);
-    if (sum.largestCard !== map.scene.largestCard) plan();
+    if (isRecoloured || sum.largestCard !== map.scene.largestCard) plan();
     return;
   }
   showField(route, groups, { largestCard: sum.largestCard, probe: size, standsOut: (node) => podPredicate(route, node) });

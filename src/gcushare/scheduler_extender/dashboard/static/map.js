@@ -5,7 +5,7 @@ import { FEW, NARROWEST, STRETCH, columnsIn, fit, gapOf, share } from "./layout.
 import { readColours } from "./palette.js";
 import { TilePainter, hitTile, measureTile, widestTile } from "./tiles.js";
 
-const MOST_SLOTS = 8;
+const MOST_SLOTS = 16;
 const HEADING = 24;
 /** A tile that has room for its node's name, as those in trouble always have. */
 const NAMED_TILE = 124;
@@ -145,8 +145,10 @@ export class CardMap {
     const columns = columnsIn(width, wanted, count);
     const tile = Math.min((width - gap * (columns - 1)) / columns, wanted * STRETCH);
     const rows = Math.ceil(count / columns);
-    const grows = this.groups.length === 1 && Number.isFinite(height);
-    const left = grows ? (height - this.margin - gap) / rows - measureTile(tile, look).height - gap : 0;
+    const plain = measureTile(tile, look);
+    // Where the page scrolls rows are as tall as a finger needs them.
+    const scrolled = plain.asRows ? 0.6 * plain.bars : 0;
+    const left = !Number.isFinite(height) ? scrolled : this.groups.length === 1 ? (height - this.margin - gap) / rows - plain.height - gap : 0;
     const room = count <= FEW && this.zoom === 0 ? left : Math.max(0, left);
     const size = measureTile(tile, { ...look, room });
     return { gap, columns, size, scene: { ...this.scene, size } };

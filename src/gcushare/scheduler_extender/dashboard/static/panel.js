@@ -3,7 +3,7 @@
 import { whenCalm } from "./calm.js";
 import { byId, el, replaceContent, setText } from "./dom.js";
 import { choose, showsWaiting } from "./filter.js";
-import { Explanations, explanationBlock } from "./explaining.js";
+import { Explanations, explanationBlock, neverFits } from "./explaining.js";
 import { askWords, cardBlock, cardTroubles, chip, facts, labelChips, nodeLink, podLink, section, swatch } from "./parts.js";
 import { keyOf } from "./store.js";
 import { age, amount, count, knows, t } from "./text.js";
@@ -89,13 +89,13 @@ export class Panel {
       el("section", { "aria-label": t("column-cards") }, cards),
       this.#podsOf(node),
       section(t("labels"), labelChips(node.labels, go)),
-      facts([[t("serves"), knows(`serves-${node.serves}`) ? t(`serves-${node.serves}`) : node.serves], [t("address"), node.address], [t("unit"), node.assumedUnit ? `${node.unit} (${t("assumed-unit")})` : node.unit]]));
+      facts([[t("use"), this.#useCommand(node)], [t("serves"), knows(`serves-${node.serves}`) ? t(`serves-${node.serves}`) : node.serves], [t("address"), node.address], [t("unit"), node.assumedUnit ? `${node.unit} (${t("assumed-unit")})` : node.unit]]));
   }
 
   #podsOf(node) {
     if (node.pods.length === 0) return section(t("pods-here"), el("p", { class: "subtext" }, t("no-pods")));
     const rows = node.pods.slice(0, this.rows).map((pod) =>
-      el("li", {}, swatch(pod.ns), podLink(pod, this.go), el("span", { class: "amount" }, pod.grants.length ? amount(pod.bytes) : t("without-card")),
+      el("li", {}, swatch(pod), podLink(pod, this.go), el("span", { class: "amount" }, pod.grants.length ? amount(pod.bytes) : t("without-card")),
         pod.problem ? el("p", { class: "reason bad" }, pod.problem) : null,
         pod.overUse ? el("p", { class: "reason bad" }, t("overuse-words", { use: pod.overUse })) : null,
         pod.corrected ? el("p", { class: "reason" }, t("corrected-words", { change: pod.corrected })) : null));
@@ -134,6 +134,7 @@ export class Panel {
         [t("node"), nodeLink(node.key, node.name, this.go)],
         [t("holds"), held.length ? held : t("without-card")],
         [t("limit"), pod.limitBytes ? t("limit-words", { amount: amount(pod.limitBytes) }) : ""],
+        [t("use"), this.#useOf(pod, node)],
         [t("age"), pod.created ? age(this.cluster.ageOf(pod.created)) : ""],
         [t("owner"), pod.owner], [t("priority"), pod.priority ? count(pod.priority) : ""], ["UID", pod.uid],
       ]),
@@ -141,9 +142,21 @@ export class Panel {
     ];
   }
 
+  #useOf(pod, node) {
+    if (pod.uses.length > 0) return pod.uses.map(([card, bytes]) => el("p", {}, t("use-words", { card, amount: amount(bytes) })));
+    return pod.idleSince ? t("use-idle", { age: age(this.cluster.ageOf(pod.idleSince)) }) : this.#useCommand(node);
+  }
+
+  /** What a node's pods really use is known there, not to the extender: how to ask. */
+  #useCommand(node) {
+    const inspect = this.cluster.vendors.get(node.vendor)?.inspect ?? node.vendor;
+    return [el("p", {}, t("use-elsewhere")), el("code", {}, `kubectl inspect ${inspect} top ${node.name}`)];
+  }
+
   #waitingPod(pod) {
+    const isNever = Boolean(pod.problem) || neverFits(this.explanations.get(pod).document);
     return [
-      el("div", { class: "chips" }, chip(t("state-waiting"), "warn"), pod.choosy ? chip(t("asks-choosy")) : null),
+      el("div", { class: "chips" }, isNever ? chip(t("state-never"), "bad") : chip(t("state-waiting"), "warn"), pod.choosy ? chip(t("asks-choosy")) : null),
       facts([
         [t("asks"), askWords(pod, (units) => this.#bytesOf(pod.vendor, units))],
         [t("age"), pod.created ? age(this.cluster.ageOf(pod.created)) : ""],
@@ -161,8 +174,8 @@ export class Panel {
     const rows = pods.slice(0, this.rows).map((pod, place) => {
       const shown = pod.problem ? { summary: t("explain-refused", { problem: pod.problem }), bad: true }
         : this.explanations.summary(pod, place, (units, node) => this.#bytesOf(pod.vendor, units, node));
-      return el("li", {}, swatch(pod.ns), podLink(pod, this.go), el("span", { class: "amount" }, pod.created ? age(this.cluster.ageOf(pod.created)) : ""),
-        el("p", { class: "reason" }, askWords(pod, (units) => this.#bytesOf(pod.vendor, units))),
+      return el("li", {}, swatch(pod), podLink(pod, this.go), el("span", { class: "amount" }, pod.created ? age(this.cluster.ageOf(pod.created)) : ""),
+        el("p", { class: shown.bad ? "reason bad" : "reason" }, askWords(pod, (units) => this.#bytesOf(pod.vendor, units))),
         shown.summary ? el("p", { class: shown.bad ? "reason bad" : "reason" }, shown.summary) : null);
     });
     this.#fill(count(pods.length), t("waiting-title"), rows.length ? el("ul", { class: "rows" }, rows) : el("p", {}, t("no-waiting")), this.#more(pods.length));
@@ -198,7 +211,7 @@ export class Panel {
     if (node.uncounted) groups.uncounted.push(row(node.name, reason(t("uncounted-words"), true)));
     if (node.problem) groups.unreadable.push(row(node.name, reason(node.problem, true)));
     for (const pod of node.pods) {
-      const entry = (words, bad) => el("li", {}, swatch(pod.ns), podLink(pod, this.go), el("span", { class: "amount" }, node.name), reason(words, bad));
+      const entry = (words, bad) => el("li", {}, swatch(pod), podLink(pod, this.go), el("span", { class: "amount" }, node.name), reason(words, bad));
       if (pod.problem) groups.unreadable.push(entry(pod.problem, true));
       if (pod.overUse) groups.overuse.push(entry(t("overuse-words", { use: pod.overUse }), true));
       if (pod.corrected) groups.corrected.push(entry(t("corrected-words", { change: pod.corrected }), false));

@@ -1,8 +1,8 @@
 // Pieces that several views of the panel are made of.
 
 import { el } from "./dom.js";
-import { hueOf } from "./palette.js";
-import { amount, count, t } from "./text.js";
+import { colourOf } from "./palette.js";
+import { amount, count, exact, t } from "./text.js";
 import { freeWords } from "./tiles.js";
 
 /** The address of a pod, as the route spells it. */
@@ -10,10 +10,10 @@ export function podAddress(pod) {
   return `${pod.vendor}/${pod.ns}/${pod.name}`;
 }
 
-/** A namespace's colour. */
-export function swatch(ns) {
+/** A pod's colour on the map. */
+export function swatch(pod) {
   const colour = el("i", { class: "swatch", "aria-hidden": "true" });
-  colour.style.background = `var(--ns-${hueOf(ns)})`;
+  colour.style.background = colourOf(pod);
   return colour;
 }
 
@@ -67,11 +67,12 @@ export function cardStrip(card, { go = null, chosen = null } = {}) {
   const strip = el("div", { class: "strip", data: { state } });
   for (const held of card.held) {
     const part = sized(go === null ? el("span") : podButton(card, held, go), held.bytes);
-    part.style.setProperty("--hue", `var(--ns-${hueOf(held.pod.ns)})`);
+    part.style.setProperty("--hue", colourOf(held.pod));
     const isDimmed = chosen !== null && held.pod.uid !== chosen.uid;
     part.toggleAttribute("data-dimmed", isDimmed);
     part.toggleAttribute("data-pending", !held.pod.assigned && !isDimmed);
     part.toggleAttribute("data-whole", held.whole);
+    part.toggleAttribute("data-over", Boolean(held.pod.overUse));
     strip.append(part);
   }
   const rest = Math.max(0, card.totalBytes - card.usedBytes);
@@ -79,8 +80,9 @@ export function cardStrip(card, { go = null, chosen = null } = {}) {
   return strip;
 }
 
-function podButton(card, { pod, bytes }, go) {
-  const words = [`${pod.ns}/${pod.name}: ${amount(bytes)}`, pod.assigned ? "" : t("key-pending")].filter(Boolean).join(" · ");
+function podButton(card, { pod, bytes, inUse }, go) {
+  const held = inUse > 0 ? t("held-used", { held: amount(bytes), used: amount(inUse) }) : amount(bytes);
+  const words = [`${pod.ns}/${pod.name}: ${held}`, pod.assigned ? "" : t("key-pending")].filter(Boolean).join(" · ");
   const press = () => go({ pod: podAddress(pod), node: "", list: "" });
   return el("button", { type: "button", title: words, "aria-label": words, data: { id: `strip-${card.index}-${pod.uid}` }, on: { click: press } }, pod.name);
 }
@@ -94,7 +96,7 @@ export function cardBlock(card, node, { go, chosen = null }) {
       el("h4", {}, t("card-title", { n: card.index })),
       el("span", {}, t("card-granted", { used: amount(card.usedBytes), total: amount(card.totalBytes) })),
       el("span", { class: "right", data: usable ? {} : { none: "" } }, right)),
-    cardStrip(card, { go, chosen }),
+    card.held.length > 0 || card.openBytes < card.totalBytes ? cardStrip(card, { go, chosen }) : null,
     cardTroubles(card),
     card.uuid || card.model ? el("p", { class: "uuid" }, [card.reserved ? t("card-reserved", { amount: amount(card.reserved * node.unitBytes) }) : "", card.minor == null ? "" : t("card-minor", { n: card.minor }), card.model, card.uuid].filter(Boolean).join(" · ")) : null);
 }
@@ -123,6 +125,6 @@ export function askWords(pod, bytesOf) {
   if (pod.problem && !pod.units && !pod.whole) return "";
   const cards = pod.cards ?? 1;
   if (pod.whole) return t("asks-whole", { n: count(cards) });
-  const each = amount(bytesOf(pod.units ?? 0));
+  const each = exact(bytesOf(pod.units ?? 0));
   return cards === 1 ? t("asks-one", { amount: each }) : t("asks-many", { amount: each, n: count(cards) });
 }

@@ -1,6 +1,8 @@
 // The state of the cluster: what the extender said last of every node and waiting pod, prepared for drawing.
 // Figures come from the extender's ledger; here they are only converted to bytes, grouped and added up for display.
 
+import { spreadHues } from "./palette.js";
+
 const GIB = 2 ** 30;
 
 /** The key of a node: one name may have cards of two vendors. */
@@ -89,6 +91,7 @@ function prepare(doc) {
   node.cards = node.cards.map((card) => prepareCard(card, node));
   const byIndex = new Map(node.cards.map((card) => [card.index, card]));
   node.pods = node.pods.map((pod) => preparePod(pod, node, byIndex));
+  spreadHues(node.cards);
   node.trouble = node.sick + node.missing + [node.problem, node.unready, node.uncounted].filter(Boolean).length;
   node.model = [...node.models].sort().join(", ");
   node.place = `${node.trouble} ${node.cordoned} ${node.model}`;
@@ -113,14 +116,15 @@ function prepareCard(doc, node) {
 }
 
 function preparePod(doc, node, byIndex) {
-  const pod = { grants: [], created: "", corrected: "", overUse: "", owner: "", problem: "", labels: {}, ...doc, vendor: node.vendor };
+  const pod = { grants: [], created: "", corrected: "", overUse: "", uses: [], idleSince: "", owner: "", problem: "", labels: {}, ...doc, vendor: node.vendor };
   let bytes = 0;
   for (const [index, units, whole] of pod.grants) {
     const card = byIndex.get(index);
     if (card === undefined) continue;
     // Of several whole cards a record names one size, the largest.
     const held = (whole && !card.missing ? card.total : units) * node.unitBytes;
-    card.held.push({ pod, bytes: held, whole: Boolean(whole) });
+    const [, inUse = 0] = pod.uses.find((use) => use[0] === index) ?? [];
+    card.held.push({ pod, bytes: held, inUse, whole: Boolean(whole) });
     bytes += held;
   }
   pod.bytes = bytes;
@@ -157,8 +161,8 @@ function splitLabel(text) {
 /** Add nodes up. */
 export function summarise(nodes) {
   const sum = {
-    nodes: 0, cards: 0, pods: 0, isBinary: false, totalBytes: 0, usedBytes: 0, freeBytes: 0, emptyCards: 0, largest: null,
-    sick: 0, cordoned: 0, corrected: 0, overuse: 0, unreadable: 0, unready: 0, uncounted: 0, servesWhole: 0, untouched: 0, whole: 0, pending: 0, largestCard: 0, pieces: [], byNamespace: new Map(),
+    nodes: 0, cards: 0, pods: 0, isBinary: false, unitBytes: 0, totalBytes: 0, usedBytes: 0, freeBytes: 0, emptyCards: 0, largest: null,
+    sick: 0, cordoned: 0, closed: 0, corrected: 0, overuse: 0, unreadable: 0, unready: 0, uncounted: 0, servesWhole: 0, untouched: 0, whole: 0, pending: 0, largestCard: 0, pieces: [], byNamespace: new Map(),
   };
   for (const node of nodes) addNode(sum, node);
   return sum;
@@ -167,6 +171,7 @@ export function summarise(nodes) {
 function addNode(sum, node) {
   sum.nodes += 1;
   sum.isBinary ||= node.unit.endsWith("iB");
+  sum.unitBytes = Math.max(sum.unitBytes, node.unitBytes);
   sum.cards += node.cards.length;
   sum.pods += node.pods.length;
   sum.totalBytes += node.totalBytes;
@@ -185,6 +190,7 @@ function addNode(sum, node) {
   sum.unreadable += (node.problem ? 1 : 0) + node.pods.filter((pod) => pod.problem).length;
   for (const card of node.cards) {
     sum.largestCard = Math.max(sum.largestCard, card.totalBytes);
+    sum.closed += card.openBytes === 0 && card.usedBytes < card.totalBytes && !card.sick && !card.cordoned ? 1 : 0;
     sum.untouched += card.openBytes > 0 && card.openBytes === card.totalBytes ? 1 : 0;
     if (card.freeBytes === 0) continue;
     sum.pieces.push(card.freeBytes);

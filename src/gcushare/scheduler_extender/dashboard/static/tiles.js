@@ -1,72 +1,90 @@
-// One node as a tile: a column per card, filled from below by the pods that hold it, coloured by namespace.
-// Colour is what pods hold. What is free is as pale as the ground, the paler the larger the piece, and green only where a
-// reader asks which pieces a request could use.
-// Where a column is wide enough, what holds it is written into it.
+// One node as a tile. Where there is room for words a card is a row, filled from the left by the pods that hold it, with
+// their names; of many nodes it is a column without words, filled from below.
+// Colour is what pods hold. What is free has none, but green where a reader asks which pieces a request could use.
 
-import { hueOf } from "./palette.js";
-import { amount, t } from "./text.js";
+import { areByPod, hueOf } from "./palette.js";
+import { amount, exact, t } from "./text.js";
 
 const SMALLEST_SHARE = 0.3;
-const STEPS = [0.15, 0.35, 0.6, 0.9];
-const LABELLED = 46;
-const NAMED = 84;
-const ROOMY = 120;
-const WIDEST_COLUMN = 320;
-const WIDEST_CARD = 760;
+/** A free piece that is smaller than this share of the largest card is of little use. */
+const SLIVER = 0.15;
+/** The height of a row that has room for one line, and of the tallest. */
+const ROW = 17;
+const TALLEST_ROW = 150;
+/** A card without pods has little to tell. */
+const EMPTY_ROW = 0.6;
+/** How much taller the rows of a node with few or empty cards may be. */
+const STRETCHED_ROW = 1.5;
+const TWO_LINES = 31;
+const MOST_COLUMNS = 8;
+const WIDEST = 2600;
 const SHRINK = 0.4;
 const PALE = 0.38;
 const HOLLOW = 0.3;
 
 /**
- * The sizes of a tile of a given width. `slots`: for how many cards there is room side by side; `em`: the size of the
- * page's text, 1 on a laptop; `room`: height that the columns may grow into, below 0 what they have to give up.
+ * The sizes of a tile of a given width. `slots`: for how many cards there is room; `em`: the size of the page's text, 1
+ * on a laptop; `room`: height that the cards may grow into, below 0 what they have to give up.
  */
 export function measureTile(width, { slots = 8, em = 1, room = 0 } = {}) {
   const pad = Math.round(width < 60 ? 2 : width < 110 ? 6 : 10 * em);
   const title = Math.round(width < 84 * em ? 0 : width < 150 * em ? 17 * em : 22 * em);
-  const gap = width < 34 ? 0 : width < 60 ? 1 : width < 130 ? 2 : width < 300 ? 3 : 5;
-  const column = (width - 2 * pad - gap * (slots - 1)) / slots;
-  const foot = column >= LABELLED * em ? Math.round((column >= ROOMY * em ? 23 : 19) * em) : 0;
-  const plain = Math.round(Math.min(230 * em, Math.max(16, width * (width < 84 ? 0.6 : 0.5))));
-  // Columns that are wide may be tall as well: a few nodes fill the screen that they have.
-  const growth = Math.max(plain * 1.1, column * 5 - plain);
+  const asRows = width >= (120 + 10 * slots) * em;
+  const gap = asRows ? Math.round(2 * em) : width < 34 ? 0 : width < 60 ? 1 : width < 130 ? 2 : 3;
+  const plain = asRows ? Math.round(slots * ROW * em) : Math.round(Math.max(16, width * (width < 84 ? 0.6 : 0.5)));
+  const growth = asRows ? slots * (TALLEST_ROW - ROW) * em : plain * 1.1;
   const bars = plain + Math.floor(Math.max(-SHRINK * plain, Math.min(room, growth)));
-  const letters = em * Math.max(1, Math.min(1.3, column / (ROOMY * em)));
-  return { width, em, letters, slots, pad, title, foot, bars, gap, height: pad * 2 + title + bars + foot };
+  const letters = em * Math.max(1, Math.min(1.3, bars / slots / (44 * em)));
+  const label = asRows ? Math.round((width >= 300 * em ? 58 : 20) * letters) : 0;
+  return { width, em, letters, slots, pad, title, asRows, label, bars, gap, height: pad * 2 + title + bars };
 }
 
-/** The widest tile that still looks like cards rather than like walls. */
-export function widestTile({ slots = 8, em = 1 }) {
-  return Math.round(Math.max(WIDEST_CARD, slots * WIDEST_COLUMN) * em);
+/** How well the words of a tile's rows can be read, 1 at best: an eighth of a card has room for a pod's name, a row for a line. */
+export function readability({ width, pad, label, letters, asRows, bars, slots, em }) {
+  if (!asRows) return 0.1;
+  return Math.min(1, (width - 2 * pad - label) / (800 * letters)) * Math.min(1, bars / slots / (ROW * em)) ** 2;
 }
 
-/** Where the columns of a node's cards stand inside its tile: as wide on each node, so that two cards look like two. */
-function columnsOf(node, size) {
-  const count = Math.max(1, node.cards.length, size.slots);
-  const room = size.width - 2 * size.pad;
+/** The widest tile: rows are as long as the window is wide. */
+export function widestTile({ em = 1 }) {
+  return Math.round(WIDEST * em);
+}
+
+/** Where the cards of a node are inside its tile. A smaller card is shorter than the `largestCard`. */
+function placesOf(node, size, largestCard) {
+  const { pad, label, bars, gap } = size;
+  const top = pad + size.title;
+  const room = size.width - 2 * pad;
+  const lengthOf = (card) => (largestCard > 0 ? Math.max(SMALLEST_SHARE, Math.min(1, card.totalBytes / largestCard)) : 1);
+  if (size.asRows) {
+    const shares = node.cards.map((card) => (card.held.length > 0 ? 1 : EMPTY_ROW));
+    const step = Math.min(bars / shares.reduce((sum, share) => sum + share, 0), (STRETCHED_ROW * bars) / size.slots);
+    let at = top;
+    return node.cards.map((card, number) => {
+      const begin = Math.round(at);
+      at += shares[number] * step;
+      return { left: pad + label, top: begin, width: Math.round((room - label) * lengthOf(card)), height: Math.max(1, Math.round(at) - begin - gap) };
+    });
+  }
+  // Columns are as wide on each node, so that two cards look like two.
+  const count = Math.max(1, node.cards.length, Math.min(MOST_COLUMNS, size.slots));
   const widest = size.width < 110 ? size.width * 0.45 : room;
-  const width = Math.max(1, Math.min(widest, (room - size.gap * (count - 1)) / count));
-  return { width, step: width + size.gap };
+  const width = Math.max(1, Math.min(widest, (room - gap * (count - 1)) / count));
+  return node.cards.map((card, number) => {
+    const height = Math.round(bars * lengthOf(card));
+    return { left: Math.round((pad + number * (width + gap)) * 2) / 2, top: top + bars - height, width, height };
+  });
 }
 
-/** How one card is stacked: segments from below as shares of the column's height, and the height's share of the bars. */
-function stackOf(card, largestCard) {
+/** The parts of a card that pods hold, as shares of its length: {…held, from, to}. */
+function stackOf(card) {
   const scale = Math.max(card.totalBytes, card.usedBytes, 1);
   let at = 0;
-  const segments = card.held.map((held) => {
+  return card.held.map((held) => {
     const from = at;
     at = Math.min(1, at + held.bytes / scale);
     return { ...held, from, to: at };
   });
-  const tall = largestCard > 0 ? Math.max(SMALLEST_SHARE, Math.min(1, card.totalBytes / largestCard)) : 1;
-  return { segments, filled: at, tall };
-}
-
-/** The colour of a free piece: by its share of the largest card, or by whether a request of `probe` fits. */
-function freeColour(colours, bytes, { largestCard, probe }) {
-  if (probe > 0) return bytes >= probe ? colours.fits : colours.freeSteps[0];
-  const step = STEPS.findIndex((edge) => bytes / Math.max(1, largestCard) < edge);
-  return colours.freeSteps.at(step);
 }
 
 /** Draws tiles into a canvas context with one theme's colours. */
@@ -80,12 +98,7 @@ export class TilePainter {
 
   /** Write the heading of a group of tiles. */
   heading(words, x, y, em) {
-    const { context, colours } = this;
-    context.font = `600 ${12 * em}px ${FONT}`;
-    context.textBaseline = "alphabetic";
-    context.textAlign = "left";
-    context.fillStyle = colours.dim;
-    context.fillText(words, x, y);
+    this.#write(words, x, y, 600, 12 * em, this.colours.dim);
   }
 
   /** Draw a node at (x, y). `scene`: {size, largestCard, probe, standsOut(node) -> predicate or null}. */
@@ -99,75 +112,71 @@ export class TilePainter {
     }
     if (node.trouble || node.cordoned) this.#outline(x, y, size, node.trouble ? colours.sick : colours.cordoned);
     if (size.title > 0) this.#title(node, x, y, size);
-    const columns = columnsOf(node, size);
-    const top = y + size.pad + size.title;
-    const standsOut = scene.standsOut(node);
-    node.cards.forEach((card, number) => {
-      const left = x + size.pad + number * columns.step;
-      this.#card(card, { left, top, width: columns.width, bars: size.bars, isPale: Boolean(node.unready) }, scene, standsOut);
+    const look = { ...scene, standsOut: scene.standsOut(node), isPale: Boolean(node.unready) };
+    placesOf(node, size, scene.largestCard).forEach((place, number) => {
+      place.left += x;
+      place.top += y;
+      this.#card(node.cards[number], place, look);
     });
   }
 
-  #card(card, place, scene, standsOut) {
+  #card(card, place, scene) {
     const { context, colours } = this;
-    const { em, letters } = scene.size;
-    const { isPale } = place;
-    const { segments, tall } = stackOf(card, scene.largestCard);
-    const height = Math.round(place.bars * tall);
-    const left = Math.round(place.left * 2) / 2;
-    const bottom = place.top + place.bars;
+    const { asRows } = scene.size;
     context.fillStyle = colours.well;
-    context.fillRect(left, bottom - height, place.width, height);
-    let reached = bottom;
-    for (const segment of segments) {
-      const upper = Math.round(bottom - segment.to * height);
-      const lower = reached;
-      reached = Math.min(upper, lower - 1);
-      // Where a reader asks which pieces fit, what is held steps back.
-      this.#segment(segment, { left, upper: reached, lower, width: place.width, em, letters, isPale: isPale || scene.probe > 0 }, standsOut);
+    context.fillRect(place.left, place.top, place.width, place.height);
+    const length = asRows ? place.width : place.height;
+    const part = (from, to) => (asRows
+      ? { left: place.left + from, top: place.top, width: to - from, height: place.height }
+      : { left: place.left, top: place.top + length - to, width: place.width, height: to - from });
+    let reached = 0;
+    for (const segment of stackOf(card)) {
+      const end = Math.max(reached + 1, Math.round(segment.to * length));
+      this.#segment(segment, part(reached, end), scene);
+      reached = end;
     }
-    this.#free(card, { left, width: place.width, upper: bottom - height, lower: reached, em, letters, isPale }, scene);
-    this.#frame(card, { left, width: place.width, upper: bottom - height, bottom });
-    if (scene.size.foot > 0) this.#foot(card, { left, bottom, width: place.width, letters });
+    if (reached < length) this.#free(card, part(reached, length), scene);
+    this.#frame(card, place);
+    if (asRows) this.#number(card, place, scene.size);
     if (card.usedBytes > card.totalBytes) {
       context.fillStyle = colours.over;
-      context.fillRect(left, bottom - height - 2, place.width, 2);
+      if (asRows) context.fillRect(place.left + length, place.top, 2, place.height);
+      else context.fillRect(place.left, place.top - 2, place.width, 2);
     }
   }
 
-  #segment(segment, place, standsOut) {
-    const { left, upper, lower, width, em, isPale } = place;
+  #segment(segment, { left, top, width, height }, { size, standsOut, isPale, probe }) {
     const { context, colours } = this;
     const { pod } = segment;
     const stands = standsOut === null || standsOut(pod);
-    const tall = lower - upper;
-    const seam = tall >= 4 && width >= 3 ? 1 : 0;
-    const box = { left, top: upper + seam, width, height: tall - seam };
-    const hue = stands ? colours.hues[hueOf(pod.ns)] : colours.faded;
+    const seam = height >= 4 && width >= 3 ? 1 : 0;
+    const box = size.asRows ? { left, top, width: width - seam, height } : { left, top: top + seam, width, height: height - seam };
+    const hue = stands ? colours.hues[hueOf(pod)] : colours.faded;
     const isHollow = stands && !pod.assigned;
-    context.globalAlpha = isHollow ? HOLLOW : isPale ? PALE : 1;
+    // Where a reader asks which pieces fit, what is held steps back.
+    const isFaint = isHollow || isPale || probe > 0;
+    context.globalAlpha = isHollow ? HOLLOW : isFaint ? PALE : 1;
     context.fillStyle = hue;
     context.fillRect(box.left, box.top, box.width, box.height);
     context.globalAlpha = 1;
-    if (isHollow && !segment.whole) this.#dashes(box, colours.hues[hueOf(pod.ns)]);
-    if (width >= LABELLED * em && stands) {
-      // What is hollow or pale shows the theme's ground, on which the theme's ink is read best.
-      this.#label(this.#podLines(segment, place), place, isHollow || isPale ? colours.ink : colours.onColour);
-    }
-    if (segment.whole && stands && width >= 5 && tall >= 8) {
+    if (isHollow && !segment.whole) this.#dashes(box, hue);
+    // What is hollow or pale shows the theme's ground, on which the theme's ink is read best.
+    if (size.asRows && stands) this.#podWords(segment, box, size, isFaint ? colours.ink : colours.onColour);
+    if (segment.whole && stands && width >= 5 && height >= 8) {
       context.strokeStyle = colours.mark;
-      context.lineWidth = width < LABELLED ? 1 : 2;
-      context.strokeRect(left + 1.5, upper + seam + 1.5, width - 3, tall - seam - 3);
+      context.lineWidth = width < 46 || height < 20 ? 1 : 2;
+      context.strokeRect(box.left + 1.5, box.top + 1.5, box.width - 3, box.height - 3);
     }
-    if (pod.overUse && tall >= 4 && width >= 3) {
+    if (height < 4 || width < 3) return;
+    if (pod.overUse) {
       // A bar across the top: what it takes beyond its grant has no place of its own on the map.
       context.fillStyle = colours.sick;
-      context.fillRect(left, upper + seam, width, Math.min(3, tall - seam));
+      context.fillRect(box.left, box.top, box.width, Math.min(3, box.height));
     }
-    if (pod.corrected && tall >= 4 && width >= 3) {
+    if (pod.corrected) {
       const dot = Math.min(4, width - 1);
       context.fillStyle = colours.mark;
-      context.fillRect(left + width - dot, upper + seam, dot, Math.min(dot, tall - seam));
+      context.fillRect(box.left + box.width - dot, box.top, dot, Math.min(dot, box.height));
     }
   }
 
@@ -182,69 +191,76 @@ export class TilePainter {
     context.setLineDash([]);
   }
 
-  /** Write lines into a piece of a column, as many as it has room for. */
-  #label(lines, { left, upper, lower, width, letters }, colour) {
-    const { context } = this;
-    const line = 14 * letters;
-    const fitting = Math.min(lines.length, Math.floor((lower - upper - 4 * letters) / line));
-    if (fitting < 1) return;
-    context.textBaseline = "alphabetic";
-    context.textAlign = "left";
-    context.fillStyle = colour;
-    for (let number = 0; number < fitting; number += 1) {
-      context.font = number === 0 ? `550 ${11 * letters}px ${FONT}` : `400 ${10.5 * letters}px ${FONT}`;
-      const text = this.#fitted(lines[number], width - 12 * letters, { keepsEnd: false });
-      context.fillText(text, left + 6 * letters, upper + 1 + line * (number + 0.92));
+  #free(card, place, { size, largestCard, probe, isPale }) {
+    const { context, colours } = this;
+    const trouble = this.#troubleColour(card);
+    const bytes = probe > 0 ? card.freeBytes : card.openBytes;
+    if (trouble === null && bytes === 0) {
+      // It takes no new pods: it is no free space, and not held.
+      context.fillStyle = this.#hatch(colours.faded);
+      context.fillRect(place.left, place.top, place.width, place.height);
+      return;
     }
-  }
-
-  /** What a card is called, below its column. */
-  #foot(card, { left, bottom, width, letters }) {
-    const { context, colours } = this;
-    const title = t("card-title", { n: card.index });
-    const state = card.sick || card.missing ? t("key-sick") : card.cordoned ? t("key-cordoned") : "";
-    context.font = `400 ${11 * letters}px ${FONT}`;
-    context.fillStyle = card.sick || card.missing ? colours.sick : colours.dim;
-    context.textAlign = "left";
-    const words = [state && `${title} · ${state}`, state, title].find((each) => each && context.measureText(each).width <= width);
-    context.fillText(words ?? String(card.index), left, bottom + 15 * letters);
-  }
-
-  #free(card, place, scene) {
-    const { left, width, upper, lower } = place;
-    const { context, colours } = this;
-    const tall = lower - upper;
-    const colour = this.#troubleColour(card);
-    const bytes = scene.probe > 0 ? card.freeBytes : card.openBytes;
-    if (tall <= 0 || (colour === null && bytes === 0 && scene.probe === 0)) return;
-    context.globalAlpha = place.isPale ? PALE : 1;
-    context.fillStyle = colour === null ? freeColour(colours, bytes, scene) : this.#hatch(colour);
-    context.fillRect(left, upper, width, tall);
+    const fits = probe > 0 && bytes >= probe;
+    const free = probe > 0 || bytes < SLIVER * largestCard ? colours.sliver : colours.free;
+    context.globalAlpha = isPale ? PALE : 1;
+    context.fillStyle = trouble !== null ? this.#hatch(trouble) : fits ? colours.fits : free;
+    context.fillRect(place.left, place.top, place.width, place.height);
     context.globalAlpha = 1;
-    if (colour !== null || width < LABELLED * place.em) return;
-    this.#label(this.#freeLines(card, place), place, scene.probe > 0 && bytes >= scene.probe && !place.isPale ? colours.onColour : colours.ink);
+    if (trouble === null && size.asRows) this.#line([freeWords(card), figureOf(card.freeBytes)], place, size, 400, fits && !isPale ? colours.onColour : colours.ink);
   }
 
-  /** What is written on a pod's part: its name unless little of it would be seen, its memory, its namespace if there is room. */
-  #podLines({ pod, bytes }, { width, em, letters }) {
-    const { context } = this;
-    context.font = `550 ${11 * letters}px ${FONT}`;
-    const named = width >= NAMED * em || context.measureText(pod.name).width <= width - 12 * letters;
-    return [...(named ? [pod.name] : []), this.#amountWithin(bytes, width - 12 * letters), ...(width >= ROOMY * em ? [pod.ns] : [])];
+  /** Who holds a part of a row, and how much: one below the other, or in one line, or as much of it as there is room for. */
+  #podWords({ pod, bytes, inUse }, box, size, colour) {
+    const held = inUse > 0 ? t("held-used", { held: amount(bytes), used: amount(inUse) }) : amount(bytes);
+    const amounts = [held, amount(bytes), figureOf(bytes)];
+    const { letters } = size;
+    const room = box.width - 10 * letters;
+    const line = 14 * letters;
+    if (box.height >= TWO_LINES * letters) {
+      const isNamed = room >= 36 * letters;
+      const hasSpace = isNamed && !areByPod() && box.height >= 3 * line + 4;
+      const lines = (isNamed ? 2 : 1) + (hasSpace ? 1 : 0);
+      const at = (row) => ({ ...box, top: box.top + (box.height - lines * line) / 2 + row * line, height: line });
+      if (isNamed) this.#write(this.#fitted(pod.name, room, 550, 11 * letters), box.left + 6 * letters, baseline(at(0), 11 * letters), 550, 11 * letters, colour);
+      this.#line(amounts, at(isNamed ? 1 : 0), size, 400, colour);
+      if (hasSpace) this.#line([pod.ns, this.#fitted(pod.ns, room, 400, 11 * letters)], at(2), size, 400, colour);
+      return;
+    }
+    const font = Math.min(11 * letters, box.height - 2);
+    if (font < 8) return;
+    const name = this.#width(pod.name, 550, font);
+    const both = amounts.slice(0, 2).find((words) => name + 7 * letters + this.#width(words, 400, font) <= room);
+    const left = box.left + 6 * letters;
+    if (name <= room || room >= 60 * letters) this.#write(this.#fitted(pod.name, room, 550, font), left, baseline(box, font), 550, font, colour);
+    else this.#line(amounts, box, size, 400, colour);
+    if (both) this.#write(both, left + name + 7 * letters, baseline(box, font), 400, font, colour);
   }
 
-  /** What is free, in one line, or its figure alone where a line has no room for more. */
-  #freeLines(card, { width, letters }) {
-    const { context } = this;
-    context.font = `550 ${11 * letters}px ${FONT}`;
-    const words = freeWords(card);
-    return [context.measureText(words).width <= width - 12 * letters || card.freeBytes === 0 ? words : this.#amountWithin(card.freeBytes, width - 12 * letters)];
+  /** Write the first of some words for which a part of a row has room, or none. */
+  #line(choices, box, { letters }, weight, colour) {
+    const font = Math.min(11 * letters, box.height - 2);
+    const words = font < 8 ? "" : choices.find((each) => each && this.#width(each, weight, font) <= box.width - 8 * letters);
+    if (words) this.#write(words, box.left + Math.min(6 * letters, (box.width - this.#width(words, weight, font)) / 2), baseline(box, font), weight, font, colour);
   }
 
-  /** An amount, or its figure alone where a wide font leaves no room for the unit: a cut figure would be a wrong one. */
-  #amountWithin(bytes, room) {
-    const words = amount(bytes);
-    return this.context.measureText(words).width <= room ? words : words.split(/\s/u)[0];
+  /** What a card is called, before its row, with its size or what is wrong with it. */
+  #number(card, { left, top, height }, { letters, label }) {
+    const { colours } = this;
+    const isSick = card.sick || card.missing;
+    const state = isSick ? t("key-sick") : card.cordoned ? t("key-cordoned") : "";
+    const box = { left: left - label - 6 * letters, top, width: label + 2 * letters, height };
+    const title = [t("card-title", { n: card.index }), String(card.index)];
+    const colour = isSick ? colours.sick : colours.dim;
+    const size = { letters };
+    if (height < TWO_LINES * letters || label < 40) {
+      this.#line(state ? [`${title[0]} · ${state}`, ...title] : title, box, size, 400, colour);
+      return;
+    }
+    const line = 14 * letters;
+    const at = (row) => ({ ...box, top: top + height / 2 + (row - 1) * line, height: line });
+    this.#line(title, at(0), size, 550, isSick ? colours.sick : colours.ink);
+    this.#line([state || amount(card.totalBytes)], at(1), size, 400, colour);
   }
 
   #troubleColour(card) {
@@ -252,48 +268,52 @@ export class TilePainter {
   }
 
   /** The frame around a sick or cordoned card, which a card without free memory shows as well; a line above a narrow one. */
-  #frame(card, { left, width, upper, bottom }) {
+  #frame(card, { left, top, width, height }) {
     const { context } = this;
     const colour = this.#troubleColour(card);
     if (colour === null) return;
     context.fillStyle = colour;
-    context.fillRect(left, upper - 2, width, 2);
+    context.fillRect(left, top - 2, width, 2);
     if (width < 5) return;
     context.strokeStyle = colour;
     context.lineWidth = Math.min(3, 1 + width / 16);
-    context.strokeRect(left - 0.25, upper - 0.75, width + 0.5, bottom - upper + 1.25);
+    context.strokeRect(left - 0.25, top - 0.75, width + 0.5, height + 1.25);
   }
 
-  #title(node, x, y, size) {
-    const { context, colours } = this;
-    const { em, letters } = size;
-    const large = size.width >= 150 * em;
-    const line = y + size.pad + (large ? 11 : 9) * em;
-    const room = size.width - 2 * size.pad;
-    context.textBaseline = "alphabetic";
-    let reserved = 0;
-    if (large) {
-      context.font = `400 ${11 * letters}px ${FONT}`;
-      const words = node.largestBytes > 0 ? t("fits-short", { amount: amount(node.largestBytes) }) : "";
-      reserved = context.measureText(words).width + 10 * em;
-      context.textAlign = "right";
-      context.fillStyle = colours.dim;
-      if (words) context.fillText(words, x + size.width - size.pad, line);
-    }
-    context.font = large ? `600 ${12 * letters}px ${FONT}` : `500 ${10.5 * em}px ${FONT}`;
-    context.textAlign = "left";
-    context.fillStyle = node.trouble > 0 ? colours.sick : colours.ink;
-    context.fillText(this.#fitted(node.name, room - reserved), x + size.pad, line);
+  #title(node, x, y, { width, em, letters, pad }) {
+    const { colours } = this;
+    const isLarge = width >= 150 * em;
+    const line = y + pad + (isLarge ? 11 : 9) * em;
+    const right = x + width - pad;
+    const fits = isLarge && node.largestBytes > 0 ? t("fits-short", { amount: exact(node.largestBytes) }) : "";
+    const choices = isLarge ? [[sizesOf(node), fits].filter(Boolean).join(" · "), fits] : [];
+    const words = choices.find((each) => this.#width(each, 400, 11 * letters) <= 0.7 * (width - 2 * pad)) ?? "";
+    const taken = words ? this.#width(words, 400, 11 * letters) : 0;
+    if (words) this.#write(words, right - taken, line, 400, 11 * letters, colours.dim);
+    const [weight, font] = isLarge ? [600, 12 * letters] : [500, 10.5 * em];
+    const name = this.#fitted(node.name, width - 2 * pad - taken - (taken ? 10 * em : 0), weight, font, { keepsEnd: true });
+    this.#write(name, x + pad, line, weight, font, node.trouble > 0 ? colours.sick : colours.ink);
+  }
+
+  #write(words, x, y, weight, font, colour) {
+    const { context } = this;
+    context.font = `${weight} ${font}px ${FONT}`;
+    context.fillStyle = colour;
+    context.fillText(words, x, y);
+  }
+
+  #width(words, weight, font) {
+    this.context.font = `${weight} ${font}px ${FONT}`;
+    return this.context.measureText(words).width;
   }
 
   /** Cut a name to the room there is; nodes lose their beginning, because their ends are what distinguishes them. */
-  #fitted(name, room, { keepsEnd = true } = {}) {
-    const { context } = this;
-    const key = `${context.font}\n${Math.round(room)}\n${keepsEnd}${name}`;
+  #fitted(name, room, weight, font, { keepsEnd = false } = {}) {
+    const key = `${weight} ${font} ${Math.round(room)} ${keepsEnd}${name}`;
     let text = this.texts.get(key);
     if (text === undefined) {
       text = name;
-      for (let cut = 1; cut < name.length && context.measureText(text).width > room; cut += 1) {
+      for (let cut = 1; cut < name.length && this.#width(text, weight, font) > room; cut += 1) {
         text = keepsEnd ? `…${name.slice(cut)}` : `${name.slice(0, name.length - cut)}…`;
       }
       if (this.texts.size > 5000) this.texts.clear();
@@ -336,19 +356,34 @@ function roundRect(context, x, y, width, height, radius) {
   context.roundRect(x, y, width, height, radius);
 }
 
+/** The line on which words of a size stand in the middle of a box. */
+function baseline({ top, height }, font) {
+  return top + height / 2 + 0.36 * font;
+}
+
+/** An amount without its unit, for where there is no room for that: a cut figure would be a wrong one. */
+function figureOf(bytes) {
+  return amount(bytes).split(/\s/u)[0];
+}
+
+/** How many cards of which size a node has, where they are of one size. */
+function sizesOf({ cards }) {
+  const [first] = cards;
+  const areAlike = cards.length > 0 && cards.every((card) => card.totalBytes === first.totalBytes);
+  return areAlike ? `${cards.length} × ${amount(first.totalBytes)}` : "";
+}
+
 /** What is left of a card, in words. */
 export function freeWords(card) {
   return card.freeBytes > 0 ? t("card-free", { free: amount(card.freeBytes) }) : t("card-whole-free");
 }
 
-/** What stands at a place inside a tile: {card, held} with nulls where there is nothing. */
+/** What is at a place inside a tile: {card, held} with nulls where there is nothing. */
 export function hitTile(node, x, y, size, largestCard) {
-  const columns = columnsOf(node, size);
-  const number = Math.floor((x - size.pad) / columns.step);
-  const card = x >= size.pad ? node.cards[number] : undefined;
-  if (card === undefined || y < size.pad + size.title) return { card: null, held: null };
-  const { segments, tall } = stackOf(card, largestCard);
-  const bottom = size.pad + size.title + size.bars;
-  const at = (bottom - y) / Math.max(1, Math.round(size.bars * tall));
-  return { card, held: segments.find((each) => at >= each.from && at < each.to) ?? null };
+  const number = placesOf(node, size, largestCard).findLastIndex((place) => (size.asRows ? y >= place.top : x >= place.left));
+  const card = y < size.pad + size.title ? undefined : node.cards[number];
+  if (card === undefined) return { card: null, held: null };
+  const { left, top, width, height } = placesOf(node, size, largestCard)[number];
+  const at = size.asRows ? (x - left) / width : (top + height - y) / height;
+  return { card, held: stackOf(card).find((each) => at >= each.from && at < each.to) ?? null };
 }

@@ -52,9 +52,9 @@ function cardLine(card) {
   return el("p", {}, [t("card-granted", { used: amount(card.usedBytes), total: amount(card.totalBytes) }), card.openBytes > 0 ? freeWords(card) : ""].filter(Boolean).join(" · "));
 }
 
-function podLines({ pod, bytes, whole }) {
+function podLines({ pod, bytes, inUse, whole }) {
   return [
-    el("p", { class: "pod" }, swatch(pod.ns), el("span", {}, `${pod.ns}/${pod.name}`)),
-    el("p", {}, [amount(bytes), pod.limitBytes ? t("limit-words", { amount: amount(pod.limitBytes) }) : "", whole ? t("card-mode-whole") : "", pod.assigned ? "" : t("key-pending"), pod.overUse ? t("key-overuse") : "", pod.corrected ? t("key-corrected") : ""].filter(Boolean).join(" · ")),
+    el("p", { class: "pod" }, swatch(pod), el("span", {}, `${pod.ns}/${pod.name}`)),
+    el("p", {}, [inUse > 0 ? t("held-used", { held: amount(bytes), used: amount(inUse) }) : amount(bytes), pod.limitBytes ? t("limit-words", { amount: amount(pod.limitBytes) }) : "", whole ? t("card-mode-whole") : "", pod.assigned ? "" : t("key-pending"), pod.overUse ? t("key-overuse") : "", pod.corrected ? t("key-corrected") : ""].filter(Boolean).join(" · ")),
   ];
 }

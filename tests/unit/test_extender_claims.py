@@ -206,6 +206,9 @@ def test_a_pod_that_names_a_claim_of_its_author_waits_like_one_of_the_policy(cla
     (waiting,) = state.claiming.values()
     assert isinstance(waiting, SchedulingRequest)
     assert (waiting.cards.units, waiting.cards.cards, waiting.cards.whole) == (4, 2, False)
+    touched = msgspec.structs.replace(claim.metadata, resource_version="9")
+    state.claim_applied(msgspec.structs.replace(claim, metadata=touched))
+    assert state.claiming[pod.metadata.uid] is waiting, "pods are read again only if the claim says something else"
     state.claim_deleted("uid-mine")
     assert (state.claiming, state.names.find("default", "p")) == ({}, [])
     state.claim_applied(own_claim("mine", {}, klass=ENFLAME.claims.whole_class))

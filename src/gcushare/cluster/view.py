@@ -74,9 +74,11 @@ class ClusterView:
 
     def claim_applied(self, claim: ResourceClaim) -> None:
         """Update a claim, and the pods that name it; an allocated claim counts like a pod with a record."""
-        self._count_claims(self.claims.update(claim))
-        for pod in self.claims.pods_naming(claim.metadata.uid):
-            self._update_pod(pod)
+        was_known, changed = self.claims.knows(claim), self.claims.update(claim)
+        self._count_claims(changed)
+        if changed or not was_known:  # Its author may touch it at any rate, with thousands of pods that name it.
+            for pod in self.claims.pods_naming(claim.metadata.uid):
+                self._update_pod(pod)
 
     def claim_deleted(self, uid: str) -> None:
         """Remove a claim that is gone; repeatable."""

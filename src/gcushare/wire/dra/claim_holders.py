@@ -105,6 +105,11 @@ class ClaimHolders:
         self.problems: dict[str, str] = {}
         """Claims that cannot be read, by uid, and why."""
 
+    def knows(self, claim: ResourceClaim) -> bool:
+        """Whether it is known that this claim asks for cards of ours, and for which."""
+        key = claim.metadata.namespace, claim.metadata.name
+        return self._asking.get(key) == (claim.metadata.uid, claim.spec)
+
     def update(self, claim: ResourceClaim) -> frozenset[str]:
         """Use a claim's newest state."""
         uid = claim.metadata.uid

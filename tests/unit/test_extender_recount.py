@@ -1,18 +1,13 @@
-"""A fresh count finds what the ledger has wrong, and nothing that is under way; after any story both agree."""
+"""A fresh count finds what the ledger has wrong, and nothing that is under way."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
-
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.fit_index import Shape
 from gcushare.core.ledger import Drift, FigureDrift
 from gcushare.scheduler_extender import maintenance
-from gcushare.wire.objects import Node, Pod
 from tests.builders import asks, cards
 from tests.extender_objects import a_node, recount, state_of
 from tests.unit.test_extender_state import bound, largest, used
@@ -89,43 +84,3 @@ def test_a_reservation_is_no_drift() -> None:
 
     assert recount(state) == []
     assert state.ledger.is_reserved("uid-a")
-
-
-SAID = st.lists(
-    st.one_of(
-        st.tuples(st.just("bound"), st.integers(0, 3), st.integers(0, 1), st.integers(1, 4)),
-        st.tuples(st.just("node"), st.integers(0, 1), st.integers(4, 16), st.none()),
-        st.tuples(st.just("lost"), st.integers(0, 3), st.none(), st.none()),
-        st.tuples(st.just("node lost"), st.integers(0, 1), st.none(), st.none()),
-    ),
-    max_size=25,
-)
-
-
-@given(SAID)
-def test_the_ledger_is_what_a_fresh_one_makes_of_the_last_words_of_everybody(steps: list[tuple[Any, ...]]) -> None:
-    state = state_of()
-    nodes: dict[str, Node] = {}
-    pods: dict[str, Pod] = {}
-    for kind, number, where, units in steps:
-        if kind == "bound":
-            pod = bound(f"p{number}", units, node=f"node-{where}")
-            if f"p{number}" not in pods or pods[f"p{number}"].spec.node_name == f"node-{where}":
-                pods[f"p{number}"] = pod
-                state.pod_applied(pod)
-        elif kind == "node":
-            nodes[f"node-{number}"] = a_node(f"node-{number}", where)
-            state.node_applied(nodes[f"node-{number}"])
-        elif kind == "lost":
-            pods.pop(f"p{number}", None)
-            state.pod_deleted(f"uid-p{number}")
-        else:
-            nodes.pop(f"node-{number}", None)
-            state.node_deleted(f"node-{number}")
-
-    fresh = state_of(*reversed(nodes.values()))
-    for pod in reversed(pods.values()):
-        fresh.pod_applied(pod)
-    for name in {*state.ledger.nodes, *fresh.ledger.nodes}:
-        assert used(state, name) == used(fresh, name)
-        assert largest(state, name) == largest(fresh, name)

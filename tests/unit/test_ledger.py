@@ -1,9 +1,6 @@
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gcushare.core.errors import ConflictError, Refused
 from gcushare.core.ledger import FigureDrift, Ledger
@@ -20,18 +17,6 @@ def ledger_of(**nodes: tuple[int, ...]) -> Ledger:
     for name, sizes in nodes.items():
         ledger.set_node(name, cards(*sizes), GIB_UNIT)
     return ledger
-
-
-def picture(ledger: Ledger) -> dict[str, object]:
-    """All that can be asked of a ledger, for comparing two."""
-    return {
-        name: (
-            [node.total, node.used, node.largest_free, node.largest_shared_free, node.empty_cards],
-            dict(sorted(node.assignments.items())),
-            [(s.index, s.used, s.whole, s.free, s.mode) for s in node.cards.values()],
-        )
-        for name, node in sorted(ledger.nodes.items())
-    }
 
 
 def test_the_manuals_four_pods() -> None:
@@ -254,21 +239,3 @@ def test_a_node_that_is_counted_again_says_what_was_wrong_and_its_listeners_hear
     )
     assert heard == [node]
     assert ledger.recount_node("n") is None
-
-
-@given(st.permutations(range(6)))
-def test_the_state_is_the_same_from_any_order_of_the_same_events(order: list[int]) -> None:
-    facts: list[Callable[[Ledger], None]] = [
-        lambda ledger: ledger.set_node("n", cards(16, 16), GIB_UNIT),
-        lambda ledger: ledger.set_node("m", cards(8), GIB_UNIT, ["whole"]),
-        lambda ledger: ledger.apply(held("a", "n", (0, 4))),
-        lambda ledger: ledger.apply(held("b", "n", (0, 8))),
-        lambda ledger: ledger.apply(held("c", "m", (0, 2))),
-        lambda ledger: ledger.apply(held("d", "n", (1, 16), whole=True)),
-    ]
-    straight, shuffled = Ledger(), Ledger()
-    for fact in facts:
-        fact(straight)
-    for position in order:
-        facts[position](shuffled)
-    assert picture(shuffled) == picture(straight)

@@ -45,17 +45,6 @@ def test_what_a_node_says_of_holders_without_records_counts_as_any_pods_cards_do
         ledger.reserve(pod("b"), "n", asks(5), BINPACK)
 
 
-def test_a_node_that_says_otherwise_replaces_what_it_said() -> None:
-    ledger = node_with(UnrecordedHolder(pod="d/a", units={0: 12}))
-    ledger.set_node("n", cards(16, 16), GIB_UNIT, unrecorded=[UnrecordedHolder(pod="d/a", units={1: 4})])
-    assert [state.used for state in ledger.nodes["n"].cards.values()] == [0, 4]
-    ledger.set_node("n", cards(16, 16), GIB_UNIT)
-    assert ledger.nodes["n"].used == 0
-    ledger.set_node("n", cards(16, 16), GIB_UNIT, unrecorded=[UnrecordedHolder(pod="d/a", units={7: 4})])
-    ledger.remove_node("n")
-    assert ledger.nodes == {}, "a node that is gone holds nothing by what it said"
-
-
 def test_a_holder_without_a_record_is_not_drift_and_never_a_victim() -> None:
     ledger = node_with(UnrecordedHolder(pod="d/a", units={0: 12, 1: 12}))
     (uid,) = ledger.nodes["n"].assignments

@@ -140,6 +140,7 @@ EVERYTHING = {
         f"{_EXTENDER}.configManager.readOnlyPaths={{/srv/scheduler}}",
         f"{_EXTENDER}.admission.namespaces.exclude={{default}}",
         f"{_EXTENDER}.admission.pods.refuseMalformed=true",
+        f"{_EXTENDER}.autoscaling.startupTaint=true",
     ),
     "a scheduler of our own": (*CLAIMS, f"{_EXTENDER}.scheduler.mode=second-scheduler", f"{_EXTENDER}.tls.mode=own"),
     "simulated cards": (

@@ -118,7 +118,7 @@ async def install_policies(control_plane: ControlPlane, names: Collection[str], 
 
 async def install_extender(control_plane: ControlPlane) -> None:
     """Create the extender's account, its rights with claims, and the policies that bound them; nothing of it runs."""
-    await install_policies(control_plane, ("own-templates", "node-order"))
+    await install_policies(control_plane, ("own-templates", "extender-nodes"))
     for each in _extender_objects():
         name, kind = each["metadata"]["name"], each["kind"]
         if name == EXTENDER and kind in (

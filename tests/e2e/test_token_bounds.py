@@ -11,6 +11,9 @@ from gcushare.wire.contracts import (
     CONFIG_MANAGER,
     DEVICE_PLUGIN,
     EXTENDER,
+    KEPT_MARK,
+    SCALE_DOWN_DISABLED,
+    STARTUP_TAINT,
 )
 from tests.charts import NAMESPACE, UMBRELLA_CHART, needs_helm, of_kind, rendered
 from tests.e2e.control_plane import ControlPlane
@@ -28,6 +31,7 @@ PATHS = {
     "ValidatingAdmissionPolicy": f"{ADMISSION}/validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
 }
+VALUES = ("global.claims.enabled=true", "gcushare-scheduler-extender-chart.autoscaling.startupTaint=true")
 LEASES = f"/apis/coordination.k8s.io/v1/{IN_NAMESPACE}/leases"
 EVENTS = "/api/v1/namespaces/default/events"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
@@ -37,7 +41,7 @@ TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def bounded(control_plane: ControlPlane) -> ControlPlane:
     """Only the charts' roles and policies; nothing of them runs."""
-    for each in of_kind(rendered(UMBRELLA_CHART, "global.claims.enabled=true"), *PATHS):
+    for each in of_kind(rendered(UMBRELLA_CHART, *VALUES), *PATHS):
         async with control_plane.http.post(control_plane.url + PATHS[each["kind"]], json=each) as made:
             assert made.status == 201, await made.text()
 
@@ -57,8 +61,9 @@ async def send(
         "Impersonate-User": f"system:serviceaccount:{NAMESPACE}:{account}",
         "Impersonate-Extra-authentication.kubernetes.io%2fnode-name": "node-1",
     }
+    headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
     async with control_plane.http.request(
-        method, control_plane.url + path, json=body, headers=user if account else {}
+        method, control_plane.url + path, json=body, headers=headers | (user if account else {})
     ) as answer:
         return answer.status, await answer.text()
 
@@ -150,3 +155,49 @@ async def test_a_token_deletes_what_is_its_own_and_nothing_else(
         assert status == 201, problem
         status, problem = await send(bounded, account, "DELETE", f"{path}/{each['metadata']['name']}")
         assert status == wanted, problem
+
+
+OTHER_TAINT = {"key": "example.com/other", "effect": "NoSchedule"}
+STARTS = {"key": STARTUP_TAINT, "effect": "NoSchedule"}
+
+
+def noted(annotations: dict[str, str | None]) -> dict[str, Any]:
+    return {"metadata": {"annotations": annotations}}
+
+
+@pytest.mark.parametrize(
+    ("before", "subresource", "body", "wanted"),
+    [
+        ({}, "/status", noted({SCALE_DOWN_DISABLED: "true", KEPT_MARK: "true"}), 200),
+        (
+            {SCALE_DOWN_DISABLED: "true", KEPT_MARK: "true"},
+            "/status",
+            noted({SCALE_DOWN_DISABLED: None, KEPT_MARK: None}),
+            200,
+        ),
+        ({SCALE_DOWN_DISABLED: "false", KEPT_MARK: "true"}, "/status", noted({KEPT_MARK: None}), 200),
+        ({}, "", {"spec": {"taints": [OTHER_TAINT]}}, 200),
+        ({}, "/status", noted({SCALE_DOWN_DISABLED: "true"}), 422),
+        ({}, "/status", noted({SCALE_DOWN_DISABLED: "false", KEPT_MARK: "true"}), 422),
+        ({SCALE_DOWN_DISABLED: "true"}, "/status", noted({SCALE_DOWN_DISABLED: None}), 422),
+        ({SCALE_DOWN_DISABLED: "false"}, "/status", noted({SCALE_DOWN_DISABLED: "true", KEPT_MARK: "true"}), 422),
+        ({}, "/status", noted({"other": "x"}), 422),
+        ({}, "/status", {"metadata": {"labels": {"other": "x"}}}, 422),
+        ({}, "/status", {"status": {"capacity": {"cpu": "1"}}}, 422),
+        ({}, "", {"spec": {"taints": [STARTS]}}, 422),
+        ({}, "", {"spec": {"taints": []}}, 422),
+        ({}, "", {"spec": {"taints": [OTHER_TAINT, STARTS, {"key": "x", "effect": "NoExecute"}]}}, 422),
+        ({}, "", {"spec": {"unschedulable": True}}, 422),
+    ],
+)
+async def test_of_a_node_the_extender_writes_what_the_autoscaler_reads_and_leaves_an_admins_alone(
+    bounded: ControlPlane, before: dict[str, str], subresource: str, body: dict[str, Any], wanted: int
+) -> None:
+    node = {"metadata": {"name": "written", "annotations": before}, "spec": {"taints": [OTHER_TAINT, STARTS]}}
+    status, problem = await send(bounded, "", "POST", "/api/v1/nodes", node)
+    assert status == 201, problem
+    try:
+        status, problem = await send(bounded, EXTENDER, "PATCH", f"/api/v1/nodes/written{subresource}", body)
+        assert status == wanted, problem
+    finally:
+        await send(bounded, "", "DELETE", "/api/v1/nodes/written")

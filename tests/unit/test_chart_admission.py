@@ -138,7 +138,7 @@ def test_every_policy_fails_closed_and_is_bound_once() -> None:
         EXTENDER_CHART, "admission.namespaces.exclude={default}", "admission.pods.refuseMalformed=true", "vendor=both"
     )
     policies = {each["metadata"]["name"] for each in of_kind(objects, POLICY)}
-    assert len(policies) == 12
+    assert len(policies) == 13
     assert {each["spec"]["failurePolicy"] for each in of_kind(objects, POLICY)} == {"Fail"}
     bound = [each["spec"]["policyName"] for each in of_kind(objects, BINDING)]
     assert sorted(bound) == sorted(policies)
@@ -149,10 +149,10 @@ def test_every_policy_fails_closed_and_is_bound_once() -> None:
     ("version", "enabled", "count"),
     [
         pytest.param("v1.29.9", "auto", 0, id="too-old"),
-        pytest.param("v1.30.0", "auto", 10, id="first"),
-        pytest.param("v1.30.4-eks-1", "auto", 10, id="managed"),
+        pytest.param("v1.30.0", "auto", 11, id="first"),
+        pytest.param("v1.30.4-eks-1", "auto", 11, id="managed"),
         pytest.param("v1.36.2", "false", 0, id="off"),
-        pytest.param("v1.28.0", "true", 10, id="forced"),
+        pytest.param("v1.28.0", "true", 11, id="forced"),
     ],
 )
 def test_policies_are_installed_if_the_cluster_has_them(version: str, enabled: str, count: int) -> None:

@@ -78,8 +78,7 @@ def test_a_policy_without_packing_leaves_affinity_alone_and_no_one_may_label_nod
     policies = str(of_kind(objects, "MutatingAdmissionPolicy"))
     assert "affinity" not in policies
     assert (ENFLAME.claims.extender_resource.replace("/", "~1") in policies) is (value == "claims.callExtender=true")
-    rules = one(objects, "ClusterRole", EXTENDER)["rules"]
-    assert "nodes/status" not in {resource for rule in rules for resource in rule["resources"]}
+    assert "claims-order" not in str(one(objects, "ValidatingAdmissionPolicy", f"{EXTENDER}-extender-nodes"))
     assert "--no-claims-node-order" in arguments(objects)
 
 
@@ -94,7 +93,11 @@ def test_rights_grow_only_where_claims_are_on() -> None:
         }
 
     off = ("scheduler.mode=none", "scheduler.verbs=off", "dashboard.access=off")
-    assert writes(*off) == set()
+    assert writes(*off) == {("nodes/status", "patch")}
+    assert writes(*off, "autoscaling.startupTaint=true", "admission.enabled=true") == {
+        ("nodes/status", "patch"),
+        ("nodes", "patch"),
+    }
     assert writes(*off, "claims.enabled=true") == {
         ("resourceclaimtemplates", "create"),
         ("resourceclaimtemplates", "delete"),

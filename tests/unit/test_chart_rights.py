@@ -153,13 +153,13 @@ def test_values_that_cannot_work_together_are_refused(values: tuple[str, ...], w
         rendered(PLUGIN_CHART, *values)
 
 
-def test_an_extender_without_verbs_only_reads() -> None:
+def test_an_extender_without_verbs_only_reads_but_for_notes_on_nodes() -> None:
     values = ("scheduler.mode=none", "scheduler.verbs=off")
     found = [
         right for right in granted(rendered(EXTENDER_CHART, *values)) if right[0].startswith("ClusterRole gcushare-s")
     ]
     assert {resource for _, _, resource, _, _ in found} == {
-        *("nodes", "pods", "resourceclaims", "tokenreviews", "subjectaccessreviews")
+        *("nodes", "nodes/status", "pods", "resourceclaims", "tokenreviews", "subjectaccessreviews")
     }
     with pytest.raises(AssertionError, match="a scheduler that calls the extender would find no answer"):
         rendered(EXTENDER_CHART, "scheduler.verbs=off")

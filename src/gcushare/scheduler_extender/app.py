@@ -36,6 +36,7 @@ from gcushare.runtime.metrics import (
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
 from gcushare.scheduler_extender import maintenance
+from gcushare.scheduler_extender.autoscaling import AutoscalingWriter
 from gcushare.scheduler_extender.claims.service import ExtenderClaims
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare.scheduler_extender.dashboard.feed import Feed
@@ -135,6 +136,13 @@ class Extender:
         self.recorder = EventRecorder(client, NAME, host=socket.gethostname(), clock=self._clock)
         self.claims = self._make_claims(client) if settings.claims.claims else None
         self._label = self._make_label(client)
+        self._autoscaling = AutoscalingWriter(
+            client,
+            self.states,
+            lambda: self.leadership.is_leader,
+            clock=self._clock,
+            rng=self._rng,
+        )
         self.watches = self._make_watches(client, serves_claims)
         self.leadership = self._make_leadership(client)
         self.serving = Serving(self.leadership)
@@ -183,7 +191,7 @@ class Extender:
         return Watches(
             client,
             self._settings.follow,
-            NodeHandler([*observers, *([] if order is None else [order.levels])]),
+            NodeHandler([*observers, self._autoscaling, *([] if order is None else [order.levels])]),
             PodHandler(
                 [
                     *observers,
@@ -280,6 +288,7 @@ class Extender:
         )
         if self.claims is not None:
             self.claims.start(tasks, self.watches.pods, self.watches.claims)
+        tasks.start("write for the autoscaler", self._autoscaling.run(self.watches.wait_complete))
         if self._label is not None:
             tasks.start("label the leader", self._label.run())
         if isinstance(self.leadership, ReplicaLeadership):
@@ -340,6 +349,7 @@ class Extender:
     def _on_lead(self) -> None:
         if self._label is not None:
             self._label.wake()
+        self._autoscaling.wake()
         if self.claims is not None:
             self.claims.wake()
 

@@ -55,3 +55,9 @@ class Watches:
         """Wait until the watch caches of nodes and pods are complete."""
         await self.nodes.synced.wait()
         await self.pods.synced.wait()
+
+    async def wait_complete(self) -> None:
+        """Wait until the claims are read too, if a node serves any."""
+        await self.wait_synced()
+        if self._serves_claims.is_set():
+            await self.claims.synced.wait()

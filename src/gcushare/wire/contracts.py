@@ -50,6 +50,12 @@ NODE_GROUP_LABEL = "gcushare.io/node-group"
 """On a node, by its admin, and on its plugins' pods, by their chart: the group of nodes whose settings it gets."""
 CLAIMS_ORDER_LABEL = "gcushare.io/claims-order"
 """On a node, by the extender: 1 to 9, nodes with a higher number are filled first."""
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+"""On a node: with ``true`` Cluster Autoscaler does not remove it."""
+KEPT_MARK = "gcushare.io/scale-down-disabled"
+"""On a node, by the extender: the annotation before is ours, and no admin's."""
+STARTUP_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/gcushare"
+"""On a new node, by its node group: Cluster Autoscaler waits for its cards. The extender removes it."""
 
 PODS_PER_THOUSAND = 1000
 """The count per card on a Node if pods that request the count may share cards: ``8k`` means eight cards."""

@@ -388,3 +388,13 @@ dyn(object.metadata).all(key, key in ['annotations', 'managedFields', 'resourceV
         dyn(oldObject.metadata).all(key, key in ['annotations', 'managedFields', 'resourceVersion', 'generation'] ||
         key in dyn(object.metadata))
 {{- end }}
+
+{{/* Whether the extender removes the startup taint of new nodes: "true" or "". Only a policy bounds that right. */}}
+{{- define "gcushare-scheduler-extender.removesTaint" -}}
+{{- if .Values.autoscaling.startupTaint -}}
+{{- if not (include "gcushare-scheduler-extender.hasAdmission" .) -}}
+{{- fail (printf "autoscaling.startupTaint is true, but the extender may remove a node's taint only with the admission policies (Kubernetes 1.30 and later, admission.enabled auto or true), which leave it that one: set it to false, and remove the taint by a program of your own; this is Kubernetes %s" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end -}}

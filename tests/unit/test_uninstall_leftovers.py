@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from gcushare.cli.uninstall.clean import find_leftovers
 from gcushare.core.cards import BOTH_MODES
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS
+from gcushare.wire.contracts import KEPT_MARK, SCALE_DOWN_DISABLED
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
 from tests.extender_objects import inventory_text
 
@@ -69,3 +70,18 @@ def test_the_label_goes_only_if_asked_to() -> None:
 
 def test_another_vendors_fields_stay() -> None:
     assert find_leftovers(NODE, (ALIYUN,), with_labels=True).names == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "removed"),
+    [
+        ({KEPT_MARK: "true", SCALE_DOWN_DISABLED: "true"}, {KEPT_MARK, SCALE_DOWN_DISABLED}),
+        ({KEPT_MARK: "true", SCALE_DOWN_DISABLED: "false"}, {KEPT_MARK}),
+        ({SCALE_DOWN_DISABLED: "true"}, set()),
+    ],
+)
+def test_what_kept_the_node_from_scale_down_goes_unless_it_is_an_admins(
+    found: dict[str, str], removed: set[str]
+) -> None:
+    node = replace(NODE, metadata=replace(NODE.metadata, annotations=found), status=NodeStatus())
+    assert set(find_leftovers(node, VENDORS, with_labels=False).annotations) == removed

@@ -23,6 +23,7 @@ from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
+from gcushare.wire.contracts import KEPT_MARK, SCALE_DOWN_DISABLED
 from gcushare.wire.nodes import decode_inventory
 from gcushare.wire.objects import Node
 
@@ -211,6 +212,13 @@ def is_served(node: Node, vendor: Vendor) -> bool:
     return is_counted(node, vendor) and node.status.allocatable.get(vendor.memory_resource, "0") != "0"
 
 
+def _scale_down_keys(node: Node) -> tuple[str, ...]:
+    """What the extender wrote for Cluster Autoscaler; without its mark, or with another value, it is an admin's."""
+    annotations = node.metadata.annotations
+    is_ours = KEPT_MARK in annotations and annotations.get(SCALE_DOWN_DISABLED) == "true"
+    return (KEPT_MARK, SCALE_DOWN_DISABLED) if is_ours else (KEPT_MARK,)
+
+
 def find_leftovers(node: Node, vendors: Sequence[Vendor], *, with_labels: bool) -> Leftovers:
     """Find our fields of a Node, of vendors whose fields are ours there.
 
@@ -229,7 +237,7 @@ def find_leftovers(node: Node, vendors: Sequence[Vendor], *, with_labels: bool) 
     inventories = [vendor.inventory_annotation for vendor in vendors]
     labels = [vendor.label_key for vendor in vendors] if with_labels else []
     return Leftovers(
-        annotations=tuple(key for key in inventories if key in node.metadata.annotations),
+        annotations=tuple(key for key in (*inventories, *_scale_down_keys(node)) if key in node.metadata.annotations),
         labels=tuple(key for key in labels if key in node.metadata.labels),
         resources=tuple(name for name in resources if name in status),
     )

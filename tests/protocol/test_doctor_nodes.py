@@ -22,7 +22,7 @@ from gcushare.core.cards import (
 )
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL, STARTUP_TAINT
 from gcushare.wire.documents.plugin_status import PodOnNode
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.pods import MACHINE_UID, MIRROR
@@ -242,6 +242,17 @@ def node_with_the_plain_plugin(rig: DoctorRig) -> None:
     rig.put_pod(pod_document("whole", None, node=NODE) | {"spec": asks(whole)})
 
 
+def node_with_a_clouds_gpu_label(rig: DoctorRig) -> None:
+    rig.change_node(lambda node: node["metadata"]["labels"].update({"cloud.google.com/gke-accelerator": "x"}))
+
+
+def node_that_keeps_its_startup_taint(rig: DoctorRig) -> None:
+    rig.change_node(lambda node: node["metadata"].update(creationTimestamp="2026-01-01T00:00:00Z"))
+    rig.change_node(
+        lambda node: node.setdefault("spec", {}).update(taints=[{"key": STARTUP_TAINT, "effect": "NoSchedule"}])
+    )
+
+
 def asks(resource: str) -> JsonObject:
     limits = {resource: "1"}
     container = {"name": "main", "image": "i", "resources": {"limits": limits, "requests": limits}}
@@ -301,6 +312,13 @@ def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
         (cordon_of_a_card_that_is_not_there, WARNING, "cordon-unknown-card", "names 7"),
         (node_of_a_misspelt_way, WARNING, "unread-key", "gcushare.io/serve=claim: only 'claims' has an effect"),
         (node_of_an_unknown_group, WARNING, "node-group", "its plugin are those of the nodes of no group"),
+        (
+            node_with_a_clouds_gpu_label,
+            WARNING,
+            "autoscaler-gpu-label",
+            "cloud.google.com/gke-accelerator and offers no",
+        ),
+        (node_that_keeps_its_startup_taint, ERROR, "startup-taint-stays", "no pod is placed there"),
         (node_no_longer_shared, WARNING, "stale-inventory", INVENTORY),
         (count_left_behind, WARNING, "leftover-capacity", f"{COUNT} 1"),
         (zero_left_behind, WARNING, "leftover-capacity", f"{MEMORY} 0"),

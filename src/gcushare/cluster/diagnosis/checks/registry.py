@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from gcushare.cluster.diagnosis.checks import (
+    autoscaler,
     certificates,
     claims,
     extenders,
@@ -75,6 +76,8 @@ CHECKS: tuple[Check, ...] = (
     other_systems.check_nodes,
     other_systems.check_foreign_plugins,
     other_systems.check_pods,
+    autoscaler.check_gpu_labels,
+    autoscaler.check_startup_taint,
     certificates.check_certificates,
     versions.check_versions,
     check_unread,

@@ -1,4 +1,4 @@
-"""What Cluster Autoscaler is told of nodes with cards: the extender's writes on the Nodes of a real API server."""
+"""What Cluster Autoscaler reads of nodes with cards: the extender's writes on the Nodes of a real API server."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from gcushare.wire.annotations import record_keys
 from gcushare.wire.contracts import (
     CLAIMS_LABEL,
     CLAIMS_ORDER_LABEL,
+    KEPT_MARK,
     LEADS_LABEL,
     NODE_GROUP_LABEL,
     SERVE_LABEL,
@@ -54,7 +55,7 @@ VARIABLES_OF_OTHERS.add("NVIDIA_GPU_MEMORY_REQUEST")
 """Those of the vendor's own plugin and of NVIDIA's toolkit, which no program of ours sets or reads."""
 METRIC = re.compile(r"`(gcushare_[a-z_]+)`")
 CHART_LABELS = {"gcushare.io/enabled", CLAIMS_LABEL, CLAIMS_ORDER_LABEL, LEADS_LABEL, SERVE_LABEL}
-CHART_LABELS |= {NODE_GROUP_LABEL, VENDOR_LABEL}
+CHART_LABELS |= {KEPT_MARK, NODE_GROUP_LABEL, VENDOR_LABEL}
 KUBERNETES_MESSAGES = {
     "0/1 nodes are available: 1 Insufficient enflame.com/gcu-memory.",
     "dial tcp … connect: connection refused",

@@ -2,7 +2,7 @@
 
 Cluster Autoscaler adds up a node's units. So it evicts a pod whose units no card elsewhere has free in one piece, and
 removes the pod's node. A node whose cards pods hold gets the annotation that keeps it from scale-down; a node that is
-idle, or not ready, loses it. An admin's own annotation stays, whatever its value: ours has a mark beside it.
+idle, or not ready, loses it. An admin's own annotation stays, whatever its value: ours has a mark with it.
 
 A node group may start its nodes with a taint, so that Cluster Autoscaler waits for their cards in place of adding more
 nodes. It is removed once the cards are offered.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -115,8 +114,6 @@ class AutoscalingWriter:
         self._versions: dict[str, str] = {}
         self._to_look_at: set[str] = set()
         self._changed = asyncio.Event()
-        self.counters: Counter[str] = Counter()
-        """What happened since the start, for metrics: kept, released, untainted, failed."""
         for state in self._states:
             state.ledger.listen(lambda node: self._look_at(node.name))
 
@@ -155,7 +152,6 @@ class AutoscalingWriter:
             if (failure := await self._write_all(names)) is None:
                 self._backoff.reset()
                 continue
-            self.counters["failed"] += 1
             delay_s = self._backoff.next_delay_s(failure)
             logger.warning(
                 "nodes are not written for the autoscaler yet %s",
@@ -192,11 +188,8 @@ class AutoscalingWriter:
             # Through the status, which keeps the spec.
             patch = annotations_patch(wanted, precondition)
             await self._client.patch(NODES, name, patch, subresource="status", timeout_s=_WRITE_S)
-            what = "kept" if wanted.get(SCALE_DOWN_DISABLED) else "released"
-            self.counters[what] += 1
-            logger.info(
-                "node %s by the autoscaler %s", "not removed" if what == "kept" else "removable", fields(node=name)
-            )
+            is_kept = wanted.get(SCALE_DOWN_DISABLED) is not None
+            logger.info("marked a node for the autoscaler %s", fields(node=name, is_kept=is_kept))
         elif seen.taint is not None and self._is_offered(name, seen):
             await self._bucket.take()
             await self._remove_taint(name, seen.taint)
@@ -217,7 +210,6 @@ class AutoscalingWriter:
                 fields(node=name, taint=STARTUP_TAINT, error=failure),
             )
         else:
-            self.counters["untainted"] += 1
             logger.info("removed the startup taint %s", fields(node=name))
 
     def _is_held(self, name: str) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cluster.diagnosis.checks.views import VendorNode, span, vendor_nodes
+from gcushare.cluster.diagnosis.checks.views import VendorNode, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
+from gcushare.core.wording import span
 from gcushare.wire.contracts import STARTUP_TAINT
 
 GPU_LABELS = (
@@ -27,7 +28,7 @@ YOUNG_S = 600.0
 
 
 def check_gpu_labels(facts: Facts) -> Iterator[Finding]:
-    """A GPU label on a node whose cards are offered as memory alone: the autoscaler waits for whole GPUs for ever."""
+    """A GPU label on a node whose cards are offered as memory alone: the autoscaler waits for whole GPUs."""
     for each in vendor_nodes(facts):
         label = next((key for key in GPU_LABELS if key in each.node.metadata.labels), None)
         if label and each.inventory is not None and each.node.status.allocatable.get(GPU_RESOURCE, "0") == "0":

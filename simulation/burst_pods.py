@@ -17,6 +17,11 @@ RULES: tuple[Mapping[str, str], ...] = (
     {keys.MEMORY_LIMIT: "8"}, {keys.CARDS: "2", keys.USE_CARDS: "strongest"}, {keys.USE_CARDS: "0,2"},
     {keys.COMPUTE_SHARE: "proportional"},
 )  # fmt: skip
+RULES_BETWEEN_CARDS = (
+    *({keys.APART: "app"}, {keys.APART: "app"}, {keys.APART: "app"}, {keys.APART: "app", keys.CARDS: "2"}),
+    *({keys.CARDS: "2", keys.CARDS_LINKED: "true"}, {keys.CARDS: "2", keys.CARDS_LINKED: "true", keys.APART: "app"}),
+)
+"""Those that depend on what other cards, or the pods on them, are."""
 Shape = tuple[tuple[str, int], ...]
 """Each container that asks for cards: init, sidecar or app, and its amount."""
 
@@ -49,5 +54,5 @@ def make_pod(name: str, amounts: Shape, resource: str, rule: Mapping[str, str]) 
         if kind == "sidecar":
             container["restartPolicy"] = "Always"
         containers["containers" if kind == "app" else "initContainers"].append(container)
-    metadata = {"name": name, "namespace": "default", "uid": name, "annotations": dict(rule)}
+    metadata = {"name": name, "namespace": "default", "uid": name, "annotations": dict(rule), "labels": {"app": "web"}}
     return {"metadata": metadata, "spec": containers, "status": {}}

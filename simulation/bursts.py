@@ -44,7 +44,7 @@ from gcushare_playground.kubelet.books import DeviceBooks
 from gcushare_playground.kubelet.faults import KubeletFaults
 from gcushare_playground.kubelet.podspec import parse_pod
 from simulation.burst_plugin import BurstPlugin, RuleBroken
-from simulation.burst_pods import MEMORY, RULES, SHAPES, WHOLE, WHOLE_SHAPES, make_pod
+from simulation.burst_pods import MEMORY, RULES, RULES_BETWEEN_CARDS, SHAPES, WHOLE, WHOLE_SHAPES, make_pod
 from simulation.store import Doc
 
 MODELS = ("S60", "T20")
@@ -60,8 +60,18 @@ class BurstNode:
         self.gates = gates
         self.by_hand = self.rng.choice([0.0, 0.0, 0.0, 0.1, 0.3, 0.6, 1.0])  # of the pods, placed by no scheduler
         count = self.rng.choice([1, 2, 2, 3, 4, 6])
+        # Of its own, so that half of the nodes are as they were before there were such rules.
+        has_more = random.Random(f"bursts/{seed}/between cards").random() < 0.5
+        self.rules = (*RULES, *RULES_BETWEEN_CARDS) if has_more else RULES
         cards = [
-            InventoryCard(index=i, uuid=f"u{i}", memory_bytes=size * GIB, units=size, model=self.rng.choice(MODELS))
+            InventoryCard(
+                index=i,
+                uuid=f"u{i}",
+                memory_bytes=size * GIB,
+                units=size,
+                model=self.rng.choice(MODELS),
+                link_group=f"pair {i // 2}" if has_more else "",
+            )
             for i, size in enumerate(self.rng.choice([16, 16, 24, 8, 10]) for _ in range(count))
         ]
         self.inventory = Inventory(unit=parse_memory_unit("1"), cards=tuple(cards))
@@ -160,7 +170,7 @@ class BurstNode:
 
     def create(self) -> None:
         """A user creates a pod that the extender accepts."""
-        rule, shape = self.rng.choice(RULES), self.rng.choice(SHAPES)
+        rule, shape = self.rng.choice(self.rules), self.rng.choice(SHAPES)
         resource, amounts = MEMORY, shape
         if self.rng.random() < 0.15:
             resource, amounts = WHOLE, self.rng.choice(WHOLE_SHAPES)
@@ -204,6 +214,7 @@ class BurstNode:
                 pod_units=assignment.units,
                 assign_time_ns=self.made,
                 whole=request.cards.whole,
+                apart=str(request.cards.apart or ""),
             )
             self._update(_changed(pod, {**pod.metadata.annotations, **encode_record(ENFLAME, record)}, node="n"))
             return True
@@ -294,6 +305,7 @@ class BurstNode:
             RuleBroken: a pod, its rule and what it has.
         """
         used: Counter[int] = Counter()
+        apart: Counter[int] = Counter()
         for uid, pod in self.pods.items():
             (request, _), assignment = self.requests[uid], self.ledger.assignment(uid)
             assert assignment is not None
@@ -304,6 +316,11 @@ class BurstNode:
                 raise RuleBroken(f"wrong cards: {words}, recorded {assignment}")
             if not all(request.cards.allows(self.cards[index]) for index in held):
                 raise RuleBroken(f"excluded cards: {words}")
+            if request.cards.linked and len({self.cards[index].link_group for index in held}) > 1:
+                raise RuleBroken(f"cards that are not linked: {words}")
+            apart.update(held.keys() if request.cards.apart is not None else ())
+            if apart and max(apart.values()) > 1 and not self.by_hand:
+                raise RuleBroken(f"a card of another pod of its group: {words}")
             # The last free ids are taken without a preference: room that a pod by hand took may leave unequal parts.
             is_all = self.by_hand and sum(held.values()) == request.total_units
             equal = held if is_all else dict.fromkeys(held, request.cards.units)

@@ -271,7 +271,7 @@ class CardAllocator:
                     f"{each.pod if each is not None else 'the container'} gets "
                     f"{'one' if wanted == 1 else wanted}: {cause}"
                 )
-            if each is not None and each.linked and wanted > 1 and closeness(list(cards), wanted) != LINKED:
+            elif each is not None and each.linked and closeness(list(cards), wanted) != LINKED:
                 raise Refused(
                     f"cards {index_text(sorted(counts))} were taken, which are not linked with each other, and pod "
                     f"{each.pod} asks for that (gcushare.io/cards-linked): {cause}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gcushare.vendors import ENFLAME
-from tests.extender_objects import pod_document
+from tests.extender_objects import on_card, pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
 from tests.protocol.test_defragment_command import ask
 
@@ -47,6 +48,16 @@ async def test_pods_that_do_not_exist_are_counted_as_if_they_waited(crowded: Clu
     assert ran.out == (
         "11 pods wait for cards, with 5 of --add; present nodes have room for 2\n2x16: 3 more nodes hold 9 pods\n"
     )
+
+
+async def test_pods_that_share_no_card_need_one_each(tmp_path: Path) -> None:
+    chosen: dict[str, Any] = {"annotations": {"gcushare.io/apart": "app"}, "labels": {"app": "web"}}
+    holding = pod_document("held", 2, node="node-1", record=replace(on_card(0, 2), apart="app=web"))
+    async with cluster(tmp_path) as found:
+        found.put(a_node("node-1", 16, 16), holding)
+        found.put(*(pod_document(f"web-{number}", 2, **chosen) for number in range(4)))
+        text = (await found.call("nodes-needed")).out
+    assert text == "4 pods wait for cards; present nodes have room for 1\n2x16: 2 more nodes hold 3 pods\n"
 
 
 @pytest.mark.parametrize("value", ["40", "x4", "0x4", "4x0", "4x-1", "1x4,2", "٣x4", "100001x1", "4x1.5"])

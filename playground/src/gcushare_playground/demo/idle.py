@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 from gcushare.wire.annotations import IDLE_SINCE, WHEN_IDLE
 from gcushare_playground.demo.admin_commands import show_top
@@ -34,9 +33,7 @@ async def play_idle(player: Player) -> None:
     await player.wait_refused(f"{_NAMESPACE}/next-training")
     stage.step(f"Step 3. After {IDLE_S}s without a process on its card each idle pod says since when, and what follows")
     for name in ("forgotten", "on-call"):
-        await _until(player, lambda name=name: bool(_events(player, name, "Idle")), f"{name} is called idle")
-        stage.command(f"kubectl describe pod {name}")
-        stage.output(f"Events:\n  Normal  Idle  gcushare-device-plugin  {_events(player, name, 'Idle')[0]}")
+        await _show_idle(player, name)
     await show_top(player)
     stage.step("Step 4. The pod that may go is evicted, and the one that waited gets its memory")
     await cluster.pods.until(lambda: f"{_NAMESPACE}/forgotten" not in cluster.pods.objects, "the eviction")
@@ -64,17 +61,17 @@ async def _create(player: Player, name: str, units: int, annotations: dict[str, 
     player.stage.output(f"pod/{name} created")
 
 
-def _events(player: Player, name: str, reason: str) -> list[str]:
-    events = player.cluster.events.objects.values()
-    return [
-        event["message"]
-        for event in events
-        if event["reason"] == reason and key_of_subject(event) == f"{_NAMESPACE}/{name}"
-    ]
+async def _show_idle(player: Player, name: str) -> None:
+    """Wait until a pod is called idle, and show the words."""
+    events = player.cluster.events
 
+    def words() -> list[str]:
+        found = (each for each in events.objects.values() if key_of_subject(each) == f"{_NAMESPACE}/{name}")
+        return [each["message"] for each in found if each["reason"] == "Idle"]
 
-async def _until(player: Player, holds: Callable[[], bool], what: str) -> None:
-    await player.cluster.events.until(holds, what, deadline_s=60.0)
+    await events.until(lambda: bool(words()), f"{name} is called idle", deadline_s=60.0)
+    player.stage.command(f"kubectl describe pod {name}")
+    player.stage.output(f"Events:\n  Normal  Idle  gcushare-device-plugin  {words()[0]}")
 
 
 def _write_processes(player: Player, owners: dict[int, str]) -> None:

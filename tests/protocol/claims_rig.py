@@ -23,7 +23,7 @@ from gcushare.device_plugin.program import NodeProgram
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.node.node_settings import LimitSettings, OtherSystems
-from gcushare.node.over_use.over_use_settings import OverUseSettings
+from gcushare.node.over_use.over_use_settings import IdleSettings, OverUseSettings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings
@@ -54,6 +54,7 @@ class ClaimsRig:
         vendor: Vendor = ENFLAME,
         source: Mapping[str, Any] | None = None,
         over_use: OverUseSettings | None = None,
+        idle: IdleSettings | None = None,
         limits: LimitSettings | None = None,
         **node: Any,
     ) -> None:
@@ -62,6 +63,7 @@ class ClaimsRig:
         self._source_settings = source or {}
         self.adapters = HostAdapters()
         self._over_use_settings = over_use or OverUseSettings()
+        self._idle_settings = idle or IdleSettings()
         self._limit_settings = limits or LimitSettings()
         self._node_settings = node
         self.other_systems = OtherSystems.REFUSE
@@ -110,6 +112,7 @@ class ClaimsRig:
                 }
             ),
             over_use=self._over_use_settings,
+            idle=self._idle_settings,
             limits=self._limit_settings,
             kubelet=KubeletSettings(
                 node_name=NODE, kubelet_dir=self.root, cdi_dir=self.root / "cdi", **self._node_settings

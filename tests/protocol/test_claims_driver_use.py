@@ -13,9 +13,9 @@ from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.units import GIB
 from gcushare.node.node_settings import LimitSettings, MemoryLimit
-from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
+from gcushare.node.over_use.over_use_settings import Action, IdleAction, IdleSettings, OverUseSettings
 from gcushare.vendors import ALIYUN
-from gcushare.wire.annotations import OVER_USE
+from gcushare.wire.annotations import OVER_USE, WHEN_IDLE
 from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT
 from gcushare_playground.kubelet.dra import ClaimRef
 from tests.extender_objects import node_document, pod_document
@@ -30,16 +30,16 @@ from tests.protocol.test_cards_command_here import silent_url
 class UseRig(ClaimsRig):
     """One card of 16 GiB; ``use`` sets what the one process of each pod has of it."""
 
-    def __init__(self, proc: Path, **over_use: Any) -> None:
+    def __init__(self, proc: Path, idle: IdleSettings | None = None, **over_use: Any) -> None:
         self.proc = FakeProc(proc)
         self._pids: dict[str, int] = {}
         source = {"pod_use": True, "proc_root": proc}
-        super().__init__((16,), source=source, over_use=OverUseSettings(**over_use))
+        super().__init__((16,), source=source, over_use=OverUseSettings(**over_use), idle=idle)
 
     async def run(self, name: str, gib: int) -> None:
         """Run a pod whose claim has so much of the card."""
         claim = self.allocate(name, share("card-0", gib))
-        uid = self.run_pod(name, name)
+        uid = self.run_pod(name, name, annotations={WHEN_IDLE: "evict"})
         self.reserve(claim, (name, uid))
         self.join(name, uid)
         assert (await self.kubelet.prepare(claim))[claim.uid].error == ""
@@ -267,3 +267,21 @@ async def test_cards_that_are_all_left_out_are_named_with_the_reason() -> None:
         status = json.loads((await rig.get("/status"))[1])
         assert [card["index"] for card in status["leftOut"]] == [0, 1]
         await rig.stop()
+
+
+async def test_an_idle_pod_keeps_a_claim_that_another_one_computes_with_and_gives_it_back_afterwards(
+    tmp_path: Path,
+) -> None:
+    idle = IdleSettings(idle=IdleAction.EVICT, idle_after=1.0, idle_least_age=0.0)
+    async with UseRig(tmp_path / "proc", idle, over_use_pause=0.5) as rig:
+        await rig.start()
+        await rig.run("first", 4)
+        await rig.share("second", "first")
+        rig.use(second=1)
+        await rig.until(lambda: bool(rig.events("Idle")), "the first pod is called idle")
+        await rig.polls(10)
+        assert rig.events("IdleEvicted") == []
+        outlook = (await rig.status())["idle"]["outlook"]
+        assert outlook == {"default/first": "it shares its memory with default/second, which uses the card"}
+        rig.use()
+        await rig.until(lambda: bool(rig.events("IdleEvicted")), "it is evicted once no one uses the claim")

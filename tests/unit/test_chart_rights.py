@@ -130,6 +130,8 @@ EVICTIONS = ("ClusterRole gcushare-device-plugin", "", "pods/eviction", frozense
         pytest.param(("podUse=true",), False, id="reported"),
         pytest.param(("podUse=true", "overUse.action=evict"), True, id="evicted"),
         pytest.param(("podUse=true", "overUse.action=evict", "overUse.dryRun=true"), False, id="rehearsed"),
+        pytest.param(("podUse=true", "idle.action=evict"), True, id="idle pods evicted"),
+        pytest.param(("podUse=true", "idle.action=evict", "overUse.dryRun=true"), False, id="idle pods rehearsed"),
     ],
 )
 def test_the_right_to_evict_is_given_only_if_an_admin_turned_evictions_on(
@@ -143,7 +145,13 @@ def test_the_right_to_evict_is_given_only_if_an_admin_turned_evictions_on(
     ("values", "words"),
     [
         pytest.param(("overUse.action=evict",), "needs podUse=true", id="evictions without figures"),
-        pytest.param(("podUse=true", "overUse.dryRun=true"), "set that too", id="a rehearsal of nothing"),
+        pytest.param(("podUse=true", "overUse.dryRun=true"), "set one of them too", id="a rehearsal of nothing"),
+        pytest.param(("idle.action=evict",), "idle.action=evict needs podUse=true", id="idle without figures"),
+        pytest.param(
+            ("vendor=aliyun", "podUse=true", "idle.action=evict", "memoryLimit=driver"),
+            "set idle.action to report, or another memoryLimit",
+            id="idle without processes",
+        ),
         pytest.param(("memoryLimit=mps",), "NVIDIA", id="a limit for no card"),
         pytest.param(("vendor=aliyun", "limitFallback=mps"), "stands in for the driver", id="a stand-in for nothing"),
     ],

@@ -116,10 +116,15 @@ async def test_pods_stand_below_the_cards_if_a_plugin_reports_what_each_uses(tmp
             ["node-1", "0", "default/b", "4.0", "-", "1.0", "processes", "5%"],
         ]
         assert ran.lines[-1] == "1 pod uses more than granted"
+        rig.write_cards({0: {"used": 2 * GIB, "processes": {7: GIB, 8: GIB}, "process_utilization": {7: 60, 8: 5}}})
+        uid = rig.pod("a")["metadata"]["uid"]
+        await rig.until(lambda: keeper.latest and keeper.latest.by_pod[uid] == {0: GIB}, "it uses less now")
+        peaks = [line.split() for line in (await found.call("top", "--peak")).lines if "default/" in line]
+        assert [(row[2], row[5], row[6]) for row in peaks] == [("default/a", "1.0", "6.0"), ("default/b", "1.0", "1.0")]
         document = json.loads((await found.call("top", "-o", "json")).out)
-        assert [(pod["pod"], pod["usedBytes"], pod["over"]) for pod in document["pods"]] == [
-            ("default/a", 6 * GIB, True),
-            ("default/b", GIB, False),
+        assert [(pod["pod"], pod["usedBytes"], pod["highestBytes"], pod["seenSince"]) for pod in document["pods"]] == [
+            ("default/a", GIB, 6 * GIB, peaks[0][7]),
+            ("default/b", GIB, GIB, peaks[1][7]),
         ]
 
 

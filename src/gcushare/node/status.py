@@ -105,6 +105,7 @@ def is_own_machine(address: str | None) -> bool:
 
 def _describe_pod(pod: PodWithCards, used: PodUse | None, over_use: OverUseParts, own: Mapping[str, Any]) -> PodOnNode:
     uid = pod.ref.uid
+    highest = over_use.highest.by_pod.get(uid)
     return PodOnNode(
         pod=str(pod.ref),
         uid=uid,
@@ -114,6 +115,8 @@ def _describe_pod(pod: PodWithCards, used: PodUse | None, over_use: OverUseParts
         utilization_by_card=dict(sorted(used.utilization.get(uid, {}).items())) if used is not None else None,
         over_use=_describe_over_uses(over_use, uid),
         idle_since=over_use.idle.notes.get(uid, "") if over_use.idle is not None else "",
+        highest_by_card=dict(highest.bytes) if highest is not None else None,
+        seen_since=utc_text(int(highest.since)) if highest is not None else "",
         **own,
     )
 

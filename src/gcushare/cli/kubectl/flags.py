@@ -148,6 +148,12 @@ class TopSettings:
 
     node: str | None = _node()
     selector: str | None = _selector()
+    peak: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Show the most that each pod used too, since its plugin saw it first: a restart of the plugin begins "
+        "again.",
+    )
     show: ShowFlags = group(ShowFlags)
     plugin_namespace: str = plugin_namespace()
     kube: KubeSettings = group(KubeSettings)

@@ -104,6 +104,9 @@ class PodUseRow:
     """What counts the used bytes: the ``driver``, or the plugin from the ``processes``."""
     idle_since: str = ""
     """Since when it has not used its cards, as its plugin reports; "" if it is not idle."""
+    highest_bytes: int | None = None
+    """The most that it used since ``seen_since``, when its plugin saw it first; None if that is not reported."""
+    seen_since: str = ""
     shared_with: tuple[str, ...] = ()
     """Other pods of its claims: together they are granted what stands here."""
 
@@ -144,6 +147,8 @@ def pod_use_rows(summary: Summary, views: Views) -> list[PodUseRow]:
                         utilization_percent=holder.utilization_percent,
                         is_reported=bool(holder.over_since),
                         idle_since=holder.idle_since,
+                        highest_bytes=holder.highest_bytes,
+                        seen_since=holder.seen_since,
                         source="driver" if holder.used_by_driver else "processes",
                         shared_with=tuple(map(str, summary.snapshot.claims.pods_sharing_with(uid))),
                     )

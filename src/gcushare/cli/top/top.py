@@ -37,7 +37,7 @@ async def top(session: Session, settings: TopSettings) -> int:
     screen, output = session.screen, session.output
     if not session.print_document(lambda: use_document(rows, pods, problems)):
         lines = use_lines(summary, rows, screen.width, is_wide=output is Output.WIDE)
-        screen.print_lines([*lines, *pod_use_lines(summary, pods, screen.width)])
+        screen.print_lines([*lines, *pod_use_lines(summary, pods, screen.width, has_peak=settings.peak)])
         if hint := pod_use_hint(summary, answers.views):
             screen.say("note", hint)
     return session.warn([*snapshot.problems, *(f"{what}: {why}" for what, why in problems.items())])
@@ -119,8 +119,10 @@ def use_lines(summary: Summary, rows: Sequence[CardUseRow], width: int | None, *
     return lines
 
 
-def pod_use_lines(summary: Summary, rows: Sequence[PodUseRow], width: int | None) -> list[Text]:
-    """The table of pods; nothing if no plugin reports what they use."""
+def pod_use_lines(
+    summary: Summary, rows: Sequence[PodUseRow], width: int | None, *, has_peak: bool = False
+) -> list[Text]:
+    """The table of pods, with the most that each used if ``has_peak``; nothing if no plugin reports what they use."""
     if not rows:
         return []
     label, word = _words(summary)
@@ -135,8 +137,11 @@ def pod_use_lines(summary: Summary, rows: Sequence[PodUseRow], width: int | None
         used = Cell(_gib(row.used_bytes), style)
         busy = show_figure(row.utilization_percent, "%")
         limit = _gib(row.limit_bytes or None)
-        cells.append((row.node, str(row.index), row.pod, _gib(row.granted_bytes), limit, used, row.source, busy, note))
-    headings = ("NAME", word, "POD", f"GRANTED({label})", f"LIMIT({label})", f"USED({label})", "BY", "UTIL", "NOTE")
+        peak = (_gib(row.highest_bytes), row.seen_since or _UNKNOWN) if has_peak else ()
+        amounts = (_gib(row.granted_bytes), limit, used)
+        cells.append((row.node, str(row.index), row.pod, *amounts, *peak, row.source, busy, note))
+    words = (f"GRANTED({label})", f"LIMIT({label})", f"USED({label})", *((f"PEAK({label})", "SINCE") * has_peak))
+    headings = ("NAME", word, "POD", *words, "BY", "UTIL", "NOTE")
     lines = [Text(), *plain_table(headings, cells, width)]
     over_count = sum(row.is_over for row in rows)
     if over_count:
@@ -149,7 +154,8 @@ def use_document(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], problems
 
     ``unattributedBytes`` are those of processes that belong to no pod; ``problems`` by plugin that could not be asked,
     or node without one; ``pods`` are those of the nodes whose plugins report what each uses;
-    ``reported``: its plugin has noted the over-use on the pod; ``idleSince``: since when it has not used its cards.
+    ``reported``: its plugin has noted the over-use on the pod; ``idleSince``: since when it has not used its cards;
+    ``highestBytes``: the most that it used since ``seenSince``, when its plugin saw it first.
     """
     return {
         "version": _DOCUMENT_VERSION,
@@ -183,6 +189,8 @@ def use_document(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], problems
                 "over": row.is_over,
                 "reported": row.is_reported,
                 "idleSince": row.idle_since,
+                "highestBytes": row.highest_bytes,
+                "seenSince": row.seen_since,
                 "sharedWith": list(row.shared_with),
             }
             for row in pods

@@ -47,6 +47,7 @@ class HolderView(_ViewStruct, frozen=True):
     ``used_bytes`` is what its processes use of the card, null if it is unknown which pods the processes belong to. A
     pod that uses a card without holding it has 0 units. ``over_since``: since when its node reports it as over its
     grant, "" if it does not; ``idle_since``: since when it has not used its cards, likewise.
+    ``highest_bytes``: the most that it used since ``seen_since``; null and "" if its plugin does not report it.
     ``used_by_driver``: whether the driver counts ``used_bytes``. ``utilization_percent``: how
     much of the chip's time it uses, null if that is not sampled.
     """
@@ -63,6 +64,8 @@ class HolderView(_ViewStruct, frozen=True):
     used_by_driver: bool = False
     utilization_percent: float | None = None
     idle_since: str = ""
+    highest_bytes: int | None = None
+    seen_since: str = ""
 
 
 class CardPods(_ViewStruct, frozen=True):
@@ -166,6 +169,8 @@ def _holder(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) 
         used_by_driver=card.index in pod.used_by_driver,
         utilization_percent=_reported(pod.utilization_by_card, card, sampled),
         idle_since=pod.idle_since,
+        highest_bytes=(pod.highest_by_card or {}).get(card.index),
+        seen_since=pod.seen_since,
     )
 
 

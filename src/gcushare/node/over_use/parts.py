@@ -9,6 +9,7 @@ from gcushare.core.cards import Inventory
 from gcushare.core.over_use.tracking import OverUse, OverUseTracker
 from gcushare.kube.client import KubeClient
 from gcushare.node.api_server import Announcer
+from gcushare.node.highest_use import HighestUses
 from gcushare.node.over_use.evictor import Evictor
 from gcushare.node.over_use.idle_watch import IdleWatch
 from gcushare.node.over_use.notes import OverUseTexts, PodNotes
@@ -46,8 +47,10 @@ class OverUseParts:
         self.idle_settings = idle
         self._pod_use = pod_use
         self._polls = polls
+        self._pods = pods
         self.watch: OverUseWatch | None = None
         self.idle: IdleWatch | None = None
+        self.highest = HighestUses()
         self.evictor: Evictor | None = None
         over: Callable[[], dict[str, dict[int, OverUse]] | None] = dict
         if pod_use is not None:
@@ -101,6 +104,8 @@ class OverUseParts:
 
     def on_poll(self) -> None:
         """Process the newest reading of the cards."""
+        if self._pod_use is not None:
+            self.highest.take(self._pod_use.latest, self._pods.everyone.keys(), time.time())
         if self.watch is not None:
             self.watch.on_poll()
         if self.idle is not None:

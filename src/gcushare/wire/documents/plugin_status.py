@@ -108,7 +108,8 @@ class PodOnNode(_StatusPart, frozen=True):
     use. It is null if the plugin does not report use by pod, and lacks cards whose library does not list processes.
     ``used_by_driver`` are the cards of it whose bytes the driver counts; the others' are sums over processes.
     ``over_use`` is by card, while the pod is over its grant; null likewise. ``idle_since``: since when it has not
-    used its cards, "" if it is not idle. ``utilization_by_card`` are percents of the
+    used its cards, "" if it is not idle. ``highest_by_card``: the most that it used since ``seen_since``, when this
+    plugin saw it first; null and "" before. ``utilization_by_card`` are percents of the
     chip's time; it lacks cards whose library does not sample processes. ``uid`` is "" but for callers of
     the same machine and for those with a client certificate.
     """
@@ -128,6 +129,8 @@ class PodOnNode(_StatusPart, frozen=True):
     utilization_by_card: dict[Count, float] | None = None
     over_use: dict[Count, PodOverUse] | None = None
     idle_since: str = ""
+    highest_by_card: dict[Count, Count] | None = None
+    seen_since: str = ""
 
 
 class UnreadableStatus(_StatusPart, frozen=True):

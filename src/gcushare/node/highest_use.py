@@ -1,0 +1,38 @@
+"""The most that each pod has used of each card, since this program saw it first. A restart begins again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from gcushare.node.pod_use import PodUse
+
+
+@dataclass(frozen=True, slots=True)
+class HighestUse:
+    """``bytes`` by card; ``since``: seconds since the epoch of the first reading with the pod."""
+
+    bytes: Mapping[int, int]
+    since: float
+
+
+class HighestUses:
+    """``by_pod`` are those of the pods that are here, by uid."""
+
+    def __init__(self) -> None:
+        self.by_pod: Mapping[str, HighestUse] = {}
+
+    def take(self, found: PodUse | None, here: Collection[str], now: float) -> None:
+        """Process one reading; None if it could not tell. ``here`` are the uids of all pods of the node."""
+        kept = {uid: each for uid, each in self.by_pod.items() if uid in here}
+        for uid, used in found.by_pod.items() if found is not None else ():
+            if uid not in here:
+                continue
+            before = kept.get(uid, HighestUse({}, now))
+            peaks = found.peaks.get(uid, {}) if found is not None else {}
+            most = {
+                index: max(before.bytes.get(index, 0), used.get(index, 0), peaks.get(index, 0))
+                for index in before.bytes.keys() | used.keys() | peaks.keys()
+            }
+            kept[uid] = HighestUse(dict(sorted(most.items())), before.since)
+        self.by_pod = kept

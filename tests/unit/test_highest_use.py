@@ -1,0 +1,42 @@
+"""The most that a pod has used of a card, by the readings since it was seen first."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.node.highest_use import HighestUses
+from gcushare.node.pod_use import PodUse
+
+USED = st.dictionaries(st.integers(0, 2), st.integers(0, 100), max_size=3)
+READINGS = st.lists(st.none() | st.tuples(USED, USED), min_size=1, max_size=12)
+
+
+@given(READINGS)
+def test_it_is_the_largest_reading_or_account_of_each_card_and_counts_from_the_first_one(
+    readings: list[tuple[dict[int, int], dict[int, int]] | None],
+) -> None:
+    kept = HighestUses()
+    for at, reading in enumerate(readings):
+        found = None if reading is None else PodUse({"a": reading[0]}, {}, peaks={"a": reading[1]})
+        kept.take(found, {"a"}, float(at))
+    told = [each for each in readings if each is not None]
+    if not told:
+        assert kept.by_pod == {}
+        return
+    most = {
+        index: max(found.get(index, 0) for each in told for found in each)
+        for index in {index for each in told for found in each for index in found}
+    }
+    assert kept.by_pod["a"].bytes == most
+    assert kept.by_pod["a"].since == readings.index(told[0])
+
+
+def test_a_pod_that_is_gone_is_forgotten_and_one_of_the_same_uid_begins_again() -> None:
+    kept = HighestUses()
+    kept.take(PodUse({"a": {0: 7}}, {}), {"a"}, 1.0)
+    kept.take(PodUse({"a": {0: 9}}, {}), (), 2.0)
+    assert kept.by_pod == {}
+    kept.take(PodUse({"a": {0: 3}}, {}), {"a"}, 3.0)
+    assert kept.by_pod["a"].bytes == {0: 3}
+    assert kept.by_pod["a"].since == 3.0

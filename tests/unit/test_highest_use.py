@@ -20,16 +20,16 @@ def test_it_is_the_largest_reading_or_account_of_each_card_and_counts_from_the_f
     for at, reading in enumerate(readings):
         found = None if reading is None else PodUse({"a": reading[0]}, {}, peaks={"a": reading[1]})
         kept.take(found, {"a"}, float(at))
-    told = [each for each in readings if each is not None]
-    if not told:
+    known = [each for each in readings if each is not None]
+    if not known:
         assert kept.by_pod == {}
         return
     most = {
-        index: max(found.get(index, 0) for each in told for found in each)
-        for index in {index for each in told for found in each for index in found}
+        index: max(found.get(index, 0) for each in known for found in each)
+        for index in {index for each in known for found in each for index in found}
     }
     assert kept.by_pod["a"].bytes == most
-    assert kept.by_pod["a"].since == readings.index(told[0])
+    assert kept.by_pod["a"].since == readings.index(known[0])
 
 
 def test_a_pod_that_is_gone_is_forgotten_and_one_of_the_same_uid_begins_again() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.wire.annotations import CARDS, MEMORY_LIMIT, OVER_USE, record_keys
+from gcushare.wire.annotations import CARDS, IDLE_SINCE, MEMORY_LIMIT, OVER_USE, record_keys
 from gcushare.wire.pod_options import pod_options
 from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.charts import (
@@ -76,7 +76,7 @@ def test_a_number_of_cards_is_accepted_at_creation_exactly_if_it_is_later(text: 
 @pytest.mark.parametrize("name", BY_VENDOR)
 def test_the_reserved_keys_of_pods_are_those_of_the_vendors_in_use(name: str) -> None:
     vendors = BY_VENDOR[name]
-    wanted = {key for vendor in vendors for key in record_keys(vendor)} | {OVER_USE}
+    wanted = {key for vendor in vendors for key in record_keys(vendor)} | {OVER_USE, IDLE_SINCE}
     assert quoted(variable(policy("pod-records", f"vendor={name}"), "changed")) == wanted
     assert quoted(variable(policy("bindings", f"vendor={name}"), "recorded")) == wanted
     assert quoted(variable(policy("plugin-pods", f"vendor={name}"), "own")) == wanted

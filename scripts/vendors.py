@@ -18,6 +18,7 @@ from dataclasses import astuple
 from pathlib import Path
 
 from gcushare.core.placement import POLICIES
+from gcushare.core.units import MEMORY_UNIT_NAMES
 from gcushare.core.whole_cards import WHOLE_CARD_POLICIES
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, Vendor
 from gcushare.wire import annotations as keys
@@ -42,6 +43,7 @@ def chart_words() -> dict[str, object]:
             keys.WHOLE_CARD_POLICY: list(WHOLE_CARD_POLICIES),
             keys.COMPUTE_SHARE: [keys.PROPORTIONAL],
             keys.WHEN_IDLE: list(keys.WHEN_IDLE_WORDS),
+            keys.MEMORY_UNIT: list(MEMORY_UNIT_NAMES),
         },
     }
 

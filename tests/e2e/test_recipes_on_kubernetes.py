@@ -15,12 +15,16 @@ import pytest_asyncio
 from ruamel.yaml import YAML
 
 from gcushare.cli.nodes_needed.nodes_needed import read_pending
+from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import ForbiddenError
 from gcushare.core.quantities import parse_count
+from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.kube.errors import InvalidError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import PODS, Resource
+from gcushare.scheduler_extender.verbs.filter import UNIT_REASON
 from gcushare.vendors import ENFLAME
+from gcushare.wire.nodes import encode_inventory
 from gcushare_playground.picture import POD_OBJECTS, condition_of, node_of
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane
@@ -32,15 +36,12 @@ from tests.recipes import recipe
 POD_GROUPS: Resource[JsonObject] = Resource("apis/scheduling.k8s.io/v1alpha2", "podgroups", dict)
 QUOTAS: Resource[JsonObject] = Resource("api/v1", "resourcequotas", dict)
 DEPLOYMENTS: Resource[JsonObject] = Resource("apis/apps/v1", "deployments", dict)
-POLICIES = "apis/admissionregistration.k8s.io/v1"
 RESOURCES: dict[str, Resource[JsonObject]] = {
     "Namespace": Resource("api/v1", "namespaces", dict, namespaced=False),
     "ResourceQuota": QUOTAS,
     "PriorityClass": PRIORITY_CLASSES,
     "PodGroup": POD_GROUPS,
     "Deployment": DEPLOYMENTS,
-    "ValidatingAdmissionPolicy": Resource(POLICIES, "validatingadmissionpolicies", dict, namespaced=False),
-    "ValidatingAdmissionPolicyBinding": Resource(POLICIES, "validatingadmissionpolicybindings", dict, namespaced=False),
 }
 TEAM = "team-a"
 
@@ -101,49 +102,36 @@ async def refusal_of(control_plane: ControlPlane, body: JsonObject) -> str:
     return ""
 
 
-def in_unit(body: JsonObject) -> JsonObject:
-    body["spec"]["nodeSelector"] = {"example.com/gcu-unit": "gb"}
-    return body
-
-
 async def test_a_team_gets_units_up_to_its_quota_and_no_whole_card(control_plane: ControlPlane) -> None:
     async def what_is_missing() -> str:
         quota = await control_plane.client.get(QUOTAS, "cards", namespace=TEAM)
         return "" if quota.get("status", {}).get("hard") else "the quota's status"
 
     await until(what_is_missing, "the quota is in force")
-    await control_plane.client.create(POD_OBJECTS, in_unit(pod("first", 20)), namespace=TEAM)
+    await control_plane.client.create(POD_OBJECTS, pod("first", 20), namespace=TEAM)
     try:
-        said = await refusal_of(control_plane, in_unit(pod("second", 20)))
+        said = await refusal_of(control_plane, pod("second", 20))
         assert "exceeded quota: cards, requested: requests.enflame.com/gcu-memory=20" in said
-        assert "exceeded quota" in await refusal_of(control_plane, in_unit(pod("whole", 0, whole=1)))
-        assert await refusal_of(control_plane, in_unit(pod("small", 12))) == ""
+        assert "exceeded quota" in await refusal_of(control_plane, pod("whole", 0, whole=1))
+        assert await refusal_of(control_plane, pod("small", 12)) == ""
     finally:
         await control_plane.client.delete(PODS, "first", namespace=TEAM, grace_s=0)
 
 
-async def test_a_namespace_of_one_unit_reaches_only_nodes_of_that_unit(scheduling: Scheduling) -> None:
-    for document in recipe("unit"):
-        await apply(scheduling.control_plane, document)
-
-    async def what_is_missing() -> str:
-        said = await refusal_of(scheduling.control_plane, pod("careless", 4))
-        return "" if "set nodeSelector example.com/gcu-unit to gb" in said else f"the policy; now {said!r}"
-
-    await until(what_is_missing, "the policy is in force")
-    assert await refusal_of(scheduling.control_plane, pod("plain", 0)) == "", "a pod without cards may run anywhere"
-    nodes = {"gb-1": "gb", "fine-1": "0.1gb"}
-    made = [node("gb-1", 16), node("fine-1", 160)]
-    for each in made:
-        each["metadata"]["labels"]["example.com/gcu-unit"] = nodes[each["metadata"]["name"]]
-    await scheduling.create_nodes(made)
-    await scheduling.client.create(POD_OBJECTS, in_unit(pod("careful", 4)), namespace=TEAM)
-    try:
-        where = f"{TEAM}/careful"
-        await scheduling.pods.until(lambda: bool(node_of(scheduling.pods.objects.get(where, {"spec": {}}))), "bound")
-        assert node_of(scheduling.pods.objects[where]) == "gb-1"
-    finally:
-        await scheduling.client.delete(PODS, "careful", namespace=TEAM, grace_s=0)
+async def test_a_pod_gets_a_node_of_its_unit_alone(scheduling: Scheduling) -> None:
+    fine = node("fine", 16)
+    card = InventoryCard(index=0, uuid="fine-0", memory_bytes=16 * GIB, units=16_384)
+    inventory = Inventory(unit=parse_memory_unit("MiB"), cards=(card,))
+    fine["metadata"]["annotations"][ENFLAME.inventory_annotation] = encode_inventory(inventory)
+    for part in ("capacity", "allocatable"):
+        fine["status"][part] |= {ENFLAME.memory_resource: "16384"}
+    await scheduling.create_nodes([fine, node("coarse", 8)])
+    (small,) = recipe("unit")
+    await scheduling.create_pods([small, pod("plain", 4)])
+    await scheduling.until_bound("small", "plain")
+    assert (node_of(scheduling.pod("small")), node_of(scheduling.pod("plain"))) == ("fine", "coarse")
+    await scheduling.create_pods([pod("large", 6)])
+    await scheduling.until_said("large", "FailedScheduling", text=UNIT_REASON)
 
 
 async def test_production_ends_batch_and_batch_ends_no_one(scheduling: Scheduling) -> None:

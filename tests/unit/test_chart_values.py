@@ -278,3 +278,17 @@ def test_an_upgrade_that_cannot_look_into_a_cluster_renders_as_an_installation(m
     first, again = helm(*arguments), helm(*arguments, "--is-upgrade")
     assert (again.returncode, again.stderr) == (0, "")
     assert again.stdout == first.stdout
+
+
+def test_a_cluster_has_one_unit_whatever_value_says_it() -> None:
+    for sets in (
+        {"memoryUnit": "MiB"},
+        {"claims.memoryUnit": "MiB"},
+        {"memoryUnit": "MiB", "claims.memoryUnit": "MiB"},
+    ):
+        text = attempt(EXTENDER_CHART, Rendering(sets=sets | {"claims.enabled": "true"})).stdout
+        assert "--memory-unit=MiB" in text
+        assert "'gcushare.io/memory-unit': ['MiB']" in text, "a claim keeps no other unit than that of all"
+    assert "--memory-unit" not in attempt(EXTENDER_CHART).stdout
+    done = attempt(EXTENDER_CHART, Rendering(sets={"memoryUnit": "MiB", "claims.memoryUnit": "GiB"}))
+    assert "memoryUnit is MiB and claims.memoryUnit GiB: a cluster has one unit" in done.stderr

@@ -15,6 +15,7 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.ledger import Ledger
 from gcushare.core.node_rules import NodePlace
 from gcushare.core.requests import PodRequest
+from gcushare.core.units import MemoryUnit, parse_memory_unit
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.claim_holders import ClaimHolders
 from gcushare.wire.dra.claims import ResourceClaim
@@ -23,12 +24,15 @@ from gcushare.wire.pods import is_finished, pod_assignment, unplaced_assignment
 
 
 class ClusterView:
-    """One vendor's ledger, and why objects could not be read. One task updates it, any may read it."""
+    """One vendor's ledger, and why objects could not be read. One task updates it, any may read it.
 
-    def __init__(self, vendor: Vendor) -> None:
+    ``unit``: in what pods count memory; None: in the vendor's own unit, which matters where nodes differ.
+    """
+
+    def __init__(self, vendor: Vendor, unit: MemoryUnit | None = None) -> None:
         self.vendor = vendor
         self.nodes = NodeReader(vendor)
-        self.ledger = Ledger()
+        self.ledger = Ledger(unit or parse_memory_unit(vendor.default_unit), is_given=unit is not None)
         self.places: dict[str, NodePlace] = {}
         """By name, what pods' rules are about, of the nodes with cards."""
         self.places_changed = 0

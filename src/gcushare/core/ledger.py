@@ -6,6 +6,7 @@ even if they exceed a card, because the node knows better. Grants (``reserve``) 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -46,9 +47,20 @@ class Ledger:
 
     An assignment is *reserved* from ``reserve`` until ``apply`` confirms it or ``roll_back`` returns it. After
     ``apply`` it is *observed*. Listeners (``listen``) are called with each changed node.
+
+    ``unit``: what a pod's request is counted in where nodes differ, or on every node if ``is_given``. Nodes that count
+    otherwise are odd. None: every node counts for every pod.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unit: MemoryUnit | None = None, *, is_given: bool = False) -> None:
+        self.unit = unit
+        self.is_given = is_given
+        self._per_gib: dict[str, int] = {}
+        """Of each node that serves memory."""
+        self._units: Counter[int] = Counter()
+        """How many nodes have each of these."""
+        self.has_odd = False
+        """Whether nodes may be odd."""
         self.nodes: dict[str, NodeState] = {}
         """Every node by name, including unknown nodes that pods name. Read only."""
         self._node_of: dict[str, str] = {}
@@ -73,6 +85,7 @@ class Ledger:
         node = self.nodes.setdefault(name, NodeState(name))
         node.set_cards(cards, unit, modes)
         self._replace_unrecorded(node, unrecorded)
+        self._compare_units(node)
         self._notify(node)
 
     def remove_node(self, name: str) -> None:
@@ -81,6 +94,7 @@ class Ledger:
         if node is not None:
             self._replace_unrecorded(node, ())
             node.drop_cards()
+            self._compare_units(node)
             self._drop_if_unused(node)
             self._notify(node)
 
@@ -120,7 +134,7 @@ class Ledger:
         node = self.nodes.get(node_name)
         if node is None or not node.known:
             raise Refused(f"node {node_name!r} has no cards that the scheduler extender knows of")
-        chosen = choose_cards(node, request, rank, left)
+        chosen = choose_cards(node, request, rank, left) if node.counts_as(request) else None
         if chosen is None:
             raise Refused(describe_shortage(node, request))
         grants = tuple(state.grant(request) for state in chosen)
@@ -217,6 +231,24 @@ class Ledger:
     def listen(self, listener: Callable[[NodeState], None]) -> None:
         """Call ``listener`` with a node's state after each change to it."""
         self._listeners.append(listener)
+
+    def _compare_units(self, changed: NodeState) -> None:
+        """Find out which nodes are odd: the one that changed, or all once units differ, or no longer do."""
+        if (before := self._per_gib.pop(changed.name, None)) is not None:
+            self._units[before] -= 1
+        if changed.known and changed.serves_memory and changed.unit is not None:
+            self._per_gib[changed.name] = changed.unit.per_gib
+            self._units[changed.unit.per_gib] += 1
+        if self.unit is None:
+            return
+        had_odd, self.has_odd = self.has_odd, self.is_given or sum(map(bool, self._units.values())) > 1
+        for node in (changed,) if had_odd == self.has_odd else tuple(self.nodes.values()):
+            own = self._per_gib.get(node.name, self.unit.per_gib)
+            is_odd = self.has_odd and own != self.unit.per_gib
+            if is_odd != node.is_odd:
+                node.is_odd = is_odd
+                if node is not changed:
+                    self._notify(node)
 
     def _replace_unrecorded(self, node: NodeState, holders: Iterable[UnrecordedHolder]) -> None:
         """Count the holders without a record that the node reports, in place of its previous report."""

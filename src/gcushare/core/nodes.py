@@ -172,13 +172,15 @@ class NodeState:
     ``largest_free`` is the most units that one card can grant, ``largest_shared_free`` the same among cards in shared
     use, ``empty_cards`` the number of cards that can be granted whole. Every change updates them, so reading them costs
     a lookup. ``serves_memory`` and ``serves_whole`` say what the node's plugin offers; a node that ``serves_claims``
-    offers neither. A pod that got its cards under another mode stays counted.
+    offers neither. A pod that got its cards under another mode stays counted. A node ``is_odd`` if it counts memory in
+    another unit than the cluster: it is for pods whose author names that unit.
     """
 
     __slots__ = (
         "assignments",
         "cards",
         "empty_cards",
+        "is_odd",
         "is_unconfirmed",
         "known",
         "largest_free",
@@ -196,6 +198,7 @@ class NodeState:
     def __init__(self, name: str) -> None:
         self.name = name
         self.known = False
+        self.is_odd = False
         self.is_unconfirmed = False
         self.serves_memory = self.serves_whole = True
         self.serves_claims = False
@@ -256,6 +259,8 @@ class NodeState:
 
     def fits(self, request: CardRequest) -> bool:
         """Whether enough cards can hold the request. Costs one comparison unless the pod selects cards."""
+        if (self.is_odd or request.per_gib) and not self.counts_as(request):
+            return False
         if request.selection is not None or (request.cards > 1 and not request.whole):
             return suffice((state for state in self.cards.values() if state.can_hold(request)), request)
         if request.whole:
@@ -291,7 +296,7 @@ class NodeState:
         """An independent copy on which to try a plan. Assignments are immutable, so they are shared."""
         twin = NodeState(self.name)
         twin.set_cards(self.present_cards, self.unit, self.modes)
-        twin.known = self.known
+        twin.known, twin.is_odd = self.known, self.is_odd
         twin.assignments, twin.unplaced = dict(self.assignments), dict(self.unplaced)
         for assignment in self.assignments.values():
             twin._count(assignment)
@@ -301,12 +306,21 @@ class NodeState:
     def as_offered_to_claims(self) -> NodeState:
         """A copy of a node that serves claims, with which to evaluate what a claim asks for: memory or whole cards."""
         twin = self.copy()
+        twin.is_odd = False  # A claim is counted in bytes.
         twin.set_cards(self.present_cards, self.unit, BOTH_MODES)
         return twin
 
     def serves(self, request: CardRequest) -> bool:
-        """Whether the node's plugin offers what the request is for: memory or whole cards."""
-        return self.serves_whole if request.whole else self.serves_memory
+        """Whether the node's plugin offers what the request is for: memory, in the request's unit, or whole cards."""
+        return self.serves_whole if request.whole else self.serves_memory and self.counts_as(request)
+
+    def counts_as(self, request: CardRequest) -> bool:
+        """Whether a unit is here what it is to the request, so that a pod gets the memory that its author meant."""
+        if request.whole:
+            return True
+        if request.per_gib:
+            return self.unit is None or self.unit.per_gib == request.per_gib
+        return not self.is_odd
 
     @property
     def present_cards(self) -> list[InventoryCard]:

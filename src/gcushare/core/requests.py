@@ -141,6 +141,7 @@ class CardRequest:
 
     For whole cards ``units`` is 0: a whole card is granted whatever its size. ``whole_policy`` (a name from
     ``whole_cards.WHOLE_CARD_POLICIES``) chooses among several cards; it is the default if no whole cards are requested.
+    ``per_gib``: how many of these units are 2**30 bytes, if the pod's author says it; 0: as the cluster counts.
     """
 
     units: int
@@ -148,6 +149,7 @@ class CardRequest:
     whole: bool = False
     selection: CardSelection | None = None
     whole_policy: str = CLOSE
+    per_gib: int = 0
 
     @property
     def excludes_cards(self) -> bool:
@@ -217,6 +219,7 @@ def parse_pod_request(
     selection: CardSelection | None = None,
     memory_limit: int = 0,
     whole_policy: str = CLOSE,
+    per_gib: int = 0,
     is_bound: bool = False,
 ) -> PodRequest | None:
     """Read a pod's request; None when no container asks for a card.
@@ -224,6 +227,7 @@ def parse_pod_request(
     ``containers`` are the init containers, then the app containers, each in the order of the pod's spec. If
     ``is_bound``, limits on what we grant are not checked: the kubelet gives the pod its devices in any case, and they
     must be counted. ``memory_limit``: the units that the pod may use of all its cards; 0 if only those it requests.
+    ``per_gib``: as in ``CardRequest``.
 
     Raises:
         RemoteContractError: a quantity is malformed, or requests differ from limits.
@@ -262,7 +266,7 @@ def parse_pod_request(
                     f"{_container_text(container.name)} asks for {container.units} {names.memory_resource}, which "
                     f"{counted(cards_per_pod, 'card')} cannot share equally; use a multiple"
                 )
-        cards = CardRequest(units // cards_per_pod, cards_per_pod, selection=selection)
+        cards = CardRequest(units // cards_per_pod, cards_per_pod, selection=selection, per_gib=per_gib)
     return PodRequest(requesting, _with_limit(cards, memory_limit))
 
 

@@ -128,7 +128,14 @@ class Extender:
         policies = Policies(placement.node_policy, placement.card_policy, placement.whole_card_policy)
         self._spare, serves_claims = SpareResources(), asyncio.Event()
         self.states = [
-            VendorState(vendor, policies, spare=self._spare, monotonic=monotonic, on_claims_node=serves_claims.set)
+            VendorState(
+                vendor,
+                policies,
+                unit=settings.claims.given_unit,
+                spare=self._spare,
+                monotonic=monotonic,
+                on_claims_node=serves_claims.set,
+            )
             for vendor in placement.vendor
         ]
         self._feed = None if settings.dashboard.dashboard is Access.OFF else Feed(self.states)

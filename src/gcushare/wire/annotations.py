@@ -72,6 +72,8 @@ APART = "gcushare.io/apart"
 for this by the same label and have the same value of it."""
 MEMORY_LIMIT = "gcushare.io/memory-limit"
 """On the pod, by its author: the units that it may use while no other pod needs them; placed by its request."""
+MEMORY_UNIT = "gcushare.io/memory-unit"
+"""On the pod, by its author: the unit in which it counts memory, where nodes differ; only nodes with it are for it."""
 COMPUTE_SHARE = "gcushare.io/compute-share"
 """On the pod, by its author: ``proportional`` requests compute in proportion to memory, on nodes with MPS limits."""
 WHEN_IDLE = "gcushare.io/when-idle"
@@ -87,6 +89,7 @@ AUTHORS_KEYS = (
     CARDS_LINKED,
     APART,
     MEMORY_LIMIT,
+    MEMORY_UNIT,
     COMPUTE_SHARE,
     WHEN_IDLE,
 )

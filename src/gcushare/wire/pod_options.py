@@ -10,6 +10,7 @@ from gcushare.core.assignments import ApartGroup
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import MAX_POD_UNITS, STRONGEST, CardRequest, CardSelection, limit_per_card
+from gcushare.core.units import MEMORY_UNIT_NAMES
 from gcushare.core.whole_cards import WHOLE_CARD_POLICIES
 from gcushare.core.wording import some_names
 from gcushare.vendors import Vendor
@@ -36,6 +37,7 @@ class PodOptions:
     selection: CardSelection | None = None
     cards: int = 1
     memory_limit: int = 0
+    memory_unit: str | None = None
     apart: str = ""
     """The key of the label by whose value the pod is kept apart; "" if it is not."""
 
@@ -82,6 +84,7 @@ def pod_options(annotations: Mapping[str, str]) -> PodOptions:
         selection=CardSelection(use, avoid, linked=linked) if use or avoid or linked else None,
         cards=cards,
         memory_limit=_number_option(annotations, keys.MEMORY_LIMIT, MAX_POD_UNITS),
+        memory_unit=_word(annotations, keys.MEMORY_UNIT, MEMORY_UNIT_NAMES),
         apart=apart,
     )
 

@@ -21,6 +21,7 @@ from gcushare.core.requests import (
     PodRequest,
     parse_pod_request,
 )
+from gcushare.core.units import parse_memory_unit
 from gcushare.core.whole_cards import CLOSE
 from gcushare.core.wording import counted
 from gcushare.vendors import VENDORS, Vendor
@@ -139,6 +140,7 @@ def pod_request_and_options(
         selection=options.selection,
         memory_limit=options.memory_limit,
         whole_policy=options.whole_card_policy or CLOSE,
+        per_gib=parse_memory_unit(options.memory_unit).per_gib if options.memory_unit is not None else 0,
         is_bound=is_bound,
     )
     if request is None:

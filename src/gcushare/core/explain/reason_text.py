@@ -174,6 +174,11 @@ def _describe_impossible(explanation: Explanation) -> str:
             "it can never fit: the nodes with cards give them as claims; label its namespace "
             "gcushare.io/claims=enabled and create the pod again"
         )
+    if Verdict.OTHER_UNIT in verdicts:
+        return (
+            "it can never fit: the nodes with cards count in another unit than the pod; create it with the units of "
+            "one of them and their name in gcushare.io/memory-unit"
+        )
     if Verdict.DISTRUSTED in verdicts:
         return (
             "it cannot fit while another system, or another unit, has the memory resource of the nodes with cards: "
@@ -231,10 +236,12 @@ def describe_shortage(node: NodeState, request: CardRequest) -> str:
     """Say with numbers why a request does not fit one node."""
     if node.serves_claims:
         return f"node {node.name} gives its cards as claims, which the scheduler extender does not place"
+    unit = node.unit.label if node.unit is not None else ""
+    if not node.counts_as(request):
+        return f"node {node.name} counts memory in {unit}, another unit than the pod (gcushare.io/memory-unit)"
     if not node.serves(request):
         wanted, served = ("whole cards", "memory") if request.whole else ("card memory", "whole cards")
         return f"node {node.name} serves no {wanted}: its device plugin hands out {served} only (--mode)"
-    unit = node.unit.label if node.unit is not None else ""
     wanted = describe_request(request, unit)
     if request.whole:
         allowed = sum(state.can_hold(request) for state in node.cards.values())

@@ -34,6 +34,7 @@ class Verdict(enum.Enum):
     NO_WHOLE_CARDS = "no whole cards are served there (--mode of its device plugin)"
     NO_MEMORY = "only whole cards are served there (--mode of its device plugin)"
     CLAIMS_ONLY = "its cards are given as claims (label gcushare.io/serve)"
+    OTHER_UNIT = "its memory is counted in another unit than the pod's"
     DISTRUSTED = "the kubelet counts its memory in another unit, or for another system"
     AWAITED = "its cards are not known yet, or cannot be read"
     """kube-scheduler asked about it, so its kubelet counts enough of them: it has just joined, or its record is bad."""
@@ -52,7 +53,9 @@ POSSIBLE = WITHOUT_REMEDY | {
 }
 """The verdicts of nodes that can hold the request now, or could if pods ended."""
 
-UNSERVED = frozenset({Verdict.NO_WHOLE_CARDS, Verdict.NO_MEMORY, Verdict.CLAIMS_ONLY, Verdict.DISTRUSTED})
+UNSERVED = frozenset(
+    {Verdict.NO_WHOLE_CARDS, Verdict.NO_MEMORY, Verdict.CLAIMS_ONLY, Verdict.OTHER_UNIT, Verdict.DISTRUSTED}
+)
 """The verdicts of nodes with cards that give none to such requests."""
 
 
@@ -88,7 +91,7 @@ class CardScan:
 
     @classmethod
     def at(cls, node: NodeState, request: CardRequest) -> CardScan:
-        found, least = cls(), max(1, request.units)
+        found, least, is_counted = cls(), max(1, request.units), node.counts_as(request)
         for state in node.cards.values():
             card = state.card
             if card is None:
@@ -104,6 +107,8 @@ class CardScan:
             found.large += units >= least
             if not card.is_usable:
                 continue  # It gives nothing now, and would not if every pod ended.
+            if not is_counted:
+                continue  # So much that the pod's author did not mean it.
             found.usable += units >= least
             if units and state.serves(request):
                 found.ever.append((units, state.index))
@@ -135,6 +140,8 @@ class CardScan:
             return Verdict.DISTRUSTED
         if node.serves_claims:
             return Verdict.CLAIMS_ONLY
+        if not node.counts_as(request):
+            return Verdict.OTHER_UNIT
         if not node.serves(request):
             return Verdict.NO_WHOLE_CARDS if request.whole else Verdict.NO_MEMORY
         if self.allowed < request.cards:

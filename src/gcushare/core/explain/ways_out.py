@@ -89,6 +89,7 @@ def emptied(node: NodeState) -> NodeState:
     """A node as it is once every pod has ended and every closure of a card is over."""
     twin = NodeState(node.name)
     twin.set_cards((msgspec.structs.replace(card, closures=()) for card in node.present_cards), node.unit, node.modes)
+    twin.is_odd = node.is_odd
     return twin
 
 

@@ -7,7 +7,7 @@ cards only. kube-scheduler may reject a place because of CPU, taints or affinity
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from gcushare.core.assignments import Assignment, PodRef
@@ -64,6 +64,7 @@ def plan_room(
     without a further move. Pods that hold several cards stay.
     """
     trial = copy_ledger(ledger)
+    movable = {uid: _as_counted(trial, uid, asked) for uid, asked in movable.items()}
     candidates = sorted(
         (found for name in nodes if (found := _cheapest(trial, name, request, movable)) is not None),
         key=lambda found: (len(found.uids), found.units, found.node),
@@ -74,6 +75,13 @@ def plan_room(
             prove(ledger, plan)
             return plan
     return None
+
+
+def _as_counted(ledger: Ledger, uid: str, request: CardRequest) -> CardRequest:
+    """A bound pod's request in the unit of its node: on a node with another one it would have another amount."""
+    held = ledger.assignment(uid)
+    unit = ledger.nodes[held.node].unit if held is not None else None
+    return request if unit is None or request.whole else replace(request, per_gib=unit.per_gib)
 
 
 def prove(ledger: Ledger, plan: RoomPlan) -> None:
@@ -97,7 +105,7 @@ def prove(ledger: Ledger, plan: RoomPlan) -> None:
 
 def copy_ledger(ledger: Ledger) -> Ledger:
     """An independent ledger with the same nodes and assignments."""
-    copy = Ledger()
+    copy = Ledger(ledger.unit, is_given=ledger.is_given)
     for node in ledger.nodes.values():
         if node.known:
             copy.set_node(node.name, node.present_cards, node.unit, node.modes)

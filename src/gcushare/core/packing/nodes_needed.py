@@ -156,6 +156,7 @@ def empty_like(node: NodeState) -> NodeState:
     ]
     twin = NodeState(node.name)
     twin.set_cards(cards, node.unit, node.modes)
+    twin.is_odd = node.is_odd
     return twin
 
 

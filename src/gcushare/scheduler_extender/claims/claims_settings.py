@@ -23,8 +23,10 @@ class ClaimsSettings:
     memory_unit: str = setting(
         parsers.one_of(_OWN_UNIT, *MEMORY_UNIT_NAMES, metavar="UNIT"),
         default=_OWN_UNIT,
-        help="What 1 of the memory resource stands for in every claim; default is the vendor's own unit. It must be "
-        "the unit of the nodes that serve claims. Templates of another unit are replaced.",
+        help="What 1 of the memory resource stands for in every claim, and in the request of a pod without the "
+        "annotation gcushare.io/memory-unit: nodes that count otherwise are not for it. default is the vendor's own "
+        "unit, for pods only where nodes differ. It must be the unit of the nodes that serve claims. Templates of "
+        "another unit are replaced.",
     )
     claims_node_order: bool = setting(
         parsers.boolean(),
@@ -33,7 +35,11 @@ class ClaimsSettings:
         "node after the other.",
     )
 
+    @property
+    def given_unit(self) -> MemoryUnit | None:
+        """The unit that the admin has chosen; None: the vendor's own."""
+        return None if self.memory_unit == _OWN_UNIT else parse_memory_unit(self.memory_unit)
+
     def unit_of(self, vendor: Vendor) -> MemoryUnit:
         """The unit of a vendor's memory resource."""
-        name = self.memory_unit
-        return parse_memory_unit(vendor.default_unit if name == _OWN_UNIT else name)
+        return self.given_unit or parse_memory_unit(vendor.default_unit)

@@ -112,7 +112,8 @@ class _ShapeSearch:
     def evaluate(self, shape: Shape, totals: list[UnitTotals]) -> PendingReason:
         """Why pods of a shape wait. The sums tell for whole cards and for memory of one card, any of them."""
         request, index = shape.request, None
-        if request.selection is not None or not (request.whole or request.cards == 1):
+        is_choosy = request.selection is not None or request.per_gib or self._state.ledger.has_odd
+        if is_choosy or not (request.whole or request.cards == 1):
             self._shapes += 1
             index = self._state.indexes.find(shape) if self._shapes <= MAX_SEARCHED_SHAPES else None
             if index is None:

@@ -20,6 +20,7 @@ from gcushare.core.fit_index import ChangeLog
 from gcushare.core.log_fields import fields
 from gcushare.core.other_resources import SpareResources
 from gcushare.core.requests import PodRequest
+from gcushare.core.units import MemoryUnit
 from gcushare.kube.collections import Gone
 from gcushare.kube.resources import is_at_least
 from gcushare.scheduler_extender.state.nominations import Nominations
@@ -58,11 +59,12 @@ class VendorState(ClusterView):
         vendor: Vendor,
         policies: Policies,
         *,
+        unit: MemoryUnit | None = None,
         spare: SpareResources | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         on_claims_node: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(vendor)
+        super().__init__(vendor, unit)
         self.policies = policies
         self.changes = ChangeLog(self.ledger)
         self.preferences = Preferences(self.ledger, self.changes, SpareResources() if spare is None else spare)

@@ -31,6 +31,9 @@ STARTING_REASON = "a pod of the same size and other rules is starting there"
 DISTRUST_REASON = "card memory is counted there in another unit, or by another system"
 """Why a node is refused whose amount cannot be trusted; the log, explain and doctor name both counts."""
 
+UNIT_REASON = "card memory is counted there in another unit than the pod's (gcushare.io/memory-unit)"
+"""Why a node is refused on which the pod would get another amount than its author meant."""
+
 Listener = Callable[[SchedulingRequest], None]
 """Called with a pod that was answered; must return at once."""
 
@@ -178,4 +181,9 @@ class FilterService:
             found = (node for name in failed if (node := self._state.ledger.nodes.get(name)) is not None)
             apart = (node.name for node in found if evaluate(node, request.cards) is Verdict.APART)
             failed |= dict.fromkeys(apart, APART_REASON)
+        if request.cards.per_gib or self._state.ledger.has_odd:
+            nodes = self._state.ledger.nodes
+            failed |= {
+                name: UNIT_REASON for name in failed if name in nodes and not nodes[name].counts_as(request.cards)
+            }
         return failed

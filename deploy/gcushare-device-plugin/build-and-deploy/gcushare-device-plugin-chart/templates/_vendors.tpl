@@ -93,6 +93,14 @@
     "gcushare.io/when-idle": [
       "keep",
       "evict"
+    ],
+    "gcushare.io/memory-unit": [
+      "GiB",
+      "MiB",
+      "1",
+      "0.1",
+      "0.01",
+      "0.001"
     ]
   }
 }

@@ -147,7 +147,9 @@ problem is empty; the validating one refuses a pod in which the resource was lef
 {{- $words := include "gcushare-scheduler-extender.words" .root | fromJson -}}
 {{- $vendor := get $words.vendors .name -}}
 {{- $keys := dict "cards" "gcushare.io/cards" "useCards" "gcushare.io/use-cards" "avoidCards" "gcushare.io/avoid-cards" "memoryLimit" "gcushare.io/memory-limit" "cardsLinked" "gcushare.io/cards-linked" "apart" "gcushare.io/apart" "resource" "gcushare.io/claimed-resource" "units" "gcushare.io/claimed-units" -}}
-{{- $kept := printf "{'gcushare.io/node-policy': %s, 'gcushare.io/card-policy': ['binpack']}" (include "gcushare-scheduler-extender.celList" (get $words.policies "gcushare.io/node-policy")) -}}
+{{- $unit := include "gcushare-scheduler-extender.claimsUnit" . -}}
+{{- $units := has $unit (list "1" "GiB") | ternary (list "1" "GiB") (list $unit) -}}
+{{- $kept := printf "{'gcushare.io/node-policy': %s, 'gcushare.io/card-policy': ['binpack'], 'gcushare.io/memory-unit': %s}" (include "gcushare-scheduler-extender.celList" (get $words.policies "gcushare.io/node-policy")) (include "gcushare-scheduler-extender.celList" $units) -}}
 {{- dict "vendor" $vendor "keys" $keys "kept" $kept "entry" (printf "gcushare-%s" $vendor.claims.templatePrefix) "most" (include "gcushare-scheduler-extender.mostUnits" (dict "root" .root "name" .name) | int) | toJson -}}
 {{- end -}}
 
@@ -158,9 +160,24 @@ problem is empty; the validating one refuses a pod in which the resource was lef
 {{- else -}}0{{- end -}}
 {{- end -}}
 
+{{/* What 1 of the memory resource stands for in claims: dict root, name (the vendor's). */}}
+{{- define "gcushare-scheduler-extender.claimsUnit" -}}
+{{- include "gcushare-scheduler-extender.memoryUnit" .root | default (get (include "gcushare-scheduler-extender.words" .root | fromJson).vendors .name).defaultUnit -}}
+{{- end -}}
+
+{{/* The same of every pod's request, if values say it. */}}
+{{- define "gcushare-scheduler-extender.memoryUnit" -}}
+{{- $unit := .Values.memoryUnit | default "" | toString -}}
+{{- $ofClaims := .Values.claims.memoryUnit | default "" | toString -}}
+{{- if and $unit $ofClaims (ne $unit $ofClaims) -}}
+{{- fail (printf "memoryUnit is %s and claims.memoryUnit %s: a cluster has one unit, so leave out the latter" $unit $ofClaims) -}}
+{{- end -}}
+{{- $unit | default $ofClaims -}}
+{{- end -}}
+
 {{/* The bytes of one unit in claims, as wire.dra.claim_names.unit_bytes has them. */}}
 {{- define "gcushare-scheduler-extender.claimsUnitBytes" -}}
-{{- $unit := .root.Values.claims.memoryUnit | default (get (include "gcushare-scheduler-extender.words" .root | fromJson).vendors .name).defaultUnit | toString -}}
+{{- $unit := include "gcushare-scheduler-extender.claimsUnit" . -}}
 {{- get (dict "1" 1073741824 "GiB" 1073741824 "MiB" 1048576 "0.1" 107374182 "0.01" 10737418 "0.001" 1073741) $unit -}}
 {{- end -}}
 

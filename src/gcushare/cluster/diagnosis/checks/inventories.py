@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from gcushare.cluster.diagnosis.checks.views import VendorNode, sharing_nodes, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, Fix, error, warning
+from gcushare.cluster.programs import flag
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE, Health, Inventory
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.quantities import parse_count
-from gcushare.core.wording import counted
+from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
+from gcushare.core.wording import counted, some_names
 from gcushare.wire.nodes import is_named, parse_card_names
 from gcushare.wire.pods import is_mirror
 
@@ -88,6 +90,33 @@ def _held_units(each: VendorNode) -> Counter[int]:
         for pod in status.pods:
             held.update({} if pod.whole else pod.held_by_card)
     return held
+
+
+def check_units(facts: Facts) -> Iterator[Finding]:
+    """Nodes that count memory otherwise than the cluster: of the same number a pod gets another amount there."""
+    flags = (flag(each.pod, "memory-unit") for each in facts.extender.replicas if each.pod is not None)
+    given = next((each for each in flags if each in MEMORY_UNIT_NAMES), "")
+    for vendor in facts.vendors():
+        names: dict[MemoryUnit, list[str]] = {}
+        for each, inventory in sharing_nodes(facts):
+            if each.vendor == vendor and SERVES_MEMORY in inventory.modes:
+                names.setdefault(inventory.unit, []).append(each.name)
+        wanted = parse_memory_unit(given or vendor.default_unit)
+        odd = {unit: found for unit, found in names.items() if unit.per_gib != wanted.per_gib}
+        if not odd or (not given and len({unit.per_gib for unit in names}) == 1):
+            continue
+        shown = ", ".join(f"{unit.label} on {some_names(sorted(found))}" for unit, found in odd.items())
+        make, effect = warning, "pods without the annotation gcushare.io/memory-unit get no cards there"
+        if not facts.extender.replicas:
+            make, effect = error, "without the extender nothing keeps such pods off, and they get another amount there"
+        yield make(
+            "units-differ",
+            "cluster",
+            f"pods count {vendor.memory_resource} in {wanted.label} unless they say otherwise, and nodes in {shown}: "
+            f"{effect}",
+            "give all nodes one memoryUnit, and the extender's chart the same one; or name the unit in the pods that "
+            "are for these nodes",
+        )
 
 
 def check_cards(facts: Facts) -> Iterator[Finding]:

@@ -60,6 +60,7 @@ CHECKS: tuple[Check, ...] = (
     claims.check_limit_ranges,
     inventories.check_readable,
     inventories.check_counts,
+    inventories.check_units,
     inventories.check_cards,
     inventories.check_holders,
     inventories.check_cordons,

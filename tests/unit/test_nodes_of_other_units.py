@@ -1,0 +1,170 @@
+"""Pods get the amount that their author meant, where nodes count memory in different units."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from gcushare.cluster.diagnosis.checks.inventories import check_units
+from gcushare.cluster.diagnosis.facts import ExtenderFacts, Facts, ReplicaFacts
+from gcushare.cluster.programs import SeenPod
+from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.explain.explanation import Explainer
+from gcushare.core.explain.reason_text import summarise
+from gcushare.core.explain.verdicts import Verdict
+from gcushare.core.ledger import Ledger
+from gcushare.core.packing.defragment import plan_room
+from gcushare.core.placement import POLICIES
+from gcushare.core.units import parse_memory_unit
+from gcushare.scheduler_extender.extender_settings import NamedNodes
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.filter import UNIT_REASON, FilterService
+from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations import MEMORY_UNIT
+from gcushare.wire.objects import Node
+from gcushare.wire.pod_options import pod_options
+from tests.builders import asks, card, held, pod
+from tests.extender_objects import DEFAULT_POLICIES, a_node, filter_body, inventory_text, pod_document, state_of
+from tests.unit.extender_desk import Desk
+
+GB, MIB = parse_memory_unit("1"), parse_memory_unit("MiB")
+IN_MIB = {MEMORY_UNIT: "MiB"}
+
+
+def node_in(unit: str, name: str, *units: int) -> Node:
+    offered = [card(index, size) for index, size in enumerate(units)]
+    return a_node(name, offered=offered, annotations={ENFLAME.inventory_annotation: inventory_text(offered, unit)})
+
+
+def answer(
+    state: VendorState, units: int, annotations: Mapping[str, str] | None = None, most: int | None = 20
+) -> Mapping[str, Any]:
+    filters = FilterService(state, named=NamedNodes(most), refusals=lambda _: None)
+    body = filter_body(pod_document("p", units, annotations=annotations), [*state.ledger.nodes])
+    found: Mapping[str, Any] = json.loads(Desk((state, filters)).filter(body).body)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("units", "annotations", "named"),
+    [
+        pytest.param(4, None, ["coarse"], id="4 are 4 GB"),
+        pytest.param(4, IN_MIB, ["fine"], id="4 MiB, said so"),
+        pytest.param(4096, IN_MIB, ["fine"], id="4096 MiB"),
+        pytest.param(4, {MEMORY_UNIT: "GiB"}, ["coarse"], id="a GiB is a GB here"),
+        pytest.param(4096, None, [], id="4096 GB"),
+        pytest.param(4, {MEMORY_UNIT: "0.1"}, [], id="a unit of no node"),
+    ],
+)
+def test_a_pod_is_named_nodes_of_its_unit_alone(
+    units: int, annotations: Mapping[str, str] | None, named: list[str]
+) -> None:
+    state = state_of(node_in("1", "coarse", 16), node_in("MiB", "fine", 16_384))
+    assert (answer(state, units, annotations, None)["NodeNames"] or []) == named
+    found = answer(state, units, annotations)
+    assert (found["NodeNames"] or []) == named
+    if units == 4 and not named:
+        assert {*found["FailedNodes"].values()} == {UNIT_REASON}
+        assert found["FailedAndUnresolvableNodes"] == found["FailedNodes"], "ending pods would not help"
+
+
+def test_a_cluster_of_one_unit_needs_no_word_and_a_node_that_differs_is_left_out_while_it_is_there() -> None:
+    state = state_of(node_in("MiB", "a", 16_384), node_in("MiB", "b", 16_384))
+    assert {*answer(state, 4)["NodeNames"]} == {"a", "b"}
+    state.node_applied(node_in("1", "odd", 16))
+    assert answer(state, 4)["NodeNames"] == ["odd"], "nothing says that pods count in MiB here"
+    state.node_deleted("odd")
+    assert {*answer(state, 4)["NodeNames"]} == {"a", "b"}
+
+
+def test_the_admins_unit_holds_for_all_nodes_and_a_pods_own_before_it() -> None:
+    state = VendorState(ENFLAME, DEFAULT_POLICIES, unit=MIB)
+    for name in ("a", "b"):
+        state.node_applied(node_in("1", name, 16))
+    assert not answer(state, 4)["NodeNames"]
+    assert {*answer(state, 4, {MEMORY_UNIT: "1"})["NodeNames"]} == {"a", "b"}
+    state.node_applied(node_in("MiB", "fine", 16_384))
+    assert answer(state, 4)["NodeNames"] == ["fine"]
+
+
+def test_whole_cards_have_no_unit() -> None:
+    nodes = [a_node(name, modes=("memory", "whole"), offered=[card(0, 16)]) for name in "ab"]
+    state = VendorState(ENFLAME, DEFAULT_POLICIES, unit=MIB)
+    for each in nodes:
+        state.node_applied(each)
+    filters = FilterService(state, named=NamedNodes(20), refusals=lambda _: None)
+    body = filter_body(pod_document("p", None, whole=1), ["a", "b"])
+    assert len(json.loads(Desk((state, filters)).filter(body).body)["NodeNames"]) == 2
+
+
+def test_a_bind_to_such_a_node_is_refused_and_the_explanation_says_why() -> None:
+    state = state_of(node_in("1", "coarse", 2), node_in("MiB", "fine", 16_384))
+    rank = POLICIES["binpack"].rank_card
+    with pytest.raises(Refused, match="node fine counts memory in MiB, another unit than the pod"):
+        state.ledger.reserve(pod("p"), "fine", asks(4), rank)
+    explainer = Explainer(asks(4))
+    for name in ("coarse", "fine"):
+        explainer.add(state.ledger.nodes[name])
+    found = explainer.finish()
+    assert {each.verdict for each in found.classes} == {Verdict.TOO_SMALL, Verdict.OTHER_UNIT}
+    assert "1 node: its memory is counted in another unit than the pod's" in summarise(found)
+    assert "the largest usable card has 2" in summarise(found), "not the 16,384 of the other unit"
+    alone = Explainer(asks(4))
+    alone.add(state.ledger.nodes["fine"])
+    assert "gcushare.io/memory-unit" in summarise(alone.finish())
+
+
+def test_no_pod_is_moved_to_a_node_on_which_its_number_is_another_amount() -> None:
+    ledger = Ledger(GB)
+    for name, unit, size in (("source", GB, 16), ("fine", MIB, 16_384)):
+        ledger.set_node(name, [card(0, size)], unit)
+    ledger.apply(held("small", "source", (0, 4)))
+    movable = {"uid-small": asks(4)}
+    assert plan_room(ledger, asks(16), movable, ["source", "fine"]) is None
+    ledger.set_node("coarse", [card(0, 4)], GB)
+    plan = plan_room(ledger, asks(16), movable, ["source", "coarse", "fine"])
+    assert plan is not None
+    assert (plan.node, [move.target for move in plan.moves]) == ("source", ["coarse"])
+
+
+def test_a_unit_that_no_node_can_have_is_refused() -> None:
+    with pytest.raises(RemoteContractError, match=r"memory-unit='GB' is not known; accepted: GiB, MiB, 1, 0.1"):
+        pod_options({MEMORY_UNIT: "GB"})
+
+
+def extender(*flags: str) -> ExtenderFacts:
+    container = {"name": "c", "image": "i", "command": ["gcushare-scheduler-extender"], "args": list(flags)}
+    seen = msgspec.convert({"metadata": {"name": "e"}, "spec": {"containers": [container]}}, SeenPod)
+    return ExtenderFacts(replicas=(ReplicaFacts(name="e", pod=seen),))
+
+
+@pytest.mark.parametrize(
+    ("units", "facts", "severity", "words"),
+    [
+        pytest.param({"a": "1", "b": "GiB"}, extender(), None, "", id="a GiB is a GB here"),
+        pytest.param({"a": "MiB", "b": "MiB"}, extender(), None, "", id="one unit"),
+        pytest.param({"a": "1", "b": "MiB"}, extender(), "warning", "in GB unless they say .* MiB on b:", id="two"),
+        pytest.param(
+            {"a": "1", "b": "MiB"}, extender("--memory-unit=MiB"), "warning", "in MiB .* GB on a:", id="given"
+        ),
+        pytest.param(
+            {"a": "1"}, extender("--memory-unit=MiB"), "warning", "get no cards there", id="none of the given"
+        ),
+        pytest.param({"a": "1", "b": "MiB"}, ExtenderFacts(), "error", "nothing keeps such pods off", id="no extender"),
+    ],
+)
+def test_doctor_names_the_nodes_whose_unit_is_not_the_clusters(
+    units: Mapping[str, str], facts: ExtenderFacts, severity: str | None, words: str
+) -> None:
+    nodes = tuple(node_in(unit, name, 16) for name, unit in units.items())
+    for each in nodes:
+        each.metadata.labels[ENFLAME.label_key] = "true"
+    found = list(check_units(Facts(now=datetime(2026, 1, 2, tzinfo=UTC), nodes=nodes, extender=facts)))
+    assert [(each.id, each.severity.value) for each in found] == ([("units-differ", severity)] if severity else [])
+    assert all(re.search(words, each.problem) and "memoryUnit" in each.remedy for each in found)

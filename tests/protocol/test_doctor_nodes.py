@@ -426,9 +426,11 @@ async def test_the_vendor_of_a_plugin_is_the_one_that_its_own_status_says(rig: D
         pytest.param("v1.18.20", (16,), set(), id="one card"),
         pytest.param("v1.19.0", (16, 16), set(), id="new enough"),
         pytest.param("unknown", (16, 16), set(), id="no version"),
+        pytest.param("v1.35.9", (8000, 8000), set(), id="many units, quick"),
+        pytest.param("v1.36.2", (8000, 8000), {(WARNING, "many-units")}, id="many units, slow"),
     ],
 )
-async def test_a_kubelet_that_mixes_the_units_of_several_cards_is_an_error(
+async def test_a_kubelet_that_mixes_the_units_of_several_cards_or_is_slow_with_so_many_is_named(
     rig: DoctorRig, version: str, sizes: tuple[int, ...], kinds: set[tuple[str, str]]
 ) -> None:
     node = node_object(offered=cards(*sizes))

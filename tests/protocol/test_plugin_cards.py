@@ -217,4 +217,5 @@ async def test_a_kubelet_built_with_a_larger_limit_has_mib_units_of_eight_cards_
         assert cards_of_ids(held) == {7: 81_920}
     warned = [record.getMessage() for record in caplog.records if "feature gates" in record.getMessage()]
     assert len(warned) == 1
-    assert "units=655360 gates=ResourceHealthStatus,ResourceHealthStatusMessage" in warned[0]
+    assert "ManyUnits" in warned[0]
+    assert "the node has 655360 units" in warned[0]

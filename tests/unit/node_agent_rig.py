@@ -18,7 +18,7 @@ from gcushare.device_plugin.plugin_settings import CardSettings, GrantMode, Kube
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.kubelet.plugin_messages import device_ids
-from gcushare.wire.objects import Node, ObjectMeta
+from gcushare.wire.objects import Node, NodeInfo, NodeStatus, ObjectMeta
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.manual_clock import ManualClock
 
@@ -105,11 +105,14 @@ class Rig:
         self.parts.store.find_unrecorded(0.0)
         self.agent.on_kubelet_read(record)
 
-    def node(self, **annotations: str) -> None:
-        """Have the Node carry these annotations: ``cordon``, ``inventory``."""
+    def node(self, kubelet: str = "", **annotations: str) -> None:
+        """Have the Node carry these annotations: ``cordon``, ``inventory``; ``kubelet`` is its version."""
         keys = {"cordon": ENFLAME.cordon_annotation, "inventory": ENFLAME.inventory_annotation}
         self.agent.node_applied(
-            Node(metadata=ObjectMeta(annotations={keys[name]: text for name, text in annotations.items()}))
+            Node(
+                metadata=ObjectMeta(annotations={keys[name]: text for name, text in annotations.items()}),
+                status=NodeStatus(node_info=NodeInfo(kubelet_version=kubelet)),
+            )
         )
 
 

@@ -43,8 +43,6 @@ logger = logging.getLogger(__name__)
 _OFFER_WAIT_S = 5.0
 ANSWER_BYTES_PER_LIST_BYTE = 4
 """podresources repeats the resource's name for each id, so it takes about 36 bytes; the device list takes 16."""
-MANY_UNITS = 10_000
-"""With more units, kubelet 1.36 takes seconds to look up their health at its start; see docs/performance.md."""
 
 
 class PluginApp(Way):
@@ -87,7 +85,6 @@ class PluginApp(Way):
         self._driver_limits = self._keep_driver_limits(self._parts.store, lambda: self._agent.inventory)
         self._conflicts = ConflictSearch(settings, self._parts, SliceDrivers(client, self._node_name), clock.monotonic)
         self._endpoints = {part: self._make_endpoint(part) for part in settings.cards.mode.parts}
-        self._is_warned_of_units = False
         self._mps = self._watch_mps(
             self._parts.store, lambda: self._pods.synced.is_set() and not self._parts.reconciler.problem
         )
@@ -158,20 +155,6 @@ class PluginApp(Way):
             self._agent.numbers_unknown(self._numbers_problem)
             return
         self._agent.on_cards_change(cards)
-        self._warn_of_many_units()
-
-    def _warn_of_many_units(self) -> None:
-        """Warn once about feature gates that slow down a restart of the kubelet."""
-        units = 0 if self._agent.inventory is None else self._agent.inventory.total_units
-        if self._is_warned_of_units or units <= MANY_UNITS or SERVES_MEMORY not in self._settings.cards.mode.parts:
-            return
-        self._is_warned_of_units = True
-        gates = "ResourceHealthStatus,ResourceHealthStatusMessage"
-        logger.warning(
-            "kubelet 1.36 and newer need a long time at each start to look up the health of so many units: disable "
-            "these feature gates of the kubelet, or use a coarser --memory-unit %s",
-            fields(units=units, gates=gates, node=self._node_name),
-        )
 
     def _observe(self) -> ObservedResources:
         parts = self._parts

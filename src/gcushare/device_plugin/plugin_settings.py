@@ -86,7 +86,8 @@ class CardSettings(node_settings.CardSourceSettings):
         default=None,
         help="The amount of memory that 1 in a pod's request stands for. The default is "
         f"{', '.join(f'{vendor.default_unit} for {vendor.name}' for vendor in VENDORS)}, where 1 is a GB; auto takes "
-        "the finest whose units fit into one message to the kubelet (--kubelet-message-limit), of "
+        "the finest whose units fit into one message to the kubelet (--kubelet-message-limit), and for a kubelet from "
+        "1.36 on are at most 10,000 or the fewest, of "
         f"{' and '.join(map(_auto_units, VENDORS))}. Of a claim it is the step of amounts, and auto "
         "the finest.",
     )

@@ -16,7 +16,7 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, LeftOutCard
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import fields
-from gcushare.core.units import MemoryUnit
+from gcushare.core.units import MemoryUnit, parse_memory_unit
 from gcushare.core.wording import index_text, some_names
 from gcushare.device_plugin.kubelet.device_list import HeldIds
 from gcushare.device_plugin.node.events import NodeEvents
@@ -39,6 +39,7 @@ from gcushare.node.grant_form import follow_cards
 from gcushare.node.node_settings import AUTO_UNIT
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.kubelet.device_ids import decode_device_id
+from gcushare.wire.kubernetes_versions import most_quick_units
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import has_stopped, is_finished
 
@@ -126,9 +127,12 @@ class NodeAgent:
             self._offer = replace(self._offer, is_leaving=is_leaving)
             is_due = True
             logger.info("%s", self.leaving or "the node serves resources again")
+        if (most := most_quick_units(self.parts.publisher.kubelet_version)) != self._offer.most_units:
+            self._offer = replace(self._offer, most_units=most)
+            is_due = True
         if is_due:
             self._replan()
-        self._events.report_old_kubelet(self.parts.publisher.kubelet_version, self.inventory)
+        self._events.report_kubelet(self.parts.publisher.kubelet_version, self.inventory)
 
     def node_deleted(self, name: str) -> None:
         """Wait for it to come back: the kubelet creates its Node again."""
@@ -231,7 +235,7 @@ class NodeAgent:
             self.parts.reconciler.writer.set_inventory(inventory)
             self._events.report_changes(before, inventory)
         self._events.report_unknown_cordons(inventory, self._offer)
-        self._events.report_old_kubelet(self.parts.publisher.kubelet_version, self.inventory)
+        self._events.report_kubelet(self.parts.publisher.kubelet_version, self.inventory)
         self._publish(inventory)
         if problem or doubt:
             self._refuse("MemoryUnitRefused", problem or doubt)
@@ -306,7 +310,8 @@ class NodeAgent:
         if not self._has_allocated and self._offer.unit == AUTO_UNIT:
             current = self._doubt.unit or current
         offer = self._offer
-        if offer.unit == AUTO_UNIT and current in offer.vendor.auto_units:
+        is_chosen = offer.unit == AUTO_UNIT and current in offer.vendor.auto_units
+        if is_chosen and current is not None and not self._may_choose_again(cards, current):
             # A chosen unit stays while it fits, so that a card that is added or removed does not change it.
             kept = replace(offer, unit=current)
             try:
@@ -316,6 +321,13 @@ class NodeAgent:
         inventory = plan_inventory(cards, offer)
         check_unit_change(current, inventory.unit.name, self._holders)
         return inventory
+
+    def _may_choose_again(self, cards: CardsSnapshot, unit: str) -> bool:
+        """Whether this unit makes the kubelet slow, and no pod is on the node's cards, or about to be."""
+        most, size = self._offer.most_units, parse_memory_unit(unit)
+        is_slow = most is not None and sum(size.units_in(card.memory_bytes) for card in cards.cards) > most
+        pods = self._holders.pods
+        return is_slow and pods is not None and not pods and not self.parts.store.entries
 
     @property
     def _holders(self) -> Holders:

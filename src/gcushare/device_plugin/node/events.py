@@ -12,7 +12,7 @@ from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.api_server import Announcer
 from gcushare.vendors.neighbours import explain_foreign_id
-from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
+from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, most_quick_units, release_text
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ class NodeEvents:
         self.foreign: set[tuple[str, str]] = set()
         self._unknown_cordons: frozenset[str] = frozenset()
         self._old_kubelet = ""
+        self._many_units: tuple[str, int] | None = None
 
     def report_correction(self, write: RecordWrite) -> None:
         """Report a record that was damaged or named other cards."""
@@ -144,12 +145,23 @@ class NodeEvents:
             words = ", ".join(sorted(self._unknown_cordons))
             self.warn("UnknownCordon", f"{offer.vendor.cordon_annotation} names {words}, and no card is called so")
 
-    def report_old_kubelet(self, version: str, inventory: Inventory | None) -> None:
-        """Warn once of a kubelet that does not ask which units to give, and so mixes those of several cards."""
+    def report_kubelet(self, version: str, inventory: Inventory | None) -> None:
+        """Warn once of a kubelet that mixes the units of several cards, or is slow with so many."""
+        most = most_quick_units(version)
+        if inventory is None or SERVES_MEMORY not in inventory.modes:
+            return
+        if most is not None and inventory.total_units > most and (version, inventory.total_units) != self._many_units:
+            self._many_units = version, inventory.total_units
+            self.warn(
+                "ManyUnits",
+                f"the kubelet is {version}, and the node has {counted(inventory.total_units, 'unit')}: above {most} it "
+                "takes minutes to start pods unless its feature gates ResourceHealthStatus and "
+                "ResourceHealthStatusMessage are off; turn both off, or choose a coarser --memory-unit",
+            )
         release = find_release(version)
         if version == self._old_kubelet or release is None or release >= OLDEST_KUBERNETES:
             return
-        if inventory is not None and len(inventory.cards) > 1 and SERVES_MEMORY in inventory.modes:
+        if len(inventory.cards) > 1:
             self._old_kubelet = version
             self.warn(
                 "KubeletTooOld",

@@ -30,6 +30,7 @@ class Offer:
     """How a node offers its cards: the unit's name or ``auto``, the reserve, the admin's cordons (indexes, uuids).
 
     ``is_leaving``: the node is to serve claims, so every card counts as cordoned. ``holds``: as in ``offer_card``.
+    ``most_units``: above these the kubelet is slow, so ``auto`` chooses no unit with more if a coarser one fits.
     """
 
     vendor: Vendor
@@ -40,6 +41,7 @@ class Offer:
     holds: Callable[[int, int, int], bool] = lambda _index, _first, _end: False
     mode: GrantMode = GrantMode.MEMORY
     message_limit_bytes: int = KUBELET_MESSAGE_LIMIT_BYTES
+    most_units: int | None = None
 
 
 def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
@@ -55,7 +57,9 @@ def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
         unit = parse_memory_unit(offer.unit)
     else:
         names = offer.vendor.auto_units
-        finest = finest_fitting_unit(memory, names, offer.message_limit_bytes)
+        limit = offer.message_limit_bytes
+        finest = finest_fitting_unit(memory, names, limit, offer.most_units)
+        finest = finest or finest_fitting_unit(memory, names[:1], limit)  # the coarsest
         if finest is None:
             why = f"none of the units {', '.join(names)} fits"
             raise Refused(_explain(memory, parse_memory_unit(names[0]), offer, why))

@@ -165,13 +165,17 @@ def check_fits_kubelet(units_by_card: Mapping[int, int], limit_bytes: int = KUBE
         )
 
 
-def finest_fitting_unit(memory: Mapping[int, int], names: Sequence[str], limit_bytes: int) -> MemoryUnit | None:
+def finest_fitting_unit(
+    memory: Mapping[int, int], names: Sequence[str], limit_bytes: int, most: int | None = None
+) -> MemoryUnit | None:
     """Choose the finest of the named units in which the kubelet accepts a node's cards; None if it accepts none.
 
-    ``memory`` has the bytes of each card by index.
+    ``memory`` has the bytes of each card by index. ``most``: of at most so many units in all; None: however many.
     """
 
     def fits(units: Sequence[int]) -> bool:
+        if most is not None and sum(units) > most:
+            return False
         try:
             check_fits_kubelet(dict(zip(memory, units, strict=True)), limit_bytes)
         except Refused:

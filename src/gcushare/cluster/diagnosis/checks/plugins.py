@@ -13,7 +13,7 @@ from gcushare.core.cards import SERVES_MEMORY
 from gcushare.core.wording import counted
 from gcushare.vendors import VENDORS
 from gcushare.wire.contracts import NODE_GROUP_LABEL
-from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
+from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, most_quick_units, release_text
 from gcushare.wire.pods import is_finished
 
 _GRAVE = frozenset({"cards", "checkpoint", "registration"})
@@ -61,7 +61,7 @@ def check_namespaces(facts: Facts) -> Iterator[Finding]:
 
 
 def check_kubelets(facts: Facts) -> Iterator[Finding]:
-    """Labelled nodes whose kubelet mixes the units of several cards; also before anything is installed."""
+    """Labelled nodes whose kubelet mixes units of several cards, or is slow with so many; also before installing."""
     for each in vendor_nodes(facts):
         version = each.node.status.node_info.kubelet_version
         release = find_release(version)
@@ -73,6 +73,16 @@ def check_kubelets(facts: Facts) -> Iterator[Finding]:
                 f"its kubelet is {version}, older than {release_text(OLDEST_KUBERNETES)}: it does not ask which units "
                 "to give and mixes those of several cards, so pods fail at random",
                 "upgrade the kubelet, or remove the node's label",
+            )
+        most = most_quick_units(version)
+        units = each.inventory.total_units if SERVES_MEMORY in each.modes and each.inventory is not None else 0
+        if most is not None and units > most and each.is_labelled:
+            yield warning(
+                "many-units",
+                each.subject,
+                f"its kubelet is {version} and has {units} units: above {most} it takes minutes to start pods, unless "
+                "its feature gates ResourceHealthStatus and ResourceHealthStatusMessage are off",
+                "turn both off (that is not seen from here), or choose a coarser memoryUnit once its cards are free",
             )
 
 

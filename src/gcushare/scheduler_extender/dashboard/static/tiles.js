@@ -366,7 +366,7 @@ function figureOf(bytes) {
   return amount(bytes).split(/\s/u)[0];
 }
 
-/** How many cards of which size a node has, where they are of one size. */
+/** How many cards a node has, and their size, where they are of one size. */
 function sizesOf({ cards }) {
   const [first] = cards;
   const areAlike = cards.length > 0 && cards.every((card) => card.totalBytes === first.totalBytes);

@@ -1,4 +1,4 @@
-"""Fine units on kubelets that are slow with many: ``auto`` takes coarser ones, and nobody is refused by an upgrade."""
+"""Fine units on kubelets that are slow with many: ``auto`` takes coarser ones, and an upgrade refuses no one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_unit_that_pods_hold_stays_until_the_node_is_empty(tmp_path: Path) -> 
     rig.see(*EIGHT)
     rig.hold(a=device_ids_of_card(0, 4))
     rig.node("v1.36.2")
-    assert (unit_of(rig), rig.agent.problem) == ("0.001", ""), "an upgrade of the kubelet refuses nobody"
+    assert (unit_of(rig), rig.agent.problem) == ("0.001", ""), "an upgrade of the kubelet refuses no one"
     assert is_warned(rig)
     rig.hold()
     assert unit_of(rig) == "0.1"

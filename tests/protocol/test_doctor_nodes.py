@@ -475,3 +475,15 @@ async def test_nvidias_own_plugin_on_a_node_of_ours_is_named_with_the_way_out(ri
 async def test_pods_that_ask_for_none_of_our_memory_may_wait_for_any_scheduler(rig: DoctorRig) -> None:
     waiting_for(rig, "volcano", is_tried=True, units="0")
     assert (await rig.examine()).kinds == set()
+
+
+async def test_a_node_that_has_just_joined_without_cards_and_without_the_startup_taint_is_named(rig: DoctorRig) -> None:
+    joined = node_object(OTHER, cards(16), zone="a")
+    del joined["metadata"]["annotations"][INVENTORY]
+    joined["metadata"]["labels"][ENFLAME.label_key] = "true"
+    rig.put(joined)
+    assert (INFO, "startup-taint-missing") in (await rig.examine()).kinds
+    rig.change_node(
+        lambda node: node["spec"].update({"taints": [{"key": STARTUP_TAINT, "effect": "NoSchedule"}]}), OTHER
+    )
+    assert (INFO, "startup-taint-missing") not in (await rig.examine()).kinds

@@ -295,8 +295,11 @@ def use_conflicts(
     for flag in ("--over-use evict",) * is_evicting + ("--idle evict",) * evicts_idle:
         if not cards.pod_use:
             yield f"{flag} needs --pod-use: what each pod uses is not known without it"
-    if idle.idle_after < 3 * cards.poll_interval:
-        yield "--idle-after is less than three times --poll-interval: give a longer time, or poll more often"
+    if evicts_idle and idle.idle_after < 3 * cards.poll_interval:
+        yield (
+            f"--idle evict takes at least three readings: --idle-after {idle.idle_after:g}s is less than three times "
+            f"--poll-interval {cards.poll_interval:g}s; give a longer time, or poll more often"
+        )
     if limits.limit_fallback is Fallback.MPS and limits.memory_limit is not MemoryLimit.DRIVER:
         yield "--limit-fallback mps stands in for the driver: give --memory-limit driver, or mps instead of it"
     if limits.memory_limit is not MemoryLimit.NONE and cards.vendor.library.name != LIMITED_LIBRARY:

@@ -45,6 +45,7 @@ def check_gpu_labels(facts: Facts) -> Iterator[Finding]:
 def check_startup_taint(facts: Facts) -> Iterator[Finding]:
     """Whether a new node has the startup taint, and loses it."""
     for each in vendor_nodes(facts):
+        has_none = each.inventory is None and not each.problem
         is_tainted = any(taint.key == STARTUP_TAINT for taint in each.node.spec.taints)
         age_s = facts.age_s(each.node.metadata.creation_timestamp)
         if is_tainted and _offers(each) and (age_s is None or age_s > YOUNG_S):
@@ -55,7 +56,7 @@ def check_startup_taint(facts: Facts) -> Iterator[Finding]:
                 "set autoscaling.startupTaint of the extender's chart, which has the extender remove it, or remove it: "
                 f"kubectl taint node {each.name} {STARTUP_TAINT}-",
             )
-        elif not is_tainted and each.is_labelled and each.inventory is None and age_s is not None and age_s < YOUNG_S:
+        elif not is_tainted and each.is_labelled and has_none and age_s is not None and age_s < YOUNG_S:
             yield info(
                 "startup-taint-missing",
                 each.subject,

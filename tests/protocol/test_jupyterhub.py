@@ -6,6 +6,7 @@ import asyncio
 import importlib.metadata
 import json
 import os
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -28,7 +29,7 @@ from tests.pages import page_yaml
 from tests.unit.extender_desk import Desk
 
 VALUES = page_yaml("one-card.md", "# jupyterhub")
-SCRIPT: str = VALUES["hub"]["extraFiles"]["cull-cards"]["stringData"]
+SCRIPT = ROOT / "deploy" / "jupyterhub" / "cull_cards.py"
 (PIN,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["jupyterhub"]
 
 
@@ -124,15 +125,14 @@ class HubDouble:
             await runner.cleanup()
 
     async def run(self, tmp_path: Path, *, rounds: int = 2) -> str:
-        """Run the page's script for so many rounds; returns what it wrote."""
-        script, output = tmp_path / "cull_cards.py", tmp_path / "output"
-        script.write_text(SCRIPT)
+        """Run the script for so many rounds; returns what it wrote."""
+        output = tmp_path / "output"
         async with self.served() as url:
             hub = {"HUB": f"{url}/hub/api", "JUPYTERHUB_API_TOKEN": "secret"}
             environ = {**os.environ, **hub, "PROMETHEUS": url, "EVERY": "1"}
             with output.open("wb") as file:
                 process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, str(script)), env=environ, stdout=file, stderr=file
+                    *(sys.executable, str(SCRIPT)), env=environ, stdout=file, stderr=file
                 )
             try:
                 async with asyncio.timeout(60), self.more:
@@ -175,9 +175,7 @@ async def test_a_hub_that_does_not_answer_is_asked_again(tmp_path: Path) -> None
 @needs_promtool
 def test_the_query_names_pods_whose_card_was_idle_where_use_is_measured(tmp_path: Path) -> None:
     """Two hours by the minute: pods that computed, that are young and whose use is not measured are left out."""
-    scope: dict[str, Any] = {}
-    lines = SCRIPT.partition("def ask")[0]
-    exec(lines, scope)
+    scope = runpy.run_path(str(SCRIPT))
 
     def series(name: str, values: str, node: str = "node-1", **labels: str) -> dict[str, str]:
         shown = ",".join(f'{key}="{value}"' for key, value in {"node": node, "card": "0", **labels}.items())

@@ -47,6 +47,11 @@ SUBCOMMANDS = {
         Subcommand("inspect", "who uses which card: nodes, cards, pods", f"{_INSPECT}:own_inspect"),
         Subcommand("explain", "why a pod has no card, or which card it has", f"{_INSPECT}:own_explain"),
         Subcommand("top", "memory granted and memory in use, card by card", f"{_INSPECT}:own_top"),
+        Subcommand(
+            "rightsize",
+            "what workloads ask for, the most they used, and what would be enough",
+            f"{_INSPECT}:own_rightsize",
+        ),
         Subcommand("nodes-needed", "how many more nodes the waiting pods need", f"{_INSPECT}:own_nodes_needed"),
         Subcommand(
             "doctor",

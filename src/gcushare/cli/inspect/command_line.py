@@ -28,6 +28,7 @@ _WORK = {
     "": "gcushare.cli.inspect.table_command:show_table",
     "explain": "gcushare.cli.explain.explanation_text:explain",
     "nodes-needed": "gcushare.cli.nodes_needed.nodes_needed:nodes_needed",
+    "rightsize": "gcushare.cli.top.rightsize:rightsize",
     "top": "gcushare.cli.top.top:top",
 }
 
@@ -74,6 +75,7 @@ def complete(word: str, process: ProcessContext | None = None) -> int:
 
 
 own_inspect, own_explain = partial(main_own, ""), partial(main_own, "explain")
-own_top, own_nodes_needed = partial(main_own, "top"), partial(main_own, "nodes-needed")
+own_top, own_rightsize = partial(main_own, "top"), partial(main_own, "rightsize")
+own_nodes_needed = partial(main_own, "nodes-needed")
 main_gcushare, main_gpushare = partial(main, "gcushare"), partial(main, "gpushare")
 complete_gcushare, complete_gpushare = partial(complete, "gcushare"), partial(complete, "gpushare")

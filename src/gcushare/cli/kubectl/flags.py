@@ -164,6 +164,27 @@ class TopSettings:
 
 
 @settings
+class RightsizeSettings:
+    """Right sizes."""
+
+    namespace: str | None = setting(
+        parsers.optional_text("NAME", "all namespaces"),
+        default=None,
+        short="-n",
+        typed=True,
+        help="Only this namespace's workloads.",
+    )
+    show: ShowFlags = group(ShowFlags)
+    plugin_namespace: str = plugin_namespace()
+    kube: KubeSettings = group(KubeSettings)
+
+    def find_conflicts(self) -> Iterator[str]:
+        """Text, JSON or YAML."""
+        if self.show.output is Output.WIDE:
+            yield "output 'wide' has no form for sizes: use table, json or yaml"
+
+
+@settings
 class NodesNeededSettings:
     """Nodes needed."""
 

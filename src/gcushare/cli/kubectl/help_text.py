@@ -11,6 +11,7 @@ from gcushare.cli.kubectl.flags import (
     CompletionSettings,
     ExplainSettings,
     NodesNeededSettings,
+    RightsizeSettings,
     TableSettings,
     TopSettings,
 )
@@ -22,6 +23,7 @@ from gcushare.vendors.vendor import Vendor
 COMMANDS = {
     "explain": "why a pod has no card, or which card it has and with which pods",
     "top": "memory granted and memory in use, card by card",
+    "rightsize": "what workloads ask for, the most they used, and what would be enough",
     "nodes-needed": "how many more nodes the waiting pods need",
     "completion": "the completion script of a shell",
 }
@@ -67,6 +69,7 @@ def program_of(names: Names, command: str) -> Program[Any]:
         "": _table,
         "explain": _explain,
         "top": _top,
+        "rightsize": _rightsize,
         "nodes-needed": _nodes_needed,
         "completion": _completion,
     }
@@ -148,6 +151,25 @@ def _top(names: Names) -> Program[TopSettings]:
         exit_status={FAILED: f"Some plugins did not answer, {_REASON}"},
         notes="Without --pod-use of the device plugins the use is a card's, not a pod's: of several pods on a card "
         "that is over, each may be the one. What the library does not report is shown as '-'.",
+    )
+
+
+def _rightsize(names: Names) -> Program[RightsizeSettings]:
+    word = names.with_word("rightsize")
+    return Program(
+        name=word,
+        summary="Say of each workload what its pods ask for, the most that one of them used, for how long they were "
+        "seen, a request that would be enough, and what that would free. Nothing is changed.",
+        version=__version__,
+        settings=RightsizeSettings,
+        examples=(
+            (word, "every workload, those first that would free most"),
+            (f"{word} -n team-a -o json", "for programs"),
+        ),
+        exit_status={FAILED: f"Some plugins did not answer, {_REASON}"},
+        notes="The device plugins keep what each pod used most since they saw it first (--pod-use); a restart of a "
+        "plugin begins again, and pods that ended are not counted. The suggestion is 15 % more, in whole units. There "
+        "is none before a pod was seen for a day, nor for pods that share claims.",
     )
 
 

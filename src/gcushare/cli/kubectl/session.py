@@ -9,7 +9,14 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from gcushare.cli.kubectl.flags import ExplainSettings, NodesNeededSettings, Output, TableSettings, TopSettings
+from gcushare.cli.kubectl.flags import (
+    ExplainSettings,
+    NodesNeededSettings,
+    Output,
+    RightsizeSettings,
+    TableSettings,
+    TopSettings,
+)
 from gcushare.cli.kubectl.help_text import COMMANDS, Names
 from gcushare.cli.terminal.output import to_json, to_yaml
 from gcushare.cli.terminal.screen import Screen
@@ -26,7 +33,7 @@ from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.pods import readable_request
 
-T = TypeVar("T", bound=TableSettings | ExplainSettings | TopSettings | NodesNeededSettings)
+T = TypeVar("T", bound=TableSettings | ExplainSettings | TopSettings | RightsizeSettings | NodesNeededSettings)
 
 MAX_WARNINGS = 10
 
@@ -163,6 +170,7 @@ def _hint(names: Names, settings: T, error: GcushareError) -> str:
     if isinstance(error, NotFoundError):
         if isinstance(settings, ExplainSettings | NodesNeededSettings):
             return "-n names the pod's namespace; 'kubectl get pods -A' lists every pod"
-        words = difflib.get_close_matches(settings.node or "", COMMANDS, n=1)
+        node = settings.node if isinstance(settings, TableSettings | TopSettings) else ""
+        words = difflib.get_close_matches(node or "", COMMANDS, n=1)
         return f"did you mean the command '{names.with_word(words[0])}'?" if words else ""
     return ""

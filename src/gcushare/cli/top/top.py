@@ -32,7 +32,7 @@ async def top(session: Session, settings: TopSettings) -> int:
         summary = summarise(snapshot)
         nodes = frozenset(node.name for node in summary.nodes)
         answers = await read_plugins(reader, session.vendor, settings.plugin_namespace, nodes)
-    problems = _problems(summary, answers, settings)
+    problems = plugin_problems(summary, answers, settings.plugin_namespace)
     rows, pods = use_rows(summary, answers.views), pod_use_rows(summary, answers.views)
     screen, output = session.screen, session.output
     if not session.print_document(lambda: use_document(rows, pods, problems)):
@@ -67,7 +67,8 @@ async def read_plugins(reader: Reader, vendor: Vendor, namespace: str, nodes: fr
     return answers
 
 
-def _problems(summary: Summary, answers: PluginAnswers, settings: TopSettings) -> dict[str, str]:
+def plugin_problems(summary: Summary, answers: PluginAnswers, namespace: str) -> dict[str, str]:
+    """Why the use on some nodes is not known: by plugin that could not be asked, or node without one."""
     problems = {
         f"plugin {name} on {node}": str(error)
         for (node, name), error in sorted(answers.failures.items(), key=lambda item: item[0][1])
@@ -75,7 +76,6 @@ def _problems(summary: Summary, answers: PluginAnswers, settings: TopSettings) -
     asked = {*answers.views, *(node for node, _ in answers.failures)}
     silent = [node.name for node in summary.nodes if node.name not in asked]
     if silent:
-        namespace = settings.plugin_namespace
         subject = f"node{'s' if len(silent) > 1 else ''} {some_names(silent, MAX_WARNINGS)}"
         problems[subject] = (
             f"no device plugin in namespace {namespace!r} reports what is in use there; --plugin-namespace says "

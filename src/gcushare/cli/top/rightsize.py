@@ -1,0 +1,176 @@
+"""``rightsize``: what workloads ask for, the most that their pods used, and a request that would be enough."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rich.text import Text
+
+from gcushare.cli.kubectl.flags import RightsizeSettings
+from gcushare.cli.kubectl.session import Session
+from gcushare.cli.kubectl.summary import Summary, summarise
+from gcushare.cli.terminal.layout import Cell, plain_table
+from gcushare.cli.terminal.output import Document
+from gcushare.cli.top.rows import PodUseRow, pod_use_hint, pod_use_rows
+from gcushare.cli.top.top import plugin_problems, read_plugins
+from gcushare.cluster.gather_snapshot import gather
+from gcushare.cluster.reader import Reader, Scope
+from gcushare.core.assignments import PodRef
+from gcushare.core.units import GIB, MemoryUnit
+from gcushare.core.wording import counted, span
+
+MARGIN = 1.15
+"""How much more than the most that was seen is suggested: frameworks differ by some percent from run to run."""
+LONG_ENOUGH_S = 24 * 3600.0
+"""A pod that was seen for less may not have done yet what it does once a day."""
+_HASH = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{6,10}$")
+"""What a Deployment adds to its name for its ReplicaSets: Kubernetes' alphabet for such hashes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """One workload: bytes that its pods are granted together, and the most that one of them used of a card.
+
+    ``cards`` that each pod has. ``suggested`` units of each card, None if no pod was seen for long enough, or if other
+    pods share its claims. ``seen_s``: how long the pod has been seen that was seen longest.
+    """
+
+    workload: str
+    pods: int
+    cards: int
+    unit: MemoryUnit
+    granted: int
+    highest: int
+    seen_s: float
+    suggested: int | None
+
+    @property
+    def freed(self) -> int:
+        """Bytes that the suggestion would free; less than 0 if the workload needs more than it asks for."""
+        if self.suggested is None:
+            return 0
+        return self.granted - self.pods * self.cards * self.unit.bytes_of(self.suggested)
+
+
+async def rightsize(session: Session, settings: RightsizeSettings) -> int:
+    """Print a line per workload; the work of ``gcushare rightsize``."""
+    async with session.connect(settings.kube) as api, session.screen.progress() as progress:
+        reader = Reader(api, progress)
+        snapshot = await gather(reader, session.vendor, Scope())
+        session.require_cards(snapshot, None)
+        summary = summarise(snapshot)
+        nodes = frozenset(node.name for node in summary.nodes)
+        answers = await read_plugins(reader, session.vendor, settings.plugin_namespace, nodes)
+    problems = plugin_problems(summary, answers, settings.plugin_namespace)
+    now = datetime.now(UTC)
+    found = size_workloads(summary, pod_use_rows(summary, answers.views), now, settings.namespace)
+    if not session.print_document(lambda: sizing_document(found, problems)):
+        session.screen.print_lines(sizing_lines(found, session.screen.width))
+        if hint := pod_use_hint(summary, answers.views):
+            session.screen.say("note", hint)
+    return session.warn([*snapshot.problems, *(f"{what}: {why}" for what, why in problems.items())])
+
+
+def size_workloads(
+    summary: Summary, rows: Iterable[PodUseRow], now: datetime, namespace: str | None = None
+) -> list[Sizing]:
+    """Size the workloads whose pods hold cards, those first that would free most; ``namespace`` None for all."""
+    refs = {str(pod.ref): pod.ref for pod in summary.snapshot.pods.values()}
+    units = {node.name: node.state.unit for node in summary.nodes}
+    groups: dict[tuple[str, int, MemoryUnit], dict[str, list[PodUseRow]]] = {}
+    by_pod: dict[str, list[PodUseRow]] = {}
+    for row in rows:
+        if row.granted_bytes and row.highest_bytes is not None and row.pod in refs:
+            by_pod.setdefault(row.pod, []).append(row)
+    for pod, held in by_pod.items():
+        unit = units[held[0].node]
+        if unit is not None and namespace in (None, refs[pod].namespace):
+            groups.setdefault((workload_of(refs[pod]), len(held), unit), {})[pod] = held
+    found = [
+        _size(name, cards, unit, [row for held in pods.values() for row in held], len(pods), now)
+        for (name, cards, unit), pods in groups.items()
+    ]
+    return sorted(found, key=lambda each: (-each.freed, each.workload, each.cards))
+
+
+def workload_of(pod: PodRef) -> str:
+    """What a pod's request is written in: ``Deployment team-a/web``; the pod itself if no controller made it."""
+    kind, _, name = (pod.controller or f"Pod {pod.name}").partition(" ")
+    if kind == "ReplicaSet" and _HASH.search(name):
+        kind, name = "Deployment", _HASH.sub("", name)
+    return f"{kind} {pod.namespace}/{name}"
+
+
+def _size(name: str, cards: int, unit: MemoryUnit, rows: Sequence[PodUseRow], pods: int, now: datetime) -> Sizing:
+    seen = [(now - datetime.fromisoformat(row.seen_since)).total_seconds() for row in rows if row.seen_since]
+    highest = max(row.highest_bytes or 0 for row in rows)
+    is_known = max(seen, default=0.0) >= LONG_ENOUGH_S and not any(row.shared_with for row in rows)
+    return Sizing(
+        workload=name,
+        pods=pods,
+        cards=cards,
+        unit=unit,
+        granted=sum(row.granted_bytes for row in rows),
+        highest=highest,
+        seen_s=max(seen, default=0.0),
+        suggested=max(1, math.ceil(highest * MARGIN / unit.bytes_of(1))) if is_known else None,
+    )
+
+
+def sizing_lines(found: Sequence[Sizing], width: int | None) -> list[Text]:
+    """The table for people, and what all suggestions together would free."""
+    cells = [
+        (
+            each.workload,
+            str(each.pods),
+            _gib(each.granted // each.pods),
+            _gib(each.highest * each.cards),
+            span(each.seen_s),
+            "-" if each.suggested is None else f"{each.suggested * each.cards} ({each.unit.label})",
+            "-" if each.suggested is None else _gib(each.freed),
+            Cell(_note(each)),
+        )
+        for each in found
+    ]
+    names = ("WORKLOAD", "PODS", "ASKS(GiB)", "PEAK(GiB)", "SEEN", "SUGGESTED", "FREES(GiB)", "NOTE")
+    freed = sum(max(0, each.freed) for each in found)
+    total = f"{counted(len(found), 'workload')}; the suggestions would free {_gib(freed)} GiB"
+    return [*plain_table(names, cells, width), Text(total)]
+
+
+def _note(each: Sizing) -> str:
+    if each.suggested is None:
+        if each.seen_s >= LONG_ENOUGH_S:
+            return "its pods share claims"
+        return f"seen for less than {span(LONG_ENOUGH_S)}"
+    return "it needs more than it asks for" if each.freed < 0 else ""
+
+
+def sizing_document(found: Sequence[Sizing], problems: Mapping[str, str]) -> Document:
+    """The same for programs: bytes, seconds, and ``suggestedUnits`` of all cards of a pod, null where it is unknown."""
+    return {
+        "version": 1,
+        "workloads": [
+            {
+                "workload": each.workload,
+                "pods": each.pods,
+                "cards": each.cards,
+                "unit": each.unit.label,
+                "grantedBytes": each.granted,
+                "highestBytes": each.highest,
+                "seenSeconds": int(each.seen_s),
+                "suggestedUnits": None if each.suggested is None else each.suggested * each.cards,
+                "freedBytes": each.freed,
+            }
+            for each in found
+        ],
+        "problems": dict(problems),
+    }
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f}"

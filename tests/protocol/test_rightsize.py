@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,12 +19,12 @@ from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, plug
 from tests.unit.card_views import card, pod, status, use
 
 PLUGIN = "gcushare-device-plugin-x"
-REPLICAS = {
+REPLICAS: dict[str, Any] = {
     "ownerReferences": [
         {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d8fbc77b6", "uid": "u", "controller": True}
     ]
 }
-BATCH = {
+BATCH: dict[str, Any] = {
     "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "batch", "uid": "j", "controller": True}]
 }
 

@@ -410,11 +410,12 @@ async def test_units_other_than_a_gib_are_shown_as_memory(rig: PageRig, tab: Tab
 
 
 async def test_an_explanation_tells_the_memory_of_nodes_that_count_in_different_units(rig: PageRig, tab: Tab) -> None:
-    rig.see(a_node("coarse", 24), finely_counted("fine", 16_000), a_pod("p", 20_000))
+    fine = {"gcushare.io/memory-unit": "0.001"}
+    rig.see(a_node("coarse", 24), finely_counted("fine", 16_000), a_pod("p", 20_000, annotations=fine))
     await tab.show(f"{rig.url}#pod=enflame/default/p")
 
     words = await tab.until_text(".why", "no card that it may use has more than 16 GB.")
-    assert "24 GB of 24 GB free in all" in words
+    assert "0 of 24 GB free in all" in words, "they are counted otherwise"
     assert "16 GB of 16 GB free in all" in words
 
 

@@ -214,10 +214,6 @@ async def test_no_number_of_a_pods_author_closes_a_card_for_long_and_the_node_sa
         (closure,) = closures(rig)
         assert (closure.use, closure.pod) == ("whole", "default/a")
         assert closure.until - before_s < 60.0, "not for years"
-        _, metrics = await rig.get("/metrics")
-        (figure,) = (line for line in metrics.splitlines() if line.startswith("gcushare_card_closed_until_timestamp"))
-        assert float(figure.split()[-1]) == closure.until
-        assert 'pod_name="a",pod_namespace="default",use="whole"' in figure
         assert describe(rig.app.observed).cards[0].closures[0].pod == "default/a"
         await rig.until(lambda: not closures(rig), "the card is open again", 40.0)
         await rig.until_allocatable(WHOLE, 1)

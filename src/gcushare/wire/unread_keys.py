@@ -13,7 +13,7 @@ from itertools import chain, islice
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.vendors.neighbours import NEIGHBOURS, Sighting, neighbours_of
 from gcushare.wire import annotations as keys
-from gcushare.wire.contracts import NODE_GROUP_LABEL, SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.contracts import KEPT_MARK, NODE_GROUP_LABEL, SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.objects import Node, ObjectMeta, Pod
 
 _DOMAIN = "gcushare.io"
@@ -88,7 +88,7 @@ def find_foreign_request(pod: Pod, vendor: Vendor) -> Sighting | None:
 
 def unread_keys_of_node(node: Node, vendors: Collection[Vendor]) -> tuple[str, ...]:
     """Say of each key, and of the value of an admin's label, what has an effect. ``vendors`` are in use."""
-    programs = {key for each in VENDORS for key in (each.inventory_annotation, each.cordon_annotation)}
+    programs = {key for each in VENDORS for key in (each.inventory_annotation, each.cordon_annotation)} | {KEPT_MARK}
     cordons, labels = [each.cordon_annotation for each in vendors], (SERVE_LABEL, NODE_GROUP_LABEL)
     found = _unread(node.metadata, cordons, labels, programs)
     ours, given = {each.label_key: "true" for each in VENDORS} | {SERVE_LABEL: SERVE_CLAIMS}, node.metadata.labels

@@ -40,7 +40,17 @@ TRANSLATED_COMMENT = re.compile(r"(?m)\s*#.*$")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
 CASE_PATTERN = re.compile(r"(?m)^ +(-[^()\n]+)\)")
-FOREIGN_FLAGS = {"all-namespaces", "config", "field-selector", "for", "namespace", "overwrite", "set"}
+FOREIGN_FLAGS = {
+    "all-namespaces",
+    "config",
+    "field-selector",
+    "for",
+    "namespace",
+    "overwrite",
+    "set",
+    "set-file",
+    "set-string",
+}
 FOREIGN_FLAGS |= {"gpu-memory-utilization", "reset-then-reuse-values", "trace", "validate", "vendor", "wait"}
 FOREIGN_FLAGS |= {"kube-api-burst", "kube-api-qps", "minutes", "raw", "replicas"}
 FOREIGN_FLAGS |= {"all", "network", "patch", "rm", "policy-config-file", "server-side", "slice-count", "type"}

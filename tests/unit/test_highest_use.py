@@ -40,3 +40,9 @@ def test_a_pod_that_is_gone_is_forgotten_and_one_of_the_same_uid_begins_again() 
     kept.take(PodUse({"a": {0: 3}}, {}), {"a"}, 3.0)
     assert kept.by_pod["a"].bytes == {0: 3}
     assert kept.by_pod["a"].since == 3.0
+
+
+def test_a_pod_that_uses_nothing_is_known_for_that() -> None:
+    kept = HighestUses()
+    kept.take(PodUse({}, {}), {"a"}, 1.0)
+    assert (dict(kept.by_pod["a"].bytes), kept.by_pod["a"].since) == ({}, 1.0)

@@ -25,11 +25,12 @@ class HighestUses:
     def take(self, found: PodUse | None, here: Collection[str], now: float) -> None:
         """Process one reading; None if it could not tell. ``here`` are the uids of all pods of the node."""
         kept = {uid: each for uid, each in self.by_pod.items() if uid in here}
-        for uid, used in found.by_pod.items() if found is not None else ():
-            if uid not in here:
-                continue
+        if found is None:
+            self.by_pod = kept
+            return
+        for uid in here:  # Also those that use nothing: they could do with the least.
             before = kept.get(uid, HighestUse({}, now))
-            peaks = found.peaks.get(uid, {}) if found is not None else {}
+            used, peaks = found.by_pod.get(uid, {}), found.peaks.get(uid, {})
             most = {
                 index: max(before.bytes.get(index, 0), used.get(index, 0), peaks.get(index, 0))
                 for index in before.bytes.keys() | used.keys() | peaks.keys()

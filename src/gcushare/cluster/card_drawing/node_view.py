@@ -169,7 +169,7 @@ def _holder(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) 
         used_by_driver=card.index in pod.used_by_driver,
         utilization_percent=_reported(pod.utilization_by_card, card, sampled),
         idle_since=pod.idle_since,
-        highest_bytes=(pod.highest_by_card or {}).get(card.index),
+        highest_bytes=pod.highest_by_card.get(card.index, 0) if pod.highest_by_card is not None else None,
         seen_since=pod.seen_since,
     )
 

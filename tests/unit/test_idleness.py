@@ -14,9 +14,9 @@ from gcushare.core.over_use.idleness import IdlePod, IdleRules, IdleTracker, dec
 
 RULES = IdleRules(after_s=3600.0, least_age_s=7200.0, namespaces=("*",))
 GAP_S = 60.0
-IDLE = IdlePod(
-    PodRef("uid-a", "team", "a"), 0.0, 4000.0, 8000.0, noted_s=300.0, controller="ReplicaSet web-5d8"
-)  # fmt: skip
+OF_A_CONTROLLER = PodRef("uid-a", "team", "a", controller="ReplicaSet web-5d8")
+BARE, OF_A_DAEMON_SET = (replace(OF_A_CONTROLLER, controller=each) for each in ("", "DaemonSet x"))
+IDLE = IdlePod(OF_A_CONTROLLER, 0.0, 4000.0, noted_s=300.0)
 
 LOOKS = st.sampled_from(("quiet", "used", "in doubt", "missing"))
 """What a reading says of a pod: nothing of it was there, a process was, it cannot tell, or there is no reading."""
@@ -58,9 +58,9 @@ def test_a_doubt_about_a_card_counts_for_the_pods_that_hold_it_and_a_process_any
         pytest.param({"noted_s": 150.0}, "2 min more to keep it", id="annotated a moment ago"),
         pytest.param({"wish": "keep"}, "its author keeps it", id="kept"),
         pytest.param({"wish": "kepp"}, "'kepp' is neither keep nor evict", id="a wish that is none"),
-        pytest.param({"controller": ""}, "no controller would create it again", id="a bare pod"),
-        pytest.param({"controller": "", "wish": "evict"}, "", id="a bare pod whose author says so"),
-        pytest.param({"controller": "DaemonSet x", "wish": "evict"}, "on the same node", id="of a DaemonSet"),
+        pytest.param({"pod": BARE}, "no controller would create it again", id="a bare pod"),
+        pytest.param({"pod": BARE, "wish": "evict"}, "", id="a bare pod whose author says so"),
+        pytest.param({"pod": OF_A_DAEMON_SET, "wish": "evict"}, "on the same node", id="of a DaemonSet"),
         pytest.param({"sharers": ("team/b",)}, "shares its memory with team/b", id="a claim that another pod uses"),
         pytest.param({"ending": True}, "being deleted", id="ending"),
         pytest.param({"is_static": True}, "a static pod", id="static"),
@@ -81,12 +81,17 @@ def test_what_keeps_an_idle_pod(change: dict[str, Any], words: str) -> None:
 
 PODS = st.builds(
     IdlePod,
-    st.builds(PodRef, st.uuids().map(str), st.just("team"), st.uuids().map(str), priority=st.integers(0, 2)),
+    st.builds(
+        PodRef,
+        st.uuids().map(str),
+        st.just("team"),
+        st.uuids().map(str),
+        priority=st.integers(0, 2),
+        controller=st.sampled_from(("", "Job j")),
+    ),
     st.floats(0, 100),
     st.just(4000.0),
-    st.just(8000.0),
     st.sampled_from((None, 0.0, 300.0)),
-    st.sampled_from(("", "Job j")),
     st.sampled_from(("", "keep", "evict", "x")),
     ending=st.booleans(),
 )
@@ -100,7 +105,7 @@ def test_at_most_one_pod_goes_and_of_every_other_it_is_said_why_not(pods: list[I
     assert all(found.passed_over.values())
     if (victim := found.victim) is not None:
         assert not pausing
-        assert victim.wish == "evict" or (victim.controller and victim.wish == "")
+        assert victim.wish == "evict" or (victim.pod.controller and victim.wish == "")
         assert victim.noted_s == 300.0
         assert not victim.ending
         able = [each for each in pods if "one at a time" in found.passed_over.get(str(each.pod), "")]

@@ -17,7 +17,6 @@ from gcushare.core.wording import span, utc_text
 NOTICE_S = 300.0
 KEEP, EVICT = "keep", "evict"
 """What a pod's author may write: it stays, or it may be evicted although no controller would create it again."""
-USED = "a process of it is on a card"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +70,15 @@ class IdleTracker:
 
 @dataclass(frozen=True, slots=True)
 class IdlePod(Evictable):
-    """A pod that is idle. ``since`` in seconds since the epoch; ``age_s`` counts from when it got its cards.
+    """A pod that is idle. ``since`` in seconds since the epoch.
 
-    ``noted_s``: how long it has had the annotation, None while it has not. ``controller``: what would create it again,
-    such as ``ReplicaSet web-5d8``; "" if nothing would. ``wish``: what its author wrote, "" for nothing. ``sharers``:
-    other pods of its claims that are not idle, so that its memory would stay in use.
+    ``noted_s``: how long it has had the annotation, None while it has not. ``wish``: what its author wrote, "" for
+    nothing. ``sharers``: other pods of its claims that are not idle, so that its memory would stay in use.
     """
 
     since: float
     idle_s: float
-    age_s: float
     noted_s: float | None = None
-    controller: str = ""
     wish: str = ""
     sharers: tuple[str, ...] = ()
 
@@ -117,10 +113,11 @@ def why_it_stays(pod: IdlePod, exempt: Iterable[str] = ()) -> str:
         return "its author keeps it"
     if pod.wish not in ("", EVICT):
         return f"its author's wish {pod.wish[:40]!r} is neither {KEEP} nor {EVICT}, and counts as {KEEP}"
-    if not pod.controller and pod.wish != EVICT:
+    controller = pod.pod.controller
+    if not controller and pod.wish != EVICT:
         return "no controller would create it again"
-    if pod.controller.startswith("DaemonSet "):
-        return f"{pod.controller} would create it again at once, on the same node"
+    if controller.startswith("DaemonSet "):
+        return f"{controller} would create it again at once, on the same node"
     if pod.sharers:
         return f"it shares its memory with {', '.join(pod.sharers[:3])}, which uses the card"
     return ""

@@ -95,18 +95,17 @@ class IdleWatch:
             if self.rules.calls_idle(now_s - quiet.since_s, wall_s - entries[uid].placed_s)
         }
         busy = {uid: str(entry.ref) for uid, entry in entries.items() if uid not in self._tracker.quiet}
+        shared = [uids for uids, _ in self._pods.shared()]
         for uid in calls_idle:
             entry, quiet = entries[uid], self._tracker.quiet[uid]
             is_noted = entry.annotations.get(IDLE_SINCE) == utc_text(int(quiet.since))
             since_s = self._noted_s.setdefault(uid, now_s) if is_noted else None
-            sharers = {other for uids, _ in self._pods.shared() if uid in uids for other in uids} - {uid}
+            sharers = {other for uids in shared if uid in uids for other in uids} - {uid}
             found[uid] = IdlePod(
                 entry.ref,
                 quiet.since,
                 now_s - quiet.since_s,
-                wall_s - entry.placed_s,
                 None if since_s is None else now_s - since_s,
-                entry.ref.controller,
                 entry.annotations.get(WHEN_IDLE, ""),
                 tuple(sorted(busy[other] for other in sharers if other in busy)),
                 ending=entry.ends_at_s is not None,

@@ -52,6 +52,11 @@ def _find_two_choices(node: str | None, selector: str | None) -> Iterator[str]:
         yield f"NODE {node!r} and selector {selector!r} exclude each other: give the one that is meant"
 
 
+def _find_no_wide_form(output: Output, what: str) -> Iterator[str]:
+    if output is Output.WIDE:
+        yield f"output 'wide' has no form for {what}: use table, json or yaml"
+
+
 @settings
 class ShowFlags:
     """What is shown."""
@@ -180,8 +185,7 @@ class RightsizeSettings:
 
     def find_conflicts(self) -> Iterator[str]:
         """Text, JSON or YAML."""
-        if self.show.output is Output.WIDE:
-            yield "output 'wide' has no form for sizes: use table, json or yaml"
+        return _find_no_wide_form(self.show.output, "sizes")
 
 
 @settings
@@ -210,8 +214,7 @@ class NodesNeededSettings:
 
     def find_conflicts(self) -> Iterator[str]:
         """Text, JSON or YAML."""
-        if self.show.output is Output.WIDE:
-            yield "output 'wide' has no form for a count: use table, json or yaml"
+        return _find_no_wide_form(self.show.output, "a count")
 
 
 @settings

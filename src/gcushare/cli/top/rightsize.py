@@ -12,15 +12,14 @@ from rich.text import Text
 
 from gcushare.cli.kubectl.flags import RightsizeSettings
 from gcushare.cli.kubectl.session import Session
-from gcushare.cli.kubectl.summary import Summary, summarise
+from gcushare.cli.kubectl.summary import Summary
 from gcushare.cli.terminal.layout import Cell, plain_table
 from gcushare.cli.terminal.output import Document
 from gcushare.cli.top.rows import PodUseRow, pod_use_hint, pod_use_rows
-from gcushare.cli.top.top import plugin_problems, read_plugins
-from gcushare.cluster.gather_snapshot import gather
-from gcushare.cluster.reader import Reader, Scope
+from gcushare.cli.top.top import gather_use, show_gib, warn_of_use
+from gcushare.cluster.reader import Scope
 from gcushare.core.assignments import PodRef
-from gcushare.core.units import GIB, MemoryUnit
+from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import counted, span
 
 MARGIN = 1.15
@@ -58,21 +57,14 @@ class Sizing:
 
 async def rightsize(session: Session, settings: RightsizeSettings) -> int:
     """Print a line per workload; the work of ``gcushare rightsize``."""
-    async with session.connect(settings.kube) as api, session.screen.progress() as progress:
-        reader = Reader(api, progress)
-        snapshot = await gather(reader, session.vendor, Scope())
-        session.require_cards(snapshot, None)
-        summary = summarise(snapshot)
-        nodes = frozenset(node.name for node in summary.nodes)
-        answers = await read_plugins(reader, session.vendor, settings.plugin_namespace, nodes)
-    problems = plugin_problems(summary, answers, settings.plugin_namespace)
+    summary, answers, problems = await gather_use(session, settings.kube, settings.plugin_namespace, Scope())
     now = datetime.now(UTC)
     found = size_workloads(summary, pod_use_rows(summary, answers.views), now, settings.namespace)
     if not session.print_document(lambda: sizing_document(found, problems)):
         session.screen.print_lines(sizing_lines(found, session.screen.width))
         if hint := pod_use_hint(summary, answers.views):
             session.screen.say("note", hint)
-    return session.warn([*snapshot.problems, *(f"{what}: {why}" for what, why in problems.items())])
+    return warn_of_use(session, summary, problems)
 
 
 def size_workloads(
@@ -127,18 +119,18 @@ def sizing_lines(found: Sequence[Sizing], width: int | None) -> list[Text]:
         (
             each.workload,
             str(each.pods),
-            _gib(each.granted // each.pods),
-            _gib(each.highest * each.cards),
+            show_gib(each.granted // each.pods),
+            show_gib(each.highest * each.cards),
             span(each.seen_s),
             "-" if each.suggested is None else f"{each.suggested * each.cards} ({each.unit.label})",
-            "-" if each.suggested is None else _gib(each.freed),
+            "-" if each.suggested is None else show_gib(each.freed),
             Cell(_note(each)),
         )
         for each in found
     ]
     names = ("WORKLOAD", "PODS", "ASKS(GiB)", "PEAK(GiB)", "SEEN", "SUGGESTED", "FREES(GiB)", "NOTE")
     freed = sum(max(0, each.freed) for each in found)
-    total = f"{counted(len(found), 'workload')}; the suggestions would free {_gib(freed)} GiB"
+    total = f"{counted(len(found), 'workload')}; the suggestions would free {show_gib(freed)} GiB"
     return [*plain_table(names, cells, width), Text(total)]
 
 
@@ -170,7 +162,3 @@ def sizing_document(found: Sequence[Sizing], problems: Mapping[str, str]) -> Doc
         ],
         "problems": dict(problems),
     }
-
-
-def _gib(size: int) -> str:
-    return f"{size / GIB:.1f}"

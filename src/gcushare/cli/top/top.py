@@ -20,19 +20,14 @@ from gcushare.cluster.reader import Reader, Scope
 from gcushare.core.errors import GcushareError
 from gcushare.core.units import GIB
 from gcushare.core.wording import counted, some_names
+from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors.vendor import Vendor
 
 
 async def top(session: Session, settings: TopSettings) -> int:
     """Show what is granted next to what is used."""
-    async with session.connect(settings.kube) as api, session.screen.progress() as progress:
-        reader = Reader(api, progress)
-        snapshot = await gather(reader, session.vendor, Scope(settings.node, settings.selector or ""))
-        session.require_cards(snapshot, settings.node)
-        summary = summarise(snapshot)
-        nodes = frozenset(node.name for node in summary.nodes)
-        answers = await read_plugins(reader, session.vendor, settings.plugin_namespace, nodes)
-    problems = plugin_problems(summary, answers, settings.plugin_namespace)
+    scope = Scope(settings.node, settings.selector or "")
+    summary, answers, problems = await gather_use(session, settings.kube, settings.plugin_namespace, scope)
     rows, pods = use_rows(summary, answers.views), pod_use_rows(summary, answers.views)
     screen, output = session.screen, session.output
     if not session.print_document(lambda: use_document(rows, pods, problems)):
@@ -40,7 +35,30 @@ async def top(session: Session, settings: TopSettings) -> int:
         screen.print_lines([*lines, *pod_use_lines(summary, pods, screen.width, has_peak=settings.peak)])
         if hint := pod_use_hint(summary, answers.views):
             screen.say("note", hint)
-    return session.warn([*snapshot.problems, *(f"{what}: {why}" for what, why in problems.items())])
+    return warn_of_use(session, summary, problems)
+
+
+async def gather_use(
+    session: Session, kube: KubeSettings, plugin_namespace: str, scope: Scope
+) -> tuple[Summary, PluginAnswers, dict[str, str]]:
+    """Read the cluster, and ask the plugins of its nodes; the last is why the use on some is not known.
+
+    Raises:
+        GcushareError: the API server does not answer, or the node that was asked for has no cards.
+    """
+    async with session.connect(kube) as api, session.screen.progress() as progress:
+        reader = Reader(api, progress)
+        snapshot = await gather(reader, session.vendor, scope)
+        session.require_cards(snapshot, scope.node)
+        summary = summarise(snapshot)
+        nodes = frozenset(node.name for node in summary.nodes)
+        answers = await read_plugins(reader, session.vendor, plugin_namespace, nodes)
+    return summary, answers, _problems(summary, answers, plugin_namespace)
+
+
+def warn_of_use(session: Session, summary: Summary, problems: Mapping[str, str]) -> int:
+    """Report what could not be read, and return the exit code."""
+    return session.warn([*summary.snapshot.problems, *(f"{what}: {why}" for what, why in problems.items())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +85,7 @@ async def read_plugins(reader: Reader, vendor: Vendor, namespace: str, nodes: fr
     return answers
 
 
-def plugin_problems(summary: Summary, answers: PluginAnswers, namespace: str) -> dict[str, str]:
+def _problems(summary: Summary, answers: PluginAnswers, namespace: str) -> dict[str, str]:
     """Why the use on some nodes is not known: by plugin that could not be asked, or node without one."""
     problems = {
         f"plugin {name} on {node}": str(error)
@@ -95,14 +113,14 @@ def use_lines(summary: Summary, rows: Sequence[CardUseRow], width: int | None, *
     cells = []
     for row in rows:
         style = "bold red" if row.is_over else ""
-        over = f"over by {_gib(row.excess_bytes)}: {_pods(row) or 'no pod holds this card'}" if row.is_over else ""
+        over = f"over by {show_gib(row.excess_bytes)}: {_pods(row) or 'no pod holds this card'}" if row.is_over else ""
         cells.append(
             (
                 row.node.name,
                 str(row.state.index),
-                _gib(row.granted_bytes),
-                Cell(_gib(row.use.memory_used_bytes), style),
-                _gib(row.total_bytes or None),
+                show_gib(row.granted_bytes),
+                Cell(show_gib(row.use.memory_used_bytes), style),
+                show_gib(row.total_bytes or None),
                 show_figure(row.use.utilization_percent, "%"),
                 show_figure(row.use.temperature_celsius, "°C"),
                 show_figure(row.use.power_watts, "W"),
@@ -129,16 +147,16 @@ def pod_use_lines(
     cells = []
     for row in rows:
         style = "bold red" if row.is_over else ""
-        notes = [f"over by {_gib(row.excess_bytes)}"] if row.is_over else []
+        notes = [f"over by {show_gib(row.excess_bytes)}"] if row.is_over else []
         notes += ["reported on the pod"] if row.is_reported else []
         notes += [f"idle since {row.idle_since}"] if row.idle_since else []
         notes += [f"granted together with {some_names(row.shared_with)}"] if row.shared_with else []
         note = Cell(", ".join(notes), style)
-        used = Cell(_gib(row.used_bytes), style)
+        used = Cell(show_gib(row.used_bytes), style)
         busy = show_figure(row.utilization_percent, "%")
-        limit = _gib(row.limit_bytes or None)
-        peak = (_gib(row.highest_bytes), row.seen_since or _UNKNOWN) if has_peak else ()
-        amounts = (_gib(row.granted_bytes), limit, used)
+        limit = show_gib(row.limit_bytes or None)
+        peak = (show_gib(row.highest_bytes), row.seen_since or _UNKNOWN) if has_peak else ()
+        amounts = (show_gib(row.granted_bytes), limit, used)
         cells.append((row.node, str(row.index), row.pod, *amounts, *peak, row.source, busy, note))
     words = (f"GRANTED({label})", f"LIMIT({label})", f"USED({label})", *((f"PEAK({label})", "SINCE") * has_peak))
     headings = ("NAME", word, "POD", *words, "BY", "UTIL", "NOTE")
@@ -208,5 +226,5 @@ def _pods(row: CardUseRow) -> str:
     return some_names(row.pods, _MAX_PODS)
 
 
-def _gib(size: int | None) -> str:
+def show_gib(size: int | None) -> str:
     return _UNKNOWN if size is None else f"{size / GIB:.1f}"

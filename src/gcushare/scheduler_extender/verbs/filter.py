@@ -177,9 +177,11 @@ class FilterService:
         failed = dict.fromkeys(names, reason)
         for name in distrusted & failed.keys() if distrusted else ():
             failed[name] = DISTRUST_REASON
-        if request.cards.apart is not None:
+        if (selection := request.cards.selection) is not None and selection.apart is not None:
             found = (node for name in failed if (node := self._state.ledger.nodes.get(name)) is not None)
-            apart = (node.name for node in found if evaluate(node, request.cards) is Verdict.APART)
+            # Few nodes hold a pod of its group; only those are judged card by card.
+            near = (node for node in found if not all(each.is_open_to(selection) for each in node.cards.values()))
+            apart = (node.name for node in near if evaluate(node, request.cards) is Verdict.APART)
             failed |= dict.fromkeys(apart, APART_REASON)
         if request.cards.per_gib or self._state.ledger.has_odd:
             nodes = self._state.ledger.nodes

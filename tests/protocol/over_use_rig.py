@@ -8,6 +8,8 @@ from typing import Any
 
 from gcushare.core.units import GIB
 from gcushare.wire.annotations import OVER_USE
+from gcushare_playground.apiserver.objects import Key
+from gcushare_playground.apiserver.resources import BY_NAME
 from tests.fake_proc import FakeProc
 from tests.protocol.plugin_rig import PluginRig
 
@@ -61,6 +63,20 @@ class OverUseRig(PluginRig):
         assert watch is not None
         before = watch.tracker.polls
         await self.until(lambda: watch.tracker.polls >= before + count, f"{count} polls")
+
+    def put_budget(self) -> None:
+        """Have a disruption budget allow no eviction of any pod."""
+        self.api.registry.put(
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": "keep", "namespace": "default"},
+                "spec": {"selector": {}, "maxUnavailable": 0},
+            }
+        )
+        resource, key = BY_NAME["poddisruptionbudgets.policy"], Key("default", "keep")
+        none = {"disruptionsAllowed": 0}
+        self.api.registry.update(resource, key, lambda obj: {**obj, "status": none}, status_only=True)
 
     def is_here(self, name: str) -> bool:
         found = self.api.store.get("pods", name)

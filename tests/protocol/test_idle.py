@@ -9,8 +9,6 @@ import pytest
 
 from gcushare.node.over_use.over_use_settings import IdleAction
 from gcushare.wire.annotations import IDLE_SINCE, WHEN_IDLE
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.resources import BY_NAME
 from tests.protocol.over_use_rig import OverUseRig
 
 
@@ -90,17 +88,7 @@ async def test_a_pod_that_computes_during_its_notice_stays(tmp_path: Path) -> No
 
 async def test_a_disruption_budget_keeps_an_idle_pod_and_the_status_says_so(tmp_path: Path) -> None:
     async with idle_rig(tmp_path / "proc") as rig:
-        rig.api.registry.put(
-            {
-                "apiVersion": "policy/v1",
-                "kind": "PodDisruptionBudget",
-                "metadata": {"name": "keep", "namespace": "default"},
-                "spec": {"selector": {}, "maxUnavailable": 0},
-            }
-        )
-        resource, key = BY_NAME["poddisruptionbudgets.policy"], Key("default", "keep")
-        none = {"disruptionsAllowed": 0}
-        rig.api.registry.update(resource, key, lambda obj: {**obj, "status": none}, status_only=True)
+        rig.put_budget()
         await start_idle(rig)
         await rig.until(lambda: rig.events("IdleEvictionRefused"), "the refusal")
         assert rig.is_here("idle")

@@ -12,8 +12,6 @@ from gcushare.core.units import GIB
 from gcushare.node.over_use.over_use_settings import Action
 from gcushare.wire.annotations import MEMORY_LIMIT, OVER_USE
 from gcushare_playground.apiserver.faults import FailBefore, Fault
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.resources import BY_NAME
 from tests.protocol.over_use_rig import OverUseRig
 
 
@@ -159,17 +157,7 @@ async def test_a_dry_run_evicts_no_pod_and_names_those_it_would_evict(tmp_path: 
 async def test_a_refused_eviction_is_respected_shown_and_not_repeated_at_every_look(tmp_path: Path) -> None:
     async with evicting(tmp_path / "proc") as rig:
         await start_pods(rig)
-        rig.api.registry.put(
-            {
-                "apiVersion": "policy/v1",
-                "kind": "PodDisruptionBudget",
-                "metadata": {"name": "keep", "namespace": "default"},
-                "spec": {"selector": {}, "maxUnavailable": 0},
-            }
-        )
-        resource, key = BY_NAME["poddisruptionbudgets.policy"], Key("default", "keep")
-        none = {"disruptionsAllowed": 0}
-        rig.api.registry.update(resource, key, lambda obj: {**obj, "status": none}, status_only=True)
+        rig.put_budget()
         rig.use(greedy=5, modest=2)
         await rig.until(lambda: rig.events("OverUseEvictionRefused"), "the Event")
         assert "disruption budget" in rig.events("OverUseEvictionRefused")[0]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from gcushare.cards.ports import CardReport
+from gcushare.cards.simulated.source import SimulatedSource
+from gcushare.core.errors import DeviceError
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ALIYUN
 from gcushare_playground.apiserver.objects import Key
@@ -9,6 +14,18 @@ from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.protocol.claims_rig import NODE, ClaimsRig, share
 from tests.protocol.plugin_rig import PluginRig
+
+
+class LateSource(SimulatedSource):
+    """Cards of a library that does not answer the first call."""
+
+    answers = False
+
+    async def list_cards(self) -> CardReport:
+        if not self.answers:
+            self.answers = True
+            raise DeviceError("the library does not answer")
+        return await super().list_cards()
 
 
 def numbers(rig: ClaimsRig) -> dict[str, int]:
@@ -33,6 +50,20 @@ async def test_a_prepared_claim_keeps_its_card_whatever_the_driver_calls_it() ->
         again = rig.allocate("again", share("card-1", 14))
         assert "card 1 has 2 of 16 units free" in (await rig.kubelet.prepare(again))[again.uid].error
         assert (await rig.kubelet.prepare(full))[full.uid].error == ""
+
+
+async def test_a_prepared_claim_keeps_its_card_while_the_drivers_library_does_not_answer() -> None:
+    async with ClaimsRig((16, 16), vendor=ALIYUN) as rig:
+        await rig.start()
+        claim = rig.allocate("full", share("card-1", 14))
+        assert (await rig.kubelet.prepare(claim))[claim.uid].error == ""
+        await rig.stop()
+        for index, uuid in enumerate(("uuid-1", "uuid-0")):
+            rig.changes[index] = {"uuid": uuid}
+        rig.write_cards()
+        rig.adapters = replace(rig.adapters, cards=LateSource(rig.root / "cards.json"))
+        await rig.start()
+        await rig.until(lambda: numbers(rig) == {"uuid-0": 0, "uuid-1": 1}, "the numbers are as before")
 
 
 async def test_what_a_claim_was_given_counts_before_an_inventory_of_another_time() -> None:

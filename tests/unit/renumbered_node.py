@@ -79,10 +79,11 @@ class RenumberedNode:
 
     # What happens
 
-    def start(self, *, alone: bool = False) -> None:
+    def start(self, *, alone: bool = False, silent: bool = False) -> None:
         """Start the plugin, with what the kubelet and the API server keep.
 
         ``alone``: the API server answers only after the plugin has stopped waiting for it, and has counted its cards.
+        ``silent``: the driver's library answers later than the kubelet.
         """
         self.is_alone = alone
         self.roster = CardRoster(POLICY, by_uuid=self.follows)
@@ -97,6 +98,9 @@ class RenumberedNode:
         for container in (*self.ended, *self.kubelet.values()):
             _show(kept, container.uid, container, container.answer)
         self.roster.hold(find_held_cards(store, kept, self.vendor, self.rig.parts.publisher.former), 0.0)
+        if silent:
+            self.rig.agent.on_cards_change(self.roster.snapshot("the library does not answer"))
+            self.see_kubelet()
         self.poll()
         if alone:
             self.bound.clear()  # Nothing but the inventory says which cards these were.

@@ -46,6 +46,15 @@ def test_a_number_stays_while_the_api_server_does_not_say_which_pods_there_are(t
     assert list(node.given(node.kubelet["new"])) == ["U-c"]
 
 
+def test_a_number_stays_while_the_drivers_library_does_not_answer(tmp_path: Path) -> None:
+    node = RenumberedNode(ALIYUN, [("U-a", 16), ("U-b", 16)], tmp_path)
+    assert node.run("on-a", asks(2))
+    assert node.run("on-b", asks(15))
+    node.machine.reverse()
+    node.start(silent=True)
+    assert node.problems() == []
+
+
 class Renumbering(RuleBasedStateMachine):
     vendor: Vendor = ALIYUN
 
@@ -72,8 +81,8 @@ class Renumbering(RuleBasedStateMachine):
     def end(self, data: st.DataObject) -> None:
         self.node.end(data.draw(st.sampled_from(sorted(self.node.pods))))
 
-    @rule(data=st.data(), deleted=st.booleans(), restarts=st.booleans(), alone=st.booleans())
-    def change_cards(self, data: st.DataObject, deleted: bool, restarts: bool, alone: bool) -> None:
+    @rule(data=st.data(), deleted=st.booleans(), restarts=st.booleans(), alone=st.booleans(), silent=st.booleans())
+    def change_cards(self, data: st.DataObject, deleted: bool, restarts: bool, alone: bool, silent: bool) -> None:
         machine = data.draw(st.permutations(self.node.machine))
         match data.draw(st.sampled_from(["order", "lose", "add", "replace", "return"])):
             case "lose" if machine:
@@ -90,7 +99,7 @@ class Renumbering(RuleBasedStateMachine):
         if restarts:
             if deleted and not any(name not in self.node.kubelet for name in self.node.pods):
                 self.node.forget_node()
-            self.node.start(alone=alone)
+            self.node.start(alone=alone, silent=silent)
         else:
             self.node.poll()
 

@@ -206,9 +206,11 @@ class CardRoster:
         """Keep the number (``index``) of these cards, by uuid, from now on, and of no others.
 
         One without a uuid is what has its minor number. One that was never listed is lost: pods hold it since before
-        the plugin started.
+        the plugin started. Until the source has listed its cards, callers do not see these, so none is let go.
         """
         named: dict[str | int, Card] = {uuid: card for uuid, card in held.items() if uuid}
+        if not self._is_listed:
+            named = self._held | named
         if not self._by_uuid or named == self._held:
             return []
         self._held = named

@@ -27,7 +27,7 @@ from gcushare.device_plugin.claims.reporting import ClaimsMetrics, ObservedClaim
 from gcushare.device_plugin.claims.service import ClaimsService, HealthStream
 from gcushare.device_plugin.claims.slice_plan import SlicePlan
 from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
-from gcushare.device_plugin.node.held_cards import first_named, numbered
+from gcushare.device_plugin.node.held_cards import find_claimed_cards
 from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
@@ -274,10 +274,7 @@ class ClaimsApp(Way):
         with contextlib.suppress(TimeoutError):  # Without the Node the prepared claims alone say what they are.
             async with asyncio.timeout(FACTS_TIMEOUT_S):
                 await self._node_watch.synced.wait()
-        former = self._writer.former.cards if self._writer.former is not None else ()
-        known = {card.uuid: card for card in former}
-        uuids = first_named((*self._prepared.given().items(), *((card.index, card.uuid) for card in former)))
-        self._monitor.hold({uuid: numbered(known.get(uuid), index, uuid) for index, uuid in uuids.items()})
+        self._monitor.hold(find_claimed_cards(self._prepared.given(), self._writer.former))
 
     async def _load_or_rebuild(self) -> None:
         try:

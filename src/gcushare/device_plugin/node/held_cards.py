@@ -1,4 +1,4 @@
-"""Which card each number means that pods of this node hold, when the plugin starts. Pure.
+"""Which card each number means that pods or claims of this node hold, when the plugin starts. Pure.
 
 The kubelet stores the answer that it gave a container, and gives it again whenever that container starts, also after a
 reboot. So its checkpoint says which card a container has, and no pod's author can write there.
@@ -6,7 +6,7 @@ reboot. So its checkpoint says which card a container has, and no pod's author c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from gcushare.core.cards import Card, Inventory
 from gcushare.core.errors import RemoteContractError
@@ -31,18 +31,35 @@ def find_held_cards(
     """
     wanted = store.cards_wanted()
     named = _named_numbers(store, kept, vendor, former)
-    uuids = first_named((number, uuid) for number, uuid in named if number in wanted or not store.is_listed)
-    known = {card.uuid: card for card in former.cards} if former is not None else {}
-    return {uuid: numbered(known.get(uuid), number, uuid) for number, uuid in uuids.items()}
+    return _number(((number, uuid) for number, uuid in named if number in wanted or not store.is_listed), former)
 
 
-def first_named(named: Iterable[tuple[int, str]]) -> dict[int, str]:
-    """The uuid of each number by the first word on either, of words that may contradict each other."""
+def find_claimed_cards(given: Mapping[int, str], former: Inventory | None) -> dict[str, Card]:
+    """Find the cards, by uuid, whose number (``index``) claims hold, or may have been allocated.
+
+    ``given`` are the uuids by number that containers of prepared claims were given: they count before ``former``.
+    """
+    cards = former.cards if former is not None else ()
+    return _number((*given.items(), *((card.index, card.uuid) for card in cards)), former)
+
+
+def _number(named: Iterable[tuple[int, str]], former: Inventory | None) -> dict[str, Card]:
+    """The cards of ``former`` by the first word on each number, of words that may contradict each other.
+
+    Of a card that had another number there, or was not there, only the uuid is known.
+    """
     uuids: dict[int, str] = {}
     for number, uuid in named:
         if uuid not in uuids.values():
             uuids.setdefault(number, uuid)
-    return uuids
+    known = {(card.index, card.uuid): card for card in former.cards} if former is not None else {}
+    found: dict[str, Card] = {}
+    for number, uuid in uuids.items():
+        if (card := known.get((number, uuid))) is not None:
+            found[uuid] = Card(**{name: getattr(card, name) for name in Card.__struct_fields__})
+        else:
+            found[uuid] = Card(index=number, uuid=uuid, memory_bytes=0)
+    return found
 
 
 def _named_numbers(
@@ -68,10 +85,3 @@ def _read_answer(answer: StoredAnswer, vendor: Vendor) -> Iterator[tuple[int, st
         return  # What the kubelet stored for another version of its API says nothing about cards.
     names = (device.name for device in given.cdi_devices)
     yield from read_given(vendor, answer.numbers, given.envs, names).items()
-
-
-def numbered(card: Card | None, number: int, uuid: str) -> Card:
-    """A card as it was published last under this number; of any other only the uuid is known."""
-    if card is None or card.index != number:
-        return Card(index=number, uuid=uuid, memory_bytes=0)
-    return Card(**{name: getattr(card, name) for name in Card.__struct_fields__})

@@ -12,7 +12,7 @@ from msgspec import to_builtins
 
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB
-from gcushare.vendors import ENFLAME
+from gcushare.vendors import ALIYUN
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.claim_names import ClaimSize
 from gcushare.wire.dra.claims import template_spec
@@ -269,7 +269,7 @@ class ClaimsCluster:
             case "delete template":
                 self._remove(_TEMPLATES, _template_name(args["units"]))
             case "foreign template" if self._store.find(_TEMPLATES, (SPACE, _template_name(args["units"]))) is None:
-                spec = to_builtins(template_spec(ClaimSize(1), ENFLAME, UNIT))
+                spec = to_builtins(template_spec(ClaimSize(1), ALIYUN, UNIT))
                 name = _template_name(args["units"])
                 self._store.create(_TEMPLATES, {"metadata": {"name": name, "namespace": SPACE}, "spec": spec}, "a user")
                 self._loop.call_world(args["for_s"], self._remove_foreign)
@@ -288,9 +288,20 @@ class ClaimsCluster:
                 self._lag_s = args["lag_s"]
                 self._loop.call_world(args["for_s"], setattr, self, "_lag_s", 0.0)
             case "sick card":
-                node.sick.add(args["card"])
-                node.update_cards()
+                for card in list(node.machine.cards.values())[args["card"] :]:
+                    card.is_sick = True
+                node.poll()
                 self._loop.call_world(args["for_s"], self._heal, node)
+            case "renumber":
+                if args["boots"]:
+                    self._loop.kill(node.process)
+                    self._restart_kubelet(node)
+                node.machine.order = args["order"]
+                node.poll()
+                self._loop.call_world(args["for_s"], self._find_cards, node)
+            case "silent library":
+                node.machine.is_silent = True
+                self._loop.call_world(args["for_s"], setattr, node.machine, "is_silent", False)
             case "cordon":
                 self._cordon(node, str(args["card"]))
                 self._loop.call_world(args["for_s"], self._cordon, node, "")
@@ -311,8 +322,13 @@ class ClaimsCluster:
                 self._remove(_TEMPLATES, key[1])
 
     def _heal(self, node: ClaimsNode) -> None:
-        node.sick.clear()
-        node.update_cards()
+        for card in node.machine.cards.values():
+            card.is_sick = False
+        node.poll()
+
+    def _find_cards(self, node: ClaimsNode) -> None:
+        node.machine.order += [slot for slot in node.machine.cards if slot not in node.machine.order]
+        node.poll()
 
     def _cordon(self, node: ClaimsNode, words: str) -> None:
         annotations = {"gcushare.io/cordoned-cards": words}
@@ -334,6 +350,8 @@ class ClaimsCluster:
         for node in self.nodes:
             node.weather.clear()
             node.disk.writes_to_live = node.process.steps_to_live = None
+            node.machine.is_silent = False
+            self._find_cards(node)
             self._heal(node)
             self._cordon(node, "")
 

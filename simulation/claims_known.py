@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
-from gcushare.core.units import GIB
 from gcushare.device_plugin.claims.claim_checks import CHECK_S, UNSEEN_S, ClaimChecks
+from gcushare.node.grant_form import read_given
 from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS
+from gcushare.vendors import ALIYUN
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
 from simulation.claims_node import ClaimsNode
 from simulation.claims_replica import ClaimsReplica
@@ -25,17 +26,18 @@ Orphans: TypeAlias = dict[str, tuple[str, float]]
 
 
 def check_cards(world: World, nodes: Iterable[ClaimsNode], pods: Collection[Pod]) -> None:
-    """No card over its size, by what is on the nodes' disks; what runs has its file."""
+    """No card over its size, by what the files on the nodes' disks give; what runs has its file."""
     for node in nodes:
         if node.disk.claims is None:
             continue
-        held: Counter[int] = Counter()
+        held: Counter[str] = Counter()
         for claim in node.disk.files.values():
+            given = read_given(ALIYUN, [each.index for each in claim.devices], claim.edits.variables, claim.cdi_names)
             for device in claim.devices:
-                held[device.index] += device.memory_bytes
-        for index, amount in held.items():
-            if amount > node.sizes[index] * GIB:
-                world.fail("no card is given beyond its size", f"card {index} of {node.name} gives {amount} bytes")
+                held[given[device.index]] += device.memory_bytes
+        for card in (each.card for each in node.machine.cards.values()):
+            if (amount := held[card.uuid]) > card.memory_bytes:
+                world.fail("no card is given beyond its size", f"{card.uuid} of {node.name} gives {amount} bytes")
         for pod in pods:
             if pod.node == node.name and pod.phase == "runs" and pod.uid not in node.disk.files:
                 world.fail("what runs has its share", f"{pod.name} on {node.name} has no CDI file")

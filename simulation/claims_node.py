@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,11 +12,11 @@ from typing import Any, TypeAlias, cast
 import grpc
 import msgspec
 
-from gcushare.cards.health import CardsSnapshot
+from gcushare.cards.health import CardsSnapshot, HealthPolicy
+from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cluster.watch_handlers import NodeHandler
-from gcushare.core.cards import Health, InventoryCard
 from gcushare.core.errors import DeviceError, RemoteContractError
-from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.claims.claim_checks import ClaimChecks
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
@@ -24,19 +25,22 @@ from gcushare.device_plugin.claims.prepared_claims import PreparedClaims, list_c
 from gcushare.device_plugin.claims.service import ClaimsService, HealthStream
 from gcushare.device_plugin.claims.slice_plan import SlicePlan
 from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
+from gcushare.device_plugin.node.held_cards import find_claimed_cards
 from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.device_plugin.plugin_settings import CardSettings
+from gcushare.device_plugin.way import FACTS_TIMEOUT_S
 from gcushare.kube.client import KubeClient
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NODES, RESOURCE_SLICES, Selector
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.grant_form import GrantForm
 from gcushare.node.node_settings import Strategy
-from gcushare.vendors import ENFLAME
+from gcushare.vendors import ALIYUN
 from gcushare.wire.dra.checkpoint import CHECKPOINT, CHECKPOINT_VERSION, Checkpoint, PreparedClaim
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.objects import NODE
 from gcushare.wire.protos import services
+from simulation.cards import SimulatedSource, make_machine
 from simulation.claims_views import watch_views
 from simulation.process import Process
 from simulation.program import CONFIG
@@ -44,9 +48,10 @@ from simulation.transport import SimulatedTransport
 from simulation.weather import Weather
 from simulation.world import World
 
-NAMES = ENFLAME.claims
-UNIT = parse_memory_unit("1")
+NAMES = ALIYUN.claims
+UNIT = parse_memory_unit("GiB")
 _NOWHERE = Path("/nonexistent")
+_MONITORED = MonitorSettings(poll_interval_s=5.0, policy=HealthPolicy(), by_uuid=True)
 ContainersOn: TypeAlias = Callable[[str], dict[tuple[str, str], frozenset[str]]]
 """The claims of the containers of a node, by pod and container, as its kubelet shows them."""
 
@@ -127,8 +132,8 @@ class ClaimsNode:
         self._containers_on = containers_on
         self.name = f"node-{number}"
         self.rng = random.Random(f"claims/{seed}/{self.name}")
-        self.sizes = sizes
-        self.sick: set[int] = set()
+        self.machine = make_machine(self.name, sizes)
+        self._monitor: CardMonitor | None = None
         self.disk = NodeDisk(world.planted)
         self.weather = Weather(self.rng, world.faults)
         self.process = Process(self.name)
@@ -155,23 +160,10 @@ class ClaimsNode:
         self.world.note(f"{self.name}: the driver was killed")
         self.world.loop.call_world(self.rng.uniform(0.2, 20.0), self.start)
 
-    def update_cards(self) -> None:
-        """Have the driver poll its cards."""
-        if self.process.is_alive and self.agent is not None and self._service is not None:
-            self.process.context.run(self.agent.on_cards, self._cards())
-
-    def _cards(self) -> CardsSnapshot:
-        return CardsSnapshot(
-            tuple(
-                InventoryCard(
-                    index=index,
-                    uuid=f"{self.name}-{index}",
-                    memory_bytes=size * GIB,
-                    health=Health.UNHEALTHY if index in self.sick else Health.HEALTHY,
-                )
-                for index, size in enumerate(self.sizes)
-            )
-        )
+    def poll(self) -> None:
+        """Have the driver poll its cards now, if it runs."""
+        if self.process.is_alive and self._monitor is not None and self._service is not None:
+            self.world.loop.create_task(self._monitor.poll(), context=self.process.context)
 
     async def _live(self, process: Process) -> None:
         try:
@@ -186,16 +178,22 @@ class ClaimsNode:
         client = KubeClient(CONFIG, program="claims", transport=transport)
         rng = random.Random(self.rng.getrandbits(64))
         prepared = PreparedClaims(
-            GrantForm(ENFLAME, (Strategy.ENV,)), self.name, _Checkpoint(self.disk), _CdiFiles(self.disk)
+            GrantForm(ALIYUN, (Strategy.ENV,)), self.name, _Checkpoint(self.disk), _CdiFiles(self.disk)
         )
         health = HealthStream(self.name, loop.time)
         self.publisher = SlicePublisher(client, NAMES.driver, self.name, rng)
         watch_views(self.world, self.name, self.publisher._slices)
-        cdi = CdiSpecPublisher(CdiSpecFile(_NOWHERE, ENFLAME), is_wanted=False)
-        plan = SlicePlan(ENFLAME, self.name)
-        writer = CardsPublisher(ENFLAME, self.name, client, rng=rng, pods_per_count=0)
-        cards = CardSettings(vendor=ENFLAME, memory_unit=UNIT.name)
-        self.agent = ClaimsAgent(cards, plan, prepared, self.publisher, health, cdi, writer)
+        cdi = CdiSpecPublisher(CdiSpecFile(_NOWHERE, ALIYUN), is_wanted=False)
+        plan = SlicePlan(ALIYUN, self.name)
+        writer = CardsPublisher(ALIYUN, self.name, client, rng=rng, pods_per_count=0)
+        cards = CardSettings(vendor=ALIYUN, memory_unit=UNIT.name)
+
+        def cards_changed(found: CardsSnapshot) -> None:
+            agent.on_cards(found)
+
+        source = SimulatedSource(self.machine)
+        monitor = self._monitor = CardMonitor(source, cards_changed, _MONITORED, clock=loop.time)
+        agent = self.agent = ClaimsAgent(cards, plan, prepared, self.publisher, health, cdi, writer, monitor.hold)
         if self.disk.planted == "counts no pod":
             prepared.assignments = lambda inventory: []  # type: ignore[method-assign]
         slices = Selector(fields=f"spec.nodeName={self.name},spec.driver={NAMES.driver}")
@@ -203,15 +201,20 @@ class ClaimsNode:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.publisher.run())
             tasks.create_task(writer.run())
-            tasks.create_task(
-                Reflector(client, NODES, NodeHandler([self.agent]), decode=NODE.read, selector=node, rng=rng).run()
-            )
+            seen = Reflector(client, NODES, NodeHandler([agent]), decode=NODE.read, selector=node, rng=rng)
+            tasks.create_task(seen.run())
             watch = Reflector(
                 client, RESOURCE_SLICES, self.publisher, decode=RESOURCE_SLICE.read, selector=slices, rng=rng
             )
             tasks.create_task(watch.run())
             await self._load(prepared, client)
-            self.agent.on_cards(self._cards())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FACTS_TIMEOUT_S):
+                    await seen.synced.wait()
+            monitor.hold(find_claimed_cards(prepared.given(), writer.former))
+            await monitor.poll()
+            agent.on_cards(monitor.snapshot)
+            tasks.create_task(monitor.run())
             self.prepared = prepared
             self.checks = ClaimChecks(
                 prepared,
@@ -228,7 +231,7 @@ class ClaimsNode:
                 prepared,
                 client,
                 health,
-                inventory=self.agent.inventory_to_grant,
+                inventory=agent.inventory_to_grant,
                 claims_of_containers=self._claims_of_containers,
                 pool=self.name,
                 clock=loop.time,

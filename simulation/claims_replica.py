@@ -18,7 +18,7 @@ from gcushare.scheduler_extender.claims.node_order import OrderWriter
 from gcushare.scheduler_extender.claims.service import ExtenderClaims
 from gcushare.scheduler_extender.state.scheduling_request import Policies
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.vendors import ENFLAME
+from gcushare.vendors import ALIYUN
 from gcushare.wire.contracts import EXTENDER
 from gcushare.wire.dra.claims import RESOURCE_CLAIM
 from gcushare.wire.objects import NODE, POD
@@ -87,11 +87,11 @@ class ClaimsReplica:
         client = KubeClient(CONFIG, program=EXTENDER, transport=transport)
         unused_s = 1e9 if self.world.planted == "keeps templates" else UNUSED_S
         settings = ClaimsSettings(claims=True)
-        state = VendorState(ENFLAME, Policies("binpack", "binpack", "close"), monotonic=clock.monotonic)
+        state = VendorState(ALIYUN, Policies("binpack", "binpack", "close"), monotonic=clock.monotonic)
         recorder = EventRecorder(client, EXTENDER, clock=clock)
         claims = ExtenderClaims(
             settings,
-            [ENFLAME],
+            [ALIYUN],
             [state.ledger],
             client,
             recorder,

@@ -24,6 +24,8 @@ KINDS = {
     "restart kubelet": 1.0, "kill extender": 1.5, "extender weather": 1.0, "delete template": 0.5,
     "foreign template": 0.5, "forget use": 0.7, "delete slices": 1.0, "recreate": 1.0,
 }  # fmt: skip
+NUMBER_KINDS = {"renumber", "silent library"}
+"""A driver that lists its cards in another order, some of them later, or answers late: drawn apart from the others."""
 _SIZES = (1, 2, 4, 6, 8, 12, 16)
 _WEATHERS: tuple[dict[str, float], ...] = (
     {"lost_before": 0.3}, {"lost_after": 0.4}, {"refused": 1.0}, {"unavailable": 0.5}, {"slow_s": 4.0},
@@ -44,7 +46,7 @@ class ClaimsSchedule:
 
 def make_claims_schedule(seed: int, *, rounds: int = 3, planted: str = "") -> ClaimsSchedule:
     """Draw a run: storms, each followed by calm."""
-    rng = random.Random(f"claims/{seed}")
+    rng, renumbered = random.Random(f"claims/{seed}"), random.Random(f"claims/{seed}/renumber")
     actions: list[Action] = []
     ends: list[tuple[float, float]] = []
     now_s, pods = FIRST_S, 0
@@ -57,6 +59,15 @@ def make_claims_schedule(seed: int, *, rounds: int = 3, planted: str = "") -> Cl
                 pods += 1
                 args["name"] = f"p{pods}"
             actions.append(Action(round(at_s, 3), kind, args))
+        for _ in range(renumbered.choice([0, 3, 10])):
+            at_s, kind = now_s + STORM_S * renumbered.random(), renumbered.choice(sorted(NUMBER_KINDS))
+            args = {"node": renumbered.randrange(len(NODES)), "for_s": renumbered.choice([2.0, 20.0, 60.0])}
+            if kind == "renumber":
+                slots = list(range(len(NODES[args["node"]])))
+                args["order"] = renumbered.sample(slots, renumbered.choice([len(slots), max(1, len(slots) - 1)]))
+                args["boots"] = renumbered.random() < 0.5
+            actions.append(Action(round(at_s, 3), kind, args))
+        actions.sort(key=lambda action: action.at_s)
         ends.append((now_s + STORM_S, now_s + STORM_S + CALM_S))
         now_s += STORM_S + CALM_S
     return ClaimsSchedule(seed, tuple(actions), tuple(ends), planted)

@@ -46,7 +46,7 @@ LIMIT_FAULTS = {"reload driver", "reboot node"}
 """Where the driver limits memory: every process that used it ends; only a reboot takes the groups, too."""
 NUMBER_FAULTS = {"renumber"}
 """A driver that lists the cards in another order."""
-FORGERIES = {"forge record", "forge inventory", "secret"}
+FORGERIES = {"forge record", "forge inventory", "forge mirror", "secret"}
 """What attackers and careless admins write into objects of ours."""
 SECRET_FAULTS = ("lost", "half written", "torn", "swapped", "replaced")
 """What becomes of the certificates' Secret."""
@@ -112,6 +112,7 @@ class _Drawing:
         self._forged = random.Random(f"{settings.seed}/forged")
         self._limited = random.Random(f"{settings.seed}/limit faults")
         self._renumbered = random.Random(f"{settings.seed}/renumber")
+        self._mirrors = random.Random(f"{settings.seed}/mirrors")
         self._names = 0
         self._processes = [
             *(f"extender-{n}" for n in range(settings.replicas)),
@@ -131,6 +132,7 @@ class _Drawing:
         yield from self._forgeries(from_s, until_s)
         yield from self._limit_faults(from_s, until_s)
         yield from self._renumberings(from_s, until_s)
+        yield from self._forged_mirrors(from_s, until_s)
 
     def quiet(self, from_s: float, until_s: float) -> Iterator[Action]:
         """Everything of an hour in which little happens; sometimes people tidy up first."""
@@ -173,6 +175,21 @@ class _Drawing:
             order = rng.sample(slots, rng.choice([len(slots), len(slots), max(1, len(slots) - 1)]))
             args = {"node": node, "order": order, "boots": rng.random() < 0.5, "for_s": rng.choice([2.0, 20.0, 60.0])}
             yield Action(round(rng.uniform(from_s, until_s), 3), "renumber", args)
+
+    def _forged_mirrors(self, from_s: float, until_s: float) -> Iterator[Action]:
+        """In some storms, authors make pods that pass for mirrors of static pods."""
+        rng = self._mirrors
+        for _ in range(rng.choice([0, 0, 1, 5])):
+            args = {
+                "node": rng.randrange(len(self._settings.nodes)),
+                "name": f"m{rng.randrange(1_000_000)}",
+                "units": rng.choice([1, 2, 4, 8, 16]),
+                "hash_of": rng.choice(["", "uid", "name"]),
+                "which": rng.random(),
+                "with_record": rng.random() < 0.3,
+                "for_s": rng.choice([0.5, 60.0, 600.0]),
+            }
+            yield Action(round(rng.uniform(from_s, until_s), 3), "forge mirror", args)
 
     def _forgeries(self, from_s: float, until_s: float) -> Iterator[Action]:
         """In some storms, authors and stolen tokens forge what only our programs write."""

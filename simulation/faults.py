@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from simulation.cast import Cast
 from simulation.drawing import FAULTS, FORGERIES, LIMIT_FAULTS, LONG_FAULTS, NUMBER_FAULTS
@@ -65,6 +66,7 @@ class Happenings:
             "reboot node": partial(self._end_processes, with_pods=True),
             "forge record": cast.forgers.forge_record,
             "forge inventory": cast.forgers.forge_inventory,
+            "forge mirror": self._forge_mirror,
         }
 
     def begin(self, action: Action) -> None:
@@ -273,6 +275,11 @@ class Happenings:
         policies = self._world.policies
         policies.begin(last)
         self._world.loop.call_world(for_s, policies.end, last)
+
+    def _forge_mirror(self, name: str, for_s: float, **what: Any) -> None:
+        """Its author's finalizer keeps it, also in calm: it must keep nothing from anyone."""
+        if self._cast.forgers.forge_mirror(name, **what):
+            self._world.loop.call_world(for_s, self._cast.forgers.give_up, name)
 
     def _spoil_secret(self, how: str, for_s: float) -> None:
         self._cast.secrets.spoil(how)

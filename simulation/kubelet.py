@@ -9,8 +9,10 @@ from collections.abc import Callable
 from gcushare.device_plugin.kubelet.sockets import Identity
 from gcushare.node.grant_form import read_given
 from gcushare.wire.kubelet.device_ids import cards_of_ids, decode_whole_card_id
+from gcushare.wire.pods import MIRROR
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.storage import Revision
 from gcushare_playground.kubelet.allocation import AllocationRefused, DeviceAllocator, NodePods
 from gcushare_playground.kubelet.books import DeviceBooks
@@ -194,7 +196,11 @@ class Kubelet:
         if before is not None and before.uid != now.uid:
             self._gone(before)
         uid = now.uid
-        if now.obj["metadata"].get("deletionTimestamp"):
+        if MIRROR in now.obj["metadata"].get("annotations", {}):
+            # None of its static pods has it: it is deleted at once, and stays as long as a finalizer keeps it.
+            if not now.obj["metadata"].get("deletionTimestamp"):
+                self.world.loop.create_task(self._delete_mirror(now), context=self.process.context)
+        elif now.obj["metadata"].get("deletionTimestamp"):
             if uid not in self._ending:
                 self._ending.add(uid)
                 self.world.loop.create_task(self._end(now), context=self.process.context)
@@ -266,6 +272,12 @@ class Kubelet:
         await self._write_status(stored, {"phase": "Succeeded"})
         await asyncio.sleep(0.05)
         await self.write(lambda: self.world.store.delete("pods", stored.key, self.process.name, stored.uid))
+
+    async def _delete_mirror(self, stored: Revision) -> None:
+        await asyncio.sleep(2.0 * self.rng.random())
+        meta = {"deletionTimestamp": _NOW, "deletionGracePeriodSeconds": 0}
+        store, name = self.world.store, self.process.name
+        await self.write(lambda: store.update("pods", stored.key, lambda doc: merge(doc, {"metadata": meta}), name))
 
     async def finish(self, stored: Revision, phase: str) -> None:
         """Let a pod's containers end by themselves."""

@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
-from gcushare.wire.annotations import APART, ROOM_FOUND
+from gcushare.wire.annotations import APART, ROOM_FOUND, PodRecord, encode_record
 from gcushare.wire.contracts import CA_KEY, CLIENT_CERT, SERVER_CERT, SERVER_KEY
+from gcushare.wire.pods import MACHINE_UID, MIRROR
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.storage import Revision
@@ -19,6 +20,8 @@ from simulation.store import Doc, Key
 from simulation.world import ClusterWorld
 
 NAMESPACE = "default"
+AUTHORS = "authors"
+"""The namespace of who forges mirrors: users' pods are judged by what is in theirs."""
 USER, ADMIN, AUTHOR, TOKEN = "a user", "an admin", "an author who forges", "a stolen token"
 FORGERS = (AUTHOR, TOKEN)
 
@@ -163,6 +166,40 @@ class Forgers:
         """Change a node's inventory by a node's token."""
         changes = {self._world.vendor.inventory_annotation: text}
         self._write("nodes", ("", f"node-{of}"), node, changes, changes if node == of else {})
+
+    def forge_mirror(self, name: str, node: int, units: int, hash_of: str, which: float, *, with_record: bool) -> bool:
+        """Create a pod that passes for a mirror, kept by a finalizer; False if a policy or the API server refuses it.
+
+        ``hash_of``: whether it says that it has the "uid" or the "name" of a user's pod.
+        """
+        world, pods = self._world, list(pods_of_users(self._world).values())
+        world.counts["forged mirrors"] += 1
+        if world.settings.has_policies:
+            return False
+        annotations = {MIRROR: "x", MACHINE_UID: "x"}
+        if hash_of and pods:
+            victim = pods[int(which * len(pods))]
+            annotations[MACHINE_UID] = victim.uid if hash_of == "uid" else "/".join(victim.key)
+        if with_record:
+            record = PodRecord(card_indexes=(0,), card_units=units, pod_units=units, assigned=True)
+            annotations |= encode_record(world.vendor, record)
+        meta = {"namespace": AUTHORS, "name": name, "annotations": annotations, "finalizers": ["authors/keep"]}
+        limits = {world.vendor.memory_resource: str(units)}
+        spec = {
+            "nodeName": f"node-{node}",
+            "containers": [{"name": "main", "resources": {"limits": limits}}],
+            "terminationGracePeriodSeconds": 30,
+        }
+        try:
+            world.store.create("pods", {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}}, AUTHOR)
+        except ApiFailure:
+            return False
+        return True
+
+    def give_up(self, name: str) -> None:
+        """Remove the finalizer of a forged mirror, which ends it."""
+        if self._world.store.find("pods", (AUTHORS, name)) is not None:
+            self._world.store.delete("pods", (AUTHORS, name), AUTHOR)
 
     def _write(
         self, plural: str, key: Key, node: int | None, changes: dict[str, str | None], allowed: dict[str, str | None]

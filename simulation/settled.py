@@ -14,7 +14,7 @@ from simulation.cast import Cast
 from simulation.certificates import KEY, TERMS
 from simulation.invariants import Invariants
 from simulation.kubelet import Kubelet
-from simulation.people import pods_of_users
+from simulation.people import AUTHORS, pods_of_users
 from simulation.programs import ExtenderReplica
 from simulation.store import FINISHED
 from simulation.world import ClusterWorld
@@ -50,6 +50,7 @@ class SettledInvariants:
         for kubelet in self._cast.kubelets.values():
             self._check_kubelet(kubelet)
             self._check_cards(kubelet)
+        self._check_mirrors()
         self._check_sizes()
         self._check_bound(truth)
         self._check_reasons_of_failed()
@@ -129,6 +130,22 @@ class SettledInvariants:
             if used[each.card.uuid] > most:
                 words = f"{used[each.card.uuid]} units of {each.card.uuid} are given, and it has {most}"
                 self._world.fail("a card is what its containers were given", words)
+
+    def _check_mirrors(self) -> None:
+        """Check that pods which pass for mirrors have nothing, and that nothing is kept for them."""
+        mirrors = {key for key, pod in self._world.store.all("pods").items() if key[0] == AUTHORS}
+        ledgers = {each.name: each.state.ledger.assignments() for each in self._cast.extenders}
+        found = [f"{name} counts {each.pod}" for name, held in ledgers.items() for each in held
+                 if (each.pod.namespace, each.pod.name) in mirrors]  # fmt: skip
+        for name, plugin in self._cast.plugins.items():
+            inventory = plugin.inventory
+            if inventory is None or not mirrors:
+                continue
+            named = [each.pod for card in inventory.cards for each in card.closures]
+            found += [f"{name} keeps units for {pod}" for pod in (*named, *(each.pod for each in inventory.unrecorded))
+                      if str(pod).startswith(f"{AUTHORS}/")]  # fmt: skip
+        for words in found:
+            self._world.fail("a mirror of no static pod has no card", words)
 
     def _fail_kubelet(self, words: str) -> None:
         self._world.fail("what a kubelet holds is in the ledger", words)

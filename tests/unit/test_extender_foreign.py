@@ -113,12 +113,22 @@ LARGE = {
     "resourceClaims": [{"name": word, "resourceClaimName": word} for word in WORDS],
     "initContainers": [{"name": word, "image": ""} for word in WORDS],
 }
+LARGE_METADATA = {
+    "labels": dict.fromkeys(WORDS, ""),
+    "annotations": {f"gcushare.io/{word}": "" for word in WORDS},
+    "ownerReferences": [{"kind": "K" * 600_000, "name": "n" * 600_000, "uid": "u", "controller": True}],
+}
+"""The text of an owner has no limit but that of the object."""
 
 
-@pytest.mark.parametrize("part", LARGE)
+@pytest.mark.parametrize("part", [*LARGE, *LARGE_METADATA])
 def test_little_stays_in_memory_of_a_pod_as_large_as_an_object_may_be(part: str) -> None:
     document = pod_document("large", 4)
-    document["spec"] |= {"resourceClaims": [{"name": "a", "resourceClaimName": "theirs"}], part: LARGE[part]}
+    document["spec"]["resourceClaims"] = [{"name": "a", "resourceClaimName": "theirs"}]
+    if part in LARGE:
+        document["spec"][part] = LARGE[part]
+    else:
+        document["metadata"][part] = LARGE_METADATA[part]
     text = json.dumps(document)
     state = state_of(NODE.read(json.dumps(node_document("n", 16)).encode()))
     state.pod_applied(POD_WITH_CLAIMS.read(text.replace("uid-large", "uid-before")))

@@ -35,6 +35,8 @@ MIRROR = "kubernetes.io/config.mirror"
 MACHINE_UID = "kubernetes.io/config.hash"
 """Annotation of a static pod's mirror: the uid by which the kubelet knows the pod. The mirror has another one."""
 
+_MAX_NAME = 253
+"""Characters of a name in Kubernetes."""
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 """Phases in which a pod holds nothing any more. A pod that is being deleted holds its cards until it is gone."""
 
@@ -53,8 +55,12 @@ def pod_ref(pod: Pod) -> PodRef:
 
 
 def controller_of(meta: ObjectMeta) -> str:
-    """The controller that made an object, such as ``ReplicaSet web-5d8``; "" if none did."""
-    return next((f"{each.kind} {each.name}" for each in meta.owner_references if each.controller), "")
+    """The controller that made an object, such as ``ReplicaSet web-5d8``; "" if none did.
+
+    Cut as real names are: the API server takes any text from an object's author, up to megabytes.
+    """
+    found = next((each for each in meta.owner_references if each.controller), None)
+    return "" if found is None else f"{found.kind[:_MAX_NAME]} {found.name[:_MAX_NAME]}"
 
 
 def pod_request(

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from gcushare.core.units import GIB
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import RECORDED_UID, USE_CARDS, record_keys
+from gcushare.wire.annotations import RECORDED_UID, USE_CARDS, PodRecord, encode_record, record_keys
 from gcushare.wire.nodes import decode_inventory
 from gcushare.wire.pods import MACHINE_UID, MIRROR
 from gcushare_playground.picture import POD_OBJECTS, phase_of
@@ -145,11 +145,15 @@ async def test_the_record_of_an_exported_manifest_is_not_believed(attacked: Atta
 
 @FINALIZERS
 async def test_pods_that_are_deleted_before_they_start_keep_no_room(attacked: Attacked, finalizers: list[str]) -> None:
+    """Also with a record that their author writes on them, in their own name."""
     side, author = attacked.side, attacked.author
-    for number, grace_s in enumerate((1, 0)):
+    for number, grace_s in enumerate((1, 0, 0)):
         name = f"gone-{number}"
-        await author.make(PODS, by_hand(name, 16, {}, finalizers))
+        made = await author.make(PODS, by_hand(name, 16, {}, finalizers))
         await author.send("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": grace_s})
+        record = PodRecord((number,), 16, 16, assigned=True, uid=made["metadata"]["uid"])
+        body = {"metadata": {"annotations": encode_record(ENFLAME, record)}}
+        await author.send("PATCH", f"{PODS}/{name}", body)
     await side.run_pods(*(real_pod(f"other-{number}", 16) for number in range(6)))
     await attacked.until_counted(*(f"other-{number}" for number in range(6)))
 

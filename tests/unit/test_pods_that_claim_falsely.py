@@ -71,7 +71,7 @@ DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeco
     [
         pytest.param({}, True, id="never admitted"),
         pytest.param({"record": on_card(0, 16)}, True, id="bound by us, never admitted"),
-        pytest.param({"record": replace(on_card(0, 16), assigned=True)}, False, id="given its card"),
+        pytest.param({"record": replace(on_card(0, 16), assigned=True)}, True, id="its record says what is not so"),
         pytest.param({"deletionGracePeriodSeconds": 30}, False, id="its kubelet has not said that it ended"),
         pytest.param({"annotations": {ENFLAME.record.card_index: "x"}}, True, id="with a record that cannot be read"),
     ],
@@ -83,11 +83,22 @@ def test_a_pod_that_a_finalizer_keeps_after_its_end_keeps_no_room(
     assert fits(found) is is_free
 
 
+def admitted(pod: Pod) -> Pod:
+    """The pod once its kubelet has said when it took it."""
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, start_time="2026-01-01T00:00:00Z"))
+
+
+@VIEWS
+def test_a_pod_that_its_kubelet_admitted_keeps_its_room_until_the_kubelet_says_that_it_ended(view: MakeView) -> None:
+    pod = admitted(on_node("left", 16, record=on_card(0, 16), **DELETED))
+    assert not fits(with_cards(view, pod, on_node("other", 16, record=on_card(1, 16))))
+
+
 @VIEWS
 def test_a_pod_whose_containers_have_all_ended_keeps_no_room_although_its_phase_stays(view: MakeView) -> None:
     """As with kubelets before 1.27, which report no final phase of a pod that was deleted."""
     ended = {"name": "main", "state": {"terminated": {"exitCode": 0}}}
-    pod = on_node("left", 16, record=replace(on_card(0, 16), assigned=True), phase="Running", **DELETED)
+    pod = admitted(on_node("left", 16, record=replace(on_card(0, 16), assigned=True), phase="Running", **DELETED))
     status = msgspec.structs.replace(pod.status, container_statuses=(msgspec.convert(ended, ContainerStatus),))
     assert not fits(with_cards(view, pod, on_node("other", 16, record=on_card(1, 16))))
     pod = msgspec.structs.replace(pod, status=status)

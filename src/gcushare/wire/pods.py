@@ -199,11 +199,13 @@ def has_stopped(pod: Pod) -> bool:
     return pod.is_being_deleted and bool(statuses) and all(each.state.terminated is not None for each in statuses)
 
 
-def _never_starts(pod: Pod, vendor: Vendor) -> bool:
-    """Whether a bound pod was deleted for good before a kubelet admitted it: a finalizer may keep its object."""
+def _never_starts(pod: Pod) -> bool:
+    """Whether a bound pod was deleted for good before a kubelet admitted it: a finalizer may keep its object.
+
+    Not by its record, which its author may write where no policy forbids it.
+    """
     is_over = pod.is_being_deleted and pod.metadata.deletion_grace_period_seconds == 0
-    is_assigned = pod.metadata.annotations.get(vendor.record.assigned) == "true"
-    return is_over and pod.status.start_time is None and not is_assigned
+    return is_over and pod.status.start_time is None
 
 
 def deletion_time_s(pod: Pod) -> float | None:
@@ -242,7 +244,7 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     Raises:
         RemoteContractError, Refused: the request or the record cannot be read.
     """
-    if not pod.spec.node_name or has_stopped(pod) or _never_starts(pod, vendor):
+    if not pod.spec.node_name or has_stopped(pod) or _never_starts(pod):
         return None
     # Options of a bound pod are ignored: an author who edits them must not make the pod hold less than it does.
     request = pod_request(pod, vendor, options=NO_OPTIONS, is_bound=True)

@@ -70,7 +70,7 @@ async def test_what_is_wrong_with_a_pod_is_found_and_nothing_else(
     (await rig.examine()).assert_only(severity, kind, number)
 
 
-@pytest.mark.parametrize("part", ["containers", "initContainers"])
+@pytest.mark.parametrize("part", ["containers", "initContainers", "ephemeralContainers"])
 @pytest.mark.parametrize("source", [{"value": "all"}, {"valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}])
 async def test_a_pod_that_chooses_its_visible_cards_itself_is_found(
     rig: DoctorRig, part: str, source: dict[str, Any]

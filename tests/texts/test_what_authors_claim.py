@@ -89,7 +89,7 @@ def kinds(kind: type[Pod] = Pod) -> Iterator[type[Pod]]:
 
 
 def missing_fields(of: type[Pod], words: set[str]) -> set[str]:
-    paths = {path.replace("spec.initContainers", "spec.containers") for path in fields_of(of)}
+    paths = {re.sub("spec.(init|ephemeral)Containers", "spec.containers", path) for path in fields_of(of)}
     paths -= {path for path in paths if path.startswith(BY_THE_SERVER)} | {"metadata.annotations"}
     return {path for path in paths if not any(path == word or path.startswith(f"{word}.") for word in words)}
 

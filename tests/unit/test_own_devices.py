@@ -102,6 +102,18 @@ def test_a_pod_of_the_same_uid_is_named_again_only_once_it_was_gone() -> None:
     assert len(seen.pods) == 2
 
 
+@pytest.mark.parametrize("units", [4, 0], ids=["with cards", "without"])
+def test_a_container_that_is_added_to_debug_a_pod_is_named_when_it_comes(units: int) -> None:
+    seen, main = Heard(), container("main", ENFLAME, units)
+    report = OwnDevicesReport(ENFLAME, GrantMode.MEMORY, seen)
+    report.applied(a_pod(main))
+    assert seen.pods == []
+    for _ in range(2):
+        report.applied(a_pod(main, spec={"ephemeralContainers": [container("debugger", ENFLAME, 0, {"value": "all"})]}))
+    ((_, _, text),) = seen.pods
+    assert text.startswith("container 'debugger' sets ENFLAME_VISIBLE_DEVICES='all'")
+
+
 @pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
 @pytest.mark.parametrize("mode", [*GrantMode, None])
 @pytest.mark.parametrize("env", [{"value": "all"}, {"value": "GPU-8f4e"}, FIELD])

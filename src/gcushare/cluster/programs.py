@@ -83,6 +83,7 @@ class SeenSpec(PodSpec, frozen=True, gc=False, kw_only=True, rename="camel"):
 
     containers: tuple[SeenContainer, ...] = ()
     init_containers: tuple[SeenContainer, ...] = ()
+    ephemeral_containers: tuple[SeenContainer, ...] = ()
     volumes: tuple[Volume, ...] = ()
 
 
@@ -98,9 +99,10 @@ class SeenPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
     status: SeenStatus = SeenStatus()
 
     def containers(self) -> Iterator[SeenContainer]:
-        """Every container, init containers first."""
+        """Every container, init containers first, those of ``kubectl debug`` last."""
         yield from self.spec.init_containers
         yield from self.spec.containers
+        yield from self.spec.ephemeral_containers
 
     @property
     def restarts(self) -> int:

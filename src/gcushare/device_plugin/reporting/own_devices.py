@@ -14,8 +14,8 @@ from gcushare.wire.pods import is_finished, pod_ref
 class OwnDevicesReport:
     """A handler of the watch of this node's pods: with a card that was given here, or without asking for any.
 
-    ``mode``: what is given here; None for claims, whose variables replace those of the pod. A pod's variables never
-    change, so each pod is looked at once.
+    ``mode``: what is given here; None for claims, whose variables replace those of the pod. A container's variables
+    never change, so each pod is looked at once, and again when ``kubectl debug`` gave it another container.
     """
 
     def __init__(self, vendor: Vendor, mode: GrantMode | None, announcer: Announcer) -> None:
@@ -26,14 +26,15 @@ class OwnDevicesReport:
             if mode is not None and part in mode.parts
         }
         self._announcer = announcer
-        self._known: set[str] = set()
+        self._known: dict[str, int] = {}
+        """By uid, how many containers a pod had."""
 
     def applied(self, obj: PodWithClaims) -> None:
         """Look at a pod."""
-        if obj.metadata.uid in self._known or is_finished(obj):
+        containers = (*obj.spec.init_containers, *obj.spec.containers, *obj.spec.ephemeral_containers)
+        if self._known.get(obj.metadata.uid) == len(containers) or is_finished(obj):
             return
-        self._known.add(obj.metadata.uid)
-        containers = (*obj.spec.init_containers, *obj.spec.containers)
+        self._known[obj.metadata.uid] = len(containers)
         if any(not self._resources.isdisjoint(each.resources.limits) for each in containers):
             text = describe_own_devices(containers, self._vendor)
         else:
@@ -43,8 +44,8 @@ class OwnDevicesReport:
 
     def deleted(self, obj: PodWithClaims) -> None:
         """Forget a pod that is gone."""
-        self._known.discard(obj.metadata.uid)
+        self._known.pop(obj.metadata.uid, None)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         """Forget every pod that a full list lacks."""
-        self._known &= uids
+        self._known = {uid: count for uid, count in self._known.items() if uid in uids}

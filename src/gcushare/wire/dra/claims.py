@@ -170,6 +170,7 @@ class ResourceClaimTemplate(KubeObject, frozen=True):
 class _ClaimingSpec(PodSpec, frozen=True):
     containers: tuple[ContainerWithVariables, ...] = ()
     init_containers: tuple[ContainerWithVariables, ...] = ()
+    ephemeral_containers: tuple[ContainerWithVariables, ...] = ()
 
 
 class _ClaimingStatus(PodStatus, frozen=True):

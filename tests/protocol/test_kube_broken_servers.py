@@ -89,6 +89,6 @@ async def test_no_foreign_error_passes_the_client(answer: str) -> None:
 async def test_an_answer_without_end_is_left_when_it_is_too_large() -> None:
     limits = Limits(answer_bytes=1_000_000)
     async with scripted() as server, KubeClient(server.config(), limits=limits) as client:
-        server.on("GET", "/api/v1/pods", text(200, "x" * 3_000_000))
+        server.on("GET", "/api/v1/pods", *[text(200, "x" * 3_000_000)] * 4)  # also if it is asked for fewer
         with pytest.raises(GcushareError, match="more than 1000000 bytes"):
             await client.list_all(PODS)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
+import msgspec
 import pytest
+from aiohttp import web
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import (
@@ -29,7 +32,7 @@ from gcushare.kube.errors import (
     UnknownOutcomeError,
 )
 from gcushare.kube.resources import NODES, PODS, Selector
-from tests.protocol.kube_server import ScriptedServer, answer, cut_body, drop, lines, scripted, status, text
+from tests.protocol.kube_server import ScriptedServer, answer, cut_body, drop, lines, scripted, serving, status, text
 
 POD = PodRef("uid-1", "ns", "train")
 POD_JSON = {"kind": "Pod", "metadata": {"name": "train", "namespace": "ns", "uid": "uid-1", "resourceVersion": "7"}}
@@ -92,6 +95,45 @@ async def test_a_list_is_read_page_by_page(server: ScriptedServer, client: KubeC
     assert len(found) == 3
     assert server.requests[0].query == {"fieldSelector": "spec.nodeName=n1", "labelSelector": "a=b", "limit": "2"}
     assert server.requests[1].query["continue"] == "tok/=&en"
+
+
+BY_PAGES = ["16", *["2"] * 6, "4", "8", "16"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        pytest.param({"page_size": 16}, BY_PAGES, id="by pages"),
+        pytest.param({"page_size": 16, "not_older_than": "0"}, BY_PAGES, id="from a cache"),
+        pytest.param(
+            {"page_size": None, "not_older_than": "5"}, [None, "62", "7", "7", "7", "7", "7"], id="all from a cache"
+        ),
+    ],
+)
+async def test_pages_of_very_large_objects_have_fewer_of_them(asked: dict[str, Any], sent: list[str | None]) -> None:
+    """Nine of an author's largest objects, then small ones; a server that answers from its cache leaves out limits."""
+    sizes = [20_000] * 9 + [100] * 21
+    seen: list[tuple[str | None, str | None]] = []
+
+    async def list_some(request: web.Request) -> web.StreamResponse:
+        limit, version = request.query.get("limit"), request.query.get("resourceVersion")
+        seen.append((limit, version))
+        start = int(request.query.get("continue", "0"))
+        end = len(sizes) if limit is None or version is not None else min(len(sizes), start + int(limit))
+        items = [{"metadata": {"name": f"p{at}", "labels": {"x": "x" * sizes[at]}}} for at in range(start, end)]
+        return web.json_response(
+            {"metadata": {"resourceVersion": "5", "continue": str(end) if end < len(sizes) else ""}, "items": items}
+        )
+
+    async with serving(list_some) as address:
+        config = KubeConfig(server=address, source="the test")
+        async with KubeClient(config, limits=Limits(page_bytes=150_000)) as client:
+            pages = [page.entries async for page in client.pages(PODS, **asked)]
+    assert [msgspec.json.decode(each)["metadata"]["name"] for page in pages for each in page] == [
+        f"p{at}" for at in range(len(sizes))
+    ]
+    assert [limit for limit, _ in seen] == sent
+    assert [version for _, version in seen][1:] == [None] * (len(seen) - 1)
 
 
 async def test_a_list_that_may_be_cached_names_its_version_on_the_first_page_only(

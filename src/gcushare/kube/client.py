@@ -16,7 +16,7 @@ from gcushare.kube import patches
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import MAX_ANSWER_BYTES, ApiTransport, Limits, Observer, Request, Transport
 from gcushare.kube.connection.watch_lines import RawWatchEvent, watch_events
-from gcushare.kube.errors import FailedRequest, InvalidError, NotAnApiServerError, describe_content
+from gcushare.kube.errors import AnswerTooLargeError, FailedRequest, InvalidError, NotAnApiServerError, describe_content
 from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.resources import EVENTS, EVERYTHING, NODES, PODS, Resource, Selector, with_query
 from gcushare.wire.kubernetes_versions import eviction_version
@@ -27,6 +27,9 @@ T = TypeVar("T")
 
 PAGE_SIZE = 500
 """Objects per page of a list, as in kubectl. A page of pods is 2 to 5 MB of JSON and takes about 10 ms to decode."""
+
+_LESS = 8
+"""How much fewer objects are asked for once a page was too large."""
 
 _JSON = "application/json"
 VERSION = BoundedJsonDecoder(dict[str, str | bool | None], "the API server's version", limit_bytes=64 * 1024)
@@ -116,34 +119,41 @@ class KubeClient:
     ) -> AsyncGenerator[ListOf[msgspec.Raw], None]:
         """Read a collection page by page, with undecoded items. Only one page is in memory at a time.
 
-        ``page_size`` None requests everything at once. ``not_older_than`` None reads the newest state. With a version,
-        the server may answer from its cache if that is not older; "0" accepts any age. The server would interpret
-        another version together with a page size as exactly that version (k8s.io/apiserver, "Semantics for get and
-        list"), so this is a ``ValueError``.
+        ``page_size`` None requests everything at once; a page of very large objects has fewer. ``not_older_than`` None
+        reads the newest state. With a version, the server may answer from its cache if that is not older; "0" accepts
+        any age. The server would interpret another version together with a page size as exactly that version
+        (k8s.io/apiserver, "Semantics for get and list"), so this is a ``ValueError``.
 
         Raises:
             GoneError: reading the pages took so long that the server no longer has their version.
         """
         if page_size and not_older_than not in (None, "0"):
             raise ValueError(f"page size {page_size} with version {not_older_than}: only that version would be read")
-        query = {**selector.query(), **({"limit": str(page_size)} if page_size else {})}
-        first = {} if not_older_than is None else {"resourceVersion": not_older_than}
-        token = ""
+        size, at = page_size or 0, {} if not_older_than is None else {"resourceVersion": not_older_than}
         while True:
-            # A continue token contains its version and excludes the parameter.
-            query = {**query, "continue": token} if token else {**query, **first}
+            query = {**selector.query(), **({"limit": str(size)} if size else {}), **at}
             path = with_query(resource.path(namespace=selector.namespace), query)
-            request = Request("GET", path, "list", resource.plural, timeout_s=self._limits.list_page_s)
-            body, _ = await self._transport.send(request)
+            may_be_less = size > 1 or "resourceVersion" in at
+            most = self._limits.page_bytes if may_be_less else MAX_ANSWER_BYTES
+            request = Request("GET", path, "list", resource.plural, timeout_s=self._limits.list_page_s, most_bytes=most)
+            try:
+                body, _ = await self._transport.send(request)
+            except AnswerTooLargeError:
+                if not may_be_less:
+                    raise
+                size = max(1, (size or PAGE_SIZE) // _LESS)
+                at.pop("resourceVersion", None)  # A server that answers from its cache leaves out the limit.
+                continue
+            if page_size and len(body) < most // _LESS:
+                size = min(page_size, 2 * size)
             try:
                 page = PAGE.read(body)
             except RemoteContractError as error:
                 raise self._not_an_api_server(f"{request.attempt.text} was answered with no list", body) from error
-            token = page.metadata.continue_
             yield page
-            if not token:
+            if not (token := page.metadata.continue_):
                 return
-            query.pop("resourceVersion", None)
+            at = {"continue": token}  # It contains its version and excludes the parameter.
 
     async def list_all(
         self, resource: Resource[T], selector: Selector = EVERYTHING, *, page_size: int | None = PAGE_SIZE

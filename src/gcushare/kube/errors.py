@@ -80,6 +80,10 @@ class NotAnApiServerError(RemoteContractError):
     )
 
 
+class AnswerTooLargeError(RemoteContractError):
+    """The answer is larger than what is read of one."""
+
+
 class NotConnectedError(OSError):
     """No connection was established. Used inside this package only; ``connection.transport`` converts it."""
 

@@ -17,10 +17,11 @@ from typing import Protocol, TypeVar
 import aiohttp
 from yarl import URL
 
-from gcushare.core.errors import ConfigError, GcushareError, RemoteContractError
+from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.direct import DirectPosts
 from gcushare.kube.errors import (
+    AnswerTooLargeError,
     FailedRequest,
     HttpFailure,
     NotAnApiServerError,
@@ -57,6 +58,9 @@ class Limits:
     """Simultaneous connections. Each watch uses one; the rest limits a burst of binds."""
     answer_bytes: int = MAX_ANSWER_BYTES
     """Largest accepted answer. A list of 50,000 pods from an old server without paging has about half of it."""
+    page_bytes: int = 64 * 1024 * 1024
+    """Largest page that is read before fewer objects are asked for. 250 pods of usual size have less than a tenth of
+    it; as large as their authors can make them, 500 MB, and a page is in memory twice while it is put together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class Request:
     body: bytes | None = None
     content_type: str | None = None
     timeout_s: float | None = None
+    most_bytes: int = MAX_ANSWER_BYTES
+    """Largest answer that is read."""
 
     @property
     def attempt(self) -> FailedRequest:
@@ -167,9 +173,10 @@ class Transport:
         """Send a request and return the body of a successful answer with its Date header, "" without one.
 
         Raises:
+            AnswerTooLargeError: the answer is larger.
             GcushareError: any failure; see ``gcushare.kube.errors``.
         """
-        limit_bytes = self._limits.answer_bytes
+        limit_bytes = min(self._limits.answer_bytes, request.most_bytes)
         response = await self._answer(request, total_s=request.timeout_s or self._limits.request_s)
         parts: list[bytes] = []
         size = 0
@@ -178,7 +185,7 @@ class Transport:
                 size += len(chunk)
                 if size > limit_bytes:
                     text = f"{request.attempt.text} was answered with more than {limit_bytes} bytes"
-                    raise RemoteContractError(text)
+                    raise AnswerTooLargeError(text)
                 parts.append(chunk)
         return b"".join(parts), response.headers.get("Date", "")
 

@@ -6,6 +6,7 @@ are the same for resources and claims, so that one alert rule or panel is right 
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -168,14 +169,25 @@ def _card_metrics(observed: ObservedCards) -> Iterator[Metric]:
 
 def _pod_metric(observed: ObservedCards) -> Metric:
     inventory = observed.inventory()
-    held: dict[tuple[str, ...], int] = {}
+    held: dict[tuple[str, ...], float] = {}
+    pods = observed.pods.everyone
+
+    def add(uid: str, index: int, size: float) -> None:
+        ref = pods[uid].ref
+        key = (observed.vendor, observed.node, str(index), ref.namespace, ref.name)
+        held[key] = held.get(key, 0) + size
+
     if inventory is not None:
-        sizes = inventory.units_by_card
-        for entry in observed.pods.everyone.values():
-            for index, units in entry.units_by_card(sizes).items():
-                key = (observed.vendor, observed.node, str(index), entry.ref.namespace, entry.ref.name)
-                held[key] = held.get(key, 0) + inventory.unit.bytes_of(units)
-    return gauge("gcushare_pod_granted_bytes", "Bytes that a pod holds of a card.", _POD_LABELS, held.items())
+        for uid, entry in pods.items():
+            for index, units in entry.units_by_card(inventory.units_by_card).items():
+                add(uid, index, inventory.unit.bytes_of(units))
+        # Whoever adds up pods finds what the card gave out.
+        for uids, counts in observed.pods.shared():
+            for uid, (index, units) in itertools.product(uids, counts.items()):
+                size = inventory.unit.bytes_of(units)
+                add(uid, index, size / len(uids) - size)
+    text = "Bytes that a pod holds of a card; of a claim that several pods share, an equal part."
+    return gauge("gcushare_pod_granted_bytes", text, _POD_LABELS, held.items())
 
 
 def _use_metrics(observed: ObservedCards) -> Iterator[Metric]:

@@ -27,6 +27,7 @@ OF_PROMETHEUS: Mapping[str, frozenset[str]] = {
         f"kube_daemonset_status_{name}": frozenset({"namespace", "daemonset"})
         for name in ("number_unavailable", "updated_number_scheduled")
     },
+    "kube_pod_labels": frozenset({"namespace", "pod", "uid", "label_team"}),
     "ALERTS": frozenset({"alertname", "alertstate", "severity"}),
 }
 """Series that no program of ours serves."""
@@ -77,14 +78,23 @@ def panels_of(dashboard: Object) -> list[Object]:
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
-def alerts() -> list[Object]:
-    """Every alert of every file."""
+def rules() -> list[Object]:
+    """Every rule of every file."""
     groups = [group for path in RULE_FILES for group in load_yaml(path.read_text(encoding="utf-8"))["groups"]]
     return [rule for group in groups for rule in group["rules"]]
 
 
+def alerts() -> list[Object]:
+    return [rule for rule in rules() if "alert" in rule]
+
+
+def records() -> list[Object]:
+    """The rules that record series, in the order in which one may read the other."""
+    return [rule for rule in rules() if "record" in rule]
+
+
 def expressions() -> Iterator[Expression]:
-    """Every expression of the dashboards' panels and of the alerts."""
+    """Every expression of the dashboards' panels and of the rules."""
     for path in DASHBOARDS:
         for panel in panels_of(read_dashboard(path)):
             for target in panel["targets"]:
@@ -93,6 +103,8 @@ def expressions() -> Iterator[Expression]:
     for rule in alerts():
         texts = " ".join([*rule["annotations"].values(), *rule["labels"].values()])
         yield Expression(rule["alert"], rule["expr"], frozenset(_ALERT_LABEL.findall(texts)))
+    for rule in records():
+        yield Expression(rule["record"], rule["expr"])
 
 
 def variable_queries() -> Iterator[tuple[str, str]]:
@@ -152,6 +164,14 @@ class Labels:
             case _:
                 return frozenset()
 
+    def with_records(self) -> Labels:
+        """Those, and the series that rules record."""
+        found = self
+        for rule in records():
+            labels = found.of(Expression(rule["record"], rule["expr"]).parse())
+            found = Labels({**found.of_series, rule["record"]: labels})
+        return found
+
     def _of_name(self, name: str | None) -> frozenset[str]:
         if name is None or name not in self.of_series:
             raise LabelError(f"nothing serves {name}")
@@ -163,7 +183,8 @@ class Labels:
             return frozenset()
         if expr.modifier.type != promql.AggModifierType.By:
             raise LabelError("say by which labels, so that a new label of a metric changes nothing")
-        return self._need(expr.modifier.labels, inner, expr)
+        named = self._need(expr.modifier.labels, inner, expr)
+        return inner if str(expr.op) in ("topk", "bottomk") else named
 
     def _of_binary(self, expr: promql.BinaryExpr) -> frozenset[str]:
         left, right = self.of(expr.lhs), self.of(expr.rhs)
@@ -182,6 +203,10 @@ class Labels:
         inner = frozenset().union(*map(self.of, expr.args))
         if expr.func.name == "absent":
             return frozenset()
+        if expr.func.name == "label_replace":
+            added, source = str(expr.args[1].val), str(expr.args[3].val)
+            self._need((source,), inner, expr)
+            return inner | {added}
         if expr.func.name == "histogram_quantile":
             self._need(("le",), inner, expr)
             return inner - {"le"}

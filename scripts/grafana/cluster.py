@@ -19,6 +19,7 @@ from scripts.grafana.model import (
     Variable,
 )
 from scripts.grafana.queries import all_nodes, one, per_node
+from scripts.grafana.usage import USAGE
 from scripts.grafana.workings import CALLS, PODS, TRUTH
 
 _NODE_LINK = (
@@ -275,6 +276,6 @@ CLUSTER = Dashboard(
     variables=(
         Variable(name="vendor", label="Vendor", query="label_values(gcushare_pods_waiting, vendor)", takes_many=True),
     ),
-    rows=(_GLANCE, _MEMORY, _NODES, PODS, CALLS, TRUTH, CLAIMS),
+    rows=(_GLANCE, _MEMORY, _NODES, USAGE, PODS, CALLS, TRUTH, CLAIMS),
     other=("One node", "gcushare-node"),
 )

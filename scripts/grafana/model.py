@@ -33,8 +33,16 @@ class Unit(enum.StrEnum):
     PERCENT = "percent"
     SECONDS = "s"
     PER_SECOND = "ops"
+    GIB_HOURS = "suffix: GiB·h"
     CELSIUS = "celsius"
     WATTS = "watt"
+
+
+class Span(enum.Enum):
+    """A panel's own time, whatever the dashboard's is: Grafana's ``timeFrom`` and ``timeShift``."""
+
+    THIS_MONTH = ("now/M", None)
+    LAST_MONTH = ("now/M", "1M/M")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,7 @@ class Panel:
     maximum: float | None = None
     labels: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)

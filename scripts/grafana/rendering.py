@@ -115,6 +115,9 @@ def _panel(panel: Panel, number: int, place: Json) -> Json:
     }
     if panel.kind is Kind.TABLE:
         rendered["transformations"] = _transformations(panel)
+    if panel.span is not None:
+        times = zip(("timeFrom", "timeShift"), panel.span.value, strict=True)
+        rendered |= {name: value for name, value in times if value is not None}
     return rendered
 
 

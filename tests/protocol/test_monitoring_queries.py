@@ -67,7 +67,8 @@ class Served:
 
     def with_targets(self) -> Labels:
         """The series as Prometheus keeps them."""
-        return Labels({name: labels | TARGET_LABELS for name, labels in self.labels.items()} | dict(OF_PROMETHEUS))
+        served = {name: labels | TARGET_LABELS for name, labels in self.labels.items()}
+        return Labels(served | dict(OF_PROMETHEUS)).with_records()
 
 
 async def scrape_extender(folder: Path) -> str:

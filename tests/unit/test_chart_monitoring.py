@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from typing import Any
+
+import pytest
 
 from tests.charts import (
     EXTENDER_CHART,
     PLUGIN_CHART,
+    Rendering,
+    attempt,
     in_one_worker,
     needs_helm,
     of_kind,
     one,
     rendered,
 )
-from tests.monitoring import DASHBOARDS, alerts
+from tests.monitoring import DASHBOARDS, rules
 
 pytestmark = [needs_helm, in_one_worker]
 NAME = "gcushare-scheduler-extender"
@@ -27,11 +32,37 @@ def test_the_dashboards_come_as_they_are_with_the_label_that_the_sidecar_looks_f
     }
 
 
-def test_every_alert_is_in_the_rule_object_with_its_templates_untouched() -> None:
-    (found,) = of_kind(rendered(EXTENDER_CHART, "prometheusRule.enabled=true"), "PrometheusRule")
-    groups = found["spec"]["groups"]
+def rule_groups(*values: str) -> list[Any]:
+    (found,) = of_kind(rendered(EXTENDER_CHART, "prometheusRule.enabled=true", *values), "PrometheusRule")
+    groups: list[Any] = found["spec"]["groups"]
+    return groups
+
+
+def test_every_rule_is_in_the_rule_object_with_its_templates_untouched() -> None:
+    groups = rule_groups()
     assert len({group["name"] for group in groups}) == len(groups)
-    assert [rule for group in groups for rule in group["rules"]] == alerts()
+    assert [rule for group in groups for rule in group["rules"]] == rules()
+
+
+@pytest.mark.parametrize(
+    ("key", "served"),
+    [
+        ("example.com/costCenter", "label_example_com_cost_center"),
+        ("app.kubernetes.io/name", "label_app_kubernetes_io_name"),
+        ("", "label_"),
+    ],
+)
+def test_gib_hours_are_counted_by_the_label_as_kube_state_metrics_calls_it(key: str, served: str) -> None:
+    (usage,) = [group for group in rule_groups(f"prometheusRule.podLabel={key}") if group["name"] == "gcushare.usage"]
+    (label,) = [rule for rule in usage["rules"] if rule["record"] == "pod:gcushare_label:info"]
+    assert f'{{{served}!=""}}' in label["expr"]
+    assert "label_team" not in json.dumps(usage)
+
+
+def test_a_label_that_no_pod_can_have_is_refused_with_what_is_accepted() -> None:
+    refused = attempt(EXTENDER_CHART, Rendering(values="prometheusRule: {enabled: true, podLabel: 'a b'}"))
+    assert 'prometheusRule.podLabel is "a b", but it must be the key of one label' in refused.stderr
+    assert "such as team or example.com/team" in refused.stderr
 
 
 def test_the_jobs_have_the_names_that_the_alerts_look_for() -> None:

@@ -398,3 +398,12 @@ dyn(object.metadata).all(key, key in ['annotations', 'managedFields', 'resourceV
 true
 {{- end -}}
 {{- end -}}
+
+{{/* The label of pods that GiB-hours are counted by, as kube-state-metrics calls it; one that no pod has where it is empty. */}}
+{{- define "gcushare-scheduler-extender.podLabel" -}}
+{{- $key := .Values.prometheusRule.podLabel | default "" -}}
+{{- if not (regexMatch "^(([A-Za-z0-9][-A-Za-z0-9.]*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$" $key) -}}
+{{- fail (printf "prometheusRule.podLabel is %q, but it must be the key of one label as pods have it, such as team or example.com/team: write that, or leave it empty" $key) -}}
+{{- end -}}
+label_{{ regexReplaceAll "([a-z0-9])([A-Z])" (regexReplaceAll "[^a-zA-Z0-9_]" $key "_") "${1}_${2}" | lower }}
+{{- end -}}

@@ -16,7 +16,7 @@ from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject, node, pod
 from tests.e2e.scheduling import Scheduling
 
-OURS = {SCALE_DOWN_DISABLED: "true", KEPT_MARK: "true"}
+OURS = {SCALE_DOWN_DISABLED: "true", KEPT_MARK: "enflame"}
 
 
 @pytest_asyncio.fixture(loop_scope="module")

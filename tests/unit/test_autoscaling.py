@@ -21,33 +21,54 @@ def seen(annotations: Mapping[str, str], *, is_ready: bool = True) -> SeenNode:
     return SeenNode(
         is_ready=is_ready,
         disabled=annotations.get(SCALE_DOWN_DISABLED),
-        is_marked=KEPT_MARK in annotations,
+        mark=annotations.get(KEPT_MARK),
         taint=None,
         counted=frozenset(),
     )
 
 
-def written(annotations: dict[str, str], *, is_held: bool, is_ready: bool = True) -> dict[str, str]:
-    """The annotations once what is planned has been written."""
-    changes = seen(annotations, is_ready=is_ready).plan_annotations(is_held=is_held)
+def written(annotations: Mapping[str, str], *, is_ready: bool = True, **held: bool) -> dict[str, str]:
+    """The annotations once an extender of these vendors has written what it plans."""
+    changes = seen(annotations, is_ready=is_ready).plan_annotations(held)
     return {key: value for key, value in {**annotations, **changes}.items() if value is not None}
 
 
 @given(
-    st.dictionaries(st.sampled_from((SCALE_DOWN_DISABLED, KEPT_MARK)), st.sampled_from(("true", "false", ""))),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            SCALE_DOWN_DISABLED: st.sampled_from(("true", "false", "")),
+            KEPT_MARK: st.sampled_from(("enflame", "aliyun,enflame", "aliyun", "other", "")),
+        },
+    ),
     st.booleans(),
     st.booleans(),
 )
 def test_one_write_is_enough_and_only_what_is_ours_changes(
     before: dict[str, str], is_held: bool, is_ready: bool
 ) -> None:
-    after = written(before, is_held=is_held, is_ready=is_ready)
-    assert written(after, is_held=is_held, is_ready=is_ready) == after
+    after = written(before, enflame=is_held, is_ready=is_ready)
+    assert written(after, enflame=is_held, is_ready=is_ready) == after
     if SCALE_DOWN_DISABLED in before and (KEPT_MARK not in before or before[SCALE_DOWN_DISABLED] != "true"):
         assert after == {SCALE_DOWN_DISABLED: before[SCALE_DOWN_DISABLED]}
     else:
-        assert (after.get(SCALE_DOWN_DISABLED) == "true") == (is_held and is_ready)
+        is_kept = (is_held and is_ready) or "aliyun" in before.get(KEPT_MARK, "")
+        assert (after.get(SCALE_DOWN_DISABLED) == "true") == is_kept
         assert (KEPT_MARK in after) == (SCALE_DOWN_DISABLED in after)
+
+
+@given(st.lists(st.tuples(st.sampled_from(("enflame", "aliyun")), st.booleans(), st.booleans())))
+def test_two_extenders_with_a_vendor_each_agree_on_a_node(steps: list[tuple[str, bool, bool]]) -> None:
+    """Each writes when what it knows changes; what the other one keeps stays, in whatever order they write."""
+    annotations: dict[str, str] = {}
+    known = {"enflame": False, "aliyun": False}
+    for name, is_held, is_ready in steps:
+        known[name] = is_held and is_ready
+        annotations = written(annotations, is_ready=is_ready, **{name: is_held})
+        keeping = sorted(each for each, keeps in known.items() if keeps)
+        ours = {SCALE_DOWN_DISABLED: "true", KEPT_MARK: ",".join(keeping)}
+        assert annotations == (ours if keeping else {})
+        assert written(annotations, **{name: known[name]}) == annotations, "it has nothing more to write"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +85,7 @@ def test_cards_are_offered_when_the_kubelet_counts_them_or_as_claims(
     modes: tuple[str, ...], counted: set[str], offers: bool
 ) -> None:
     state = state_of(a_node("a", 16, modes=modes))
-    found = SeenNode(is_ready=True, disabled=None, is_marked=False, taint=0, counted=frozenset(counted))
+    found = SeenNode(is_ready=True, disabled=None, mark=None, taint=0, counted=frozenset(counted))
     assert found.offers(state.ledger.nodes["a"], ENFLAME) is offers
 
 
@@ -112,5 +133,5 @@ def test_a_pod_that_fits_elsewhere_by_sum_and_on_no_card_keeps_its_node_and_idle
     bare: dict[str, dict[str, str]] = {name: {} for name in names}
     assert removable(bare, held, 32) == names
     assert removable({name: {} for name in held}, held, 32) == [*held], "each pod fits by sum, and no card has 10 free"
-    noted = {name: written({}, is_held=is_held(state.ledger.nodes.get(name))) for name in names}
+    noted = {name: written({}, enflame=is_held(state.ledger.nodes.get(name))) for name in names}
     assert removable(noted, held, 32) == ["idle"]

@@ -2,7 +2,8 @@
 
 Cluster Autoscaler adds up a node's units. So it evicts a pod whose units no card elsewhere has free in one piece, and
 removes the pod's node. A node whose cards pods hold gets the annotation that keeps it from scale-down; a node that is
-idle, or not ready, loses it. An admin's own annotation stays, whatever its value: ours has a mark with it.
+idle, or not ready, loses it. An admin's own annotation stays, whatever its value: ours has a mark with it, which names
+the vendors whose cards are held, as each may have an extender of its own.
 
 A node group may start its nodes with a taint, so that Cluster Autoscaler waits for their cards in place of adding more
 nodes. It is removed once the cards are offered.
@@ -27,7 +28,7 @@ from gcushare.kube.patches import Patch, PatchKind, Precondition, annotations_pa
 from gcushare.kube.resources import NODES
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.vendors.vendor import Vendor
+from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.contracts import KEPT_MARK, SCALE_DOWN_DISABLED, STARTUP_TAINT
 from gcushare.wire.objects import Node
 
@@ -39,15 +40,19 @@ _SETTLE_S = 0.1
 """How long changes are collected, so that the answer to a write and its watch event are one change."""
 _WRITE_S = 5.0
 _TRUE = "true"
+_VENDOR_NAMES = frozenset(vendor.name for vendor in VENDORS)
 
 
 @dataclass(frozen=True, slots=True)
 class SeenNode:
-    """What is read of a Node. ``taint`` is the index of the startup taint among its taints, None without it."""
+    """What is read of a Node. ``disabled`` and ``mark`` are the annotations' values.
+
+    ``taint`` is the index of the startup taint among its taints, None without it.
+    """
 
     is_ready: bool
     disabled: str | None
-    is_marked: bool
+    mark: str | None
     taint: int | None
     counted: frozenset[str]
     """Resources with something allocatable."""
@@ -58,21 +63,26 @@ class SeenNode:
         return cls(
             is_ready=node.is_ready,
             disabled=annotations.get(SCALE_DOWN_DISABLED),
-            is_marked=KEPT_MARK in annotations,
+            mark=annotations.get(KEPT_MARK),
             taint=next((at for at, taint in enumerate(node.spec.taints) if taint.key == STARTUP_TAINT), None),
             counted=frozenset(name for name in resources if allocatable.get(name, "0") != "0"),
         )
 
-    def plan_annotations(self, *, is_held: bool) -> Mapping[str, str | None]:
-        """The annotations to write; None removes one. A node that is not ready is left to the autoscaler's rules."""
-        if self.disabled is None:
-            if is_held and self.is_ready:
-                return {SCALE_DOWN_DISABLED: _TRUE, KEPT_MARK: _TRUE}
-            return {KEPT_MARK: None} if self.is_marked else {}
-        if not self.is_marked or (self.disabled == _TRUE and is_held and self.is_ready):
+    def plan_annotations(self, held: Mapping[str, bool]) -> Mapping[str, str | None]:
+        """The annotations to write; None removes one. A node that is not ready is left to the autoscaler's rules.
+
+        ``held``: by the names of our vendors, whether their cards are held. Of other vendors the mark says it.
+        """
+        if self.mark is None and self.disabled is not None:
             return {}
-        # With another value than ours it has become an admin's.
-        return {KEPT_MARK: None, **({SCALE_DOWN_DISABLED: None} if self.disabled == _TRUE else {})}
+        keeping = _VENDOR_NAMES.intersection((self.mark or "").split(",")) - held.keys()
+        if self.is_ready:
+            keeping |= {name for name, is_held in held.items() if is_held}
+        if self.disabled not in (None, _TRUE):  # It has become an admin's.
+            return {KEPT_MARK: None}
+        wanted = {SCALE_DOWN_DISABLED: _TRUE if keeping else None, KEPT_MARK: ",".join(sorted(keeping)) or None}
+        now = {SCALE_DOWN_DISABLED: self.disabled, KEPT_MARK: self.mark}
+        return {key: value for key, value in wanted.items() if value != now[key]}
 
     def offers(self, node: NodeState, vendor: Vendor) -> bool:
         """Whether pods can be placed on its cards: they are known, and the kubelet counts their resource."""
@@ -164,7 +174,7 @@ class AutoscalingWriter:
         """Write what these nodes lack; returns one of the errors, and their nodes are looked at again."""
         found: GcushareError | None = None
         # Those that pods hold now come first: the autoscaler may have chosen one of them already.
-        for name in sorted(names, key=lambda name: (not self._is_held(name), name)):
+        for name in sorted(names, key=lambda name: (not any(self._held(name).values()), name)):
             if isinstance(found, RetryableError) or not self._is_leader():
                 self._to_look_at.add(name)  # The server does not answer the others either, or another replica writes.
                 continue
@@ -183,13 +193,12 @@ class AutoscalingWriter:
         if (seen := self._seen.get(name)) is None:
             return
         precondition = Precondition(resource_version=self._versions[name])
-        if wanted := seen.plan_annotations(is_held=self._is_held(name)):
+        if wanted := seen.plan_annotations(self._held(name)):
             await self._bucket.take()
             # Through the status, which keeps the spec.
             patch = annotations_patch(wanted, precondition)
             await self._client.patch(NODES, name, patch, subresource="status", timeout_s=_WRITE_S)
-            is_kept = wanted.get(SCALE_DOWN_DISABLED) is not None
-            logger.info("marked a node for the autoscaler %s", fields(node=name, is_kept=is_kept))
+            logger.info("marked a node for the autoscaler %s", fields(node=name, kept_for=wanted.get(KEPT_MARK) or ""))
         elif seen.taint is not None and self._is_offered(name, seen):
             await self._bucket.take()
             await self._remove_taint(name, seen.taint)
@@ -212,8 +221,8 @@ class AutoscalingWriter:
         else:
             logger.info("removed the startup taint %s", fields(node=name))
 
-    def _is_held(self, name: str) -> bool:
-        return any(is_held(state.ledger.nodes.get(name)) for state in self._states)
+    def _held(self, name: str) -> Mapping[str, bool]:
+        return {state.vendor.name: is_held(state.ledger.nodes.get(name)) for state in self._states}
 
     def _is_offered(self, name: str, seen: SeenNode) -> bool:
         nodes = ((state.ledger.nodes.get(name), state.vendor) for state in self._states)

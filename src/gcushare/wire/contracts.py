@@ -53,7 +53,8 @@ CLAIMS_ORDER_LABEL = "gcushare.io/claims-order"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 """On a node: with ``true`` Cluster Autoscaler does not remove it."""
 KEPT_MARK = "gcushare.io/scale-down-disabled"
-"""On a node, by the extender: the annotation before is ours, and no admin's."""
+"""On a node, by the extender: the annotation before is ours, and no admin's. The names of the vendors whose cards are
+held, with commas between them."""
 STARTUP_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/gcushare"
 """On a new node, by its node group: Cluster Autoscaler waits for its cards. The extender removes it."""
 

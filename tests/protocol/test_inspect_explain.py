@@ -12,6 +12,7 @@ import pytest
 from gcushare.cli.inspect.command_line import NAMES
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CARDS, CORRECTED, PodRecord
+from gcushare.wire.contracts import STARTUP_TAINT
 from gcushare_playground.apiserver.faults import FailBefore, Fault
 from tests.builders import card
 from tests.extender_objects import pod_document
@@ -299,3 +300,22 @@ async def test_a_class_that_takes_the_place_of_ours_is_named_to_pods_that_wait_f
     assert document["rivalClasses"] == named
     says = f"DeviceClass gpu.other.example.com: it stands for {resources['cards']}, as {ours} does"
     assert (says in " ".join(ran.out.split())) == bool(named)
+
+
+async def test_nodes_that_cluster_autoscaler_misjudges_are_named_to_a_pod_that_fits_nowhere(seen: Cluster) -> None:
+    label = {"cloud.google.com/gke-accelerator": "x"}
+    for number in range(5):
+        seen.put(a_node(f"labelled-{number}", 16, labels={ENFLAME.label_key: "true", **label}))
+    joined = a_node("joined", 16, labels={ENFLAME.label_key: "true"})
+    del joined["metadata"]["annotations"]
+    seen.put(joined, pod_document("small", 2))
+    ran = await seen.call("explain", "huge", "--source=api")
+    said = " ".join(ran.out.split())
+    assert "node labelled-0: it has the label cloud.google.com/gke-accelerator and offers no nvidia.com/gpu" in said
+    assert "what would help: if Cluster Autoscaler manages it: leave cloud.google.com/gke-accelerator out" in said
+    assert "the same of 3 other nodes: gcushare doctor names them" in said
+    named = json.loads((await seen.call("explain", "huge", "--source=api", "-o", "json")).out)["autoscaler"]
+    assert [each["id"] for each in named] == [*["autoscaler-gpu-label"] * 5, "startup-taint-missing"]
+    assert f"give its node group the taint {STARTUP_TAINT}:NoSchedule" in named[-1]["remedy"]
+    fits = json.loads((await seen.call("explain", "small", "--source=api", "-o", "json")).out)
+    assert fits["autoscaler"] == [], "a pod that fits needs no node"

@@ -52,7 +52,7 @@ FOREIGN_FLAGS = {
     "set-string",
 }
 FOREIGN_FLAGS |= {"gpu-memory-utilization", "reset-then-reuse-values", "trace", "validate", "vendor", "wait"}
-FOREIGN_FLAGS |= {"kube-api-burst", "kube-api-qps", "minutes", "raw", "replicas"}
+FOREIGN_FLAGS |= {"kube-api-burst", "kube-api-qps", "metric-labels-allowlist", "minutes", "raw", "replicas", "storage"}
 FOREIGN_FLAGS |= {"all", "network", "patch", "rm", "policy-config-file", "server-side", "slice-count", "type"}
 FOREIGN_FLAGS |= {"bundle", "certificate-identity", "certificate-oidc-issuer", "check", "format", "ignore-missing"}
 FOREIGN_FLAGS |= {"create-namespace", "install", "kube-version", "no-hooks", "repo", "reuse-values"}

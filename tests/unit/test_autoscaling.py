@@ -62,9 +62,9 @@ def test_two_extenders_with_a_vendor_each_agree_on_a_node(steps: list[tuple[str,
     """Each writes when what it knows changes; what the other one keeps stays, in whatever order they write."""
     annotations: dict[str, str] = {}
     known = {"enflame": False, "aliyun": False}
-    for name, is_held, is_ready in steps:
-        known[name] = is_held and is_ready
-        annotations = written(annotations, is_ready=is_ready, **{name: is_held})
+    for name, holds, is_ready in steps:
+        known[name] = holds and is_ready
+        annotations = written(annotations, is_ready=is_ready, **{name: holds})
         keeping = sorted(each for each, keeps in known.items() if keeps)
         ours = {SCALE_DOWN_DISABLED: "true", KEPT_MARK: ",".join(keeping)}
         assert annotations == (ours if keeping else {})

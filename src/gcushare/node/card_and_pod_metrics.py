@@ -181,7 +181,7 @@ def _pod_metric(observed: ObservedCards) -> Metric:
         for uid, entry in pods.items():
             for index, units in entry.units_by_card(inventory.units_by_card).items():
                 add(uid, index, inventory.unit.bytes_of(units))
-        # Whoever adds up pods finds what the card gave out.
+        # So that the sum over pods is what the card gave out.
         for uids, counts in observed.pods.shared():
             for uid, (index, units) in itertools.product(uids, counts.items()):
                 size = inventory.unit.bytes_of(units)

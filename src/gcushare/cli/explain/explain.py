@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
+from gcushare.cluster.diagnosis.checks.autoscaler import check_gpu_labels, check_startup_taint
 from gcushare.cluster.diagnosis.checks.claims import find_rivals
-from gcushare.cluster.diagnosis.findings import Finding
+from gcushare.cluster.diagnosis.facts import Facts
+from gcushare.cluster.diagnosis.findings import Finding, in_order
 from gcushare.cluster.explaining import Question, answer
 from gcushare.cluster.extender import QUICK_S, open_extender
 from gcushare.cluster.gather_snapshot import gather, read_claims
@@ -72,6 +75,8 @@ class Explained:
     """How far the claims of a bound pod have come; empty for one with a record."""
     rivals: tuple[Finding, ...] = ()
     """Other DeviceClasses that may take the place of ours for a pod that waits for whole cards."""
+    misjudged: tuple[Finding, ...] = ()
+    """Nodes for which Cluster Autoscaler may add none, or too many, to a pod that fits nowhere."""
 
     @property
     def assignment(self) -> Assignment | None:
@@ -124,10 +129,19 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
         return await _explain_bound(reader, vendor, figures, found, is_claim=claimed is not None)
     explained = await _explain_unbound(reader, vendor, figures, found, request, is_claim=claimed is not None)
     lacking = await find_lacking(reader.client, vendor, found, explained.document)
+    misjudged = await _find_misjudged(reader, vendor) if explained.document.state == "waits" else ()
+    explained = replace(explained, lacking=lacking, misjudged=misjudged)
     if claimed is not None or not request.cards.whole:
-        return replace(explained, lacking=lacking)
+        return explained
     classes = extended_resources(await reader.list_if_allowed(Area.CLAIMS, DEVICE_CLASSES))
-    return replace(explained, lacking=lacking, rivals=tuple(find_rivals(classes, vendor)))
+    return replace(explained, rivals=tuple(find_rivals(classes, vendor)))
+
+
+async def _find_misjudged(reader: Reader, vendor: Vendor) -> tuple[Finding, ...]:
+    """Check the nodes that share cards, as doctor does. Who may not list nodes gets none."""
+    labelled = partial(reader.client.list_all, NODES, Selector(labels=vendor.node_label))
+    facts = Facts(now=reader.now(), nodes=tuple(await reader.attempt(Area.NODES, labelled) or ()))
+    return tuple(in_order((*check_gpu_labels(facts), *check_startup_taint(facts))))
 
 
 async def _read_claims_of(reader: Reader, vendor: Vendor, pod: Pod) -> PodRequest | None:

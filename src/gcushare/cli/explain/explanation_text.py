@@ -14,7 +14,9 @@ from gcushare.cli.terminal.output import Document
 from gcushare.cli.terminal.screen import wrapped
 from gcushare.cluster.reader import Reader
 from gcushare.core.assignments import Assignment
+from gcushare.core.explain.explanation import MAX_EXAMPLES
 from gcushare.core.log_fields import escape
+from gcushare.core.wording import counted
 from gcushare.wire.documents.explain import describe_choice, name_pod, render_explanation
 from gcushare.wire.objects import Pod
 from gcushare.wire.unread_keys import unread_keys_of_pod, unread_resources
@@ -56,6 +58,10 @@ def explain_document(explained: Explained) -> Document:
             for each in explained.lacking
         ],
         "rivalClasses": [str(each.subject).removeprefix("DeviceClass ") for each in explained.rivals],
+        "autoscaler": [
+            {"id": each.id, "subject": each.subject, "problem": each.problem, "remedy": each.remedy}
+            for each in explained.misjudged
+        ],
         "explanation": explained.document,
     }
 
@@ -186,21 +192,23 @@ def _outside_words(explained: Explained) -> Iterator[str]:
         yield f"nominated for node {pod.status.nominated_node_name}: pods there are being ended for it"
     if not pod.spec.is_for_default_scheduler:
         yield f"its scheduler is {pod.spec.scheduler_name!r}: it must run and call the extender"
-    for rival in explained.rivals:
-        yield escape(f"{rival.subject}: {rival.problem}; what would help: {rival.remedy}")
-    for each in explained.lacking:
-        if each.unread:
-            yield f"what else {each.node} has free is not known: {escape(each.unread)}"
-        elif each.closed:
-            yield f"{each.node} has room on its cards, but takes no pods: {each.closed}"
+    for each in (*explained.rivals, *explained.misjudged[:MAX_EXAMPLES]):
+        yield escape(f"{each.subject}: {each.problem}; what would help: {each.remedy}")
+    if more := explained.misjudged[MAX_EXAMPLES:]:
+        yield f"the same of {counted(len(more), 'other node')}: gcushare doctor names them"
+    for node in explained.lacking:
+        if node.unread:
+            yield f"what else {node.node} has free is not known: {escape(node.unread)}"
+        elif node.closed:
+            yield f"{node.node} has room on its cards, but takes no pods: {node.closed}"
         else:
             vendor = explained.snapshot.vendor
-            of_cards = [s for s in each.shortages if s.resource in (vendor.memory_resource, vendor.whole_card_resource)]
-            if others := "; ".join(str(short) for short in each.shortages if short not in of_cards):
-                yield f"{each.node} has room on its cards, but too little of something else: {escape(others)}"
+            of_cards = [s for s in node.shortages if s.resource in (vendor.memory_resource, vendor.whole_card_resource)]
+            if others := "; ".join(str(short) for short in node.shortages if short not in of_cards):
+                yield f"{node.node} has room on its cards, but too little of something else: {escape(others)}"
             for short in of_cards:
                 yield (
-                    f"{each.node} has room on its cards, but its kubelet offers less of them, so kube-scheduler places "
+                    f"{node.node} has room on its cards, but its kubelet offers less of them, so kube-scheduler places "
                     f"no pod there ({escape(str(short))}): gcushare doctor says what is wrong with its plugin"
                 )
     if explained.document.state == "fits" and says and not explained.lacking and not explained.rivals:

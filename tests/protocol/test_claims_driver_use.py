@@ -151,7 +151,7 @@ async def test_pods_that_a_claim_is_reserved_for_share_it_and_the_one_that_uses_
         await rig.share("second", "greedy")
         page = parse_figures((await rig.get("/metrics"))[1])
         granted = [page.sum("gcushare_pod_granted_bytes", pod_name=name) for name in ("greedy", "second", "modest")]
-        assert granted == [2 * GIB, 2 * GIB, 8 * GIB], "whoever adds up pods counts their claim once"
+        assert granted == [2 * GIB, 2 * GIB, 8 * GIB], "the sum over pods counts their claim once"
         rig.use(greedy=2, second=1, modest=2)
         await rig.polls(4)
         assert rig.annotation("greedy") is None

@@ -141,6 +141,20 @@ async def test_whole_cards_and_shared_ones_are_played(short_path: Path) -> None:
 
 
 @pytest.mark.slow
+async def test_replicas_that_are_kept_apart_and_linked_cards_are_played(short_path: Path) -> None:
+    async with demo(short_path, "--scenario", "apart-and-linked", "--vendor", "aliyun") as child:
+        assert await child.wait() == 0
+    text = child.log_file.read_text()
+    for expected in (
+        "NVIDIA_VISIBLE_DEVICES=node-1-card-2,node-1-card-3",
+        "the cards with room there hold pods that this one shares no card with (gcushare.io/apart)",
+        "web-2 is on a card without a replica",
+    ):
+        assert expected in text
+    assert "WRONG" not in text
+
+
+@pytest.mark.slow
 async def test_the_manuals_pods_are_played_as_claims_and_kept_with_the_command_that_works_there(
     short_path: Path,
 ) -> None:

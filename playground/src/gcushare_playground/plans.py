@@ -20,6 +20,8 @@ class NodePlan:
     name: str
     card_bytes: tuple[int, ...] = (16 * GIB,) * 8
     model: str = ""
+    link_groups: tuple[str, ...] = ()
+    """Of each card: those of one group are linked. None for cards that say nothing of links."""
 
     def cards_document(
         self, unhealthy: Mapping[int, str] | None = None, used: Mapping[int, int] | None = None
@@ -35,6 +37,7 @@ class NodePlan:
             {"memory": size, "model": self.model, "uuid": f"{self.name}-card-{index}"}
             | ({"health": "unhealthy", "reason": sick[index]} if index in sick else {})
             | ({"used": used.get(index, 0)} if used is not None else {})
+            | ({"link_group": self.link_groups[index]} if self.link_groups else {})
             for index, size in enumerate(self.card_bytes)
         ]
         return msgspec.json.format(msgspec.json.encode({"cards": cards}), indent=1)

@@ -104,7 +104,7 @@ async def _play(cluster: Cluster, stage: Stage, settings: DemoSettings) -> int:
         else:
             await player.bring_up()
             await choose_scenario(settings)(player)
-            if settings.scenario is not ScenarioName.IDLE:  # the commands explain a pod that waits
+            if settings.scenario not in (ScenarioName.IDLE, ScenarioName.APART):  # they end with no pod that waits
                 await show_admin_commands(player)
     except Mismatch as mismatch:
         stage.fail(f"\n{mismatch}\n\n{cluster.describe_programs()}")

@@ -6,11 +6,9 @@ import json
 
 from gcushare.wire.annotations import IDLE_SINCE, WHEN_IDLE
 from gcushare_playground.demo.admin_commands import show_top
-from gcushare_playground.demo.playing import PlacedPod, Player, key_of_subject
+from gcushare_playground.demo.playing import CONTAINER, NAMESPACE, NO_WORDS, PlacedPod, Player, key_of_subject
 from gcushare_playground.demo.settings import IDLE_S
-from gcushare_playground.picture import POD_OBJECTS, JsonObject
 
-_NAMESPACE, _CONTAINER = "default", "main"
 _PID = 4242
 _HOST = "pid:[4026531836]"
 """The machine's own process namespace: in any other the plugin takes no process ids."""
@@ -19,46 +17,31 @@ _HOST = "pid:[4026531836]"
 async def play_idle(player: Player) -> None:
     """One pod computes, one does not and says that it may go, one does not and stays, and one waits for memory."""
     units = max(size for cards in player.ledger.capacity.values() for size in cards)
-    stage, cluster = player.stage, player.cluster
+    stage, cluster, memory = player.stage, player.cluster, player.vendor.memory_resource
     _write_processes(player, {})
     stage.step("Step 1. Three pods take the node's memory: one computes, two do not")
     for name, wish in (("training", ""), ("forgotten", "evict"), ("on-call", "keep")):
-        await _create(player, name, units, {WHEN_IDLE: wish} if wish else {})
-        await player.place(PlacedPod(f"{_NAMESPACE}/{name}", _CONTAINER, units))
-    uid = cluster.pods.objects[f"{_NAMESPACE}/training"]["metadata"]["uid"]
+        await player.create(name, {memory: units}, annotations={WHEN_IDLE: wish} if wish else NO_WORDS)
+        await player.place(PlacedPod(f"{NAMESPACE}/{name}", CONTAINER, units))
+    uid = cluster.pods.objects[f"{NAMESPACE}/training"]["metadata"]["uid"]
     _write_processes(player, {_PID: uid})
     await cluster.show_programs()
     stage.step("Step 2. A fourth pod finds no room")
-    await _create(player, "next-training", units, {})
-    await player.wait_refused(f"{_NAMESPACE}/next-training")
+    await player.create("next-training", {memory: units})
+    await player.wait_refused(f"{NAMESPACE}/next-training")
     stage.step(f"Step 3. After {IDLE_S}s without a process on its card each idle pod says since when, and what follows")
     for name in ("forgotten", "on-call"):
         await _show_idle(player, name)
     await show_top(player)
     stage.step("Step 4. The pod that may go is evicted, and the one that waited gets its memory")
-    await cluster.pods.until(lambda: f"{_NAMESPACE}/forgotten" not in cluster.pods.objects, "the eviction")
-    found = await player.wait_assigned(f"{_NAMESPACE}/next-training")
+    await cluster.pods.until(lambda: f"{NAMESPACE}/forgotten" not in cluster.pods.objects, "the eviction")
+    found = await player.wait_assigned(f"{NAMESPACE}/next-training")
     await player.show_pods()
     stage.check("next-training runs", found["status"]["phase"], "Running")
-    kept = cluster.pods.objects[f"{_NAMESPACE}/on-call"]["metadata"]["annotations"]
+    kept = cluster.pods.objects[f"{NAMESPACE}/on-call"]["metadata"]["annotations"]
     stage.check("on-call stays, with since when it is idle", IDLE_SINCE in kept, True)
-    busy = cluster.pods.objects[f"{_NAMESPACE}/training"]["metadata"]["annotations"]
+    busy = cluster.pods.objects[f"{NAMESPACE}/training"]["metadata"]["annotations"]
     stage.check("training was never called idle", IDLE_SINCE in busy, False)
-
-
-async def _create(player: Player, name: str, units: int, annotations: dict[str, str]) -> None:
-    resource = player.vendor.memory_resource
-    words = "".join(f", {key}: {value}" for key, value in annotations.items())
-    player.stage.command(f"kubectl create -f {name}.json    # {resource}: {units}{words}")
-    container = {"name": _CONTAINER, "image": "cheyang/gpu-player:v2", "resources": {"limits": {resource: units}}}
-    body: JsonObject = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": _NAMESPACE, "annotations": annotations},
-        "spec": {"containers": [container]},
-    }
-    await player.cluster.client.create(POD_OBJECTS, body, namespace=_NAMESPACE)
-    player.stage.output(f"pod/{name} created")
 
 
 async def _show_idle(player: Player, name: str) -> None:
@@ -66,7 +49,7 @@ async def _show_idle(player: Player, name: str) -> None:
     events = player.cluster.events
 
     def words() -> list[str]:
-        found = (each for each in events.objects.values() if key_of_subject(each) == f"{_NAMESPACE}/{name}")
+        found = (each for each in events.objects.values() if key_of_subject(each) == f"{NAMESPACE}/{name}")
         return [each["message"] for each in found if each["reason"] == "Idle"]
 
     await events.until(lambda: bool(words()), f"{name} is called idle", deadline_s=60.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gcushare.core.errors import RemoteContractError
@@ -18,6 +19,7 @@ from gcushare_playground.demo.reading import fetch_sight, fetch_table, kubelet_c
 from gcushare_playground.demo.stage import Stage
 from gcushare_playground.picture import (
     NODE_OBJECTS,
+    POD_OBJECTS,
     JsonObject,
     NotInTime,
     allocatable_of,
@@ -28,6 +30,9 @@ from gcushare_playground.picture import (
 )
 from gcushare_playground.processes import capture
 
+NAMESPACE, CONTAINER = "default", "main"
+"""Of the pods that ``create`` makes."""
+NO_WORDS: Mapping[str, str] = {}
 _STEP_DEADLINE_S = 60.0
 
 
@@ -75,6 +80,28 @@ class Player:
         await cluster.wait_ready()
         for node in cluster.plan.nodes:
             self._check_node(node.name)
+
+    async def create(
+        self,
+        name: str,
+        limits: Mapping[str, int],
+        *,
+        annotations: Mapping[str, str] = NO_WORDS,
+        labels: Mapping[str, str] = NO_WORDS,
+    ) -> None:
+        """Create a pod of one container in the namespace default, and show what it asks for."""
+        words = (f"{key}: {value}" for asked in (limits, labels, annotations) for key, value in asked.items())
+        self.stage.command(f"kubectl create -f {name}.json    # {', '.join(words)}")
+        container = {"name": CONTAINER, "image": "cheyang/gpu-player:v2", "resources": {"limits": dict(limits)}}
+        metadata = {"name": name, "namespace": NAMESPACE, "annotations": dict(annotations), "labels": dict(labels)}
+        body: JsonObject = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {key: value for key, value in metadata.items() if value},
+            "spec": {"containers": [container]},
+        }
+        await self.cluster.client.create(POD_OBJECTS, body, namespace=NAMESPACE)
+        self.stage.output(f"pod/{name} created")
 
     async def place(self, pod: PlacedPod) -> None:
         """Wait until a created pod runs, show it, and check everything that says where it is."""

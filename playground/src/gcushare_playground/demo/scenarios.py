@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from gcushare.kube.resources import Resource
+from gcushare_playground.demo.apart_and_linked import play_apart_and_linked
 from gcushare_playground.demo.idle import play_idle
 from gcushare_playground.demo.playing import PlacedPod, Player
 from gcushare_playground.demo.settings import DemoSettings, ScenarioName
@@ -58,19 +59,18 @@ async def play_shared_t4(player: Player) -> None:
     await player.show_cluster()
 
 
+_BY_NAME: Mapping[ScenarioName, Scenario] = {
+    ScenarioName.IDLE: play_idle,
+    ScenarioName.WHOLE: play_whole_and_shared,
+    ScenarioName.APART: play_apart_and_linked,
+}
 _OF_VENDOR: Mapping[str, Scenario] = {"aliyun": play_shared_t4}
 """Those that are not the manual's."""
 
 
 def choose_scenario(settings: DemoSettings) -> Scenario:
     """The scenario that was asked for, or the vendor's own."""
-    if settings.scenario is ScenarioName.IDLE:
-        return play_idle
-    return (
-        play_whole_and_shared
-        if settings.scenario is ScenarioName.WHOLE
-        else _OF_VENDOR.get(settings.vendor, play_manual)
-    )
+    return _BY_NAME.get(settings.scenario) or _OF_VENDOR.get(settings.vendor, play_manual)
 
 
 def _cards(player: Player, node: str) -> list[tuple[int, int]]:

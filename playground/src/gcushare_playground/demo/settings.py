@@ -32,6 +32,7 @@ class ScenarioName(enum.Enum):
     WHOLE = "whole-and-shared"
     CLAIMS = "claims"
     IDLE = "idle"
+    APART = "apart-and-linked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ _CARDS_OF_OTHERS = CardSet(8, 16 * GIB)
 """The manual's."""
 _WHOLE_CARDS = 4
 """Cards of the node on which whole-and-shared is played, and claims of a vendor that has one card otherwise."""
+APART_CARDS = 4
+"""Of the node on which apart-and-linked is played: two pairs of linked cards."""
 IDLE_CARDS, IDLE_S = 3, 6
 """Of the node on which idle is played, and the seconds that stand for hours there."""
 IDLE_FLAGS = ("--idle", "evict", "--idle-after", f"{IDLE_S}s", "--idle-least-age", "0")
@@ -104,7 +107,8 @@ class DemoSettings:
         env="GCUSHARE_DEMO_SCENARIO",
         help="What is played: the vendor's own scenario, or whole-and-shared: pods that share cards by memory, "
         "and pods that want whole cards; or claims: the manual's pods, unchanged, on a node whose cards Kubernetes "
-        "itself shares among claims; or idle: a pod that does not use its card gives it back to one that waits.",
+        "itself shares among claims; or idle: a pod that does not use its card gives it back to one that waits; or "
+        "apart-and-linked: replicas that share no card, and a pod over two cards that are linked.",
     )
     nodes: int = setting(
         parsers.integer(1, MAX_NODES),
@@ -156,6 +160,11 @@ class DemoSettings:
                 f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1 "
                 f"node of {IDLE_CARDS} cards; leave both out"
             )
+        if self.scenario is ScenarioName.APART and (self.nodes != 1 or cards.count != APART_CARDS):
+            yield (
+                f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1 "
+                f"node of {APART_CARDS} cards; leave both out"
+            )
         if self.vendor not in _CARDS and cards.count * self.nodes < 2:
             yield f"cards {str(cards)!r} with nodes {self.nodes}: the scenario needs 2 cards; give more of either"
         if unit.units_in(cards.memory_bytes) < 4:
@@ -180,6 +189,8 @@ class DemoSettings:
         own = _CARDS.get(self.vendor, _CARDS_OF_OTHERS)
         if self.scenario is ScenarioName.IDLE:
             return self.cards or CardSet(IDLE_CARDS, own.memory_bytes)
+        if self.scenario is ScenarioName.APART:
+            return self.cards or CardSet(APART_CARDS, own.memory_bytes)
         needs_several = self.scenario is not ScenarioName.VENDOR and own.count < _WHOLE_CARDS
         if self.scenario is ScenarioName.WHOLE or needs_several:
             own = CardSet(_WHOLE_CARDS, own.memory_bytes)
@@ -194,6 +205,7 @@ class DemoSettings:
                 name=f"node-{number}",
                 card_bytes=(cards.memory_bytes,) * cards.count,
                 model=_MODELS.get(vendor.name, "simulated"),
+                link_groups=("first", "first", "second", "second") if self.scenario is ScenarioName.APART else (),
             )
             for number in range(1, self.nodes + 1)
         )
@@ -229,6 +241,7 @@ PROGRAM = Program(
         (f"{NAME} --scenario whole-and-shared", "whole and shared cards, on one node"),
         (f"{NAME} --scenario claims", "the manual's pods through Dynamic Resource Allocation"),
         (f"{NAME} --scenario idle", "a forgotten notebook gives its card back"),
+        (f"{NAME} --scenario apart-and-linked", "replicas on different cards, and a pod over linked ones"),
         (f"{NAME} --nodes 3 --cards 4x32GiB --memory-unit 0.1", "another cluster, tenths of a GB"),
         (f"{NAME} --keep", "go on with kubectl and curl afterwards"),
     ),

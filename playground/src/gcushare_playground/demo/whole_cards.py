@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gcushare.core.wording import counted
-from gcushare_playground.demo.playing import PlacedPod, Player
+from gcushare_playground.demo.playing import CONTAINER, NAMESPACE, PlacedPod, Player
 from gcushare_playground.demo.reading import fetch_sight, kubelet_whole_cards
 from gcushare_playground.picture import POD_OBJECTS, JsonObject, allocatable_of, node_of
-
-_NAMESPACE = "default"
-_CONTAINER = "main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +21,7 @@ class _WholePod:
 
     @property
     def key(self) -> str:
-        return f"{_NAMESPACE}/{self.name}"
+        return f"{NAMESPACE}/{self.name}"
 
 
 async def play_whole_and_shared(player: Player) -> None:
@@ -43,7 +40,7 @@ async def play_whole_and_shared(player: Player) -> None:
         f"Step 4. A pod asks for {counted(unshared, 'card')}, all that are not shared: it stays Pending and says why"
     )
     waiting = _WholePod("big-training", unshared)
-    await _create(player, waiting.name, {player.vendor.whole_card_resource: waiting.count})
+    await player.create(waiting.name, {player.vendor.whole_card_resource: waiting.count})
     expected = f"0/1 nodes are available: 1 Insufficient {player.vendor.whole_card_resource}."
     await player.tell_refused(waiting.key, expected)
     player.stage.step(
@@ -56,12 +53,12 @@ async def play_whole_and_shared(player: Player) -> None:
 
 
 async def _create_sharing(player: Player, name: str, units: int) -> None:
-    await _create(player, name, {player.vendor.memory_resource: units})
-    await player.place(PlacedPod(f"{_NAMESPACE}/{name}", _CONTAINER, units))
+    await player.create(name, {player.vendor.memory_resource: units})
+    await player.place(PlacedPod(f"{NAMESPACE}/{name}", CONTAINER, units))
 
 
 async def _create_whole(player: Player, pod: _WholePod) -> _WholePod:
-    await _create(player, pod.name, {player.vendor.whole_card_resource: pod.count})
+    await player.create(pod.name, {player.vendor.whole_card_resource: pod.count})
     return await _settle_whole(player, pod)
 
 
@@ -88,7 +85,7 @@ async def _settle_whole(player: Player, pod: _WholePod) -> _WholePod:
 
 async def _check_sight(player: Player, pod: JsonObject, cards: tuple[int, ...]) -> None:
     vendor, stage = player.vendor, player.stage
-    sight = await fetch_sight(player.cluster, _NAMESPACE, pod["metadata"]["name"], _CONTAINER)
+    sight = await fetch_sight(player.cluster, NAMESPACE, pod["metadata"]["name"], CONTAINER)
     stage.command(f"kubectl logs {pod['metadata']['name']}    # what the container was given")
     stage.output(sight.select((vendor.environment.visible,)))
     names = [f"{node_of(pod)}-card-{card}" if vendor.visible_by_uuid else str(card) for card in cards]
@@ -120,23 +117,9 @@ async def _show_allocatable(player: Player) -> None:
         )
 
 
-async def _create(player: Player, name: str, limits: dict[str, int]) -> None:
-    asked = ", ".join(f"{resource}: {amount}" for resource, amount in limits.items())
-    player.stage.command(f"kubectl create -f {name}.json    # {asked}")
-    container = {"name": _CONTAINER, "image": "cheyang/gpu-player:v2", "resources": {"limits": limits}}
-    body: JsonObject = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": _NAMESPACE},
-        "spec": {"containers": [container]},
-    }
-    await player.cluster.client.create(POD_OBJECTS, body, namespace=_NAMESPACE)
-    player.stage.output(f"pod/{name} created")
-
-
 async def _delete(player: Player, pod: _WholePod) -> None:
     player.stage.command(f"kubectl delete pod {pod.name}")
-    await player.cluster.client.delete(POD_OBJECTS, pod.name, namespace=_NAMESPACE)
+    await player.cluster.client.delete(POD_OBJECTS, pod.name, namespace=NAMESPACE)
     pods = player.cluster.pods
     await pods.until(lambda: pod.key not in pods.objects, f"{pod.key} is gone")
     player.stage.output(f'pod "{pod.name}" deleted')

@@ -151,7 +151,8 @@ async def test_pods_that_are_deleted_before_they_start_keep_no_room(attacked: At
         name = f"gone-{number}"
         made = await author.make(PODS, by_hand(name, 16, {}, finalizers))
         await author.send("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": grace_s})
-        record = PodRecord((number,), 16, 16, assigned=True, uid=made["metadata"]["uid"])
+        uid = made["metadata"]["uid"]
+        record = PodRecord(card_indexes=(number,), card_units=16, pod_units=16, assigned=True, uid=uid)
         body = {"metadata": {"annotations": encode_record(ENFLAME, record)}}
         await author.send("PATCH", f"{PODS}/{name}", body)
     await side.run_pods(*(real_pod(f"other-{number}", 16) for number in range(6)))

@@ -14,10 +14,14 @@ vendors_of() {
     done
 }
 
+# plugins_of VENDOR: print the selector of its plugins; MPS daemons have another component, and an upgrade leaves them be.
+plugins_of() { say "app.kubernetes.io/instance=$name,app.kubernetes.io/component=device-plugin,gcushare.io/vendor=$1"; }
+
 # plugin_reports VENDOR: print "NODE|ready", "NODE|starting|WHY" or "NODE|failed|WHY" for every labelled node. Failed means
 # that the plugin does not start there unless somebody changes something.
 plugin_reports() {
-    local nodes pods events warnings selector=app.kubernetes.io/instance=$name,gcushare.io/vendor=$1
+    local nodes pods events warnings selector
+    selector=$(plugins_of "$1")
     nodes=$(kubectl get nodes --selector "${NODE_LABEL[$1]}=true" -o jsonpath='{range .items[*]}node|{.metadata.name}{"\n"}{end}') || return 1
     # A pod that is not scheduled yet has its node in its affinity.
     pods=$(kubectl get pods --namespace "$namespace" --selector "$selector" -o jsonpath='{range .items[*]}pod|{.spec.nodeName}|{.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].values[0]}|{.metadata.name}|{.metadata.creationTimestamp}|{.metadata.deletionTimestamp}|{.status.conditions[?(@.type=="Ready")].status}|{.status.conditions[?(@.type=="PodScheduled")].status}|{.status.conditions[?(@.type=="PodScheduled")].message}|{.status.containerStatuses[*].state.waiting.reason}|{.status.containerStatuses[*].state.waiting.message}{"\n"}{end}') || return 1
@@ -56,7 +60,7 @@ plugin_reports() {
 # is_rolled_out VENDOR: whether the DaemonSets, one for each group of nodes, have replaced all pods of an older version.
 is_rolled_out() {
     local counts generation observed wanted updated
-    counts=$(kubectl get daemonset --namespace "$namespace" --selector "app.kubernetes.io/instance=$name,gcushare.io/vendor=$1" \
+    counts=$(kubectl get daemonset --namespace "$namespace" --selector "$(plugins_of "$1")" \
         -o jsonpath='{range .items[*]}{.metadata.generation}/{.status.observedGeneration}/{.status.desiredNumberScheduled}/{.status.updatedNumberScheduled}{"\n"}{end}' 2>/dev/null) || return 1
     [ -n "$counts" ] || return 1
     while IFS=/ read -r generation observed wanted updated; do

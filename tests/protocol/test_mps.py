@@ -66,17 +66,20 @@ async def test_a_daemon_that_is_started_again_has_another_start() -> None:
 async def test_the_charts_container_runs_the_daemon_and_its_probe_asks_it() -> None:
     async with mps_rig() as rig:
         values = ("vendor=aliyun", "memoryLimit=mps", f"mps.root={rig.folders.root}")
-        (spec,) = pod_specs(of_kind(rendered(PLUGIN_CHART, *values), "DaemonSet")).values()
-        plugin, container = spec["containers"]
+        daemon_sets = of_kind(rendered(PLUGIN_CHART, *values), "DaemonSet")
+        of_plugin, spec = pod_specs(daemon_sets).values()
+        (plugin,), (container,) = of_plugin["containers"], spec["containers"]
         variables = {**os.environ, **{each["name"]: each["value"] for each in container["env"]}}
         folders = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
         mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
-        own = {name: mounts[name] for name in ("mps-pipe", "mps-log")}
-        assert (
-            own == {name: folders[name] for name in own} == {"mps-pipe": str(rig.folders.pipe), "mps-log": str(rig.log)}
-        )
-        assert (mounts["mps-shm"], folders["mps-shm"]) == (SHM, str(rig.folders.shm))
-        assert {"name": "mps-shm", "mountPath": SHM} in plugin["volumeMounts"]
+        own = {name: mounts[name] for name in ("pipe", "log")}
+        assert own == {name: folders[name] for name in own} == {"pipe": str(rig.folders.pipe), "log": str(rig.log)}
+        assert (mounts["shm"], folders["shm"]) == (SHM, str(rig.folders.shm))
+        shared = {each["name"]: each["mountPath"] for each in plugin["volumeMounts"]}
+        assert (shared["mps"], shared["mps-shm"]) == (str(rig.folders.root), SHM)
+        assert {"name": "mps-shm", "hostPath": {"path": folders["shm"], "type": "DirectoryOrCreate"}} in of_plugin[
+            "volumes"
+        ]
 
         async def probe() -> str:
             assert container["startupProbe"]["exec"] == container["livenessProbe"]["exec"]
@@ -178,17 +181,39 @@ async def test_without_a_daemon_cards_take_no_new_pods_and_open_when_it_answers(
         await rig.start_plugin()
         await rig.until_units(32, allocatable=0)
         assert "Cannot find MPS control daemon" in rig.problem("memoryLimit")
-        await rig.until(lambda: rig.events("MpsUnavailable"), "the Event")
-        assert "cards take no new pods" in rig.events("MpsUnavailable")[0]
+        await rig.until(lambda: rig.events("MpsAwaited"), "the Event")
+        assert "cards that need it take no new pods until it answers" in rig.events("MpsAwaited")[0]
         await mps.start()
         await rig.until_units(32)
         await rig.until(lambda: rig.events("MpsAvailable"), "the Event")
         assert rig.problem("memoryLimit") == ""
+        await mps.kill()
+        await rig.until_units(32, allocatable=0)
+        await rig.until(lambda: rig.events("MpsUnavailable"), "the Event")
+        assert "component=mps-daemon" in rig.events("MpsUnavailable")[0]
+        await mps.start()
+        await rig.until_units(32)
 
 
-async def test_where_the_admin_chose_pods_come_without_a_limit() -> None:
-    async with mps_rig() as mps, LimitedRig(mps, limit_fallback=Fallback.UNLIMITED) as rig:
+async def test_a_pod_runs_on_while_the_plugin_is_replaced_and_hears_nothing_of_it() -> None:
+    async with mps_rig() as mps, LimitedRig(mps) as rig:
+        await mps.start()
         await rig.start()
+        rig.bind("pod", 4)
+        await rig.until_recorded("pod")
+        started = mps.daemon.started_ns
+        await rig.stop_plugin()
+        await rig.start_plugin()
+        await rig.until_units(32)
+        assert (mps.daemon.started_ns, rig.events("MpsDaemonRestarted")) == (started, [])
+
+
+@pytest.mark.slow  # the daemon is waited for
+async def test_where_the_admin_chose_pods_come_without_a_limit_but_not_while_the_daemon_may_be_starting() -> None:
+    async with mps_rig() as mps, LimitedRig(mps, limit_fallback=Fallback.UNLIMITED) as rig:
+        await rig.start_plugin()
+        await rig.until_units(32, allocatable=0)
+        await rig.until_units(32)
         rig.bind("pod", 4)
         await rig.until_recorded("pod")
         assert not {LIMIT, PIPE} & rig.variables("pod").keys()

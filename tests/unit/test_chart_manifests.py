@@ -44,7 +44,11 @@ MANIFESTS = sorted(
 
 # Where a pod is to run, by the values that decide it.
 PLACES = {
-    PLUGIN: ("DaemonSet/gcushare-device-plugin", "DaemonSet/gcushare-device-plugin-aliyun"),
+    PLUGIN: (
+        "DaemonSet/gcushare-device-plugin",
+        "DaemonSet/gcushare-device-plugin-aliyun",
+        "DaemonSet/gcushare-device-plugin-aliyun-mps",
+    ),
     f"{PLUGIN}jobs.": (
         "Job/gcushare-device-plugin-cleanup",
         "Pod/gcushare-device-plugin-test-enflame",

@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.device_plugin.command_line import PROGRAM
 from gcushare.runtime.settings.loading import load_settings
-from gcushare.wire.contracts import DEVICE_PLUGIN, NODE_GROUP_LABEL
+from gcushare.wire.contracts import COMPONENT_LABEL, DEVICE_PLUGIN, MPS_COMPONENT, NODE_GROUP_LABEL, VENDOR_LABEL
 from tests.charts import PLUGIN_CHART, Object, Rendering, attempt, in_one_worker, needs_helm, of_kind, one, render
 
 pytestmark = [needs_helm, in_one_worker]
@@ -87,6 +87,27 @@ def test_a_group_has_its_own_settings_and_all_others_of_the_chart() -> None:
         selector = each["spec"]["selector"]["matchLabels"]
         assert selector.items() <= each["spec"]["template"]["metadata"]["labels"].items()
         assert selector.get(NODE_GROUP_LABEL, "") == name.partition("-group-")[2]
+
+
+def test_the_mps_daemon_runs_where_mps_limits_memory_and_no_upgrade_replaces_it() -> None:
+    groups = "nodeGroups: {a: {memoryLimit: mps}, b: {memoryLimit: driver, limitFallback: mps}, c: {privileged: true}}"
+    found = daemon_sets(f"vendor: both\n{groups}")
+    daemons = {name: each for name, each in found.items() if "-mps" in name}
+    assert daemons.keys() == {f"{DEVICE_PLUGIN}-aliyun-mps-group-{group}" for group in "ab"}
+    for name, daemon in daemons.items():
+        plugin = found[name.replace("-mps", "")]
+        assert plugin["spec"]["updateStrategy"]["type"] == "RollingUpdate"
+        assert daemon["spec"]["updateStrategy"] == {"type": "OnDelete"}
+        pods = [each["spec"]["template"]["spec"] for each in (daemon, plugin)]
+        for placed in ("nodeSelector", "affinity", "tolerations", "priorityClassName", "serviceAccountName"):
+            assert pods[0][placed] == pods[1][placed], placed
+        assert (pods[0]["hostPID"], pods[0]["automountServiceAccountToken"]) == (True, False)
+        assert "hostPID" not in pods[1], "only use per pod needs it there"
+        selectors = [each["spec"]["selector"]["matchLabels"] for each in (daemon, plugin)]
+        labels = daemon["spec"]["template"]["metadata"]["labels"]
+        assert labels[COMPONENT_LABEL] == MPS_COMPONENT
+        assert [selector.items() <= labels.items() for selector in selectors] == [True, False]
+        assert labels[VENDOR_LABEL] == "aliyun", "so it may see the cards, by our own policy"
 
 
 def test_what_belongs_to_the_cluster_follows_from_every_group() -> None:

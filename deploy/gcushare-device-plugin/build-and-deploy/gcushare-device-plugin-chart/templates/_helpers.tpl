@@ -31,9 +31,12 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* Name of the DaemonSet for one vendor's nodes, of a group or of none: dict root, vendor, group. */}}
+{{/*
+Name of a DaemonSet for one vendor's nodes, of a group or of none: dict root, vendor, group; kind, if it is not the plugin's.
+*/}}
 {{- define "gcushare-device-plugin.daemonset" -}}
 {{- include "gcushare-device-plugin.fullname" .root }}{{ (include "gcushare-device-plugin.ofVendor" .vendor | fromJson).nameSuffix -}}
+{{- with .kind }}-{{ . }}{{ end -}}
 {{- with .group }}-group-{{ . }}{{ end -}}
 {{- end -}}
 
@@ -87,6 +90,36 @@ user's affinity says: a node's terms are alternatives, so each of them gets the 
 {{- $_ := set $affinity "nodeAffinity" $nodes -}}
 {{- end -}}
 {{- with $affinity }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
+{{/* A pod on one vendor's nodes, of a group or of none, up to what runs in it: as for the DaemonSet's name, and groups. */}}
+{{- define "gcushare-device-plugin.onNodes" -}}
+{{- $ofGroup := .group | empty | ternary dict (dict "gcushare.io/node-group" .group) -}}
+{{- $chosen := merge (dict (include "gcushare-device-plugin.nodeLabel" .vendor) "true") $ofGroup -}}
+{{- $affinity := include "gcushare-device-plugin.affinity" . -}}
+{{- with .root -}}
+serviceAccountName: {{ include "gcushare-device-plugin.serviceAccount" . | quote }}
+{{- with include "gcushare.pullSecrets" . }}{{ . | nindent 0 }}{{ end }}
+{{- with .Values.runtimeClassName }}
+runtimeClassName: {{ . | quote }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+nodeSelector:
+  {{- include "gcushare.linux" (dict "fixed" $chosen "nodeSelector" .Values.nodeSelector "path" "") | nindent 2 }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $affinity }}
+affinity:
+  {{- . | nindent 2 }}
+{{- end }}
+terminationGracePeriodSeconds: {{ int .Values.terminationGracePeriodSeconds }}
+enableServiceLinks: false
+{{- with include "gcushare.securityContext" (dict "fixed" "" "given" .Values.podSecurityContext) }}{{ . | nindent 0 }}{{ end }}
+{{- end -}}
 {{- end -}}
 
 {{/* What is known of a vendor, as JSON: its name. */}}

@@ -8,10 +8,11 @@ from typing import Any
 
 from gcushare.core.units import GIB
 from gcushare.wire.annotations import OVER_USE
+from gcushare.wire.contracts import COMPONENT_LABEL, MPS_COMPONENT
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.fake_proc import FakeProc
-from tests.protocol.plugin_rig import PluginRig
+from tests.protocol.plugin_rig import NODE, PluginRig
 
 
 class OverUseRig(PluginRig):
@@ -44,6 +45,15 @@ class OverUseRig(PluginRig):
             self._pids[uid] = 100 + len(self._pids)
             self.proc.start_in_pod(self._pids[uid], uid)
         return self._pids[uid]
+
+    def run_mps_daemon(self, namespace: str, gib: int) -> None:
+        """Run a pod that is labelled as an MPS daemon, and whose process uses so much of card 0."""
+        labels = {COMPONENT_LABEL: MPS_COMPONENT}
+        metadata = {"name": "daemon", "namespace": namespace, "labels": labels}
+        spec = {"nodeName": NODE, "containers": [{"name": "c", "image": "i"}]}
+        made = self.api.registry.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        self.proc.start_in_pod(7, made["metadata"]["uid"])
+        self.write_cards({0: {"used": gib * GIB, "processes": {"7": gib * GIB}}})
 
     def note(self, name: str) -> dict[str, Any] | None:
         """The annotation, read."""

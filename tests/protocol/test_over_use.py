@@ -79,6 +79,18 @@ async def test_a_pod_that_bursts_is_reported_and_evicted_once_a_neighbour_needs_
         assert rig.is_here("modest")
 
 
+async def test_the_mps_daemons_own_memory_is_no_pods_use_and_its_label_elsewhere_hides_nothing(tmp_path: Path) -> None:
+    async with OverUseRig(tmp_path / "proc") as rig:
+        rig.run_mps_daemon("default", 2)  # the plugin's own namespace here
+        await rig.polls(4)
+        figures = await rig.figures()
+        assert rig.events("OverUse") == []
+        assert figures.sum("gcushare_card_memory_unattributed_bytes", card="0") == 2 * GIB
+    async with OverUseRig(tmp_path / "other") as rig:
+        rig.run_mps_daemon("kube-system", 2)
+        await rig.until(lambda: rig.events("OverUse"), "the Event")
+
+
 async def test_one_peak_is_enough_if_an_admin_asks_for_one_look(tmp_path: Path) -> None:
     async with OverUseRig(tmp_path / "proc", over_use_looks=1) as rig:
         await start_pods(rig)

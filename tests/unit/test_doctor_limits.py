@@ -59,3 +59,5 @@ def test_a_node_that_cannot_limit_memory_is_named_also_before_its_plugin_is_repl
     findings = list(check_limits(facts))
     assert [(each.subject, each.severity.value) for each in findings] == found
     assert all(each.id == "memory-not-limited" and "limitFallback" in each.remedy for each in findings)
+    by_mps = "--memory-limit=mps" in plugins[0].pod.spec.containers[0].args
+    assert all(("component=mps-daemon --field-selector spec.nodeName=a" in each.remedy) == by_mps for each in findings)

@@ -6,12 +6,15 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from gcushare.cards.health import CardsSnapshot
+from gcushare.core.cards import Health, InventoryCard
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.mps.state import CONTROL, MpsDaemon, MpsFolders
-from gcushare.node.mps.watch import MpsWatch
+from gcushare.node.mps.watch import AWAITED_POLLS, MpsWatch
 from gcushare.node.node_settings import Fallback
 from gcushare.vendors import ENFLAME
 from tests.unit.node_agent_rig import Heard
@@ -39,6 +42,7 @@ class Node:
     heard: Heard = field(default_factory=Heard)
     changes: int = 0
     is_known: bool = True
+    fallback: Fallback = Fallback.REFUSE
     held: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -50,8 +54,10 @@ class Node:
             self.changes += 1
 
         self.daemon = Answering(self.folders)
-        limiter = MpsLimiter(self.folders, Fallback.REFUSE)
-        self.watch = MpsWatch(self.daemon, limiter, self.store, self.heard, note_change, is_known=lambda: self.is_known)
+        self.limiter = MpsLimiter(self.folders, self.fallback)
+        self.watch = MpsWatch(
+            self.daemon, self.limiter, self.store, self.heard, note_change, is_known=lambda: self.is_known
+        )
 
     def start_daemon(self, at_s: float) -> None:
         file = self.folders.pipe / f"{CONTROL}.pid"
@@ -76,15 +82,44 @@ def node(tmp_path: Path) -> Node:
     return Node(MpsFolders(tmp_path))
 
 
-async def test_a_daemon_that_does_not_answer_is_one_piece_of_news_and_so_is_its_answer(node: Node) -> None:
+CARD = InventoryCard(index=0, uuid="u0", memory_bytes=16 << 30, units=16)
+
+
+@pytest.mark.parametrize("fallback", [Fallback.REFUSE, Fallback.UNLIMITED])
+async def test_a_daemon_is_waited_for_at_first_then_missed_and_comes_back(node: Node, fallback: Fallback) -> None:
+    node.fallback = fallback
+    node.start_plugin()
     node.daemon.problem = "the MPS daemon did not answer in 10s"
-    for _ in range(3):
-        await node.watch.poll()
-    assert (node.watch.problem, node.changes, len(node.heard.node)) == (node.daemon.problem, 1, 1)
+
+    async def poll(count: int) -> tuple[list[str], bool]:
+        """The reasons of all Events on the node after so many polls, and whether its cards are open."""
+        for _ in range(count):
+            await node.watch.poll()
+        is_open = node.limiter.close_cards(CardsSnapshot((CARD,))).cards[0].health is Health.HEALTHY
+        return [reason for reason, _ in node.heard.node], is_open
+
+    is_open = fallback is Fallback.UNLIMITED
+    assert await poll(AWAITED_POLLS - 1) == (["MpsAwaited"], False), "a pod without a limit keeps none"
+    assert await poll(2) == (["MpsAwaited", "MpsUnavailable"], is_open)
+    assert (node.watch.problem, node.changes) == (node.daemon.problem, 2)
     node.daemon.problem = ""
-    for _ in range(3):
-        await node.watch.poll()
-    assert (node.watch.problem, node.changes, len(node.heard.node)) == ("", 2, 2)
+    assert await poll(3) == (["MpsAwaited", "MpsUnavailable", "MpsAvailable"], True)
+    node.daemon.problem = "the MPS daemon does not answer: exit 1"
+    assert await poll(1) == (["MpsAwaited", "MpsUnavailable", "MpsAvailable", "MpsUnavailable"], is_open)
+
+
+async def test_cards_that_mps_cannot_limit_are_named_once_the_daemon_is_not_waited_for(node: Node) -> None:
+    node.fallback = Fallback.UNLIMITED
+    node.start_plugin()
+    node.limiter.close_cards(CardsSnapshot((msgspec.structs.replace(CARD, limit_problem="too old"),)))
+    node.daemon.problem = "the MPS daemon does not answer: exit 1"
+    await node.watch.poll()
+    node.daemon.problem = ""
+    await node.watch.poll()
+    await node.watch.poll()
+    assert [text for reason, text in node.heard.node if reason == "MpsUnavailable"] == [
+        "card 0 has no limit of memory: too old; pods start without"
+    ]
 
 
 async def test_the_first_daemon_since_the_boot_is_no_restart(node: Node) -> None:

@@ -305,7 +305,7 @@ async def test_a_call_that_may_continue_another_pod_waits_until_the_kubelet_show
 def limited(*, problem: str = "", fallback: Fallback = Fallback.REFUSE) -> tuple[CardAllocator, PodStore]:
     """An allocator of two cards whose memory MPS limits, and its store."""
     limiter = MpsLimiter(MpsFolders(Path("/run/mps")), fallback)
-    limiter.daemon_problem = problem
+    limiter.daemon_problem, limiter.is_awaited = problem, False
     store = PodStore(ENFLAME)
     responses = AllocateResponses(ENFLAME, (Strategy.ENV,), limiter)
     return waiting_allocator(store, PodChanges(), wait_s=0.0, responses=responses), store

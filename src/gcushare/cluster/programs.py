@@ -156,6 +156,8 @@ def program_of(pod: SeenPod) -> ProgramKind | None:
 
 def is_plugin(pod: SeenPod) -> bool:
     """Whether a pod offers its node's cards: a device plugin, by its command, image or name."""
+    if pod.metadata.labels.get(contracts.COMPONENT_LABEL) == contracts.MPS_COMPONENT:
+        return False
     return program_of(pod) is ProgramKind.PLUGIN or any(name in pod.metadata.name for name in _PLUGIN_NAMES)
 
 

@@ -17,6 +17,7 @@ from gcushare.kube.collections import WatchHandler
 from gcushare.runtime.http.page_server import start_server
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.serving import ServeSettings
+from gcushare.wire.contracts import COMPONENT_LABEL, MPS_COMPONENT
 from gcushare.wire.dra.claims import PodWithClaims
 
 
@@ -52,6 +53,31 @@ class OwnPodHandler:
     def retained(self, uids: frozenset[str], version: str) -> None:
         """Remove every pod that a full list lacks."""
         self._agent.pods_retained(uids)
+
+
+class WithoutMpsDaemon:
+    """Passes this node's pods on, but for the MPS daemon's: the memory of its servers is no pod's use.
+
+    It is known by its label in this program's own namespace; elsewhere any author may write it.
+    """
+
+    def __init__(self, handler: WatchHandler[PodWithClaims], own_namespace: str) -> None:
+        self._handler = handler
+        self._own_namespace = own_namespace
+
+    def applied(self, obj: PodWithClaims) -> None:
+        """Pass on a pod's newest state."""
+        is_component = obj.metadata.labels.get(COMPONENT_LABEL) == MPS_COMPONENT
+        if not is_component or obj.metadata.namespace != self._own_namespace:
+            self._handler.applied(obj)
+
+    def deleted(self, obj: PodWithClaims) -> None:
+        """Pass on a pod that is gone."""
+        self._handler.deleted(obj)
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """Pass on what a full list has."""
+        self._handler.retained(uids, version)
 
 
 class PodHandlers:

@@ -82,11 +82,11 @@ class MemoryLimiter(ABC):
         """Check that memory of these cards can be limited, or need not be.
 
         Raises:
-            Refused: it cannot, and ``--limit-fallback`` is not ``unlimited``.
+            Refused: it cannot, and such cards take no new pods.
         """
         problems = {card.index: problem for card in cards if (problem := self.problem_of(card))}
         if problems and self.refuses:
             cards_text = "; ".join(f"card {index}: {problem}" for index, problem in sorted(problems.items()))
-            raise Refused(
-                f"memory cannot be limited ({cards_text}); --limit-fallback unlimited lets pods start without a limit"
-            )
+            is_open = self._fallback is Fallback.UNLIMITED  # and refuses for a while all the same
+            remedy = "" if is_open else "; --limit-fallback unlimited lets pods start without a limit"
+            raise Refused(f"memory cannot be limited ({cards_text}){remedy}")

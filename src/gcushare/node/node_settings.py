@@ -257,7 +257,7 @@ class LimitSettings:
         default=MemoryLimit.NONE,
         help="What keeps a pod from allocating more card memory than it was granted: none; driver, NVIDIA's driver 615 "
         "or newer, which keeps the limit that this program sets for the pod's control group (of version 2); mps, "
-        "NVIDIA's Multi-Process Service, whose control daemon runs in a container next to the plugin. With mps the "
+        "NVIDIA's Multi-Process Service, whose control daemon runs in a pod of its own on the node. With mps the "
         "limit is one of each process, not of the container. clear limits nothing and takes back what driver has set: "
         "limits that the driver keeps stay on running pods otherwise.",
     )

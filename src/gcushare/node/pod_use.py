@@ -32,7 +32,7 @@ class PodUse:
 
     A card that is in neither has a library that lists no processes, or its use was not read. ``outside`` and ``ended``
     are parts of ``unattributed``: of processes that run in no pod, and of those that ended since the poll. The rest is
-    of this program's own pod, for example an MPS server, and of pods that the API server does not have any more.
+    of this program's own pod, of the MPS daemon's, and of pods that the API server does not have any more.
     ``peaks``: the most that one process of a pod had since the poll before, if the library keeps accounts; the pod had
     at least that. ``utilization``: percents of the chip's time by pod uid and card, without cards whose library does
     not sample processes. ``by_driver``: pods and cards whose bytes the driver counts, by control group and contexts

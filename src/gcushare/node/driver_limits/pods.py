@@ -24,7 +24,6 @@ from gcushare.node.driver_limits.amounts import PodLimit, limited_pods, pod_limi
 from gcushare.node.driver_limits.cards import DriverLimiter
 from gcushare.node.driver_limits.control_groups import PodGroups, find_pod_groups, is_hierarchical
 from gcushare.node.driver_limits.pod_groups import HASTY_FOR_S, PodGroupLimits
-from gcushare.node.mps.limits import NOT_CHECKED
 from gcushare.node.pod_use import CardPolls
 from gcushare.node.pods import NodePods, machine_uids
 
@@ -267,7 +266,7 @@ class DriverLimits:
         """Post what became of the limits, of the driver or of MPS in its place, once that is known."""
         mps = self._limiter.mps
         found = (self._limiter.driver_problem, self._limiter.problem)
-        if found == self._reported or (mps is not None and mps.daemon_problem == NOT_CHECKED):
+        if found == self._reported or (mps is not None and mps.is_awaited):
             return
         self._reported = found
         if problem := self._limiter.problem:

@@ -37,8 +37,14 @@ class MpsLimiter(MemoryLimiter):
         super().__init__(fallback)
         self.folders = folders
         self.daemon_problem = NOT_CHECKED
+        self.is_awaited = True
+        """Whether the daemon may still be starting, in its own pod: no pod goes without a limit because it is late."""
         self.card_problems: dict[int, str] = {}
         """By card index, why MPS cannot limit memory on that card even with a healthy daemon; of the newest reading."""
+
+    @property
+    def refuses(self) -> bool:
+        return self.is_awaited or super().refuses
 
     def problem_of(self, card: Card) -> str:
         return card.limit_problem or self.daemon_problem

@@ -1,6 +1,7 @@
 """The MPS control daemon as the plugin sees it: its folders, whether it answers, and when it was started.
 
-The daemon is the only process of a container next to the plugin; the kubelet starts it again, by the chart's probe.
+The daemon is the only process of a pod of its own, which outlives the plugin's; the kubelet starts it again, by the
+chart's probe.
 """
 
 from __future__ import annotations

@@ -11,10 +11,13 @@ from gcushare.node.api_server import Announcer
 from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.mps.state import MpsDaemon
 from gcushare.node.pods import NodePods
+from gcushare.wire.contracts import COMPONENT_LABEL, MPS_COMPONENT
 
 logger = logging.getLogger(__name__)
 
 POLL_S = 3.0
+AWAITED_POLLS = 5
+"""How often a daemon that never answered is asked before it counts as away: both pods of a node start at once."""
 
 
 class MpsWatch:
@@ -41,6 +44,7 @@ class MpsWatch:
         self._on_change = on_change
         self._is_known = is_known
         self._reported_cards: dict[int, str] = {}
+        self._polls = 0
         self.restarts = 0
 
     @property
@@ -91,6 +95,8 @@ class MpsWatch:
 
     def _report_cards(self) -> None:
         """Report the cards without a limit; cards that are closed for it are already reported as unhealthy."""
+        if self._limiter.is_awaited:
+            return
         if self._limiter.card_problems != self._reported_cards and not self._limiter.refuses:
             for index, why in sorted(self._limiter.card_problems.items()):
                 words = f"card {index} has no limit of memory: {why}; pods start without"
@@ -99,11 +105,20 @@ class MpsWatch:
         self._reported_cards = dict(self._limiter.card_problems)
 
     def _report_problem(self, problem: str) -> None:
-        before, self._limiter.daemon_problem = self._limiter.daemon_problem, problem
-        if before == problem:
+        limiter = self._limiter
+        self._polls += 1
+        before = (limiter.daemon_problem, limiter.is_awaited)
+        limiter.daemon_problem = problem
+        limiter.is_awaited = limiter.is_awaited and bool(problem) and self._polls < AWAITED_POLLS
+        if before == (problem, limiter.is_awaited):
             return
-        if problem:
-            self._announcer.about_node("MpsUnavailable", f"{problem}; {self._limiter.effect}", warning=True)
+        if limiter.is_awaited:
+            words = f"{problem}; it may still be starting, and cards that need it take no new pods until it answers"
+            self._announcer.about_node("MpsAwaited", words, warning=False)
+            logger.info("waiting for the MPS daemon %s", fields(reason=problem))
+        elif problem:
+            see = f"its pod on this node ({COMPONENT_LABEL}={MPS_COMPONENT}) says why"
+            self._announcer.about_node("MpsUnavailable", f"{problem}; {limiter.effect}; {see}", warning=True)
             logger.warning("no memory is limited %s", fields(reason=problem))
         else:
             self._announcer.about_node("MpsAvailable", "memory is limited by MPS", warning=False)

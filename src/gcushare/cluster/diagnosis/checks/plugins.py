@@ -12,7 +12,7 @@ from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY
 from gcushare.core.wording import counted
 from gcushare.vendors import VENDORS
-from gcushare.wire.contracts import NODE_GROUP_LABEL
+from gcushare.wire.contracts import COMPONENT_LABEL, MPS_COMPONENT, NODE_GROUP_LABEL
 from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, most_quick_units, release_text
 from gcushare.wire.pods import is_finished
 
@@ -117,6 +117,12 @@ def check_limits(facts: Facts) -> Iterator[Finding]:
             make = warning if is_open else error
             effect = "pods start there without a limit" if is_open else "such cards take no new pods"
             remedy = f"give the node a driver from {_LIMITING_DRIVER} on, or choose {ways}"
+            if "mps" in (flag(each.pod, "memory-limit"), flag(each.pod, "limit-fallback")):
+                remedy = (
+                    f"see the MPS daemon's pod: kubectl -n {each.pod.metadata.namespace} describe pods "
+                    f"-l {COMPONENT_LABEL}={MPS_COMPONENT} --field-selector spec.nodeName={each.node}; "
+                    "limitFallback: unlimited lets pods start without a limit"
+                )
             yield make("memory-not-limited", subject, f"memory cannot be limited ({problem}): {effect}", remedy)
         elif (
             will_refuse

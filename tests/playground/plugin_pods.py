@@ -94,7 +94,8 @@ class PluginPods:
         return {
             "observedGeneration": daemon_set["metadata"]["generation"],
             "desiredNumberScheduled": count,
-            "updatedNumberScheduled": count,
+            # With OnDelete its pods are of an older version until somebody deletes them.
+            "updatedNumberScheduled": 0 if daemon_set["spec"]["updateStrategy"]["type"] == "OnDelete" else count,
             "numberReady": ready,
         }
 

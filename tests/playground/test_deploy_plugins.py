@@ -57,6 +57,11 @@ async def test_enter_labels_a_node_without_a_library_and_deploying_says_so(bench
     assert f"node n2: the plugin did not start: {why}\n" in settled.out, "long before the time is over"
 
 
+async def test_a_deployment_does_not_wait_for_mps_daemons_which_it_leaves_as_they_are(bench: Bench) -> None:
+    await deploy_everywhere(bench, "--vendor", "aliyun", "--set", "memoryLimit=mps", "--timeout", "60s")
+    assert bench.site.names("daemonsets.apps") == {f"{PLUGIN}-aliyun", f"{PLUGIN}-aliyun-mps"}
+
+
 @pytest.mark.parametrize(
     ("obstacle", "why"),
     [

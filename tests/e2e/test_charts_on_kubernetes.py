@@ -52,7 +52,10 @@ async def test_the_plain_manifests_are_taken_as_they_are(control_plane: ControlP
     "values",
     [
         pytest.param((), id="as they come"),
-        pytest.param(("global.vendor=both",), id="both vendors"),
+        pytest.param(
+            ("global.vendor=both", "gcushare-device-plugin-chart.memoryLimit=mps"),
+            id="both vendors, one limited by MPS",
+        ),
         pytest.param(("gcushare-scheduler-extender-chart.scheduler.mode=second-scheduler",), id="a second scheduler"),
         pytest.param(("gcushare-device-plugin-chart.memoryUnit=auto",), id="the finest unit"),
     ],

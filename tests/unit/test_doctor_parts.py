@@ -15,9 +15,10 @@ from gcushare.cluster.diagnosis.findings import (
 )
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, parse_configuration
 from gcushare.cluster.metrics_text import parse_figures
-from gcushare.cluster.programs import ProgramKind, SeenPod, flag_of, program_of
+from gcushare.cluster.programs import ProgramKind, SeenPod, flag_of, is_plugin, program_of
 from gcushare.cluster.reader import parse_date
 from gcushare.core.errors import RemoteContractError
+from gcushare.wire.objects import ObjectMeta
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -64,6 +65,21 @@ def a_pod(image: str = "i", command: list[str] | None = None, *args: str, phase:
 )
 def test_programs_are_recognised_however_they_were_installed(pod: SeenPod, program: ProgramKind | None) -> None:
     assert program_of(pod) is program
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "found"),
+    [
+        ("gpushare-device-plugin-ds-j8blj", {}, True),
+        ("gcushare-device-plugin-n6c5w", {"app.kubernetes.io/component": "device-plugin"}, True),
+        ("gcushare-device-plugin-aliyun-mps-x2k4v", {"app.kubernetes.io/component": "mps-daemon"}, False),
+    ],
+)
+def test_a_plugin_is_known_by_its_pods_name_but_its_mps_daemon_is_none(
+    name: str, labels: dict[str, str], found: bool
+) -> None:
+    pod = msgspec.structs.replace(a_pod(command=["x"]), metadata=ObjectMeta(name=name, labels=labels))
+    assert is_plugin(pod) is found
 
 
 def test_extenders_are_read_from_either_kind_of_document() -> None:

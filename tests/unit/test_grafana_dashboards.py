@@ -50,3 +50,10 @@ def test_every_panel_says_what_it_shows_and_in_which_unit(path: Path) -> None:
         assert len(panel["description"]) > 20, panel["title"]
         assert defaults["unit"]
         assert defaults["thresholds"]["steps"][0]["value"] is None, panel["title"]
+
+
+def test_a_months_table_keeps_to_its_month_whatever_time_the_dashboard_shows() -> None:
+    """As Grafana reads them: from the first of this month on; shifted by a month, to its end."""
+    panels = [panel for path in DASHBOARDS for panel in panels_of(read_dashboard(path))]
+    spans = {panel["title"]: (panel["timeFrom"], panel.get("timeShift")) for panel in panels if "timeFrom" in panel}
+    assert spans == {"GiB-hours this month": ("now/M", None), "GiB-hours last month": ("now/M", "1M/M")}

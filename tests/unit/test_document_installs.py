@@ -16,6 +16,7 @@ from textwrap import dedent
 import pytest
 
 from gcushare._version import __version__
+from gcushare.vendors import VENDORS
 from tests.charts import (
     CHARTS,
     NEWEST,
@@ -30,7 +31,7 @@ from tests.charts import (
     pushed_images,
     render_everything,
 )
-from tests.documents import Document
+from tests.documents import Document, every_document
 
 pytestmark = [needs_helm, in_one_worker]
 
@@ -117,6 +118,19 @@ def test_every_page_has_the_same_line_to_install_by(published: Published) -> Non
     lines = [line for each in published.documents() for line, _ in commands(each) if line.startswith("helm install ")]
     assert [line for line in lines if not line.startswith(INSTALL)] == []
     assert len(lines) >= 12
+
+
+def test_every_page_that_installs_labels_a_node_too() -> None:
+    """Without the vendor's label no plugin comes to a node, whatever else the page labels it with."""
+    labels = {f"{vendor.label_key}=true" for vendor in VENDORS}
+    pages = {document: {line for line, _ in commands(document)} for document in every_document()}
+    missing = {
+        document.name
+        for document, lines in pages.items()
+        if any(line.startswith("helm install gcushare ") for line in lines)
+        and not any(line.startswith("kubectl label node ") and labels & {*line.split()} for line in lines)
+    }
+    assert missing == set()
 
 
 @pytest.mark.parametrize("name", ["docs/install.md", "docs/zh/install.md"])

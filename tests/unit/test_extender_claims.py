@@ -13,7 +13,7 @@ from gcushare.scheduler_extender.state.scheduling_request import SchedulingReque
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.vendors import ENFLAME
-from gcushare.wire.dra.claims import ClaimSpec, ConsumerReference, ResourceClaim, asked_of_claims
+from gcushare.wire.dra.claims import ClaimSpec, ConsumerReference, ResourceClaim, asked_of_claim
 from gcushare.wire.objects import Pod, PodResourceClaim
 from tests.extender_objects import Document, a_node, a_pod, as_whole, filter_body, pod_document, state_of
 from tests.unit.claims_driver_values import a_claim, a_result
@@ -252,5 +252,5 @@ def test_what_a_claim_of_an_author_asks_for(
 
 def asked(request: dict[str, Any]) -> tuple[int, int, bool] | None:
     spec = msgspec.convert({"devices": {"requests": [{"name": "gcu", **request}]}}, ClaimSpec)
-    found = asked_of_claims((spec,), ENFLAME)
-    return None if found is None else (found.cards.units, found.cards.cards, found.cards.whole)
+    found = asked_of_claim(spec, ENFLAME)
+    return None if found is None else (found.units, found.cards, found.is_whole)

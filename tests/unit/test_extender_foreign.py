@@ -19,7 +19,7 @@ from gcushare.scheduler_extender.metrics import VendorCollector
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
 from gcushare.wire.documents.inspect import CLOSING, OPENING, decode_document, encode_node
-from gcushare.wire.dra.claims import POD_WITH_CLAIMS
+from gcushare.wire.dra.claims import POD_WITH_CLAIMS, RESOURCE_CLAIM
 from gcushare.wire.objects import NODE, POD
 from tests.builders import asks
 from tests.extender_objects import node_document, on_card, pod_document, state_of
@@ -138,6 +138,31 @@ def test_little_stays_in_memory_of_a_pod_as_large_as_an_object_may_be(part: str)
     tracemalloc.stop()
     assert state.find_waiting("uid-large") is not None
     assert kept < 256 * 1024
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"capacity": {"requests": {"memory": "4Gi", **dict.fromkeys(WORDS, "1")}}},
+        {"capacity": {"requests": {"memory": "4Gi", "a" * 1_200_000: "1"}}},
+        {"tolerations": LARGE["tolerations"]},
+    ],
+    ids=["many amounts", "a long name", "many tolerations"],
+)
+def test_little_stays_in_memory_of_a_claim_as_large_as_an_object_may_be(part: dict[str, Any]) -> None:
+    request = {"name": "r", "exactly": {"deviceClassName": ENFLAME.claims.memory_class, **part}}
+    claim = {
+        "metadata": {"name": "large", "namespace": "default", "uid": "uid-large"},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    text, state = json.dumps(claim), state_of()
+    state.claim_applied(RESOURCE_CLAIM.read(text.replace("uid-large", "uid-before")))
+    tracemalloc.start()
+    state.claim_applied(RESOURCE_CLAIM.read(text))
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "uid-large" in state.claims.uids
+    assert kept < 64 * 1024
 
 
 def test_rules_that_are_too_many_to_be_read_say_nothing_of_a_node() -> None:

@@ -49,7 +49,7 @@ from gcushare.wire.documents.explain import (
     explain_waiting,
     request_document,
 )
-from gcushare.wire.dra.claims import asked_of_claims, claimed_request, named_claims, problem_of_both_ways
+from gcushare.wire.dra.claims import add_up_asked, asked_of_claim, claimed_request, named_claims, problem_of_both_ways
 from gcushare.wire.dra.device_classes import extended_resources
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.objects import POD, Pod
@@ -157,7 +157,7 @@ async def _read_claims_of(reader: Reader, vendor: Vendor, pod: Pod) -> PodReques
             with contextlib.suppress(NotFoundError):
                 name = entry.resource_claim_template_name
                 specs.append((await client.get(RESOURCE_CLAIM_TEMPLATES, name, namespace=namespace)).spec.spec)
-    return asked_of_claims(specs, vendor)
+    return add_up_asked(asked_of_claim(each, vendor) for each in specs)
 
 
 async def _explain_unbound(

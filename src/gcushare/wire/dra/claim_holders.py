@@ -23,9 +23,10 @@ from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.claim_names import parse_device_name, unit_bytes
 from gcushare.wire.dra.claims import (
     AllocationResult,
-    ClaimSpec,
+    AskedOfClaim,
     ResourceClaim,
-    asked_of_claims,
+    add_up_asked,
+    asked_of_claim,
     claimed_grants,
     claimed_request,
     named_claims,
@@ -95,8 +96,8 @@ class ClaimHolders:
         self._claims_of: defaultdict[str, dict[str, ClaimHolding]] = defaultdict(dict)
         self._shared_by: defaultdict[str, dict[str, ClaimHolding]] = defaultdict(dict)
         """By uid of a pod, the claims that it shares and that count under another."""
-        self._asking: dict[tuple[str, str], tuple[str, ClaimSpec]] = {}
-        """By namespace and name, the uid and spec of every claim for our cards, allocated or not."""
+        self._asking: dict[tuple[str, str], tuple[str, AskedOfClaim]] = {}
+        """By namespace and name, the uid of every claim for our cards and what it asks for, allocated or not."""
         self._key_of: dict[str, tuple[str, str]] = {}
         """By uid, the namespace and name of every claim that holds or asks for our cards."""
         self._naming: dict[tuple[str, str], dict[str, Pod]] = {}
@@ -108,15 +109,15 @@ class ClaimHolders:
     def knows(self, claim: ResourceClaim) -> bool:
         """Whether it is known that this claim asks for cards of ours, and for which."""
         key = claim.metadata.namespace, claim.metadata.name
-        return self._asking.get(key) == (claim.metadata.uid, claim.spec)
+        return self._asking.get(key) == (claim.metadata.uid, asked_of_claim(claim.spec, self._vendor))
 
     def update(self, claim: ResourceClaim) -> frozenset[str]:
         """Use a claim's newest state."""
         uid = claim.metadata.uid
         self.problems.pop(uid, None)
         key = claim.metadata.namespace, claim.metadata.name
-        if asked_of_claims((claim.spec,), self._vendor) is not None:
-            self._key_of[uid], self._asking[key] = key, (uid, claim.spec)
+        if (asked := asked_of_claim(claim.spec, self._vendor)) is not None:
+            self._key_of[uid], self._asking[key] = key, (uid, asked)
         elif claim.results_of(self._vendor.claims.driver):
             self._key_of[uid] = key
         try:
@@ -187,7 +188,7 @@ class ClaimHolders:
         if (claimed := claimed_request(pod, self._vendor)) is not None:
             return claimed
         keys = ((pod.metadata.namespace, name) for name in named_claims(pod))
-        return asked_of_claims((self._asking[key][1] for key in keys if key in self._asking), self._vendor)
+        return add_up_asked(self._asking[key][1] for key in keys if key in self._asking)
 
     def holds(self, uid: str) -> bool:
         """Whether claims count under this uid."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from msgspec import field
 
@@ -203,11 +204,19 @@ def named_claims(pod: Pod) -> frozenset[str]:
     return frozenset(each.resource_claim_name for each in entries) - {""}
 
 
-def asked_of_claims(specs: Iterable[ClaimSpec], vendor: Vendor) -> PodRequest | None:
-    """What claims ask for of a vendor's classes, in its usual unit; None if that is nothing.
+class AskedOfClaim(NamedTuple):
+    """What one claim asks for of a vendor's cards, in its usual unit; ``units`` are those of all cards together."""
 
-    Claims with several requests are one sum. Without an amount that can be read a request counts as whole cards. Of
-    alternatives the one that asks for least counts; an administrator's look at a device asks for nothing.
+    cards: int
+    units: int
+    is_whole: bool
+
+
+def asked_of_claim(spec: ClaimSpec, vendor: Vendor) -> AskedOfClaim | None:
+    """What a claim asks for of a vendor's classes; None if that is nothing.
+
+    Several requests are one sum. Without an amount that can be read a request counts as whole cards. Of alternatives
+    the one that asks for least counts; an administrator's look at a device asks for nothing.
     """
     names, unit = vendor.claims, parse_memory_unit(vendor.default_unit)
 
@@ -222,14 +231,22 @@ def asked_of_claims(specs: Iterable[ClaimSpec], vendor: Vendor) -> PodRequest | 
 
     cards = units = 0
     is_whole = False
-    for request in (each for spec in specs for each in spec.devices.requests):
+    for request in spec.devices.requests:
         alternatives = request.first_available or (request.exactly,)
         ours = [one for one in alternatives if one.device_class_name in (names.memory_class, names.whole_class)]
         if ours and not request.exactly.admin_access:
             takes_all, amount, count = min(map(read, ours))
             is_whole, units, cards = is_whole or takes_all, units + amount, cards + count
-    if not cards:
+    return AskedOfClaim(cards, units, is_whole) if cards else None
+
+
+def add_up_asked(found: Iterable[AskedOfClaim | None]) -> PodRequest | None:
+    """The request of a pod with claims that ask for this; None if none of them asks for anything."""
+    asked = [each for each in found if each is not None]
+    if not asked:
         return None
+    cards, units = sum(each.cards for each in asked), sum(each.units for each in asked)
+    is_whole = any(each.is_whole for each in asked)
     return PodRequest((), CardRequest(0, cards, whole=True) if is_whole else CardRequest(-(-units // cards), cards))
 
 

@@ -10,9 +10,18 @@ import pytest
 
 from gcushare.core.errors import DeviceError, GcushareError, Refused
 from gcushare.device_plugin.claims.claim_files import CheckpointFile
-from gcushare.scheduler_extender.claims.template_plan import DueStep, Step, TemplateKey
+from gcushare.scheduler_extender.claims.template_plan import DueStep, Step, TemplateKey, trimmed
 from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim, PreparedDevice
-from gcushare.wire.dra.claims import RESOURCE_CLAIM_TEMPLATE, ResourceClaimTemplate
+from gcushare.wire.dra.claims import (
+    RESOURCE_CLAIM_TEMPLATE,
+    CapacityRequests,
+    ClaimSpec,
+    DeviceClaim,
+    DeviceRequest,
+    ExactRequest,
+    ResourceClaimTemplate,
+    TemplateSpec,
+)
 from gcushare.wire.objects import ObjectMeta
 from tests.unit.claims_driver_values import a_claim, a_result, an_inventory, prepared_claims
 from tests.unit.test_claims_templates import FIVE, make_plan, template, waiting
@@ -171,3 +180,21 @@ def test_a_forged_template_differs_from_ours(devices: bytes) -> None:
     plan.templates.applied(RESOURCE_CLAIM_TEMPLATE.read(body))
     plan.pod_applied(waiting("p", FIVE.name))
     assert plan.next_step(FIVE, 0) == DueStep(Step.DELETE)
+
+
+@pytest.mark.parametrize("is_spec", [True, False], ids=["spec", "labels"])
+def test_little_is_kept_of_a_template_as_large_as_an_object_may_be(is_spec: bool) -> None:
+    """With our label it is followed; a finalizer keeps it as long as its author likes."""
+    plan = make_plan()
+    plan.pod_applied(waiting("p", FIVE.name))
+    large = dict.fromkeys((f"k{number}" for number in range(50_000)), "1")
+    own = template(plan, FIVE)
+    if is_spec:
+        exactly = ExactRequest(capacity=CapacityRequests(requests=large))
+        spec = ClaimSpec(devices=DeviceClaim(requests=(DeviceRequest(exactly=exactly),)))
+        found = trimmed(msgspec.structs.replace(own, spec=TemplateSpec(spec=spec)))
+    else:
+        found = trimmed(msgspec.structs.replace(own, metadata=msgspec.structs.replace(own.metadata, labels=large)))
+    plan.templates.applied(found)
+    assert len(msgspec.json.encode(found)) < 4096
+    assert plan.next_step(FIVE, 0) == (DueStep(Step.DELETE) if is_spec else None)

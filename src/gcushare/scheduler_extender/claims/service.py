@@ -22,7 +22,7 @@ from gcushare.scheduler_extender.claims.claims_settings import ClaimsSettings
 from gcushare.scheduler_extender.claims.class_mapping import ClassMapping
 from gcushare.scheduler_extender.claims.node_order import OrderWriter
 from gcushare.scheduler_extender.claims.template_keeper import TemplateKeeper
-from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS, TemplatePlan
+from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS, TemplatePlan, trimmed
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL
 from gcushare.wire.dra.claims import RESOURCE_CLAIM_TEMPLATE
@@ -76,7 +76,7 @@ class ExtenderClaims(Collector):
                 client,
                 RESOURCE_CLAIM_TEMPLATES,
                 self.plan.templates,
-                decode=RESOURCE_CLAIM_TEMPLATE.read,
+                decode=lambda raw: trimmed(RESOURCE_CLAIM_TEMPLATE.read(raw)),
                 selector=Selector(labels=own),
                 clock=clock,
                 rng=rng,

@@ -18,7 +18,14 @@ from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.events import EventRecorder, about_pod
 from gcushare.kube.patches import Precondition
 from gcushare.kube.resources import RESOURCE_CLAIM_TEMPLATES
-from gcushare.scheduler_extender.claims.template_plan import MAX_TEMPLATES, OWN_LABELS, Step, TemplateKey, TemplatePlan
+from gcushare.scheduler_extender.claims.template_plan import (
+    MAX_TEMPLATES,
+    OWN_LABELS,
+    Step,
+    TemplateKey,
+    TemplatePlan,
+    trimmed,
+)
 from gcushare.wire.dra.claims import new_template
 
 logger = logging.getLogger(__name__)
@@ -135,7 +142,7 @@ class TemplateKeeper:
         except AlreadyExistsError:
             found = await self.client.get(RESOURCE_CLAIM_TEMPLATES, key.name, namespace=key.namespace)
             if OWN_LABELS.items() <= found.metadata.labels.items():
-                return self.plan.templates.answered(found)
+                return self.plan.templates.answered(trimmed(found))
             if found.spec != spec:
                 self._report_to_users(
                     key,
@@ -146,7 +153,7 @@ class TemplateKeeper:
             return False
         self.counters["created"] += 1
         logger.info("template created %s", fields(template=key))
-        return self.plan.templates.answered(made)  # before the watch shows it
+        return self.plan.templates.answered(trimmed(made))  # before the watch shows it
 
     async def _delete(self, key: TemplateKey) -> bool:
         found = self.plan.existing(key)

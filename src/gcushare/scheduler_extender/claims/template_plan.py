@@ -7,6 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from gcushare.core.assignments import PodRef
 from gcushare.core.units import MemoryUnit
 from gcushare.kube.collections import ObjectCache
@@ -14,12 +16,14 @@ from gcushare.vendors import Vendor
 from gcushare.wire.contracts import EXTENDER
 from gcushare.wire.dra.claim_names import ClaimSize, parse_template_name
 from gcushare.wire.dra.claims import ResourceClaimTemplate, TemplateSpec, template_spec
-from gcushare.wire.objects import ObjectHead, Pod
+from gcushare.wire.objects import ObjectHead, ObjectMeta, Pod
 from gcushare.wire.pods import pod_ref
 
 OWN_LABELS = {"app.kubernetes.io/managed-by": EXTENDER}
 MAX_TEMPLATES = 256
 """Of one namespace: pods of more different sizes are a mistake or an attack on the API server's storage."""
+_MAX_SPEC = 4096
+"""Bytes of a template's spec as JSON. Ours have a tenth of that."""
 _PENDING = "Pending"
 
 
@@ -51,6 +55,23 @@ class DueStep:
 
     step: Step
     due_s: float = 0.0
+
+
+def trimmed(template: ResourceClaimTemplate) -> ResourceClaimTemplate:
+    """A template without what no step looks at: whoever gives one our label may write megabytes into it.
+
+    A spec that is larger than any of ours is left out, so that it differs from them.
+    """
+    meta = template.metadata
+    kept = ObjectMeta(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        deletion_timestamp=meta.deletion_timestamp,
+    )
+    is_small = len(msgspec.json.encode(template.spec)) <= _MAX_SPEC
+    return ResourceClaimTemplate(metadata=kept, spec=template.spec if is_small else TemplateSpec())
 
 
 class TemplatePlan:

@@ -169,8 +169,8 @@ class ForgetsInitCards(Bug):
 
     def plant_in_plugin(self, app: PluginApp) -> None:
         store, looks = app.observed.store, itertools.count()
-        shown = store.partly_shown_in
-        _replace(store, "partly_shown_in", lambda pods: shown(pods) if next(looks) % 2 else [])
+        hidden = store.hidden_in
+        _replace(store, "hidden_in", lambda found: hidden(found) if next(looks) % 2 else [])
         _replace(store, "on_record_written", lambda _write: None)
 
 

@@ -42,7 +42,7 @@ from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare_playground.kubelet.allocation import DeviceAllocator, NodePods
 from gcushare_playground.kubelet.books import DeviceBooks
 from gcushare_playground.kubelet.faults import KubeletFaults
-from gcushare_playground.kubelet.podspec import parse_pod
+from gcushare_playground.kubelet.podspec import ContainerSpec, parse_pod
 from simulation.burst_plugin import BurstPlugin, RuleBroken
 from simulation.burst_pods import MEMORY, RULES, RULES_BETWEEN_CARDS, SHAPES, WHOLE, WHOLE_SHAPES, make_pod
 from simulation.store import Doc
@@ -135,7 +135,7 @@ class BurstNode:
         ``late``: the kubelet has not written what it gave out last into its checkpoint yet, and podresources shows it.
         """
         found = self._allocations("podresources")
-        asked = {*self.store.missing_from(found.pods), *self.store.partly_shown_in(found.pods)}
+        asked = {*self.store.missing_from(found.pods), *self.store.hidden_in(found)}
         if asked:
             found.add_missing(self._allocations("checkpoint", but_last=late), sorted(asked))
         self.store.on_kubelet_read(found, asked=frozenset(self.store.entries))
@@ -240,7 +240,7 @@ class BurstNode:
         """The kubelet admits a pod; it asks container by container, and never says for which."""
         pod = parse_pod(self.raw_pods[uid])
         for container in pod.containers:
-            if self.by_hand or not self.gates:
+            if self.by_hand or not self.gates or self._may_continue_another(container):
                 # The plugin waits some milliseconds: the calls before are shown, and say whose they were.
                 self.shown.add(uid)
                 self.read_kubelet()
@@ -256,6 +256,11 @@ class BurstNode:
                 self.shown.add(uid)
                 self.read_kubelet(late=self.rng.random() < 0.5)
         self.shown.add(uid)
+
+    def _may_continue_another(self, container: ContainerSpec) -> bool:
+        asked = ((MEMORY, False), (WHOLE, True))
+        amounts = ((int(container.limits.get(resource, 0)), whole) for resource, whole in asked)
+        return any(self.store.may_continue_another(amount, whole=whole) for amount, whole in amounts if amount)
 
     def _granted(self, uid: str, container: str) -> None:
         if problem := self.devices.find_conflict(uid, container):

@@ -103,14 +103,13 @@ def test_a_checkpoint_completes_what_podresources_hides() -> None:
     assert shown.memory == {"d/a": {"c0": {0: 2}, "c1": {0: 1}}}
     saved.add("d/a", "init", device_ids(device_ids_of_card(0, 6)[3:]))
     saved.add("u", "init", device_ids(device_ids_of_card(0, 8)[6:]))
-    shown.add_hidden(saved, ["d/a", "u", "unknown"])
-    assert shown.held_ids(0) == frozenset(device_ids_of_card(0, 8))
-    assert [shown.hides_ids_of(each) for each in ("d/a", "u", "unknown")] == [False, False, True]
+    shown.add_missing(saved, ["d/a", "u", "unknown"])
+    assert shown.held_ids(0) == {*device_ids_of_card(0, 3), *device_ids_of_card(0, 8)[6:]}
     saved.add_whole("w1", "c0", ["card-1"])
     saved.add_whole("w2", "c0", ["card-2"])
     shown.add_missing(saved, ["d/a", "w1", "w2"])
     assert shown.whole == {"w1": {"c0": {1: 1}}, "w2": {"c0": {2: 1}}}
-    assert shown.memory == {"d/a": {"c0": {0: 2}, "c1": {0: 1}}}
+    assert shown.memory == {"d/a": {"c0": {0: 2}, "c1": {0: 1}}, "u": {"init": {0: 2}}}
 
 
 def test_containers_that_are_shown_for_the_first_time_are_named_once_each() -> None:

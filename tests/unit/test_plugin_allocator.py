@@ -104,7 +104,7 @@ async def test_an_allocation_is_for_the_pod_whose_card_was_preferred(rig: Rig) -
     entries = await rig.parts.allocator.prefer(ask(4, units(1, 16)))
     await rig.parts.allocator.allocate(DeviceIds(b"".join(entries)))
     entries_of = rig.parts.store.entries
-    assert (entries_of["uid-a"].held_cards, entries_of["uid-b"].held_cards) == ((), (1,))
+    assert (entries_of["uid-a"].taken_cards, entries_of["uid-b"].taken_cards) == ((), (1,))
 
 
 async def test_no_further_container_runs_on_a_card_that_its_pod_excludes(rig: Rig) -> None:
@@ -121,7 +121,7 @@ async def test_a_pod_that_appears_between_the_two_calls_is_not_the_one_that_was_
     rig.agent.pod_applied(pod("a", 4, card=0))
     await rig.parts.allocator.allocate(DeviceIds(b"".join(entries)))
     entries_of = rig.parts.store.entries
-    assert (entries_of["uid-a"].held_cards, entries_of["uid-b"].held_cards) == ((), (0,))
+    assert (entries_of["uid-a"].taken_cards, entries_of["uid-b"].taken_cards) == ((), (0,))
     rig.agent.pod_applied(pod("c", 3, card=0))
     await rig.parts.allocator.prefer(ask(3, units(0, 16)))
     rig.parts.store.pod_deleted("uid-c")
@@ -152,7 +152,7 @@ async def test_a_preference_that_the_kubelet_did_not_follow_says_nothing_of_the_
     await rig.parts.allocator.allocate(device_ids(units(0, 4)))
     await rig.parts.allocator.allocate(device_ids(units(1, 4)))
     entries_of = rig.parts.store.entries
-    assert (entries_of["uid-a"].held_cards, entries_of["uid-b"].held_cards) == ((0,), (1,))
+    assert (entries_of["uid-a"].taken_cards, entries_of["uid-b"].taken_cards) == ((0,), (1,))
 
 
 async def test_a_pod_of_two_cards_gets_units_of_two_and_not_of_three(rig: Rig) -> None:

@@ -19,7 +19,6 @@ from tests.unit.plugin_pods import (
     UUIDS,
     ended,
     in_use,
-    init_pod,
     pod,
     store_of,
     whole_pod,
@@ -252,15 +251,6 @@ def test_the_kubelet_confirms_the_allocation_that_was_made_for_the_container_it_
     assert (store.pending_allocations, store.unconfirmed_units()) == (0, {})
 
 
-def test_an_init_containers_allocation_waits_until_the_kubelet_shows_its_pod() -> None:
-    store = store_of(init_pod("a", 6, 4))
-    store.on_allocate("uid-a", "init", {0: 6}, 0.0)
-    reconcile(store, {})
-    assert store.pending_allocations == 1
-    reconcile(store, {"d/a": {"c0": {0: 4}}})
-    assert (store.pending_allocations, store.held_units()) == (0, {0: 6}), "the pod's units are those of the larger"
-
-
 def test_the_youngest_pod_is_displaced_by_units_that_went_to_another() -> None:
     aged = []
     for name, time_ns in (("a", "9"), ("b", "7")):
@@ -313,8 +303,6 @@ def test_whole_cards_of_an_init_container_stay_planned_for_the_pod() -> None:
     store.on_allocate("uid-a", "i0", {2: 1}, 0.0, whole=True)
     (first, second) = store.candidates(whole=True)
     assert (first.card_indexes, second.card_indexes) == ((1, 2), (3,))
-    assert store.partly_shown_in(frozenset({"d/a", "d/b"})) == ["uid-a"]
-    assert store.partly_shown_in(frozenset({"d/b"})) == []
 
 
 def test_promises_are_what_records_name_and_no_one_holds_yet() -> None:
@@ -362,14 +350,6 @@ def test_any_order_of_admission_ends_in_true_records(rng: random.Random, sizes: 
     assert {name: cards for name, (cards, _) in written(store).items()} == truth
     assert sum(store.held_units().values()) == sum(sizes)
     assert all(amount >= 0 for amount in free.values())
-
-
-def test_a_wrong_guess_for_an_init_container_does_not_outlive_its_pods_admission() -> None:
-    store = store_of(init_pod("a", 1, 4))
-    store.on_allocate("uid-a", "init", {2: 1}, 0.0)
-    store.on_allocate("uid-a", "c0", {0: 4}, 0.0)
-    reconcile(store, {"d/a": {"c0": {0: 4}}})
-    assert (store.pending_allocations, written(store)) == (0, {"a": ((0,), ())})
 
 
 def test_a_call_that_may_be_for_a_pods_second_container_waits_for_the_record() -> None:

@@ -68,14 +68,6 @@ def test_whole_cards_are_recorded_with_their_sizes_and_corrected_if_the_kubelet_
     assert write.annotations["gcushare.io/card-uuid"] == "uuid-1,uuid-5"
 
 
-def test_cards_that_only_an_init_container_used_stay_its_pods() -> None:
-    store = store_of(whole_pod("w", 1, "2,3", init=2))
-    reconcile(store, {}, {"d/w": {"c0": {3: 1}}})
-    assert written(store) == {"w": ((2, 3), ())}
-    assert in_use(store) == (set(), {2, 3})
-    assert store.held_units(UNITS) == {2: 16, 3: 16}
-
-
 def test_whole_pods_of_equal_size_that_changed_places_are_both_recorded_truly() -> None:
     store = store_of(whole_pod("a", cards="0"), whole_pod("b", cards="1"))
     reconcile(store, {}, {"d/a": {"c0": {1: 1}}})

@@ -32,7 +32,7 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.container_environment import Grant
 from gcushare.node.pods import CardCounts
 from gcushare.wire.annotations import COMPUTE_SHARE, PROPORTIONAL
-from gcushare.wire.kubelet.plugin_messages import NO_IDS, DeviceIds, PreferredRequest
+from gcushare.wire.kubelet.plugin_messages import DeviceIds, PreferredRequest
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 
 logger = logging.getLogger(__name__)
@@ -98,8 +98,8 @@ class CardAllocator:
         self._clock = clock
         self._wall_clock_ns = wall_clock_ns
         self._inventory: Inventory | None = None
-        self._expected: tuple[Preference, int, DeviceIds] | None = None
-        """The last preference, its size and the ids given out again: the next Allocate is for the same container."""
+        self._expected: tuple[Preference, int] | None = None
+        """The last preference and its size: the next Allocate is for the same container."""
         self._on_allocate = on_allocate
 
     def set_inventory(self, inventory: Inventory) -> None:
@@ -133,7 +133,7 @@ class CardAllocator:
             free = request.available.count_by_card()
         await self._wait_for_candidate(request, free)
         preference = self._choose(request, inventory)
-        self._expected = (preference, request.size, request.must_include)
+        self._expected = (preference, request.size)
         pod = preference.candidate.pod if preference.candidate else None
         logger.debug("preferring %s", fields(pod=pod, size=request.size, card=preference.card_indexes))
         if preference.moved_from:
@@ -151,8 +151,8 @@ class CardAllocator:
         cards = _named_cards(counts, inventory)
         size = sum(counts.values())
         was_asked = self._expected is not None
-        candidate, reused = self._take_expected(counts, ids)
-        candidates, doubtful = self._find_pods(size, reused)
+        candidate = self._take_expected(counts)
+        candidates, doubtful = self._find_pods(size)
         concerned = merge(find_possible(candidates, size, whole=self._whole), doubtful)
         if candidate is None:
             self._check_rules(counts, cards, concerned, was_asked=was_asked)
@@ -210,7 +210,7 @@ class CardAllocator:
 
     def _choose(self, request: PreferredRequest, inventory: Inventory) -> Preference:
         store = self._store
-        candidates, doubtful = self._find_pods(request.size, request.must_include)
+        candidates, doubtful = self._find_pods(request.size)
         in_other_use = store.cards_in_use(whole=not self._whole)
         cards = {card.index: card for card in inventory.cards}
         if self._whole:
@@ -314,7 +314,7 @@ class CardAllocator:
         are free and become known once the watch shows that pod.
         """
         size = request.size
-        if not self._wait_for_pod_s or self._store.find_reusing(request.must_include, size, whole=self._whole):
+        if not self._wait_for_pod_s:
             return
         now = asyncio.get_running_loop().time()
         patience = now + min(self._wait_for_pod_s, SHOWN_PATIENCE_S)
@@ -335,27 +335,21 @@ class CardAllocator:
             facts = fields(size=size, whole=self._whole, waited_s=self._wait_for_pod_s)
             logger.warning("no bound pod with room on its card asks for this size %s", facts)
 
-    def _find_pods(self, size: int, ids: DeviceIds = NO_IDS) -> tuple[list[Candidate], list[Candidate]]:
-        """The pods that a call for this amount and with these ids can be for, and those whose calls are in doubt."""
-        if pods := self._store.find_reusing(ids, size, whole=self._whole):
-            return pods[:1], pods[1:]
+    def _find_pods(self, size: int) -> tuple[list[Candidate], list[Candidate]]:
+        """The pods that a call for this amount can be for, and those whose calls are in doubt."""
         return self._store.candidates(whole=self._whole), self._store.doubtful(size, whole=self._whole)
 
-    def _take_expected(self, counts: CardCounts, ids: DeviceIds) -> tuple[Candidate | None, DeviceIds]:
-        """The pod that ids were just preferred for and the reused ones of them, if the kubelet took these.
-
-        Otherwise any of the ids may be given out again: the kubelet asks for no preference if these are enough.
-        """
+    def _take_expected(self, counts: CardCounts) -> Candidate | None:
+        """The pod that ids were just preferred for, if the kubelet took these."""
         expected, self._expected = self._expected, None
         if expected is None:
-            return None, ids
-        preference, size, reused = expected
+            return None
+        preference, size = expected
         chosen = preference.candidate
         if chosen is None or size != sum(counts.values()) or set(preference.card_indexes) != set(counts):
-            return None, ids
+            return None
         candidates = self._store.candidates(whole=self._whole)
-        same = (c for c in candidates if c.pod.uid == chosen.pod.uid and c.served == chosen.served)
-        return next(same, None), reused
+        return next((c for c in candidates if c.pod.uid == chosen.pod.uid and c.served == chosen.served), None)
 
 
 def _named_cards(indexes: Collection[int], inventory: Inventory) -> tuple[InventoryCard, ...]:

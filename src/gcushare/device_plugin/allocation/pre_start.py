@@ -8,7 +8,6 @@ from collections.abc import Callable
 from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import RetryableError
-from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler, AllocationsSource
 from gcushare.device_plugin.pods.store import PodStore
@@ -22,8 +21,8 @@ _BETWEEN_LOOKS_S = 0.25
 
 
 class PreStart:
-    """Called with the ids of a container of shared memory. The call names no pod, but podresources and the checkpoint
-    do: by then the kubelet has admitted the pod.
+    """Called with the ids of a container of shared memory. The call names no pod, but the checkpoint does: by then the
+    kubelet has admitted the pod.
     """
 
     def __init__(
@@ -52,24 +51,20 @@ class PreStart:
             raise RetryableError("the cards of this container are not known yet; the kubelet tries again")
         amounts = {index: inventory.unit.bytes_of(units) for index, units in counts.items()}
         for _ in range(_LOOKS):
-            shown = await self._find_holder(ids)
-            entry = next((each for each in self._store.entries.values() if shown[0] in each.keys), None)
+            uid, held = await self._find_holder(ids)
+            entry = self._store.entries.get(uid)
             if entry is not None and _covers(entry, inventory, amounts):
                 await self._limits.ensure(entry.ref.uid, amounts)
                 return
             await asyncio.sleep(_BETWEEN_LOOKS_S)
             await self._reconciler.check()
-        # A pod that the API server has not shown, such as a static pod while it is away: the checkpoint has its uid.
-        uid, held = await self._find_holder(ids, by_uid=True)
+        # A pod that the API server has not shown, such as a static pod while it is away.
         hard = {index: inventory.unit.bytes_of(units) for index, units in held.items()}
         await self._limits.ensure_limit(PodLimit(PodRef(uid, "", uid), uid, hard), amounts)
 
-    async def _find_holder(self, ids: DeviceIds, *, by_uid: bool = False) -> tuple[str, dict[int, int]]:
-        """The pod that holds ids, with its units by card. podresources does not show ordinary init containers."""
-        shown = KubeletAllocations(CHECKPOINT) if by_uid else await self._source.fetch()
-        holder = shown.find_holder(ids)
-        if holder is None:
-            holder = (await self._source.fetch_checkpoint()).find_holder(ids)
+    async def _find_holder(self, ids: DeviceIds) -> tuple[str, dict[int, int]]:
+        """The uid of the pod that holds ids, with its units by card; the checkpoint shows init containers too."""
+        holder = (await self._source.fetch_checkpoint()).find_holder(ids)
         if holder is None:
             raise RetryableError(
                 f"the kubelet shows no pod that holds {ids.first(1)} and the other {len(ids) - 1} ids of this container"

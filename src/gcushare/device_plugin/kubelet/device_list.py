@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Set
+from collections.abc import AsyncIterator, Collection, Mapping, Set
 
 from gcushare.core.cards import Health, Inventory
 from gcushare.device_plugin.pods.allocations import KubeletAllocations, ids_of_card
@@ -139,26 +139,19 @@ def _encode_card(index: int, units: int, kept: frozenset[str] | None, *, omit_un
 class HeldIds:
     """The held units of memory of closed cards. There may be hundreds of thousands, so they are computed once per read.
 
-    podresources hides the ids of ordinary init containers. A card with such a pod on it is closed only after the
-    kubelet's checkpoint has shown them; ``want_hidden`` is called with those pods' uids. Until then none of the card's
-    ids turns unhealthy, unless its hardware is not to be trusted: then all do that are not shown. For other cards,
-    which are most, the checkpoint is not read.
+    A card of which pods may hold more than the kubelet has shown is closed only once that is known. Until then none of
+    its ids turns unhealthy, unless its hardware is not to be trusted: then all do that are not shown.
     """
 
-    def __init__(self, store: PodStore, want_hidden: Callable[[Collection[str]], None]) -> None:
+    def __init__(self, store: PodStore) -> None:
         self._store = store
-        self._want_hidden = want_hidden
         self._made: tuple[KubeletAllocations, frozenset[int], Set[str], dict[int, frozenset[str]]] | None = None
 
     def of_cards(
         self, shown: KubeletAllocations, closed: frozenset[int], sick: frozenset[int] = frozenset()
     ) -> dict[int, frozenset[str]]:
         """The held ids of each of these cards; a ``closed`` one with ids that are not known yet is left out."""
-        closed |= sick
-        entries = (entry for entry in self._store.entries.values() if not entry.is_whole)
-        hidden = {entry.ref.uid: cards for entry in entries if not closed.isdisjoint(cards := entry.hidden_cards)}
-        self._want_hidden(hidden.keys())
-        known = closed.difference(*(cards for pod, cards in hidden.items() if shown.hides_ids_of(pod))) | sick
+        known = closed.difference(self._store.cards_in_doubt()) | sick
         ended = self._store.ended & shown.pods
         if self._made is None or self._made[0] is not shown or self._made[1:3] != (known, ended):
             self._made = (shown, known, ended, {index: shown.held_ids(index, without=ended) for index in known})

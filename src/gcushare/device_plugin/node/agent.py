@@ -76,7 +76,7 @@ class NodeAgent:
         )
         self._cards: CardsSnapshot | None = None
         self._allocations: KubeletAllocations | None = None
-        self._held = HeldIds(parts.store, parts.reconciler.want_hidden_ids_of)
+        self._held = HeldIds(parts.store)
         self._events = NodeEvents(dependencies.announcer, parts.store)
         self._doubt = UnitDoubt()
         self._free: set[tuple[int, int, int]] = set()
@@ -252,8 +252,8 @@ class NodeAgent:
         """
         if (index, first, end) in self._free:
             return False
-        shown, entries = self._allocations, self.parts.store.entries.values()
-        if shown is None or any(index in entry.hidden_cards for entry in entries):
+        shown = self._allocations
+        if shown is None or index in self.parts.store.cards_in_doubt():
             return True
         ids = shown.held_ids(index) | ids_of_card(index, self.parts.store.fresh_ids())
         if any(decode_device_id(device_id)[1] >= first for device_id in ids):

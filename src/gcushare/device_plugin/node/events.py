@@ -102,7 +102,7 @@ class NodeEvents:
         logger.log(logging.ERROR if is_sick else logging.INFO, "%s", text)
         self._announcer.about_node(reason, text, warning=is_sick)
         for entry in self._store.entries.values():
-            if card.index in entry.held_cards:
+            if card.index in entry.taken_cards:
                 self._announcer.about_pod(entry.ref, reason, text, warning=is_sick)
 
     def explain_lost_card(self, uid: str) -> None:

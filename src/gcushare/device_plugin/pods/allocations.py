@@ -1,13 +1,14 @@
 """What the kubelet gave to which pod: the allocations that it shows, and those that it does not show yet. Pure.
 
-It shows them by podresources or by its checkpoint. Records on pods are corrected by them. Ids of other plugins' layouts
-are listed apart and never count as cards. An answered Allocate call is pending, with its likely pod, until it is shown.
+It shows them by podresources or by its checkpoint. podresources leaves out ordinary init containers, and pods that a
+kubelet which has just started did not admit yet: of those the checkpoint is read too. Ids of other plugins' layouts are
+listed apart and never count as cards. An answered Allocate call is pending, with its likely pod, until it is shown.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -58,8 +59,6 @@ class KubeletAllocations:
     memory: Holdings = field(default_factory=dict)
     whole: Holdings = field(default_factory=dict)
     foreign: list[ForeignHolding] = field(default_factory=list)
-    completed: set[str] = field(default_factory=set)
-    """The uids of pods whose ids are all shown. A checkpoint shows all ids of every pod."""
     answers: list[StoredAnswer] = field(default_factory=list)
     """What the containers were given, in a checkpoint alone; those of ended pods may be among them."""
     _held: dict[str, list[DeviceIds]] = field(default_factory=dict)
@@ -85,24 +84,16 @@ class KubeletAllocations:
             self.answers += [StoredAnswer(pod, tuple(sorted(cards)), answer)] if answer else []
 
     def add_missing(self, other: KubeletAllocations, pods: Iterable[str]) -> None:
-        """Add what another source shows of these pods, if this one shows nothing of them."""
+        """Add what another source shows under these keys, if this one shows nothing under them.
+
+        podresources names pods by their names, so that a checkpoint's uids stand beside them.
+        """
         here = self.pods
         for pod in pods:
             if pod not in here:
                 self.memory |= {pod: other.memory[pod]} if pod in other.memory else {}
                 self.whole |= {pod: other.whole[pod]} if pod in other.whole else {}
                 self._held |= {pod: other._held[pod]} if pod in other._held else {}
-
-    def add_hidden(self, checkpoint: KubeletAllocations, pods: Iterable[str]) -> None:
-        """Add the ids of memory that a checkpoint names of these pods: podresources hides those of init containers."""
-        for pod in pods:
-            if pod in checkpoint._held:
-                self._held[pod] = [*self._held.get(pod, ()), *checkpoint._held[pod]]
-                self.completed.add(pod)
-
-    def hides_ids_of(self, pod: str) -> bool:
-        """Whether a pod may hold ids that are not shown here."""
-        return self.source != CHECKPOINT and pod not in self.completed
 
     @property
     def whole_cards(self) -> frozenset[int]:
@@ -205,8 +196,6 @@ class PendingAllocation:
     made_at_s: float
     whole: bool = False
     ids: DeviceIds = NO_IDS
-    row: int = 0
-    """Allocations of one pod have the same number. Equal numbers may be of several pods."""
 
 
 class PendingAllocations:
@@ -217,7 +206,6 @@ class PendingAllocations:
 
     def __init__(self) -> None:
         self._open: list[PendingAllocation] = []
-        self._row = 0
         self.accepted: list[PendingAllocation] = []
 
     def __iter__(self) -> Iterator[PendingAllocation]:
@@ -228,73 +216,32 @@ class PendingAllocations:
 
     def add(self, pending: PendingAllocation) -> None:
         """Add one that was just made."""
-        self._open.append(replace(pending, row=self._row))
+        self._open.append(pending)
 
-    def end_row(self, partly_served: Collection[str] = ()) -> None:
-        """No later call is for a pod of these: it was refused, or is gone.
-
-        What was stored for pods (uids) that are ``partly_served`` was another's, or theirs who are not admitted.
-        """
-        self._row += 1
-        self._open = [replace(each, uid="", container="") if each.uid in partly_served else each for each in self._open]
+    def disown(self, uids: Collection[str]) -> None:
+        """Count what was stored for these pods as of unknown ones."""
+        self._open = [replace(each, uid="", container="") if each.uid in uids else each for each in self._open]
 
     def names(self, counts: CardCounts, whole: bool, container: str, uids: Collection[str]) -> bool:
         """Whether one of these counts was made for this container of a pod with one of these uids."""
         made = (each for each in self._open if (each.whole, each.container) == (whole, container))
         return any(each.counts == counts and each.uid in uids for each in made)
 
-    def confirm(
-        self,
-        counts: CardCounts,
-        *,
-        whole: bool,
-        container: str,
-        uids: Collection[str],
-        with_init: Collection[str],
-    ) -> None:
+    def confirm(self, counts: CardCounts, whole: bool, container: str, uids: Collection[str]) -> None:
         """Remove the allocation that the kubelet now shows for this container of a pod with one of these uids.
 
         If none of these counts was made for it, the oldest of these counts was, first of all one for a container of its
-        name. Pods with init containers (``with_init``, uids) were then taken for each other in all calls: the kubelet
-        never shows those.
+        name.
         """
         equal = [each for each in self._open if each.whole == whole and each.counts == counts]
         of_name = [each for each in equal if each.container == container]
         exact = [each for each in of_name if each.uid in uids]
-        if not equal:
-            return
-        found = min(exact or of_name or equal, key=lambda each: each.made_at_s)
-        self._open.remove(found)
-        if found.uid and found.uid not in uids:
-            owner = next(iter(uids), "")
-            other = {found.uid: owner, owner: found.uid if owner else ""}
-            if any(uid in with_init for uid in other):
-                self._open = [replace(each, uid=other.get(each.uid, each.uid)) for each in self._open]
+        if equal:
+            self._open.remove(min(exact or of_name or equal, key=lambda each: each.made_at_s))
 
-    def up_to_reuse(self, ids: DeviceIds, *, whole: bool) -> tuple[list[PendingAllocation], list[PendingAllocation]]:
-        """The allocations before the last one that has one of these ids, and those from it on; all if none has.
-
-        Left out are those before the last pod was refused or removed: their ids may be free again.
-        """
-        made = [each for each in self._open if each.whole == whole and each.row == self._row]
-        again = frozenset(ids.text() if made else ())
-        last = (at for at in reversed(range(len(made))) if not again.isdisjoint(made[at].ids.text()))
-        first = next(last, len(made))
-        return made[:first], made[first:]
-
-    def assign(self, made: Sequence[PendingAllocation], uid: str, containers: Sequence[str]) -> None:
-        """Store that these allocations were made for these containers of one pod."""
-        for each, container in zip(made, containers, strict=True):
-            self._open[self._open.index(each)] = replace(each, uid=uid, container=container)
-
-    def on_kubelet_read(self, is_past: Callable[[PendingAllocation], bool]) -> None:
-        """Remove the accepted ones, and those that the kubelet will never show because they are past."""
-        self._open = [pending for pending in self._open if not is_past(pending)]
-        self.accepted.clear()
-
-    def end(self, made_before_s: float, *, is_accepted: Callable[[PendingAllocation], bool]) -> None:
-        """End the allocations made before a time: each is accepted or dropped."""
-        self.accepted += [each for each in self._open if each.made_at_s < made_before_s and is_accepted(each)]
+    def end(self, made_before_s: float, *, is_accepted: bool) -> None:
+        """End the allocations made before a time: accept them, or drop them."""
+        self.accepted += [each for each in self._open if each.made_at_s < made_before_s and is_accepted]
         self._open = [each for each in self._open if each.made_at_s >= made_before_s]
 
     def cards(self, *, whole: bool) -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
@@ -40,8 +40,7 @@ class UnreadablePod:
 class PodState(Enum):
     """What a bound pod that asks for cards has of them."""
 
-    UNPLACED = "It has no readable record, and holds nothing."
-    WAITING = "Cards are kept for it, and it holds nothing."
+    WAITING = "It holds nothing. Cards are kept for it if a record says which."
     DISPLACED = "It waits, and units like those kept for it were given out; the kubelet does not show yet to which pod."
     UNVERIFIED = "Its record may say that it has its cards, and the kubelet was not read since."
     PARTLY_SERVED = "Some of its containers hold cards; the kubelet asks for the next one."
@@ -51,9 +50,7 @@ class PodState(Enum):
     OVERDUE = "It should have ended by now, and the kubelet shows nothing of it: nothing is kept for it."
 
 
-NEEDS_CARDS = frozenset(
-    {PodState.UNPLACED, PodState.WAITING, PodState.DISPLACED, PodState.PARTLY_SERVED, PodState.FORGOTTEN}
-)
+NEEDS_CARDS = frozenset({PodState.WAITING, PodState.DISPLACED, PodState.PARTLY_SERVED, PodState.FORGOTTEN})
 """A call of the kubelet may be for a pod in one of these states; for a forgotten one only if for no other."""
 
 
@@ -61,7 +58,9 @@ NEEDS_CARDS = frozenset(
 class PodEntry:
     """One bound, unfinished pod of this node that asks for cards.
 
-    The pod store computes ``held``, ``unconfirmed`` and ``state`` at every event; nothing else writes them.
+    Three things say which cards are its own: what its ``record`` names, the ``promise`` that is kept for it, and what
+    its containers hold: ``shown`` by the kubelet, or in ``held`` also what was given out since. The pod store computes
+    ``held`` and ``state`` at every event; nothing else writes them.
     """
 
     ref: PodRef
@@ -94,13 +93,11 @@ class PodEntry:
     """How long before ``ends_at_s`` its deletion was requested. The client of that request chose this time."""
     is_overdue: bool = False
     """Whether the time in which it had to end is over."""
-    shown: Mapping[str, CardCounts] = field(default_factory=dict)
-    """What the kubelet shows that its containers hold."""
+    shown: dict[str, CardCounts] = field(default_factory=dict)
+    """What the kubelet shows that its containers hold; while it cannot be read, also what was given out long ago."""
     held: dict[str, CardCounts] = field(default_factory=dict)
     """What its containers hold: ``shown``, and what was given to it since."""
-    unconfirmed: set[str] = field(default_factory=set)
-    """The containers in ``held`` that the kubelet does not show yet."""
-    state: PodState = PodState.UNPLACED
+    state: PodState = PodState.WAITING
 
     @property
     def is_whole(self) -> bool:
@@ -162,76 +159,44 @@ class PodEntry:
         if self.held:
             if self.served < len(self.request.containers):
                 return PodState.PARTLY_SERVED
-            return PodState.UNCONFIRMED if self.unconfirmed else PodState.SERVED
+            is_confirmed = not self.unconfirmed and self.inits <= self.held.keys()
+            return PodState.SERVED if is_confirmed else PodState.UNCONFIRMED
         if self.is_overdue:
             return PodState.OVERDUE
         if self.may_be_assigned and not self.is_checked:
             return PodState.UNVERIFIED
         if not self.record_error and (self.is_recorded_here or self.may_be_assigned):
             return PodState.FORGOTTEN
-        return PodState.WAITING if self.promise else PodState.UNPLACED
+        return PodState.WAITING
+
+    @property
+    def unconfirmed(self) -> Set[str]:
+        """The containers that the kubelet does not show yet with what they hold."""
+        return self.held.keys() - self.shown.keys()
 
     @property
     def served(self) -> int:
-        """How many of its asking containers were served, in the kubelet's order."""
-        return self.served_up_to(self.held)
+        """How many of its asking containers were served, in the kubelet's order.
 
-    def served_up_to(self, holding: Container[str]) -> int:
-        """How many were served, if these hold ids.
-
-        A container that holds ids proves that all before it were served: podresources never shows init containers.
+        A container that holds ids proves that all before it were served.
         """
         containers = self.request.containers
-        return next((at for at in range(len(containers), 0, -1) if containers[at - 1].name in holding), 0)
+        return next((at for at in range(len(containers), 0, -1) if containers[at - 1].name in self.held), 0)
 
     @property
-    def has_init(self) -> bool:
-        """Whether an ordinary init container of it asks for cards."""
-        return any(container.kind is ContainerKind.INIT for container in self.request.containers)
-
-    def is_init(self, name: str) -> bool:
-        """Whether a container is an ordinary init container."""
-        return any(c.name == name and c.kind is ContainerKind.INIT for c in self.request.containers)
+    def inits(self) -> frozenset[str]:
+        """The ordinary init containers that ask for cards. What they were given stays the pod's."""
+        return frozenset(each.name for each in self.request.containers if each.kind is ContainerKind.INIT)
 
     @property
-    def held_cards(self) -> tuple[int, ...]:
+    def taken_cards(self) -> tuple[int, ...]:
         """The cards that its containers hold."""
         return tuple(sorted({index for counts in self.held.values() for index in counts}))
 
     @property
     def is_recorded(self) -> bool:
         """Whether its record names all the cards that it holds, so that these count as its own."""
-        return self.record is not None and set(self.held_cards) <= set(self.record.card_indexes)
-
-    @property
-    def has_cards_of_init_alone(self) -> bool:
-        """Whether some of its cards may be held by ordinary init containers alone.
-
-        Of these the kubelet gives later containers some ids again, in any order, so that not every card need be among
-        them.
-        """
-        if self.is_whole:
-            asked = sum(c.whole_cards for c in self.request.containers if c.kind is not ContainerKind.INIT)
-            return asked < self.request.cards.cards
-        return self.request.cards.cards > 1 and any(c.kind is ContainerKind.INIT for c in self.request.containers)
-
-    @property
-    def taken_cards(self) -> tuple[int, ...]:
-        """The cards that no other pod can get: those that it holds, and those that its init containers alone hold.
-
-        The kubelet keeps what an ordinary init container was given for the pod, and podresources does not show it.
-        """
-        held, is_all_promised = self.held_cards, len(self.promise) == self.request.cards.cards
-        if held and self.has_cards_of_init_alone and is_all_promised and set(held) <= set(self.promise):
-            return tuple(sorted(self.promise))
-        return held
-
-    @property
-    def hidden_cards(self) -> tuple[int, ...]:
-        """The cards where it may hold more than podresources shows, which leaves ordinary init containers out."""
-        if self.state is PodState.UNVERIFIED:
-            return self.promise
-        return self.held_cards if self.has_init else ()
+        return self.record is not None and set(self.taken_cards) <= set(self.record.card_indexes)
 
     @property
     def first_share(self) -> CardCounts:
@@ -295,7 +260,7 @@ class PodEntry:
         return Candidate(
             self.ref,
             self.request,
-            (holds and not self.is_whole and self.held_cards) or self.promise,
+            (holds and not self.is_whole and self.taken_cards) or self.promise,
             assume_time_ns=self.assign_time_ns,
             served=self.served if holds else 0,
             held=self.units_by_card() if holds else NO_SIZES,

@@ -81,7 +81,6 @@ class AllocationReconciler:
         self._check_soon = asyncio.Event()
         self._checking = asyncio.Lock()
         self._missing = 0
-        self._hidden: frozenset[str] = frozenset()
         self._on_read = on_read
         self.writer = RecordWriter(
             store, patcher, clock=clock, wall_clock_ns=wall_clock_ns, rng=rng, on_written=on_record_written
@@ -97,13 +96,6 @@ class AllocationReconciler:
     def check_soon(self) -> None:
         """Have the kubelet read soon: a pod came or ended, or the plugin was registered."""
         self._check_soon.set()
-
-    def want_hidden_ids_of(self, pods: Collection[str]) -> None:
-        """Include all ids of these pods, by uid, in every read from now on: podresources hides some of them."""
-        wanted = frozenset(pods)
-        if wanted - self._hidden:
-            self._check_soon.set()
-        self._hidden = wanted
 
     async def run_checks(self) -> None:
         """Read the kubelet when its allocations may have changed, and every minute."""
@@ -157,18 +149,17 @@ class AllocationReconciler:
         If such a pod counted as one without cards, a card in whole use could be offered, or held ids turn unhealthy, in
         the moment in which the kubelet admits the pod again.
         """
-        missing, hidden = self._store.missing_from(allocations.pods), self._hidden
+        missing = self._store.missing_from(allocations.pods)
         self._missing = len(missing)
-        asked = frozenset((*missing, *self._store.partly_shown_in(allocations.pods)))
-        if allocations.source != CHECKPOINT and (asked or hidden):
+        if allocations.source == CHECKPOINT:
+            return
+        if asked := {*missing, *self._store.hidden_in(allocations)}:
             try:
                 checkpoint = await self._source.fetch_checkpoint()
             except DeviceError as error:
-                pods = len(asked | hidden)
-                logger.warning("the kubelet shows less than it gave out, and %s", fields(pods=pods, error=error))
+                logger.warning("the kubelet shows less than it gave out, and %s", fields(pods=len(asked), error=error))
             else:
                 allocations.add_missing(checkpoint, sorted(asked))
-                allocations.add_hidden(checkpoint, hidden)
 
     def _update_problem(self, problem: str) -> None:
         if problem != self.problem:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.cards import UnrecordedHolder
@@ -28,7 +28,6 @@ from gcushare.device_plugin.pods.pod import (
     find_refusal,
     new_entry,
 )
-from gcushare.device_plugin.pods.reused_ids import assign_reused
 from gcushare.device_plugin.pods.states import compute_states, exchange_promises
 from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrecorded, make_holder
 from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
@@ -146,7 +145,8 @@ class PodStore:
         try:
             yield
         except GcushareError:
-            self._pending.end_row({e.ref.uid for e in self._entries.values() if e.state is PodState.PARTLY_SERVED})
+            # It was one that is partly served, or what is stored for that one was another's.
+            self._pending.disown({e.ref.uid for e in self._entries.values() if e.state is PodState.PARTLY_SERVED})
             compute_states(self._entries, self._pending)
             raise
 
@@ -154,9 +154,9 @@ class PodStore:
         """End the pending allocations that the kubelet did not show in time.
 
         If its allocations are readable, those pods were not admitted, and their cards are free. If they are not, what
-        was given out counts. So does what was given to an ordinary init container, which podresources never shows.
+        was given out counts.
         """
-        self._pending.end(made_before_s, is_accepted=lambda pending: not is_readable or self._is_for_init(pending))
+        self._pending.end(made_before_s, is_accepted=not is_readable)
         compute_states(self._entries, self._pending)
 
     def on_kubelet_read(self, shown: KubeletAllocations, *, asked: Collection[str] | None = None) -> None:
@@ -172,13 +172,11 @@ class PodStore:
         for pod, container, is_whole in shown.not_in(self._shown, names):
             uids = {uid for uid, entry in self._entries.items() if pod in entry.keys}
             new.append((shown.counts((pod, container, is_whole)), is_whole, container, uids))
-        with_init = {uid for uid, entry in self._entries.items() if entry.has_init}
-        # First what proves that pods were taken for each other: then their equal containers are found at the right one.
-        for counts, is_whole, container, uids in sorted(new, key=lambda each: self._pending.names(*each)):
-            self._pending.confirm(counts, whole=is_whole, container=container, uids=uids, with_init=with_init)
+        for each in sorted(new, key=lambda each: not self._pending.names(*each)):
+            self._pending.confirm(*each)
+        self._pending.accepted.clear()
         self._shown = shown
         self._ended &= shown.pods
-        self._pending.on_kubelet_read(lambda pending: self._is_past(pending, shown))
         for entry in entries:
             entry.shown = shown.held_by(entry)
             entry.is_checked = entry.is_checked or asked is None or entry.ref.uid in asked
@@ -279,13 +277,6 @@ class PodStore:
         group = self._entries[uid].apart if uid in self._entries else None
         return [e for e in self._entries.values() if group is not None and e.apart == group and e.ref.uid != uid]
 
-    def find_reusing(self, ids: DeviceIds, amount: int, *, whole: bool = False) -> list[Candidate]:
-        """Find the pods that a call which gives out ids again can be for, the likely one first (see ``reused_ids``)."""
-        found = assign_reused(self._entries.values(), self._pending, ids, amount, whole=whole)
-        if found:
-            compute_states(self._entries, self._pending)
-        return [entry.as_candidate(self._closed_to(entry)) for entry in found]
-
     def promised(self) -> dict[int, int]:
         """Units per card that are kept for pods that hold nothing yet."""
         promised: Counter[int] = Counter()
@@ -300,7 +291,7 @@ class PodStore:
             index: entry.ref.uid
             for entry in self._entries.values()
             if entry.is_whole and entry.state is not PodState.SERVED
-            for index in set(entry.promise).difference(entry.held_cards)
+            for index in set(entry.promise).difference(entry.taken_cards)
         }
 
     def cards_in_use(self, *, whole: bool) -> frozenset[int]:
@@ -395,24 +386,29 @@ class PodStore:
         recorded = [
             entry.ref.uid
             for entry in self._entries.values()
-            if (entry.held.keys() - entry.unconfirmed or entry.may_be_assigned) and shown.isdisjoint(entry.keys)
+            if (entry.shown or entry.may_be_assigned) and shown.isdisjoint(entry.keys)
         ]
         others = {holder.pod for holder in self.unrecorded.now.values()}
         return recorded + [
             uid for uid, name in self._names().items() if name in others and shown.isdisjoint((uid, name))
         ]
 
-    def partly_shown_in(self, shown: frozenset[str]) -> list[str]:
-        """The uids of pods that podresources shows without the cards that only their init containers hold.
+    def hidden_in(self, found: KubeletAllocations) -> list[str]:
+        """The uids of pods with ordinary init containers that podresources hides, and that no earlier read showed.
 
-        What a pod asks for decides, not what it holds: that was filled in by the read before, and a read that therefore
-        skipped the pod would remove those cards again.
+        What the read before this one showed of the others is added to it: no container's ids ever change.
         """
-        return [
-            entry.ref.uid
-            for entry in self._entries.values()
-            if entry.has_cards_of_init_alone and not shown.isdisjoint(entry.keys)
-        ]
+        with_inits = [entry for entry in self._entries.values() if entry.inits]
+        hidden = [entry for entry in with_inits if entry.inits - entry.shown.keys()]
+        shown = {entry.ref.uid for entry in with_inits if str(entry.ref) in found.pods}
+        found.add_missing(self._shown, shown.difference(entry.ref.uid for entry in hidden))
+        return [entry.ref.uid for entry in hidden if self._pending or entry.ref.uid in shown]
+
+    def cards_in_doubt(self) -> frozenset[int]:
+        """The cards of which pods may hold more units than the kubelet has shown."""
+        unverified = (entry.promise for entry in self._entries.values() if entry.state is PodState.UNVERIFIED)
+        hidden = (entry.taken_cards for entry in self._entries.values() if entry.inits - entry.shown.keys())
+        return frozenset(chain.from_iterable((*unverified, *hidden)))
 
     def may_continue_another(self, amount: int, *, whole: bool = False) -> bool:
         """Whether a call may be for a further container of a pod whose first one was taken for another pod's.
@@ -438,22 +434,6 @@ class PodStore:
         pods: dict[str, PodWithCards] = {**self._others, **self._entries}
         return {on_machine: str(pods[uid].ref) for uid, on_machine in machine_uids(pods.values()).items()}
 
-    def _is_for_init(self, pending: PendingAllocation) -> bool:
-        """Whether an allocation is for an ordinary init container."""
-        entry = self._entries.get(pending.uid)
-        return entry is not None and entry.is_init(pending.container)
-
-    def _is_past(self, pending: PendingAllocation, shown: KubeletAllocations) -> bool:
-        """Whether an allocation is for an init container whose pod is shown with a container that comes after it.
-
-        A sidecar before it may be shown while the kubelet still asks for the pod.
-        """
-        if not self._is_for_init(pending):
-            return False
-        entry = self._entries[pending.uid]
-        names = [container.name for container in entry.request.containers]
-        return not shown.held_by(entry).keys().isdisjoint(names[names.index(pending.container) + 1 :])
-
     def _is_name_reused(self, ref: PodRef) -> bool:
         """Whether what the kubelet shows under a pod's name may be of another pod, which had the name before."""
         name = str(ref)
@@ -466,7 +446,6 @@ class PodStore:
     def _remove(self, uid: str, *, is_over: bool) -> bool:
         other = self._others.pop(uid, None)
         entry, unreadable = self._entries.pop(uid, None), self._unreadable.pop(uid, None)
-        self._pending.end_row()  # Its calls may be stored as another pod's.
         ref = entry.ref if entry is not None else unreadable.pod if unreadable is not None else None
         if ref is None:
             return other is not None and is_mirror(other.annotations)

@@ -32,7 +32,7 @@ def held(ledger: Ledger) -> dict[str, object]:
 
 def cards(ledger: Ledger) -> dict[tuple[str, int], object]:
     return {
-        (name, index): (card.used, card.whole, card.total, card.grantable, card.takes_memory)
+        (name, index): (card.used, card.whole, card.total, card.grantable, card.as_memory.is_open)
         for name, node in ledger.nodes.items()
         for index, card in node.cards.items()
     }

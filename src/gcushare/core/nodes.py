@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from gcushare.core.assignments import ApartGroup, Assignment, CardGrant
 from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
@@ -22,22 +23,35 @@ class CardMode(enum.Enum):
     WHOLE = "whole"
 
 
+class Use(NamedTuple):
+    """One of a card's two uses, memory or whole.
+
+    ``is_offered`` by the node's plugin, ``is_open`` to new pods of the extender, ``is_shown_open`` also to those that
+    get it by a claim. Room is what is left of an open card: ``grantable``, or ``is_empty``.
+    """
+
+    is_offered: bool = True
+    is_open: bool = False
+    is_shown_open: bool = False
+
+    @classmethod
+    def of(cls, use: str, card: InventoryCard | None, modes: Collection[str]) -> Use:
+        is_offered, takes = use in modes, card is not None and card.units > 0 and card.takes(use)
+        return cls(is_offered, is_offered and takes, takes and (is_offered or SERVES_CLAIMS in modes))
+
+
 class CardState:
     """One card of a node and what pods hold of it. ``card`` is None if pods name a card that the node does not have."""
 
     __slots__ = (
+        "as_memory",
+        "as_whole",
         "card",
-        "gives_memory",
-        "gives_whole",
         "groups",
         "index",
         "is_unconfirmed",
         "kept",
         "pods",
-        "serves_memory",
-        "serves_whole",
-        "takes_memory",
-        "takes_whole",
         "unplaced_groups",
         "used",
         "whole",
@@ -57,19 +71,12 @@ class CardState:
         """The same of the pods for which ``kept`` is reserved."""
         self.is_unconfirmed = False
         """Whether a pod of this node may hold another card than its record says yet: free units may be that pod's."""
-        self.serves_memory = self.serves_whole = True
-        """Which uses the node's plugin offers this card for."""
-        self.takes_memory = self.takes_whole = False
-        """Whether the extender may place new pods of each use. Cached: every change of the node asks for it."""
-        self.gives_memory = self.gives_whole = False
-        """Whether new pods of each use may get this card at all: by the extender, or by a claim."""
+        self.as_memory = self.as_whole = Use()
 
-    def update(self, card: InventoryCard | None, *, memory: bool, whole: bool, claims: bool) -> None:
-        """Set the card's present state (None: the node no longer has it) and which uses it is offered for."""
-        self.card, self.serves_memory, self.serves_whole = card, memory, whole
-        self.gives_memory = (memory or claims) and card is not None and card.takes(SERVES_MEMORY)
-        self.gives_whole = (whole or claims) and card is not None and card.units > 0 and card.takes(SERVES_WHOLE)
-        self.takes_memory, self.takes_whole = memory and self.gives_memory, whole and self.gives_whole
+    def update(self, card: InventoryCard | None, modes: Collection[str]) -> None:
+        """Set the card's present state (None: the node no longer has it) and what the node offers."""
+        self.card = card
+        self.as_memory, self.as_whole = (Use.of(use, card, modes) for use in (SERVES_MEMORY, SERVES_WHOLE))
 
     @property
     def total(self) -> int:
@@ -103,17 +110,17 @@ class CardState:
     @property
     def grantable(self) -> int:
         """Units that the extender may grant here; 0 if the card takes no new pods or the node is unconfirmed."""
-        return 0 if self.is_unconfirmed or not self.takes_memory else max(0, self.room_without())
+        return 0 if self.is_unconfirmed or not self.as_memory.is_open else max(0, self.room_without())
 
     @property
     def available(self) -> int:
         """Units that a new pod may get here, also by a claim, which the extender does not grant. For what is shown."""
-        return 0 if self.is_unconfirmed or not self.gives_memory else max(0, self.room_without())
+        return 0 if self.is_unconfirmed or not self.as_memory.is_shown_open else max(0, self.room_without())
 
     @property
     def is_available_whole(self) -> bool:
         """Whether a new pod may get this card whole, also by a claim. For what is shown."""
-        return self.gives_whole and not (self.pods or self.kept or self.is_unconfirmed)
+        return self.as_whole.is_shown_open and not (self.pods or self.kept or self.is_unconfirmed)
 
     def room_without(self, units: int = 0, wholes: int = 0) -> int:
         """Units for a new pod once pods have left that held ``units`` here, and ``wholes`` of them the whole card.
@@ -130,15 +137,15 @@ class CardState:
     @property
     def is_empty(self) -> bool:
         """Whether the extender may grant this card whole."""
-        return self.takes_whole and not (self.pods or self.kept or self.is_unconfirmed)
+        return self.as_whole.is_open and not (self.pods or self.kept or self.is_unconfirmed)
 
     def serves(self, request: CardRequest) -> bool:
         """Whether the node's plugin offers this card for the request's use, regardless of the pods that hold it now."""
-        return self.serves_whole if request.whole else self.serves_memory
+        return (self.as_whole if request.whole else self.as_memory).is_offered
 
     def takes(self, request: CardRequest) -> bool:
         """Whether the card takes new pods of this use, provided it has room."""
-        return self.takes_whole if request.whole else self.takes_memory
+        return (self.as_whole if request.whole else self.as_memory).is_open
 
     def could_hold(self, request: CardRequest) -> bool:
         """Whether this card could serve the request once every pod has ended and every closure has expired."""
@@ -219,8 +226,7 @@ class NodeState:
         for index in offered.keys() - self.cards.keys():
             self.cards[index] = CardState(index)
         for index, state in self.cards.items():
-            card = offered.get(index)
-            state.update(card, memory=self.serves_memory, whole=self.serves_whole, claims=self.serves_claims)
+            state.update(offered.get(index), modes)
         self.known, self.unit = True, unit
         self._refresh()
 

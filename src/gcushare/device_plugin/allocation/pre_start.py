@@ -50,8 +50,8 @@ class PreStart:
         if inventory is None or not counts:
             raise RetryableError("the cards of this container are not known yet; the kubelet tries again")
         amounts = {index: inventory.unit.bytes_of(units) for index, units in counts.items()}
+        uid, held = await self._find_holder(ids)
         for _ in range(_LOOKS):
-            uid, held = await self._find_holder(ids)
             entry = self._store.entries.get(uid)
             if entry is not None and _covers(entry, inventory, amounts):
                 await self._limits.ensure(entry.ref.uid, amounts)

@@ -15,11 +15,11 @@ from gcushare.cluster.programs import ProgramAddress, named_service
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.cards import SERVES_MEMORY, Health, InventoryCard
-from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
+from gcushare.core.errors import RemoteContractError, RetryableError
 from gcushare.core.nodes import NodeState
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.vendors import VENDORS, Vendor
+from gcushare.vendors import Vendor
 from gcushare.wire.documents.explain import EXPLANATION, ExplainDocument
 from gcushare.wire.documents.inspect import NodePart, decode_document
 
@@ -31,8 +31,8 @@ QUICK_S = 1.0
 class ExtenderClient:
     """The extender as one vendor's pods see it. ``endpoints`` are tried in turn until one answers.
 
-    Its methods raise ``GcushareError`` if it does not answer, or not with its document, and ``Refused`` if it serves
-    other vendors; the message names them and the flag that adds this one.
+    Its methods raise ``GcushareError`` if it does not answer, or not with its document. If it serves other vendors, its
+    own answer names them and the flag that adds this one.
     """
 
     vendor: Vendor
@@ -43,46 +43,23 @@ class ExtenderClient:
     async def inspect(self, node: str | None) -> list[NodePart]:
         """Fetch who uses what, everywhere or on one node."""
         path = "/inspect" if node is None else f"/inspect/{quote(node, safe='')}"
-        return decode_document(await self._get(path))
+        return decode_document(await self._ask(path))
 
     async def explain(self, namespace: str, name: str) -> ExplainDocument:
         """Fetch why a pod has no card, or which it has; ``NotFoundError`` if no such pod asks for cards."""
-        body = await self._get(f"/explain/{quote(namespace, safe='')}/{quote(name, safe='')}")
-        return EXPLANATION.read(body)
-
-    async def _get(self, path: str) -> bytes:
-        try:
-            return await self._ask(f"{self.vendor.url_prefix}{path}")
-        except NotFoundError as missing:
-            others = await self._find_other_vendors()
-            if not others:
-                raise
-            names = " and ".join(other.name for other in others)
-            commands = " or ".join(f"'kubectl inspect {other.kubectl_plugin}'" for other in others)
-            raise Refused(
-                f"{self.text} serves {names} and not {self.vendor.name}: {commands} shows its cards; start it with "
-                f"--vendor both for all vendors, or with --vendor {self.vendor.name}"
-            ) from missing
-
-    async def _find_other_vendors(self) -> list[Vendor]:
-        """Read the extender's index page for the vendors that it serves; none if this one is among them."""
-        try:
-            index = (await self._ask("/")).decode("utf-8", errors="replace")
-        except GcushareError:
-            return []  # The caller reports the first failure, which says more.
-        served = [vendor for vendor in VENDORS if f"{vendor.url_prefix}/inspect" in index]
-        return [] if self.vendor in served else served
+        return EXPLANATION.read(await self._ask(f"/explain/{quote(namespace, safe='')}/{quote(name, safe='')}"))
 
     async def _ask(self, path: str) -> bytes:
+        page = f"{self.vendor.url_prefix}{path}"
         *first, last = self.endpoints
         for endpoint in first:
             try:
-                return await endpoint.get(path, timeout_s=self.timeout_s)
+                return await endpoint.get(page, timeout_s=self.timeout_s)
             except (RetryableError, RemoteContractError) as error:
                 # It may speak TLS, as the next endpoint does; but then it would have closed the connection at once.
                 if isinstance(error.__cause__, TimeoutError):
                     raise
-        return await last.get(path, timeout_s=self.timeout_s)
+        return await last.get(page, timeout_s=self.timeout_s)
 
 
 @asynccontextmanager

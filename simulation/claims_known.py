@@ -83,7 +83,7 @@ def check_views(world: World, nodes: Sequence[ClaimsNode], replicas: Sequence[Cl
             world.fail("views are the server's", f"{replica.name} has not written the levels {levels}")
         for node in nodes:
             found = world.store.read("nodes", ("", node.name)).obj["metadata"].get("labels", {})
-            if (level := replica.order.levels.by_name.get(node.name, 0)) != int(found.get(CLAIMS_ORDER_LABEL, "0")):
+            if (level := replica.order.levels.get(node.name, 0)) != int(found.get(CLAIMS_ORDER_LABEL, "0")):
                 world.fail("views are the server's", f"{replica.name} has level {level} for {node.name}: {found}")
 
 

@@ -115,7 +115,7 @@ class ClaimsReplica:
         )
         watches: tuple[Reflector[Any], ...] = (
             Reflector(client, PODS, PodHandler([state, claims.plan]), decode=POD.read, rng=rng),
-            Reflector(client, NODES, NodeHandler([state, order.levels]), decode=NODE.read, rng=rng),
+            Reflector(client, NODES, NodeHandler([state, order]), decode=NODE.read, rng=rng),
             Reflector(client, RESOURCE_CLAIMS, ClaimHandler([state]), decode=RESOURCE_CLAIM.read, rng=rng),
             *claims.watches.values(),
         )
@@ -126,5 +126,5 @@ class ClaimsReplica:
             for watch in watches:
                 await watch.synced.wait()
             tasks.create_task(claims.keeper.run())
-            tasks.create_task(order.run())
+            tasks.create_task(order.run(watches[2].synced.wait))
             tasks.create_task(elector.run())

@@ -16,11 +16,14 @@ from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY
 from gcushare.core.ledger import Ledger
 from gcushare.core.units import GIB
+from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.scheduler_extender.claims.node_order import (
     MAX_LEVEL,
     NEXT_NODES,
     NodeFill,
-    NodeLevels,
+    OrderWriter,
     plan_levels,
     read_fill,
 )
@@ -95,27 +98,22 @@ def labelled(found: Node, level: str = "", version: int = 1) -> Node:
     return msgspec.structs.replace(found, metadata=metadata)
 
 
+def order_of(*ledgers: Ledger) -> OrderWriter:
+    """One that never writes."""
+    client = KubeClient(KubeConfig(server="http://127.0.0.1:1", source="the test"))
+    return OrderWriter(client, ledgers, lambda: False, clock=SystemClock(), rng=random.Random(0))
+
+
 def claims_node(name: str, *sizes: int) -> Node:
     return a_node(name, *sizes, modes=(SERVES_CLAIMS,))
 
 
 @pytest.mark.parametrize("text", ["x", "77", "-1", "²"])
 def test_a_label_that_somebody_spoiled_counts_as_none(text: str) -> None:
-    levels = NodeLevels(lambda: None)
-    levels.node_applied(labelled(claims_node("a", 16), "7", 1))
-    levels.node_applied(labelled(claims_node("a", 16), text, 2))
-    assert levels.by_name["a"] == 0
-
-
-def test_an_answer_holds_until_the_watch_reaches_it_and_an_older_one_counts_for_nothing() -> None:
-    levels, found = NodeLevels(lambda: None), claims_node("a", 16)
-    levels.node_applied(labelled(found, "3", 3))
-    levels.on_written(labelled(found, "6", 6))
-    levels.node_applied(labelled(found, "4", 4))
-    assert levels.by_name["a"] == 6
-    levels.node_applied(labelled(found, "8", 8))
-    levels.on_written(labelled(found, "7", 7))
-    assert levels.by_name["a"] == 8
+    order = order_of()
+    order.node_applied(labelled(claims_node("a", 16), "7", 1))
+    order.node_applied(labelled(claims_node("a", 16), text, 2))
+    assert order.levels["a"] == 0
 
 
 def test_nodes_of_resources_and_nodes_that_are_gone_have_no_part_in_the_order() -> None:
@@ -160,8 +158,9 @@ def summed(nodes: dict[str, Node], claims: dict[str, ResourceClaim]) -> dict[str
 @pytest.mark.parametrize("seed", range(40))
 def test_a_random_stream_of_objects_leads_to_the_order_of_what_there_is(seed: int) -> None:
     draw = random.Random(seed)
-    state, levels = state_of(), NodeLevels(lambda: None)
-    on_node, on_claim = NodeHandler([state, levels]), ClaimHandler([state])
+    state = state_of()
+    order = order_of(state.ledger)
+    on_node, on_claim = NodeHandler([state, order]), ClaimHandler([state])
     nodes: dict[str, Node] = {}
     claims: dict[str, ResourceClaim] = {}
     for version in range(1, 120):
@@ -191,6 +190,6 @@ def test_a_random_stream_of_objects_leads_to_the_order_of_what_there_is(seed: in
                 claims.pop(uid, None)
                 on_claim.retained(frozenset(claims), str(version))
                 on_node.retained(frozenset(each.metadata.uid for each in nodes.values()), str(version))
-        found, wanted = read_fill([state.ledger], levels.by_name), summed(nodes, claims)
+        found, wanted = read_fill([state.ledger], order.levels), summed(nodes, claims)
         assert found == wanted
         assert plan_levels(found) == plan_levels(wanted)

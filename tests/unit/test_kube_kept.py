@@ -21,7 +21,6 @@ from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
 from gcushare.kube.client import KubeClient
 from gcushare.kube.collections import Gone, ObjectCache, WatchHandler
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.scheduler_extender.claims.node_order import NodeLevels
 from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS, TemplateKey, TemplatePlan
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
@@ -155,15 +154,6 @@ def test_templates_are_those_of_the_server(steps: list[tuple[str, int]]) -> None
     assert {name: obj for name, obj in found.items() if obj is not None} == server.objects
     assert len(plan) == len(server.objects)
     assert plan._count["team"] == len(server.objects)
-
-
-@given(STEPS)
-def test_the_levels_of_nodes_are_those_of_the_server(steps: list[tuple[str, int]]) -> None:
-    levels, server = NodeLevels(lambda: None), Server(lambda meta: Node(metadata=meta))
-    live(server, NodeHandler([levels]), steps, levels.on_written)
-    assert levels.by_name.keys() <= server.objects.keys()
-    found = {name: levels.by_name.get(name, 0) for name in server.objects}
-    assert found == {name: int(node.metadata.labels[CLAIMS_ORDER_LABEL]) for name, node in server.objects.items()}
 
 
 class NamedNodes:

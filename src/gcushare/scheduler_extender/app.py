@@ -198,7 +198,7 @@ class Extender:
         return Watches(
             client,
             self._settings.follow,
-            NodeHandler([*observers, self._autoscaling, *([] if order is None else [order.levels])]),
+            NodeHandler([*observers, self._autoscaling, *([] if order is None else [order])]),
             PodHandler(
                 [
                     *observers,

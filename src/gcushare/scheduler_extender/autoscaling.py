@@ -11,22 +11,19 @@ nodes. It is removed once the cards are offered.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
-from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
+from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import NodeState
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.kube.patches import Patch, PatchKind, Precondition, annotations_patch
-from gcushare.kube.resources import NODES
-from gcushare.kube.write_rate import TokenBucket
+from gcushare.scheduler_extender.node_writer import NodeWriter
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.contracts import KEPT_MARK, SCALE_DOWN_DISABLED, STARTUP_TAINT
@@ -34,11 +31,6 @@ from gcushare.wire.objects import Node
 
 logger = logging.getLogger(__name__)
 
-_WRITES_PER_S = 20.0
-_BURST = 100
-_SETTLE_S = 0.1
-"""How long changes are collected, so that the answer to a write and its watch event are one change."""
-_WRITE_S = 5.0
 _TRUE = "true"
 _VENDOR_NAMES = frozenset(vendor.name for vendor in VENDORS)
 
@@ -112,105 +104,82 @@ class AutoscalingWriter:
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        self._client = client
         self._states = tuple(states)
-        self._is_leader = is_leader
-        self._clock = clock
-        self._bucket = TokenBucket(_WRITES_PER_S, _BURST, clock)
-        self._backoff = Backoff(BackoffPolicy(first_s=0.5), rng)
+        self._writer = NodeWriter(client, "for the autoscaler", is_leader, clock=clock, rng=rng)
         vendors = [state.vendor for state in self._states]
         self._resources = [name for each in vendors for name in (each.memory_resource, each.whole_card_resource)]
         self._seen: dict[str, SeenNode] = {}
-        self._versions: dict[str, str] = {}
         self._to_look_at: set[str] = set()
-        self._changed = asyncio.Event()
         for state in self._states:
             state.ledger.listen(lambda node: self._look_at(node.name))
 
     def node_applied(self, node: Node) -> None:
         """Use a Node's newest state."""
         name, seen = node.metadata.name, SeenNode.of(node, self._resources)
-        self._versions[name] = node.metadata.resource_version
-        if self._seen.get(name) != seen:
+        if self._writer.node_applied(node) or self._seen.get(name) != seen:
             self._seen[name] = seen
             self._look_at(name)
 
     def node_deleted(self, name: str) -> None:
         """Forget a node that is gone."""
         self._seen.pop(name, None)
-        self._versions.pop(name, None)
+        self._writer.node_deleted(name)
 
     def wake(self) -> None:
         """Look at every node again."""
         self._to_look_at.update(self._seen)
-        self._changed.set()
+        self._writer.changed.set()
 
     def _look_at(self, name: str) -> None:
         self._to_look_at.add(name)
-        self._changed.set()
+        self._writer.changed.set()
 
     async def run(self, complete: Callable[[], Awaitable[None]]) -> None:
         """Write until cancelled. ``complete`` waits until nodes, pods and claims are read: before, nodes seem idle."""
-        while True:
-            await complete()
-            await self._changed.wait()
-            await self._clock.sleep(_SETTLE_S)
-            self._changed.clear()
-            if not self._is_leader():
-                continue
-            names, self._to_look_at = self._to_look_at, set()
-            if (failure := await self._write_all(names)) is None:
-                self._backoff.reset()
-                continue
-            delay_s = self._backoff.next_delay_s(failure)
-            logger.warning(
-                "nodes are not written for the autoscaler yet %s",
-                fields(nodes=len(self._to_look_at), error=failure, retry_s=round(delay_s, 1)),
-            )
-            await self._clock.sleep(delay_s)
-            self._changed.set()
+        await self._writer.run(self._write_all, complete)
 
-    async def _write_all(self, names: set[str]) -> GcushareError | None:
-        """Write what these nodes lack; returns one of the errors, and their nodes are looked at again."""
-        found: GcushareError | None = None
+    async def _write_all(self) -> None:
+        """Write what the nodes to look at lack; raises one of the errors, and their nodes are looked at again."""
+        names, self._to_look_at = self._to_look_at, set()
+        failure: GcushareError | None = None
         # Those that pods hold now come first: the autoscaler may have chosen one of them already.
         for name in sorted(names, key=lambda name: (not any(self._held(name).values()), name)):
-            if isinstance(found, RetryableError) or not self._is_leader():
-                self._to_look_at.add(name)  # The server does not answer the others either, or another replica writes.
-                continue
             try:
-                await self._write(name)
-            except NotFoundError:
-                pass  # The watch will show it.
-            except ConflictError:
-                self._look_at(name)  # The watch is behind, and brings what was written.
-            except GcushareError as failure:
+                # After such a failure the server does not answer the others either.
+                is_done = not isinstance(failure, RetryableError) and await self._write(name)
+            except GcushareError as error:
+                is_done, failure = False, error
+            if not is_done:
                 self._to_look_at.add(name)
-                found = failure
-        return found
+        if failure is not None:
+            raise failure
 
-    async def _write(self, name: str) -> None:
-        if (seen := self._seen.get(name)) is None:
-            return
-        precondition = Precondition(resource_version=self._versions[name])
+    async def _write(self, name: str) -> bool:
+        """Write what a node lacks; False if it has to be looked at again."""
+        seen, is_done = self._seen.get(name), True
+        if seen is None:
+            return True
         if wanted := seen.plan_annotations(self._held(name)):
-            await self._bucket.take()
-            # Through the status, which keeps the spec.
-            patch = annotations_patch(wanted, precondition)
-            await self._client.patch(NODES, name, patch, subresource="status", timeout_s=_WRITE_S)
-            logger.info("marked a node for the autoscaler %s", fields(node=name, kept_for=wanted.get(KEPT_MARK) or ""))
+            is_done = await self._writer.write(
+                name, lambda version: annotations_patch(wanted, Precondition(resource_version=version))
+            )
+            facts = fields(node=name, kept_for=wanted.get(KEPT_MARK) or "", is_done=is_done)
+            logger.info("marked a node for the autoscaler %s", facts)
         elif seen.taint is not None and self._is_offered(name, seen):
-            await self._bucket.take()
-            await self._remove_taint(name, seen.taint)
+            is_done = await self._remove_taint(name, seen.taint)
+        return is_done
 
-    async def _remove_taint(self, name: str, index: int) -> None:
-        # By index and version: a list in a merge patch would drop what we do not read of other taints.
-        steps = [
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": self._versions[name]},
-            {"op": "remove", "path": f"/spec/taints/{index}"},
-        ]
+    async def _remove_taint(self, name: str, index: int) -> bool:
+        def patch(version: str) -> Patch:
+            # By index and version: a list in a merge patch would drop what we do not read of other taints.
+            steps = [
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+                {"op": "remove", "path": f"/spec/taints/{index}"},
+            ]
+            return Patch(PatchKind.JSON, steps)
+
         try:
-            await self._client.patch(NODES, name, Patch(PatchKind.JSON, steps), timeout_s=_WRITE_S)
+            is_done = await self._writer.write(name, patch, subresource=None)
         except ForbiddenError as failure:
             # Not tried again until the node changes: only an upgrade of the chart helps.
             logger.warning(
@@ -218,8 +187,9 @@ class AutoscalingWriter:
                 "allows the extender to remove it, or remove it by kubectl taint %s",
                 fields(node=name, taint=STARTUP_TAINT, error=failure),
             )
-        else:
-            logger.info("removed the startup taint %s", fields(node=name))
+            return True
+        logger.info("removed the startup taint %s", fields(node=name, is_done=is_done))
+        return is_done
 
     def _held(self, name: str) -> Mapping[str, bool]:
         return {state.vendor.name: is_held(state.ledger.nodes.get(name)) for state in self._states}

@@ -10,41 +10,25 @@ are opened one after the other, and not all at once while the labels of nodes in
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from gcushare.core.backoff import Backoff, BackoffPolicy
-from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.core.ledger import Ledger
-from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.kube.patches import Patch, PatchKind
-from gcushare.kube.resources import NODES, is_at_least
-from gcushare.kube.write_rate import TokenBucket
+from gcushare.scheduler_extender.node_writer import NodeWriter
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
 from gcushare.wire.dra.claim_names import unit_bytes
 from gcushare.wire.objects import Node
-
-logger = logging.getLogger(__name__)
 
 MAX_LEVEL = 9
 """The admission policy has a term for each level from 1 to this one."""
 NEXT_NODES = 4
 """Unused nodes that have levels of their own, from ``NEXT_NODES`` downwards."""
 _USED_LEVELS = MAX_LEVEL - NEXT_NODES
-_AT_ONCE = 8
-"""Requests in flight."""
-_WRITES_PER_S = 20.0
-"""Labels written per second, on average."""
-_SETTLE_S = 0.1
-"""How long changes are collected before the order is computed: the scheduler binds some ten pods in it."""
-_WRITE_S = 5.0
-"""A label of a node that takes longer is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,56 +83,10 @@ def plan_levels(nodes: Mapping[str, NodeFill]) -> dict[str, int]:
     return changes
 
 
-class NodeLevels:
-    """The level of each node's label, as the watch of nodes or the answer to our own write has it.
-
-    ``on_change`` is called when one changed.
-    """
-
-    def __init__(self, on_change: Callable[[], None]) -> None:
-        self._on_change = on_change
-        self.by_name: dict[str, int] = {}
-        self._seen: dict[str, str] = {}
-        """By name of the node, the version that the watch brought last."""
-        self._newer_answers: dict[str, str] = {}
-        """By name of the node, the version of an answer that the watch has not reached."""
-
-    def node_applied(self, node: Node) -> None:
-        """Read the label of a node that the watch brought, unless our own write is newer."""
-        name, version = node.metadata.name, node.metadata.resource_version
-        self._seen[name] = version
-        if name in self._newer_answers and not is_at_least(version, self._newer_answers[name]):
-            return
-        self._newer_answers.pop(name, None)
-        self._set(node)
-
-    def node_deleted(self, name: str) -> None:
-        """Forget a node that is gone."""
-        for known in (self._seen, self._newer_answers):
-            known.pop(name, None)
-        if self.by_name.pop(name, None) is not None:
-            self._on_change()
-
-    def on_written(self, node: Node) -> None:
-        """Read the answer to our own write, unless the watch is as new or has shown the node's end."""
-        name, version = node.metadata.name, node.metadata.resource_version
-        if name in self._seen and not is_at_least(self._seen[name], version):
-            self._newer_answers[name] = version
-            self._set(node)
-
-    def _set(self, node: Node) -> None:
-        name, text = node.metadata.name, node.metadata.labels.get(CLAIMS_ORDER_LABEL, "")
-        is_level = len(text) == 1 and text.isascii() and text.isdigit() and int(text) <= MAX_LEVEL
-        level = int(text) if is_level else 0
-        if self.by_name.get(name, 0) != level:
-            self.by_name[name] = level
-            self._on_change()
-
-
 class OrderWriter:
-    """Writes the labels of ``ledgers``' nodes while ``is_leader`` says so; ``run`` it once nodes and claims are read.
+    """Observes nodes and ``ledgers``, and writes the labels while ``is_leader`` says so.
 
-    ``changed`` is set when a ledger or a label changed; set it when the leader may have changed.
+    Call ``wake`` when the leader may have changed.
     """
 
     def __init__(
@@ -160,64 +98,43 @@ class OrderWriter:
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        self._client = client
         self._ledgers = tuple(ledgers)
-        self._is_leader = is_leader
-        self._clock = clock
-        self._bucket = TokenBucket(_WRITES_PER_S, max(_AT_ONCE, round(_WRITES_PER_S)), clock)
-        self._backoff = Backoff(BackoffPolicy(first_s=0.5), rng)
-        self.changed = asyncio.Event()
-        self.levels = NodeLevels(self.changed.set)
-        self.counters: Counter[str] = Counter()
-        """What happened since the start, for metrics: written, failed."""
+        self._writer = NodeWriter(client, "the order of nodes", is_leader, clock=clock, rng=rng)
+        self.counters = self._writer.counters
+        self.wake = self._writer.changed.set
+        self.levels: dict[str, int] = {}
+        """The level of each node's label, as the watch has it, by name of the node."""
         for ledger in self._ledgers:
-            ledger.listen(lambda _node: self.changed.set())
+            ledger.listen(lambda _node: self.wake())
+
+    def node_applied(self, node: Node) -> None:
+        """Read the label of a node."""
+        name, text = node.metadata.name, node.metadata.labels.get(CLAIMS_ORDER_LABEL, "")
+        is_level = len(text) == 1 and text.isascii() and text.isdigit() and int(text) <= MAX_LEVEL
+        level = int(text) if is_level else 0
+        if self._writer.node_applied(node) or self.levels.get(name, 0) != level:
+            self.levels[name] = level
+            self.wake()
+
+    def node_deleted(self, name: str) -> None:
+        """Forget a node that is gone."""
+        self._writer.node_deleted(name)
+        if self.levels.pop(name, None) is not None:
+            self.wake()
 
     def plan(self) -> dict[str, int]:
         """The levels to write now."""
-        return plan_levels(read_fill(self._ledgers, self.levels.by_name))
+        return plan_levels(read_fill(self._ledgers, self.levels))
 
-    async def run(self) -> None:
-        """Write until cancelled."""
-        while True:
-            await self.changed.wait()
-            await self._clock.sleep(_SETTLE_S)
-            self.changed.clear()
-            if not self._is_leader():
-                continue
-            failure = await self._write_all(self.plan())
-            if failure is None:
-                self._backoff.reset()
-                continue
-            delay_s = self._backoff.next_delay_s(failure)
-            logger.warning("nodes' order not written %s", fields(error=failure, retry_s=round(delay_s, 1)))
-            await self._clock.sleep(delay_s)
-            self.changed.set()
+    async def run(self, complete: Callable[[], Awaitable[object]]) -> None:
+        """Write until cancelled. ``complete`` waits until nodes and claims are read."""
+        await self._writer.run(self._write_all, complete)
 
-    async def _write_all(self, levels: dict[str, int]) -> GcushareError | None:
-        """Write these levels, the highest first; returns one of the errors, if there were any."""
-        errors: list[GcushareError] = []
-        queue = sorted(levels.items(), key=lambda item: (item[1], item[0]))
+    async def _write_all(self) -> None:
+        for name, level in sorted(self.plan().items(), key=lambda item: (-item[1], item[0])):
+            await self._writer.write(name, partial(_label_patch, level))
 
-        async def work() -> None:
-            while queue and not errors and self._is_leader():
-                name, level = queue.pop()
-                await self._bucket.take()
-                labels = {CLAIMS_ORDER_LABEL: str(level) if level else None}
-                patch = Patch(PatchKind.MERGE, {"metadata": {"labels": labels}})
-                try:
-                    # Through the status, which keeps the spec: the extender needs no right to change taints.
-                    node = await self._client.patch(NODES, name, patch, subresource="status", timeout_s=_WRITE_S)
-                except NotFoundError:
-                    continue  # the watch will show it
-                except GcushareError as error:
-                    self.counters["failed"] += 1
-                    errors.append(error)
-                else:
-                    self.counters["written"] += 1
-                    self.levels.on_written(node)
 
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(_AT_ONCE):
-                tasks.create_task(work(), name=f"write the order of nodes, worker {number}")
-        return errors[0] if errors else None
+def _label_patch(level: int, version: str) -> Patch:
+    labels = {CLAIMS_ORDER_LABEL: str(level) if level else None}
+    return Patch(PatchKind.MERGE, {"metadata": {"resourceVersion": version, "labels": labels}})

@@ -37,7 +37,7 @@ UNUSED_S = 3600.0
 class ExtenderClaims(Collector):
     """The templates and the order of nodes of one replica. Only the leader writes.
 
-    ``plan`` observes pods, and ``levels`` of ``order`` observes nodes. Call ``wake`` when the leader may have changed.
+    ``plan`` observes pods, and ``order`` observes nodes. Call ``wake`` when the leader may have changed.
     """
 
     def __init__(
@@ -88,15 +88,15 @@ class ExtenderClaims(Collector):
         for name, watch in self.watches.items():
             tasks.start(f"watch {name}", watch.run())
         tasks.start("look after DeviceClasses", self.classes.run())
-        tasks.start("keep templates", self._when_synced([pods, *self.watches.values()], self.keeper.run))
+        tasks.start("keep templates", self._keep_when_synced([pods, *self.watches.values()]))
         if self.order is not None:
-            tasks.start("keep the order of nodes", self._when_synced([claims], self.order.run))
+            tasks.start("keep the order of nodes", self.order.run(claims.synced.wait))
 
     def wake(self) -> None:
         """Look again at what to write."""
         self._templates_changed.set()
         if self.order is not None:
-            self.order.changed.set()
+            self.order.wake()
 
     def collect(self) -> Iterator[Metric]:
         """Yield what /metrics shows, read from the parts' own counters at each scrape."""
@@ -119,7 +119,7 @@ class ExtenderClaims(Collector):
         failures.add_metric(("node-order",), order["failed"])
         yield failures
 
-    async def _when_synced(self, watches: Sequence[Reflector[Any]], work: Callable[[], Any]) -> None:
+    async def _keep_when_synced(self, watches: Sequence[Reflector[Any]]) -> None:
         for watch in watches:
             await watch.synced.wait()
-        await work()
+        await self.keeper.run()

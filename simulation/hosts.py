@@ -94,7 +94,7 @@ class HostManager:
             systemd=self.scheduler,
             clock=clock,
             say=lambda _: None,
-            limits=WaitLimits(timeout_s=180.0, settle_s=5.0),
+            limits=WaitLimits(timeout_s=180.0),
         )
 
         async def no_version(_: SchedulerFile | None) -> str | None:

@@ -137,7 +137,7 @@ async def manage(control_plane: ControlPlane, command: str, *arguments: str) -> 
     words = (sys.executable, "-m", "gcushare.config_manager", command, *arguments)
     process = await asyncio.create_subprocess_exec(
         *words,
-        *(f"--host-root={control_plane.root / 'host'}", "--wait-settle=2s", "--wait-timeout=120s"),
+        *(f"--host-root={control_plane.root / 'host'}", "--wait-timeout=120s"),
         *(f"--kubeconfig={control_plane.kubeconfig}", f"--node-name={NODE}"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -244,7 +244,7 @@ async def config_manager(site: Site, node_name: str) -> AsyncIterator[ProcessNod
     async with process_node(site.folder / "host") as host:
         words = [
             *(sys.executable, "-m", "gcushare.config_manager", "run", f"--host-root={host.root}"),
-            *("--interval=50ms", "--wait-settle=50ms", "--wait-timeout=20s", "--listen-address=127.0.0.1"),
+            *("--interval=50ms", "--wait-timeout=20s", "--listen-address=127.0.0.1"),
             *("--log-dir=", f"--node-name={node_name}", "--namespace", NAMESPACE),
         ]
         environ = site.environment(KUBECONFIG=str(site.token_file(MANAGER)))

@@ -29,7 +29,7 @@ from tests.unit.config_manager_host import KUBEASZ, UNIT
 
 URL = "http://10.96.1.37:32766"
 RESTART = "run now `systemctl daemon-reload && systemctl restart kube-scheduler.service`"
-WAITS = ("--wait-settle=100ms", "--wait-timeout=60s")
+WAITS = ("--wait-timeout=30s",)
 
 
 @pytest.fixture
@@ -112,7 +112,6 @@ async def test_a_scheduler_that_ends_on_its_configuration_is_rolled_back(node: P
     code, _, errors = await call(
         "apply",
         f"--host-root={node.root}",
-        "--wait-settle=100ms",
         "--wait-timeout=8s",
         "--extender-url=http://refused.example:1",
     )

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 async def started(node: ProcessNode, url: str, stdout: int = asyncio.subprocess.PIPE) -> asyncio.subprocess.Process:
-    arguments = (f"--host-root={node.root}", "--wait-settle=100ms", "--wait-timeout=60s", f"--extender-url={url}")
+    arguments = (f"--host-root={node.root}", "--wait-timeout=30s", f"--extender-url={url}")
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gcushare.config_manager", "apply", *arguments),
         stdout=stdout,

@@ -377,7 +377,7 @@ class Host:
             systemd=self.scheduler,
             clock=self.clock,
             say=self.lines.append,
-            limits=WaitLimits(timeout_s=180.0, settle_s=5.0, interval_s=2.5),
+            limits=WaitLimits(timeout_s=180.0, interval_s=2.5),
         )
         place = PlaceSettings(
             files_dir=self.directory,

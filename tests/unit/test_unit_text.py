@@ -17,9 +17,9 @@ UNIT = r"""[Unit]
 Description=x
 [Service]
 Type=oneshot
-Environment=ONE='one' "TWO='two two' too" THREE= "ESC=a\tb\x41" P=%p
+Environment=ONE='one' "TWO='two two' too" THREE= "ESC=a\tb\x41" P=%%p
 EnvironmentFile=/etc/variables
-ExecStart=/bin/kube-scheduler ${ONE} ${TWO} ${THREE} x${ONE}y $ONE $TWO $THREE a$ONE $$ONE %% %p%i "%n" 'q "x"' \
+ExecStart=/bin/kube-scheduler ${ONE} ${TWO} ${THREE} x${ONE}y $ONE $TWO $THREE a$ONE $$ONE %% 'q "x"' \
   \x41\s\q $UNSET ${UNSET} $FROM $FROM2 ${FROM3} $ESC ${ESC} ${P} $FROM4 $FROM5 a"b c"d $FROM6 \
   # comment
   ; other comment
@@ -41,9 +41,9 @@ FROM5="q\"uo\te" 'x'y
 FROM6=--a=\"q\"
 """
 STARTED = [
-    "one", "'two two' too", "", "xoney", "one", "two two", "too", "a$ONE", "$ONE", "%", "x", "x.service", 'q "x"',
+    "one", "'two two' too", "", "xoney", "one", "two two", "too", "a$ONE", "$ONE", "%", 'q "x"',
     "A \\q", "", "--v=2", "--leader-elect", "--config=/a b", "--x=1", "--y=2 3", "single $X \\ntail", "a", "bA",
-    "a\tbA", "x", "a", "b", "c", "quotexy", "ab cd", "--a=q", "last",
+    "a\tbA", "%p", "a", "b", "c", "quotexy", "ab cd", "--a=q", "last",
 ]  # fmt: skip
 
 
@@ -58,8 +58,7 @@ def words(text: str, around: Surroundings) -> list[str]:
 
 
 def test_the_command_line_is_that_of_systemd() -> None:
-    specifiers = {"n": "x.service", "p": "x", "i": ""}
-    assert words(UNIT, Surroundings(specifiers=specifiers, environment={"/etc/variables": VARIABLES})) == STARTED
+    assert words(UNIT, Surroundings(environment={"/etc/variables": VARIABLES})) == STARTED
 
 
 def test_drop_ins_count_in_systemds_order(tmp_path: Path) -> None:
@@ -106,7 +105,9 @@ def test_a_colon_before_the_program_switches_variables_off() -> None:
     assert words("[Service]\nExecStart=-:/bin/kube-scheduler $A ${B} %%\n", Surroundings()) == ["$A", "${B}", "%"]
 
 
-@pytest.mark.parametrize("line", ["PassEnvironment=V", "Environment=V=%z", "EnvironmentFile=/etc/none"])
+@pytest.mark.parametrize(
+    "line", ["PassEnvironment=V", "Environment=V=%z", "EnvironmentFile=/etc/none", "EnvironmentFile=-/etc/%N"]
+)
 @pytest.mark.parametrize("word", ["$V", "--config=${V}"])
 def test_what_the_files_do_not_show_is_said_to_be_unknown(line: str, word: str) -> None:
     (found,) = parse_unit(f"[Service]\n{line}\nExecStart=/bin/kube-scheduler {word}\n", "u").words[1:]
@@ -114,7 +115,7 @@ def test_what_the_files_do_not_show_is_said_to_be_unknown(line: str, word: str) 
     assert found.problem
 
 
-@pytest.mark.parametrize("word", ["$PATH", "${HOME}", "$INVOCATION_ID", "%d", "%b"])
+@pytest.mark.parametrize("word", ["$PATH", "${HOME}", "$INVOCATION_ID", "%n", "--config=/%d/x"])
 def test_values_of_systemd_itself_are_unknown(word: str) -> None:
     (found,) = parse_unit(f"[Service]\nExecStart=/bin/kube-scheduler {word}\n", "u").words[1:]
     assert found.problem

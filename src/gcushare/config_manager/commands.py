@@ -75,7 +75,7 @@ async def open_manager(
             systemd=Systemctl(),
             clock=SystemClock(),
             say=say,
-            limits=WaitLimits(timeout_s=place.wait_timeout, settle_s=place.wait_settle),
+            limits=WaitLimits(timeout_s=place.wait_timeout),
         )
         manager = Manager(
             place=place,

@@ -73,13 +73,8 @@ class PlaceSettings:
         parsers.duration_s(1, 3600),
         default=180.0,
         help="How long to wait for a healthy scheduler before everything is put back. The default gives the kubelet "
-        "20s to notice the change, 30s to end the old pod, and the rest to start the new one.",
-    )
-    wait_settle: float = setting(
-        parsers.duration_s(0, 600),
-        default=5.0,
-        help="How long it must stay healthy, for a host where a pod takes longer to fail; one that refuses its "
-        "configuration ends within a second.",
+        "20s to notice the change, 30s to end the old pod, and the rest to start the new one. It must stay healthy for "
+        "a 36th of that, which is 5s.",
     )
     node_name: str | None = setting(
         optional_text("NAME", "the process is searched for in /proc", "a node's name"),

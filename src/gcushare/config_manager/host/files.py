@@ -19,7 +19,7 @@ from gcushare.runtime.safe_directory import Attributes, SafeDirectory, open_dire
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 """A manifest or scheduler configuration is some kilobytes; anything this large is not one."""
 
-MAX_LINKS = 40
+_MAX_LINKS = 40
 """The kernel's own limit on symbolic links in a path."""
 
 _ADVICE: dict[int | None, str] = {
@@ -203,7 +203,7 @@ def _read_in(folder: SafeDirectory, name: str, path: str) -> FileState:
 
 def behind_links(files: Files, path: str) -> str:
     """Follow symbolic links at ``path``; of a circle, some link in it."""
-    for _ in range(MAX_LINKS):
+    for _ in range(_MAX_LINKS):
         link = files.link(path)
         if link is None:
             break

@@ -34,9 +34,12 @@ class WaitLimits:
     """How long to wait for a scheduler, in seconds."""
 
     timeout_s: float
-    settle_s: float
-    """How long it must stay healthy."""
     interval_s: float = 0.25
+
+    @property
+    def settle_s(self) -> float:
+        """How long it must stay healthy: one that refuses its configuration ends within a second."""
+        return self.timeout_s / 36
 
 
 class SchedulerUnhealthyError(GcushareError):

@@ -15,8 +15,8 @@ from gcushare.config_manager.host.unit_text import (
     Setting,
     assigned,
     settings_of,
-    with_specifiers,
     with_variables,
+    without_specifiers,
     words_of,
 )
 from gcushare.config_manager.scheduler_config.versions import Version
@@ -41,7 +41,7 @@ class UnitFile:
 
     @property
     def program(self) -> str:
-        return with_specifiers(self.arguments[0].value.lstrip(_PREFIXES), self.around.specifiers)[0]
+        return without_specifiers(self.arguments[0].value.lstrip(_PREFIXES))[0]
 
     @property
     def words(self) -> tuple[launch.Word, ...]:
@@ -50,7 +50,7 @@ class UnitFile:
         variables, unreadable = self.around.variables(self.text)
         words = []
         for number, argument in enumerate(self.arguments):
-            text, problem = with_specifiers(argument.value, self.around.specifiers)
+            text, problem = without_specifiers(argument.value)
             found = [text]
             if number and has_variables and not problem:
                 found, problem = with_variables(text, variables)
@@ -85,7 +85,7 @@ class UnitFile:
     def _last(self, key: str) -> str:
         """Find the last value of a setting in all of the unit's files; empty if it has none."""
         values = [setting.value.strip() for setting in self._settings if setting.key == key]
-        return with_specifiers(values[-1], self.around.specifiers)[0] if values else ""
+        return without_specifiers(values[-1])[0] if values else ""
 
     @property
     def health(self) -> launch.HealthEndpoint:

@@ -13,7 +13,7 @@ from gcushare.config_manager.host.unit_text import (
     assigned,
     parse_environment_file,
     settings_of,
-    with_specifiers,
+    without_specifiers,
 )
 from gcushare.core.errors import ConfigError, Refused
 
@@ -48,8 +48,6 @@ class Surroundings:
     after: tuple[tuple[str, str], ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     """Text of every environment file that can be read, by its path."""
-    specifiers: Mapping[str, str] = field(default_factory=dict)
-    """What systemd's specifiers stand for, by their letter."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -70,25 +68,25 @@ class Surroundings:
         settings = self.settings(text)
         variables.update((name, None) for name in assigned(settings, "PassEnvironment"))
         for word in assigned(settings, "Environment"):
-            expanded, problem = with_specifiers(word, self.specifiers)
+            expanded, problem = without_specifiers(word)
             name, _, value = expanded.partition("=")
             variables[name] = None if problem else value
-        for path, is_optional in environment_files(settings, self.specifiers):
+        for path, is_optional in environment_files(settings):
             if path in self.environment:
                 variables.update(parse_environment_file(self.environment[path]))
-            elif not is_optional:
+            elif not is_optional or without_specifiers(path)[1]:
                 return variables, f"the unit's EnvironmentFile {path!r} cannot be read"
         for name in assigned(settings, "UnsetEnvironment"):
             variables.pop(name.partition("=")[0], None)
         return variables, ""
 
 
-def environment_files(settings: Sequence[Setting], specifiers: Mapping[str, str]) -> list[tuple[str, bool]]:
+def environment_files(settings: Sequence[Setting]) -> list[tuple[str, bool]]:
     """List the environment files in order, as written, with whether each may be missing."""
     paths: list[tuple[str, bool]] = []
     for setting in settings:
         if setting.key == "EnvironmentFile":
-            value = with_specifiers(setting.value.strip(), specifiers)[0]
+            value = setting.value.strip()
             paths = [*paths, (value.removeprefix("-"), value.startswith("-"))] if value else []
     return paths
 
@@ -130,9 +128,8 @@ def find_unit(files: Files, path: str) -> tuple[str, Surroundings]:
         unit=path if at else "",
         before=tuple(texts[:at]),
         after=tuple(texts[at + 1 :]),
-        specifiers=_specifiers(files, name),
     )
-    listed = environment_files(around.settings(texts[at][1]), around.specifiers)
+    listed = environment_files(around.settings(texts[at][1]))
     return texts[at][0], replace(around, environment=dict(_environment(files, [each for each, _ in listed])))
 
 
@@ -189,25 +186,3 @@ def _environment(files: Files, paths: Sequence[str]) -> Iterator[tuple[str, str]
             continue
         if texts:
             yield path, "\n".join(texts)
-
-
-def _specifiers(files: Files, name: str) -> dict[str, str]:
-    stem = name.removesuffix(".service")
-    prefix, _, instance = stem.partition("@")
-    values = {"n": name, "N": stem, "p": prefix, "t": "/run", "S": "/var/lib", "C": "/var/cache", "L": "/var/log"}
-    values |= {"E": "/etc", "T": "/tmp", "V": "/var/tmp", "u": "root", "U": "0", "g": "root", "G": "0", "h": "/root"}
-    values |= {"i": instance, "d": f"/run/credentials/{name}"}
-    for letter, path in (
-        ("H", "/proc/sys/kernel/hostname"),
-        ("v", "/proc/sys/kernel/osrelease"),
-        ("m", "/etc/machine-id"),
-    ):
-        try:
-            text = (_read(files, path) or "").strip()
-        except (Refused, ConfigError):
-            continue
-        if text:
-            values[letter] = text
-    if "H" in values:
-        values["l"] = values["H"].partition(".")[0]
-    return values

@@ -1,4 +1,4 @@
-"""Read a systemd unit's text as systemd does: settings, words and escapes, specifiers, variables, environment files.
+"""Read a systemd unit's text as systemd does: settings, words and escapes, variables, environment files.
 
 Pure; every word of a setting has its place in the text, so that it can be edited. Source: systemd.syntax(7),
 systemd.service(5) and systemd.exec(5) of 252.
@@ -15,6 +15,8 @@ _ESCAPES |= {character: character for character in "\\\"'"}
 _CODES = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})")
 _VARIABLE = re.compile(r"\$\$|\$\{([A-Za-z0-9_]+)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_PERCENT = re.compile(r"%[%A-Za-z]")
+"""systemd leaves a percent sign that no letter follows."""
 _BLANK = " \t\r\n"
 
 
@@ -125,21 +127,12 @@ def _unescape(text: str) -> tuple[str, int]:
     return "\\" + text[0], 1
 
 
-def with_specifiers(text: str, values: Mapping[str, str]) -> tuple[str, str]:
-    """Replace specifiers such as ``%n``; returns the text, and why it is not known, empty if it is."""
-    result, at = "", 0
-    while at < len(text):
-        letter = text[at + 1 : at + 2]
-        if text[at] != "%" or not (letter == "%" or letter.isalpha()):
-            # systemd leaves a percent sign that no letter follows.
-            result += text[at]
-            at += 1
-            continue
-        if letter != "%" and letter not in values:
-            return text, f"gcushare does not know systemd's %{letter}: write the value out"
-        result += "%" if letter == "%" else values[letter]
-        at += 2
-    return result, ""
+def without_specifiers(text: str) -> tuple[str, str]:
+    """Write ``%%`` as one; returns the text, and why it is not known, empty if it is: what ``%n`` stands for is not."""
+    specifier = next((each[0] for each in _PERCENT.finditer(text) if each[0] != "%%"), None)
+    if specifier is not None:
+        return text, f"gcushare does not read systemd's {specifier}: write the value out"
+    return text.replace("%%", "%"), ""
 
 
 def with_variables(word: str, variables: Mapping[str, str | None]) -> tuple[list[str], str]:

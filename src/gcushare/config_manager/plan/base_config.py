@@ -1,4 +1,4 @@
-"""The admin's own configuration of a scheduler: find it on the host as the scheduler does, through links and mounts."""
+"""The admin's own configuration of a scheduler: find it on the host as the scheduler does, through mounts and links."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from gcushare.config_manager.host.files import MAX_LINKS, Files, FileState, behind_links
+from gcushare.config_manager.host.files import Files, FileState, behind_links
 from gcushare.config_manager.host.launch import BY_HAND, check_certain
 from gcushare.config_manager.host.paths_and_record import Layout, SchedulerFile
 from gcushare.config_manager.scheduler_config.document import READ_FLAGS, existing_config, format_of
@@ -61,21 +61,23 @@ def find_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConf
         return None
     is_relative = not flag.value.startswith("/")
     asked = posixpath.normpath(posixpath.join("/", pristine.directory if is_relative else "", flag.value))
-    seen = _without_links(files, pristine, asked)
-    path = pristine.host_path(seen)
-    via = f" through a symbolic link to {seen!r}" if seen != asked else ""
+    path = pristine.host_path(asked)
+    instead = BY_HAND if layout.is_unit else "put it into a hostPath volume, and name it by its absolute path"
     if path is None:
-        instead = BY_HAND if layout.is_unit else "put it into a hostPath volume, and name it by its absolute path"
         raise Refused(
-            f"{layout.target}: --{flag.name}={flag.value}{via} is not a file of the host, so it cannot be merged: "
-            f"{instead}"
+            f"{layout.target}: --{flag.name}={flag.value} is not a file of the host, so it cannot be merged: {instead}"
         )
-    # A mount's source is a path of the host, and the kubelet follows its links there.
+    if path != asked and not pristine.is_mount_point(asked) and files.link(path) is not None:
+        raise Refused(
+            f"{layout.target}: --{flag.name}={flag.value} is a symbolic link in a volume, which leads to a path of the "
+            "pod: name the file itself"
+        )
+    # Of a mounted file the kubelet follows the links, on the host.
     path = behind_links(files, path)
     state = files.read(path)
     if state is None:
         mounted = "" if layout.is_unit else "; a pod needs it mounted (the chart's configManager.readOnlyPaths)"
-        raise ConfigError(f"{path!r}, which kube-scheduler reads by --{flag.name}{via}, does not exist here{mounted}")
+        raise ConfigError(f"{path!r}, which kube-scheduler reads by --{flag.name}, does not exist here{mounted}")
     return BaseConfig(path, state)
 
 
@@ -113,25 +115,3 @@ def _check_mounts(files: Files, layout: Layout, scheduler: SchedulerFile) -> Non
             f"{layout.target}: kube-scheduler has other files than the host in {over[0]!r}, where a volume is mounted: "
             "choose another --files-dir (the chart's configManager.filesDir)"
         )
-
-
-def _without_links(files: Files, scheduler: SchedulerFile, path: str) -> str:
-    """Follow the links in a path of the scheduler. One in a volume leads to a path of its pod, not of the host.
-
-    Raises:
-        ConfigError: the links lead nowhere, as in a circle.
-    """
-    here, todo, links = "/", path.split("/"), 0
-    while todo:
-        step = posixpath.normpath(posixpath.join(here, todo.pop(0)))
-        place = None if scheduler.is_mount_point(step) else scheduler.host_path(step)
-        link = None if place in (None, "/") else files.link(place)
-        if link is None:
-            here = step
-            continue
-        links += 1
-        if links > MAX_LINKS:
-            raise ConfigError(f"{path!r} has more than {MAX_LINKS} symbolic links, or they lead in a circle")
-        here = "/" if link.startswith("/") else here
-        todo = [*link.split("/"), *todo]
-    return here

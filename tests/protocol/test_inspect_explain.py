@@ -123,20 +123,6 @@ async def test_namespaces_come_from_the_name_the_flag_or_the_context(seen: Clust
     assert (await seen.call("explain")).code == 2
 
 
-async def test_room_that_is_kept_for_a_pod_that_preempted_others_is_not_free(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as found:
-        ahead, behind = pod_document("ahead", 12), pod_document("behind", 8)
-        ahead["spec"]["priority"] = 10
-        ahead["status"]["nominatedNodeName"] = "node-1"
-        found.put(a_node("node-1", 16), behind)
-        alone = json.loads((await found.call("explain", "behind", "--source=api", "-o", "json")).out)
-        found.put(ahead)
-        kept = json.loads((await found.call("explain", "behind", "--source=api", "-o", "json")).out)
-        first = json.loads((await found.call("explain", "ahead", "--source=api", "-o", "json")).out)
-    assert alone["explanation"]["state"] == first["explanation"]["state"] == "fits"
-    assert (kept["explanation"]["state"], kept["explanation"]["largestThatFitsNow"]) == ("waits", 4)
-
-
 def asking_too(name: str, units: int, more: dict[str, str], *, node: str = "") -> dict[str, Any]:
     """A pod that asks for memory of a card and for something else."""
     record = PodRecord(card_indexes=(0,), card_units=16, pod_units=units) if node else None

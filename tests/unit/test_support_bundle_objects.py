@@ -12,13 +12,12 @@ import pytest
 
 from gcushare.cli.support_bundle.bundle_objects import (
     EVENT,
-    NODE,
-    POD,
     slim_event,
     slim_node,
     slim_pod,
     slim_words,
 )
+from gcushare.cluster.programs import SEEN_NODE, SEEN_POD
 from gcushare.vendors import ENFLAME
 from tests.unit import full_objects
 from tests.unit.full_objects import Document
@@ -37,7 +36,7 @@ _META = {
 
 def spec_names(prefix: str, *, is_ours: bool) -> set[str]:
     """What of a pod's spec is a name that people choose."""
-    names = ("nodeName", "schedulerName", "priorityClassName", "serviceAccountName", "runtimeClassName")
+    names = ("nodeName", "schedulerName")
     of_container = ("name", "image", "ports[].name")
     return {
         *(f"{prefix}{name}" for name in names),
@@ -51,15 +50,15 @@ def spec_names(prefix: str, *, is_ours: bool) -> set[str]:
 
 
 def slim_users_pod(pod: Document) -> Document:
-    return slim_pod(POD.read(json.dumps(pod).encode()), is_ours=False)
+    return slim_pod(SEEN_POD.read(json.dumps(pod).encode()), is_ours=False)
 
 
 def slim_our_pod(pod: Document) -> Document:
-    return slim_pod(POD.read(json.dumps(pod).encode()), is_ours=True)
+    return slim_pod(SEEN_POD.read(json.dumps(pod).encode()), is_ours=True)
 
 
 def slim_any_node(node: Document) -> Document:
-    return slim_node(NODE.read(json.dumps(node).encode()))
+    return slim_node(SEEN_NODE.read(json.dumps(node).encode()))
 
 
 def slim_any_event(event: Document) -> Document:
@@ -67,7 +66,7 @@ def slim_any_event(event: Document) -> Document:
 
 
 _STATUS = {
-    *("status.nominatedNodeName", "status.hostIP", "status.podIP"),
+    *("status.nominatedNodeName", "status.podIP"),
     *(f"status.resourceClaimStatuses[].{name}" for name in ("name", "resourceClaimName")),
     *(f"status.{part}[].name" for part in ("containerStatuses", "initContainerStatuses")),
 }

@@ -16,10 +16,22 @@ from gcushare.kube.resources import Resource
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS_BY_NAME, Vendor
 from gcushare.wire import contracts
 from gcushare.wire.flags import effective, parse_flags
-from gcushare.wire.objects import ObjectMeta, Pod, PodSpec, PodStatus
+from gcushare.wire.objects import (
+    ContainerState,
+    ContainerStatus,
+    ContainerTerminated,
+    KubeObject,
+    Node,
+    NodeInfo,
+    NodeStatus,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    PodStatus,
+)
 from gcushare.wire.own_devices import ContainerWithVariables
 from gcushare.wire.pods import is_finished
-from gcushare.wire.untrusted_json import Int
+from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 
 _PLUGIN_NAMES = (contracts.DEVICE_PLUGIN, "gpushare-device-plugin")
 """Parts of the names of plugins' pods: ours, and upstream gpushare's."""
@@ -87,10 +99,32 @@ class SeenSpec(PodSpec, frozen=True, gc=False, kw_only=True, rename="camel"):
     volumes: tuple[Volume, ...] = ()
 
 
+class _Waits(KubeObject, frozen=True, gc=False):
+    reason: str = ""
+
+
+class _Ended(ContainerTerminated, frozen=True, gc=False):
+    reason: str = ""
+    finished_at: str | None = None
+
+
+class _State(ContainerState, frozen=True, gc=False):
+    waiting: _Waits | None = None
+    terminated: _Ended | None = None
+
+
+class _ContainerReport(ContainerStatus, frozen=True, gc=False):
+    ready: bool | None = None
+    state: _State = _State()
+    last_state: _State = _State()
+
+
 class SeenStatus(PodStatus, frozen=True, gc=False, kw_only=True, rename="camel"):
-    """A pod's status with its address."""
+    """A pod's status with its address, and why its containers wait or ended."""
 
     pod_ip: str = field(default="", name="podIP")
+    container_statuses: tuple[_ContainerReport, ...] = ()
+    init_container_statuses: tuple[_ContainerReport, ...] = ()
 
 
 class SeenPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
@@ -108,6 +142,22 @@ class SeenPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
     def restarts(self) -> int:
         """How often its containers were started again."""
         return sum(each.restart_count for each in self.status.container_statuses)
+
+
+class _NodeInfo(NodeInfo, frozen=True):
+    container_runtime_version: str = ""
+    kernel_version: str = ""
+    os_image: str = ""
+
+
+class _NodeStatus(NodeStatus, frozen=True):
+    node_info: _NodeInfo = _NodeInfo()
+
+
+class SeenNode(Node, frozen=True):
+    """A node with the versions of its software."""
+
+    status: _NodeStatus = _NodeStatus()
 
 
 class ServicePort(msgspec.Struct, frozen=True, rename="camel"):
@@ -129,6 +179,9 @@ class Service(msgspec.Struct, frozen=True):
     spec: _ServiceSpec = _ServiceSpec()
 
 
+SEEN_POD = BoundedJsonDecoder(SeenPod, "a pod of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
+SEEN_NODE = BoundedJsonDecoder(SeenNode, "a node of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
+SEEN_NODES = Resource("api/v1", "nodes", SeenNode, namespaced=False)
 PLUGIN_PODS = Resource("api/v1", "pods", SeenPod)
 SERVICES = Resource("api/v1", "services", Service)
 

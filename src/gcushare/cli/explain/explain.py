@@ -23,12 +23,11 @@ from gcushare.cluster.gather_snapshot import gather, read_claims
 from gcushare.cluster.reader import UNFINISHED, Reader, Scope
 from gcushare.cluster.rights import Area
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
-from gcushare.core.assignments import Assignment, CardGrant, PodRef
+from gcushare.core.assignments import Assignment
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
 from gcushare.core.explain.explanation import MAX_EXAMPLES
 from gcushare.core.explain.verdicts import Verdict
 from gcushare.core.other_resources import Shortage, find_shortages
-from gcushare.core.preemption.kept_room import compute_room_left
 from gcushare.core.requests import PodRequest
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import (
@@ -255,7 +254,6 @@ async def _describe_claim(reader: Reader, snapshot: ClusterSnapshot, pod: Pod) -
 def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, wanted: PodRequest, *, is_claim: bool) -> ExplainDocument:
     """Ask the core over the whole snapshot, as the extender does over its own."""
     asking, request = pod_ref(pod), wanted.cards
-    _keep_room_for_nominees(snapshot, asking)
     question = Question(request, asking.priority, pod.spec.node_rules, by_claim=is_claim)
     found, gates = answer(snapshot, question), [gate.name for gate in pod.spec.scheduling_gates]
     if is_claim:
@@ -270,33 +268,6 @@ def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, wanted: PodRequest, *,
         gates=gates,
         unreadable={name: facts.problem for name, facts in snapshot.node_facts.items() if facts.problem},
     )
-
-
-def _keep_room_for_nominees(snapshot: ClusterSnapshot, asking: PodRef) -> None:
-    """Count what pods ahead of this one will hold of the nodes on which others are being ended for them.
-
-    By priority, then by age: only the extender knows which pod was nominated first.
-    """
-
-    def rank(pod: PodRef) -> tuple[int, str, str]:
-        return -pod.priority, pod.created, pod.uid
-
-    ahead = [
-        facts
-        for facts in snapshot.pods.values()
-        if facts.is_waiting and facts.nominated and facts.request is not None and rank(facts.ref) < rank(asking)
-    ]
-    ending = [uid for uid, facts in snapshot.pods.items() if facts.is_ending]
-    for facts in sorted(ahead, key=lambda each: rank(each.ref)):
-        node, request = snapshot.ledger.nodes.get(facts.nominated), facts.request
-        if node is None or request is None:
-            continue
-        indexes = compute_room_left(node, [request], ending)
-        grants = (
-            CardGrant(index, total if request.whole else request.units, request.whole)
-            for index, total in ((index, node.cards[index].total) for index in indexes)
-        )
-        snapshot.ledger.apply(Assignment(facts.ref, node.name, tuple(grants)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Kubernetes objects in a bundle: the fields that these structs declare, their texts cut to names and forms; pure.
+"""Kubernetes objects in a bundle: the fields that their structs declare, their texts cut to names and forms; pure.
 
-The structs are those by which our programs read the objects, with what else support asks for. What no struct declares
-is not read, so that a field that a later Kubernetes adds reveals nothing. People's own labels and annotations, values
+The structs are those by which the doctor reads the objects. What no struct declares is not read, so that a field that a
+later Kubernetes adds reveals nothing. People's own labels and annotations, values
 of variables, command lines except flags of our programs, and messages are removed; their numbers stay.
 """
 
@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import field
 
 from gcushare.cli.support_bundle.redact import ELLIPSIS, is_secret_anywhere, is_secret_name
-from gcushare.cluster.programs import ProgramKind, SeenContainer, SeenPod, SeenSpec, SeenStatus
+from gcushare.cluster.programs import ProgramKind, SeenNode, SeenPod
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.placement import POLICIES
 from gcushare.core.whole_cards import WHOLE_CARD_POLICIES
@@ -27,87 +26,12 @@ from gcushare.wire.annotations import OVER_USE_NOTE, record_keys
 from gcushare.wire.contracts import VENDOR_LABEL
 from gcushare.wire.nodes import INVENTORY
 from gcushare.wire.objects import (
-    ContainerState,
-    ContainerStatus,
-    ContainerTerminated,
     Event,
     KubeObject,
-    Node,
-    NodeInfo,
-    NodeStatus,
 )
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 
 JsonObject = dict[str, Any]
-
-
-class _Ended(ContainerTerminated, frozen=True):
-    signal: Int | None = None
-    reason: str = ""
-    started_at: str | None = None
-    finished_at: str | None = None
-
-
-class _Waits(KubeObject, frozen=True):
-    reason: str = ""
-
-
-class _Runs(KubeObject, frozen=True):
-    started_at: str | None = None
-
-
-class _State(ContainerState, frozen=True):
-    waiting: _Waits | None = None
-    running: _Runs | None = None
-    terminated: _Ended | None = None
-
-
-class _ContainerReport(ContainerStatus, frozen=True):
-    ready: bool | None = None
-    state: _State = _State()
-    last_state: _State = _State()
-
-
-class _PodStatus(SeenStatus, frozen=True):
-    host_ip: str = field(default="", name="hostIP")
-    container_statuses: tuple[_ContainerReport, ...] = ()
-    init_container_statuses: tuple[_ContainerReport, ...] = ()
-
-
-class _PodSpec(SeenSpec, frozen=True):
-    ephemeral_containers: tuple[SeenContainer, ...] = ()
-    host_network: bool | None = None
-    host_pid: bool | None = field(default=None, name="hostPID")
-    priority_class_name: str = ""
-    runtime_class_name: str = ""
-    service_account_name: str = ""
-
-    def all_containers(self) -> Iterator[SeenContainer]:
-        yield from (*self.init_containers, *self.containers, *self.ephemeral_containers)
-
-
-class BundlePod(SeenPod, frozen=True):
-    """A pod as a bundle shows it."""
-
-    spec: _PodSpec = _PodSpec()
-    status: _PodStatus = _PodStatus()
-
-
-class _NodeInfo(NodeInfo, frozen=True):
-    container_runtime_version: str = ""
-    kernel_version: str = ""
-    os_image: str = ""
-    architecture: str = ""
-
-
-class _NodeStatus(NodeStatus, frozen=True):
-    node_info: _NodeInfo = _NodeInfo()
-
-
-class BundleNode(Node, frozen=True):
-    """A node as a bundle shows it."""
-
-    status: _NodeStatus = _NodeStatus()
 
 
 class _Repeats(KubeObject, frozen=True):
@@ -130,8 +54,6 @@ class BundleEvent(Event, frozen=True):
         return max(each or "" for each in (self.last_timestamp, self.event_time, self.series.last_observed_time))
 
 
-POD = BoundedJsonDecoder(BundlePod, "a pod", limit_bytes=OBJECT_BYTES, max_depth=None)
-NODE = BoundedJsonDecoder(BundleNode, "a node", limit_bytes=OBJECT_BYTES, max_depth=None)
 EVENT = BoundedJsonDecoder(BundleEvent, "an Event", limit_bytes=OBJECT_BYTES, max_depth=None)
 
 ENVIRONMENT = {CONTAINER_BYTES} | frozenset(
@@ -176,15 +98,15 @@ _DOCUMENTS: dict[str, BoundedJsonDecoder[Any]] = {keys.OVER_USE: OVER_USE_NOTE} 
 _OUT = frozenset(
     (
         *("message", "value", "env", "command", "args", "affinity", "topologySpreadConstraints"),
-        *("volumes", "volumeMounts", "ephemeralContainers"),
+        *("volumes", "volumeMounts"),
     )
 )
 """Fields with texts of people and programs, or with what people select by."""
 _NAMES = frozenset(
     (
-        *("name", "namespace", "uid", "kind", "apiVersion", "image", "key", "address", "podIP", "hostIP"),
-        *("nodeName", "nominatedNodeName", "schedulerName", "serviceAccountName", "priorityClassName"),
-        *("runtimeClassName", "resourceClaimName", "resourceClaimTemplateName", "podGroupName"),
+        *("name", "namespace", "uid", "kind", "apiVersion", "image", "key", "address", "podIP"),
+        *("nodeName", "nominatedNodeName", "schedulerName"),
+        *("resourceClaimName", "resourceClaimTemplateName", "podGroupName"),
         *("component", "host", "reportingComponent", "reportingInstance", "pod", "uuid", "link"),
     )
 )
@@ -218,7 +140,7 @@ _COMMAND_WORDS = frozenset(
 )
 
 
-def slim_node(node: BundleNode) -> JsonObject:
+def slim_node(node: SeenNode) -> JsonObject:
     """A node: our labels, taints, resources, conditions, versions."""
     return _counted(node)
 
@@ -229,7 +151,7 @@ def slim_event(event: BundleEvent) -> JsonObject:
     return {name: part for name, part in slim.items() if name not in ("metadata", "apiVersion", "kind")}
 
 
-def slim_pod(pod: BundlePod, *, is_ours: bool) -> JsonObject:
+def slim_pod(pod: SeenPod, *, is_ours: bool) -> JsonObject:
     """A pod; settings only of our own programs."""
     slim = _counted(pod)
     for part, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers)):
@@ -243,9 +165,9 @@ def slim_pod(pod: BundlePod, *, is_ours: bool) -> JsonObject:
     return slim
 
 
-def secrets_of(pod: BundlePod) -> Iterator[str]:
+def secrets_of(pod: SeenPod) -> Iterator[str]:
     """Values in a pod's environment that are secret by their names; its log may contain them too."""
-    for container in pod.spec.all_containers():
+    for container in pod.containers():
         yield from (each.value for each in container.env if is_secret_anywhere(each.name, each.value))
 
 
@@ -268,7 +190,7 @@ def _is_kept(word: str, before: str) -> bool:
     return word.rpartition("/")[2] in _COMMAND_WORDS
 
 
-def _counted(found: BundleNode | BundlePod) -> JsonObject:
+def _counted(found: SeenNode | SeenPod) -> JsonObject:
     """Cut an object, and add how many labels and annotations were removed; their existence explains much."""
     slim: JsonObject = _cut(msgspec.to_builtins(found))
     meta = slim.setdefault("metadata", {})

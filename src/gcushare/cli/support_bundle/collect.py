@@ -5,21 +5,17 @@ size limit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
-
-import msgspec
 
 from gcushare._version import __version__
 from gcushare.cli.support_bundle import sanitize
 from gcushare.cli.support_bundle.archive import Archive, new_archive
 from gcushare.cli.support_bundle.bundle_objects import (
     EVENT,
-    NODE,
-    POD,
     BundleEvent,
     JsonObject,
     secrets_of,
@@ -51,7 +47,7 @@ from gcushare.cluster.programs import (
 )
 from gcushare.cluster.reader import AT_ONCE, Reader, ask_all
 from gcushare.cluster.rights import Area
-from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError, RetryableError
+from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 from gcushare.core.wording import counted
 from gcushare.kube.clock import SystemClock
 from gcushare.kube.resources import PODS, Resource
@@ -60,7 +56,6 @@ from gcushare.runtime.exit_codes import DONE
 from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.inspect import decode_document
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
-from gcushare.wire.objects import Node
 
 _EVENTS: Resource[BundleEvent] = Resource("api/v1", "events", BundleEvent)
 T = TypeVar("T")
@@ -94,8 +89,6 @@ class Collector:
 
     reader: Reader
     facts: Facts
-    raw: Mapping[str, msgspec.Raw]
-    """The JSON of the snapshot's nodes and pods by uid."""
     archive: Archive
     redactor: Redactor
     names: frozenset[str] = frozenset()
@@ -104,11 +97,14 @@ class Collector:
         """Fill the archive, the most useful first, so that a size limit cuts off logs and not findings."""
         facts = self.facts
         self.names = sanitize.known_names(facts)
-        pods = self._read_again("cluster/pods.json", Area.PODS, facts.pods, POD.read)
         # A program may have logged the caller's own token.
         header = await self.reader.client.config.credentials.header()
         own_token = [] if header is None else [header.split()[-1]]
-        self.redactor = Redactor([*own_token, *(text for pod in pods for text in secrets_of(pod))])
+        self.redactor = Redactor([*own_token, *(text for pod in facts.pods for text in secrets_of(pod))])
+        files = {Area.PODS: "cluster/pods.json", Area.NODES: "cluster/nodes.json"}
+        for unread in facts.unread:
+            if unread.part in files:
+                self._leave_out(files[unread.part], unread.problem)
 
         cut = sanitize.cut_findings(findings, self.names)
         self._add_document("doctor.json", sanitize.findings_document(facts, cut), "what the doctor found")
@@ -118,11 +114,10 @@ class Collector:
         self._add_document("schedulers.json", schedulers, "schedulers, config managers")
 
         ours = {pod.metadata.uid for members in facts.programs.values() for pod in members}
-        slim = [slim_pod(pod, is_ours=pod.metadata.uid in ours) for pod in pods]
-        self._add_items("cluster/pods.json", slim, "pods that ask for cards, carry records or run our programs")
+        slim = [slim_pod(pod, is_ours=pod.metadata.uid in ours) for pod in facts.pods]
+        self._add_items(files[Area.PODS], slim, "pods that ask for cards, carry records or run our programs")
         self.reader.progress("collecting objects")
-        nodes = self._read_again("cluster/nodes.json", Area.NODES, facts.nodes, NODE.read)
-        self._add_items("cluster/nodes.json", [slim_node(node) for node in nodes], "nodes")
+        self._add_items(files[Area.NODES], [slim_node(node) for node in facts.nodes], "nodes")
         await self._add_events()
 
         plugins = [
@@ -228,21 +223,6 @@ class Collector:
         ending = ".previous.log" if is_previous else ".log"
         return _Source(f"logs/{pod.metadata.namespace}/{pod.metadata.name}/{container}{ending}", "log", read)
 
-    def _read_again(
-        self, path: str, part: Area, objects: Sequence[Node | SeenPod], read: Callable[[msgspec.Raw], T]
-    ) -> list[T]:
-        """Read objects of the snapshot with more fields. Whatever could not be read is left out under ``path``."""
-        found: list[T] = []
-        for unread in self.facts.unread:
-            if unread.part is part:
-                self._leave_out(path, unread.problem)
-        for each in objects:
-            try:
-                found.append(read(self.raw[each.metadata.uid]))
-            except RemoteContractError as failure:
-                self._leave_out(path, str(failure))
-        return found
-
     def _add_items(self, path: str, items: Sequence[JsonObject], what: str) -> None:
         if items or path not in self.archive.left_out:
             self._add_document(path, {"items": list(items)}, what)
@@ -272,13 +252,12 @@ def run(settings: BundleSettings, process: ProcessContext) -> int:
         ):
             with new_archive(path, began, settings.max_size) as archive:
                 reader = Reader(client, progress)
-                raw: dict[str, msgspec.Raw] = {}
-                facts = await gather(reader, settings.where, raw)
+                facts = await gather(reader, settings.where)
                 if not facts.nodes and not facts.pods and not (facts.knows(Area.NODES) and facts.knows(Area.PODS)):
                     unread = [each for each in facts.unread if each.part in (Area.NODES, Area.PODS)]
                     family = ForbiddenError if any(each.lacks_right for each in unread) else RetryableError
                     raise family("; ".join(f"cannot read {each.part.value}: {each.problem}" for each in unread))
-                collector = Collector(reader, facts, raw, archive, Redactor())
+                collector = Collector(reader, facts, archive, Redactor())
                 await collector.collect(examine(facts))
                 archive.finish({"program": f"gcushare support-bundle {__version__}", "node": settings.where.node})
             return archive

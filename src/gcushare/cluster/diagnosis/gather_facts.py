@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TypeVar
-
-import msgspec
+from collections.abc import Sequence
 
 from gcushare._version import __version__
 from gcushare.cluster.cluster_flags import WhereSettings
@@ -14,9 +11,13 @@ from gcushare.cluster.diagnosis import cluster_objects
 from gcushare.cluster.diagnosis.facts import ExtenderFacts, Facts, PluginFacts, ReplicaFacts
 from gcushare.cluster.metrics_text import MetricsPage, parse_figures
 from gcushare.cluster.programs import (
+    SEEN_NODE,
+    SEEN_NODES,
+    SEEN_POD,
     SERVICES,
     ProgramAddress,
     ProgramKind,
+    SeenNode,
     SeenPod,
     flag,
     program_of,
@@ -28,15 +29,9 @@ from gcushare.cluster.programs import (
 from gcushare.cluster.reader import ANSWER_S, Reader, naming_node
 from gcushare.cluster.rights import Area
 from gcushare.core.errors import ForbiddenError, GcushareError
-from gcushare.kube.resources import LEASES, NODES, PODS, Resource
+from gcushare.kube.resources import LEASES, PODS
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.contracts import EXTENDER
-from gcushare.wire.objects import NODE, Node
-from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
-
-NodeOrPod = TypeVar("NodeOrPod", Node, SeenPod)
-
-_RAW_NODES: Resource[msgspec.Raw] = Resource("api/v1", "nodes", msgspec.Raw, namespaced=False)
 
 _OF_NODES = (None, ProgramKind.PLUGIN)
 """Pods of another node than the one asked for that are left out: other people's, and the programs of that node."""
@@ -44,11 +39,9 @@ CONCERNED = (b"gcu", b"gpu", b"GPU_MEM", b"kube-scheduler", b"_VISIBLE_DEVICES")
 """One of these stands in the JSON of every pod that asks for cards, carries a record, runs one of the programs or
 chooses what it sees."""
 
-SEEN_POD = BoundedJsonDecoder(SeenPod, "a pod of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
 
-
-async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Raw] | None = None) -> Facts:
-    """Gather the facts. ``raw`` takes the JSON of the nodes and pods by uid, for a caller that shows other fields.
+async def gather(reader: Reader, where: WhereSettings) -> Facts:
+    """Gather the facts.
 
     Raises:
         ConfigError: a scheduler's configuration is named that cannot be read.
@@ -58,8 +51,8 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
     namespace = where.extender_service.namespace
     server_version = await reader.learn_time()
     nodes, pods, policies, drivers = await asyncio.gather(
-        _read_nodes(reader, where.node, _keeping(NODE.read, raw)),
-        _read_pods(reader, where.node, _keeping(SEEN_POD.read, raw)),
+        _read_nodes(reader, where.node),
+        _read_pods(reader, where.node),
         cluster_objects.read_policies(reader),
         cluster_objects.read_drivers(reader),
     )
@@ -103,29 +96,17 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
     )
 
 
-def _keeping(
-    decode: Callable[[msgspec.Raw], NodeOrPod], raw: dict[str, msgspec.Raw] | None
-) -> Callable[[msgspec.Raw], NodeOrPod]:
-    def read(item: msgspec.Raw) -> NodeOrPod:
-        found = decode(item)
-        if raw is not None:
-            raw[found.metadata.uid] = item.copy()  # the item is a view of a whole page
-        return found
-
-    return read
-
-
-async def _read_nodes(reader: Reader, name: str | None, decode: Callable[[msgspec.Raw], Node]) -> tuple[Node, ...]:
+async def _read_nodes(reader: Reader, name: str | None) -> tuple[SeenNode, ...]:
     if name is not None:
         with naming_node(name):  # one that does not exist is the caller's error, not a finding
-            return (decode(await reader.client.get(_RAW_NODES, name)),)
-    found = await reader.list_part(Area.NODES, NODES, decode)
+            return (await reader.client.get(SEEN_NODES, name),)
+    found = await reader.list_part(Area.NODES, SEEN_NODES, SEEN_NODE.read)
     return tuple(sorted(found, key=lambda node: node.metadata.name))
 
 
-async def _read_pods(reader: Reader, node: str | None, decode: Callable[[msgspec.Raw], SeenPod]) -> tuple[SeenPod, ...]:
+async def _read_pods(reader: Reader, node: str | None) -> tuple[SeenPod, ...]:
     """Read the pods that concern us. With a ``node``: its pods, and our programs on any node."""
-    found = await reader.list_part(Area.PODS, PODS, decode, CONCERNED)
+    found = await reader.list_part(Area.PODS, PODS, SEEN_POD.read, CONCERNED)
     kept = (pod for pod in found if node is None or pod.spec.node_name == node or program_of(pod) not in _OF_NODES)
     return tuple(sorted(kept, key=lambda pod: pod.key))
 

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
-from unittest.mock import Mock
 
-import pytest
 from cryptography import x509
 
 from gcushare.core.errors import ConflictError, RetryableError
@@ -23,7 +21,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Patch
 from gcushare.kube.resources import Resource
 from gcushare.runtime.settings.parsers import ObjectName
-from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper, SwappedFolder
+from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
 from gcushare.wire.contracts import CA, CLIENT_CERT, SERVER_CERT
 from tests.unit.cut_off import CutOff, Ended
 from tests.unit.test_verbs_issuing import YEAR, Data, check_handshake
@@ -161,18 +159,17 @@ async def keep(home: Path, *cut_offs: CutOff) -> list[list[tuple[datetime, datet
     return kept
 
 
-async def test_a_full_disk_keeps_the_certificates_that_are_there_and_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_files_that_cannot_be_written_are_tried_again(tmp_path: Path) -> None:
     calendar, secret = Calendar(), OneSecret(CutOff())
     replica = Replica(secret, calendar, tmp_path)
     assert await replica.look()
     before = replica.served
     calendar.shows = START + 2 * STEP
-    with monkeypatch.context() as patched:
-        patched.setattr(SwappedFolder, "put", Mock(side_effect=OSError(28, "No space left on device")))
-        assert not await replica.look()
+    in_the_way = tmp_path / "1" / f"{SERVER_CERT}.part"
+    in_the_way.mkdir()
+    assert not await replica.look()
     assert replica.served == before
+    in_the_way.rmdir()
     assert await replica.look()
     assert replica.served not in (None, before)
 

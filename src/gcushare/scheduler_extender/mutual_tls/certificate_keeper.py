@@ -12,7 +12,6 @@ import base64
 import binascii
 import logging
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,11 +35,15 @@ SECRETS: Resource[dict[str, Any]] = Resource("api/v1", "secrets", dict)
 _CHECK_EVERY_S = 60.0
 _RETRY_S = 2.0
 """After a failure, or when another replica wrote first."""
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENDS = {SERVER_CERT: Purpose.SERVER, CA: Purpose.CLIENT_CA, CLIENT_CERT: Purpose.CLIENT}
 
 
 class CertificateKeeper:
-    """``run`` it in a task of its own; ``ready`` is set once ``files`` exist in ``folder``."""
+    """``run`` it in a task of its own; ``ready`` is set once ``files`` exist in ``folder``.
+
+    No other user may read the folder: it holds private keys.
+    """
 
     def __init__(
         self, client: KubeClient, secret: ObjectName, terms: Terms, folder: Path, *, clock: Clock | None = None
@@ -48,15 +51,14 @@ class CertificateKeeper:
         self._client = client
         self._secret = secret
         self._terms = terms
-        self._folder = SwappedFolder(folder)
+        self._folder = folder
         self._clock = clock or SystemClock()
         self._written: Mapping[str, bytes] = {}
         self._problem = ""
         self.ready = asyncio.Event()
         self.certificate_ends: tuple[CertificateEnd, ...] = ()
         """When the certificates in the Secret end, the scheduler's included, for metrics."""
-        file = self._folder.file
-        self.files = TlsFiles(file(SERVER_CERT), file(SERVER_KEY), file(CA), requires_client=True)
+        self.files = TlsFiles(folder / SERVER_CERT, folder / SERVER_KEY, folder / CA, requires_client=True)
 
     @property
     def obstacle(self) -> str | None:
@@ -109,7 +111,13 @@ class CertificateKeeper:
     def _write_files(self, data: Mapping[str, bytes]) -> None:
         if data == self._written:
             return
-        self._folder.put({name: data[name] for name in (SERVER_CERT, SERVER_KEY, CA)})
+        for name in (SERVER_CERT, SERVER_KEY, CA):
+            # A server that reads them in between keeps what it has, and reads them again two seconds later.
+            part = self._folder / f"{name}.part"
+            part.unlink(missing_ok=True)
+            with os.fdopen(os.open(part, _NEW_FILE, 0o600), "wb") as out:
+                out.write(data[name])
+            part.replace(self._folder / name)
         self._written = data
         home = Path("/secrets") / self._secret.namespace / self._secret.name
         self.certificate_ends = tuple(
@@ -123,41 +131,3 @@ def _decoded(data: Mapping[str, str]) -> dict[str, bytes]:
         return {key: base64.b64decode(text, validate=True) for key, text in data.items()}
     except (binascii.Error, TypeError) as error:
         raise RemoteContractError(f"a value of the Secret is not base64: {error}") from error
-
-
-_CURRENT = "..data"
-"""The link that is replaced by a rename. A server that follows its files checks the folder for changes."""
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class SwappedFolder:
-    """A folder whose files are replaced together. ``path``: no other user may read it, it holds private keys."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._count = 0
-
-    def file(self, name: str) -> Path:
-        """The path of a file of that name, after ``put``."""
-        return self._path / name
-
-    def put(self, files: Mapping[str, bytes]) -> None:
-        """Replace all files in one step, so no reader gets the certificate of one set with the key of another.
-
-        If it fails at any point, with a full disk for example, the files are as before; the next call cleans up.
-        """
-        self._count += 1
-        home = self._path / f"..{self._count}"
-        home.mkdir(mode=0o700)
-        for name, content in files.items():
-            with os.fdopen(os.open(home / name, _NEW_FILE, 0o600), "wb") as out:
-                out.write(content)
-            if not (link := self._path / name).is_symlink():
-                link.symlink_to(Path(_CURRENT) / name)
-        now, following = self._path / _CURRENT, self._path / f"{_CURRENT}.next"
-        following.unlink(missing_ok=True)
-        following.symlink_to(home.name)
-        following.replace(now)
-        for each in self._path.iterdir():
-            if each.is_dir() and not each.is_symlink() and each != home:
-                shutil.rmtree(each)

@@ -26,9 +26,9 @@ _NARROWEST = 40
 
 
 async def explain(session: Session, settings: ExplainSettings) -> int:
-    async with session.connect(settings.kube) as api, session.screen.progress() as progress:
-        pod = settings.pod_key(api.config.namespace)
-        explained = await explain_pod(Reader(api, progress), session.vendor, settings.figures, pod)
+    pod = settings.pod_key(session.api.config.namespace)
+    async with session.screen.progress() as progress:
+        explained = await explain_pod(Reader(session.api, progress), session.vendor, settings.figures, pod)
     if not session.print_document(lambda: explain_document(explained)):
         session.screen.print_text(explain_text(explained, session.screen.width))
     session.say_source(explained.source)

@@ -24,8 +24,8 @@ from gcushare.runtime.exit_codes import DONE, FAILED
 async def show_table(session: Session, settings: TableSettings) -> int:
     """Show nodes and cards."""
     scope = Scope(settings.node, settings.selector or "")
-    async with session.connect(settings.kube) as api, session.screen.progress() as progress:
-        snapshot = await gather(Reader(api, progress), session.vendor, scope, settings.figures)
+    async with session.screen.progress() as progress:
+        snapshot = await gather(Reader(session.api, progress), session.vendor, scope, settings.figures)
     screen = session.screen
     session.require_cards(snapshot, settings.node, may_be_empty=_is_upstream(screen, settings))
     summary = _summary(snapshot, screen, settings)

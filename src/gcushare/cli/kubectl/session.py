@@ -28,7 +28,6 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE, FAILED
-from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.pods import readable_request
@@ -45,14 +44,12 @@ class Session:
     names: Names
     screen: Screen
     output: Output
+    api: KubeClient
+    """The API server that the flags name."""
 
     @property
     def vendor(self) -> Vendor:
         return self.names.vendor
-
-    def connect(self, kube: KubeSettings) -> KubeClient:
-        """Return a client of the API server that the flags name, to enter with ``async with``."""
-        return open_cluster(kube, self.screen.environ, program="kubectl-inspect")
 
     def print_document(self, make: Callable[[], object]) -> bool:
         """Print a document as JSON or YAML; False, with nothing printed, if another output was asked for."""
@@ -126,12 +123,12 @@ def run(
     """
 
     async def work() -> int:
-        session = Session(names, Screen(process, settings.show.color), settings.show.output)
+        screen = Screen(process, settings.show.color)
         try:
-            if names.is_own:
-                async with session.connect(settings.kube) as api:
-                    session.names = replace(names, vendor=await choose_vendor(api, settings))
-            return await act(session, settings)
+            async with open_cluster(settings.kube, screen.environ, program="kubectl-inspect") as api:
+                vendor = await choose_vendor(api, settings) if names.is_own else names.vendor
+                session = Session(replace(names, vendor=vendor), screen, settings.show.output, api)
+                return await act(session, settings)
         except GcushareError as error:
             if hint := _hint(names, settings, error):
                 hints.append(hint)

@@ -72,9 +72,9 @@ class NodesNeededDocument(msgspec.Struct, frozen=True, gc=False, rename="camel")
 async def nodes_needed(session: Session, settings: NodesNeededSettings) -> int:
     """Print the count; the work of ``kubectl inspect ... nodes-needed``."""
     problems: list[str] = []
-    async with session.connect(settings.kube) as api:
-        added = Counter({PodKind(CardRequest(units), _NONE): count for count, units in settings.add})
-        document = await read_pending(api, session.vendor, settings.like or "", settings.pods or "", problems, added)
+    added = Counter({PodKind(CardRequest(units), _NONE): count for count, units in settings.add})
+    like, only = settings.like or "", settings.pods or ""
+    document = await read_pending(session.api, session.vendor, like, only, problems, added)
     if not session.print_document(lambda: document):
         session.screen.print_text(render_nodes_needed(document, added.total()))
     return session.warn(problems)

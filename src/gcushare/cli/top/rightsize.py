@@ -57,7 +57,7 @@ class Sizing:
 
 async def rightsize(session: Session, settings: RightsizeSettings) -> int:
     """Print a line per workload; the work of ``gcushare rightsize``."""
-    summary, answers, problems = await gather_use(session, settings.kube, settings.plugin_namespace, Scope())
+    summary, answers, problems = await gather_use(session, settings.plugin_namespace, Scope())
     now = datetime.now(UTC)
     found = size_workloads(summary, pod_use_rows(summary, answers.views), now, settings.namespace)
     if not session.print_document(lambda: sizing_document(found, problems)):

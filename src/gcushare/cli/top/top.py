@@ -20,14 +20,13 @@ from gcushare.cluster.reader import Reader, Scope
 from gcushare.core.errors import GcushareError
 from gcushare.core.units import GIB
 from gcushare.core.wording import counted, some_names
-from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors.vendor import Vendor
 
 
 async def top(session: Session, settings: TopSettings) -> int:
     """Show what is granted next to what is used."""
     scope = Scope(settings.node, settings.selector or "")
-    summary, answers, problems = await gather_use(session, settings.kube, settings.plugin_namespace, scope)
+    summary, answers, problems = await gather_use(session, settings.plugin_namespace, scope)
     rows, pods = use_rows(summary, answers.views), pod_use_rows(summary, answers.views)
     screen, output = session.screen, session.output
     if not session.print_document(lambda: use_document(rows, pods, problems)):
@@ -39,15 +38,15 @@ async def top(session: Session, settings: TopSettings) -> int:
 
 
 async def gather_use(
-    session: Session, kube: KubeSettings, plugin_namespace: str, scope: Scope
+    session: Session, plugin_namespace: str, scope: Scope
 ) -> tuple[Summary, PluginAnswers, dict[str, str]]:
     """Read the cluster, and ask the plugins of its nodes; the last is why the use on some is not known.
 
     Raises:
         GcushareError: the API server does not answer, or the node that was asked for has no cards.
     """
-    async with session.connect(kube) as api, session.screen.progress() as progress:
-        reader = Reader(api, progress)
+    async with session.screen.progress() as progress:
+        reader = Reader(session.api, progress)
         snapshot = await gather(reader, session.vendor, scope)
         session.require_cards(snapshot, scope.node)
         summary = summarise(snapshot)

@@ -1,4 +1,4 @@
-"""Completion: what may stand next, asked through kubectl's own completion, through bash, and directly."""
+"""Completion: what may stand next, asked through kubectl's own completion, and directly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace
 
 KUBECTL = shutil.which("kubectl")
-BASH = shutil.which("bash")
 DEADLINE_S = 60.0
 
 
@@ -65,17 +64,3 @@ async def test_kubectl_runs_the_plugin_and_completes_it(seen: Cluster, tmp_path:
     assert code == 0, err
     assert out.splitlines()[0].split("\t") == ["wait", "waits"]
     assert out.splitlines()[-1] == ":4"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(BASH is None, reason="no bash in PATH: install one to run this test")
-async def test_bash_completes_the_command_itself(seen: Cluster, tmp_path: Path) -> None:
-    folder = install(tmp_path / "bin")
-    assert BASH is not None
-    script = (
-        "source <(kubectl-inspect-gcushare completion bash); "
-        'COMP_LINE="kubectl-inspect-gcushare node-" COMP_POINT=30 COMP_CWORD=1; '
-        "compopt() { :; }; _kubectl_inspect_gcushare; printf '%s\\n' \"${COMPREPLY[@]}\""
-    )
-    code, out, err = await run(seen, folder, BASH, "--norc", "-c", script)
-    assert (code, out.split()) == (0, ["node-1", "node-2"]), err

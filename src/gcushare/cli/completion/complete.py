@@ -1,4 +1,4 @@
-"""Shell completion: candidates for the next word, for kubectl's own completion or a shell's.
+"""Shell completion: candidates for the next word, for kubectl's own completion.
 
 Source of the protocol: kubectl runs ``kubectl_complete-<plugin>`` with the words after the plugin's, the last one
 unfinished, and reads one candidate per line (a tab before its description), then a line ``:`` with cobra's directive.
@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from gcushare.cli.kubectl.flags import Shell
 from gcushare.cli.kubectl.help_text import COMMANDS, Names, program_of
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.reader import Reader, Scope
@@ -99,8 +98,6 @@ class _Line:
             return [*found, ("--help", "Print the manual")], NO_FILES
         if self.arguments:
             return [], NO_FILES
-        if self.command == "completion":
-            return [(shell.value, "") for shell in Shell], NO_FILES
         if self.command == "explain":
             return self._ask(self._pods), NO_FILES
         return [*(COMMANDS.items() if not self.command else ()), *self._ask(self._nodes)], NO_FILES

@@ -11,10 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gcushare.cli.kubectl.flags import CompletionSettings
 from gcushare.cli.kubectl.help_text import COMMANDS, Names, program_of
 from gcushare.runtime.entry import ProcessContext, run_program
-from gcushare.runtime.exit_codes import DONE, MISUSED
+from gcushare.runtime.exit_codes import MISUSED
 from gcushare.runtime.settings.old_flags import GLOG_FLAGS, OldFlag, without_notes
 from gcushare.runtime.start import load
 from gcushare.vendors import VENDORS
@@ -53,10 +52,6 @@ def _run(names: Names, command: str, process: ProcessContext, old_flags: Mapping
     hints: list[str] = []
 
     def run(settings: Any) -> int:
-        if isinstance(settings, CompletionSettings):
-            script = load("gcushare.cli.completion.shell_scripts", "completion_script")
-            process.stdout.write(str(script(names, settings.shell)))
-            return DONE
         act = load(*_WORK[command].split(":"))
         return load("gcushare.cli.kubectl.session", "run")(names, act, settings, process, hints)
 

@@ -29,12 +29,6 @@ class SortKey(enum.Enum):
     PODS = "pods"
 
 
-class Shell(enum.Enum):
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
-
-
 def _node() -> Any:
     """Declare the argument NODE."""
     parser = parsers.optional_text("NODE", "every node with cards", "a node's name")
@@ -215,10 +209,3 @@ class NodesNeededSettings:
     def find_conflicts(self) -> Iterator[str]:
         """Text, JSON or YAML."""
         return _find_no_wide_form(self.show.output, "a count")
-
-
-@settings
-class CompletionSettings:
-    """Completion."""
-
-    shell: Shell = setting(parsers.choice(Shell), argument=True, help="For which shell.")

@@ -8,7 +8,6 @@ from typing import Any
 
 from gcushare._version import __version__
 from gcushare.cli.kubectl.flags import (
-    CompletionSettings,
     ExplainSettings,
     NodesNeededSettings,
     RightsizeSettings,
@@ -25,7 +24,6 @@ COMMANDS = {
     "top": "memory granted and memory in use, card by card",
     "rightsize": "what workloads ask for, the most they used, and what would be enough",
     "nodes-needed": "how many more nodes the waiting pods need",
-    "completion": "the completion script of a shell",
 }
 
 
@@ -58,10 +56,6 @@ class Names:
     def executable(self) -> str:
         return f"kubectl-inspect-{self.word}"
 
-    @property
-    def completer(self) -> str:
-        return f"kubectl_complete-inspect-{self.word}"
-
 
 def program_of(names: Names, command: str) -> Program[Any]:
     """One command by its word, as its ``--help`` shows it; the empty word is the table."""
@@ -71,7 +65,6 @@ def program_of(names: Names, command: str) -> Program[Any]:
         "top": _top,
         "rightsize": _rightsize,
         "nodes-needed": _nodes_needed,
-        "completion": _completion,
     }
     return makers[command](names)
 
@@ -190,21 +183,4 @@ def _nodes_needed(names: Names) -> Program[NodesNeededSettings]:
         notes="Cards, CPU, memory, nodeSelector, required node affinity and taints are considered; affinity to pods, "
         "topology spread and other resources are not. A new node has the labels and taints of those of its class, or "
         "of the one that is named. Pods with scheduling gates are not counted.",
-    )
-
-
-def _completion(names: Names) -> Program[CompletionSettings]:
-    script = f"{names.executable} completion"
-    return Program(
-        name=script,
-        summary=f"Print the completion script of {names.executable} for a shell.",
-        version=__version__,
-        settings=CompletionSettings,
-        examples=(
-            (f"source <({script} bash)", "now, in this bash"),
-            (f'{script} zsh > "${{fpath[1]}}/_{names.executable}"', "for zsh, from its next start"),
-            (f"{script} fish | source", "now, in this fish"),
-        ),
-        notes=f"'{names.command}' itself is completed by kubectl's own completion, which asks {names.completer} where "
-        "that is in $PATH.",
     )

@@ -90,14 +90,3 @@ def test_no_text_makes_a_parser_fail_in_another_way(text: str) -> None:
     for parser in (parsers.integer(0, 9), parsers.duration_s(0, 9), parsers.size_bytes(0, 9)):
         with suppress(ValueError):
             assert 0 <= parser.parse(text) <= 9
-
-
-@pytest.mark.parametrize(("text", "share"), [("0.25", 0.25), ("25%", 0.25), ("130%", 1.3)])
-def test_a_share_is_read_in_percent_too(text: str, share: float) -> None:
-    assert parsers.fraction(0.01, 10.0).parse(text) == pytest.approx(share)
-
-
-@pytest.mark.parametrize("text", ["x", "%", "0", "1001%", "nan"])
-def test_what_is_no_share_within_its_bounds_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r".+"):
-        parsers.fraction(0.01, 10.0).parse(text)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.host.files import HostFiles
-from gcushare.config_manager.host.pod_environment import container_variables, expanded
 from gcushare.config_manager.host.systemd_unit import parse_unit
 from gcushare.config_manager.host.unit_files import Surroundings, find_unit
 from gcushare.config_manager.host.unit_text import parse_environment_file
@@ -156,32 +155,3 @@ def test_broken_environment_files_are_read_to_their_end(text: str) -> None:
 def test_a_text_that_is_not_a_units_is_refused() -> None:
     with pytest.raises(ConfigError, match="no \\[Service\\] section"):
         parse_unit("ExecStart=/bin/kube-scheduler\n", "u")
-
-
-@pytest.mark.parametrize(
-    ("text", "result"),
-    [
-        ("$(A)/x", "1/x"),
-        ("$$(A)", "$(A)"),
-        ("$$$(A)", "$1"),
-        ("$A $(A", "$A $(A"),
-        ("$(B)", "2 1"),
-        ("$()", None),
-        ("$(FIELD)", None),
-        ("$(LATER)", "$(Z)"),
-        ("$(NONE)", None),
-    ],
-)
-def test_a_containers_variables_are_replaced_as_the_kubelet_does(text: str, result: str | None) -> None:
-    variables = container_variables(
-        [
-            {"name": "A", "value": "1"},
-            {"name": "B", "value": "2 $(A)"},
-            {"name": "FIELD", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-            {"name": "LATER", "value": "$$(Z)"},
-            "odd",
-        ]
-    )
-    found, problem = expanded(text, variables)
-    assert (found if not problem else None) == result
-    assert problem == "" or found == text

@@ -10,7 +10,6 @@ import msgspec
 
 from gcushare.cluster.programs import HostPath, Mount, Port, Volume
 from gcushare.config_manager.host import launch
-from gcushare.config_manager.host.pod_environment import container_variables, expanded
 from gcushare.config_manager.scheduler_config.versions import Version, parse_image_version
 from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value, resolved
@@ -70,14 +69,12 @@ class PodManifest:
     @property
     def words(self) -> tuple[launch.Word, ...]:
         """The command line as kube-scheduler gets it."""
-        nodes = self._argument_nodes()
-        has_variables = any("$(" in scalar.value for scalar in nodes)
-        variables = self._variables() if has_variables else {}
-        words = []
-        for index, scalar in enumerate(nodes):
-            value, problem = expanded(scalar.value, variables)
-            words.append(launch.Word(value, index if value == scalar.value and not problem else None, problem))
-        return tuple(words)
+        # The kubelet replaces variables.
+        unknown = "gcushare does not read variables of a pod: write the value out"
+        return tuple(
+            launch.Word(each.value, None, unknown) if "$(" in each.value else launch.Word(each.value, index)
+            for index, each in enumerate(self._argument_nodes())
+        )
 
     @property
     def flags(self) -> tuple[Flag, ...]:
@@ -154,9 +151,8 @@ class PodManifest:
                 continue
             source = volumes.get(mount.name)
             rest = posixpath.relpath(path, at)
-            sub_path, problem = expanded(mount.sub_path_expr, self._variables())
-            parts = filter(None, (mount.sub_path or sub_path, "" if rest == "." else rest))
-            place = "" if source is None or problem else source.path
+            parts = filter(None, (mount.sub_path, "" if rest == "." else rest))
+            place = "" if source is None or mount.sub_path_expr else source.path
             best = (len(at), posixpath.join(place, *parts) if place else None)
         return best[1]
 
@@ -218,9 +214,6 @@ class PodManifest:
     @property
     def _container(self) -> Mapping:
         return _mapping(self.yaml, "spec", "containers", self.index)
-
-    def _variables(self) -> dict[str, str | None]:
-        return container_variables(plain_value(self._container.get("env")))
 
     def _argument_lists(self) -> list[Sequence]:
         lists = (resolved(self._container.get(key)) for key in ("command", "args"))

@@ -15,9 +15,8 @@ import msgspec
 from msgspec import field
 from multidict import CIMultiDict
 
-from gcushare.cluster.programs import SeenContainer, SeenSpec
+from gcushare.cluster.programs import SeenSpec
 from gcushare.config_manager.host.launch import HealthEndpoint, is_scheduler, scheduler_flags, serves
-from gcushare.config_manager.host.pod_environment import container_variables, expanded
 from gcushare.config_manager.plan.steps import AwaitScheduler
 from gcushare.core.errors import GcushareError, NotFoundError, RetryableError
 from gcushare.kube.client import KubeClient
@@ -226,18 +225,13 @@ async def find_mirror_pod(client: KubeClient, node: str, _endpoint: HealthEndpoi
     except GcushareError as error:
         raise SchedulerUnknownError(f"kube-scheduler's mirror pod cannot be read: {error}") from error
     running = [each for each in pod.status.container_statuses if "running" in each.state]
-    commands = [_started_with(each) for each in pod.spec.containers]
+    commands = [each.command_line for each in pod.spec.containers]
     if not commands or not running:
         return None
     # A wrapper may stand before the program.
     command = next((each for each in commands if is_scheduler(each) or is_scheduler(each[1:])), commands[0])
     # The mirror's spec is new before its status, so that only both together identify an instance.
     return Running(f"{pod.metadata.annotations.get(_HASH, '')}/{running[0].container_id}", command)
-
-
-def _started_with(container: SeenContainer) -> tuple[str, ...]:
-    variables = container_variables([{"name": each.name, "value": each.value} for each in container.env])
-    return tuple(expanded(word, variables)[0] for word in container.command_line)
 
 
 async def ask_health(url: str, headers: Sequence[tuple[str, str]] = ()) -> str:

@@ -22,20 +22,6 @@ _PROVIDER = "algorithm-provider"
 _AFFINITY_WEIGHT = "hard-pod-affinity-symmetric-weight"
 POLICY_FLAGS = frozenset({POLICY_FILE, _POLICY_CONFIGMAP, _LEGACY, _PROVIDER, _AFFINITY_WEIGHT})
 
-_AUTOSCALER_PRIORITIES = {
-    "MostRequestedPriority": 1,
-    "SelectorSpreadPriority": 1,
-    "InterPodAffinityPriority": 1,
-    "BalancedResourceAllocation": 1,
-    "NodePreferAvoidPodsPriority": 10000,
-    "NodeAffinityPriority": 1,
-    "TaintTolerationPriority": 1,
-    "ImageLocalityPriority": 1,
-    "EvenPodsSpreadPriority": 2,
-}
-"""A policy's default priorities, with the one difference that ClusterAutoscalerProvider makes.
-Source: ``pkg/scheduler/framework/plugins/legacy_registry.go``."""
-
 
 def policy_flag(flags: Sequence[Flag]) -> Flag | None:
     """Find the flag of the admin's policy file, which outranks ``--config``.
@@ -62,10 +48,8 @@ def render_policy(entry: Mapping[str, Value], flags: Sequence[Flag]) -> str:
     """
     policy: dict[str, Value] = {"apiVersion": "v1", "kind": "Policy"}
     provider = effective(flags, _PROVIDER)
-    if provider is not None and provider.value == "ClusterAutoscalerProvider":
-        policy["priorities"] = [{"name": name, "weight": weight} for name, weight in _AUTOSCALER_PRIORITIES.items()]
-    elif provider is not None and provider.value not in ("", "DefaultProvider"):
-        raise _displaced(provider, "ClusterAutoscalerProvider and DefaultProvider can")
+    if provider is not None and provider.value not in ("", "DefaultProvider"):
+        raise _displaced(provider, "DefaultProvider can")
     weight = effective(flags, _AFFINITY_WEIGHT)
     if weight is not None:
         if not weight.value.isdecimal() or int(weight.value) == 0:

@@ -258,17 +258,6 @@ def number(low: float, high: float, metavar: str = "X") -> Parser[float]:
     return Parser(metavar, f"a number from {low:g} to {high:g}", parse, repr)
 
 
-def fraction(low: float = 0.0, high: float = 1.0) -> Parser[float]:
-    """Read a share of one: ``0.25`` and ``25%`` are the same."""
-
-    def parse(raw: str) -> float:
-        value = _as_number(raw.removesuffix("%")) / (100 if raw.endswith("%") else 1)
-        _check_bounds(value, low, high)
-        return float(value)
-
-    return Parser("FRACTION", f"a share from {low:g} to {high:g}, or the same in percent (25%)", parse, repr)
-
-
 def comma_list(item: Parser[T]) -> Parser[tuple[T, ...]]:
     """Read items separated by commas; empty text is the empty list."""
 

@@ -98,7 +98,7 @@ _DOCUMENTS: dict[str, BoundedJsonDecoder[Any]] = {keys.OVER_USE: OVER_USE_NOTE} 
 _OUT = frozenset(
     (
         *("message", "value", "env", "command", "args", "affinity", "topologySpreadConstraints"),
-        *("volumes", "volumeMounts"),
+        *("volumes", "volumeMounts", "ephemeralContainers"),
     )
 )
 """Fields with texts of people and programs, or with what people select by."""

@@ -124,6 +124,16 @@ async def test_repeats_within_a_minute_are_counted_in_the_next_post() -> None:
         assert here.recorder.counters["merged"] == 99
 
 
+async def test_what_corrects_an_event_does_not_wait_for_its_minute() -> None:
+    async with desk() as here:
+        here.recorder.record(POD, "NoRoom", "it may fit")
+        await here.time.settle()
+        here.recorder.record(POD, "NoRoom", "it can never fit", corrects=True)
+        await here.time.settle()
+        assert here.server.requests == ["create", "repeat"]
+        assert here.server.shown == [("NoRoom", "it can never fit", 2)]
+
+
 async def test_what_is_recorded_while_a_post_is_under_way_waits_as_well() -> None:
     async with desk() as here:
         here.server.stuck = asyncio.Event()

@@ -138,9 +138,24 @@ def nested(levels: int) -> bytes:
     return b'{"f:a":' * levels + b"{}" + b"}" * levels
 
 
+def is_early_312() -> bool:
+    """Whether this is one of the first patches of 3.12: their C code stops at 1,500 levels, whatever the limit."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + OBJECT_DEPTH)
+    try:
+        msgspec.json.decode(nested(1500), type=msgspec.Raw)
+    except RecursionError:
+        return sys.version_info[:2] == (3, 12)
+    finally:
+        sys.setrecursionlimit(limit)
+    return False
+
+
 @pytest.mark.parametrize("levels", [10, 1500, OBJECT_DEPTH - 100])
 def test_an_object_is_read_however_deep_what_no_one_reads_of_it_is(levels: int) -> None:
     """An API server keeps a pod's managedFields to any depth: one pod would stop the lists that it is in."""
+    if levels > 10 and is_early_312():
+        pytest.skip("this patch of Python 3.12 reads no JSON deeper than 1,500 levels: docs/limits.md")
     fields = b'{"metadata":{"uid":"u","name":"p","managedFields":[{"fieldsV1":' + nested(levels) + b"}]}}"
     limit = sys.getrecursionlimit()
     assert (HEAD.read(fields).metadata.uid, POD.read(fields).metadata.name) == ("u", "p")

@@ -179,7 +179,7 @@ def test_nothing_is_written_if_others_could_plant_a_link(tmp_path: Path) -> None
     file.path.parent.mkdir()
     file.path.parent.chmod(0o777)
     (tmp_path / "victim").write_text("precious")
-    file.path.with_suffix(".tmp").symlink_to(tmp_path / "victim")
+    file.path.with_name(f"{file.path.name}.tmp").symlink_to(tmp_path / "victim")
     with pytest.raises(DeviceError, match="can be written by others"):
         file.write(inventory(0))
     file.path.parent.chmod(0o755)

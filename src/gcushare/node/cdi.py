@@ -16,7 +16,7 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -41,6 +41,42 @@ Fingerprint: TypeAlias = frozenset[tuple[str, int, int]]
 """Path, inode and change time of each specification."""
 
 
+@contextlib.contextmanager
+def naming_what_failed(words: str) -> Iterator[None]:
+    """Raise what a file or folder answers as a ``DeviceError`` that begins with these words."""
+    try:
+        yield
+    except (OSError, UnsafePathError) as error:
+        raise DeviceError(f"{words}: {error}") from error
+
+
+def write_specification(path: Path, specification: Mapping[str, Any]) -> bool:
+    """Replace a CDI specification in one step; False if it says this already.
+
+    Raises:
+        DeviceError: the directory cannot be written, or others can write it.
+    """
+    content = msgspec.json.format(msgspec.json.encode(specification), indent=2)
+    with (
+        naming_what_failed(f"the CDI specification {path} cannot be written"),
+        open_directory(path.parent, make=True) as directory,
+    ):
+        if directory.holds(path.name, content):
+            return False
+        directory.write(path.name, content, Attributes(), f"{path.name}.tmp")  # with no suffix that runtimes read
+    return True
+
+
+def remove_specification(path: Path) -> bool:
+    """Remove a CDI specification; False if there is none.
+
+    Raises:
+        DeviceError: the directory cannot be written.
+    """
+    with naming_what_failed(f"the CDI specification {path} cannot be removed"):
+        return remove_file(path)
+
+
 class CdiSpecFile:
     """The file ``<dir>/gcushare-<vendor>.json``, and the others that runtimes read there and in ``standard_dirs``."""
 
@@ -56,29 +92,14 @@ class CdiSpecFile:
             DeviceError: the directory cannot be written, or others can write it; containers would not start with names
                 that are not defined.
         """
-        content = msgspec.json.format(msgspec.json.encode(cdi_spec(self._vendor, inventory)), indent=2)
-        try:
-            with open_directory(self.path.parent, make=True) as directory:
-                if directory.holds(self.path.name, content):
-                    return
-                directory.write(self.path.name, content, Attributes(), self.path.with_suffix(".tmp").name)
-        except (OSError, UnsafePathError) as error:
-            raise DeviceError(f"the CDI specification {self.path} cannot be written: {error}") from error
-        logger.info("wrote the CDI specification %s", fields(file=self.path, cards=len(inventory.cards)))
+        if write_specification(self.path, cdi_spec(self._vendor, inventory)):
+            logger.info("wrote the CDI specification %s", fields(file=self.path, cards=len(inventory.cards)))
 
     def remove(self) -> bool:
-        """Remove the file; False if there was none.
-
-        Raises:
-            DeviceError: the directory cannot be written.
-        """
-        try:
-            if not remove_file(self.path):
-                return False
-        except (OSError, UnsafePathError) as error:
-            raise DeviceError(f"the CDI specification {self.path} cannot be removed: {error}") from error
-        logger.info("removed the CDI specification %s", fields(file=self.path))
-        return True
+        """Remove the file; False if there was none. Raises as ``remove_specification``."""
+        if is_removed := remove_specification(self.path):
+            logger.info("removed the CDI specification %s", fields(file=self.path))
+        return is_removed
 
     def fingerprint(self) -> Fingerprint:
         """What changes whenever any specification does; some microseconds, as no file is opened."""

@@ -17,8 +17,8 @@ import msgspec
 
 from gcushare.core.errors import DeviceError, RemoteContractError
 from gcushare.core.log_fields import fields
-from gcushare.node.cdi import CDI_VERSION
-from gcushare.runtime.safe_directory import Attributes, UnsafePathError, open_directory, remove_file
+from gcushare.node.cdi import CDI_VERSION, naming_what_failed, remove_specification, write_specification
+from gcushare.runtime.safe_directory import Attributes, UnsafePathError, open_directory
 from gcushare.wire.dra.checkpoint import (
     CHECKPOINT,
     CHECKPOINT_NAME,
@@ -72,11 +72,11 @@ class CheckpointFile:
             DeviceError: it cannot be written; the old one is as it was.
         """
         content = msgspec.json.encode(Checkpoint(version=CHECKPOINT_VERSION, claims=claims), order="sorted")
-        try:
-            with open_directory(self.path.parent, make=True) as directory:
-                directory.write(self.path.name, content, _ROOT_ALONE, f"{self.path.name}.tmp")
-        except (OSError, UnsafePathError) as error:
-            raise DeviceError(f"the checkpoint {self.path} cannot be written: {error}") from error
+        with (
+            naming_what_failed(f"the checkpoint {self.path} cannot be written"),
+            open_directory(self.path.parent, make=True) as directory,
+        ):
+            directory.write(self.path.name, content, _ROOT_ALONE, f"{self.path.name}.tmp")
 
     def copy_aside(self) -> Path | None:
         """Copy a file that cannot be understood, for a person to examine; returns the copy, None if there is no file.
@@ -119,23 +119,10 @@ class ClaimCdiFiles:
             DeviceError: it cannot be written.
             RemoteContractError: the uid is no name of a file.
         """
-        edits = _edits_of(claim)
-        name = self._file_name(claim.uid)
-        if not edits:
-            return
-        specification = {
-            "cdiVersion": CDI_VERSION,
-            "kind": self._kind,
-            "devices": [{"name": claim.uid, "containerEdits": edits}],
-        }
-        content = msgspec.json.format(msgspec.json.encode(specification), indent=2)
-        try:
-            with open_directory(self._directory, make=True) as directory:
-                if not directory.holds(name, content):
-                    # Without one of the suffixes that runtimes read.
-                    directory.write(name, content, Attributes(), f"{name}.tmp")
-        except (OSError, UnsafePathError) as error:
-            raise DeviceError(f"the CDI file {self._directory / name} cannot be written: {error}") from error
+        path, edits = self._directory / self._file_name(claim.uid), _edits_of(claim)
+        if edits:
+            devices = [{"name": claim.uid, "containerEdits": edits}]
+            write_specification(path, {"cdiVersion": CDI_VERSION, "kind": self._kind, "devices": devices})
 
     def remove(self, uid: str) -> None:
         """Remove a claim's file; nothing if there is none.
@@ -144,11 +131,7 @@ class ClaimCdiFiles:
             DeviceError: it cannot be removed.
             RemoteContractError: the uid is no name of a file.
         """
-        path = self._directory / self._file_name(uid)
-        try:
-            remove_file(path)
-        except (OSError, UnsafePathError) as error:
-            raise DeviceError(f"the CDI file {path} cannot be removed: {error}") from error
+        remove_specification(self._directory / self._file_name(uid))
 
     def exist(self) -> bool:
         """Whether there is a file of any claim.
@@ -156,11 +139,11 @@ class ClaimCdiFiles:
         Raises:
             DeviceError: the folder cannot be read.
         """
-        try:
-            with open_directory(self._directory, make=True) as directory:
-                return any(name.startswith(self._prefix) for name in directory.names())
-        except (OSError, UnsafePathError) as error:
-            raise DeviceError(f"CDI files of claims in {self._directory} cannot be read: {error}") from error
+        with (
+            naming_what_failed(f"CDI files of claims in {self._directory} cannot be read"),
+            open_directory(self._directory, make=True) as directory,
+        ):
+            return any(name.startswith(self._prefix) for name in directory.names())
 
     def remove_others(self, uids: Iterable[str]) -> int:
         """Remove the files of claims that are not among ``uids``; returns how many. The log names those that stay.
@@ -170,17 +153,17 @@ class ClaimCdiFiles:
         """
         kept = {self._file_name(uid) for uid in uids}
         removed = 0
-        try:
-            with open_directory(self._directory, make=True) as directory:
-                for name in directory.names():
-                    if name.startswith(self._prefix) and name not in kept:
-                        try:
-                            removed += directory.remove(name)
-                        except OSError as error:  # no claim names it, so no container gets it
-                            facts = fields(file=directory.shown(name), reason=error)
-                            logger.warning("a CDI file of no claim cannot be removed %s", facts)
-        except (OSError, UnsafePathError) as error:
-            raise DeviceError(f"CDI files of claims in {self._directory} cannot be removed: {error}") from error
+        with (
+            naming_what_failed(f"CDI files of claims in {self._directory} cannot be removed"),
+            open_directory(self._directory, make=True) as directory,
+        ):
+            for name in directory.names():
+                if name.startswith(self._prefix) and name not in kept:
+                    try:
+                        removed += directory.remove(name)
+                    except OSError as error:  # no claim names it, so no container gets it
+                        facts = fields(file=directory.shown(name), reason=error)
+                        logger.warning("a CDI file of no claim cannot be removed %s", facts)
         return removed
 
     def _file_name(self, uid: str) -> str:

@@ -139,7 +139,7 @@ def _encode_card(index: int, units: int, kept: frozenset[str] | None, *, omit_un
 class HeldIds:
     """The held units of memory of closed cards. There may be hundreds of thousands, so they are computed once per read.
 
-    A card of which pods may hold more than the kubelet has shown is closed only once that is known. Until then none of
+    A card where pods may hold more than the kubelet has shown is closed only once that is known. Until then none of
     its ids turns unhealthy, unless its hardware is not to be trusted: then all do that are not shown.
     """
 

@@ -86,7 +86,7 @@ class KubeletAllocations:
     def add_missing(self, other: KubeletAllocations, pods: Iterable[str]) -> None:
         """Add what another source shows under these keys, if this one shows nothing under them.
 
-        podresources names pods by their names, so that a checkpoint's uids stand beside them.
+        podresources names pods by their names, and a checkpoint by their uids.
         """
         here = self.pods
         for pod in pods:

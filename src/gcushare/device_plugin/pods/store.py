@@ -405,7 +405,7 @@ class PodStore:
         return [entry.ref.uid for entry in hidden if self._pending or entry.ref.uid in shown]
 
     def cards_in_doubt(self) -> frozenset[int]:
-        """The cards of which pods may hold more units than the kubelet has shown."""
+        """The cards where pods may hold more units than the kubelet has shown."""
         unverified = (entry.promise for entry in self._entries.values() if entry.state is PodState.UNVERIFIED)
         hidden = (entry.taken_cards for entry in self._entries.values() if entry.inits - entry.shown.keys())
         return frozenset(chain.from_iterable((*unverified, *hidden)))

@@ -1,4 +1,4 @@
-"""Every decoder, given its examples and some changed ones; and the evaluation and the mutations themselves."""
+"""Every decoder, given its examples (`make fuzz` changes them); and the evaluation and the mutations themselves."""
 
 from __future__ import annotations
 
@@ -20,9 +20,6 @@ from tests.fuzz.mutations import mutated
 from tests.fuzz.shrinking import shrunk
 from tests.unit.foreign_inputs import Decoder
 
-INPUTS, INPUT_BYTES, LONGEST_BYTES = 40, 8000, 4000
-"""Of changed examples: how many per decoder, their bytes together, and those of the longest."""
-
 
 @pytest.mark.parametrize("name", ALL_DECODERS)
 def test_a_decoder_takes_its_examples(name: str) -> None:
@@ -32,17 +29,6 @@ def test_a_decoder_takes_its_examples(name: str) -> None:
         assert evaluate_with_memory(decoder, body) is None, example
         if not example.startswith(("refused-", "found-")):
             decoder.read(body)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ALL_DECODERS)
-def test_a_decoder_takes_changed_examples(name: str) -> None:
-    """A few; `make fuzz` tries as many as it has time for."""
-    left = INPUT_BYTES
-    for body in islice(mutated(list(examples_of(name).values()), Random(name)), INPUTS):
-        if len(body) <= min(left, LONGEST_BYTES):
-            left -= len(body)
-            assert evaluate(ALL_DECODERS[name], body) is None, body[:500]
 
 
 def test_every_folder_of_examples_belongs_to_a_decoder() -> None:

@@ -72,7 +72,7 @@ def test_taking_the_edit_out_again_restores_every_byte(name: str) -> None:
     assert edited.without_trace(OWN_FILES, was[-1] if was else None).text == manifest.text
 
 
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(
     name=st.sampled_from(CORPUS),
     flag=st.sampled_from(["config", "policy-config-file"]),

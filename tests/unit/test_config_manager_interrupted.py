@@ -94,15 +94,13 @@ STORIES = {
     "recover, own directory": Story(_applied_in_own_directory, Host.recover, is_recovery=True),
     "apply, merged": Story(_with_admins_config, Host.apply),
     "apply, unit": Story(_unit, Host.apply),
-    "extender moved": Story(_applied, lambda host: host.apply(MOVED_EXTENDER)),
     "extender moved, unit": Story(_applied_unit, lambda host: host.apply(MOVED_EXTENDER)),
     "extender moved, manifest edited": Story(_applied_and_edited, lambda host: host.apply(MOVED_EXTENDER)),
     "kubeadm upgrade": Story(_applied_and_upgraded, Host.apply),
-    "recover": Story(_applied, Host.recover, is_recovery=True),
     "recover, edited": Story(_applied_and_edited, Host.recover, is_recovery=True),
     "recover, unit": Story(_applied_unit, Host.recover, is_recovery=True),
 }
-EVERY_DAY = {"apply, policy", "apply, configuration", "extender moved, unit", "kubeadm upgrade", "recover, edited"}
+EVERY_DAY = {"apply, policy", "extender moved, unit", "recover, edited"}
 """One of each kind: of file, of change, and of the way back. The others are played among the slow tests."""
 
 ALL = pytest.mark.parametrize(

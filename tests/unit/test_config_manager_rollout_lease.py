@@ -168,7 +168,7 @@ STORIES = {
     "recover, static pod": (static_pod, unwanted),
     "recover, unit": (systemd_host, unwanted),
 }
-QUICK = {"apply, static pod", "extender moved, unit", "recover, static pod"}
+QUICK = {"recover, static pod"}
 
 
 @pytest.mark.parametrize(

@@ -36,18 +36,22 @@ def host_of(kind: str, root: Path) -> Host:
     return host
 
 
-@pytest.mark.parametrize("kind", ["pod", "unit", "unit without a restart"])
+GONE = f"'{BASE}', which kube-scheduler reads by --config, does not exist here"
+
+
 @pytest.mark.parametrize(
-    ("left", "says"),
+    ("kind", "left", "says"),
     [
-        (None, f"'{BASE}', which kube-scheduler reads by --config, does not exist here"),
-        ("", f"{BASE}: a mapping is expected"),
-        ("kind: [", f"{BASE}: not valid YAML"),
-        (b"\xff", f"{BASE}: not UTF-8"),
-        ("apiVersion: v1\nkind: Pod\n", f"{BASE}: kind 'Pod' apiVersion 'v1' is not a configuration"),
-        (ADMIN_CONFIG.replace("io/v1", "io/v1beta1"), f"{BASE}: kube-scheduler v1.28.4 does not read .*v1beta1"),
+        ("pod", None, GONE),
+        ("unit", None, GONE),
+        ("unit without a restart", None, GONE),
+        ("pod", "", f"{BASE}: a mapping is expected"),
+        ("unit", "kind: [", f"{BASE}: not valid YAML"),
+        ("pod", b"\xff", f"{BASE}: not UTF-8"),
+        ("unit", "apiVersion: v1\nkind: Pod\n", f"{BASE}: kind 'Pod' apiVersion 'v1' is not a configuration"),
+        ("pod", ADMIN_CONFIG.replace("io/v1", "io/v1beta1"), f"{BASE}: kube-scheduler v1.28.4 does not read .*v1beta1"),
     ],
-    ids=["gone", "emptied", "broken", "binary", "another file", "too old"],
+    ids=["gone", "gone for a unit", "unit, not restarted", "emptied", "broken", "binary", "another file", "too old"],
 )
 async def test_a_scheduler_that_would_end_is_left_running_and_the_file_that_it_lacks_is_named(
     tmp_path: Path, kind: str, left: str | bytes | None, says: str

@@ -58,7 +58,7 @@ class DueStep:
 
 
 def trimmed(template: ResourceClaimTemplate) -> ResourceClaimTemplate:
-    """A template without what no step looks at: whoever gives one our label may write megabytes into it.
+    """A template without what no step looks at: anyone who gives one our label may write megabytes into it.
 
     A spec that is larger than any of ours is left out, so that it differs from them.
     """

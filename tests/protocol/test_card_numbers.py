@@ -1,8 +1,10 @@
-"""The node's programs after a boot in which the driver numbers the cards differently, or with no checkpoint to read."""
+"""The node's programs after a boot in which the driver numbers the cards differently, or with a broken checkpoint."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+
+import pytest
 
 from gcushare.cards.ports import CardReport
 from gcushare.cards.simulated.source import SimulatedSource
@@ -12,6 +14,7 @@ from gcushare.vendors import ALIYUN
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.resources import BY_NAME
+from gcushare_playground.kubelet.checkpoint import decode_checkpoint
 from tests.protocol.claims_rig import NODE, ClaimsRig, share
 from tests.protocol.plugin_rig import PluginRig
 
@@ -81,15 +84,20 @@ async def test_what_a_claim_was_given_counts_before_an_inventory_of_another_time
         await rig.until(lambda: numbers(rig) == {"uuid-0": 0, "uuid-1": 1, "uuid-2": 2}, "the numbers are as before")
 
 
-async def test_a_checkpoint_that_cannot_be_read_offers_nothing_until_it_can() -> None:
+@pytest.mark.parametrize("text", ["", "{", "{}"], ids=["empty", "half", "without pods"])
+async def test_a_kubelet_writes_a_broken_checkpoint_again_and_the_cards_are_offered(text: str) -> None:
+    """Upon a list, if an empty one. Until then a kubelet that started with such a file runs pods without devices."""
     async with PluginRig(plugin_first=False) as rig:
         file = rig.root / "device-plugins" / "kubelet_internal_checkpoint"
-        before = file.read_bytes() if file.exists() else None
-        file.write_text("{")
+        file.write_text(text)
+        await rig.kubelet.restart()
         rig.plugin_settings |= {"vendor": ALIYUN, "device_list_strategy": (Strategy.ENV,)}
         await rig.start_plugin()
-        why = "which cards the pods of this node hold is not known"
-        await rig.until(lambda: why in rig.app.observed.problems().get("cards", ""), "it says why nothing is offered")
-        assert rig.kubelet.counts() == {}
-        file.unlink() if before is None else file.write_bytes(before)
-        await rig.until(lambda: ALIYUN.memory_resource in rig.kubelet.counts(), "it offers its cards")
+
+        def offered() -> int:
+            counts = rig.kubelet.counts().get(ALIYUN.memory_resource)
+            return counts.allocatable if counts is not None else 0
+
+        await rig.until(lambda: offered() > 0, "it offers its cards")
+        assert decode_checkpoint(file.read_bytes()).registered.keys() == {ALIYUN.memory_resource}
+        assert "cards" not in rig.app.observed.problems()

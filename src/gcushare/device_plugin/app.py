@@ -209,8 +209,8 @@ class PluginApp(Way):
                 logger.info("numbers of cards are read from records %s", fields(reason=error))
             except DeviceError as error:
                 self._numbers_problem = (
-                    f"{error}: which cards the pods of this node hold is not known, so nothing is offered; if the file "
-                    "is broken, drain the node, remove the file and restart the kubelet"
+                    f"{error}: which cards the pods of this node hold is not known, so no card is offered; the kubelet "
+                    "writes the file again, and if it does not, drain the node, remove the file and restart the kubelet"
                 )
                 return False
         self._numbers_problem = ""

@@ -92,8 +92,13 @@ class NodeAgent:
         self._replan()
 
     def numbers_unknown(self, problem: str) -> None:
-        """Offer nothing: which card the numbers in pods' device ids mean cannot be read."""
+        """Offer an empty list: which card the numbers in pods' device ids mean cannot be read.
+
+        A kubelet that could not read its checkpoint either knows no plugin. It writes the file again when it gets a
+        list, and before that it would run pods without the devices that they ask for.
+        """
         self._refuse("CardNumbersUnknown", problem)
+        self.offered.set()
 
     def _hold_numbers(self) -> None:
         """Keep the numbers of the cards that pods have; of all cards while a call for one of them may come.

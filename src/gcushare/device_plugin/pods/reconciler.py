@@ -81,6 +81,8 @@ class AllocationReconciler:
         self._check_soon = asyncio.Event()
         self._checking = asyncio.Lock()
         self._missing = 0
+        self._unread = ""
+        """Why the checkpoint could not be read last time."""
         self._on_read = on_read
         self.writer = RecordWriter(
             store, patcher, clock=clock, wall_clock_ns=wall_clock_ns, rng=rng, on_written=on_record_written
@@ -157,8 +159,11 @@ class AllocationReconciler:
             try:
                 checkpoint = await self._source.fetch_checkpoint()
             except DeviceError as error:
-                logger.warning("the kubelet shows less than it gave out, and %s", fields(pods=len(asked), error=error))
+                level = logging.DEBUG if str(error) == self._unread else logging.WARNING
+                self._unread, facts = str(error), fields(pods=len(asked), error=error)
+                logger.log(level, "the kubelet shows less than it gave out, and %s", facts)
             else:
+                self._unread = ""
                 allocations.add_missing(checkpoint, sorted(asked))
 
     def _update_problem(self, problem: str) -> None:

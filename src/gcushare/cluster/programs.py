@@ -154,7 +154,7 @@ class _NodeStatus(NodeStatus, frozen=True):
     node_info: _NodeInfo = _NodeInfo()
 
 
-class SeenNode(Node, frozen=True):
+class ReportingNode(Node, frozen=True):
     """A node with the versions of its software."""
 
     status: _NodeStatus = _NodeStatus()
@@ -180,8 +180,8 @@ class Service(msgspec.Struct, frozen=True):
 
 
 SEEN_POD = BoundedJsonDecoder(SeenPod, "a pod of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
-SEEN_NODE = BoundedJsonDecoder(SeenNode, "a node of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
-SEEN_NODES = Resource("api/v1", "nodes", SeenNode, namespaced=False)
+SEEN_NODE = BoundedJsonDecoder(ReportingNode, "a node of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
+SEEN_NODES = Resource("api/v1", "nodes", ReportingNode, namespaced=False)
 PLUGIN_PODS = Resource("api/v1", "pods", SeenPod)
 SERVICES = Resource("api/v1", "services", Service)
 

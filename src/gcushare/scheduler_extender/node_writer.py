@@ -1,4 +1,4 @@
-"""Writes on Nodes while this replica leads: what changes is collected, planned anew, and written at a bounded rate.
+"""Writes on Nodes while this replica leads: what changes is collected, planned again, and written at a bounded rate.
 
 A write names the version of the Node that the watch brought last. If the Node is newer, the API server refuses it, and
 the Node is planned again once the watch has brought that version.

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from gcushare.cli.support_bundle.redact import ELLIPSIS, is_secret_anywhere, is_secret_name
-from gcushare.cluster.programs import ProgramKind, SeenNode, SeenPod
+from gcushare.cluster.programs import ProgramKind, ReportingNode, SeenPod
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.placement import POLICIES
 from gcushare.core.whole_cards import WHOLE_CARD_POLICIES
@@ -140,7 +140,7 @@ _COMMAND_WORDS = frozenset(
 )
 
 
-def slim_node(node: SeenNode) -> JsonObject:
+def slim_node(node: ReportingNode) -> JsonObject:
     """A node: our labels, taints, resources, conditions, versions."""
     return _counted(node)
 
@@ -190,7 +190,7 @@ def _is_kept(word: str, before: str) -> bool:
     return word.rpartition("/")[2] in _COMMAND_WORDS
 
 
-def _counted(found: SeenNode | SeenPod) -> JsonObject:
+def _counted(found: ReportingNode | SeenPod) -> JsonObject:
     """Cut an object, and add how many labels and annotations were removed; their existence explains much."""
     slim: JsonObject = _cut(msgspec.to_builtins(found))
     meta = slim.setdefault("metadata", {})

@@ -17,7 +17,7 @@ from gcushare.cluster.programs import (
     SERVICES,
     ProgramAddress,
     ProgramKind,
-    SeenNode,
+    ReportingNode,
     SeenPod,
     flag,
     program_of,
@@ -96,7 +96,7 @@ async def gather(reader: Reader, where: WhereSettings) -> Facts:
     )
 
 
-async def _read_nodes(reader: Reader, name: str | None) -> tuple[SeenNode, ...]:
+async def _read_nodes(reader: Reader, name: str | None) -> tuple[ReportingNode, ...]:
     if name is not None:
         with naming_node(name):  # one that does not exist is the caller's error, not a finding
             return (await reader.client.get(SEEN_NODES, name),)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from gcushare.core.errors import ConflictError, Refused
+from gcushare.core.errors import Refused
 from gcushare.core.ledger import FigureDrift, Ledger
 from gcushare.core.nodes import CardMode, NodeState
 from gcushare.core.placement import POLICIES
@@ -42,15 +42,6 @@ def test_a_reservation_is_rolled_back_once_and_never_after_it_was_confirmed() ->
     assert ledger.assignment("uid-a") == reserved
 
 
-def test_a_second_reservation_of_a_node_is_not_set_aside() -> None:
-    ledger = ledger_of(n=(16,))
-    ledger.reserve(pod("a"), "n", asks(4), BINPACK)
-    ledger.park("uid-a")
-    ledger.reserve(pod("a"), "n", asks(4), BINPACK)
-    with pytest.raises(ConflictError, match=r"pod default/a .*uid-a.* already has a parked reservation on node 'n'"):
-        ledger.park("uid-a")
-
-
 def test_listeners_hear_once_of_each_changed_node_only() -> None:
     ledger = ledger_of(n=(16,), m=(16,))
     heard: list[str] = []
@@ -67,16 +58,6 @@ def test_a_shortage_names_the_best_of_the_cards_that_the_pod_allows() -> None:
         ledger.reserve(pod("a"), "n", request, BINPACK)
 
 
-def test_hardware_truth_is_counted_even_beyond_a_card_and_nothing_more_is_granted() -> None:
-    ledger = ledger_of(n=(16,))
-    ledger.apply(held("a", "n", (0, 12)))
-    ledger.apply(held("b", "n", (0, 12)))
-    state = ledger.nodes["n"].cards[0]
-    assert (state.used, state.free, ledger.nodes["n"].largest_free) == (24, 0, 0)
-    with pytest.raises(Refused):
-        ledger.reserve(pod("c"), "n", asks(1), BINPACK)
-
-
 def test_room_that_a_corrected_pod_left_is_kept_until_its_counterpart_is_corrected_too() -> None:
     ledger = ledger_of(n=(8, 8, 8))
     ledger.apply(held("a", "n", (0, 8)))
@@ -86,13 +67,6 @@ def test_room_that_a_corrected_pod_left_is_kept_until_its_counterpart_is_correct
         ledger.reserve(pod("c"), "n", asks(8), BINPACK)
     ledger.apply(replace(held("a", "n", (1, 8)), assigned=True))
     assert ledger.reserve(pod("c"), "n", asks(8), BINPACK).grants[0].index == 2
-
-
-def test_an_excess_that_pods_really_hold_does_not_close_the_node() -> None:
-    ledger = ledger_of(n=(8, 8))
-    ledger.apply(replace(held("a", "n", (0, 8)), assigned=True))
-    ledger.apply(replace(held("b", "n", (0, 8)), assigned=True))
-    assert ledger.reserve(pod("c"), "n", asks(8), BINPACK).grants[0].index == 1
 
 
 def test_a_node_that_shrinks_or_goes_keeps_what_its_pods_hold() -> None:
@@ -146,20 +120,6 @@ def test_a_node_grants_only_what_its_plugin_hands_out(
     assert ledger.nodes["n"].copy().modes == tuple(modes)
 
 
-def test_what_was_granted_before_a_node_changed_its_mode_stays_counted() -> None:
-    ledger = ledger_of(n=(16, 16))
-    ledger.apply(held("whole", "n", (0, 16), whole=True))
-    ledger.apply(held("shared", "n", (1, 4)))
-    ledger.set_node("n", cards(16, 16), GIB_UNIT, ["memory"])
-    node = ledger.nodes["n"]
-    assert [s.mode for s in node.cards.values()] == [CardMode.WHOLE, CardMode.SHARED]
-    assert (node.used, node.largest_free, node.largest_shared_free, node.empty_cards) == (20, 12, 12, 0)
-    ledger.forget("uid-whole")
-    assert (node.largest_free, node.empty_cards) == (16, 0)
-    ledger.set_node("n", cards(16, 16), GIB_UNIT, ["whole"])
-    assert (node.largest_free, node.largest_shared_free, node.empty_cards) == (0, 0, 1)
-
-
 def test_a_whole_card_is_held_as_it_is_and_not_as_large_as_its_pods_largest() -> None:
     ledger = ledger_of(n=(16, 32, 32))
     ledger.apply(held("pair", "n", (0, 32), (1, 32), whole=True))
@@ -185,43 +145,6 @@ def test_drift_is_what_a_fresh_count_says_otherwise_and_no_reservation_under_way
     assert ledger.find_drift("uid-moved", held("moved", "n", (0, 4))) is None
     assert ledger.find_drift("uid-moved", held("moved", "n", (1, 4))) is not None
     assert ledger.find_drift("uid-binding", None) is None
-
-
-def test_a_reservation_set_aside_is_held_together_with_another_until_the_pod_is_observed() -> None:
-    ledger = ledger_of(n=(16,), m=(16,))
-    first = ledger.reserve(pod("a"), "n", asks(12), BINPACK)
-    ledger.park("uid-a")
-    second = ledger.reserve(pod("a"), "m", asks(12), BINPACK)
-    assert [node.used for node in ledger.nodes.values()] == [12, 12]
-    assert len(ledger.reserved) == 2
-
-    ledger.apply(second)
-    assert [node.used for node in ledger.nodes.values()] == [0, 12]
-    ledger.apply(first)
-    assert [node.used for node in ledger.nodes.values()] == [12, 0]
-    assert ledger.reserved == set()
-
-
-def test_what_was_set_aside_goes_with_its_pod_and_can_be_taken_again_before() -> None:
-    ledger = ledger_of(n=(16,), m=(16,))
-    first = ledger.reserve(pod("a"), "n", asks(12), BINPACK)
-    ledger.park("uid-a")
-    assert ledger.unpark("uid-a", "m") is None
-    assert ledger.unpark("uid-a", "n") is not None
-    assert ledger.assignment("uid-a") == first
-    ledger.park("uid-a")
-    ledger.forget("uid-a")
-    assert [node.used for node in ledger.nodes.values()] == [0, 0]
-    assert ledger.reserved == set()
-
-
-def test_a_pod_that_is_gone_is_reserved_no_more() -> None:
-    ledger = ledger_of(n=(16,))
-    ledger.reserve(pod("a"), "n", asks(4), BINPACK)
-    ledger.forget("uid-a")
-    assert (ledger.is_reserved("uid-a"), ledger.reserved, ledger.nodes["n"].used) == (False, frozenset(), 0)
-    ledger.apply(held("a", "n", (0, 4)))
-    assert not ledger.roll_back("uid-a")
 
 
 def test_a_node_that_is_counted_again_says_what_was_wrong_and_its_listeners_hear_of_it() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gcushare.core.assignments import ApartGroup, Assignment, CardGrant
 from gcushare.core.cards import BOTH_MODES, InventoryCard, UnrecordedHolder
@@ -36,6 +36,7 @@ REQUESTS = st.one_of(
     st.builds(asks_whole, st.integers(1, 3)),
 )
 UNIT = GIB_UNIT
+ENDS = st.sampled_from(["the pod goes", "it is observed", "it is unparked"])
 
 
 @dataclass
@@ -117,13 +118,16 @@ class Model:
         linked = [each for each in able if (offered := found[each[2]].offered) is not None and offered.link_group]
         if request.cards > 1 and len(linked) >= request.cards:
             able = linked
-        elif request.linked:
+        elif request.linked and request.cards > 1:
             return None
         return sorted(index for _, _, index in sorted(able)[: request.cards])
 
 
 def figures(node: NodeState) -> tuple[object, ...]:
-    each = [(s.index, s.total, s.used, s.whole, s.pods, s.grantable, s.is_empty) for s in node.cards.values()]
+    each = [
+        (s.index, s.total, s.used, s.whole, s.pods, s.grantable, s.available, s.is_empty, s.is_available_whole)
+        for s in node.cards.values()
+    ]
     sums = (node.total, node.used, node.largest_free, node.largest_shared_free, node.empty_cards)
     return (node.known, node.unit, each, sums, dict(node.assignments))
 
@@ -137,6 +141,11 @@ class LedgerMachine(RuleBasedStateMachine):
         self.model = Model()
         self.mirror: dict[str, tuple[object, ...]] = {}
         self.ledger.listen(lambda node: self.mirror.update({node.name: figures(node)}))
+
+    @initialize()
+    def a_node_has_room(self) -> None:
+        """Else most of what is drawn meets nodes without cards, and too little is reserved and parked."""
+        self.a_node_is_published("n", [(8, "well", "")] * 3, BOTH_MODES, None, [])
 
     @rule(node=NODES, found=CARDS, modes=MODES, holder=st.none() | PODS, grants=GRANTS)
     def a_node_is_published(
@@ -203,10 +212,11 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(name=PODS, node=NODES, index=st.integers(0, 1), excess=st.integers(0, 1), assigned=st.booleans())
     def a_pod_is_observed_on_all_of_a_card(self, name: str, node: str, index: int, excess: int, assigned: bool) -> None:
-        """Any two such pods exceed the card."""
+        """With another one that exceeds the card."""
         offered = (self.model.nodes[node].cards or {}).get(index)
         if offered is not None and offered.units:
             self._observe(Assignment(pod(name), node, (CardGrant(index, offered.units + excess),), assigned))
+            self._observe(Assignment(pod("d"), node, (CardGrant(index, 1),), assigned=True))
 
     @rule(node=NODES)
     def a_node_confirms_its_pods(self, node: str) -> None:
@@ -237,7 +247,24 @@ class LedgerMachine(RuleBasedStateMachine):
     @precondition(lambda self: any("@" not in uid for uid in self.model.reserved))
     @rule(data=st.data())
     def a_reservation_is_parked(self, data: st.DataObject) -> None:
-        uid = data.draw(st.sampled_from(sorted(uid for uid in self.model.reserved if "@" not in uid)))
+        self._park(data.draw(st.sampled_from(sorted(uid for uid in self.model.reserved if "@" not in uid))))
+
+    @rule(name=PODS, node=NODES, units=st.integers(1, 4), times=st.integers(1, 2), end=ENDS)
+    def a_binding_whose_answer_is_lost_is_tried_again(
+        self, name: str, node: str, units: int, times: int, end: str
+    ) -> None:
+        for _ in range(times):
+            self.a_pod_asks(name, node, asks(units), 0)
+            if f"uid-{name}" in self.model.reserved:
+                self._park(f"uid-{name}")
+        if end == "the pod goes":
+            self.a_pod_goes(name)
+        elif end == "it is observed":
+            self._observe(Assignment(pod(name), node, (CardGrant(0, units),)))
+        else:
+            self.a_reservation_is_unparked(name, node)
+
+    def _park(self, uid: str) -> None:
         held = self.model.held[uid]
         key = f"{uid}@{held.node}"
         if key in self.model.held:
@@ -264,7 +291,7 @@ class LedgerMachine(RuleBasedStateMachine):
             node = self.ledger.nodes.get(name, NodeState(name))
             totals = {index: each.offered.units if each.offered else 0 for index, each in found.items()}
             each_card = [
-                (index, totals[index], each.used, each.whole, each.pods, each.grantable, each.is_empty)
+                (index, totals[index], each.used, each.whole, each.pods, *[each.grantable] * 2, *[each.is_empty] * 2)
                 for index, each in found.items()
             ]
             sums = (
@@ -292,6 +319,7 @@ class LedgerMachine(RuleBasedStateMachine):
             uid = f"uid-{name}"
             held = self.model.held.get(uid)
             assert self.ledger.assignment(uid) == held
+            assert self.ledger.is_reserved(uid) == (uid in self.model.reserved)
             assert self.ledger.find_drift(uid, held) is None
             other = Assignment(pod(name), "elsewhere", ())
             drift = self.ledger.find_drift(uid, other)
@@ -316,4 +344,4 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 TestLedger = LedgerMachine.TestCase
-TestLedger.settings = settings(max_examples=30, stateful_step_count=25, deadline=None, derandomize=True)
+TestLedger.settings = settings(max_examples=50, stateful_step_count=25, deadline=None, derandomize=True)

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A property holds however slow the machine is: hypothesis's own limits, 200 ms an example and a second for making ten,
@@ -25,6 +26,13 @@ os.umask(0o022)
 # Six thousand tests are many objects that live to the end: looking through them again and again for garbage takes a
 # tenth of the processor time of a run.
 gc.disable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give a file's tests to one worker, but for slow ones: a message for each test takes longer than most tests."""
+    for item in items:
+        if not (item.get_closest_marker("xdist_group") or item.get_closest_marker("slow")):
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
 def pytest_collection_finish() -> None:

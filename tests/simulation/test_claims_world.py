@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from simulation.claims_schedule import CLAIM_BUGS, KINDS, NUMBER_KINDS, make_claims_schedule
 from simulation.run import run
-from simulation.shrink import shrink
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 BITES = {
@@ -20,9 +19,9 @@ BITES = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_storms_leave_every_invariant_standing(seed: int) -> None:
-    outcome = run(make_claims_schedule(seed, rounds=2))
+def test_a_storm_leaves_every_invariant_standing() -> None:
+    """Its driver numbers the cards differently while its library answers late."""
+    outcome = run(make_claims_schedule(2, rounds=2))
     assert outcome.violation is None
     assert outcome.counts["pods run"] > 10
     assert outcome.counts["NodeUnprepareResources ok"] > 10
@@ -34,14 +33,6 @@ def test_an_invariant_bites(bug: str) -> None:
     outcome = run(make_claims_schedule(seed, rounds=1, planted=bug))
     assert outcome.violation is not None
     assert outcome.violation.invariant == invariant
-
-
-def test_what_fails_is_shrunk() -> None:
-    schedule = make_claims_schedule(BITES["leads without a lease"][0], rounds=1, planted="leads without a lease")
-    outcome = run(schedule)
-    assert outcome.violation is not None
-    short, _ = shrink(schedule, outcome.violation, most_runs=40)
-    assert len(short.actions) < len(schedule.actions) / 2
 
 
 def test_a_seed_repeats_and_every_kind_of_action_is_drawn() -> None:

@@ -103,7 +103,7 @@ class History:
 def test_every_state_occurs_and_a_write_changes_none() -> None:
     first: set[PodState] = set()
     later: set[PodState] = set()
-    for seed in range(40):
+    for seed in range(16):
         history = History(random.Random(seed))
         history.run(300)
         first |= history.first

@@ -21,7 +21,7 @@ from gcushare.core.requests import CardRequest
 from tests.builders import GIB_UNIT, asks, asks_whole, cards
 
 MEMORY, CPU = "cards", "cpu"
-CLUSTERS = 10_000 if settings().max_examples > 100 else 400
+CLUSTERS = 10_000 if settings().max_examples > 100 else 150
 
 
 @dataclass

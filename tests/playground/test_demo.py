@@ -135,6 +135,7 @@ def check_admin_commands(text: str) -> None:
                 "node-1 offers 28 units and 3 whole cards",
             ),
         ),
+        (ScenarioName.UNIFIED, ("ALIYUN_COM_GPU_MEM_DEV=96", "ALIYUN_COM_GPU_MEM_CONTAINER=34", "61/96 (63%)")),
     ],
 )
 async def test_the_scenarios_of_a_t4_are_played(scenario: ScenarioName, shown: tuple[str, ...]) -> None:

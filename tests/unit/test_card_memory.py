@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.nvidia.unified_memory import of_machine
+from gcushare.cards.unified_memory import of_machine
 from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import GIB, parse_memory_unit

@@ -20,6 +20,10 @@ class NodePlan:
     name: str
     card_bytes: tuple[int, ...] = (16 * GIB,) * 8
     model: str = ""
+    is_unified: bool = False
+    """Whether the cards have no memory of their own: ``card_bytes`` are then what the plugin is told to offer."""
+    driver_bytes: int = 0
+    """What the driver keeps of each card for itself."""
     link_groups: tuple[str, ...] = ()
     """Of each card: those of one group are linked. None for cards that say nothing of links."""
 
@@ -34,10 +38,11 @@ class NodePlan:
         """
         sick = unhealthy or {}
         cards = [
-            {"memory": size, "model": self.model, "uuid": f"{self.name}-card-{index}"}
+            {"memory": 0 if self.is_unified else size, "model": self.model, "uuid": f"{self.name}-card-{index}"}
             | ({"health": "unhealthy", "reason": sick[index]} if index in sick else {})
             | ({"used": used.get(index, 0)} if used is not None else {})
             | ({"link_group": self.link_groups[index]} if self.link_groups else {})
+            | ({"driver": self.driver_bytes} if self.driver_bytes else {})
             for index, size in enumerate(self.card_bytes)
         ]
         return msgspec.json.format(msgspec.json.encode({"cards": cards}), indent=1)

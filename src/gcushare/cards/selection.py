@@ -69,7 +69,7 @@ def open_source(options: SourceOptions) -> LimitSource:
         # Imported only here: real nodes go without the YAML reader and the file watcher.
         from gcushare.cards.simulated.source import SimulatedSource
 
-        return SimulatedSource(Path(path))
+        return SimulatedSource(Path(path), options.unified_memory)
     raise ConfigError(f"cards {options.cards!r} is not a source; accepted: {', '.join(SOURCES)}")
 
 

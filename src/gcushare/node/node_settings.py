@@ -11,8 +11,8 @@ from decimal import Decimal
 from pathlib import Path
 
 from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
-from gcushare.cards.nvidia.unified_memory import AUTO_UNIFIED
 from gcushare.cards.process_owners import PROC
+from gcushare.cards.unified_memory import AUTO_UNIFIED
 from gcushare.node.over_use.over_use_settings import Action, IdleAction, IdleSettings, OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings

@@ -43,7 +43,7 @@ def admin_commands(cluster: Cluster) -> dict[str, AdminCommand]:
     found = {
         "explain": AdminCommand(f"{inspect} explain {waiting}", (*theirs, "explain", waiting)),
         "top": AdminCommand(f"{inspect} top", (*theirs, "top")),
-        "cards": AdminCommand(f"gcushare cards {node}", (*ours, "cards", node)),
+        "cards": AdminCommand(f"gcushare cards {node} -o wide", (*ours, "cards", node, "-o", "wide")),
         "doctor": AdminCommand("gcushare doctor", (*ours, "doctor"), _WARNED),
     }
     # The others look at what device plugins report.
@@ -89,6 +89,8 @@ def _check_cards(player: Player, text: str, _over: str) -> None:
     node = _busy_node(player.cluster)
     held = sorted({pod for pods in player.shown[node].values() for pod in pods})
     player.stage.check(f"cards shows {', '.join(held)}", [pod for pod in held if pod in text], held)
+    if any(each.driver_bytes for each in player.cluster.plan.nodes):
+        player.stage.check("and what the driver keeps of a card for itself", "driver keeps 0.4 GiB" in text, True)
 
 
 def _check_doctor(player: Player, text: str, _over: str) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 
 from gcushare.wire.annotations import IDLE_SINCE, WHEN_IDLE
+from gcushare.wire.contracts import SCALE_DOWN_DISABLED
+from gcushare_playground.commands import clean_environ, gcushare_program
 from gcushare_playground.demo.admin_commands import show_top
 from gcushare_playground.demo.playing import CONTAINER, NAMESPACE, NO_WORDS, PlacedPod, Player, key_of_subject
 from gcushare_playground.demo.settings import IDLE_S
+from gcushare_playground.processes import capture
 
 _PID = 4242
 _HOST = "pid:[4026531836]"
@@ -33,6 +36,10 @@ async def play_idle(player: Player) -> None:
     for name in ("forgotten", "on-call"):
         await _show_idle(player, name)
     await show_top(player)
+    await _show_rightsize(player)
+    node = cluster.plan.nodes[0].name
+    kept = cluster.nodes.objects[node]["metadata"]["annotations"].get(SCALE_DOWN_DISABLED)
+    stage.check(f"Cluster Autoscaler must not remove {node}, whose cards pods hold", kept, "true")
     stage.step("Step 4. The pod that may go is evicted, and the one that waited gets its memory")
     await cluster.pods.until(lambda: f"{NAMESPACE}/forgotten" not in cluster.pods.objects, "the eviction")
     found = await player.wait_assigned(f"{NAMESPACE}/next-training")
@@ -42,6 +49,15 @@ async def play_idle(player: Player) -> None:
     stage.check("on-call stays, with since when it is idle", IDLE_SINCE in kept, True)
     busy = cluster.pods.objects[f"{NAMESPACE}/training"]["metadata"]["annotations"]
     stage.check("training was never called idle", IDLE_SINCE in busy, False)
+
+
+async def _show_rightsize(player: Player) -> None:
+    """Show what pods asked for beside the most that they used: nothing is suggested before a day has passed."""
+    player.stage.command("gcushare rightsize")
+    text = await capture(*gcushare_program(), "rightsize", environ=clean_environ(player.cluster.place))
+    player.stage.output(text)
+    for name in ("training", "forgotten", "on-call"):
+        player.stage.check(f"rightsize names {name}", f"{NAMESPACE}/{name} " in text, True)
 
 
 async def _show_idle(player: Player, name: str) -> None:

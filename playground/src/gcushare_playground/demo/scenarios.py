@@ -63,6 +63,7 @@ _BY_NAME: Mapping[ScenarioName, Scenario] = {
     ScenarioName.IDLE: play_idle,
     ScenarioName.WHOLE: play_whole_and_shared,
     ScenarioName.APART: play_apart_and_linked,
+    ScenarioName.UNIFIED: play_shared_t4,
 }
 _OF_VENDOR: Mapping[str, Scenario] = {"aliyun": play_shared_t4}
 """Those that are not the manual's."""

@@ -33,6 +33,7 @@ class ScenarioName(enum.Enum):
     CLAIMS = "claims"
     IDLE = "idle"
     APART = "apart-and-linked"
+    UNIFIED = "unified-memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +47,22 @@ class CardSet:
         return f"{self.count}x{_size_text(self.memory_bytes)}"
 
 
-_CARDS = {"aliyun": CardSet(1, 59 * GIB // 4)}
+_NVIDIA = "aliyun"
+_CARDS = {_NVIDIA: CardSet(1, 59 * GIB // 4)}
 _CARDS_OF_OTHERS = CardSet(8, 16 * GIB)
 """The manual's."""
 _WHOLE_CARDS = 4
 """Cards of the node on which whole-and-shared is played, and claims of a vendor that has one card otherwise."""
 APART_CARDS = 4
 """Of the node on which apart-and-linked is played: two pairs of linked cards."""
+_UNIFIED_CARDS = CardSet(1, 96 * GIB)
+"""What an admin lets a card offer that has no memory of its own, of a machine with 128 GB."""
 IDLE_CARDS, IDLE_S = 3, 6
 """Of the node on which idle is played, and the seconds that stand for hours there."""
 IDLE_FLAGS = ("--idle", "evict", "--idle-after", f"{IDLE_S}s", "--idle-least-age", "0")
-_MODELS = {"enflame": "T20", "aliyun": "Tesla T4"}
+_MODELS = {"enflame": "T20", _NVIDIA: "Tesla T4"}
+_KEPT_BY_DRIVER = {_NVIDIA: 450 << 20}
+"""Of a T4, as its users measured it; what is left below a unit covers it."""
 
 
 def _size_text(memory_bytes: int) -> str:
@@ -108,7 +114,8 @@ class DemoSettings:
         help="What is played: the vendor's own scenario, or whole-and-shared: pods that share cards by memory, "
         "and pods that want whole cards; or claims: the manual's pods, unchanged, on a node whose cards Kubernetes "
         "itself shares among claims; or idle: a pod that does not use its card gives it back to one that waits; or "
-        "apart-and-linked: replicas that share no card, and a pod over two cards that are linked.",
+        "apart-and-linked: replicas that share no card, and a pod over two cards that are linked; or unified-memory: "
+        "pods on a card without memory of its own, such as NVIDIA's GB10.",
     )
     nodes: int = setting(
         parsers.integer(1, MAX_NODES),
@@ -165,7 +172,12 @@ class DemoSettings:
                 f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1 "
                 f"node of {APART_CARDS} cards; leave both out"
             )
-        if self.vendor not in _CARDS and cards.count * self.nodes < 2:
+        if self.scenario is ScenarioName.UNIFIED and self.vendor != _NVIDIA:
+            yield (
+                f"scenario {self.scenario.value!r} with vendor {self.vendor!r}: only NVIDIA has cards without memory "
+                f"of their own; give --vendor {_NVIDIA}"
+            )
+        elif self.vendor not in _CARDS and cards.count * self.nodes < 2:
             yield f"cards {str(cards)!r} with nodes {self.nodes}: the scenario needs 2 cards; give more of either"
         if unit.units_in(cards.memory_bytes) < 4:
             yield f"cards {str(cards)!r} have less than 4 units of {unit.label}; give larger cards or a finer unit"
@@ -191,6 +203,8 @@ class DemoSettings:
             return self.cards or CardSet(IDLE_CARDS, own.memory_bytes)
         if self.scenario is ScenarioName.APART:
             return self.cards or CardSet(APART_CARDS, own.memory_bytes)
+        if self.scenario is ScenarioName.UNIFIED:
+            return self.cards or _UNIFIED_CARDS
         needs_several = self.scenario is not ScenarioName.VENDOR and own.count < _WHOLE_CARDS
         if self.scenario is ScenarioName.WHOLE or needs_several:
             own = CardSet(_WHOLE_CARDS, own.memory_bytes)
@@ -199,12 +213,17 @@ class DemoSettings:
     def plan(self) -> ClusterPlan:
         """The cluster that these settings describe; its nodes carry no label yet."""
         cards, vendor = self.card_set(), self.words()
-        is_claims = self.scenario is ScenarioName.CLAIMS
+        is_claims, is_unified = self.scenario is ScenarioName.CLAIMS, self.scenario is ScenarioName.UNIFIED
+        flags: tuple[str, ...] = IDLE_FLAGS if self.scenario is ScenarioName.IDLE else ()
+        if is_unified:
+            flags = ("--unified-memory", str(cards.memory_bytes))
         nodes = tuple(
             NodePlan(
                 name=f"node-{number}",
                 card_bytes=(cards.memory_bytes,) * cards.count,
-                model=_MODELS.get(vendor.name, "simulated"),
+                model="GB10" if is_unified else _MODELS.get(vendor.name, "simulated"),
+                is_unified=is_unified,
+                driver_bytes=0 if is_unified else _KEPT_BY_DRIVER.get(vendor.name, 0),
                 link_groups=("first", "first", "second", "second") if self.scenario is ScenarioName.APART else (),
             )
             for number in range(1, self.nodes + 1)
@@ -218,7 +237,7 @@ class DemoSettings:
             labels_nodes=False,
             wait_factor=0.2,
             # The cards begin to tell their use at the end: that is seen within a moment.
-            plugin_flags=("--poll-interval", "0.5", *(IDLE_FLAGS if self.scenario is ScenarioName.IDLE else ())),
+            plugin_flags=("--poll-interval", "0.5", *flags),
             pod_use=self.scenario is ScenarioName.IDLE,
             extender_flags=(
                 "--no-leader-elect",
@@ -242,6 +261,7 @@ PROGRAM = Program(
         (f"{NAME} --scenario claims", "the manual's pods through Dynamic Resource Allocation"),
         (f"{NAME} --scenario idle", "a forgotten notebook gives its card back"),
         (f"{NAME} --scenario apart-and-linked", "replicas on different cards, and a pod over linked ones"),
+        (f"{NAME} --scenario unified-memory --vendor aliyun", "a card that takes its memory from the machine's"),
         (f"{NAME} --nodes 3 --cards 4x32GiB --memory-unit 0.1", "another cluster, tenths of a GB"),
         (f"{NAME} --keep", "go on with kubectl and curl afterwards"),
     ),

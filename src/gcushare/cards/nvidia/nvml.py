@@ -13,10 +13,10 @@ from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingE
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.nvidia import nvml_limits
 from gcushare.cards.nvidia.nvml_processes import CODE_NAMES, NvmlCalls, NvmlProcesses, text_of
-from gcushare.cards.nvidia.unified_memory import AUTO_UNIFIED, PROC_MEMINFO, of_machine
 from gcushare.cards.nvidia.xids import APPLICATION_XIDS, HEALTH_EVENTS, why_unhealthy
 from gcushare.cards.pci import PciBus, parse_pci_address
 from gcushare.cards.ports import CallObserver, CardLibrary, GroupMemory, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.unified_memory import NOT_SET, offered_bytes
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 
 _DEFAULT_LIBRARY = "libnvidia-ml.so.1"
@@ -126,10 +126,9 @@ class NvmlLibrary:
         if mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
             return LeftOutCard(index=index, uuid=uuid, reason="MIG mode is on")
         memory = self._calls.query("nvmlDeviceGetMemoryInfo", handle)
-        total = self._unified_bytes() if memory is None else int(memory.total)
+        total = offered_bytes(self._unified) if memory is None else int(memory.total)
         if not total:
-            reason = "the driver reports no memory of its own for it, as with unified memory: set --unified-memory"
-            return LeftOutCard(index=index, uuid=uuid, reason=reason)
+            return LeftOutCard(index=index, uuid=uuid, reason=NOT_SET)
         return Card(
             index=index,
             uuid=uuid,
@@ -238,10 +237,6 @@ class NvmlLibrary:
             memory = self._calls.query("nvmlDeviceGetMemoryInfo", handle, version)
             self._reserved[uuid] = 0 if memory is None else int(memory.reserved)
         return self._reserved[uuid]
-
-    def _unified_bytes(self) -> int:
-        """What a card without memory of its own offers of the machine's; 0 if the admin did not say."""
-        return of_machine(PROC_MEMINFO.read_text()) if self._unified == AUTO_UNIFIED else self._unified
 
     def _used_bytes(self, handle: Any, processes: Mapping[int, int] | None) -> int | None:
         """The card's memory in use; of unified memory what its processes have."""

@@ -1,7 +1,8 @@
 """The file that describes simulated cards, JSON or YAML, read strictly.
 
 Either ``{count: 8, memory: 16GiB}`` or ``{cards: [{memory: 16GiB, health: unhealthy, reason: ...}, ...]}``; the keys
-of a card are those of ``_CARD_KEYS``. Sizes are bytes or have a suffix; GB is 2**30 bytes, as in the manual.
+of a card are those of ``_CARD_KEYS``. Sizes are bytes or have a suffix; GB is 2**30 bytes, as in the manual. One of 0
+bytes is a card without memory of its own.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar
 
+from msgspec.structs import replace
+
 from gcushare.cards.plausible import MAX_BYTES, MAX_INDEX, MAX_STATE
 from gcushare.cards.ports import CardReport, HealthReading
+from gcushare.cards.unified_memory import NOT_SET
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import ConfigError, RemoteContractError
 from gcushare.wire.untrusted_yaml import load_yaml
@@ -47,16 +51,17 @@ class SimulatedCards:
     cards: tuple[SimulatedCard, ...]
     driver: str
 
-    def report(self) -> CardReport:
-        return CardReport(
-            cards=tuple(entry.card for entry in self.cards if not entry.left_out),
-            left_out=tuple(
-                LeftOutCard(index=entry.card.index, uuid=entry.card.uuid, reason=entry.left_out)
-                for entry in self.cards
-                if entry.left_out
-            ),
-            driver=self.driver,
-        )
+    def report(self, unified_bytes: int = 0) -> CardReport:
+        """The cards as a driver lists them; one without memory of its own has ``unified_bytes``."""
+        cards: list[Card] = []
+        left_out: list[LeftOutCard] = []
+        for entry in self.cards:
+            card = entry.card if entry.card.memory_bytes else replace(entry.card, memory_bytes=unified_bytes)
+            if reason := entry.left_out or ("" if card.memory_bytes else NOT_SET):
+                left_out.append(LeftOutCard(index=card.index, uuid=card.uuid, reason=reason))
+            else:
+                cards.append(card)
+        return CardReport(cards=tuple(cards), left_out=tuple(left_out), driver=self.driver)
 
     def find(self, uuid: str) -> SimulatedCard | None:
         return next((entry for entry in self.cards if entry.card.uuid == uuid and not entry.left_out), None)

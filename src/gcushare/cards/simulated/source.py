@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.simulated.file import MAX_FILE_BYTES, SimulatedCard, parse_simulated_cards
+from gcushare.cards.unified_memory import offered_bytes
 from gcushare.core.cards import Card, CardUse
 from gcushare.core.errors import ConfigError, DeviceError
 from gcushare.core.log_fields import fields
@@ -20,14 +21,15 @@ _LOOK_S = 0.2
 
 
 class SimulatedSource:
-    """The ``CardSource`` of a file.
+    """The ``CardSource`` of a file. ``unified_memory``: what a card offers that has no memory of its own.
 
     Raises (constructor):
         ConfigError: the file cannot be read or is wrong. Later on the last good state is kept, with a warning.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, unified_memory: int = 0) -> None:
         self._path = path
+        self._unified = unified_memory
         self._text = _read(path)
         self._cards = parse_simulated_cards(self._text, str(path))
         self._warned = ""
@@ -39,7 +41,7 @@ class SimulatedSource:
     async def list_cards(self) -> CardReport:
         """The cards of the file as it is now, or of its last good state."""
         self._reread()
-        return self._cards.report()
+        return self._cards.report(offered_bytes(self._unified))
 
     async def health(self, card: Card) -> HealthReading:
         """The card's health as the file has it; a card that it no longer has is lost."""

@@ -16,6 +16,19 @@ _SYSTEM_PERCENT, _SYSTEM_LEAST = 10, 8 << 30
 same memory. A tenth is what Kubernetes providers reserve of machines of this size."""
 
 
+NOT_SET = "the driver reports no memory of its own for it, as with unified memory: set --unified-memory"
+"""Why a card without memory of its own is not shared."""
+
+
+def offered_bytes(setting: int) -> int:
+    """What such a card offers of the machine's memory; 0 if the admin did not say.
+
+    Raises:
+        DeviceError: ``AUTO_UNIFIED``, and the machine does not say how much memory it has.
+    """
+    return of_machine(PROC_MEMINFO.read_text()) if setting == AUTO_UNIFIED else setting
+
+
 def of_machine(meminfo: str) -> int:
     """The bytes that ``auto`` offers, by /proc/meminfo.
 

@@ -21,7 +21,7 @@ class NodePlan:
     card_bytes: tuple[int, ...] = (16 * GIB,) * 8
     model: str = ""
     is_unified: bool = False
-    """Whether the cards have no memory of their own: ``card_bytes`` are then what the plugin is told to offer."""
+    """Whether the cards have no memory of their own: ``card_bytes`` are then what the plugin is set to offer."""
     driver_bytes: int = 0
     """What the driver keeps of each card for itself."""
     link_groups: tuple[str, ...] = ()

@@ -52,7 +52,7 @@ async def play_idle(player: Player) -> None:
 
 
 async def _show_rightsize(player: Player) -> None:
-    """Show what pods asked for beside the most that they used: nothing is suggested before a day has passed."""
+    """Show what pods asked for and the most that they used: nothing is suggested before a day has passed."""
     player.stage.command("gcushare rightsize")
     text = await capture(*gcushare_program(), "rightsize", environ=clean_environ(player.cluster.place))
     player.stage.output(text)

@@ -224,16 +224,6 @@ def test_the_scheduler_is_found_by_its_command_among_other_containers(command: s
     assert parse_manifest(text, "m").index == 1
 
 
-def test_an_environment_that_comes_in_by_a_merge_is_needed_only_for_variables() -> None:
-    text = (
-        "x: &base {env: [{name: A, value: /a}]}\nkind: Pod\nspec:\n  containers:\n"
-        "  - <<: *base\n    command: [kube-scheduler, --config=/a]\n"
-    )
-    assert parse_manifest(text, "m").pointed_at(TARGET).points_at(TARGET)
-    with pytest.raises(ConfigError, match=r"^m: key 'env' comes in through a YAML merge"):
-        _ = parse_manifest(text.replace("=/a", "=$(A)"), "m").flags
-
-
 def test_mounts_that_come_in_by_a_merge_are_not_shadowed() -> None:
     text = (
         "x: &base {volumeMounts: [{name: k, mountPath: /k}]}\nkind: Pod\nspec:\n  containers:\n"

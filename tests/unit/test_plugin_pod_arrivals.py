@@ -158,7 +158,7 @@ def test_a_false_card_on_a_served_pod_moves_no_other_pods_card() -> None:
 
 def test_a_corrupt_record_of_whole_cards_leaves_those_of_its_init_containers_in_use() -> None:
     store = store_of(whole_pod("w", 1, "2,3", init=2))
-    reconcile(store, {}, {"d/w": {"c0": {3: 1}}})
+    reconcile(store, {}, {"d/w": {"i0": {2: 1, 3: 1}, "c0": {3: 1}}})
     for change in (with_unreadable_record(whole_pod("w", 1, "2,3", init=2)), whole_pod("w", 1, "6", init=2)):
         store.pod_applied(change)
         assert in_use(store) == (set(), {2, 3})

@@ -93,7 +93,7 @@ class NodeWriter:
     async def write(
         self, name: str, patch: Callable[[str], Patch], *, subresource: Literal["status"] | None = "status"
     ) -> bool:
-        """Send what ``patch`` makes for the Node's version; False if it was not written and has to be planned again.
+        """Send what ``patch`` makes for the Node's version; False if it has to be planned again.
 
         By default through the status, which keeps the spec: the extender needs no right to change taints.
 
@@ -107,7 +107,7 @@ class NodeWriter:
         try:
             await self._client.patch(NODES, name, patch(version), subresource=subresource, timeout_s=_WRITE_S)
         except NotFoundError:
-            return False  # The watch will show it.
+            return True  # It is gone, as the watch will show.
         except ConflictError:
             if self._versions.get(name, "") == version:
                 self._refused.add(name)

@@ -59,6 +59,9 @@ _UNIFIED_CARDS = CardSet(1, 96 * GIB)
 """What an admin lets a card offer that has no memory of its own, of a machine with 128 GB."""
 IDLE_CARDS, IDLE_S = 3, 6
 """Of the node on which idle is played, and the seconds that stand for hours there."""
+_LEAST_CARDS = {ScenarioName.WHOLE: 3, ScenarioName.CLAIMS: 2}
+_EXACT_CARDS = {ScenarioName.IDLE: IDLE_CARDS, ScenarioName.APART: APART_CARDS}
+"""Of the one node on which these are played."""
 IDLE_FLAGS = ("--idle", "evict", "--idle-after", f"{IDLE_S}s", "--idle-least-age", "0")
 _MODELS = {"enflame": "T20", _NVIDIA: "Tesla T4"}
 _KEPT_BY_DRIVER = {_NVIDIA: 450 << 20}
@@ -152,26 +155,15 @@ class DemoSettings:
     def find_conflicts(self) -> Iterator[str]:
         """The cards must be enough for the scenario, and their units few enough for the kubelet."""
         cards, unit = self.card_set(), self.unit()
-        if self.scenario is ScenarioName.WHOLE and (self.nodes != 1 or cards.count < 3):
-            yield (
-                f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1 "
-                "node of at least 3 cards; leave nodes out and give more cards"
-            )
-        if self.scenario is ScenarioName.CLAIMS and (self.nodes != 1 or cards.count < 2):
-            yield (
-                f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1 "
-                "node of at least 2 cards; leave nodes out and give more cards"
-            )
-        if self.scenario is ScenarioName.IDLE and (self.nodes != 1 or cards.count != IDLE_CARDS):
-            yield (
-                f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1 "
-                f"node of {IDLE_CARDS} cards; leave both out"
-            )
-        if self.scenario is ScenarioName.APART and (self.nodes != 1 or cards.count != APART_CARDS):
-            yield (
-                f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1 "
-                f"node of {APART_CARDS} cards; leave both out"
-            )
+        played_on = (
+            f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1"
+        )
+        least = _LEAST_CARDS.get(self.scenario, 0)
+        if least and (self.nodes != 1 or cards.count < least):
+            yield f"{played_on} node of at least {least} cards; leave nodes out and give more cards"
+        exactly = _EXACT_CARDS.get(self.scenario, 0)
+        if exactly and (self.nodes != 1 or cards.count != exactly):
+            yield f"{played_on} node of {exactly} cards; leave both out"
         if self.scenario is ScenarioName.UNIFIED and self.vendor != _NVIDIA:
             yield (
                 f"scenario {self.scenario.value!r} with vendor {self.vendor!r}: only NVIDIA has cards without memory "
@@ -199,10 +191,8 @@ class DemoSettings:
     def card_set(self) -> CardSet:
         """The cards of each node."""
         own = _CARDS.get(self.vendor, _CARDS_OF_OTHERS)
-        if self.scenario is ScenarioName.IDLE:
-            return self.cards or CardSet(IDLE_CARDS, own.memory_bytes)
-        if self.scenario is ScenarioName.APART:
-            return self.cards or CardSet(APART_CARDS, own.memory_bytes)
+        if exactly := _EXACT_CARDS.get(self.scenario):
+            return self.cards or CardSet(exactly, own.memory_bytes)
         if self.scenario is ScenarioName.UNIFIED:
             return self.cards or _UNIFIED_CARDS
         needs_several = self.scenario is not ScenarioName.VENDOR and own.count < _WHOLE_CARDS

@@ -288,17 +288,14 @@ class ClaimsCluster:
                 self._lag_s = args["lag_s"]
                 self._loop.call_world(args["for_s"], setattr, self, "_lag_s", 0.0)
             case "sick card":
-                for card in list(node.machine.cards.values())[args["card"] :]:
-                    card.is_sick = True
-                node.poll()
-                self._loop.call_world(args["for_s"], self._heal, node)
+                node.sicken(args["card"])
+                self._loop.call_world(args["for_s"], node.heal)
             case "renumber":
                 if args["boots"]:
                     self._loop.kill(node.process)
                     self._restart_kubelet(node)
-                node.machine.order = args["order"]
-                node.poll()
-                self._loop.call_world(args["for_s"], self._find_cards, node)
+                node.list_cards(args["order"])
+                self._loop.call_world(args["for_s"], node.list_all_cards)
             case "silent library":
                 node.machine.is_silent = True
                 self._loop.call_world(args["for_s"], setattr, node.machine, "is_silent", False)
@@ -321,15 +318,6 @@ class ClaimsCluster:
             if not stored.obj["metadata"].get("labels"):
                 self._remove(_TEMPLATES, key[1])
 
-    def _heal(self, node: ClaimsNode) -> None:
-        for card in node.machine.cards.values():
-            card.is_sick = False
-        node.poll()
-
-    def _find_cards(self, node: ClaimsNode) -> None:
-        node.machine.order += [slot for slot in node.machine.cards if slot not in node.machine.order]
-        node.poll()
-
     def _cordon(self, node: ClaimsNode, words: str) -> None:
         annotations = {"gcushare.io/cordoned-cards": words}
         self._store.update(
@@ -351,8 +339,8 @@ class ClaimsCluster:
             node.weather.clear()
             node.disk.writes_to_live = node.process.steps_to_live = None
             node.machine.is_silent = False
-            self._find_cards(node)
-            self._heal(node)
+            node.list_all_cards()
+            node.heal()
             self._cordon(node, "")
 
     # What must be

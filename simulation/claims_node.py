@@ -38,7 +38,7 @@ from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ALIYUN
 from gcushare.wire.dra.checkpoint import CHECKPOINT, CHECKPOINT_VERSION, Checkpoint, PreparedClaim
 from gcushare.wire.dra.slices import RESOURCE_SLICE
-from gcushare.wire.objects import NODE
+from gcushare.wire.objects import NODE, Node
 from gcushare.wire.protos import services
 from simulation.cards import SimulatedSource, make_machine
 from simulation.claims_views import watch_views
@@ -160,6 +160,28 @@ class ClaimsNode:
         self.world.note(f"{self.name}: the driver was killed")
         self.world.loop.call_world(self.rng.uniform(0.2, 20.0), self.start)
 
+    def sicken(self, first: int) -> None:
+        """Have the cards from this slot on fall ill."""
+        for card in list(self.machine.cards.values())[first:]:
+            card.is_sick = True
+        self.poll()
+
+    def heal(self) -> None:
+        """Have every card be well."""
+        for card in self.machine.cards.values():
+            card.is_sick = False
+        self.poll()
+
+    def list_cards(self, order: list[int]) -> None:
+        """Have the driver list these cards, by slot, in this order."""
+        self.machine.order = order
+        self.poll()
+
+    def list_all_cards(self) -> None:
+        """Have the driver list those too that it left out."""
+        order = self.machine.order
+        self.list_cards([*order, *(slot for slot in self.machine.cards if slot not in order)])
+
     def poll(self) -> None:
         """Have the driver poll its cards now, if it runs."""
         if self.process.is_alive and self._monitor is not None and self._service is not None:
@@ -208,11 +230,7 @@ class ClaimsNode:
             )
             tasks.create_task(watch.run())
             await self._load(prepared, client)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(FACTS_TIMEOUT_S):
-                    await seen.synced.wait()
-            monitor.hold(find_claimed_cards(prepared.given(), writer.former))
-            await monitor.poll()
+            await self._read_cards(monitor, prepared, writer, seen)
             agent.on_cards(monitor.snapshot)
             tasks.create_task(monitor.run())
             self.prepared = prepared
@@ -237,6 +255,16 @@ class ClaimsNode:
                 clock=loop.time,
                 observe=lambda call, seconds, error: self.world.counts.update([f"{call} {error or 'ok'}"]),
             )
+
+    async def _read_cards(
+        self, monitor: CardMonitor, prepared: PreparedClaims, writer: CardsPublisher, seen: Reflector[Node]
+    ) -> None:
+        """Learn which numbers are held, then list the cards, as the driver's program does."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FACTS_TIMEOUT_S):
+                await seen.synced.wait()
+        monitor.hold(find_claimed_cards(prepared.given(), writer.former))
+        await monitor.poll()
 
     async def _claims_of_containers(self) -> dict[tuple[str, str], frozenset[str]]:
         """What podresources shows: the kubelet lists a pod's claims before it has them prepared."""

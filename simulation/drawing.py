@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from gcushare.device_plugin.plugin_settings import GrantMode
-from gcushare.vendors import VENDORS_BY_NAME
-from gcushare.wire import annotations as keys
+from simulation.forgeries import draw_forgeries, draw_mirrors
 from simulation.schedule import FIRST_S, OUR_LEASE, USUAL_LEASE, Action, Schedule, Settings
 
 STORM_S = (60.0, 300.0)
@@ -46,10 +45,6 @@ LIMIT_FAULTS = {"reload driver", "reboot node"}
 """Where the driver limits memory: every process that used it ends; only a reboot takes the groups, too."""
 NUMBER_FAULTS = {"renumber"}
 """A driver that lists the cards in another order."""
-FORGERIES = {"forge record", "forge inventory", "forge mirror", "secret"}
-"""What attackers and careless admins write into objects of ours."""
-SECRET_FAULTS = ("lost", "half written", "torn", "swapped", "replaced")
-"""What becomes of the certificates' Secret."""
 QUIET_USERS = {**USERS, "create": 7.0, "delete": 7.0}
 """As many go as come: in hours, pods that find no room would else only become more."""
 STORM = ((USERS, (0.3, 1.0, 4.0)), (ADMINS, (20.0, 60.0, 400.0)), (FAULTS, (0.7, 2.0, 6.0, 100.0)))
@@ -129,10 +124,10 @@ class _Drawing:
             yield from self._missed_terms(from_s, until_s)
         yield from self._stretch(from_s, until_s, STORM)
         yield from self._policies(from_s, until_s)
-        yield from self._forgeries(from_s, until_s)
+        yield from draw_forgeries(self._forged, self._settings, from_s, until_s)
         yield from self._limit_faults(from_s, until_s)
         yield from self._renumberings(from_s, until_s)
-        yield from self._forged_mirrors(from_s, until_s)
+        yield from draw_mirrors(self._mirrors, self._settings, from_s, until_s)
 
     def quiet(self, from_s: float, until_s: float) -> Iterator[Action]:
         """Everything of an hour in which little happens; sometimes people tidy up first."""
@@ -175,55 +170,6 @@ class _Drawing:
             order = rng.sample(slots, rng.choice([len(slots), len(slots), max(1, len(slots) - 1)]))
             args = {"node": node, "order": order, "boots": rng.random() < 0.5, "for_s": rng.choice([2.0, 20.0, 60.0])}
             yield Action(round(rng.uniform(from_s, until_s), 3), "renumber", args)
-
-    def _forged_mirrors(self, from_s: float, until_s: float) -> Iterator[Action]:
-        """In some storms, authors make pods that pass for mirrors of static pods."""
-        rng = self._mirrors
-        for _ in range(rng.choice([0, 0, 1, 5])):
-            args = {
-                "node": rng.randrange(len(self._settings.nodes)),
-                "name": f"m{rng.randrange(1_000_000)}",
-                "units": rng.choice([1, 2, 4, 8, 16]),
-                "hash_of": rng.choice(["", "uid", "name"]),
-                "which": rng.random(),
-                "with_record": rng.random() < 0.3,
-                "for_s": rng.choice([0.5, 60.0, 600.0]),
-            }
-            yield Action(round(rng.uniform(from_s, until_s), 3), "forge mirror", args)
-
-    def _forgeries(self, from_s: float, until_s: float) -> Iterator[Action]:
-        """In some storms, authors and stolen tokens forge what only our programs write."""
-        rng, vendor = self._forged, VENDORS_BY_NAME[self._settings.vendor]
-        for _ in range(rng.choice([0, 1, 4])):
-            args: dict[str, Any] = {"how": rng.choice(SECRET_FAULTS), "for_s": rng.choice([1.0, 30.0, 90.0])}
-            yield Action(round(rng.uniform(from_s, until_s), 3), "secret", args)
-        if rng.random() < 0.6:
-            return
-        record = vendor.record
-        values: dict[str, list[str | None]] = {
-            record.card_index: ["0", "1", "9", "x", None],
-            record.card_units: ["1", "999999999", "x"],
-            record.pod_units: ["0", "1", "-1", "999999999"],
-            record.assigned: ["true", "false", None],
-            keys.CARD_MODE: [keys.MODE_WHOLE, None],
-            keys.UNITS_BY_CARD: ["1,2", "x"],
-            keys.CORRECTED: ["0->1"],
-        }
-        at_s = from_s + rng.expovariate(1 / 5.0)
-        while at_s < until_s:
-            node = rng.randrange(len(self._settings.nodes))
-            if rng.random() < 0.15:
-                texts = [None, "x", "{}", '{"version":1,"unit":"1","cards":[]}']
-                args = {"node": node, "of": rng.randrange(len(self._settings.nodes))}
-                yield Action(round(at_s, 3), "forge inventory", {**args, "text": rng.choice(texts)})
-            else:
-                changes = {key: rng.choice(values[key]) for key in rng.sample(list(values), rng.choice([1, 2, 4]))}
-                if rng.random() < 0.2:
-                    changes = {keys.ROOM_FOUND: str(rng.random())}
-                by = rng.choice([None, node])
-                args = {"node": by, "which": rng.random(), "changes": changes}
-                yield Action(round(at_s, 3), "forge record", args)
-            at_s += rng.expovariate(1 / 5.0)
 
     def _stale_lists(self, from_s: float, until_s: float) -> Iterator[Action]:
         """Answers get lost, and lists are begun again and take long: what is read is older than what was known."""

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from simulation.cast import Cast
-from simulation.drawing import FAULTS, FORGERIES, LIMIT_FAULTS, LONG_FAULTS, NUMBER_FAULTS
+from simulation.drawing import FAULTS, LIMIT_FAULTS, LONG_FAULTS, NUMBER_FAULTS
+from simulation.forgeries import FORGERIES
 from simulation.invariants import Invariants
 from simulation.kubelet import Kubelet
 from simulation.program import Program

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from simulation.drawing import SECRET_FAULTS
+from simulation.forgeries import SECRET_FAULTS
 from simulation.run import Outcome, run
 from simulation.schedule import Action, Schedule
 

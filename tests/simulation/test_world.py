@@ -13,13 +13,13 @@ import pytest
 from simulation.drawing import (
     ADMINS,
     FAULTS,
-    FORGERIES,
     LIMIT_FAULTS,
     LONG_FAULTS,
     NUMBER_FAULTS,
     USERS,
     make_schedule,
 )
+from simulation.forgeries import FORGERIES
 from simulation.host_schedule import KINDS, make_host_schedule
 from simulation.loop import START_S, SimulatedLoop
 from simulation.process import Process

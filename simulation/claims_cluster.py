@@ -20,6 +20,7 @@ from gcushare.wire.protos import services
 from gcushare.wire.protos.dra_pb2 import Claim, NodePrepareResourcesRequest, NodePrepareResourcesResponse
 from gcushare.wire.protos.dra_pb2 import NodeUnprepareResourcesRequest as Unprepare
 from gcushare.wire.protos.dra_pb2 import NodeUnprepareResourcesResponse as Unprepared
+from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.storage import Change
 from gcushare_playground.scheduler.claims import devices_of
 from simulation.claims_faults import delete_slices, forge_slice, recreate
@@ -319,13 +320,8 @@ class ClaimsCluster:
                 self._remove(_TEMPLATES, key[1])
 
     def _cordon(self, node: ClaimsNode, words: str) -> None:
-        annotations = {"gcushare.io/cordoned-cards": words}
-        self._store.update(
-            "nodes",
-            ("", node.name),
-            lambda doc: {**doc, "metadata": {**doc["metadata"], "annotations": annotations}},
-            "an admin",
-        )
+        cordon = {"metadata": {"annotations": {"gcushare.io/cordoned-cards": words}}}
+        self._store.update("nodes", ("", node.name), lambda doc: merge(doc, cordon), "an admin")
 
     def calm(self) -> None:
         """End every fault."""

@@ -43,7 +43,7 @@ from gcushare.wire.protos import services
 from simulation.cards import SimulatedSource, make_machine
 from simulation.claims_views import watch_views
 from simulation.process import Process
-from simulation.program import CONFIG
+from simulation.program import CONFIG, ProcessClock
 from simulation.transport import SimulatedTransport
 from simulation.weather import Weather
 from simulation.world import World
@@ -198,7 +198,7 @@ class ClaimsNode:
         loop = self.world.loop
         transport = SimulatedTransport(self.world.gateway, process, self.weather)
         client = KubeClient(CONFIG, program="claims", transport=transport)
-        rng = random.Random(self.rng.getrandbits(64))
+        clock, rng = ProcessClock(loop, process), random.Random(self.rng.getrandbits(64))
         prepared = PreparedClaims(
             GrantForm(ALIYUN, (Strategy.ENV,)), self.name, _Checkpoint(self.disk), _CdiFiles(self.disk)
         )
@@ -223,10 +223,16 @@ class ClaimsNode:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.publisher.run())
             tasks.create_task(writer.run())
-            seen = Reflector(client, NODES, NodeHandler([agent]), decode=NODE.read, selector=node, rng=rng)
+            seen = Reflector(client, NODES, NodeHandler([agent]), decode=NODE.read, selector=node, clock=clock, rng=rng)
             tasks.create_task(seen.run())
             watch = Reflector(
-                client, RESOURCE_SLICES, self.publisher, decode=RESOURCE_SLICE.read, selector=slices, rng=rng
+                client,
+                RESOURCE_SLICES,
+                self.publisher,
+                decode=RESOURCE_SLICE.read,
+                selector=slices,
+                clock=clock,
+                rng=rng,
             )
             tasks.create_task(watch.run())
             await self._load(prepared, client)

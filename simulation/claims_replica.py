@@ -114,9 +114,9 @@ class ClaimsReplica:
             rng=rng,
         )
         watches: tuple[Reflector[Any], ...] = (
-            Reflector(client, PODS, PodHandler([state, claims.plan]), decode=POD.read, rng=rng),
-            Reflector(client, NODES, NodeHandler([state, order]), decode=NODE.read, rng=rng),
-            Reflector(client, RESOURCE_CLAIMS, ClaimHandler([state]), decode=RESOURCE_CLAIM.read, rng=rng),
+            Reflector(client, PODS, PodHandler([state, claims.plan]), decode=POD.read, clock=clock, rng=rng),
+            Reflector(client, NODES, NodeHandler([state, order]), decode=NODE.read, clock=clock, rng=rng),
+            Reflector(client, RESOURCE_CLAIMS, ClaimHandler([state]), decode=RESOURCE_CLAIM.read, clock=clock, rng=rng),
             *claims.watches.values(),
         )
         async with asyncio.TaskGroup() as tasks:

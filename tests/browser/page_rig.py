@@ -10,6 +10,7 @@ from aiohttp import web
 
 from gcushare.cluster.watch_handlers import NodeHandler, PodHandler
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.http.page_server import start_server
 from gcushare.runtime.http.server import RunningServer
@@ -69,7 +70,9 @@ class PageRig:
     async def __aenter__(self) -> Self:
         app = web.Application()
         explains = {state.vendor.name: ExplainService(state) for state in self.states}
-        page = Dashboard(self._settings, self._client, self.feed, self.serving, lambda: self.watch_age_s, explains)
+        page = Dashboard(
+            self._settings, self._client, self.feed, self.serving, lambda: self.watch_age_s, explains, SystemClock()
+        )
         app.add_routes(page.routes())
         self.server = await start_server(app, ServeSettings(listen_address="127.0.0.1", listen_port=self._port))
         return self

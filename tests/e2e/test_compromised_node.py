@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from gcushare.core.errors import GcushareError
 from gcushare.device_plugin.plugin_settings import COMPONENT
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.events import EventRecorder, RecorderLimits
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
@@ -127,7 +128,9 @@ async def test_no_event_of_others_is_overwritten_in_its_own_name(nodes: TwoNodes
 
 
 async def test_the_plugin_still_writes_and_repeats_its_own_events(nodes: TwoNodes) -> None:
-    recorder = EventRecorder(nodes.stolen, COMPONENT, host=NODE, limits=RecorderLimits(interval_s=0.0))
+    recorder = EventRecorder(
+        nodes.stolen, COMPONENT, host=NODE, limits=RecorderLimits(interval_s=0.0), clock=SystemClock()
+    )
     running = asyncio.create_task(recorder.run())
     for about in (
         ObjectReference(kind="Node", name=NODE, uid=NODE),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import PODS, Selector
 from gcushare.wire.objects import POD, Pod
@@ -41,7 +42,9 @@ def deep_pod(name: str) -> bytes:
 async def test_a_pod_as_deep_as_kube_apiserver_keeps_is_read_from_list_and_watch(control_plane: ControlPlane) -> None:
     """Its managedFields are its author's: one such pod must not stop the lists and watches that it is in."""
     seen = Seen()
-    reflector = Reflector(control_plane.client, PODS, seen, decode=POD.read, selector=Selector(namespace="default"))
+    reflector = Reflector(
+        control_plane.client, PODS, seen, decode=POD.read, selector=Selector(namespace="default"), clock=SystemClock()
+    )
     await _create(control_plane, "listed")
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         running = group.create_task(reflector.run())

@@ -17,6 +17,7 @@ import pytest_asyncio
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError, GcushareError
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.election import ApiLease, LeaderElector, LeaseTimes
 from gcushare.kube.events import EventRecorder
@@ -87,7 +88,7 @@ async def test_a_lease_is_taken_and_given_back(given: Given) -> None:
     led: asyncio.Queue[bool] = asyncio.Queue()
     lease = ApiLease(given.client, given.namespace, "gcushare-extender")
     times = LeaseTimes(duration_s=10, renew_deadline_s=6, retry_s=0.2)
-    elector = LeaderElector(lease, "a", times=times, listener=led.put_nowait)
+    elector = LeaderElector(lease, "a", times=times, listener=led.put_nowait, clock=SystemClock())
     task = asyncio.create_task(elector.run(), name="elector under test")
     async with asyncio.timeout(20):
         assert await led.get()
@@ -100,7 +101,7 @@ async def test_a_lease_is_taken_and_given_back(given: Given) -> None:
 
 async def test_an_event_is_shown_next_to_its_pod(given: Given) -> None:
     identity = await given.make_pod("train")
-    recorder = EventRecorder(given.client, "gcushare-e2e")
+    recorder = EventRecorder(given.client, "gcushare-e2e", clock=SystemClock())
     task = asyncio.create_task(recorder.run(), name="recorder under test")
     about = ObjectReference(
         api_version="v1", kind="Pod", namespace=identity.namespace, name=identity.name, uid=identity.uid

@@ -14,6 +14,7 @@ from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.errors import GcushareError
 from gcushare.core.units import GIB
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.events import EventRecorder, RecorderLimits
 from gcushare.kube.resources import NAMESPACES
@@ -72,7 +73,7 @@ async def repeat_an_event(site: Site, account: str) -> None:
     config = load_config(ConfigSources(kubeconfig=site.token_file(account)))
     about = ObjectReference(kind="Node", name=NODE, uid=NODE, api_version="v1")
     async with KubeClient(config) as client:
-        recorder = EventRecorder(client, account, limits=RecorderLimits(interval_s=0.0))
+        recorder = EventRecorder(client, account, limits=RecorderLimits(interval_s=0.0), clock=SystemClock())
         async with running(recorder.run(), "recorder"):
             for count in (1, 2):
                 recorder.record(about, "Tested", "twice")

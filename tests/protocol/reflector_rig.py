@@ -12,7 +12,7 @@ import msgspec
 
 from gcushare.core.backoff import BackoffPolicy
 from gcushare.kube.client import KubeClient
-from gcushare.kube.clock import Clock
+from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS, Selector
 from gcushare.wire.objects import Pod
@@ -100,7 +100,7 @@ async def following(
             decode=decode,
             selector=Selector(fields="spec.nodeName=n1"),
             settings=settings or ReflectorSettings(backoff=FAST, page_size=2),
-            clock=clock,
+            clock=clock or SystemClock(),
             rng=random.Random(7),
         )
         async with running(reflector.run(), "reflector under test") as task:

@@ -21,6 +21,7 @@ from gcushare.config_manager.node_reports import SharedConfigMap, read_reports, 
 from gcushare.config_manager.reconcile import State, WantedMode, hold_lease
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, LeaseTimes, Tenure
 from gcushare.kube.patches import Patch, PatchKind
@@ -48,7 +49,7 @@ async def client() -> AsyncIterator[KubeClient]:
 def turn(
     client: KubeClient, identity: str, beat: Callable[[], None] = lambda: None
 ) -> AbstractAsyncContextManager[Tenure]:
-    return hold_lease(ApiLease(client, NAMESPACE, CONFIG_MANAGER), identity, times=FAST, beat=beat)
+    return hold_lease(ApiLease(client, NAMESPACE, CONFIG_MANAGER), identity, times=FAST, clock=SystemClock(), beat=beat)
 
 
 async def make_service(client: KubeClient, spec: dict[str, Any]) -> None:

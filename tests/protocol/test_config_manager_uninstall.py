@@ -16,6 +16,7 @@ from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.node_reports import SharedConfigMap, read_reports, write_mode
 from gcushare.config_manager.reconcile import Reconciler, WantedMode, hold_lease
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, Tenure
 from gcushare.kube.patches import Patch, PatchKind
@@ -37,7 +38,7 @@ async def client(server: ApiServer) -> AsyncIterator[KubeClient]:
 
 
 def turn(client: KubeClient, identity: str) -> AbstractAsyncContextManager[Tenure]:
-    return hold_lease(ApiLease(client, NAMESPACE, CONFIG_MANAGER), identity)
+    return hold_lease(ApiLease(client, NAMESPACE, CONFIG_MANAGER), identity, clock=SystemClock())
 
 
 def config_manager(client: KubeClient, host: Host) -> Reconciler:

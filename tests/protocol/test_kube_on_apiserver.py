@@ -13,6 +13,7 @@ from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import ConflictError, NotFoundError
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, LeaderElector, LeaseTimes
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
@@ -168,7 +169,9 @@ async def test_a_reflector_outlives_restarts_of_the_server(server: ApiServer, cl
     picture = Picture()
     settings = ReflectorSettings(backoff=BackoffPolicy(0.005, 0.02), page_size=2)
     decoder = msgspec.json.Decoder(Pod)
-    reflector = Reflector(client, PODS, picture, decode=decoder.decode, settings=settings, rng=random.Random(1))
+    reflector = Reflector(
+        client, PODS, picture, decode=decoder.decode, settings=settings, clock=SystemClock(), rng=random.Random(1)
+    )
     async with running(reflector.run(), "reflector under test"):
         first = await make_pod(client, "first")
         await picture.shows("first")
@@ -184,7 +187,7 @@ async def test_a_reflector_outlives_restarts_of_the_server(server: ApiServer, cl
 
 async def test_a_picture_that_catches_up_holds_what_was_written_before(client: KubeClient) -> None:
     picture = Picture()
-    reflector = Reflector(client, PODS, picture, decode=msgspec.json.Decoder(Pod).decode)
+    reflector = Reflector(client, PODS, picture, decode=msgspec.json.Decoder(Pod).decode, clock=SystemClock())
     async with running(reflector.run(), "reflector under test"):
         await reflector.synced.wait()
         for number in range(5):
@@ -205,7 +208,13 @@ async def test_a_lease_is_taken_kept_and_handed_over(server: ApiServer, client: 
 
     def elector(identity: str) -> LeaderElector:
         lease = ApiLease(client, "kube-system", "gcushare-extender")
-        return LeaderElector(lease, identity, times=times, listener=lambda leads: changes.put_nowait((identity, leads)))
+        return LeaderElector(
+            lease,
+            identity,
+            times=times,
+            listener=lambda leads: changes.put_nowait((identity, leads)),
+            clock=SystemClock(),
+        )
 
     first, second = elector("a"), elector("b")
     async with asyncio.timeout(60):
@@ -237,7 +246,7 @@ async def test_a_lease_written_by_others_keeps_what_we_do_not_know(client: KubeC
 
 async def test_events_appear_next_to_their_object(client: KubeClient) -> None:
     pod = await make_pod(client)
-    recorder = EventRecorder(client, "gcushare-test", host="node-1")
+    recorder = EventRecorder(client, "gcushare-test", host="node-1", clock=SystemClock())
     about = ObjectReference(api_version="v1", kind="Pod", namespace="default", name=pod.name, uid=pod.uid)
     async with running(recorder.run(), "recorder under test"):
         recorder.record(about, "NoRoom", "needs 12 in one card", warning=True)

@@ -322,7 +322,7 @@ async def test_what_the_sink_raises_ends_the_reflector(server: CollectionServer)
             raise KeyError("a defect of the sink")
 
     async with KubeClient(server.config()) as client:
-        reflector = Reflector(client, PODS, Broken(), decode=DECODER.decode)
+        reflector = Reflector(client, PODS, Broken(), decode=DECODER.decode, clock=SystemClock())
         with pytest.raises(KeyError, match="defect"):
             await reflector.run()
 

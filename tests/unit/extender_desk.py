@@ -10,6 +10,7 @@ import msgspec
 
 from gcushare.core.assignments import Assignment
 from gcushare.core.errors import ForbiddenError, NotFoundError
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.resources import EVERYTHING, NODES, POD_DISRUPTION_BUDGETS, Resource, Selector
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
@@ -37,7 +38,7 @@ def dispatcher_of(
 ) -> Dispatcher:
     """What answers under the first vendor's prefix."""
     api = cluster or Cluster()
-    return Dispatcher([services_of(state, filters, api, reads) for state, filters in parts], api)
+    return Dispatcher([services_of(state, filters, api, reads) for state, filters in parts], api, SystemClock())
 
 
 def services_of(
@@ -51,8 +52,8 @@ def services_of(
         inspects=InspectService(state),
         preempts=PreemptService(state, reads or LedgersApi(state)),
         explains=explains,
-        reports=FailedSchedulingReporter(explains, Noted()),
-        wakes=RoomWaker(state, api, lambda: True),
+        reports=FailedSchedulingReporter(explains, Noted(), clock=SystemClock()),
+        wakes=RoomWaker(state, api, lambda: True, clock=SystemClock()),
     )
 
 

@@ -76,7 +76,7 @@ async def test_a_user_with_the_right_is_let_in_and_asked_about_once() -> None:
 
 async def test_many_requests_at_once_ask_once() -> None:
     reviews = desk()
-    guard = TokenGuard(reviews)
+    guard = TokenGuard(reviews, clock=ManualClock(0.0))
     await asyncio.gather(*(guard.admit(asking("t-jane")) for _ in range(20)))
 
     assert reviews.asked == ["t-jane"]
@@ -156,12 +156,12 @@ async def test_a_request_without_a_token_is_informed_that_one_is_needed(header: 
     request = make_mocked_request("GET", "/", headers=headers)
 
     with pytest.raises(web.HTTPUnauthorized) as caught:
-        await TokenGuard(desk()).admit(request)
+        await TokenGuard(desk(), clock=ManualClock(0.0)).admit(request)
     assert caught.value.headers["WWW-Authenticate"].startswith("Bearer")
 
 
 async def test_a_token_that_no_one_knows_is_unauthorized_and_one_without_rights_is_forbidden() -> None:
-    guard = TokenGuard(desk())
+    guard = TokenGuard(desk(), clock=ManualClock(0.0))
 
     with pytest.raises(web.HTTPUnauthorized, match="Unauthorized"):
         await guard.admit(asking("made-up"))
@@ -173,7 +173,7 @@ async def test_what_is_no_token_asks_no_one() -> None:
     reviews = desk()
 
     with pytest.raises(web.HTTPUnauthorized):
-        await TokenGuard(reviews).admit(asking("x" * 20_000))
+        await TokenGuard(reviews, clock=ManualClock(0.0)).admit(asking("x" * 20_000))
     assert reviews.asked == []
 
 
@@ -218,12 +218,12 @@ async def test_an_extender_without_the_rights_to_ask_says_which_it_needs() -> No
     reviews.failure = ForbiddenError("tokenreviews is forbidden")
 
     with pytest.raises(RetryableError, match="system:auth-delegator"):
-        await TokenGuard(reviews).admit(asking("t-jane"))
+        await TokenGuard(reviews, clock=ManualClock(0.0)).admit(asking("t-jane"))
 
 
 async def test_an_api_server_that_is_away_is_no_refusal_and_is_asked_again() -> None:
     reviews = desk()
-    guard = TokenGuard(reviews)
+    guard = TokenGuard(reviews, clock=ManualClock(0.0))
     reviews.failure = RetryableError("no answer in time")
     with pytest.raises(RetryableError, match="no answer in time"):
         await guard.admit(asking("t-jane"))

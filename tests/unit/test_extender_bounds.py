@@ -13,6 +13,7 @@ from aiohttp import web
 from gcushare.cluster.watch_handlers import NodeHandler, PodHandler
 from gcushare.core.assignments import PodRef
 from gcushare.core.other_resources import SpareResources
+from gcushare.kube.clock import SystemClock
 from gcushare.scheduler_extender.dashboard import reviewed_tokens
 from gcushare.scheduler_extender.dashboard.feed import Feed
 from gcushare.scheduler_extender.dashboard.feed_documents import MAX_LABELS
@@ -113,7 +114,9 @@ async def test_explanations_are_stored_up_to_a_number() -> None:
 
 def test_reported_pods_are_stored_up_to_a_number() -> None:
     state = state_of(a_node("node-1", 16))
-    reporter = failed_scheduling_events.FailedSchedulingReporter(service.ExplainService(state), Noted())
+    reporter = failed_scheduling_events.FailedSchedulingReporter(
+        service.ExplainService(state), Noted(), clock=SystemClock()
+    )
     request = request_of(state, a_pod("a", 20))
     for number in range(failed_scheduling_events._MAX_REMEMBERED + 3):
         reporter.on_refused(replace(request, pod=PodRef(f"uid-{number}", "default", f"p{number}")))

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError, Refused, RemoteContractError, RetryableError
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.leadership import NotLeader
@@ -269,7 +270,7 @@ async def test_one_that_may_not_bind_says_nothing_in_the_protocols_place(units: 
     if seen:
         cluster.tell(state)
     services = replace(services_of(state, None, cluster), binds=BindService(state, cluster, Office(is_leader=False)))
-    dispatcher = Dispatcher([services], cluster)
+    dispatcher = Dispatcher([services], cluster, SystemClock())
     await ask(dispatcher, pod_document("a", units), "gcu")
     with pytest.raises(NotLeader):
         await dispatcher.bind(bind_body("a", "gcu"))

@@ -12,6 +12,7 @@ from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import GcushareError
 from gcushare.core.quantities import parse_count
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import Resource
 
@@ -41,6 +42,7 @@ class Picture:
             self,
             decode=_decode,
             settings=ReflectorSettings(backoff=BackoffPolicy(first_s=0.05, cap_s=0.5)),
+            clock=SystemClock(),
         )
         self._kind = resource.plural
         self._changed = asyncio.Event()

@@ -177,7 +177,7 @@ async def hold_lease(
     identity: str,
     *,
     times: LeaseTimes = ROLLOUT_TIMES,
-    clock: Clock | None = None,
+    clock: Clock,
     rng: random.Random | None = None,
     beat: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Tenure]:

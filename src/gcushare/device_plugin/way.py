@@ -218,6 +218,7 @@ class Way(abc.ABC):
             hands_out_alone=lambda: is_refusing and gives_cards(),
             longest_wait_s=self._settings.kubelet.longest_wait_for_containers,
             longest_gap_s=longest_silence_s(self._settings.cards),
+            clock=self._adapters.clock,
         )
 
     def _watch_pod_use(self, pods: NodePods) -> PodMemoryMonitor | None:

@@ -23,7 +23,7 @@ import msgspec
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
-from gcushare.kube.clock import Clock, SystemClock, rfc3339_micro
+from gcushare.kube.clock import Clock, rfc3339_micro
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import LEASES
@@ -170,7 +170,7 @@ class LeaderElector:
         times: LeaseTimes,
         listener: Callable[[bool], None] | None = None,
         stands: Callable[[], bool] = lambda: True,
-        clock: Clock | None = None,
+        clock: Clock,
         rng: random.Random | None = None,
     ) -> None:
         self._lease = lease
@@ -178,7 +178,7 @@ class LeaderElector:
         self._times = times
         self._listener = listener
         self._stands = stands
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._rng = rng or random.Random()
         self._seen: Observation | None = None
         self._renewed_at: float | None = None

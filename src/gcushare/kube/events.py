@@ -17,7 +17,7 @@ from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.kube.clock import Clock, SystemClock, rfc3339
+from gcushare.kube.clock import Clock, rfc3339
 from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.wire.objects import Event, EventSource, ObjectMeta, ObjectReference
@@ -81,13 +81,13 @@ class EventRecorder:
         *,
         host: str = "",
         limits: RecorderLimits | None = None,
-        clock: Clock | None = None,
+        clock: Clock,
     ) -> None:
         self._events = events
         self._component = component
         self._host = host
         self._limits = limits or RecorderLimits()
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._bucket = TokenBucket(self._limits.rate_per_s, self._limits.burst, self._clock)
         self._series: OrderedDict[tuple[str, str, str, str, str], _Series] = OrderedDict()
         self._queue: deque[_Series] = deque()

@@ -30,7 +30,7 @@ import msgspec
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import GcushareError, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.clock import Clock
 from gcushare.kube.collections import CollectionApi, WatchHandler
 from gcushare.kube.connection.watch_lines import RawWatchEvent
 from gcushare.kube.errors import GoneError
@@ -106,7 +106,7 @@ class Reflector(Generic[T]):
         decode: Callable[[msgspec.Raw], T],
         selector: Selector = EVERYTHING,
         settings: ReflectorSettings | None = None,
-        clock: Clock | None = None,
+        clock: Clock,
         rng: random.Random | None = None,
     ) -> None:
         self._client = client
@@ -115,7 +115,7 @@ class Reflector(Generic[T]):
         self._decode = decode
         self._selector = selector
         self._settings = settings or ReflectorSettings()
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._rng = rng or random.Random()
         self._backoff = Backoff(self._settings.backoff, self._rng)
         self.version = ""

@@ -57,7 +57,7 @@ from gcushare.scheduler_extender.state.scheduling_request import Policies, Sched
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
-from gcushare.scheduler_extender.verbs.dispatch import Services
+from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.verbs.request_metrics import RequestMetrics
@@ -160,10 +160,7 @@ class Extender:
         self._drifts = [(state, metrics.drifts[state.vendor.name]) for state in self.states]
         self._heartbeat = Heartbeat("recount", settings.follow.recount_interval + _LIVE_GRACE_S, monotonic)
         self._vendor_routes = [
-            VendorRoutes(
-                [each, *(other for other in self.services if other is not each)], client, self.serving, metrics
-            )
-            for each in self.services
+            VendorRoutes(each, self._make_dispatcher(each), self.serving, metrics) for each in self.services
         ]
         unserved = [vendor for vendor in VENDORS if vendor not in placement.vendor]
         self._unserved = [UnservedVendor(vendor, placement.vendor) for vendor in unserved]
@@ -175,6 +172,10 @@ class Extender:
         self.server: RunningServer | None = None
         """The first port."""
         self.page_server: RunningServer | None = None
+
+    def _make_dispatcher(self, own: Services) -> Dispatcher:
+        others = (each for each in self.services if each is not own)
+        return Dispatcher([own, *others], self._api, self._clock)
 
     def _make_claims(self, client: KubeClient) -> ExtenderClaims:
         return ExtenderClaims(
@@ -251,7 +252,8 @@ class Extender:
         if self._feed is not None:
             explains = {each.vendor_name: each.explains for each in self.services}
             settings, age_s = self._settings.dashboard, self.watches.age_s
-            app.add_routes(Dashboard(settings, self._api, self._feed, self.serving, age_s, explains).routes())
+            page = Dashboard(settings, self._api, self._feed, self.serving, age_s, explains, self._clock)
+            app.add_routes(page.routes())
         self._registry.register(VendorCollector(self.services))
         shown: dict[str, Reflector[Any]] = dict(self.watches.caches)
         if self.claims is not None:

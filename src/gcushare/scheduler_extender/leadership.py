@@ -21,7 +21,7 @@ from typing import Protocol
 
 from gcushare.core.errors import GcushareError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.clock import Clock
 from gcushare.kube.election import LeaderElector, LeasePort, LeaseTimes
 
 logger = logging.getLogger(__name__)
@@ -161,11 +161,11 @@ class ReplicaLeadership:
         times: LeaseTimes,
         stale_s: float,
         on_lead: Callable[[], None] = lambda: None,
-        clock: Clock | None = None,
+        clock: Clock,
         rng: random.Random | None = None,
     ) -> None:
         self._on_lead = on_lead
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._elector = LeaderElector(
             lease,
             identity,

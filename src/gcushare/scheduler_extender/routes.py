@@ -14,7 +14,6 @@ from gcushare.core.errors import NotFoundError
 from gcushare.runtime.http.scheduler_requests import Call, GetPath, Verb
 from gcushare.scheduler_extender.leadership import NotLeader, NotReady, Serving
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
-from gcushare.scheduler_extender.verbs.pod_lookup import PodApi
 from gcushare.scheduler_extender.verbs.request_metrics import (
     VERB_NAMES,
     RequestMetrics,
@@ -32,11 +31,11 @@ _JSON = {"Content-Type": "application/json"}
 
 
 class VendorRoutes:
-    """The endpoints under one vendor's prefix. ``services``: those of that vendor first, then the others."""
+    """The endpoints under one vendor's prefix. ``dispatcher`` answers the calls, ``services`` are that vendor's."""
 
-    def __init__(self, services: Sequence[Services], api: PodApi, serving: Serving, metrics: RequestMetrics) -> None:
-        self._services = services[0]
-        self._dispatcher = dispatcher = Dispatcher(services, api)
+    def __init__(self, services: Services, dispatcher: Dispatcher, serving: Serving, metrics: RequestMetrics) -> None:
+        self._services = services
+        self._dispatcher = dispatcher
         self._serving = serving
         self._metrics = metrics
         prefix = self._services.state.vendor.url_prefix

@@ -10,6 +10,7 @@ import msgspec
 from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings
@@ -62,7 +63,9 @@ class NodeApi:
     async def follow_pods(self, node: str, handler: PodHandler) -> None:
         """List and watch the node's pods until cancelled."""
         selector = Selector(fields=f"spec.nodeName={node}")
-        await Reflector(self._client, _PODS, handler, decode=_decode_pod, selector=selector, settings=_FOLLOW).run()
+        await Reflector(
+            self._client, _PODS, handler, decode=_decode_pod, selector=selector, settings=_FOLLOW, clock=SystemClock()
+        ).run()
 
     async def get_node(self, name: str) -> JsonObject:
         return await self._client.get(_NODES, name)

@@ -15,6 +15,7 @@ from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import ConflictError, NotFoundError
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import Limits
 from gcushare.kube.patches import Patch, PatchKind, Precondition
@@ -81,7 +82,9 @@ class SchedulerDouble(SchedulerCore):
             await asyncio.shield(self._main)
 
     async def _run(self) -> None:
-        nodes = Reflector(self._client, NODES, _NodeSink(self), decode=decode_node, settings=_FOLLOW)
+        nodes = Reflector(
+            self._client, NODES, _NodeSink(self), decode=decode_node, settings=_FOLLOW, clock=SystemClock()
+        )
         pods = Reflector(
             self._client,
             PODS,
@@ -89,6 +92,7 @@ class SchedulerDouble(SchedulerCore):
             decode=decode_pod,
             selector=_UNFINISHED,
             settings=_FOLLOW,
+            clock=SystemClock(),
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(nodes.run(), name="scheduler follows nodes")

@@ -112,7 +112,13 @@ class ClaimsApp(Way):
         own_slices = Selector(fields=f"spec.nodeName={node},spec.driver={driver}")
         self._slice_drivers = SliceDrivers(client, node)
         self._slice_watch = Reflector(
-            client, RESOURCE_SLICES, self._publisher, decode=RESOURCE_SLICE.read, selector=own_slices, rng=rng
+            client,
+            RESOURCE_SLICES,
+            self._publisher,
+            decode=RESOURCE_SLICE.read,
+            selector=own_slices,
+            clock=self._adapters.clock,
+            rng=rng,
         )
         self.observed = self._observe()
         self.metrics.follow(self.observed)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from gcushare.core.cards import Inventory
 from gcushare.core.over_use.tracking import OverUse, OverUseTracker
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock
 from gcushare.node.api_server import Announcer
 from gcushare.node.highest_use import HighestUses
 from gcushare.node.over_use.evictor import Evictor
@@ -42,12 +42,17 @@ class OverUseParts:
         hands_out_alone: Callable[[], bool],
         longest_wait_s: float,
         longest_gap_s: float,
+        clock: Clock,
     ) -> None:
+        def wall_clock_s() -> float:
+            return clock.now().timestamp()
+
         self.settings = settings
         self.idle_settings = idle
         self._pod_use = pod_use
         self._polls = polls
         self._pods = pods
+        self._wall_clock_s = wall_clock_s
         self.watch: OverUseWatch | None = None
         self.idle: IdleWatch | None = None
         self.highest = HighestUses()
@@ -63,7 +68,7 @@ class OverUseParts:
                 announcer,
                 inventory=inventory,
                 hands_out_alone=hands_out_alone,
-                wall_clock_s=time.time,
+                wall_clock_s=wall_clock_s,
             )
             over = lambda: watch.over if tracker.has_enough_polls else None  # noqa: E731
             if idle.idle is not IdleAction.OFF:
@@ -76,8 +81,8 @@ class OverUseParts:
                     exempt=settings.over_use_exempt,
                     is_rehearsing=settings.dry_run,
                     longest_gap_s=longest_gap_s,
-                    clock=time.monotonic,
-                    wall_clock_s=time.time,
+                    clock=clock.monotonic,
+                    wall_clock_s=wall_clock_s,
                 )
             if settings.over_use is Action.EVICT or (self.idle is not None and self.idle.is_evicting):
                 self.evictor = Evictor(
@@ -88,13 +93,13 @@ class OverUseParts:
                     client,
                     announcer,
                     longest_wait_s=longest_wait_s,
-                    clock=time.monotonic,
-                    wall_clock_s=time.time,
+                    clock=clock.monotonic,
+                    wall_clock_s=wall_clock_s,
                 )
-        texts = OverUseTexts(over, clock=time.monotonic)
+        texts = OverUseTexts(over, clock=clock.monotonic)
         self._notes = (
-            PodNotes(OVER_USE, pods, client, texts, clock=time.monotonic),
-            PodNotes(IDLE_SINCE, pods, client, lambda: self.idle.notes if self.idle else {}, clock=time.monotonic),
+            PodNotes(OVER_USE, pods, client, texts, clock=clock.monotonic),
+            PodNotes(IDLE_SINCE, pods, client, lambda: self.idle.notes if self.idle else {}, clock=clock.monotonic),
         )
 
     @property
@@ -105,7 +110,7 @@ class OverUseParts:
     def on_poll(self) -> None:
         """Process the newest reading of the cards."""
         if self._pod_use is not None:
-            self.highest.take(self._pod_use.latest, self._pods.everyone.keys(), time.time())
+            self.highest.take(self._pod_use.latest, self._pods.everyone.keys(), self._wall_clock_s())
         if self.watch is not None:
             self.watch.on_poll()
         if self.idle is not None:

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.clock import Clock
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.dashboard.token_reviews import PATH, VERB, Reviews
 
@@ -57,9 +57,9 @@ class ReviewedToken:
 class TokenGuard:
     """Admits requests whose token the API server knows, and whose owner it allows to read the page."""
 
-    def __init__(self, reviews: Reviews, *, clock: Clock | None = None) -> None:
+    def __init__(self, reviews: Reviews, *, clock: Clock) -> None:
         self._reviews = reviews
-        self._clock = clock or SystemClock()
+        self._clock = clock
         # Stored apart, so that a flood of made-up tokens pushes no reader out.
         self._readers: OrderedDict[str, ReviewedToken] = OrderedDict()
         self._refusals: OrderedDict[str, ReviewedToken] = OrderedDict()

@@ -12,6 +12,7 @@ from aiohttp.typedefs import Handler
 from gcushare.core.errors import GcushareError, NotFoundError, RetryableError
 from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock
 from gcushare.scheduler_extender.dashboard.assets import accepts_gzip, load_assets
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
 from gcushare.scheduler_extender.dashboard.feed import Feed, parse_mark
@@ -49,8 +50,9 @@ class Dashboard:
         serving: Serving,
         watch_age_s: Callable[[], float | None],
         explains: Mapping[str, ExplainService],
+        clock: Clock,
     ) -> None:
-        self._guard = None if settings.dashboard is Access.OPEN else TokenGuard(KubeReviews(client))
+        self._guard = None if settings.dashboard is Access.OPEN else TokenGuard(KubeReviews(client), clock=clock)
         self._feed = feed
         self._serving = serving
         self._watch_age_s = watch_age_s

@@ -11,7 +11,7 @@ from typing import Protocol
 from gcushare.core.explain.reason_text import summarise
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import NodeState
-from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.clock import Clock
 from gcushare.kube.events import about_pod
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
@@ -56,13 +56,11 @@ class FailedSchedulingReporter:
     question are reported together. Where the cards of a node were not known, they are reported again once they are.
     """
 
-    def __init__(
-        self, explains: ExplainService, events: Events, *, interval_s: float = 60.0, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, explains: ExplainService, events: Events, *, interval_s: float = 60.0, clock: Clock) -> None:
         self._explains = explains
         self._events = events
         self._interval_s = interval_s
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._bucket = TokenBucket(TOKENS_PER_S, BURST_TOKENS, self._clock)
         self._reported: OrderedDict[str, float] = OrderedDict()
         self._queue: OrderedDict[str, SchedulingRequest] = OrderedDict()

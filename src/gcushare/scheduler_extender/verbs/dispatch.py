@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gcushare.core.errors import GcushareError, Refused, RemoteContractError
 from gcushare.core.log_fields import fields
+from gcushare.kube.clock import Clock
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.inspect_documents import InspectService
@@ -52,11 +53,11 @@ class Services:
 class Dispatcher:
     """Answers the calls under one prefix. ``services``: those of the prefix's vendor first, then the others."""
 
-    def __init__(self, services: Sequence[Services], api: PodApi) -> None:
+    def __init__(self, services: Sequence[Services], api: PodApi, clock: Clock) -> None:
         self._services = services
         self._own = services[0]
         self._of_vendor = {each.vendor_name: each for each in services}
-        self._pods = PodLookup([each.state for each in services], api)
+        self._pods = PodLookup([each.state for each in services], api, clock)
         self._decode = extender_api.FilterDecoder().decode
 
     def filter(self, body: bytes) -> VerbAnswer | Awaitable[VerbAnswer]:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import NotFoundError, Refused, RemoteContractError, RetryableError
-from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.clock import Clock
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.state.scheduling_request import (
     RejectedRequest,
@@ -70,10 +70,10 @@ class Known:
 class PodLookup:
     """Finds the pods of calls. ``states``: one per vendor served, that of the call's prefix first."""
 
-    def __init__(self, states: Sequence[VendorState], api: PodApi, clock: Clock | None = None) -> None:
+    def __init__(self, states: Sequence[VendorState], api: PodApi, clock: Clock) -> None:
         self._states = states
         self._api = api
-        self._bucket = TokenBucket(READS_PER_S, BURST_READS, clock or SystemClock())
+        self._bucket = TokenBucket(READS_PER_S, BURST_READS, clock)
         self._resources = [name.encode() for each in states for name in card_resources(each.vendor)]
         self._without_cards: OrderedDict[str, Known] = OrderedDict()
         """By uid: pods that were read and ask for no card. A pod's resources do not change."""

@@ -27,7 +27,7 @@ from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES, choose_cards
-from gcushare.kube.clock import Clock, SystemClock, rfc3339_micro
+from gcushare.kube.clock import Clock, rfc3339_micro
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
@@ -92,13 +92,11 @@ class RoomWaker:
     ``serves``: whether this replica answers the scheduler.
     """
 
-    def __init__(
-        self, state: VendorState, api: WakeApi, serves: Callable[[], bool], *, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, state: VendorState, api: WakeApi, serves: Callable[[], bool], *, clock: Clock) -> None:
         self._state = state
         self._api = api
         self._serves = serves
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._bucket = TokenBucket(WRITES_PER_S, BURST_WRITES, self._clock)
         self._slots = asyncio.Semaphore(_WRITES_AT_ONCE)
         self._changed = asyncio.Event()

@@ -144,14 +144,6 @@ async def test_the_card_in_use_is_listed_first_and_nothing_is_written_while_the_
     assert [each["metadata"]["resourceVersion"] for each in rig.slices()] == versions
 
 
-async def test_slices_belong_to_the_node(rig: ClaimsRig) -> None:
-    node = rig.api.store.get("nodes", NODE, "")
-    assert node is not None
-    for each in rig.slices():
-        (owner,) = each["metadata"]["ownerReferences"]
-        assert (owner["kind"], owner["name"], owner["uid"]) == ("Node", NODE, node["metadata"]["uid"])
-
-
 async def test_nothing_is_published_while_the_node_is_deleted(rig: ClaimsRig) -> None:
     node = rig.api.store.get("nodes", NODE, "")
     assert node is not None

@@ -114,21 +114,6 @@ async def test_an_over_use_of_a_claim_is_reported_as_on_a_node_of_the_plugin(tmp
         assert len(rig.events("OverUseEnded")) == 1
 
 
-async def test_a_pod_over_its_claim_is_evicted_once_a_neighbour_lacks_its_own(tmp_path: Path) -> None:
-    async with UseRig(tmp_path / "proc", over_use=Action.EVICT, over_use_pause=1.0) as rig:
-        await rig.start()
-        await rig.run("greedy", 4)
-        await rig.run("modest", 8)
-        rig.use(greedy=5, modest=2)
-        await rig.polls(5)
-        assert rig.annotation("greedy") is not None
-        assert rig.events("OverUseEvicted") == [], "the card has what the neighbour was granted"
-        rig.use(greedy=9, modest=2)
-        await rig.until(lambda: bool(rig.events("OverUseEvicted")), "the pod is evicted")
-        found = rig.api.store.get("pods", "greedy")
-        assert found is None or "deletionTimestamp" in found["metadata"]
-
-
 @pytest.mark.parametrize("named", ["greedy", "modest"])
 async def test_a_pod_that_only_names_a_claim_of_the_card_is_no_user_of_it(tmp_path: Path, named: str) -> None:
     async with UseRig(tmp_path / "proc", over_use=Action.EVICT, over_use_pause=1.0) as rig:
@@ -161,18 +146,6 @@ async def test_pods_that_a_claim_is_reserved_for_share_it_and_the_one_that_uses_
         second = rig.api.store.get("pods", "second")
         assert second is not None
         assert "deletionTimestamp" not in second["metadata"]
-
-
-async def test_a_pod_without_a_claim_is_an_offender_and_evicted_like_any(tmp_path: Path) -> None:
-    async with UseRig(tmp_path / "proc", over_use=Action.EVICT, over_use_pause=1.0) as rig:
-        await rig.start()
-        await rig.run("modest", 12)
-        rig.join("helper", rig.run_pod("helper"))
-        rig.use(helper=5, modest=2)
-        await rig.until(lambda: bool(rig.events("OverUseEvicted")), "the pod is evicted")
-        assert rig.events("OverUse") == [
-            "5.00 GiB of card 0 in use, nothing granted: other pods of this card may lack what they were granted"
-        ]
 
 
 async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Path) -> None:

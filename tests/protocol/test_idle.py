@@ -73,19 +73,6 @@ async def test_an_idle_pod_is_reported_and_with_evict_ended_after_its_notice(
             assert rig.is_here("kept")
 
 
-async def test_a_pod_that_computes_during_its_notice_stays(tmp_path: Path) -> None:
-    async with idle_rig(tmp_path / "proc", idle_after=2.0) as rig:
-        await start_idle(rig, "Job train")
-        await rig.until(lambda: annotated(rig, "idle"), "the annotation")
-        rig.use(idle=1)
-        await rig.until(lambda: not annotated(rig, "idle"), "the annotation is taken back")
-        await rig.until(lambda: rig.events("IdleEnded"), "its Event")
-        await rig.polls(12)
-        assert rig.is_here("idle")
-        rig.use()
-        await rig.until(lambda: not rig.is_here("idle"), "its eviction once it is idle again")
-
-
 async def test_a_disruption_budget_keeps_an_idle_pod_and_the_status_says_so(tmp_path: Path) -> None:
     async with idle_rig(tmp_path / "proc") as rig:
         rig.put_budget()

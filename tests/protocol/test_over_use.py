@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gcushare.core.over_use.eviction import When
 from gcushare.core.units import GIB
 from gcushare.node.over_use.over_use_settings import Action
@@ -91,15 +89,6 @@ async def test_the_mps_daemons_own_memory_is_no_pods_use_and_its_label_elsewhere
         await rig.until(lambda: rig.events("OverUse"), "the Event")
 
 
-async def test_one_peak_is_enough_if_an_admin_asks_for_one_look(tmp_path: Path) -> None:
-    async with OverUseRig(tmp_path / "proc", over_use_looks=1) as rig:
-        await start_pods(rig)
-        rig.use(greedy=1, peaks={"greedy": 8})
-        await rig.until(lambda: rig.events("OverUse"), "the Event")
-        assert "8.00 GiB" in rig.events("OverUse")[0]
-        await rig.until(lambda: rig.events("OverUseEnded"), "its end")
-
-
 async def test_a_plugin_that_starts_again_keeps_the_time_and_posts_no_second_event(tmp_path: Path) -> None:
     async with OverUseRig(tmp_path / "proc") as rig:
         await start_pods(rig)
@@ -181,56 +170,10 @@ async def test_a_refused_eviction_is_respected_shown_and_not_repeated_at_every_l
         assert figures.sum("gcushare_plugin_over_use_evictions_total", outcome="refused") == 1
 
 
-async def test_unknown_processes_and_polls_that_fail_evict_no_one(tmp_path: Path) -> None:
+async def test_without_the_right_to_evict_the_problem_is_shown(tmp_path: Path) -> None:
     async with evicting(tmp_path / "proc", over_use_when=When.ALWAYS) as rig:
+        rig.api.faults.on(Fault(FailBefore(403, "Forbidden", "pods is forbidden"), path="/eviction$"))
         await start_pods(rig)
-        rig.use(greedy=5, modest=2, unknown=1)
-        await rig.until_noted("greedy")
-        await rig.polls(3)
+        rig.use(greedy=5, modest=2)
+        await rig.until(lambda: "pods/eviction" in rig.problem("overUse"), "the problem")
         assert rig.is_here("greedy")
-        status = await rig.status()
-        assert "no known pod" in status["overUse"]["passedOver"]["default/greedy"]
-        rig.use(greedy=5, modest=2)
-        await rig.until(lambda: not rig.is_here("greedy"), "evicted once the figures are certain")
-
-
-# It waits for polls; test_over_use_eviction.py decides the same.
-@pytest.mark.slow
-async def test_an_exempt_namespace_is_left_alone(tmp_path: Path) -> None:
-    async with evicting(tmp_path / "proc", over_use_when=When.ALWAYS, over_use_exempt=("default",)) as rig:
-        await start_pods(rig)
-        rig.use(greedy=5, modest=2)
-        await rig.until_noted("greedy")
-        await rig.polls(3)
-        assert rig.is_here("greedy")
-        assert (await rig.status())["overUse"]["passedOver"] == {"default/greedy": "exempt by 'default'"}
-
-
-@pytest.mark.slow
-async def test_pods_are_evicted_one_at_a_time_with_a_pause(tmp_path: Path) -> None:
-    async with evicting(tmp_path / "proc", over_use_when=When.ALWAYS, over_use_pause=30.0) as rig:
-        for name in ("a", "b", "c"):
-            rig.bind(name, 4)
-        await rig.until_recorded("a", "b", "c")
-        rig.use(a=5, b=5.5, c=5)
-        await rig.until(lambda: not rig.is_here("b"), "the worst is evicted")
-        rig.use(a=5, c=5)
-        await rig.polls(4)
-        assert rig.is_here("a")
-        assert rig.is_here("c")
-        assert "may be evicted in" in (await rig.status())["overUse"]["passedOver"]["default/a"]
-
-
-@pytest.mark.parametrize("allowed", [True, False])
-async def test_without_the_right_to_evict_the_problem_is_shown(tmp_path: Path, allowed: bool) -> None:
-    """With a negative control: the same server, where the right is there."""
-    async with evicting(tmp_path / "proc", over_use_when=When.ALWAYS) as rig:
-        if not allowed:
-            rig.api.faults.on(Fault(FailBefore(403, "Forbidden", "pods is forbidden"), path="/eviction$"))
-        await start_pods(rig)
-        rig.use(greedy=5, modest=2)
-        if allowed:
-            await rig.until(lambda: not rig.is_here("greedy"), "evicted")
-        else:
-            await rig.until(lambda: "pods/eviction" in rig.problem("overUse"), "the problem")
-            assert rig.is_here("greedy")

@@ -130,14 +130,6 @@ async def test_a_label_that_is_taken_back_leaves_the_node_as_it_was() -> None:
         assert isinstance(rig.program.way, PluginApp)
 
 
-async def test_a_labelled_node_starts_with_claims() -> None:
-    async with PluginRig(cards=(16, 16), plugin_first=False) as rig:
-        await label(rig, SERVE_CLAIMS)
-        await rig.start_plugin(chooses=True)
-        await rig.until(lambda: len(slices(rig)) == 1, "the cards stand in a slice")
-        assert RESOURCE not in rig.kubelet.counts()
-
-
 async def test_units_that_pods_hold_decide_before_the_label() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("old", 4, card=0)

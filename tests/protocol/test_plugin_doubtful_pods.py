@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 import pytest
@@ -10,12 +9,9 @@ import pytest
 from gcushare.core.cards import Closure
 from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.reporting.status import describe
-from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import CARD_UUID
 from gcushare_playground.apiserver.faults import Delay, FailBefore, Fault
 from gcushare_playground.kubelet.faults import PodResourcesMode
-from tests.protocol.plugin_rig import NODE, RESOURCE, WHOLE, PluginRig, container
-from tests.protocol.test_plugin_cards import CORDON
+from tests.protocol.plugin_rig import NODE, RESOURCE, WHOLE, PluginRig
 
 PODS_LIST = r"^/api/v1/pods"
 BOTH = {"mode": GrantMode.BOTH}
@@ -66,7 +62,7 @@ async def annotate(rig: PluginRig, name: str, card: str | None) -> None:
     await rig.request("PATCH", f"/api/v1/namespaces/default/pods/{name}", body)
 
 
-@pytest.mark.parametrize("value", [pytest.param("zzz", id="unreadable"), pytest.param("1", id="another card"), None])
+@pytest.mark.parametrize("value", [pytest.param("zzz", id="unreadable"), pytest.param("1", id="another card")])
 async def test_what_somebody_writes_on_a_running_pod_is_put_right_and_hides_nothing(value: str | None) -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=0)
@@ -81,48 +77,14 @@ async def test_what_somebody_writes_on_a_running_pod_is_put_right_and_hides_noth
             assert "'zzz' is not a whole number" in rig.events("RecordRepaired")[0]
 
 
-@pytest.mark.parametrize("value", ["7", "zzz", None])
-@pytest.mark.parametrize(
-    "is_alone",
-    [pytest.param(True, id="one by one", marks=pytest.mark.slow), pytest.param(False, id="all but the card")],
-)
-async def test_each_key_of_a_running_pods_record_comes_back_as_soon(value: str | None, is_alone: bool) -> None:
-    record = ENFLAME.record
-    keys = [record.card_units, record.pod_units, record.assigned, record.assign_time, CARD_UUID]
-    async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
-        before = {key: rig.annotation("a", key) for key in keys}
-        for changed in [[key] for key in keys] if is_alone else [keys]:
-            await rig.until(lambda: rig.app.observed.store.writes({}, {}, 0) == [], "the watch has shown the record")
-            body = {"metadata": {"annotations": dict.fromkeys(changed, value)}}
-            await rig.request("PATCH", "/api/v1/namespaces/default/pods/a", body)
-            await rig.until(lambda: {key: rig.annotation("a", key) for key in keys} == before, "all is back", SOON_S)
-        assert rig.record("a") == ("0", "true")
-
-
-async def test_a_record_corrupt_while_the_plugin_was_away_is_put_right_by_the_next() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=1)
-        await rig.until_recorded("a")
-        await rig.stop_plugin()
-        await annotate(rig, "a", "zzz")
-        rig.kubelet.faults.podresources = PodResourcesMode.FORGET
-        await rig.start_plugin()
-        await rig.until_recorded("a")
-        await rig.until(lambda: rig.record("a") == ("1", "true"), "the record is true again", SOON_S)
-
-
-@pytest.mark.parametrize("mode", [PodResourcesMode.ANSWER, PodResourcesMode.FORGET], ids=["shown", "forgotten"])
-async def test_a_card_whose_pod_was_deleted_by_force_is_not_given_whole_while_its_container_runs(
-    mode: PodResourcesMode,
-) -> None:
+async def test_a_card_whose_pod_was_deleted_by_force_is_not_given_whole_while_its_container_runs() -> None:
     async with PluginRig(cards=(16,), plugin=BOTH, termination_s=60.0) as rig:
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
         await rig.until_allocatable(WHOLE, 0)
         uid = rig.pod("a")["metadata"]["uid"]
-        rig.kubelet.faults.podresources = mode
+        # As real kubelets do, it does not show a pod any more whose object is gone.
+        rig.kubelet.faults.podresources = PodResourcesMode.FORGET
         await rig.delete("a", force=True)
         await rig.until(lambda: not rig.app.observed.store.entries, "the plugin knows that it is gone")
         looks = rig.app.observed.reconciler.checks
@@ -160,28 +122,6 @@ async def test_a_card_that_was_closed_for_a_pod_deleted_by_force_stays_closed_ov
         assert rig.kubelet.container_view(uid, "c0") is not None, "the container runs on"
 
 
-async def test_after_a_restart_a_cordoned_card_keeps_every_id_of_init_containers_healthy() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=0, init=[container("init", 8)])
-        await rig.until_recorded("a")
-        await rig.annotate_node(CORDON, "0")
-        await rig.until_allocatable(RESOURCE, 16 + 8)
-        await rig.stop_plugin()
-        await rig.start_plugin()
-        least = 32
-
-        def closes() -> bool:
-            nonlocal least
-            count = rig.kubelet.counts().get(RESOURCE)
-            if count is None or not count.allocatable:
-                return False
-            least = min(least, count.allocatable)
-            return count.allocatable == 16 + 8
-
-        await rig.until(closes, "the card is closed again but for what is held")
-        assert least == 16 + 8
-
-
 async def test_what_no_record_can_tell_is_published_on_the_node_until_it_ends() -> None:
     async with PluginRig(cards=(16, 16), plugin=BOTH) as rig:
         put(rig, "both", {RESOURCE: "12", WHOLE: "1"})
@@ -196,27 +136,6 @@ async def test_what_no_record_can_tell_is_published_on_the_node_until_it_ends() 
         assert sum(card.held_units for card in describe(rig.app.observed).cards) == 28
         await rig.delete("both")
         await rig.until(lambda: not rig.published().unrecorded, "and no more")
-
-
-# It waits for times of the plugin to be over.
-@pytest.mark.slow
-async def test_no_number_of_a_pods_author_closes_a_card_for_long_and_the_node_says_until_when() -> None:
-    plugin = BOTH | {"longest_wait_for_containers": 1.0}
-    async with PluginRig(cards=(16,), plugin=plugin, termination_s=60.0) as rig:
-        spec = {"terminationGracePeriodSeconds": 4_000_000_000}
-        put(rig, "a", {RESOURCE: "4"}, spec)
-        await rig.until_recorded("a")
-        # As real kubelets do, it does not show a pod any more whose object is gone; the container runs on.
-        rig.kubelet.faults.podresources = PodResourcesMode.FORGET
-        before_s = time.time()
-        await rig.delete("a", force=True)
-        await rig.until(lambda: closures(rig) and closures(rig)[0].until, "the node says until when", 20.0)
-        (closure,) = closures(rig)
-        assert (closure.use, closure.pod) == ("whole", "default/a")
-        assert closure.until - before_s < 60.0, "not for years"
-        assert describe(rig.app.observed).cards[0].closures[0].pod == "default/a"
-        await rig.until(lambda: not closures(rig), "the card is open again", 40.0)
-        await rig.until_allocatable(WHOLE, 1)
 
 
 def put(rig: PluginRig, name: str, limits: dict[str, str], spec: Mapping[str, object] | None = None) -> None:

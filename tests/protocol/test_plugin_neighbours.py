@@ -33,11 +33,6 @@ async def put_neighbour(rig: PluginRig, stack: AsyncExitStack, name: str) -> Non
     ("name", "vendor", "words"),
     [
         ("hami-nvidia", ALIYUN, "HAMi (annotation hami.io/node-nvidia-register)"),
-        (
-            "vgpu-manager",
-            ALIYUN,
-            "vgpu-manager (nvidia.com/vgpu-number 20, annotation nvidia.com/node-device-register)",
-        ),
         ("kai", ALIYUN, "another plugin serves nvidia.com/gpu on this node: the kubelet was sent 2 device ids"),
         (
             "nvidia-device-plugin",
@@ -46,7 +41,6 @@ async def put_neighbour(rig: PluginRig, stack: AsyncExitStack, name: str) -> Non
         ),
         ("nvidia-dra", ALIYUN, "NVIDIA's DRA driver (ResourceSlices of gpu.nvidia.com)"),
         ("enflame-gcushare", ENFLAME, "Enflame's gcushare 3.6 (enflame.com/shared-gcu 12)"),
-        ("hami-enflame", ENFLAME, "Enflame's gcushare 3.6 (enflame.com/drs-gcu 12)"),
     ],
 )
 async def test_each_known_system_is_named_and_the_resource_left_unregistered(

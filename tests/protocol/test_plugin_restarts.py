@@ -13,7 +13,7 @@ import grpc.aio
 from gcushare.core.cards import InventoryCard
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
-from gcushare_playground.apiserver import Delay, FailBefore, Fault
+from gcushare_playground.apiserver import Delay, Fault
 from gcushare_playground.picture import poll_until
 from tests.protocol.plugin_rig import PluginRig
 
@@ -147,32 +147,6 @@ async def test_a_restarted_plugin_leaves_running_pods_alone_and_knows_what_they_
         await rig.until_recorded("b")
         assert rig.visible("b") == "1"
         assert rig.pod("a")["metadata"]["resourceVersion"] == version
-
-
-async def test_another_unit_that_is_found_out_late_takes_no_new_pod_and_harms_none() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
-        await rig.stop_plugin()
-        away = rig.api.faults.on(Fault(FailBefore(503, "Busy", "away"), path=r"/nodes", method="GET"))
-        await rig.start_plugin(memory_unit="0.1")
-        rig.app.facts_timeout_s = 0.2
-        await rig.until_units(320)
-        assert "the Node was not seen yet" in rig.problem("node")
-        rig.api.faults.off(away)
-        await rig.until(lambda: "changes from '1' to '0.1' while pods hold" in rig.problem("cards"), "a refusal")
-        await rig.until_units(320, allocatable=4)
-        await rig.until(lambda: rig.events("MemoryUnitRefused"), "an event says so")
-        assert (await rig.get("/readyz"))[0] == 503
-        assert rig.published().unit.name == "1"
-        await rig.kubelet.restart()
-        await rig.until_units(320, allocatable=4)
-        assert rig.pod("a")["status"]["phase"] == "Running"
-        await rig.delete("a")
-        await rig.until_units(320)
-        await rig.until(
-            lambda: rig.published().unit.name == "0.1", "the new unit is published once no one holds the old one"
-        )
 
 
 async def test_an_assignment_that_a_dying_plugin_left_half_finished_is_completed_by_the_next() -> None:

@@ -66,49 +66,6 @@ async def test_of_two_pods_that_race_for_one_card_in_the_two_ways_exactly_one_st
         assert winner[loser] in rig.events("CardInOtherUse")[0]
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-async def test_a_burst_of_both_kinds_never_puts_two_uses_on_one_card(seed: int) -> None:
-    """All of them want the same four cards; the kubelet admits them in an order of its own."""
-    async with PluginRig(cards=(16,) * 4, plugin=BOTH, seed=seed, batch_window_s=0.05) as rig:
-        names = []
-        for number in range(12):
-            name = f"p{number}"
-            names.append(name)
-            if number % 3:
-                rig.bind(name, 8, card=number % 4)
-            else:
-                rig.bind_whole(name, cards=str(number % 4))
-        await rig.until(
-            lambda: all(rig.pod(name)["status"].get("phase") in {"Running", "Failed"} for name in names), "all decided"
-        )
-        running = [name for name in names if rig.pod(name)["status"]["phase"] == "Running"]
-        await rig.until_recorded(*running)
-        uses: dict[str, set[str]] = {}
-        for name in running:
-            uses.setdefault(rig.visible(name) or "", set()).add(rig.annotation(name, "gcushare.io/card-mode") or "")
-            assert rig.record(name)[0] == rig.visible(name)
-        assert all(len(kinds) == 1 for kinds in uses.values()), f"{seed=} {uses}"
-        assert set(uses) == {"0", "1", "2", "3"}, "no card is left empty while pods are refused"
-
-
-async def test_both_uses_survive_a_restart_of_the_plugin_and_of_the_kubelet() -> None:
-    async with PluginRig(cards=(16,) * 3, plugin=BOTH) as rig:
-        rig.bind("a", 4, card=0)
-        rig.bind_whole("w", cards="1")
-        await rig.until_recorded("a", "w")
-        for restart in (rig.stop_plugin, rig.kubelet.restart):
-            await restart()
-            if restart == rig.stop_plugin:
-                await rig.start_plugin()
-            await rig.until_allocatable(RESOURCE, 2 * 16)
-            await rig.until_allocatable(WHOLE, 2)
-            assert [rig.pod(name)["status"]["phase"] for name in ("a", "w")] == ["Running", "Running"]
-        rig.bind_whole("x", cards="2")
-        rig.bind("b", 12, card=0)
-        await rig.until_recorded("x", "b")
-        assert (rig.visible("x"), rig.visible("b")) == ("2", "0")
-
-
 @pytest.mark.parametrize("is_new", [False, True], ids=["the same plugin", "a new plugin"])
 async def test_a_kubelet_that_shows_no_pod_after_its_start_opens_no_card_that_is_in_use(is_new: bool) -> None:
     async with PluginRig(cards=(16,) * 3, plugin=BOTH) as rig:

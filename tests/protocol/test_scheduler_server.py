@@ -287,7 +287,7 @@ async def send_all(server: RunningServer, data: bytes, cuts: list[int]) -> list[
 async def test_random_streams_are_answered_alike_wherever_they_are_cut() -> None:
     """Of what comes after the first request, more or less is dropped."""
     rng, patient = random.Random(7), replace(SETTINGS, request_timeout=1.0)
-    for data in streams(150):
+    for data in streams(75):
         seen = []
         for cuts in ([], sorted(rng.sample(range(1, len(data)), min(5, len(data) - 1)))):
             desk = Desk()
@@ -313,7 +313,7 @@ async def test_what_is_taken_from_a_random_stream_is_what_another_server_takes_f
     await site.start()
     port = runner.addresses[0][1]
     agreed = 0
-    for data in streams(300):
+    for data in streams(150):
         desk = Desk()
         desk.may_end.set()
         read.clear()
@@ -329,7 +329,7 @@ async def test_what_is_taken_from_a_random_stream_is_what_another_server_takes_f
         assert read[:both] == desk.taken[:both], data
         agreed += both
     await runner.cleanup()
-    assert agreed > 40
+    assert agreed > 20
 
 
 async def test_a_slow_body_is_answered_408_and_its_memory_is_given_back() -> None:
@@ -415,6 +415,7 @@ async def test_silence_ends_a_connection_but_requests_keep_it() -> None:
         while loop.time() < begun + 0.6:
             await client.send(post("/echo", "abc"))
             assert (await client.receive_response())[0] == 200
+            await asyncio.sleep(0.05)  # a sixth of the idle timeout
         assert await client.wait_closed() == b""
 
 
@@ -493,3 +494,4 @@ async def ask_without_end(client: Client) -> None:
     while True:
         client.writer.write(request)
         await client.writer.drain()
+        await asyncio.sleep(0.01)  # what is sent ahead is dropped as fast as it comes

@@ -101,6 +101,9 @@ class Scheduler:
                     assert answer.status == 200, await answer.text()
                     await answer.read()
                 self.calls += 1
+                await asyncio.sleep(
+                    0.01
+                )  # one after the other for as long as a renewal takes, not as many as there can be
 
 
 async def shown_by(server: RunningServer, context: ssl.SSLContext) -> bytes:
@@ -117,7 +120,7 @@ async def shown_by(server: RunningServer, context: ssl.SSLContext) -> bytes:
 async def until_shown(server: RunningServer, context: ssl.SSLContext, certificate: bytes) -> None:
     async with asyncio.timeout(60):
         while await shown_by(server, context) != ssl.PEM_cert_to_DER_cert(certificate.decode()):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
 
 
 # A certificate of 30 days is due after 20, the authority, which holds 450 days, after 300.

@@ -49,7 +49,14 @@ async def test_a_limit_is_set_read_back_and_kept(tmp_path: Path, keeping: Keepin
         assert (
             await source.group_memory(other, str(pod)) or GroupMemory(hard_bytes=None, used_bytes=0)
         ).hard_bytes is None
-    assert [(call.card, call.soft, call.code) for call in read_set_calls(fake.path)] == [(0, 0, 0)] * 2
+        # What is in use is not taken back.
+        await source.limit_group(other, str(pod), 80 * GIB)
+        assert groups.allocate(container, 1, 15 * GIB)
+        with pytest.raises(LibraryCallError, match="nvmlDeviceSetMemoryLimits_v1"):
+            await source.limit_group(other, str(pod), 10 * GIB)
+        assert groups.limit_of(pod, 1) == 80 * GIB
+    calls = [(call.card, call.soft, call.code) for call in read_set_calls(fake.path)]
+    assert calls[:3] == [(0, 0, 0), (0, 0, 0), (1, 0, 0)]
 
 
 async def test_with_the_controller_a_child_without_a_limit_reports_none_and_is_bound_by_its_parent(
@@ -86,33 +93,16 @@ async def test_without_the_controller_the_nearest_limit_upwards_counts_alone(tmp
         assert groups.allocate(container, 0, 6 * GIB), "limits do not nest"
 
 
-@pytest.mark.parametrize("keeping", BOTH)
-async def test_a_limit_below_what_is_in_use_is_refused(tmp_path: Path, keeping: Keeping) -> None:
-    groups = ControlGroups(tmp_path / "cgroup", keeping)
+async def test_what_cannot_be_limited_says_so(tmp_path: Path) -> None:
+    groups = ControlGroups(tmp_path / "cgroup", "dmem")
     pod = groups.make("kubepods/pod1")
-    async with isolated(fake_keeping(tmp_path, keeping)) as source:
-        card = (await cards_of(source))[0]
-        await source.limit_group(card, str(pod), 8 * GIB)
-        assert groups.allocate(pod, 0, 6 * GIB)
-        with pytest.raises(LibraryCallError, match="nvmlDeviceSetMemoryLimits_v1"):
-            await source.limit_group(card, str(pod), 4 * GIB)
-        await source.limit_group(card, str(pod), 6 * GIB)
-        groups.free(pod, 0)
-        await source.limit_group(card, str(pod), 4 * GIB)
-        assert groups.limit_of(pod, 0) == 4 * GIB
-
-
-@pytest.mark.parametrize("keeping", BOTH)
-async def test_what_cannot_be_limited_says_so(tmp_path: Path, keeping: Keeping) -> None:
-    groups = ControlGroups(tmp_path / "cgroup", keeping)
-    pod = groups.make("kubepods/pod1")
-    fake = fake_keeping(tmp_path, keeping)
+    fake = fake_keeping(tmp_path, "dmem")
     async with isolated(fake) as source:
         card = (await cards_of(source))[0]
         for group in (groups.root, tmp_path / "gone"):
             with pytest.raises(LibraryCallError):
                 await source.limit_group(card, str(group), GIB)
-        fake.control(f"set keeping * {keeping}", "set not_root * 1")
+        fake.control("set keeping * dmem", "set not_root * 1")
         with pytest.raises(LibraryCallError, match="NO_PERMISSION"):
             await source.limit_group(card, str(pod), GIB)
         assert await source.group_memory(card, str(groups.root / "gone")) is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -68,15 +67,6 @@ def run_once(*argv: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def wait_for_url(process: subprocess.Popen[str]) -> str:
-    assert process.stderr is not None
-    for line in process.stderr:
-        found = re.search(r"listening url=(\S+)", line)
-        if found:
-            return found[1]
-    raise AssertionError("the program ended before it listened")
-
-
 def test_it_serves_reports_ready_and_ends_in_order_on_sigterm(tmp_path: Path) -> None:
     with started(f"--log-dir={tmp_path}", "--log-format=json") as process:
         url = wait_for_url_json(process)
@@ -98,14 +88,3 @@ def wait_for_url_json(process: subprocess.Popen[str]) -> str:
     url = json.loads(process.stderr.readline())["fields"]["url"]
     assert isinstance(url, str)
     return url
-
-
-def test_an_address_that_is_taken_ends_it_with_one_line_and_code_two(tmp_path: Path) -> None:
-    with started(f"--log-dir={tmp_path}") as first:
-        port = wait_for_url(first).rpartition(":")[2]
-        second = run_once("--log-dir=", f"--listen-port={port}")
-
-    assert second.returncode == 2
-    (line,) = second.stderr.splitlines()
-    assert "Address already in use" in line
-    assert f"listen-port {port}" in line

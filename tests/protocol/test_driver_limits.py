@@ -28,7 +28,7 @@ from tests.fake_proc import FakeProc
 from tests.native.libraries import DirectSource, FakeLibrary, nvml_here
 from tests.protocol.claims_rig import ClaimsRig, share
 from tests.protocol.mps_rig import mps_rig
-from tests.protocol.plugin_rig import PluginRig, false_mirror
+from tests.protocol.plugin_rig import RESOURCE, PluginRig, false_mirror
 
 CONTAINER = "pid:[4026532842]"
 VARIABLE = "NVIDIA_GPU_MEMORY_LIMIT"
@@ -110,22 +110,15 @@ async def test_a_pod_has_its_limit_before_its_container_starts(tmp_path: Path, k
 async def test_all_containers_of_a_pod_share_its_limit_and_each_sees_its_own(tmp_path: Path) -> None:
     async with DriverRig(tmp_path) as rig:
         await rig.start()
+        init = {"name": "load", "image": "x", "resources": {"limits": {"enflame.com/gcu-memory": "6"}}}
+        with_init = rig.pod_with_group("with-init", 4, init=[init], card=1)
         group = rig.pod_with_group("pod", 4, 2)
+        await rig.until_running("with-init")
         await rig.until_running("pod")
         assert rig.groups.limit_of(group, 0) == 6 * GIB
+        assert rig.groups.limit_of(with_init, 1) == 6 * GIB, "an init container's ids are its pod's"
         child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/last")
         await rig.until(lambda: rig.groups.limit_of(child, 0) == 2 * GIB, "the container that was started last has its")
-
-
-async def test_a_container_that_appears_later_sees_its_pods_limit(tmp_path: Path) -> None:
-    async with DriverRig(tmp_path) as rig:
-        await rig.start()
-        group = rig.pod_with_group("pod", 4)
-        await rig.until_running("pod")
-        await rig.end_plugin()
-        child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/again")
-        await rig.start()
-        await rig.until(lambda: rig.groups.limit_of(child, 0) == 4 * GIB, "the container sees it")
 
 
 async def test_a_container_does_not_start_without_its_limit_and_its_pod_says_why(tmp_path: Path) -> None:
@@ -140,37 +133,42 @@ async def test_a_container_does_not_start_without_its_limit_and_its_pod_says_why
         await rig.until(lambda: not rig.problem("memoryLimit"), "all is well")
 
 
-async def test_where_the_admin_chose_a_container_starts_without_and_is_marked(tmp_path: Path) -> None:
-    async with DriverRig(tmp_path, limit_fallback=Fallback.UNLIMITED) as rig:
-        await rig.start()
-        rig.bind("pod", 4)
-        await rig.until_running("pod")
-        await rig.until(lambda: rig.events("MemoryNotLimited"), "the Event on the pod")
-        assert "default/pod has no limit" in rig.problem("memoryLimit")
-
-
-@pytest.mark.parametrize(
-    ("rule", "words"),
-    [("set not_root * 1", "SYS_ADMIN"), ("fail nvmlDeviceSetMemoryLimits_v1 * 3", "RmMemacctMode")],
-)
-async def test_cards_on_which_nothing_can_be_limited_take_no_new_pods(tmp_path: Path, rule: str, words: str) -> None:
+async def test_cards_on_which_nothing_can_be_limited_take_no_new_pods(tmp_path: Path) -> None:
     async with DriverRig(tmp_path) as rig:
-        rig.rules(rule)
+        rig.rules("set not_root * 1")
         await rig.start_plugin()
         await rig.until_units(32, allocatable=0)
-        assert words in rig.problem("memoryLimit")
+        assert "SYS_ADMIN" in rig.problem("memoryLimit")
         await rig.until(lambda: rig.events("MemoryLimitUnavailable"), "the Event on the node")
+        rig.rules("fail nvmlDeviceSetMemoryLimits_v1 * 3")
+        await rig.until(lambda: "RmMemacctMode" in rig.problem("memoryLimit"), "the driver keeps none")
+        (rig.groups.root / "cgroup.controllers").rename(tmp_path / "controllers")
+        await rig.until(lambda: "version 2" in rig.problem("memoryLimit"), "groups of version 1")
+        assert rig.kubelet.counts()[RESOURCE].allocatable == 0
+        (tmp_path / "controllers").rename(rig.groups.root / "cgroup.controllers")
         rig.rules()
         await rig.until_units(32)
 
 
-async def test_an_older_driver_refuses_new_pods_or_lets_them_in_without_a_limit(tmp_path: Path) -> None:
-    async with DriverRig(tmp_path, limit_fallback=Fallback.UNLIMITED) as rig:
+async def test_where_the_admin_chose_pods_start_without_a_limit_and_are_marked(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc", CONTAINER)
+    unlimited = Fallback.UNLIMITED
+    async with DriverRig(tmp_path, limit_fallback=unlimited, pod_use=True, proc_root=proc.root) as rig:
         rig.rules(keeping=False)
         await rig.start()
-        assert "615" in rig.problem("memoryLimit")
-        rig.pod_with_group("pod", 4)
-        await rig.until_running("pod")
+        assert "615" in rig.problem("memoryLimit"), "the driver is older"
+        rig.pod_with_group("older", 4)
+        await rig.until_running("older")
+        monitor = rig.app.observed.pod_use
+        assert monitor is not None
+        await rig.until(lambda: "hostPID" in monitor.problem, "neither the driver nor the host says what pods use")
+        assert monitor.latest is None
+        rig.rules()
+        await rig.until(lambda: not rig.problem("memoryLimit"), "the driver keeps limits")
+        rig.bind("groupless", 4, card=1)
+        await rig.until_running("groupless")
+        await rig.until(lambda: rig.events("MemoryNotLimited"), "the Event on the pod")
+        assert "default/groupless has no limit" in rig.problem("memoryLimit")
 
 
 async def test_mps_stands_in_on_a_node_whose_driver_keeps_no_limits(tmp_path: Path) -> None:
@@ -217,14 +215,6 @@ async def test_limits_are_taken_back_from_running_pods_when_an_admin_gives_them_
         assert VARIABLE not in rig.variables("next")
 
 
-async def test_control_groups_of_version_1_are_a_reason(tmp_path: Path) -> None:
-    async with DriverRig(tmp_path) as rig:
-        (rig.groups.root / "cgroup.controllers").unlink()
-        await rig.start_plugin()
-        await rig.until_units(32, allocatable=0)
-        assert "version 2" in rig.problem("memoryLimit")
-
-
 async def test_one_card_that_keeps_no_limits_closes_alone(tmp_path: Path) -> None:
     async with DriverRig(tmp_path) as rig:
         rig.rules("fail nvmlDeviceSetMemoryLimits_v1 0 3")
@@ -236,13 +226,16 @@ async def test_one_card_that_keeps_no_limits_closes_alone(tmp_path: Path) -> Non
 
 
 async def test_a_whole_card_gets_no_limit_and_the_others_are_closed(tmp_path: Path) -> None:
-    async with DriverRig(tmp_path, mode=GrantMode.BOTH) as rig:
+    proc = FakeProc(tmp_path / "proc", CONTAINER)
+    async with DriverRig(tmp_path, mode=GrantMode.BOTH, pod_use=True, proc_root=proc.root) as rig:
         await rig.start()
         rig.bind_whole("whole", 1, "0")
         group = rig.make_group("whole")
         await rig.until_running("whole")
         await rig.until(lambda: rig.groups.limit_of(group, 1) == LEAST_BYTES, "the other card is closed")
         assert rig.groups.limit_of(group, 0) is None
+        assert rig.groups.allocate(group, 0, 9 * GIB)
+        await rig.until(lambda: used_by(rig, rig.uid("whole")) == {0: 9 * GIB}, "the kernel's controller counts it too")
 
 
 # A card counts as well only after it was so for half a minute.
@@ -258,33 +251,28 @@ async def test_a_card_that_is_sick_keeps_no_pod_from_another_and_is_closed_when_
         await rig.until(lambda: rig.groups.limit_of(group, 1) == LEAST_BYTES, "it is closed now")
 
 
-async def test_limits_that_a_reloaded_driver_lost_are_set_again(tmp_path: Path) -> None:
-    async with DriverRig(tmp_path) as rig:
-        await rig.start()
-        group = rig.pod_with_group("pod", 4)
-        await rig.until_running("pod")
-        rig.groups.reload_driver()
-        await rig.until(lambda: rig.groups.limit_of(group, 0) == 4 * GIB, "the limit is there again")
-        await rig.until(lambda: rig.events("MemoryLimitsLost"), "the Event on the node")
-
-
-@pytest.mark.parametrize("units", [16, 1], ids=["to raise the author's own", "to lower a neighbour's"])
-async def test_a_false_mirror_moves_no_pods_limit(tmp_path: Path, units: int) -> None:
+async def test_a_reloaded_drivers_limits_are_set_again_and_a_false_mirror_moves_none_of_them(tmp_path: Path) -> None:
     """It names what the kubelet shows of a pod until it has a record of it, and then the pod's control group."""
     async with DriverRig(tmp_path) as rig:
         await rig.start()
         group = rig.pod_with_group("pod", 4)
         await rig.until_running("pod")
-        rig.api.registry.put(false_mirror("false", units, "default/pod"))
+        false = {"raises-the-authors-own": 16, "lowers-a-neighbours": 1}
+        for name, units in false.items():
+            rig.api.registry.put(false_mirror(name, units, "default/pod"))
         rig.pod_with_group("next", 1)
         await rig.until_recorded("pod", "next")
         then = {"metadata": {"annotations": {MACHINE_UID: rig.uid("pod")}}}
-        await rig.request("PATCH", "/api/v1/namespaces/default/pods/false", then)
+        for name in false:
+            await rig.request("PATCH", f"/api/v1/namespaces/default/pods/{name}", then)
         store = rig.app.observed.store
         said = f"{MACHINE_UID!r}: {rig.uid('pod')!r}"
-        await rig.until(lambda: said in str([each.annotations for each in store.everyone.values()]), "it is seen")
+        await rig.until(
+            lambda: str([each.annotations for each in store.everyone.values()]).count(said) == 2, "both are seen"
+        )
         rig.groups.reload_driver()
         await rig.until(lambda: rig.events("MemoryLimitsLost"), "the limits were set again, of all pods")
+        assert rig.groups.limit_of(group, 0) == 4 * GIB
         assert {call.hard for call in rig.calls_for(group) if call.card == 0} == {4 * GIB}
 
 
@@ -300,15 +288,8 @@ async def test_a_restarted_plugin_finds_every_pod_again_and_limits_what_it_misse
         await rig.until(lambda: rig.groups.limit_of(group, 0) == 6 * GIB, "no less than what it uses")
         rig.groups.free(group, 0)
         await rig.until(lambda: rig.groups.limit_of(group, 0) == 4 * GIB, "its grant once it is freed")
-
-
-async def test_an_init_containers_ids_are_its_pods(tmp_path: Path) -> None:
-    async with DriverRig(tmp_path) as rig:
-        await rig.start()
-        init = {"name": "load", "image": "x", "resources": {"limits": {"enflame.com/gcu-memory": "6"}}}
-        group = rig.pod_with_group("pod", 4, init=[init])
-        await rig.until_running("pod")
-        assert rig.groups.limit_of(group, 0) == 6 * GIB
+        child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/again")
+        await rig.until(lambda: rig.groups.limit_of(child, 0) == 4 * GIB, "a container that came later sees it")
 
 
 async def test_a_burst_takes_only_what_no_grant_needs_and_gives_it_back(tmp_path: Path) -> None:
@@ -358,29 +339,6 @@ async def test_use_per_pod_is_what_the_driver_counts_where_the_hosts_processes_a
         metrics = (await rig.get("/metrics"))[1]
         assert len(re.findall(r"^gcushare_pod_memory_used_by_driver\{.*\} 1.0$", metrics, re.MULTILINE)) == 1
         assert len(re.findall(r"^gcushare_card_memory_unattributed_bytes\{", metrics, re.MULTILINE)) == 1
-
-
-async def test_with_the_kernels_controller_a_whole_cards_pod_is_counted_too(tmp_path: Path) -> None:
-    proc = FakeProc(tmp_path / "proc", CONTAINER)
-    async with DriverRig(tmp_path, pod_use=True, proc_root=proc.root, mode=GrantMode.BOTH) as rig:
-        await rig.start()
-        rig.bind_whole("whole", 1, "1")
-        group = rig.make_group("whole")
-        await rig.until_running("whole")
-        assert rig.groups.allocate(group, 1, 9 * GIB)
-        await rig.until(lambda: used_by(rig, rig.uid("whole")) == {1: 9 * GIB}, "the driver's count")
-
-
-async def test_use_per_pod_is_not_known_where_neither_the_driver_nor_the_host_says_it(tmp_path: Path) -> None:
-    proc = FakeProc(tmp_path / "proc", CONTAINER)
-    unlimited = Fallback.UNLIMITED
-    async with DriverRig(tmp_path, pod_use=True, proc_root=proc.root, limit_fallback=unlimited) as rig:
-        rig.rules(keeping=False)
-        await rig.start()
-        monitor = rig.app.observed.pod_use
-        assert monitor is not None
-        await rig.until(lambda: "hostPID" in monitor.problem, "what is missing")
-        assert monitor.latest is None
 
 
 async def test_over_use_says_that_the_driver_counts_it(tmp_path: Path) -> None:

@@ -58,12 +58,8 @@ def lacking(wanted: object, found: object, at: str = "") -> list[str]:
     "words",
     [
         ("deployment", "a", "--image=app:1", "--replicas=2", "--port=80"),
-        ("cronjob", "a", "--image=app:1", "--schedule=0 1 * * *"),
         ("secret", "generic", "a", "--from-literal=a=b"),
         ("service", "loadbalancer", "a", "--tcp=80:web"),
-        ("ingress", "a", "--rule=foo.com/bar=svc:80,tls=my"),
-        ("clusterrole", "a", "--verb=get", "--resource=nodes"),
-        ("priorityclass", "a", "--value=-5"),
         ("quota", "a", "--hard=pods=1,requests.enflame.com/gcu-memory=4"),
         ("poddisruptionbudget", "a", "--selector=a=b", "--min-available=0"),
     ],

@@ -14,7 +14,7 @@ from gcushare.cli.subcommands import main
 from gcushare.cli.uninstall.clean import main as uninstall
 from gcushare.runtime.entry import ProcessContext
 from gcushare_playground.apiserver import FailBefore, Fault
-from tests.protocol.doctor_rig import NODE, DoctorRig
+from tests.protocol.doctor_rig import NODE, Answer, DoctorRig
 
 Commands = dict[str, tuple[Callable[[ProcessContext], int], tuple[str, ...]]]
 COMMANDS: Commands = {
@@ -42,46 +42,44 @@ async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
 EVERYTHING_BUT_VERSION = r"^/(?!version)"
 
 
+async def answers(rig: DoctorRig, commands: Commands, **environ: str) -> dict[str, Answer]:
+    """What each command does; none leaves a bundle behind."""
+    found = {}
+    for name, (command, argv) in commands.items():
+        words = [word.format(folder=rig.folder) for word in argv]
+        found[name] = await rig.call(command, words, None, environ)
+        assert not list(rig.folder.glob("bundle*")), name
+    return found
+
+
 @pytest.mark.parametrize("path", ["", EVERYTHING_BUT_VERSION, "^/api/"], ids=["all", "but the version", "core"])
-@pytest.mark.parametrize("name", COMMANDS)
-async def test_an_expired_token_is_the_reason_and_a_new_one_the_advice(rig: DoctorRig, name: str, path: str) -> None:
+async def test_an_expired_token_is_the_reason_and_a_new_one_the_advice(rig: DoctorRig, path: str) -> None:
     rig.api.faults.on(Fault(FailBefore(401, "Unauthorized", "Unauthorized"), path=path))
-    command, argv = COMMANDS[name]
-    words = [word.format(folder=rig.folder) for word in argv]
-    answer = await rig.call(command, words, None, {})
-    assert (answer.code, answer.stdout) == (1, ""), answer
-    assert "was answered 401 Unauthorized" in answer.stderr
-    assert answer.stderr.count("\nhint: log in again") == 1
-    assert not list(rig.folder.glob("bundle*"))
+    for name, answer in (await answers(rig, COMMANDS)).items():
+        assert (answer.code, answer.stdout) == (1, ""), name
+        assert "was answered 401 Unauthorized" in answer.stderr, name
+        assert answer.stderr.count("\nhint: log in again") == 1, name
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-async def test_a_refusal_of_everything_is_the_reason_and_a_right_the_advice(rig: DoctorRig, name: str) -> None:
+async def test_a_refusal_of_everything_is_the_reason_and_a_right_the_advice(rig: DoctorRig) -> None:
     refusal = FailBefore(403, "Forbidden", "things is forbidden: no right to anything")
     rig.api.faults.on(Fault(refusal, path=EVERYTHING_BUT_VERSION))
-    command, argv = COMMANDS[name]
-    words = [word.format(folder=rig.folder) for word in argv]
-    answer = await rig.call(command, words, None, {})
-    if name == "doctor":  # what is missing is what it finds
-        assert answer.code == 3, answer
-        assert "no right to anything" in answer.stdout
-        assert answer.stdout.count("grant that right") == answer.stdout.count("cannot check") > 5
-        return
-    assert (answer.code, answer.stdout) == (1, ""), answer
-    assert "no right to anything" in answer.stderr
-    assert answer.stderr.count("\nhint: the line above names the verb") == 1
-    assert not list(rig.folder.glob("bundle*"))
+    given = await answers(rig, COMMANDS)
+    doctor = given.pop("doctor")  # what is missing is what it finds
+    assert doctor.code == 3, doctor
+    assert "no right to anything" in doctor.stdout
+    assert doctor.stdout.count("grant that right") == doctor.stdout.count("cannot check") > 5
+    for name, answer in given.items():
+        assert (answer.code, answer.stdout) == (1, ""), name
+        assert "no right to anything" in answer.stderr, name
+        assert answer.stderr.count("\nhint: the line above names the verb") == 1, name
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-async def test_without_an_answer_of_the_cluster_every_command_says_what_to_look_at(
-    rig: DoctorRig, name: str, tmp_path: Path
-) -> None:
+async def test_without_an_answer_of_the_cluster_every_command_says_what_to_look_at(rig: DoctorRig) -> None:
     await rig.api.stop()
-    command, argv = COMMANDS[name]
-    answer = await rig.call(command, [word.format(folder=tmp_path) for word in argv], None, {})
-    assert (answer.code, answer.stdout) == (75, ""), answer
-    assert answer.stderr.count("\nhint: is the API server up and reachable from here?") == 1
+    for name, answer in (await answers(rig, COMMANDS)).items():
+        assert (answer.code, answer.stdout) == (75, ""), name
+        assert answer.stderr.count("\nhint: is the API server up and reachable from here?") == 1, name
 
 
 WEB_PAGE = b"<html><head><title>Sign in</title></head><body>Welcome</body></html>"
@@ -109,20 +107,16 @@ async def another_program(code: int, body: bytes) -> AsyncIterator[str]:
         pytest.param(404, WEB_PAGE, id="a proxy's not found"),
     ],
 )
-@pytest.mark.parametrize("name", COMMANDS)
 async def test_another_program_at_the_address_is_named_with_what_to_check(
-    rig: DoctorRig, name: str, code: int, body: bytes
+    rig: DoctorRig, code: int, body: bytes
 ) -> None:
-    command, argv = COMMANDS[name]
     async with another_program(code, body) as address:
-        answer = await rig.call(
-            command, [word.format(folder=rig.folder) for word in argv], None, {"KUBECONFIG": kubeconfig(rig, address)}
-        )
-    assert (answer.code, answer.stdout) == (1, ""), answer
-    assert f"; the address {address} is from {rig.folder / 'elsewhere'}" in answer.stderr
-    assert ("a web page, 'Sign in'" in answer.stderr) == (body is WEB_PAGE)
-    assert answer.stderr.count("\nhint: check the server's address in the kubeconfig") == 1
-    assert not list(rig.folder.glob("bundle*"))
+        given = await answers(rig, COMMANDS, KUBECONFIG=kubeconfig(rig, address))
+    for name, answer in given.items():
+        assert (answer.code, answer.stdout) == (1, ""), name
+        assert f"; the address {address} is from {rig.folder / 'elsewhere'}" in answer.stderr, name
+        assert ("a web page, 'Sign in'" in answer.stderr) == (body is WEB_PAGE), name
+        assert answer.stderr.count("\nhint: check the server's address in the kubeconfig") == 1, name
 
 
 def kubeconfig(rig: DoctorRig, address: str) -> str:
@@ -152,13 +146,11 @@ NAMING_A_NODE: Commands = {
 }
 
 
-@pytest.mark.parametrize("name", NAMING_A_NODE)
-async def test_a_node_that_does_not_exist_is_reported_by_its_name(rig: DoctorRig, name: str) -> None:
-    command, argv = NAMING_A_NODE[name]
-    answer = await rig.call(command, [word.format(folder=rig.folder) for word in argv], None, {})
-    assert (answer.code, answer.stdout) == (1, "")
-    assert answer.stderr.splitlines()[0] == "error: there is no node 'nope'; 'kubectl get nodes' lists them"
-    assert not list(rig.folder.glob("bundle*"))
+async def test_a_node_that_does_not_exist_is_reported_by_its_name(rig: DoctorRig) -> None:
+    for name, answer in (await answers(rig, NAMING_A_NODE)).items():
+        assert (answer.code, answer.stdout) == (1, ""), name
+        first = answer.stderr.splitlines()[0]
+        assert first == "error: there is no node 'nope'; 'kubectl get nodes' lists them", name
 
 
 async def test_a_pod_that_does_not_exist_is_reported_by_its_name(rig: DoctorRig) -> None:

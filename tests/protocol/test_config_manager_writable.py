@@ -45,12 +45,18 @@ def of_kube(folder: Path) -> None:
     os.chown(folder, 997, -1)
 
 
-@pytest.mark.parametrize("directory", ["etc/kubernetes", "etc/kubernetes/manifests", "etc"])
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("directory", "change", "words"),
     [
-        pytest.param(group_writable, "can be written by others (mode 0775", id="group-writable"),
-        pytest.param(of_kube, "belongs to uid 997, expected is root", id="owned by kube", marks=needs_root),
+        pytest.param("etc/kubernetes", group_writable, "can be written by others (mode 0775", id="group-writable"),
+        pytest.param("etc", group_writable, "can be written by others (mode 0775", id="group-writable above"),
+        pytest.param(
+            "etc/kubernetes/manifests",
+            of_kube,
+            "belongs to uid 997, expected is root",
+            id="owned by kube",
+            marks=needs_root,
+        ),
     ],
 )
 def test_a_directory_that_another_user_controls(
@@ -129,8 +135,9 @@ def done(command: list[str], undo: list[str]) -> Iterator[None]:
         subprocess.run(undo, check=True)
 
 
-@pytest.mark.parametrize("bit", ["i", "a"])
-@pytest.mark.parametrize("place", [MANIFEST, "etc/kubernetes/manifests", "etc/kubernetes"])
+@pytest.mark.parametrize(
+    ("place", "bit"), [(MANIFEST, "i"), ("etc/kubernetes/manifests", "a"), ("etc/kubernetes", "i")]
+)
 def test_a_file_or_directory_that_chattr_protects(tmp_path: Path, place: str, bit: str) -> None:
     host_with(tmp_path, "kubeadm-1.29.yaml")
     path = str(tmp_path / place)

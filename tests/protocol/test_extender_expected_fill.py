@@ -72,17 +72,3 @@ async def test_a_pod_goes_where_typical_pods_lose_least_before_and_after_a_resta
             "policy expected-fill; its preferred node affinity counted only among the 1 node that kube-scheduler was "
             "offered (--filter-answer)"
         ) in text
-
-
-async def test_it_learns_within_seconds_from_the_pods_that_come() -> None:
-    settings = extender_settings(node_policy="expected-fill", card_policy="expected-fill")
-    async with ExtenderRig(settings, starts=False) as rig:
-        await rig.add_nodes(node_document("a", 16, 16), node_document("b", 16, 16))
-        replica = await start(rig)
-        for number, (node, index, units) in enumerate(HELD):
-            await rig.add_pods(pod_document(f"held-{number}", units, node=node, record=on_card(index, units)))
-        (pod,) = await rig.add_pods(pod_document("new", 4))
-        state = replica.extender.states[0]
-        await until(lambda: bool(state.waiting) and sum(state.preferences.fill.typical.values()) == len(HELD))
-        names, _ = await ask(rig, replica, pod)
-        assert names == ["b"]

@@ -53,7 +53,6 @@ async def test_grants_are_shown_with_what_is_used_and_a_card_over_its_grants_is_
     "container",
     [
         pytest.param({"args": ["--tls-cert-file", "/tls/tls.crt"]}, id="flag"),
-        pytest.param({"command": ["gcushare-device-plugin", "--tls-cert-file=/tls/tls.crt"]}, id="command"),
         pytest.param({"env": [{"name": "GCUSHARE_TLS_CERT_FILE", "value": "/tls/tls.crt"}]}, id="variable"),
     ],
 )

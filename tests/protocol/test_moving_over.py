@@ -21,7 +21,7 @@ from gcushare_playground.apiserver.resources import BY_NAME
 from tests.documents import guide
 from tests.neighbours import read_objects
 from tests.protocol.plugin_rig import NODE, PluginRig
-from tests.protocol.reference_plugin import ReferencePlugin, devices
+from tests.protocol.test_plugin_neighbours import put_neighbour
 
 RELEASE = "meta.helm.sh/release-name"
 KINDS = {
@@ -47,19 +47,12 @@ class Neighbourhood:
     """One other system on the rig's node; ``serving`` is its plugin, if it has one."""
 
     def __init__(self, rig: PluginRig, name: str) -> None:
-        self.rig = rig
-        self.node, *self.objects = read_objects(name)
+        self.rig, self.name = rig, name
+        _, *self.objects = read_objects(name)
         self._stack = AsyncExitStack()
 
     async def arrive(self) -> None:
-        await self.rig.request("PATCH", f"/api/v1/nodes/{NODE}", {"metadata": self.node["metadata"]})
-        await self.rig.request("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": self.node["status"]})
-        for each in self.objects:
-            self.rig.api.registry.put(each)
-        if ALIYUN.whole_card_resource in self.node["status"]["allocatable"]:
-            folder, listing = self.rig.root / "device-plugins", devices(["GPU-0a", "GPU-0b"])
-            other = await self._stack.enter_async_context(ReferencePlugin(folder, "nvidia.com/gpu", listing))
-            await other.register()
+        await put_neighbour(self.rig, self._stack, self.name)
 
     async def play(self, words: list[str]) -> None:
         """Do what one command does, then what the DaemonSets make of it."""

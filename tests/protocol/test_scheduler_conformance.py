@@ -106,14 +106,6 @@ async def test_an_extender_that_keeps_no_nodes_is_sent_them(cluster: SchedulerUn
     assert "managedFields" not in nodes["node-1"]["metadata"]
 
 
-async def test_a_single_node_that_is_left_is_not_scored(cluster: SchedulerUnderTest) -> None:
-    await cluster.add_node("node-1")
-    await cluster.start()
-    await cluster.add_pod("p")
-    await cluster.until_bound("p")
-    assert [each.verb for each in cluster.extender.asked] == ["filter", "bind"]
-
-
 async def test_only_pods_that_name_a_managed_resource_are_an_extenders(cluster: SchedulerUnderTest) -> None:
     await cluster.add_node("node-1")
     await cluster.start()
@@ -139,6 +131,8 @@ async def test_nodes_that_the_scheduler_refuses_are_not_asked_about(cluster: Sch
     await cluster.add_pod("p")
     assert await cluster.until_bound("p") == "good"
     assert cluster.extender.of("filter")[0].document["NodeNames"] == ["good"]
+    verbs = [each.verb for each in cluster.extender.asked]
+    assert verbs == ["filter", "bind"], "a single node that is left is not scored"
 
 
 async def test_a_resource_that_the_scheduler_ignores_is_counted_by_the_extender_alone(

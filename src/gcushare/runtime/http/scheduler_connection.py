@@ -8,6 +8,7 @@ noticed.
 from __future__ import annotations
 
 import asyncio
+import enum
 import functools
 import logging
 import time
@@ -22,6 +23,7 @@ from aiohttp import web
 from gcushare.core.log_fields import fields
 from gcushare.runtime.http import answers
 from gcushare.runtime.http.answers import Cause, RejectedCounts, Rejection
+from gcushare.runtime.http.client_deadline import ClientDeadline
 from gcushare.runtime.http.connections import ConnectionTable
 from gcushare.runtime.http.request_budgets import BodyBudget, TurnBudget
 from gcushare.runtime.http.scheduler_requests import (
@@ -85,6 +87,15 @@ class _Request:
     is_streaming: bool = False
 
 
+class _Reading(enum.Enum):
+    """What the connection does with what comes."""
+
+    HEAD = "it is of a request's head"
+    BODY = "it is of a request's body"
+    ANSWER = "it is dropped, and the connection ends after the answer that is under way"
+    LAST_ANSWER_WRITTEN = "it is dropped: the client has a moment to read the last answer"
+
+
 class SchedulerConnection(asyncio.Protocol):
     """One client's connection."""
 
@@ -95,15 +106,12 @@ class SchedulerConnection(asyncio.Protocol):
         self._request: _Request | None = None
         self._head = b""
         """The beginning of a head."""
+        self._reading = _Reading.HEAD
         self._closes = False
         """Whether the client said, or sent, something after which the connection ends."""
-        self._is_ending = False
-        """Whether the last answer is written: what still comes is dropped."""
         self._can_write = asyncio.Event()
         self._can_write.set()
-        self._late: Callable[[], None] | None = None
-        self._due = self._rings = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = ClientDeadline()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._wire = cast(asyncio.Transport, transport)
@@ -114,7 +122,7 @@ class SchedulerConnection(asyncio.Protocol):
         except Rejection as rejection:
             self._turn_away(answers.reject(rejection, self._site.rejected, peer=self._peer))
         else:
-            self._allow(self._site.settings.idle_timeout, self._wire.close)
+            self._deadline.set(self._site.settings.idle_timeout, self._wire.close)
 
     def _check_client(self, accepted: str) -> None:
         certificate = self._wire.get_extra_info("peercert") or {}
@@ -123,20 +131,18 @@ class SchedulerConnection(asyncio.Protocol):
             raise Rejection(403, Cause.CERTIFICATE, text, level=logging.WARNING, event="client refused")
 
     def data_received(self, data: bytes) -> None:
-        if self._is_ending:
-            return
-        if self._request is None:
-            self._begin(self._head + data)
-        elif self._request.missing:
-            self._take_body(self._request, data)
-        else:
-            self._closes = True  # What a client sends before its answer is dropped.
+        match self._reading:
+            case _Reading.HEAD:
+                self._begin(self._head + data)
+            case _Reading.BODY:
+                assert self._request is not None
+                self._take_body(self._request, data)
+            case _Reading.ANSWER:
+                self._closes = True
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._site.table.forget(self._wire)
-        self._late = None
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadline.end()
         request, self._request = self._request, None
         if request is not None and request.missing:
             self._site.budget.release(request)
@@ -145,37 +151,19 @@ class SchedulerConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._can_write.clear()
-        if not self._is_ending:
+        if self._reading is not _Reading.LAST_ANSWER_WRITTEN:
             self._wire.pause_reading()
-            self._allow(self._site.settings.request_timeout, functools.partial(self._cut, "reading of an answer"))
+            self._deadline.set(
+                self._site.settings.request_timeout, functools.partial(self._cut, "reading of an answer")
+            )
 
     def resume_writing(self) -> None:
         self._can_write.set()
-        if not self._is_ending and not self._wire.is_closing():
+        if self._reading is not _Reading.LAST_ANSWER_WRITTEN and not self._wire.is_closing():
             self._wire.resume_reading()
-            self._late = None
-            if self._request is None:
-                self._allow(self._site.settings.idle_timeout, self._wire.close)
-
-    def _allow(self, limit_s: float, late: Callable[[], None]) -> None:
-        """Give the client some time, then call ``late``. One timer serves many requests: it is set again if it rings
-        early.
-        """
-        loop = asyncio.get_running_loop()
-        self._late, self._due = late, loop.time() + limit_s
-        if self._timer is None or self._due < self._rings:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._rings, self._timer = self._due, loop.call_at(self._due, self._ring)
-
-    def _ring(self) -> None:
-        self._timer, late = None, self._late
-        if late is not None and self._due <= self._rings:
-            self._late = None
-            late()
-        elif late is not None:
-            self._rings = self._due
-            self._timer = asyncio.get_running_loop().call_at(self._due, self._ring)
+            self._deadline.clear()
+            if self._reading is _Reading.HEAD:
+                self._deadline.set(self._site.settings.idle_timeout, self._wire.close)
 
     def _cut(self, what: str) -> None:
         limit_s = self._site.settings.request_timeout
@@ -190,10 +178,11 @@ class SchedulerConnection(asyncio.Protocol):
             if end < 0:
                 if not self._head:
                     limit_s = self._site.settings.request_timeout
-                    self._allow(limit_s, functools.partial(self._cut, "head of a request"))
+                    self._deadline.set(limit_s, functools.partial(self._cut, "head of a request"))
                 self._head = data
                 return
-            self._head, self._late = b"", None
+            self._head = b""
+            self._deadline.clear()
             head = read_head(data[:end])
             verb = self._site.verbs.get(head.path) if head.method == "POST" else None
             if verb is None:
@@ -216,10 +205,10 @@ class SchedulerConnection(asyncio.Protocol):
         request = self._open(head, verb)
         self._site.budget.begin(request)
         self._take_body(request, rest)
-        if request.missing and self._request is request:
+        if self._reading is _Reading.BODY:
             limit_s = self._site.settings.request_timeout
             late = Rejection(408, Cause.SLOW, f"the request's body did not arrive within {limit_s:g}s")
-            self._allow(limit_s, functools.partial(self._give_up, request, late))
+            self._deadline.set(limit_s, functools.partial(self._give_up, request, late))
 
     def _begin_page(self, head: Head, rest: bytes) -> None:
         site = self._site
@@ -239,6 +228,7 @@ class SchedulerConnection(asyncio.Protocol):
             self._give_up(request, Rejection(503, Cause.MEMORY, text))
 
         self._request = request = _Request(head, verb, cut, head.length, time.perf_counter())
+        self._reading = _Reading.ANSWER if verb is None else _Reading.BODY
         self._closes = self._closes or head.closes
         self._site.table.mark_busy(self._wire, cut if verb is not None else None)
         return request
@@ -258,7 +248,8 @@ class SchedulerConnection(asyncio.Protocol):
         request.missing -= len(piece)
         self._closes = self._closes or len(data) > len(piece)
         if not request.missing:
-            self._late = None
+            self._reading = _Reading.ANSWER
+            self._deadline.clear()
             self._site.table.end_body(self._wire)
             self._site.budget.complete(request)
             self._site.turns.run(functools.partial(self._answer_call, request), len(request.body))
@@ -276,10 +267,10 @@ class SchedulerConnection(asyncio.Protocol):
 
     def _end_connection(self) -> None:
         """The last answer is written: the client has a moment to read it."""
-        self._is_ending = True
+        self._reading = _Reading.LAST_ANSWER_WRITTEN
         self._site.table.mark_idle(self._wire)
         if not self._wire.is_closing():
-            self._allow(_LINGER_S, self._wire.abort)
+            self._deadline.set(_LINGER_S, self._wire.abort)
             if self._wire.can_write_eof():
                 self._wire.write_eof()
             else:
@@ -357,14 +348,14 @@ class SchedulerConnection(asyncio.Protocol):
         self._site.budget.release(request)
         if self._wire.is_closing():
             return
-        self._request = None
+        self._request, self._reading = None, _Reading.HEAD
         answers.log_answered(request.started, **self._facts(request.head), status=status)
         if self._must_close():
             self._end_connection()
             return
         self._site.table.mark_idle(self._wire)
         if self._can_write.is_set():
-            self._allow(self._site.settings.idle_timeout, self._wire.close)
+            self._deadline.set(self._site.settings.idle_timeout, self._wire.close)
 
     def _must_close(self) -> bool:
         """Whether the connection ends after this answer."""

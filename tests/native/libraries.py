@@ -123,7 +123,7 @@ class DirectSource:
         return self._library.use(card.index)
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        return None
+        return self._library.link_level(card_a.index, card_b.index)
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
         await asyncio.sleep(timeout_s)

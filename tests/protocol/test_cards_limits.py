@@ -1,4 +1,4 @@
-"""Memory limits of control groups through NVML: a fake library with both ways of keeping them, in a real worker."""
+"""Memory limits of control groups through NVML: a fake library with both ways of keeping them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import pytest
 from simulation.control_groups import ControlGroups, Keeping, read_set_calls
 
 from gcushare.cards.errors import LibraryCallError
-from gcushare.cards.ports import GroupMemory
-from gcushare.cards.worker.client import IsolatedSource
+from gcushare.cards.ports import GroupMemory, LimitSource
 from gcushare.core.cards import Card
 from gcushare.core.errors import DeviceError
-from tests.native.libraries import FakeLibrary, install_fake, isolated
+from tests.native.libraries import DirectSource, FakeLibrary, install_fake, isolated, nvml_here
 
 GIB = 1 << 30
 BOTH: tuple[Keeping, ...] = ("dmem", "misc")
@@ -24,7 +23,14 @@ def fake_keeping(folder: Path, keeping: Keeping, *rules: str) -> FakeLibrary:
     return fake
 
 
-async def cards_of(source: IsolatedSource) -> tuple[Card, ...]:
+def direct(*rules: str) -> tuple[FakeLibrary, DirectSource]:
+    """The library in this process, for what needs no worker."""
+    fake, library = nvml_here()
+    fake.control(*rules)
+    return fake, DirectSource(library)
+
+
+async def cards_of(source: LimitSource) -> tuple[Card, ...]:
     return (await source.list_cards()).cards
 
 
@@ -65,57 +71,56 @@ async def test_with_the_controller_a_child_without_a_limit_reports_none_and_is_b
     groups = ControlGroups(tmp_path / "cgroup", "dmem")
     pod, container = groups.make("kubepods/pod1"), groups.make("kubepods/pod1/c1")
     bare = groups.make("kubepods/pod1/c1/inner", dmem=False)
-    async with isolated(fake_keeping(tmp_path, "dmem")) as source:
-        card = (await cards_of(source))[0]
-        await source.limit_group(card, str(pod), 4 * GIB)
-        read = await source.group_memory(card, str(container))
-        assert read == GroupMemory(hard_bytes=None, used_bytes=0)
-        assert not groups.allocate(container, 0, 5 * GIB)
-        await source.limit_group(card, str(container), 8 * GIB)
-        assert not groups.allocate(bare, 0, 5 * GIB), "the parent bounds a child with a higher limit"
-        read = await source.group_memory(card, str(bare))
-        assert read == GroupMemory(hard_bytes=8 * GIB, used_bytes=0), "a group without files has those above it"
-        with pytest.raises(LibraryCallError, match="NOT_FOUND"):
-            await source.limit_group(card, str(bare), GIB)
+    _, source = direct("set keeping * dmem")
+    card = (await cards_of(source))[0]
+    await source.limit_group(card, str(pod), 4 * GIB)
+    read = await source.group_memory(card, str(container))
+    assert read == GroupMemory(hard_bytes=None, used_bytes=0)
+    assert not groups.allocate(container, 0, 5 * GIB)
+    await source.limit_group(card, str(container), 8 * GIB)
+    assert not groups.allocate(bare, 0, 5 * GIB), "the parent bounds a child with a higher limit"
+    read = await source.group_memory(card, str(bare))
+    assert read == GroupMemory(hard_bytes=8 * GIB, used_bytes=0), "a group without files has those above it"
+    with pytest.raises(LibraryCallError, match="NOT_FOUND"):
+        await source.limit_group(card, str(bare), GIB)
 
 
 async def test_without_the_controller_the_nearest_limit_upwards_counts_alone(tmp_path: Path) -> None:
     groups = ControlGroups(tmp_path / "cgroup", "misc")
     pod, container = groups.make("kubepods/pod1"), groups.make("kubepods/pod1/c1")
-    async with isolated(fake_keeping(tmp_path, "misc")) as source:
-        card = (await cards_of(source))[0]
-        assert await source.group_memory(card, str(container)) is None, "no limit above is not an old driver"
-        assert groups.allocate(container, 0, GIB)
-        read = await source.limit_group(card, str(pod), 4 * GIB)
-        assert read == GroupMemory(hard_bytes=4 * GIB, used_bytes=0), "counted from the first limit on"
-        assert await source.group_memory(card, str(container)) == read
-        await source.limit_group(card, str(container), 8 * GIB)
-        assert groups.allocate(container, 0, 6 * GIB), "limits do not nest"
+    _, source = direct("set keeping * misc")
+    card = (await cards_of(source))[0]
+    assert await source.group_memory(card, str(container)) is None, "no limit above is not an old driver"
+    assert groups.allocate(container, 0, GIB)
+    read = await source.limit_group(card, str(pod), 4 * GIB)
+    assert read == GroupMemory(hard_bytes=4 * GIB, used_bytes=0), "counted from the first limit on"
+    assert await source.group_memory(card, str(container)) == read
+    await source.limit_group(card, str(container), 8 * GIB)
+    assert groups.allocate(container, 0, 6 * GIB), "limits do not nest"
 
 
 async def test_what_cannot_be_limited_says_so(tmp_path: Path) -> None:
     groups = ControlGroups(tmp_path / "cgroup", "dmem")
     pod = groups.make("kubepods/pod1")
-    fake = fake_keeping(tmp_path, "dmem")
-    async with isolated(fake) as source:
-        card = (await cards_of(source))[0]
-        for group in (groups.root, tmp_path / "gone"):
-            with pytest.raises(LibraryCallError):
-                await source.limit_group(card, str(group), GIB)
-        fake.control("set keeping * dmem", "set not_root * 1")
-        with pytest.raises(LibraryCallError, match="NO_PERMISSION"):
-            await source.limit_group(card, str(pod), GIB)
-        assert await source.group_memory(card, str(groups.root / "gone")) is None
+    fake, source = direct("set keeping * dmem")
+    card = (await cards_of(source))[0]
+    for group in (groups.root, tmp_path / "gone"):
+        with pytest.raises(LibraryCallError):
+            await source.limit_group(card, str(group), GIB)
+    fake.control("set keeping * dmem", "set not_root * 1")
+    with pytest.raises(LibraryCallError, match="NO_PERMISSION"):
+        await source.limit_group(card, str(pod), GIB)
+    assert await source.group_memory(card, str(groups.root / "gone")) is None
 
 
 async def test_an_older_driver_has_no_such_call(tmp_path: Path) -> None:
     groups = ControlGroups(tmp_path / "cgroup")
     pod = groups.make("kubepods/pod1")
-    async with isolated(install_fake("nvml", tmp_path)) as source:
-        card = (await cards_of(source))[0]
-        with pytest.raises(LibraryCallError, match="FUNCTION_NOT_FOUND") as raised:
-            await source.group_memory(card, str(pod))
-        assert raised.value.failure.is_unsupported
+    _, source = direct()
+    card = (await cards_of(source))[0]
+    with pytest.raises(LibraryCallError, match="FUNCTION_NOT_FOUND") as raised:
+        await source.group_memory(card, str(pod))
+    assert raised.value.failure.is_unsupported
 
 
 async def test_another_vendors_library_keeps_none(tmp_path: Path) -> None:

@@ -45,6 +45,12 @@ def test_every_card_that_is_accepted_can_be_published(card: Card) -> None:
     assert decode_inventory(encode_inventory(inventory)) == inventory
 
 
+def test_a_driver_that_keeps_more_than_there_is_keeps_nothing() -> None:
+    found = sanitize_card(Card(index=0, uuid="u", memory_bytes=80, driver_bytes=81), 0)
+    assert isinstance(found, Card)
+    assert (found.memory_bytes, found.driver_bytes) == (80, 0)
+
+
 def test_the_largest_card_that_is_accepted_has_no_more_units_than_an_inventory_may_say() -> None:
     assert max(unit.units_in(MAX_BYTES) for unit in MEMORY_UNITS) <= MAX_CARD_UNITS
 

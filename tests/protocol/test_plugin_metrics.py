@@ -15,28 +15,27 @@ from tests.fake_proc import FakeProc
 from tests.protocol.plugin_rig import PluginRig
 
 
-async def test_every_pod_is_reported_with_its_bytes_of_each_card_until_it_ends() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
+async def test_cards_and_pods_are_reported_in_bytes_and_without_the_flag_nothing_of_what_pods_use() -> None:
+    async with PluginRig(cards=(16, 16), plugin_first=False, plugin={"reserve": Reserve(bytes=GIB)}) as rig:
+        await rig.start_plugin()
+        await rig.until_units(30)
         rig.bind("a", 4, card=0)
         rig.bind("b", 2, 1, card=1)
         await rig.until_recorded("a", "b")
+        _used(rig, {0: {11: GIB}})
         found = await rig.figures()
+        assert found.sum("gcushare_card_memory_bytes", card="0") == 16 * GIB
+        assert found.sum("gcushare_card_reserved_bytes", card="0") == GIB
         name = "gcushare_pod_granted_bytes"
         assert found.sum(name, pod_namespace="default", pod_name="a", card="0") == 4 * GIB
         assert found.sum(name, pod_namespace="default", pod_name="b", card="1") == 3 * GIB
         assert found.sum(name) == found.sum("gcushare_card_granted_bytes") == 7 * GIB
+        document = json.loads((await rig.get("/status"))[1])
+        assert (document["podUse"], document["pods"][0]["usedByCard"]) == (None, None)
+        assert "gcushare_pod_memory_used_bytes" not in (await rig.get("/metrics"))[1]
         await rig.delete("b")
         await rig.until(lambda: len(rig.app.observed.store.entries) == 1, "the plugin has seen its end")
         assert (await rig.figures()).sum(name) == 4 * GIB
-
-
-async def test_a_cards_memory_and_what_is_kept_back_of_it_are_reported_in_bytes() -> None:
-    async with PluginRig(cards=(16,), plugin_first=False, plugin={"reserve": Reserve(bytes=GIB)}) as rig:
-        await rig.start_plugin()
-        await rig.until_units(15)
-        found = await rig.figures()
-        assert found.sum("gcushare_card_memory_bytes", card="0") == 16 * GIB
-        assert found.sum("gcushare_card_reserved_bytes", card="0") == GIB
 
 
 def _used(rig: PluginRig, by_card: Mapping[int, Mapping[int, int]]) -> None:
@@ -78,7 +77,7 @@ async def test_what_pods_use_is_reported_by_pod_and_card_with_what_belongs_to_no
         assert 'pod_name="b"' not in (await rig.get("/metrics"))[1]
 
 
-async def test_how_much_of_the_chip_a_pod_uses_is_reported_if_processes_are_sampled(tmp_path: Path) -> None:
+async def test_a_pods_use_of_the_chip_and_of_a_card_that_it_does_not_hold_is_reported(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc")
     async with PluginRig(cards=(16, 16), plugin={"pod_use": True, "proc_root": proc.root}) as rig:
         rig.bind("a", 4, card=0)
@@ -87,7 +86,7 @@ async def test_how_much_of_the_chip_a_pod_uses_is_reported_if_processes_are_samp
         for pid, name in ((11, "a"), (12, "a"), (21, "b")):
             proc.start_in_pod(pid, rig.pod(name)["metadata"]["uid"])
         sampled = {"processes": {11: GIB, 12: GIB}, "process_utilization": {11: 30.5, 12: 20}}
-        rig.write_cards({0: sampled, 1: {"processes": {21: GIB}}})
+        rig.write_cards({0: sampled, 1: {"processes": {21: GIB, 12: 3 * GIB}}})
         busy = "gcushare_pod_utilization_percent"
         found = await rig.until_figures(lambda found: found.sum(busy) > 0)
         assert found.sum(busy, card="0", pod_name="a", pod_namespace="default") == 50.5
@@ -97,20 +96,12 @@ async def test_how_much_of_the_chip_a_pod_uses_is_reported_if_processes_are_samp
             "default/a": {"0": 50.5},
             "default/b": {},
         }
-
-
-async def test_a_pod_that_uses_a_card_that_it_does_not_hold_was_granted_nothing_of_it(tmp_path: Path) -> None:
-    proc = FakeProc(tmp_path / "proc")
-    async with PluginRig(cards=(16, 16), plugin={"pod_use": True, "proc_root": proc.root}) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
-        proc.start_in_pod(11, rig.pod("a")["metadata"]["uid"])
-        _used(rig, {0: {11: GIB}, 1: {11: 3 * GIB}})
         used, granted = "gcushare_pod_memory_used_bytes", "gcushare_pod_memory_granted_bytes"
-        found = await rig.until_figures(lambda found: found.sum(used, card="1") > 0)
-        assert (found.sum(used, card="1"), found.sum(granted, card="1")) == (3 * GIB, 0)
-        assert (found.sum(used, card="0"), found.sum(granted, card="0")) == (GIB, 4 * GIB)
-        assert f'{granted}{{card="1"' in (await rig.get("/metrics"))[1]
+        assert (found.sum(used, pod_name="a", card="1"), found.sum(granted, pod_name="a", card="1")) == (3 * GIB, 0)
+        assert (found.sum(used, pod_name="a", card="0"), found.sum(granted, pod_name="a", card="0")) == (
+            2 * GIB,
+            4 * GIB,
+        )
 
 
 async def test_without_the_hosts_process_ids_nothing_is_reported_and_the_status_says_why(tmp_path: Path) -> None:
@@ -129,13 +120,3 @@ async def test_without_the_hosts_process_ids_nothing_is_reported_and_the_status_
         assert "\nUse per pod is not known: process ids are" in render_status(
             describe(rig.app.observed), origin="here", width=None
         )
-
-
-async def test_without_the_flag_nothing_is_reported_of_what_pods_use() -> None:
-    async with PluginRig(cards=(16,)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
-        _used(rig, {0: {11: GIB}})
-        document = json.loads((await rig.get("/status"))[1])
-        assert (document["podUse"], document["pods"][0]["usedByCard"]) == (None, None)
-        assert "gcushare_pod_memory_used_bytes" not in (await rig.get("/metrics"))[1]

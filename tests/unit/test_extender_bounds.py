@@ -223,7 +223,11 @@ async def churn(watched: Watched, turns: int, *, missed: bool) -> None:
             watched.pods.applied(pod)
             if (request := watched.state.find_request(pod.metadata.uid)) is not None:
                 names = frozenset({f"n-{turn}"})
-                for store in (watched.state.asked, watched.state.offered, watched.state.let_through):
+                for store in (
+                    watched.state.refused_on,
+                    watched.state.named_with_record,
+                    watched.state.named_without_record,
+                ):
                     store.record(pod.metadata.uid, names)
                 watched.state.indexes.get(request.shape)
         await watched.show()

@@ -222,7 +222,7 @@ class TestZero:
         await ask(dispatcher, pod_document("zero", 0), "gcu")
         assert (await dispatcher.bind(bind_body("zero", "gcu"))).result == "bound"
         cluster.tell(state)
-        assert state.let_through.get("uid-zero") is None
+        assert state.named_without_record.get("uid-zero") is None
         assert not state.bound
 
 

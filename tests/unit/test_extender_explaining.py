@@ -89,7 +89,7 @@ def restricted() -> VendorState:
     state = state_of(a_node("node-a", 16), a_node("node-b", 16))
     state.pod_applied(a_pod("x", 16, node="node-a", record=on_card(0, 16)))
     state.pod_applied(a_pod("a", 12))
-    state.asked.record("uid-a", frozenset({"node-a"}))
+    state.refused_on.record("uid-a", frozenset({"node-a"}))
     return state
 
 
@@ -107,23 +107,23 @@ async def test_a_pod_is_explained_among_the_nodes_that_the_scheduler_asked_about
 
 async def test_what_filter_was_asked_is_what_explain_speaks_of() -> None:
     state = restricted()
-    state.asked.forget("uid-a")
+    state.refused_on.forget("uid-a")
     desk = Desk((state, None))
     desk.filter(filter_body(pod_document("a", 12), ["node-a"]))
     assert (await desk.dispatcher.explain("default", "a")).state == "waits"
     desk.filter(filter_body(pod_document("a", 12), ["node-a", "node-b"]))  # It fits there: nothing new is remembered.
-    assert state.asked.get("uid-a") == frozenset({"node-a"})
+    assert state.refused_on.get("uid-a") == frozenset({"node-a"})
     state.pod_deleted("uid-a")
-    assert state.asked.get("uid-a") is None
+    assert state.refused_on.get("uid-a") is None
 
 
 async def test_what_a_scheduler_that_sends_whole_nodes_asked_is_known_too() -> None:
     state = restricted()
-    state.asked.forget("uid-a")
+    state.refused_on.forget("uid-a")
     nodes = {"items": [node_document("node-a", 16)]}
     Desk((state, None)).filter(json.dumps({"Pod": pod_document("a", 12), "Nodes": nodes}).encode())
 
-    assert state.asked.get("uid-a") == frozenset({"node-a"})
+    assert state.refused_on.get("uid-a") == frozenset({"node-a"})
 
 
 class TestNames:

@@ -104,7 +104,7 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
 
         assert answer["NodeNames"] == ["node-2"]
         assert set(answer["FailedNodes"]) == failed
-        assert state.offered.get("uid-thief") == frozenset({"node-2"}), "only what filter named may be bound"
+        assert state.named_with_record.get("uid-thief") == frozenset({"node-2"}), "only what filter named may be bound"
 
     @pytest.mark.parametrize("asks_first", [True, False])
     async def test_metrics_and_explain_say_that_the_room_is_kept(self, *, asks_first: bool) -> None:

@@ -119,7 +119,7 @@ async def test_a_pod_that_waits_no_more_when_it_is_its_turn_is_not_reported(
 async def test_what_was_said_of_a_node_whose_cards_were_not_known_is_corrected_once_they_are() -> None:
     """The kubelet of a node that has just joined counts its cards before the extender has read their record."""
     bench = Bench(small_state())
-    bench.state.asked.record("uid-a", frozenset({"node-1", "node-2"}))
+    bench.state.refused_on.record("uid-a", frozenset({"node-1", "node-2"}))
     async with bench.running():
         bench.refuse("a", 20)
         await bench.heard()
@@ -141,7 +141,7 @@ async def test_what_was_said_of_a_node_whose_cards_were_not_known_is_corrected_o
 
 async def test_nothing_is_corrected_of_a_pod_that_fits_once_the_cards_are_known() -> None:
     bench = Bench(small_state())
-    bench.state.asked.record("uid-a", frozenset({"node-2"}))
+    bench.state.refused_on.record("uid-a", frozenset({"node-2"}))
     async with bench.running():
         bench.refuse("a", 12)
         await bench.heard()
@@ -154,7 +154,7 @@ async def test_nothing_is_corrected_of_a_pod_that_fits_once_the_cards_are_known(
 
 async def test_an_explanation_that_cards_overtook_is_not_reported() -> None:
     bench = Bench(small_state())
-    bench.state.asked.record("uid-a", frozenset({"node-2"}))
+    bench.state.refused_on.record("uid-a", frozenset({"node-2"}))
     gather = bench.explains.gather
 
     async def gather_late(question: Question) -> Explanation:
@@ -176,7 +176,7 @@ async def test_nodes_whose_cards_stay_unknown_are_bounded() -> None:
     bench = Bench(small_state())
     async with bench.running():
         for number in range(70):
-            bench.state.asked.record(f"uid-p{number}", frozenset({f"new-{number:02}"}))
+            bench.state.refused_on.record(f"uid-p{number}", frozenset({f"new-{number:02}"}))
             bench.refuse(f"p{number}", 12)
             await bench.heard()
         for number in range(70):
@@ -226,7 +226,7 @@ async def test_the_nodes_that_the_scheduler_asked_about_are_what_a_refusal_is_ab
     state = state_of(a_node("node-1", 16), a_node("node-2", 16))
     state.pod_applied(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
     bench = Bench(state)
-    state.asked.record("uid-a", frozenset({"node-1"}))
+    state.refused_on.record("uid-a", frozenset({"node-1"}))
     bench.refuse("a", 12)
     async with bench.running():
         await bench.heard()

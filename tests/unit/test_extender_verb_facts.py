@@ -98,7 +98,7 @@ def test_a_pod_that_fits_is_offered_and_one_that_does_not_is_refused(units: int)
     )
     Desk((state, filters)).filter(filter_body(pod_document("p", units), ["n"]))
     assert (offers, refusals) == ((["p"], []) if units == 4 else ([], ["p"]))
-    assert (state.offered.get("uid-p"), state.asked.get("uid-p")) == (
+    assert (state.named_with_record.get("uid-p"), state.refused_on.get("uid-p")) == (
         (frozenset({"n"}), None) if units == 4 else (None, frozenset({"n"}))
     )
 

@@ -102,7 +102,7 @@ class TestElsewhere:
         state.pod_applied(a_pod("x", 16, node="node-a", record=on_card(0, 16)))
         for name, names in (("p", {"node-a"}), ("q", {"node-a", "node-b"})):
             state.pod_applied(a_pod(name, 12))
-            state.asked.record(f"uid-{name}", frozenset(names))
+            state.refused_on.record(f"uid-{name}", frozenset(names))
         state.pod_applied(a_pod("r", 12))
         ask_for_all(state)
         assert reasons(state) == {PendingReason.ELSEWHERE: 1, PendingReason.FITS: 2}
@@ -114,6 +114,6 @@ class TestElsewhere:
         state = state_of(a_node("node-a", 16))
         for number in range(MAX_SEARCHED_SETS + 3):
             state.pod_applied(a_pod(f"p-{number}", 1))
-            state.asked.record(f"uid-p-{number}", frozenset({f"other-{number}"}))
+            state.refused_on.record(f"uid-p-{number}", frozenset({f"other-{number}"}))
         ask_for_all(state)
         assert reasons(state) == {PendingReason.ELSEWHERE: MAX_SEARCHED_SETS, PendingReason.UNKNOWN: 3}

@@ -60,7 +60,7 @@ def count_pending(state: VendorState, totals: Iterable[UnitTotals]) -> dict[Pend
         if isinstance(waiting, RejectedRequest):
             counts[PendingReason.REFUSED] += 1
         else:
-            shapes.setdefault(waiting.shape, Counter())[state.asked.get(uid), search.find_kept(waiting)] += 1
+            shapes.setdefault(waiting.shape, Counter())[state.refused_on.get(uid), search.find_kept(waiting)] += 1
     for shape, pods in sorted(shapes.items(), key=lambda item: -item[1].total()):
         reason = search.evaluate(shape, sums)
         for (asked, kept), number in pods.items():

@@ -90,7 +90,7 @@ class ExplainService:
     def question_of(self, request: SchedulingRequest) -> Question:
         """The question about a pod as things are now."""
         state = self._state
-        asked, kept = state.asked.get(request.pod.uid), state.nominations.closed_to(request)
+        asked, kept = state.refused_on.get(request.pod.uid), state.nominations.closed_to(request)
         return Question(request.cards, request.pod.priority, request.rules, asked=asked, kept=kept)
 
     async def find_alike(self, question: Question, requests: Iterable[SchedulingRequest]) -> list[SchedulingRequest]:
@@ -102,7 +102,7 @@ class ExplainService:
         closed: dict[tuple[Shape, int, str], frozenset[str]] = {}
         alike = []
         for request in requests:
-            asked = state.asked.get(request.pod.uid)
+            asked = state.refused_on.get(request.pod.uid)
             alone = Question(request.cards, request.pod.priority, request.rules, asked=asked, kept=question.kept)
             if alone != question:
                 continue

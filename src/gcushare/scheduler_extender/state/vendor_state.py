@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 MAX_REMEMBERED = 4096
 """Pods that filter had to read, because their watch event had not arrived yet."""
 
-MAX_OFFERED_NAMES = 300_000
+MAX_NAMED_WITH_RECORD = 300_000
 """Node names stored in all that filter named: at most 20 for a pod, unless filter names all that fit."""
 
 
@@ -74,10 +74,12 @@ class VendorState(ClusterView):
         """Unbound pods by uid."""
         self.unserved: dict[str, WaitingPod] = {}
         """Unbound pods that ask for whole cards while no node serves any: probably another plugin's pods."""
-        self._whole_nodes, self._claims_nodes = set[str](), set[str]()
-        self._move_listeners: list[Callable[[Iterable[str]], None]] = []
         self.claiming: dict[str, WaitingPod] = {}
         """Unbound pods that kube-scheduler places, by uid: by a claim, or for a whole card on a claims node."""
+        self._whole_nodes, self._claims_nodes = set[str](), set[str]()
+        self._wholes_wait_in = self.unserved
+        """Those of the three above in which pods that ask for whole cards wait, by what the nodes serve."""
+        self._move_listeners: list[Callable[[Iterable[str]], None]] = []
         self._on_claims_node = on_claims_node
         """Called when a node serves claims, so that claims have to be watched."""
         self.newer_reads = NewerReads()
@@ -90,12 +92,12 @@ class VendorState(ClusterView):
         """The preemptors for which room is kept."""
         self.names = PodNames()
         """The pods of ``waiting``, ``unserved`` and ``bound``."""
-        self.asked = LastFilteredNodes()
-        """The nodes that a pod was last refused on."""
-        self.offered = LastFilteredNodes(max_names=MAX_OFFERED_NAMES)
-        """The nodes that filter last named for an unbound pod: bind accepts no other."""
-        self.let_through = LastFilteredNodes()
-        """The same for pods that are bound without a record. Apart: these sets are long and would push out others."""
+        self.refused_on = LastFilteredNodes()
+        """The nodes that kube-scheduler asked about when filter last named none of them."""
+        self.named_with_record = LastFilteredNodes(max_names=MAX_NAMED_WITH_RECORD)
+        """The nodes that filter last named for a pod that is bound with a record: bind accepts no other."""
+        self.named_without_record = LastFilteredNodes()
+        """The same for pods that are bound without one. Apart: these sets are long and would push out others."""
         self.over_use: dict[str, str] = {}
         """By uid: text on what bound pods use beyond their grants."""
         self._remembered: OrderedDict[str, SchedulingRequest] = OrderedDict()
@@ -120,22 +122,19 @@ class VendorState(ClusterView):
         self._record_modes(name)
         super().node_deleted(name)
 
-    @property
-    def _wholes(self) -> dict[str, WaitingPod]:
-        """Where pods that ask for whole cards wait: for us if a plugin serves them, else for claims nodes, if any."""
-        return self.waiting if self._whole_nodes else self.claiming if self._claims_nodes else self.unserved
-
     def _record_modes(self, name: str, modes: Collection[str] = ()) -> None:
         """Record what a node serves, and move the pods for whole cards if they wait for another program now."""
-        before = self._wholes
         for mode, nodes in ((SERVES_WHOLE, self._whole_nodes), (SERVES_CLAIMS, self._claims_nodes)):
             (nodes.add if mode in modes else nodes.discard)(name)
-        if self._wholes is before:
+        before = self._wholes_wait_in
+        after = self.waiting if self._whole_nodes else self.claiming if self._claims_nodes else self.unserved
+        if after is before:
             return
+        self._wholes_wait_in = after
         found = ((uid, pod) for uid, pod in before.items() if isinstance(pod, SchedulingRequest))
         # A claim for whole cards, which has no calls, is for nodes that serve claims, whatever else there is.
         wholes = {uid: pod for uid, pod in found if pod.cards.whole and pod.calls is not None}
-        self._wholes.update(wholes)
+        after.update(wholes)
         for uid in wholes:
             del before[uid]
         for listener in self._move_listeners:
@@ -226,10 +225,10 @@ class VendorState(ClusterView):
             if (waiting := pods.pop(uid, None)) is not None:
                 self.names.forget(waiting.pod)
         self._remembered.pop(uid, None)
-        self.asked.forget(uid)
+        self.refused_on.forget(uid)
         self.nominations.forget(uid)
-        self.offered.forget(uid)
-        self.let_through.forget(uid)
+        self.named_with_record.forget(uid)
+        self.named_without_record.forget(uid)
 
     def _update_unbound(self, pod: Pod, claimed: PodRequest | None) -> None:
         uid = pod.metadata.uid
@@ -249,13 +248,13 @@ class VendorState(ClusterView):
         try:
             request = read_scheduling_request(pod, self.vendor, self.policies)
         except (RemoteContractError, Refused) as error:
-            self._wholes.pop(uid, None)
+            self._wholes_wait_in.pop(uid, None)
             self.waiting[uid] = RejectedRequest(pod_ref(pod), str(error), isinstance(error, RemoteContractError))
             self.names.add(self.waiting[uid].pod)
             return
         if request is not None:
             self.waiting.pop(uid, None)
-            (self._wholes if request.cards.whole else self.waiting)[uid] = request
+            (self._wholes_wait_in if request.cards.whole else self.waiting)[uid] = request
             self.names.add(request.pod)
             self.nominations.update(request, pod.status.nominated_node_name)
 
@@ -275,7 +274,7 @@ class VendorState(ClusterView):
         uid = request.pod.uid
         if uid in self.gone:
             return
-        for pods in (self.waiting, self._wholes):
+        for pods in (self.waiting, self._wholes_wait_in):
             if (known := pods.get(uid)) is None:
                 continue
             if isinstance(known, SchedulingRequest) and is_at_least(request.version, known.version):
@@ -292,4 +291,4 @@ class VendorState(ClusterView):
 
     def find_waiting(self, uid: str) -> WaitingPod | None:
         """An unbound pod, from the watch or a read; None if unknown."""
-        return self.waiting.get(uid) or self._wholes.get(uid) or self._remembered.get(uid)
+        return self.waiting.get(uid) or self._wholes_wait_in.get(uid) or self._remembered.get(uid)

@@ -119,7 +119,7 @@ class BindService:
                 return
             uid, node, state = arguments.pod.uid, arguments.node, self._state
             is_allocated = state.counts_by_claim(uid) and state.bound[uid].node == node
-            if is_allocated or node in (state.let_through.get(uid) or ()):
+            if is_allocated or node in (state.named_without_record.get(uid) or ()):
                 attempt = await self._send_without_cards(arguments, deadline_s)
             else:
                 request = await self._find_request(arguments, deadline_s)
@@ -256,7 +256,7 @@ class BindService:
             standing = preferences.find_standing(request, node)
             rank = preferences.rank_cards(request, ledger.nodes.get(node))
             ledger.reserve(request.pod, node, request.cards, rank, left=left)
-            named = len(self._state.offered.get(request.pod.uid) or (node,))
+            named = len(self._state.named_with_record.get(request.pod.uid) or (node,))
             preferences.record_choice(request, node, standing, named)
         except Refused as error:
             if not left:

@@ -84,8 +84,8 @@ class FilterService:
             fitting = index.fitting
             failed = dict.fromkeys(kept, KEPT_REASON) | dict.fromkeys(open_names.keys() - set(named), STARTING_REASON)
             failed |= self._refuse_all((name for name in open_names if name not in fitting), request)
-        state.let_through.forget(request.pod.uid)
-        state.offered.record(request.pod.uid, frozenset(named))
+        state.named_without_record.forget(request.pod.uid)
+        state.named_with_record.record(request.pod.uid, frozenset(named))
         self._offers(request)
         return self._answer(asked.encode_answer(named, failed), "fits")
 
@@ -116,8 +116,8 @@ class FilterService:
         return [] if request.cards.excludes_cards else [name for name in asked.names if name in elsewhere]
 
     def _send_without_cards(self, uid: str, asked: AskedNodes, named: list[str]) -> VerbAnswer:
-        self._state.offered.forget(uid)
-        self._state.let_through.record(uid, frozenset(named))
+        self._state.named_with_record.forget(uid)
+        self._state.named_without_record.record(uid, frozenset(named))
         return self._answer(asked.encode_answer(named), "not_asking")
 
     def prioritize(self, arguments: FilterArguments, request: SchedulingRequest | None) -> VerbAnswer:
@@ -162,7 +162,7 @@ class FilterService:
         failed = self._refuse_all(asked.names, request) | dict.fromkeys(kept, KEPT_REASON)
         unresolvable = {name: failed[name] for name in asked.names if name not in after_preemption}
         body = asked.encode_answer((), failed, unresolvable)
-        self._state.asked.record(request.pod.uid, frozenset(asked.names))
+        self._state.refused_on.record(request.pod.uid, frozenset(asked.names))
         self._refusals(request)
         why = evaluate_refusal(self._state, request.shape, self.totals, is_kept=bool(kept))
         return VerbAnswer(body, "refused", self._state.vendor.name, why.value)

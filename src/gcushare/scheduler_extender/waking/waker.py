@@ -119,7 +119,7 @@ class RoomWaker:
         """Record a pod that fits none of the nodes that the scheduler just asked about."""
         self.attempts.pop(request.pod.uid, None)
         self._inherited.pop(request.pod.uid, None)
-        self.refused.add(request, self._state.asked.get(request.pod.uid), self._state.changes.position)
+        self.refused.add(request, self._state.refused_on.get(request.pod.uid), self._state.changes.position)
 
     def on_offered(self, request: SchedulingRequest) -> None:
         """Record that the scheduler was offered nodes for a pod, so it is at work on the pod."""

@@ -50,9 +50,7 @@ TIDY = {"inventory": False, "capacity": ["cpu"], "cordon": "1"}
     ("typed", "after", "code"),
     [
         pytest.param("y\n", TIDY, 0, id="yes"),
-        pytest.param("Yes\n", TIDY, 0, id="the whole word"),
         pytest.param("n\n", BEHIND, 3, id="no"),
-        pytest.param("\n", BEHIND, 3, id="nothing"),
     ],
 )
 async def test_changes_are_shown_and_made_when_somebody_says_yes(

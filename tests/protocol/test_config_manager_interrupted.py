@@ -27,7 +27,7 @@ async def started(node: ProcessNode, url: str, stdout: int = asyncio.subprocess.
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
 async def test_a_signal_while_it_waits_for_the_scheduler_puts_everything_back(
     tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -50,12 +50,10 @@ async def until_true(rig: ExtenderRig) -> None:
 @pytest.mark.parametrize(
     ("effect", "count"),
     [
-        pytest.param(FailBefore(503, "ServiceUnavailable"), 1, id="503, not done"),
         pytest.param(FailAfter(), 1, id="504, done"),
         pytest.param(DropBefore(), 1, id="cut, not done"),
         pytest.param(DropAfter(), 1, id="cut, done"),
         pytest.param(FailBefore(429, "TooManyRequests"), 2, id="429 twice"),
-        pytest.param(FailBefore(409, "Conflict"), 1, id="409, not done"),
     ],
 )
 async def test_a_bind_through_trouble_ends_bound_and_counted_once(

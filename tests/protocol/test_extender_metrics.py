@@ -10,8 +10,8 @@ import pytest
 
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare_playground.apiserver import FailBefore, Fault
-from tests.extender_objects import filter_body, node_document, on_card, pod_document
-from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, quick_election, until
+from tests.extender_objects import node_document, on_card, pod_document
+from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
 
 _LINE = re.compile(r"^(gcushare_[a-z_]+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'([a-z]+)="([^"]*)"')
@@ -64,17 +64,6 @@ async def test_calls_that_end_in_an_error_of_http_are_counted_too(rig: ExtenderR
     for verb in ("prioritize", "preempt"):
         assert (await rig.post(verb, b"not JSON"))[0] == 400
         assert await results(rig, verb) == {("malformed", "refused", "enflame"): 1.0}
-
-
-async def test_followers_count_what_they_turn_away_without_its_time() -> None:
-    async with ExtenderRig(extender_settings(election=quick_election())) as rig:
-        follower = await rig.add_replica()
-        await until(lambda: follower.extender.serving.is_synced)
-        rig.replica = follower
-        for verb in ("filter", "prioritize", "preempt", "bind"):
-            await rig.post(verb, filter_body(pod_document("a"), ["node-1"]))
-            assert await results(rig, verb) == {("not_leader", "turned_away", "enflame"): 1.0}
-            assert await figures(rig, "gcushare_extender_request_seconds_count", verb=verb) == {}
 
 
 async def test_one_that_has_not_read_the_cluster_counts_it() -> None:

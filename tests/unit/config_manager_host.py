@@ -31,6 +31,7 @@ from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.kube.clock import Clock
+from tests.unit.cut_off import CutOff, Ended
 
 MANIFESTS = Path(__file__).parent / "manifests"
 CORPUS = tuple(sorted(path.name for path in MANIFESTS.iterdir()))
@@ -126,10 +127,6 @@ class ManualClock:
         await asyncio.sleep(0)
 
 
-class Crash(BaseException):
-    """The process is gone: nothing handles it, nothing is cleaned up."""
-
-
 @dataclass
 class BreakingFiles:
     """Real files that break: ``fail`` is asked before each change with its number, from 1, and its path."""
@@ -177,13 +174,16 @@ class BreakingFiles:
         self.fail(self.changes, path)
 
 
-def crash_at(number: int, root: Path) -> Callable[[int, str], None]:
-    """End the process at the ``number``-th change, in the middle of writing the temporary file."""
+def crash_at(cut_off: CutOff, root: Path) -> Callable[[int, str], None]:
+    """End the process at the change that is cut off, in the middle of writing the temporary file."""
 
-    def fail(count: int, path: str) -> None:
-        if count == number:
+    def fail(_count: int, path: str) -> None:
+        try:
+            with cut_off.write():
+                pass
+        except Ended:
             (root / temporary_path(path)[1:]).write_bytes(b"torn")
-            raise Crash(number)
+            raise
 
     return fail
 

@@ -1,10 +1,15 @@
-"""A process that ends at one of its writes: before the write has its effect, or after it and before its answer."""
+"""A process that ends at one of its writes: before the write has its effect, or after it and before its answer.
+
+A test plays what is to be cut off in the body of ``for cut_off in every_cut_off():``, in a world of its own each time
+whose writes stand in ``cut_off.write()``, and then says what holds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 
 
 class Ended(BaseException):
@@ -31,8 +36,12 @@ class CutOff:
             raise self.error
 
 
-def every_cut_off(writes: int) -> Iterator[CutOff]:
-    """Before and after each of so many writes."""
-    for at in range(1, writes + 1):
-        for has_effect in (False, True):
-            yield CutOff(at, has_effect)
+def every_cut_off(effects: Sequence[bool] = (False, True)) -> Iterator[CutOff]:
+    """Before and after each write that the loop's body makes; the last one cuts nothing off, there being no more."""
+    for at in count(1):
+        for has_effect in effects:
+            cut_off = CutOff(at, has_effect)
+            yield cut_off
+            if cut_off.writes < at:
+                assert at > 1, "nothing was written"
+                return

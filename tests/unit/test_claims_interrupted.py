@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-
-import pytest
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
@@ -16,7 +15,6 @@ from tests.unit.cut_off import CutOff, Ended, every_cut_off
 CARDS = an_inventory(16)
 CLAIM = a_claim("one", a_result("card-0", 4))
 OTHER = a_claim("other", a_result("card-0", 8))
-WRITES_OF_PREPARE, WRITES_OF_UNPREPARE, WRITES_OF_REBUILD = 3, 2, 3
 
 
 class CutCheckpoint(CheckpointFile):
@@ -73,72 +71,59 @@ def expect_sound(root: Path, prepared: PreparedClaims) -> None:
     assert complete <= found <= set(prepared.claims)
 
 
-def cut_ids(cut: CutOff) -> str:
-    return f"{'after' if cut.has_effect else 'before'} write {cut.at}"
+def cut_claims_of(root: Path, cut: CutOff) -> PreparedClaims:
+    """A driver that knows what stands in the checkpoint, and is cut off."""
+    dying = cut_claims(root, cut)
+    dying.claims = started(root).claims
+    return dying
 
 
-@pytest.mark.parametrize("cut", list(every_cut_off(WRITES_OF_PREPARE)), ids=cut_ids)
-def test_a_prepare_that_is_cut_off_ends_as_if_it_had_not_been(tmp_path: Path, cut: CutOff) -> None:
-    prepared_claims(tmp_path).prepare(OTHER, "other", CARDS)
-    dying = cut_claims(tmp_path, cut)
-    dying.claims = started(tmp_path).claims
-    with pytest.raises(Ended):
-        dying.prepare(CLAIM, "one", CARDS)
-    again = started(tmp_path)
-    expect_sound(tmp_path, again)
-    assert "other" in again.claims
-    claim = again.prepare(CLAIM, "one", CARDS)
-    assert claim.is_complete
-    expect_sound(tmp_path, again)
-    assert len(files(tmp_path)) == 2
+def test_a_prepare_that_is_cut_off_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    for cut in every_cut_off():
+        root = tmp_path / f"{cut.at}-{cut.has_effect}"
+        prepared_claims(root).prepare(OTHER, "other", CARDS)
+        with suppress(Ended):
+            cut_claims_of(root, cut).prepare(CLAIM, "one", CARDS)
+        again = started(root)
+        expect_sound(root, again)
+        assert "other" in again.claims
+        assert again.prepare(CLAIM, "one", CARDS).is_complete
+        expect_sound(root, again)
+        assert len(files(root)) == 2
 
 
-@pytest.mark.parametrize("cut", list(every_cut_off(WRITES_OF_PREPARE)), ids=cut_ids)
-def test_a_claim_whose_pod_goes_after_a_cut_off_prepare_leaves_nothing(tmp_path: Path, cut: CutOff) -> None:
-    with pytest.raises(Ended):
-        cut_claims(tmp_path, cut).prepare(CLAIM, "one", CARDS)
-    again = started(tmp_path)
-    again.unprepare("one")
-    assert again.claims == {}
-    assert files(tmp_path) == set()
-    assert started(tmp_path).claims == {}
+def test_a_claim_whose_pod_goes_after_a_cut_off_prepare_leaves_nothing(tmp_path: Path) -> None:
+    for cut in every_cut_off():
+        root = tmp_path / f"{cut.at}-{cut.has_effect}"
+        with suppress(Ended):
+            cut_claims(root, cut).prepare(CLAIM, "one", CARDS)
+        started(root).unprepare("one")
+        assert (started(root).claims, files(root)) == ({}, set()), cut
 
 
-@pytest.mark.parametrize("cut", list(every_cut_off(WRITES_OF_UNPREPARE)), ids=cut_ids)
-def test_an_unprepare_that_is_cut_off_is_finished_by_the_next_call(tmp_path: Path, cut: CutOff) -> None:
-    prepared_claims(tmp_path).prepare(CLAIM, "one", CARDS)
-    dying = cut_claims(tmp_path, cut)
-    dying.claims = started(tmp_path).claims
-    with pytest.raises(Ended):
-        dying.unprepare("one")
-    again = started(tmp_path)
-    expect_sound(tmp_path, again)
-    again.unprepare("one")
-    assert again.claims == {}
-    assert files(tmp_path) == set()
+def test_an_unprepare_that_is_cut_off_is_finished_by_the_next_call(tmp_path: Path) -> None:
+    for cut in every_cut_off():
+        root = tmp_path / f"{cut.at}-{cut.has_effect}"
+        prepared_claims(root).prepare(CLAIM, "one", CARDS)
+        with suppress(Ended):
+            cut_claims_of(root, cut).unprepare("one")
+        again = started(root)
+        expect_sound(root, again)
+        again.unprepare("one")
+        assert (again.claims, files(root)) == ({}, set()), cut
 
 
-@pytest.mark.parametrize("cut", list(every_cut_off(WRITES_OF_REBUILD)), ids=cut_ids)
-def test_a_rebuild_that_is_cut_off_never_forgets_a_claim(tmp_path: Path, cut: CutOff) -> None:
-    prepared_claims(tmp_path).prepare(CLAIM, "one", CARDS)
-    (tmp_path / "plugin" / "checkpoint.json").write_text("{")
-    with pytest.raises(Ended):
-        cut_claims(tmp_path, cut).rebuild([CLAIM])
-    again = prepared_claims(tmp_path)
-    try:
-        again.load()
-    except RemoteContractError:
-        again.rebuild([CLAIM])
-    assert set(again.claims) == {"one"}
-    assert len(files(tmp_path)) == 1
-
-
-def test_the_counts_of_writes_above_are_those_of_the_steps(tmp_path: Path) -> None:
-    cut = CutOff()
-    prepared = cut_claims(tmp_path, cut)
-    prepared.prepare(CLAIM, "one", CARDS)
-    assert cut.writes == WRITES_OF_PREPARE
-    prepared.unprepare("one")
-    assert cut.writes == WRITES_OF_PREPARE + WRITES_OF_UNPREPARE
-    prepared.rebuild([CLAIM])
-    assert cut.writes == WRITES_OF_PREPARE + WRITES_OF_UNPREPARE + WRITES_OF_REBUILD
+def test_a_rebuild_that_is_cut_off_never_forgets_a_claim(tmp_path: Path) -> None:
+    for cut in every_cut_off():
+        root = tmp_path / f"{cut.at}-{cut.has_effect}"
+        prepared_claims(root).prepare(CLAIM, "one", CARDS)
+        (root / "plugin" / "checkpoint.json").write_text("{")
+        with suppress(Ended):
+            cut_claims(root, cut).rebuild([CLAIM])
+        again = prepared_claims(root)
+        try:
+            again.load()
+        except RemoteContractError:
+            again.rebuild([CLAIM])
+        assert set(again.claims) == {"one"}, cut
+        assert len(files(root)) == 1, cut

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,6 @@ from tests.unit.config_manager_host import (
     POLICY,
     UNIT,
     BreakingFiles,
-    Crash,
     Host,
     ManualClock,
     corpus_text,
@@ -26,6 +26,7 @@ from tests.unit.config_manager_host import (
     refuse_at,
     systemd_host,
 )
+from tests.unit.cut_off import CutOff, Ended, every_cut_off
 
 GOOD = b"percentageOfNodesToScore: 70\n"
 BAD = b"percentageOfNodesToFilter: 70\n"
@@ -73,9 +74,9 @@ async def test_a_bad_edit_whose_round_was_cut_off_is_taken_out_by_a_round_that_c
     host = await applied(tmp_path)
     edited = edit(host, BAD)
     host.scheduler.refuses = "percentageOfNodesToFilter"
-    host.files = BreakingFiles(HostFiles(tmp_path), crash_at(4, tmp_path))
+    host.files = BreakingFiles(HostFiles(tmp_path), crash_at(CutOff(4), tmp_path))
     host.clock = EndingClock()
-    with pytest.raises(Crash):
+    with pytest.raises(Ended):
         await host.apply()
     host = host.copied(tmp_path / "again")
     host.files = HostFiles(host.root)
@@ -90,7 +91,7 @@ class EndingClock(ManualClock):
     """The machine goes down at the first wait."""
 
     async def sleep(self, delay_s: float) -> None:
-        raise Crash(delay_s)
+        raise Ended(delay_s)
 
 
 async def test_a_later_change_that_fails_returns_to_the_edit_that_was_seen_healthy(tmp_path: Path) -> None:
@@ -170,14 +171,11 @@ async def test_a_crash_at_any_change_of_an_upgrade_loses_no_edit(tmp_path: Path)
     prepared.put(POLICY, json.dumps(document, indent=2), mode=0o644)
     edited = prepared.get(POLICY)
     prepared.put(MANIFEST, corpus_text("kubeadm-1.23.yaml"))
-    twin = prepared.copied(tmp_path / "counted")
-    counting = twin.files = BreakingFiles(HostFiles(twin.root), lambda _number, _path: None)
-    await twin.apply()
-    for number in range(1, counting.changes + 1):
-        host = prepared.copied(tmp_path / str(number))
-        host.files = BreakingFiles(HostFiles(host.root), crash_at(number, host.root))
-        with pytest.raises(Crash):
+    for cut_off in every_cut_off([False]):
+        host = prepared.copied(tmp_path / str(cut_off.at))
+        host.files = BreakingFiles(HostFiles(host.root), crash_at(cut_off, host.root))
+        with suppress(Ended):
             await host.apply()
         host.files = HostFiles(host.root)
         await host.apply()
-        assert host.get(POLICY + ".edited") == edited, number
+        assert host.get(POLICY + ".edited") == edited, cut_off

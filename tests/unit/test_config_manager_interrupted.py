@@ -15,7 +15,6 @@ from tests.unit.config_manager_host import (
     MANIFEST,
     MOVED_EXTENDER,
     BreakingFiles,
-    Crash,
     Host,
     corpus_text,
     crash_at,
@@ -24,6 +23,7 @@ from tests.unit.config_manager_host import (
     refuse_at,
     systemd_host,
 )
+from tests.unit.cut_off import CutOff, Ended
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ async def test_after_a_crash_at_any_change_the_scheduler_starts_and_a_rerun_or_r
     played = await _play(story, tmp_path)
     for number in range(1, played.changes + 1):
         host = played.prepared.copied(tmp_path / str(number))
-        host.files = BreakingFiles(host.files, crash_at(number, host.root))
-        with pytest.raises(Crash):
+        host.files = BreakingFiles(host.files, crash_at(CutOff(number), host.root))
+        with pytest.raises(Ended):
             await story.operate(host)
         assert host.scheduler.find_start_problem() == "", number
         again = host.copied(tmp_path / f"{number}-again")
@@ -180,8 +180,8 @@ async def test_a_crash_while_waiting_is_noticed_and_a_bad_change_undone_by_the_n
     before = host.tree()
     prepared = await host.manager.prepare_apply(MOVED_EXTENDER)
     writes = sum(1 for step in prepared.plan.steps if type(step).__name__ in ("WriteFile", "Switch"))
-    host.files = BreakingFiles(HostFiles(tmp_path), crash_at(writes, tmp_path))
-    with pytest.raises(Crash):
+    host.files = BreakingFiles(HostFiles(tmp_path), crash_at(CutOff(writes), tmp_path))
+    with pytest.raises(Ended):
         await host.apply(MOVED_EXTENDER)
     host.files = HostFiles(tmp_path)
     host.scheduler.refuses = "10.96.200.8"
@@ -199,8 +199,8 @@ async def test_what_several_runs_in_a_row_did_not_get_to_write_is_not_taken_for_
     before = host.tree()
     await host.apply()
     for address in ("10.96.200.8", "10.96.200.9", "10.96.200.10"):
-        host.files = BreakingFiles(HostFiles(tmp_path), crash_at(number, tmp_path))
-        with pytest.raises(Crash):
+        host.files = BreakingFiles(HostFiles(tmp_path), crash_at(CutOff(number), tmp_path))
+        with pytest.raises(Ended):
             await host.apply(replace(MOVED_EXTENDER, url=f"http://{address}:32766"))
     host.files = HostFiles(tmp_path)
     lines = await host.recover()

@@ -20,13 +20,13 @@ from tests.unit.config_manager_host import (
     MANIFEST,
     MOVED_EXTENDER,
     BreakingFiles,
-    Crash,
     Host,
     corpus_text,
     crash_at,
     host_with,
     refuse_at,
 )
+from tests.unit.cut_off import CutOff, Ended
 
 VERSIONS = ("kubeadm-1.22.yaml", "kubeadm-1.23.yaml", "kubeadm-1.29.yaml")
 ENTRY_OF = {"here": EXTENDER, "moved": MOVED_EXTENDER}
@@ -61,7 +61,7 @@ class HostMachine(RuleBasedStateMachine):
 
     @rule(place=st.none() | ENTRIES, number=st.integers(1, 8))
     def it_is_killed_at_a_change(self, place: str | None, number: int) -> None:
-        self._with_broken_files(place, crash_at(number, self.root))
+        self._with_broken_files(place, crash_at(CutOff(number), self.root))
 
     @rule(place=st.none() | ENTRIES, number=st.integers(1, 8))
     def the_disk_is_full_at_a_change(self, place: str | None, number: int) -> None:
@@ -107,7 +107,7 @@ class HostMachine(RuleBasedStateMachine):
 
         try:
             asyncio.run(operate())
-        except (Crash, GcushareError) as error:
+        except (Ended, GcushareError) as error:
             return error
         finally:
             host.files = HostFiles(self.root)

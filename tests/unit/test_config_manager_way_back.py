@@ -16,12 +16,12 @@ from tests.unit.config_manager_host import (
     MOVED_EXTENDER,
     UNIT,
     BreakingFiles,
-    Crash,
     Host,
     crash_at,
     host_with,
     systemd_host,
 )
+from tests.unit.cut_off import Ended, every_cut_off
 from tests.unit.test_config_manager_reconcile import Cluster, reconciler
 
 BASE = "/srv/scheduler/scheduler.yaml"
@@ -133,22 +133,14 @@ async def test_a_way_back_that_is_cut_off_anywhere_keeps_our_copy_until_the_sche
     bad = prepared.get(BASE) + b"percentageOfNodesToFilter: 70\n"
     prepared.put(BASE, bad)
     prepared.scheduler.refuses = "percentageOfNodesToFilter"
-    number, is_cut_off = 0, True
-    while is_cut_off:
-        number += 1
-        host = prepared.copied(tmp_path / str(number))
-        inner = host.files
-        host.files = BreakingFiles(inner, crash_at(number, host.root))
-        try:
+    for cut_off in every_cut_off([False]):
+        host = prepared.copied(tmp_path / str(cut_off.at))
+        host.files = BreakingFiles(host.files, crash_at(cut_off, host.root))
+        with pytest.raises((Ended, RolledBackError)):
             await host.recover()
-        except Crash:
-            host.files = inner
-        except RolledBackError:
-            is_cut_off = False
-        assert host.get(CONFIG) == copy, number
+        assert host.get(CONFIG) == copy, cut_off
         host.put(BASE, original[BASE[1:]][0])
         host.scheduler.problem = host.scheduler.find_start_problem()
-        host = host.copied(tmp_path / f"{number}-again")
+        host = host.copied(tmp_path / f"{cut_off.at}-again")
         await host.recover()
-        assert host.tree() == original, number
-    assert number > 3
+        assert host.tree() == original, cut_off

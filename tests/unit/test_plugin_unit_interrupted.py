@@ -103,7 +103,7 @@ async def test_a_change_of_unit_that_is_cut_off_at_any_write_ends_as_an_undistur
     await change_unit(undisturbed)
     assert (undisturbed.unit, undisturbed.holders, undisturbed.waiting) == ("0.1", {"b": "0.1"}, "")
     assert undisturbed.cut_off.writes >= 3, "two for a new Node, one for another unit"
-    for cut_off in every_cut_off(undisturbed.cut_off.writes):
+    for cut_off in every_cut_off():
         world = World(tmp_path, cut_off)
         await change_unit(world)
         assert world.outcome() == undisturbed.outcome(), cut_off

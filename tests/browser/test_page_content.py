@@ -270,7 +270,7 @@ async def test_a_waiting_pod_is_explained_by_kinds_of_nodes(rig: PageRig, tab: T
 
 async def test_room_that_the_scheduler_did_not_ask_about_is_reported(rig: PageRig, tab: Tab) -> None:
     rig.see(*small_cluster(), a_pod("c", 10, node="node-2", record=on_card(0, 10)), a_pod("p", 9))
-    rig.states[0].asked.record("uid-p", frozenset({"node-2"}))
+    rig.states[0].refused_on.record("uid-p", frozenset({"node-2"}))
     await tab.show(f"{rig.url}#pod=enflame/default/p")
 
     await tab.until_text(".why", "The scheduler asked about 1 of 2 nodes.")

@@ -56,7 +56,7 @@ GROUPS = {
         ),
     ),
     "ledger": Group(
-        ("core/ledger.py", "core/nodes.py"),
+        ("core/ledger.py", "core/nodes.py", "core/card_state.py"),
         (
             "unit/test_ledger.py",
             "unit/test_ledger_unrecorded.py",

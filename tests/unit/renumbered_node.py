@@ -14,9 +14,9 @@ from gcushare.cards.health import CardRoster
 from gcushare.cards.ports import CardReport, HealthReading
 from gcushare.cluster.view import ClusterView
 from gcushare.core.assignments import CardGrant
+from gcushare.core.card_state import CardState
 from gcushare.core.cards import Card
 from gcushare.core.errors import Refused
-from gcushare.core.nodes import CardState
 from gcushare.core.requests import CardRequest
 from gcushare.core.units import GIB
 from gcushare.device_plugin.node.held_cards import find_held_cards

@@ -7,7 +7,7 @@ import json
 import msgspec
 
 from gcushare.cluster.card_drawing.node_view import HolderState, view_status
-from gcushare.core.nodes import CardMode
+from gcushare.core.card_state import CardMode
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 from tests.unit.card_views import NO_OWNERS, card, pod, status, use
 

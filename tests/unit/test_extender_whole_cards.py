@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.assignments import PodRef
+from gcushare.core.card_state import CardMode
 from gcushare.core.cards import BOTH_MODES, SERVES_WHOLE
 from gcushare.core.errors import Refused
-from gcushare.core.nodes import CardMode
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.dashboard.feed_documents import NO_NODE_METADATA, NodeContext, node_document
 from gcushare.scheduler_extender.explain.service import ExplainService

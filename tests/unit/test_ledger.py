@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import pytest
 
+from gcushare.core.card_state import CardMode
 from gcushare.core.errors import Refused
 from gcushare.core.ledger import FigureDrift, Ledger
-from gcushare.core.nodes import CardMode, NodeState
+from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, cards, held, pod

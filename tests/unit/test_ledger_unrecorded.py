@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from gcushare.core.assignments import Assignment
+from gcushare.core.card_state import CardMode
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.core.errors import Refused
 from gcushare.core.explain.explanation import Explainer
 from gcushare.core.explain.reason_text import summarise
 from gcushare.core.explain.verdicts import Verdict, evaluate
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import CardMode
 from gcushare.core.placement import POLICIES
 from gcushare.core.preemption.kept_room import compute_room_left
 from gcushare.core.preemption.victims import choose_victims

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from gcushare.core.assignments import Assignment, CardGrant
+from gcushare.core.card_state import CardState
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import CardState, NodeState
+from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gcushare.core.card_state import CardState
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
-from gcushare.core.nodes import CardState, NodeState
+from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.requests import CardRequest
 from tests.builders import GIB_UNIT, asks, asks_whole, cards, held

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
+from gcushare.core.card_state import suffice
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import NodeState, suffice
+from gcushare.core.nodes import NodeState
 from gcushare.core.other_resources import NO_AMOUNTS, Amounts
 from gcushare.core.placement import MAX_NODE_SCORE, POLICIES, prefer_choice
 from gcushare.core.requests import CardRequest

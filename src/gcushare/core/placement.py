@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gcushare.core.nodes import CardState, NodeState, suffice
+from gcushare.core.card_state import CardState, suffice
+from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.kept_room import NOTHING_KEPT, RoomLeft, can_hold_after_nominees
 from gcushare.core.requests import CardRequest
 from gcushare.core.whole_cards import CLOSE, WHOLE_CARD_POLICIES, closeness

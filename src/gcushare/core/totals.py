@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from gcushare.core.card_state import CardMode
 from gcushare.core.fit_index import ChangeLog
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import CardMode, NodeState
+from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest
 
 

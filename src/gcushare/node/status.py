@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from gcushare._version import __version__
+from gcushare.core.card_state import CardMode
 from gcushare.core.cards import CardUse, Inventory
-from gcushare.core.nodes import CardMode
 from gcushare.core.wording import utc_text
 from gcushare.node.card_and_pod_metrics import ObservedCards
 from gcushare.node.over_use.evictor import EvictionCause

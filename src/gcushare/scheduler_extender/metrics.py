@@ -12,8 +12,8 @@ from prometheus_client.core import GaugeMetricFamily as Gauge
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from gcushare.core.card_state import CardMode
 from gcushare.core.cards import BOTH_MODES
-from gcushare.core.nodes import CardMode
 from gcushare.core.totals import ClusterTotals
 from gcushare.kube.reflector import Reflector
 from gcushare.scheduler_extender.explain.pending_reasons import count_pending

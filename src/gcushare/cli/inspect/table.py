@@ -12,9 +12,9 @@ from gcushare.cli.kubectl.marks import Mark, legend, signs, style_of
 from gcushare.cli.kubectl.summary import NodeSummary, Summary, marks_of_card, natural_key, show_amount
 from gcushare.cli.terminal.layout import Cell, Row, lay_out
 from gcushare.cluster.snapshot import PodFacts
+from gcushare.core.card_state import CardMode, CardState
 from gcushare.core.cards import Health, describe_closure
 from gcushare.core.log_fields import escape
-from gcushare.core.nodes import CardMode, CardState
 from gcushare.core.wording import counted, some_names
 
 SHORT_CARDS = "each card: allocated/total"

@@ -11,8 +11,8 @@ from fractions import Fraction
 from gcushare.cli.kubectl.summary import NodeSummary, Summary, marks_of_card
 from gcushare.cli.terminal.output import Document
 from gcushare.cluster.snapshot import PodFacts
+from gcushare.core.card_state import CardState
 from gcushare.core.cards import Health, describe_closure
-from gcushare.core.nodes import CardState
 
 DOCUMENT_VERSION = 1
 

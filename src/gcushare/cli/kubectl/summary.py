@@ -11,8 +11,9 @@ from gcushare.cli.kubectl.flags import SortKey
 from gcushare.cli.kubectl.marks import Mark
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.assignments import Assignment, PodRef
+from gcushare.core.card_state import CardState
 from gcushare.core.cards import Health
-from gcushare.core.nodes import CardState, NodeState
+from gcushare.core.nodes import NodeState
 from gcushare.core.units import MemoryUnit
 
 

@@ -41,8 +41,8 @@ from gcushare.cluster.card_drawing.node_view import (
     granted_bytes,
     unit_of,
 )
+from gcushare.core.card_state import CardMode
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health
-from gcushare.core.nodes import CardMode
 from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import counted, one_line
 from gcushare.wire.documents.plugin_status import CardStatus, UseStatus

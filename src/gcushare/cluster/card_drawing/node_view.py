@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
+from gcushare.core.card_state import CardMode
 from gcushare.core.errors import ConfigError
-from gcushare.core.nodes import CardMode
 from gcushare.core.requests import split_over_cards
 from gcushare.core.units import MemoryUnit, parse_memory_unit
 from gcushare.wire.documents.plugin_status import CardStatus, PluginStatus, PodOnNode, UseStatus

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from gcushare.core.card_state import suffice
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, describe_closure
-from gcushare.core.nodes import NodeState, suffice
+from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from gcushare.core.assignments import Assignment, PodRef
+from gcushare.core.card_state import CardState
 from gcushare.core.errors import Refused
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import CardState, NodeState
+from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES, CardRank
 from gcushare.core.requests import CardRequest
 

@@ -11,7 +11,8 @@ from heapq import nlargest
 from operator import itemgetter
 
 from gcushare.core.assignments import Assignment
-from gcushare.core.nodes import CardState, NodeState
+from gcushare.core.card_state import CardState
+from gcushare.core.nodes import NodeState
 from gcushare.core.other_resources import Amounts
 from gcushare.core.packing.expected_fill import PARTS, SEQUENCES, Demand, ExpectedFill, Room, Spot
 from gcushare.core.placement import EXPECTED_FILL, POLICIES, CardRank

@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from gcushare.core.assignments import ApartGroup
-from gcushare.core.nodes import CardState, NodeState, suffice
+from gcushare.core.card_state import CardState, suffice
+from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest
 from gcushare.core.whole_cards import linked_sets
 

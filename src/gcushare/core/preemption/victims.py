@@ -20,7 +20,8 @@ from itertools import combinations
 from typing import TypeAlias
 
 from gcushare.core.assignments import Assignment, PodRef
-from gcushare.core.nodes import CardState, NodeState
+from gcushare.core.card_state import CardState
+from gcushare.core.nodes import NodeState
 from gcushare.core.preemption import kept_room
 from gcushare.core.requests import CardRequest
 from gcushare.core.whole_cards import linked_sets

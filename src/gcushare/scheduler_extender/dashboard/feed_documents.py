@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gcushare.core.assignments import Assignment
+from gcushare.core.card_state import CardState
 from gcushare.core.cards import Closure, Health
 from gcushare.core.node_rules import NO_PLACE, NodePlace
-from gcushare.core.nodes import CardState, NodeState
+from gcushare.core.nodes import NodeState
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest, WaitingPod
 from gcushare.vendors.vendor import Vendor

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 
 from gcushare.core.assignments import Assignment
+from gcushare.core.card_state import CardState
 from gcushare.core.cards import Closure, Health
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.nodes import CardState, NodeState
+from gcushare.core.nodes import NodeState
 from gcushare.vendors import VENDORS
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.untrusted_json import BoundedJsonDecoder, Count

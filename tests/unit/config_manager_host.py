@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-import os
 import posixpath
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -127,51 +127,35 @@ class ManualClock:
         await asyncio.sleep(0)
 
 
-@dataclass
-class BreakingFiles:
+class BreakingFiles(HostFiles):
     """Real files that break: ``fail`` is asked before each change with its number, from 1, and its path."""
 
-    inner: Files
-    fail: Callable[[int, str], None]
-    changes: int = 0
-    after: Callable[[], None] = lambda: None
-
-    def read(self, path: str) -> FileState | None:
-        return self.inner.read(path)
-
-    def link(self, path: str) -> str | None:
-        return self.inner.link(path)
-
-    def names(self, directory: str) -> tuple[str, ...]:
-        return self.inner.names(directory)
-
-    def parents(self, path: str) -> list[tuple[str, os.stat_result]]:
-        return self.inner.parents(path)
-
-    def check(self, path: str) -> None:
-        self.inner.check(path)
-
-    def check_move(self, source: str, target: str) -> None:
-        self.inner.check_move(source, target)
+    def __init__(
+        self, root: Path, fail: Callable[[int, str], None], *, after: Callable[[], None] = lambda: None
+    ) -> None:
+        super().__init__(root)
+        self._fail = fail
+        self._after = after
+        self.changes = 0
 
     def write(self, path: str, state: FileState) -> None:
-        self._count(path)
-        self.inner.write(path, state)
-        self.after()
+        with self._change(path):
+            super().write(path, state)
 
     def replace(self, source: str, target: str) -> None:
-        self._count(target)
-        self.inner.replace(source, target)
-        self.after()
+        with self._change(target):
+            super().replace(source, target)
 
     def remove(self, path: str) -> None:
-        self._count(path)
-        self.inner.remove(path)
-        self.after()
+        with self._change(path):
+            super().remove(path)
 
-    def _count(self, path: str) -> None:
+    @contextmanager
+    def _change(self, path: str) -> Iterator[None]:
         self.changes += 1
-        self.fail(self.changes, path)
+        self._fail(self.changes, path)
+        yield
+        self._after()
 
 
 def crash_at(cut_off: CutOff, root: Path) -> Callable[[int, str], None]:

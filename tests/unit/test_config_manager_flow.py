@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.host.running_scheduler import SchedulerUnknownError
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.plan.execute import RolledBackError
@@ -180,7 +179,7 @@ async def test_a_rollback_needs_no_space_on_the_disk(tmp_path: Path) -> None:
             refuse_at(count)(count, path)
 
     removable = {CONFIG, "/etc/kubernetes/gcushare-config-manager.json"}
-    host.files = BreakingFiles(host.files, fill_after_the_switch)
+    host.files = BreakingFiles(host.root, fill_after_the_switch)
     with pytest.raises(RolledBackError, match="is healthy again"):
         await host.apply()
     assert host.tree() == before
@@ -256,7 +255,7 @@ async def test_with_a_directory_of_our_own_nothing_else_of_the_control_plane_is_
     host = host_in_own_directory(tmp_path)
     before = host.tree()
     seen: set[str] = set()
-    files = host.files = BreakingFiles(HostFiles(tmp_path), lambda _number, path: seen.add(path))
+    files = host.files = BreakingFiles(tmp_path, lambda _number, path: seen.add(path))
     await host.apply()
     assert f"--config={OWN_DIRECTORY}/scheduler-extender-config-v1.23+.yaml" in host.scheduler.arguments
     await host.recover()
@@ -272,7 +271,7 @@ async def test_the_kubelet_ignores_the_file_from_which_a_manifest_is_renamed(tmp
     def look() -> None:
         seen.update(path.name for path in (tmp_path / MANIFEST[1:]).parent.iterdir())
 
-    host.files = BreakingFiles(HostFiles(tmp_path), lambda _number, _path: look(), after=look)
+    host.files = BreakingFiles(tmp_path, lambda _number, _path: look(), after=look)
     await host.apply()
     assert {name for name in seen if not name.startswith(".")} == {"kube-scheduler.yaml"}
 

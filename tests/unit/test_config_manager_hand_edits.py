@@ -74,7 +74,7 @@ async def test_a_bad_edit_whose_round_was_cut_off_is_taken_out_by_a_round_that_c
     host = await applied(tmp_path)
     edited = edit(host, BAD)
     host.scheduler.refuses = "percentageOfNodesToFilter"
-    host.files = BreakingFiles(HostFiles(tmp_path), crash_at(CutOff(4), tmp_path))
+    host.files = BreakingFiles(tmp_path, crash_at(CutOff(4), tmp_path))
     host.clock = EndingClock()
     with pytest.raises(Ended):
         await host.apply()
@@ -118,7 +118,7 @@ async def test_a_full_disk_before_the_switch_leaves_an_edit_where_it_is(tmp_path
     host = await applied(tmp_path)
     edit(host, GOOD)
     before = host.tree()
-    host.files = BreakingFiles(HostFiles(tmp_path), refuse_at(1))
+    host.files = BreakingFiles(tmp_path, refuse_at(1))
     with pytest.raises(RolledBackError, match="file was not changed"):
         await host.apply()
     assert host.tree() == before
@@ -173,7 +173,7 @@ async def test_a_crash_at_any_change_of_an_upgrade_loses_no_edit(tmp_path: Path)
     prepared.put(MANIFEST, corpus_text("kubeadm-1.23.yaml"))
     for cut_off in every_cut_off([False]):
         host = prepared.copied(tmp_path / str(cut_off.at))
-        host.files = BreakingFiles(HostFiles(host.root), crash_at(cut_off, host.root))
+        host.files = BreakingFiles(host.root, crash_at(cut_off, host.root))
         with suppress(Ended):
             await host.apply()
         host.files = HostFiles(host.root)

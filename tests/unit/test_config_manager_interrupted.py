@@ -125,7 +125,7 @@ class Played:
 async def _play(story: Story, root: Path) -> Played:
     prepared = await story.prepare(root / "prepared")
     host = prepared.copied(root / "finished")
-    counting = host.files = BreakingFiles(host.files, lambda _count, _path: None)
+    counting = host.files = BreakingFiles(host.root, lambda _count, _path: None)
     await story.operate(host)
     finished, changes = host.tree(), counting.changes
     if not story.is_recovery:
@@ -145,7 +145,7 @@ async def test_after_a_crash_at_any_change_the_scheduler_starts_and_a_rerun_or_r
     played = await _play(story, tmp_path)
     for number in range(1, played.changes + 1):
         host = played.prepared.copied(tmp_path / str(number))
-        host.files = BreakingFiles(host.files, crash_at(CutOff(number), host.root))
+        host.files = BreakingFiles(host.root, crash_at(CutOff(number), host.root))
         with pytest.raises(Ended):
             await story.operate(host)
         assert host.scheduler.find_start_problem() == "", number
@@ -164,7 +164,7 @@ async def test_a_full_disk_at_any_change_loses_nothing(tmp_path: Path, story: St
     before = played.prepared.tree()
     for number in range(1, played.changes + 1):
         host = played.prepared.copied(tmp_path / str(number))
-        host.files = BreakingFiles(host.files, refuse_at(number, errno.ENOSPC))
+        host.files = BreakingFiles(host.root, refuse_at(number, errno.ENOSPC))
         with pytest.raises(Exception, match="ENOSPC") as caught:
             await story.operate(host)
         assert host.scheduler.find_start_problem() == "", number
@@ -180,7 +180,7 @@ async def test_a_crash_while_waiting_is_noticed_and_a_bad_change_undone_by_the_n
     before = host.tree()
     prepared = await host.manager.prepare_apply(MOVED_EXTENDER)
     writes = sum(1 for step in prepared.plan.steps if type(step).__name__ in ("WriteFile", "Switch"))
-    host.files = BreakingFiles(HostFiles(tmp_path), crash_at(CutOff(writes), tmp_path))
+    host.files = BreakingFiles(tmp_path, crash_at(CutOff(writes), tmp_path))
     with pytest.raises(Ended):
         await host.apply(MOVED_EXTENDER)
     host.files = HostFiles(tmp_path)
@@ -199,7 +199,7 @@ async def test_what_several_runs_in_a_row_did_not_get_to_write_is_not_taken_for_
     before = host.tree()
     await host.apply()
     for address in ("10.96.200.8", "10.96.200.9", "10.96.200.10"):
-        host.files = BreakingFiles(HostFiles(tmp_path), crash_at(CutOff(number), tmp_path))
+        host.files = BreakingFiles(tmp_path, crash_at(CutOff(number), tmp_path))
         with pytest.raises(Ended):
             await host.apply(replace(MOVED_EXTENDER, url=f"http://{address}:32766"))
     host.files = HostFiles(tmp_path)

@@ -218,7 +218,7 @@ async def test_two_nodes_never_change_their_schedulers_at_once(tmp_path: Path) -
             changes.append(name)
             assert cluster.holder == name, path
 
-        host.files = BreakingFiles(host.files, note)
+        host.files = BreakingFiles(host.root, note)
         return reconciler(host, cluster, name)
 
     await asyncio.gather(*(node(name).round() for name in ("one", "two", "three")))

@@ -28,7 +28,7 @@ async def test_a_manifest_that_kubeadm_rewrites_meanwhile_is_never_overwritten(t
         if isinstance(host.files, BreakingFiles) and host.files.changes == number:
             host.put(MANIFEST, upgraded)
 
-    host.files = BreakingFiles(host.files, lambda _count, _path: None, after=rewrite)
+    host.files = BreakingFiles(host.root, lambda _count, _path: None, after=rewrite)
     with pytest.raises(ConflictError, match="changed by another program or person meanwhile"):
         await host.apply()
     assert host.get(MANIFEST) == upgraded

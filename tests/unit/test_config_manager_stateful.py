@@ -99,7 +99,7 @@ class HostMachine(RuleBasedStateMachine):
 
     def _with_broken_files(self, place: str | None, fail: Callable[[int, str], None]) -> BaseException | None:
         host = self.host
-        host.files = BreakingFiles(HostFiles(self.root), fail)
+        host.files = BreakingFiles(self.root, fail)
         operation: Awaitable[object] = host.recover() if place is None else host.apply(ENTRY_OF[place])
 
         async def operate() -> None:

@@ -135,7 +135,7 @@ async def test_a_way_back_that_is_cut_off_anywhere_keeps_our_copy_until_the_sche
     prepared.scheduler.refuses = "percentageOfNodesToFilter"
     for cut_off in every_cut_off([False]):
         host = prepared.copied(tmp_path / str(cut_off.at))
-        host.files = BreakingFiles(host.files, crash_at(cut_off, host.root))
+        host.files = BreakingFiles(host.root, crash_at(cut_off, host.root))
         with pytest.raises((Ended, RolledBackError)):
             await host.recover()
         assert host.get(CONFIG) == copy, cut_off

@@ -25,7 +25,8 @@ from gcushare.core.units import GIB
 from gcushare.scheduler_extender.dashboard.feed_documents import NodeContext, NodeMetadata, node_document
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CARDS, MEMORY_LIMIT
-from gcushare.wire.documents.explain import RequestDocument, describe_ways_out, explain_bound, explain_waiting
+from gcushare.wire.documents.explain import RequestDocument, explain_bound, explain_waiting
+from gcushare.wire.documents.explain_text import describe_ways_out
 from gcushare.wire.documents.inspect import decode_document, encode_node
 from gcushare.wire.documents.plugin_status import PodOverUse
 from gcushare.wire.pod_options import memory_limit

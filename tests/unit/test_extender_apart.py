@@ -17,7 +17,7 @@ from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.filter import APART_REASON
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import APART, RECORDED_APART
-from gcushare.wire.documents.explain import render_explanation
+from gcushare.wire.documents.explain_text import render_explanation
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod, PodStatus
 from gcushare.wire.pod_options import recorded_apart

@@ -7,11 +7,8 @@ import json
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.ledger import Ledger
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.documents.explain import (
-    encode_explanation,
-    explain_refused,
-    render_explanation,
-)
+from gcushare.wire.documents.explain import encode_explanation, explain_refused
+from gcushare.wire.documents.explain_text import render_explanation
 from gcushare.wire.documents.inspect import CLOSING, OPENING, encode_node, indent
 from tests.builders import GIB_UNIT, cards, held
 

@@ -14,7 +14,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.annotations import CARDS
-from gcushare.wire.documents.explain import render_explanation
+from gcushare.wire.documents.explain_text import render_explanation
 from gcushare.wire.documents.inspect import encode_node
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod

@@ -22,7 +22,8 @@ from gcushare.scheduler_extender.verbs.request_metrics import (
     result_of,
 )
 from gcushare.vendors import Vendor
-from gcushare.wire.documents.explain import encode_explanation, render_explanation, without_uid
+from gcushare.wire.documents.explain import encode_explanation, without_uid
+from gcushare.wire.documents.explain_text import render_explanation
 from gcushare.wire.documents.inspect import indent
 from gcushare.wire.extender_api import MAX_BIND_BYTES, largest_filter
 from gcushare.wire.extender_preempt import MAX_PREEMPT_BYTES

@@ -17,7 +17,7 @@ from gcushare.core.assignments import Assignment
 from gcushare.core.explain.explanation import MAX_EXAMPLES
 from gcushare.core.log_fields import escape
 from gcushare.core.wording import counted
-from gcushare.wire.documents.explain import describe_choice, name_pod, render_explanation
+from gcushare.wire.documents.explain_text import describe_choice, name_pod, render_explanation
 from gcushare.wire.objects import Pod
 from gcushare.wire.unread_keys import unread_keys_of_pod, unread_resources
 

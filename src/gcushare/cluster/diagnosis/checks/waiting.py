@@ -13,7 +13,8 @@ from gcushare.cluster.programs import SeenPod
 from gcushare.core.wording import counted, some_names
 from gcushare.vendors import VENDORS
 from gcushare.vendors.neighbours import Neighbour, find_neighbours
-from gcushare.wire.documents.explain import describe_ways_out, explain_waiting, request_document
+from gcushare.wire.documents.explain import explain_waiting, request_document
+from gcushare.wire.documents.explain_text import describe_ways_out
 from gcushare.wire.pods import card_resources, is_finished, pod_ref, resource_asked
 from gcushare.wire.unread_keys import find_foreign_request
 

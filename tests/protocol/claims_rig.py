@@ -21,7 +21,7 @@ from gcushare.device_plugin.claims.reporting import ClaimsMetrics
 from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings, PluginSettings
 from gcushare.device_plugin.program import NodeProgram
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.node.node_settings import LimitSettings, OtherSystems
 from gcushare.node.over_use.over_use_settings import IdleSettings, OverUseSettings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -125,7 +125,7 @@ class ClaimsRig:
     async def start(self, *, until_published: bool = True) -> None:
         """Start the driver; until its slices stand there and the kubelet has registered it."""
         metrics = ClaimsMetrics()
-        config = load_config(ConfigSources(kubeconfig=self.root / "kubeconfig"))
+        config = KubeConfig(self.api.url, "the rig")  # as the kubeconfig says, which takes long to read
         client = KubeClient(config, observer=metrics.observe_request)
         self.app = ClaimsApp(self.settings(), client, metrics, self.adapters)
         self.program = NodeProgram(self.settings(), client, way=self.app)

@@ -25,7 +25,8 @@ from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings
 from gcushare.device_plugin.program import NodeProgram
 from gcushare.device_plugin.reporting.metrics import PluginMetrics
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.credentials import FixedHeader
 from gcushare.node.node_settings import Strategy
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
@@ -148,7 +149,9 @@ class PluginRig:
     async def start_plugin(self, *, memory_unit: str | None = None, chooses: bool = False) -> None:
         """Start the plugin; it is up when this returns, not yet registered. Resources, unless it ``chooses``."""
         self._unit = memory_unit or self._unit
-        config = load_config(ConfigSources(kubeconfig=self.root / "kubeconfig", environ={}))
+        # As the kubeconfig says, which takes long to read.
+        token = self.api.add_user(User(PLUGIN_USER, ADMIN.groups))
+        config = KubeConfig(self.api.url, "the rig", FixedHeader(f"Bearer {token}"))
         metrics = PluginMetrics()
         client = KubeClient(config, observer=metrics.observe_request)
         self.app = PluginApp(self.settings(), client, metrics, self.adapters)

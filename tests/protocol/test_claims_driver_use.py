@@ -186,23 +186,7 @@ def edits(rig: ClaimsRig) -> dict[str, Any]:
     return found
 
 
-async def test_mps_limits_each_claim_to_its_share_of_the_card() -> None:
-    async with mps_rig() as mps, limited_rig(mps) as rig:
-        await mps.start()
-        await rig.start()
-        claim = rig.allocate("one", share("card-0", 4))
-        assert (await rig.kubelet.prepare(claim))[claim.uid].error == ""
-        found = edits(rig)
-        assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=uuid-0=4096M" in found["env"]
-        pipe = str(mps.folders.pipe)
-        assert f"CUDA_MPS_PIPE_DIRECTORY={pipe}" in found["env"]
-        assert [(each["hostPath"], each["containerPath"], each["options"][0]) for each in found["mounts"]] == [
-            (str(mps.folders.shm), "/dev/shm", "rw"),
-            (pipe, pipe, "rw"),
-        ]
-
-
-async def test_without_its_daemon_no_claim_is_prepared_and_the_cards_are_closed() -> None:
+async def test_no_claim_is_prepared_without_the_mps_daemon_and_with_it_each_is_limited_to_its_share() -> None:
     async with mps_rig() as mps, limited_rig(mps) as rig:
         await rig.start()
         assert rig.devices()["card-0"]["taints"][0]["key"] == f"{ALIYUN.claims.driver}/sick"
@@ -214,6 +198,14 @@ async def test_without_its_daemon_no_claim_is_prepared_and_the_cards_are_closed(
         await mps.start()
         await rig.until(lambda: "taints" not in rig.devices()["card-0"], "the card is open")
         assert (await rig.kubelet.prepare(claim))[claim.uid].error == ""
+        found = edits(rig)
+        assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=uuid-0=4096M" in found["env"]
+        pipe = str(mps.folders.pipe)
+        assert f"CUDA_MPS_PIPE_DIRECTORY={pipe}" in found["env"]
+        assert [(each["hostPath"], each["containerPath"], each["options"][0]) for each in found["mounts"]] == [
+            (str(mps.folders.shm), "/dev/shm", "rw"),
+            (pipe, pipe, "rw"),
+        ]
 
 
 async def test_pods_are_told_by_event_that_the_daemon_was_started_again() -> None:

@@ -36,7 +36,6 @@ def own_slices(rig: ClaimsRig) -> list[dict[str, Any]]:
     ("name", "vendor", "words"),
     [
         ("enflame-gcushare", ENFLAME, "Enflame's gcushare 3.6 (enflame.com/shared-gcu 12)"),
-        ("vgpu-manager", ALIYUN, "vgpu-manager (nvidia.com/vgpu-number 20"),
         ("kai", ALIYUN, "a device plugin still offers nvidia.com/gpu on this node"),
         ("nvidia-dra", ALIYUN, "NVIDIA's DRA driver (ResourceSlices of gpu.nvidia.com)"),
     ],

@@ -12,7 +12,7 @@ from gcushare.core.errors import RetryableError
 from gcushare.device_plugin.claims.claim_checks import CHECK_S, UNSEEN_S, ClaimChecks
 from gcushare.device_plugin.claims.service import ClaimsOfContainers
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import KubeConfig
 from gcushare_playground.apiserver.faults import FailBefore, Fault
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.registry import Deletion
@@ -82,8 +82,7 @@ async def bench() -> AsyncIterator[Bench]:
 async def _bench() -> AsyncIterator[Bench]:
     async with ClaimsRig((16, 16)) as rig:
         await rig.start()
-        config = load_config(ConfigSources(kubeconfig=rig.root / "kubeconfig"))
-        async with KubeClient(config) as client:
+        async with KubeClient(KubeConfig(rig.api.url, "the test")) as client:
             yield Bench(rig, client)
 
 

@@ -17,7 +17,7 @@ from gcushare.device_plugin.claims.app import ClaimsApp
 from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.program import NodeProgram
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.node.pod_resources import list_claims_of_containers
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import DEVICE_PLUGIN, SERVE_CLAIMS, SERVE_LABEL
@@ -178,8 +178,7 @@ async def test_without_the_folders_for_drivers_resources_are_served_unless_pods_
     async with ClaimsRig() as claims:
         claims.kubelet.registry.rmdir()
         claims.claims_of["trainer"] = ["c"]
-        config = load_config(ConfigSources(kubeconfig=claims.root / "kubeconfig"))
-        async with KubeClient(config) as client:
+        async with KubeClient(KubeConfig(claims.api.url, "the test")) as client:
             program = NodeProgram(claims.settings(), client)
             with pytest.raises(DeviceError, match=r"pods hold claims on this node's cards \(default/trainer\)"):
                 await program._choose()

@@ -54,8 +54,7 @@ def ask_for_lines(process: subprocess.Popen[str]) -> None:
     assert process.stdout.readline() == "written\n"
 
 
-@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
-@pytest.mark.parametrize("level", ["INFO", "ERROR"])
+@pytest.mark.parametrize(("level", "loop"), [("INFO", "uvloop"), ("ERROR", "asyncio")])
 def test_a_running_program_writes_debug_lines_and_what_it_was_told_again(level: str, loop: str) -> None:
     said: list[str] = []
     with python("-c", PROGRAM, level, loop) as process:

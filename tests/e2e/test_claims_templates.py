@@ -187,7 +187,7 @@ async def test_its_account_writes_one_label_of_nodes_and_no_claims(cluster: Cont
             Patch(PatchKind.MERGE, {"metadata": {"annotations": {"a": "b"}}}),
             Patch(PatchKind.MERGE, {"status": {"capacity": {"cpu": "1000"}}}),
         ):
-            with pytest.raises(GcushareError, match="writes only the label"):
+            with pytest.raises(GcushareError, match="writes only its own annotations and the label"):
                 await client.patch(NODE_OBJECTS, "n1", patch, subresource="status")
         with pytest.raises(ForbiddenError):
             await client.patch(NODE_OBJECTS, "n1", Patch(PatchKind.MERGE, {"spec": {"unschedulable": True}}))

@@ -91,8 +91,8 @@ async def test_the_manuals_four_pods_end_as_the_manual_says(side: ClaimsSide) ->
     explained = (await run_inspect(side, "explain", "pod-4")).splitlines()
     assert explained[1:3] == [
         "  by a claim, needs 20 GB in one card; it can never fit: the largest usable card has 16 GB",
-        '  what would help: ask for at most 16, or annotate the pod with gcushare.io/cards: "2": 10 in each of '
-        "2 cards of one node, or add a node with a card of 20 or more",
+        '  what would help: ask for at most 16, or annotate the pod with gcushare.io/cards: "2": 10 GB in each of '
+        "2 cards of one node, or add a node with a card of 20 GB or more",
     ]
     shown = [" ".join(line.split()) for line in (await run_inspect(side, "-o", "wide")).splitlines()]
     assert shown[1].split()[2:11] == ["12/16", "12/16", *["0/16"] * 6, "24/128"]

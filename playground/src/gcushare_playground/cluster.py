@@ -134,7 +134,7 @@ class Cluster:
 
     async def start_api_server(self) -> None:
         """Start the API server double and follow what it holds."""
-        self.api_url = await self.doubles.start_api_server(self.plan, self.place)
+        self.api_url = await self.doubles.start_api_server(self.place)
         write_kubeconfig(self.place.kubeconfig, self.api_url, token=None, authority=None, namespace="default")
         config = KubeConfig(server=self.api_url, source="the playground")
         limits = Limits(connections=128)

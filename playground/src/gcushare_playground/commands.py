@@ -71,10 +71,9 @@ def inspect_name(plan: ClusterPlan) -> str:
     return f"{plan.vendor.device_word.lower()}share"
 
 
-def api_server_command(plan: ClusterPlan, place: Place) -> Command:
+def api_server_command(place: Place) -> Command:
     """The API server double."""
-    arguments = ("--port", str(plan.api_port))
-    return _command(place, "apiserver", "gcushare_playground.apiserver", *arguments, ready=_URL_LINE)
+    return _command(place, "apiserver", "gcushare_playground.apiserver", ready=_URL_LINE)
 
 
 def scheduler_command(plan: ClusterPlan, place: Place, api_url: str) -> Command:

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Protocol
 
 from gcushare.kube.connection.config import KubeConfig
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from gcushare_playground.apiserver import ApiServer
 from gcushare_playground.commands import api_server_command, kubelet_command, scheduler_command
 from gcushare_playground.kubelet import Kubelet, KubeletSettings, NodeApi
 from gcushare_playground.plans import ClusterPlan, NodePlan, Place
@@ -18,7 +18,7 @@ from gcushare_playground.scheduler import SchedulerDouble, load_scheduler_settin
 class Doubles(Protocol):
     """Starts the doubles of one cluster, in the order in which they need each other, and ends them."""
 
-    async def start_api_server(self, plan: ClusterPlan, place: Place) -> str:
+    async def start_api_server(self, place: Place) -> str:
         """Return its URL."""
         ...
 
@@ -48,9 +48,8 @@ class InsideDoubles:
         self.api: ApiServer
         self.scheduler: SchedulerDouble
 
-    async def start_api_server(self, plan: ClusterPlan, place: Place) -> str:
-        config = ApiServerConfig(port=plan.api_port)
-        self.api = await self._stack.enter_async_context(ApiServer(config))
+    async def start_api_server(self, place: Place) -> str:
+        self.api = await self._stack.enter_async_context(ApiServer())
         return self.api.url
 
     async def start_kubelet(self, plan: ClusterPlan, place: Place, node: NodePlan, api_url: str) -> None:
@@ -84,8 +83,8 @@ class ProcessDoubles:
     def __init__(self) -> None:
         self._children: list[Child] = []
 
-    async def start_api_server(self, plan: ClusterPlan, place: Place) -> str:
-        return await self._start(Child(api_server_command(plan, place)))
+    async def start_api_server(self, place: Place) -> str:
+        return await self._start(Child(api_server_command(place)))
 
     async def start_kubelet(self, plan: ClusterPlan, place: Place, node: NodePlan, api_url: str) -> None:
         await self._start(Child(kubelet_command(plan, place, node, api_url)))

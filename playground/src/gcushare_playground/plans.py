@@ -58,7 +58,6 @@ class ClusterPlan:
     """Empty: the vendor's own."""
     whole_cards: bool = False
     """Whether nodes serve whole cards and memory, and the extender is called for pods that request whole cards."""
-    api_port: int = 0
     labels_nodes: bool = True
     """Whether nodes register with the vendor's label; otherwise somebody has to set it."""
     wait_factor: float = 1.0

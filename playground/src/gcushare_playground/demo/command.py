@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import shutil
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
 from typing import TextIO
 
-from gcushare.core.errors import GcushareError, Refused
+from gcushare.core.errors import GcushareError
 from gcushare.core.wording import counted
 from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import DONE, FAILED, SIGNALLED
@@ -43,7 +41,6 @@ def main(process: ProcessContext | None = None) -> int:
 
 async def play(settings: DemoSettings, stream: TextIO, shutdown: Shutdown) -> int:
     """Bring the cluster up, play the scenario, and return the exit code; a wish to stop ends it at any moment."""
-    _require_port(settings.port)
     stage = Stage(stream)
     async with Cluster(settings.plan(), ProcessDoubles()) as cluster:
         handler = logging.FileHandler(cluster.place.logs / "demo.log", encoding="utf-8")
@@ -53,21 +50,6 @@ async def play(settings: DemoSettings, stream: TextIO, shutdown: Shutdown) -> in
         finally:
             logging.getLogger().removeHandler(handler)
             handler.close()
-
-
-def _require_port(port: int) -> None:
-    """Refuse a port that cannot be opened before anything starts; 0 is always available.
-
-    Raises:
-        Refused: names the port and what to do.
-    """
-    try:
-        socket.create_server((LOOPBACK, port)).close()
-    except OSError as error:
-        reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened ({error.strerror})"
-        raise Refused(
-            f"port {port} of {LOOPBACK} {reason}: give another with --port, or leave it out and a free one is taken"
-        ) from error
 
 
 async def _play_until_stopped(cluster: Cluster, stage: Stage, settings: DemoSettings, shutdown: Shutdown) -> int:

@@ -139,12 +139,6 @@ class DemoSettings:
         env="GCUSHARE_DEMO_MEMORY_UNIT",
         help="What 1 in a pod's request stands for. Without it 1 (GB) for enflame, GiB for aliyun.",
     )
-    port: int = setting(
-        parsers.integer(0, 65535, "PORT"),
-        default=0,
-        env="GCUSHARE_DEMO_PORT",
-        help="Port of the API server on 127.0.0.1; 0 takes a free one.",
-    )
     keep: bool = setting(
         parsers.boolean(),
         default=False,
@@ -223,7 +217,6 @@ class DemoSettings:
             vendor=vendor,
             memory_unit=self.unit().name,
             whole_cards=self.scenario is ScenarioName.WHOLE,
-            api_port=self.port,
             labels_nodes=False,
             wait_factor=0.2,
             # The cards begin to tell their use at the end: that is seen within a moment.

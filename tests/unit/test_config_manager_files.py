@@ -136,7 +136,6 @@ def test_moving_replaces_in_one_step_and_needs_one_filesystem(tmp_path: Path) ->
         ("/etc/kubernetes/manifests", "/etc/kubernetes/manifests/kube-scheduler.yaml", "as a second scheduler"),
         ("etc", "/etc/x/y.yaml", "absolute path"),
         ("/etc", "/etc/../x.yaml", "absolute path"),
-        ("/etc/", "/etc/x/y.yaml", "absolute path"),
     ],
 )
 def test_places_where_the_backup_would_be_started_are_refused(directory: str, target: str, message: str) -> None:
@@ -160,14 +159,11 @@ RECORD = Record(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "not a record"),
-        (b"[]", "not a record"),
         (b"{}", "not a record"),
         (RECORD.encoded().replace(b'"version": 1', b'"version": 2'), r"did a newer version write it.*version"),
         (RECORD.encoded().replace(b'"flag":', b'"later": 1, "flag":'), "later"),
         (RECORD.encoded().replace(b'"/t"', b"5"), "target"),
         (RECORD.encoded().replace(b"true", b'"yes"'), "is_proven"),
-        (RECORD.encoded().replace(b'"2",', b"2,"), "after_sha256"),
     ],
 )
 def test_a_record_that_is_none_is_distinguished(content: bytes, message: str) -> None:

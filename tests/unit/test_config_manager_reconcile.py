@@ -19,7 +19,6 @@ from tests.unit.config_manager_host import (
     EXTENDER,
     MANIFEST,
     MOVED_EXTENDER,
-    BreakingFiles,
     Host,
     ManualClock,
     host_with,
@@ -39,7 +38,6 @@ class Cluster:
     """What happens while a node waits for its turn."""
     reported: dict[str, list[tuple[State, str]]] = field(default_factory=dict)
     holders: list[str] = field(default_factory=list)
-    holder: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def mode(self) -> WantedMode:
@@ -82,10 +80,8 @@ class Node:
     async def hold(self) -> AsyncIterator[Tenure]:
         async with self.cluster.lock:
             self.cluster.holders.append(self.name)
-            self.cluster.holder = self.name
             self.cluster.at_turn()
             yield Held()
-            self.cluster.holder = ""
 
 
 def reconciler(host: Host, cluster: Cluster, name: str = "cp-1") -> Reconciler:
@@ -205,28 +201,6 @@ async def test_an_api_server_that_is_away_changes_nothing_and_is_reported_once_b
     cluster.is_down = False
     await loop.round()
     assert cluster.reported["cp-1"] == [CHANGING, (State.APPLIED, "")]
-
-
-async def test_two_nodes_never_change_their_schedulers_at_once(tmp_path: Path) -> None:
-    cluster = Cluster()
-    changes: list[str] = []
-
-    def node(name: str) -> Reconciler:
-        host = host_with(tmp_path / name, "kubeadm-1.29.yaml")
-
-        def note(_count: int, path: str) -> None:
-            changes.append(name)
-            assert cluster.holder == name, path
-
-        host.files = BreakingFiles(host.root, note)
-        return reconciler(host, cluster, name)
-
-    await asyncio.gather(*(node(name).round() for name in ("one", "two", "three")))
-    assert sorted(cluster.holders) == ["one", "three", "two"]
-    assert changes == sorted(changes, key=cluster.holders.index)
-    assert {name: reported[-1] for name, reported in cluster.reported.items()} == dict.fromkeys(
-        ("one", "two", "three"), (State.APPLIED, "")
-    )
 
 
 async def test_a_wish_to_recover_that_came_while_it_waited_for_its_turn_is_obeyed(tmp_path: Path) -> None:

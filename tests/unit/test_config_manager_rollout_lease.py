@@ -160,10 +160,8 @@ async def unwanted(world: World, *nodes: Node) -> None:
 
 
 STORIES = {
-    "apply, static pod": (static_pod, fresh),
     "apply, unit": (systemd_host, fresh),
     "extender moved, static pod": (static_pod, moved),
-    "extender moved, unit": (systemd_host, moved),
     "recover, static pod": (static_pod, unwanted),
     "recover, unit": (systemd_host, unwanted),
 }

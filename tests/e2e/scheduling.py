@@ -70,14 +70,17 @@ class Scheduling:
             await self._forget_events()
             await self._each(self.client.delete(NODES, name) for name in self._own_nodes())
             await self.nodes.until(lambda: not self._own_nodes(), "the nodes are gone")
-            for name in list(self.nodes.objects):
-                # The next test's plugin would keep cards closed for the pods that were deleted by force here.
-                clean = {"metadata": {"annotations": {self.vendor.inventory_annotation: None}}}
-                await self.client.patch(NODES, name, Patch(PatchKind.MERGE, clean))
+            await self.forget_closed_cards()
         finally:
             for follower in self._followers:
                 follower.cancel()
             await asyncio.wait(self._followers)
+
+    async def forget_closed_cards(self) -> None:
+        """Remove inventories: the next test's plugin would keep cards closed for pods that were deleted by force."""
+        for name in list(self.nodes.objects):
+            clean = {"metadata": {"annotations": {self.vendor.inventory_annotation: None}}}
+            await self.client.patch(NODES, name, Patch(PatchKind.MERGE, clean))
 
     @property
     def settings(self) -> ExtenderEntry:

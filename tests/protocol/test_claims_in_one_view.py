@@ -157,7 +157,6 @@ async def test_the_extender_shows_and_the_commands_read_the_same(both: Cluster) 
     [
         ("main=20", 'gcushare.io/cards: "2": 10'),
         ("main=15,b=5", ""),
-        pytest.param("main=" + "9" * 5000, "", id="a number that no int is read from"),
     ],
 )
 async def test_several_cards_are_advised_where_the_policy_would_take_them(

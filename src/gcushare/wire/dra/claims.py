@@ -7,7 +7,7 @@ that another program created differs from the wanted one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import field
@@ -270,7 +270,7 @@ def claimed_grants(cards: Iterable[tuple[int, int, bool]], unit: MemoryUnit) -> 
     return tuple(grants[index] for index in sorted(grants))
 
 
-_CLAIMED = re.compile(r"([^=,]+)=([0-9]{1,10})(?:,|$)", re.ASCII)
+_UNITS = re.compile("[0-9]{1,10}", re.ASCII)
 
 
 def claimed_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
@@ -280,10 +280,20 @@ def claimed_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
         if entry.name == f"gcushare-{prefix}":
             size = parse_template_name(entry.resource_claim_template_name, prefix)
             if size is not None:
-                asked = _CLAIMED.findall(pod.metadata.annotations.get(CLAIMED_UNITS, ""))
-                containers = tuple(ContainerRequest(name, ContainerKind.APP, int(units)) for name, units in asked)
+                containers = tuple(_read_claimed(pod.metadata.annotations.get(CLAIMED_UNITS, "")))
                 return PodRequest(containers, CardRequest(units=size.units, cards=size.cards))
     return None
+
+
+def _read_claimed(text: str) -> Iterator[ContainerRequest]:
+    """The containers of ``name=units,...``, as far as it can be read: an author may have written it.
+
+    Not by one pattern for name and units, which takes minutes for an annotation that is one long word.
+    """
+    for part in text.split(","):
+        name, _, units = part.partition("=")
+        if name and _UNITS.fullmatch(units):
+            yield ContainerRequest(name, ContainerKind.APP, int(units))
 
 
 def template_spec(size: ClaimSize, vendor: Vendor, unit: MemoryUnit) -> TemplateSpec:

@@ -71,16 +71,12 @@ async def isolated(
     clock: Callable[[], float] = time.monotonic,
     *,
     pci_devices: str = "/nonexistent",
-    harmless_xids: tuple[int, ...] = (),
-    unified_memory: int = 0,
 ) -> AsyncIterator[IsolatedSource]:
     """A source whose worker process opens the library; it is closed with the block."""
     spec = LibrarySpec(
         kind=fake.kind.partition("_")[0],
         library=str(fake.path),
         pci_devices=pci_devices,
-        extra_application_xids=harmless_xids,
-        unified_memory=unified_memory,
     )
     source = IsolatedSource(spec, settings or IsolationSettings(), clock)
     try:

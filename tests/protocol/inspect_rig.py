@@ -20,7 +20,7 @@ from gcushare.cli.kubectl.help_text import Names
 from gcushare.core.cards import SERVES_MEMORY, InventoryCard
 from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME, Vendor
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Authorizer, Deletion
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
@@ -175,14 +175,10 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(
-    folder: Path, *, names: Names = NAMES["gcushare"], authorizer: Authorizer | None = None, token_of: Any = None
-) -> AsyncIterator[Cluster]:
-    """An empty cluster; ``token_of`` is the user whose token the kubeconfig carries."""
-    config = ApiServerConfig(runs_controllers=False, authorizer=authorizer)
-    async with ApiServer(config) as api, front_of(api) as front:
-        token = api.add_user(token_of) if token_of is not None else None
-        path = write_kubeconfig(folder / "kubeconfig", front.url, token=token, authority=None, namespace="default")
+async def cluster(folder: Path, *, names: Names = NAMES["gcushare"]) -> AsyncIterator[Cluster]:
+    """An empty cluster."""
+    async with ApiServer(ApiServerConfig(runs_controllers=False)) as api, front_of(api) as front:
+        path = write_kubeconfig(folder / "kubeconfig", front.url, token=None, authority=None, namespace="default")
         yield Cluster(front, path, names)
 
 

@@ -158,6 +158,7 @@ print(*sorted(set(codes)))
 """
 
 
+@pytest.mark.slow
 async def test_the_lease_is_kept_and_pods_are_served_under_sixteen_large_senders(rig: ExtenderRig) -> None:
     (pod,) = await rig.add_pods(pod_document("a", 4))
     body, server = in_many_containers(pod), rig.replica.extender.server

@@ -224,7 +224,7 @@ asyncio.run(main())
     ("before", "hosts"),
     [
         pytest.param("", ("127.0.0.1", "[::1]"), id="both"),
-        pytest.param(WITHOUT_IPV6, ("127.0.0.1",), id="a kernel without IPv6"),
+        pytest.param(WITHOUT_IPV6, ("127.0.0.1",), id="a kernel without IPv6", marks=pytest.mark.slow),
     ],
 )
 async def test_both_families_are_answered_by_default(before: str, hosts: tuple[str, ...]) -> None:

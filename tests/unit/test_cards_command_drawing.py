@@ -74,7 +74,6 @@ def test_every_box_is_as_wide_as_the_terminal_within_bounds(width: int | None, d
     ("unit", "units", "granted", "used"),
     [
         pytest.param("1", 16, "3 of 16 GB", "1.5 of 16.0 GB", id="GB"),
-        pytest.param("GiB", 16, "3 of 16 GiB", "1.5 of 16.0 GiB", id="GiB"),
         pytest.param("0.1", 160, "3 of 160 x 0.1GB", "1.5 of 16.0 GB", id="tenths"),
         pytest.param("MiB", 16384, "3 of 16384 MiB", "1.5 of 16.0 GiB", id="MiB"),
         pytest.param("a later one", 16, "3 of 16 units", "1.5 of 16.0 GiB", id="not known here"),

@@ -189,16 +189,14 @@ REFUSED = {
     **{
         f"{chart}networkPolicy.enabled=true": "would let everyone in: name who may call" for chart in (PLUGIN, EXTENDER)
     },
-    f"{EXTENDER}deployName=4cards": "deployName: Does not match",
     f"{PLUGIN}fullnameOverride=1e3": "fullnameOverride: ",
     f"{EXTENDER}configManager.filesDir=/etc/kubernetes/manifests": "use another directory",
     f"{EXTENDER}service.verbsPort=32766": "service.port and service.verbsPort are both 32766",
-    f"{EXTENDER}service.port=443,{EXTENDER}service.verbsPort=443": "service.port and service.verbsPort are both 443",
     f"{NODE_PORT}service.verbsNodePort=32766": "service.nodePort and service.verbsNodePort are both 32766",
     f"{NODE_PORT}configManager.port=32766": "configManager.port and service.nodePort are both 32766",
     **{
         f"global.vendor=aliyun,{PLUGIN}memoryLimit=mps,{PLUGIN}mps.root={root}": f"mps.root is {root}, but"
-        for root in ("/tmp", "//tmp", "/dev", "/dev/mps", "/etc", "/var/run", "/var/./run", "/var/lib/kubelet")
+        for root in ("/tmp", "/dev/mps", "/var/./run", "/var/lib/kubelet")
     },
 }
 """Values that make objects which Kubernetes refuses, or one object in place of another; and what the chart says."""

@@ -71,60 +71,56 @@ def programs_of(objects: Sequence[Object]) -> list[Object]:
     ("chart", "pairs", "count"),
     [
         pytest.param(PLUGIN_CHART, (), 2, id="plugin"),
-        pytest.param(PLUGIN_CHART, ("vendor=both", "memoryUnit=auto", "deviceListStrategy={env,cdi}"), 3, id="both"),
-        pytest.param(PLUGIN_CHART, ("mode=whole",), 2, id="whole"),
         pytest.param(
             PLUGIN_CHART,
-            ("cards.source=simulated", "cards.simulated[0].memory=16GiB"),
+            (
+                *("vendor=both", "memoryUnit=auto", "deviceListStrategy={env,cdi}"),
+                *("memoryLimit=mps", "limitFallback=unlimited"),
+            ),
+            3,
+            id="both",
+        ),
+        pytest.param(
+            PLUGIN_CHART,
+            ("mode=whole", "cards.source=simulated", "cards.simulated[0].memory=16GiB"),
             2,
-            id="simulated",
+            id="whole-simulated",
         ),
         pytest.param(
             PLUGIN_CHART,
             (
-                "cards.reserve=5%",
-                "podUse=true",
-                "overUse.action=evict",
-                "overUse.dryRun=true",
-                "overUse.exempt={kube-system,team-a/train-*}",
-                "logs.hostPath=",
-                "cleanup.removeNodeLabel=true",
+                *("cards.reserve=5%", "logs.hostPath=", "cleanup.removeNodeLabel=true"),
+                *("podUse=true", "overUse.action=evict", "overUse.dryRun=true"),
+                *("overUse.exempt={kube-system,team-a/train-*}", "claims.enabled=true", "claims.cardPolicy=spread"),
             ),
             2,
             id="plugin-options",
         ),
-        pytest.param(
-            PLUGIN_CHART,
-            ("vendor=both", "memoryUnit=auto", "memoryLimit=mps", "limitFallback=unlimited"),
-            3,
-            id="mps",
-        ),
         pytest.param(PLUGIN_CHART, ("vendor=aliyun", "memoryLimit=driver", "limitFallback=mps"), 2, id="driver-or-mps"),
         pytest.param(PLUGIN_CHART, ("vendor=aliyun", "memoryLimit=clear"), 2, id="no-limits-any-more"),
-        pytest.param(PLUGIN_CHART, ("claims.enabled=true", "claims.cardPolicy=spread"), 2, id="plugin-claims"),
         pytest.param(EXTENDER_CHART, (), 3, id="extender"),
         pytest.param(
-            EXTENDER_CHART, ("claims.enabled=true", "claims.packNodes=false", "claims.memoryUnit=MiB"), 3, id="claims"
+            EXTENDER_CHART,
+            (
+                *("claims.enabled=true", "claims.packNodes=false", "claims.memoryUnit=MiB"),
+                *("vendor=both", "wholeCards=true", "placement.wholeCardPolicy=loose"),
+            ),
+            3,
+            id="claims-and-whole-cards",
         ),
-        pytest.param(EXTENDER_CHART, ("vendor=both", "tls.mode=own", "logs.hostPath="), 3, id="tls"),
-        pytest.param(EXTENDER_CHART, ("scheduler.verbs=plain", "tls.mode=own"), 3, id="plain-verbs"),
+        pytest.param(EXTENDER_CHART, ("scheduler.verbs=plain", "tls.mode=own", "logs.hostPath="), 3, id="plain-verbs"),
         pytest.param(
             EXTENDER_CHART,
-            ("scheduler.verbs=both", "verbsTls.mode=secret", "verbsTls.secretName=a", "verbsTls.clientSecretName=b"),
+            (
+                *("scheduler.verbs=both", "verbsTls.mode=secret"),
+                *("verbsTls.secretName=a", "verbsTls.clientSecretName=b", "scheduler.ignorable=true"),
+                *("configManager.manifest=/a.yaml", "configManager.schedulerVersion=v1.28.3"),
+            ),
             3,
-            id="given-verbs-certificates",
-        ),
-        pytest.param(
-            EXTENDER_CHART,
-            ("scheduler.ignorable=true", "configManager.manifest=/a.yaml", "configManager.schedulerVersion=v1.28.3"),
-            3,
-            id="config-manager",
+            id="given-certificates-and-manifest",
         ),
         pytest.param(EXTENDER_CHART, ("scheduler.mode=none", "placement.filterAnswer=all"), 1, id="none"),
         pytest.param(EXTENDER_CHART, ("scheduler.mode=none", "scheduler.verbs=off"), 1, id="no-verbs"),
-        pytest.param(
-            EXTENDER_CHART, ("vendor=both", "wholeCards=true", "placement.wholeCardPolicy=loose"), 3, id="whole-cards"
-        ),
     ],
 )
 def test_every_flag_that_a_chart_gives_is_accepted(chart: Path, pairs: tuple[str, ...], count: int) -> None:

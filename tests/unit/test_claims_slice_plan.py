@@ -11,7 +11,7 @@ from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.claims.slice_plan import SlicePlan, order_cards
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claim_names import device_name, parse_device_name
-from gcushare.wire.dra.slices import MAX_DEVICES, MEMORY, Device
+from gcushare.wire.dra.slices import MAX_DEVICES, MEMORY, Device, RequestPolicy
 
 PLAN = SlicePlan(ENFLAME, "node-1", lambda address: "pci0000:3a" if address else "")
 DRIVER = ENFLAME.claims.driver
@@ -48,34 +48,30 @@ def test_every_slice_names_the_node_and_the_number_of_slices() -> None:
     assert (only.driver, only.node_name, only.pool.name) == (DRIVER, "node-1", "node-1")
 
 
-def test_a_card_is_one_device_that_claims_share_in_whole_units() -> None:
+def request_policy(device: Device) -> RequestPolicy:
+    policy = device.capacity[MEMORY].request_policy
+    assert policy is not None
+    return policy
+
+
+def test_a_card_is_one_device_that_claims_share_in_whole_units_or_take_whole() -> None:
     (card,) = devices(inventory(16))
     assert card.allow_multiple_allocations
     assert card.capacity[MEMORY].value == "16Gi"
-    policy = card.capacity[MEMORY].request_policy
-    assert policy is not None
+    policy = request_policy(card)
     assert (policy.valid_range.min, policy.valid_range.step) == ("1Gi", "1Gi")
-
-
-def test_a_claim_that_names_no_amount_takes_the_whole_card() -> None:
-    policy = devices(inventory(16))[0].capacity[MEMORY].request_policy
-    assert policy is not None
-    assert policy.default == "16Gi"
+    assert policy.default == "16Gi", "a claim that names no amount takes the whole card"
 
 
 def test_a_card_of_one_unit_has_no_step_because_none_would_fit() -> None:
-    policy = devices(inventory(1))[0].capacity[MEMORY].request_policy
-    assert policy is not None
-    assert policy.valid_range.step is None
+    assert request_policy(devices(inventory(1))[0]).valid_range.step is None
 
 
 def test_eight_cards_of_192_gib_are_listed_in_mib() -> None:
     found = devices(inventory(*[192] * 8, unit="MiB"))
     assert len(found) == 8
     assert parse_count(found[0].capacity[MEMORY].value) == 192 * GIB
-    policy = found[0].capacity[MEMORY].request_policy
-    assert policy is not None
-    assert policy.valid_range.min == "1Mi"
+    assert request_policy(found[0]).valid_range.min == "1Mi"
 
 
 def test_many_cards_are_divided_so_that_no_slice_passes_the_api_servers_limit() -> None:

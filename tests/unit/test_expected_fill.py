@@ -130,14 +130,6 @@ def test_without_typical_pods_there_is_nothing_to_expect() -> None:
 
 
 @settings(deadline=None)
-@given(rooms(), st.lists(DEMANDS, min_size=1, max_size=6))
-def test_a_value_is_never_more_than_what_is_free(found: Room, demands: list[Demand]) -> None:
-    fill = ExpectedFill(Counter(demands), sequences=2, length=12)
-    in_turn, at_once = found.free * 2 * PARTS, found.free * 2 * PARTS * LARGE_WEIGHT
-    assert 0 <= fill.value(found) <= in_turn + at_once
-
-
-@settings(deadline=None)
 @given(rooms(), DEMANDS)
 def test_a_placement_takes_exactly_what_was_asked_for(found: Room, demand: Demand) -> None:
     if not found.fits(demand):

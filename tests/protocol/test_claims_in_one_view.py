@@ -23,6 +23,7 @@ from tests.protocol.extender_rig import Replica, extender_settings, until
 from tests.protocol.inspect_rig import Cluster, cluster, extender_of
 
 CLAIMS = BY_NAME["resourceclaims.resource.k8s.io"]
+SOURCES = ("api", "extender")
 NAMES = ENFLAME.claims
 
 
@@ -113,17 +114,17 @@ def held(document: Document) -> dict[str, list[tuple[str, int, bool]]]:
 EXPECTED = {"serves-memory": [("old", 4, False)], "serves-claims": [("new", 4, False), ("big", 16, True)]}
 
 
-@pytest.mark.parametrize("source", ["api", "extender"])
-async def test_what_is_free_on_a_node_that_serves_claims_is_shown_as_free(both: Cluster, source: str) -> None:
+async def test_what_is_free_on_a_node_that_serves_claims_is_shown_as_free(both: Cluster) -> None:
     async with extender_of(both) as replica:
         state = replica.extender.states[0]
         await until(lambda: all(uid_of(both, pod) in state.bound for pod in ("new", "big")))
-        document = json.loads((await both.call("-o", "json", f"--source={source}")).out)
-        free = {node["name"]: [card["free"] for card in node["cards"]] for node in document["nodes"]}
-        assert free == {"serves-claims": [12, 0], "serves-memory": [16, 12]}
-        wide = (await both.call("-o", "wide", f"--source={source}")).lines
-        at = next(line for line in wide if line.startswith("NAME")).index("FREE")
-        assert next(line for line in wide if line.startswith("serves-claims"))[at:].split()[:2] == ["12", "12"]
+        for source in SOURCES:
+            document = json.loads((await both.call("-o", "json", f"--source={source}")).out)
+            free = {node["name"]: [card["free"] for card in node["cards"]] for node in document["nodes"]}
+            assert free == {"serves-claims": [12, 0], "serves-memory": [16, 12]}, source
+            wide = (await both.call("-o", "wide", f"--source={source}")).lines
+            at = next(line for line in wide if line.startswith("NAME")).index("FREE")
+            assert next(line for line in wide if line.startswith("serves-claims"))[at:].split()[:2] == ["12", "12"]
         async with aiohttp.ClientSession() as http, http.get(f"{replica.page_url}/metrics") as answer:
             metrics = await answer.text()
         figures = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if 'vendor="enflame"' in line)
@@ -175,28 +176,22 @@ async def test_several_cards_are_advised_where_the_policy_would_take_them(
         assert advised in text
 
 
-@pytest.mark.parametrize("with_extender", [False, True], ids=["api", "extender"])
-async def test_the_command_explains_pods_with_claims(both: Cluster, with_extender: bool) -> None:
-    async def explain(pod: str) -> str:
-        ran = await both.call("explain", pod)
+async def test_the_command_explains_pods_with_claims(both: Cluster) -> None:
+    async def explain(pod: str, source: str) -> str:
+        ran = await both.call("explain", pod, f"--source={source}")
         return ran.out + ran.err
 
-    async def check() -> None:
-        waits = await explain("huge")
-        assert "by a claim, needs 20 GB in one card; it can never fit: the largest usable card has 16 GB" in waits
-        assert "serves-memory" not in waits, "its claim cannot be allocated there"
-        for pod, size in (("new", "4 GB"), ("big", "16 GB")):
-            has = await explain(pod)
-            assert "node        serves-claims" in has
-            assert size in has
-
-    if not with_extender:
-        await check()
-        return
     async with extender_of(both) as replica:
         bound = replica.extender.states[0].bound
         await until(lambda: all(uid_of(both, pod) in bound for pod in ("new", "big")))
-        await check()
+        for source in SOURCES:
+            waits = await explain("huge", source)
+            assert "by a claim, needs 20 GB in one card; it can never fit: the largest usable card has 16 GB" in waits
+            assert "serves-memory" not in waits, "its claim cannot be allocated there"
+            for pod, size in (("new", "4 GB"), ("big", "16 GB")):
+                has = await explain(pod, source)
+                assert "node        serves-claims" in has, source
+                assert size in has, source
 
 
 async def test_a_claim_is_counted_until_it_is_deallocated(both: Cluster) -> None:
@@ -259,10 +254,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("source", ["api", "extender"])
-async def test_pods_with_a_claim_of_their_author_are_seen_like_those_with_one_of_the_policy(
-    both: Cluster, source: str
-) -> None:
+async def test_pods_with_a_claim_of_their_author_are_seen_like_those_with_one_of_the_policy(both: Cluster) -> None:
     both.api.registry.put(own_claim("small", 2))
     large = own_claim("large", 24)
     alternatives = large["spec"]["devices"]["requests"][0]
@@ -282,33 +274,34 @@ async def test_pods_with_a_claim_of_their_author_are_seen_like_those_with_one_of
     async with extender_of(both) as replica:
         state = replica.extender.states[0]
         await until(lambda: all(uid_of(both, pod) in state.bound for pod in ("new", "big", "own")))
-        document = json.loads((await both.call("-o", "json", f"--source={source}")).out)
-        waiting = {pod["name"]: (pod["units"], pod["wholeCards"]) for pod in document["pending"]}
-        assert waiting == {
-            "huge": (20, 0),
-            "wants-6": (6, 0),
-            "wants-2": (2, 0),
-            "wants-24": (24, 0),
-            "wants-a-card": (0, 1),
-        }
-        states = {
-            pod["name"]: pod["state"] for node in document["nodes"] for card in node["cards"] for pod in card["pods"]
-        }
-        assert states == {"old": "Running", "new": "Running", "big": "Pending", "own": "Running"}
-        for pod, words in (("wants-2", "fits"), ("wants-24", "waits"), ("wants-a-card", "waits")):
-            explained = await both.call("explain", pod, f"--source={source}")
-            assert (explained.code, explained.out.splitlines()[0].rpartition(": ")[2]) == (0, words), explained
-            assert "by a claim" in explained.out
-        assert "of-a-nic" not in (await both.call("-d", f"--source={source}")).out
-        bound = await both.call("explain", "own", f"--source={source}")
-        assert (bound.code, bound.out.splitlines()[0].rpartition(": ")[2]) == (0, "bound")
+        for source in SOURCES:
+            document = json.loads((await both.call("-o", "json", f"--source={source}")).out)
+            waiting = {pod["name"]: (pod["units"], pod["wholeCards"]) for pod in document["pending"]}
+            assert waiting == {
+                "huge": (20, 0),
+                "wants-6": (6, 0),
+                "wants-2": (2, 0),
+                "wants-24": (24, 0),
+                "wants-a-card": (0, 1),
+            }
+            states = {
+                pod["name"]: pod["state"]
+                for node in document["nodes"]
+                for card in node["cards"]
+                for pod in card["pods"]
+            }
+            assert states == {"old": "Running", "new": "Running", "big": "Pending", "own": "Running"}
+            for pod, words in (("wants-2", "fits"), ("wants-24", "waits"), ("wants-a-card", "waits")):
+                explained = await both.call("explain", pod, f"--source={source}")
+                assert (explained.code, explained.out.splitlines()[0].rpartition(": ")[2]) == (0, words), explained
+                assert "by a claim" in explained.out
+            assert "of-a-nic" not in (await both.call("-d", f"--source={source}")).out
+            bound = await both.call("explain", "own", f"--source={source}")
+            assert (bound.code, bound.out.splitlines()[0].rpartition(": ")[2]) == (0, "bound")
         assert "asks for no enflame.com/gcu-memory" in (await both.call("explain", "of-no-concern")).err
 
 
-@pytest.mark.parametrize("source", ["api", "extender"])
-async def test_a_pod_that_asks_by_a_claim_and_by_a_resource_is_refused_in_the_same_words(
-    both: Cluster, source: str
-) -> None:
+async def test_a_pod_that_asks_by_a_claim_and_by_a_resource_is_refused_in_the_same_words(both: Cluster) -> None:
     both.api.registry.put(own_claim("small", 2))
     pod = naming_pod("twice", "small")
     pod["spec"]["containers"][0]["resources"] = {"limits": {ENFLAME.memory_resource: "4"}}
@@ -316,9 +309,10 @@ async def test_a_pod_that_asks_by_a_claim_and_by_a_resource_is_refused_in_the_sa
     async with extender_of(both) as replica:
         uid = uid_of(both, "twice")
         await until(lambda: uid in replica.extender.states[0].claiming)
-        explained = await both.call("explain", "twice", f"--source={source}")
-        assert explained.out.splitlines()[0].rpartition(": ")[2] == "refused", explained
-        assert "asks for enflame.com/gcu-memory and for cards by a claim" in explained.out
+        for source in SOURCES:
+            explained = await both.call("explain", "twice", f"--source={source}")
+            assert explained.out.splitlines()[0].rpartition(": ")[2] == "refused", explained
+            assert "asks for enflame.com/gcu-memory and for cards by a claim" in explained.out
         stored = both.api.store.get("pods", "twice", "default")
         assert stored is not None
         url = f"{replica.url}{ENFLAME.url_prefix}/filter"
@@ -337,35 +331,37 @@ def put_shared(found: Cluster, node: str = "serves-claims") -> None:
     found.api.registry.update(CLAIMS, Key("default", "claim-of-first"), lambda obj: {**obj, "spec": claim["spec"]})
 
 
-@pytest.mark.parametrize("source", ["api", "extender"])
-async def test_a_claim_that_two_pods_share_counts_once_in_every_view(tmp_path: Path, source: str) -> None:
+async def test_a_claim_that_two_pods_share_counts_once_in_every_view(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found, extender_of(found) as replica:
         found.put(node_document("serves-claims", 16, 16, modes=(SERVES_CLAIMS,)))
         put_shared(found)
         await until(lambda: uid_of(found, "first") in replica.extender.states[0].bound)
-        piped, wide = await found.call(f"--source={source}"), await found.call("-o", "wide", f"--source={source}")
-        for table in (piped, wide):
-            assert "PENDING" not in table.out
-            row = next(line.split() for line in table.lines if line.startswith("serves-claims"))
-            assert row[2:5] == ["5/16", "0/16", "5/32"], table.out
-        document = json.loads((await found.call("-o", "json", f"--source={source}")).out)
-        (node,) = document["nodes"]
-        assert (document["pending"], node["pending"], node["allocated"], document["cluster"]["allocated"]) == (
-            [],
-            0,
-            5,
-            5,
-        )
-        (holder,) = node["cards"][0]["pods"]
-        assert (holder["name"], holder["sharedWith"]) == ("first", ["default/second"])
-        details = await found.show("-d", f"--source={source}")
-        rows = {line.split()[0]: line.split()[3:5] for line in details.lines if line.startswith(("first", "second"))}
-        assert rows == {"first": ["5", "0"], "second&": ["(5)", "0"]}
-        explained = {name: await found.call("explain", name, f"--source={source}") for name in ("first", "second")}
-        for name, other in (("first", "second"), ("second", "first")):
-            assert f"holds       5 GB, which it shares with default/{other}" in explained[name].out, explained[name]
-            assert "claim       allocated by kube-scheduler and prepared by the node" in explained[name].out
-            assert "beside      no one" in explained[name].out
+        for source in SOURCES:
+            piped, wide = await found.call(f"--source={source}"), await found.call("-o", "wide", f"--source={source}")
+            for table in (piped, wide):
+                assert "PENDING" not in table.out
+                row = next(line.split() for line in table.lines if line.startswith("serves-claims"))
+                assert row[2:5] == ["5/16", "0/16", "5/32"], table.out
+            document = json.loads((await found.call("-o", "json", f"--source={source}")).out)
+            (node,) = document["nodes"]
+            assert (document["pending"], node["pending"], node["allocated"], document["cluster"]["allocated"]) == (
+                [],
+                0,
+                5,
+                5,
+            )
+            (holder,) = node["cards"][0]["pods"]
+            assert (holder["name"], holder["sharedWith"]) == ("first", ["default/second"]), source
+            details = await found.show("-d", f"--source={source}")
+            rows = {
+                line.split()[0]: line.split()[3:5] for line in details.lines if line.startswith(("first", "second"))
+            }
+            assert rows == {"first": ["5", "0"], "second&": ["(5)", "0"]}, source
+            explained = {name: await found.call("explain", name, f"--source={source}") for name in ("first", "second")}
+            for name, other in (("first", "second"), ("second", "first")):
+                assert f"holds       5 GB, which it shares with default/{other}" in explained[name].out, explained[name]
+                assert "claim       allocated by kube-scheduler and prepared by the node" in explained[name].out
+                assert "beside      no one" in explained[name].out
         url = f"{replica.url}{ENFLAME.url_prefix}/explain/default/second"
         async with aiohttp.ClientSession() as http, http.get(url) as answer:
             served = json.loads(await answer.text())

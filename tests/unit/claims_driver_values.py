@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
@@ -29,8 +30,8 @@ DRIVER = ENFLAME.claims.driver
 NODE = "node-1"
 
 
-def an_inventory(*sizes_gib: int, unit: str = "1") -> Inventory:
-    """Cards of so many GiB."""
+def an_inventory(*sizes_gib: int, unit: str = "1", driver: str = "", **card: Any) -> Inventory:
+    """Cards of so many GiB, with more fields of a card."""
     memory_unit = parse_memory_unit(unit)
     cards = tuple(
         InventoryCard(
@@ -38,10 +39,11 @@ def an_inventory(*sizes_gib: int, unit: str = "1") -> Inventory:
             uuid=f"uuid-{index}",
             memory_bytes=size * GIB,
             units=memory_unit.units_in(size * GIB),
+            **card,
         )
         for index, size in enumerate(sizes_gib)
     )
-    return Inventory(unit=memory_unit, cards=cards)
+    return Inventory(unit=memory_unit, cards=cards, driver=driver)
 
 
 def a_result(device: str, gib: int = 0, *, pool: str = NODE, request: str = "card") -> AllocationResult:

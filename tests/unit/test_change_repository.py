@@ -78,16 +78,8 @@ def test_a_second_change_begins_where_the_first_one_ended(deploy: Path) -> None:
         *(
             ([name], f"'{name}' is no registry and path")
             for name in (
-                *(
-                    "a b",
-                    "",
-                    "https://registry.local/x",
-                    "oci://registry.local/x",
-                    "registry.local//x",
-                    "registry.local/x/",
-                ),
-                *("registry.local/Team/x", "Registry.local/x", "registry.local/-x", "registry.local:port/x", "/x"),
-                *("registry.local/x:v1", "registry.local/x@sha256", "registry.local/../x", "registry.local/x#y"),
+                *("a b", "", "https://registry.local/x", "registry.local//x", "registry.local/x/"),
+                *("registry.local/Team/x", "registry.local:port/x", "registry.local/x:v1", "registry.local/../x"),
             )
         ),
         ([NEW, "a b"], "'a b' is no tag, such as v0.1.0"),

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
-from gcushare.core.cards import Health, Inventory, InventoryCard
+from gcushare.core.cards import Health, Inventory
 from gcushare.core.quantities import parse_count
-from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.core.units import GIB
 from gcushare.device_plugin.claims.slice_plan import SlicePlan, order_cards
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claim_names import device_name, parse_device_name
 from gcushare.wire.dra.slices import MAX_DEVICES, MEMORY, Device, RequestPolicy
+from tests.unit.claims_driver_values import DRIVER, an_inventory
 
 PLAN = SlicePlan(ENFLAME, "node-1", lambda address: "pci0000:3a" if address else "")
-DRIVER = ENFLAME.claims.driver
 
 
-def inventory(*sizes_gib: int, unit: str = "1", **card: object) -> Inventory:
-    memory_unit = parse_memory_unit(unit)
-    cards = tuple(
-        InventoryCard(
-            index=index,
-            uuid=f"uuid-{index}",
-            memory_bytes=size * GIB,
-            pci_address="0000:3b:00.0",
-            units=memory_unit.units_in(size * GIB),
-            **card,  # type: ignore[arg-type] # a test's own fields
-        )
-        for index, size in enumerate(sizes_gib)
-    )
-    return Inventory(unit=memory_unit, cards=cards, driver="1.2.3")
+def inventory(*sizes_gib: int, unit: str = "1", **card: Any) -> Inventory:
+    return an_inventory(*sizes_gib, unit=unit, driver="1.2.3", pci_address="0000:3b:00.0", **card)
 
 
 def devices(found: Inventory, order: tuple[int, ...] | None = None) -> list[Device]:
@@ -97,8 +87,8 @@ def test_attributes_name_the_card_and_its_place() -> None:
         pytest.param({}, [], id="usable"),
     ],
 )
-def test_a_card_that_takes_no_new_pods_is_tainted(state: dict[str, object], keys: list[str]) -> None:
-    for device in devices(inventory(16, **state)):  # type: ignore[arg-type] # fields of a card, not sizes
+def test_a_card_that_takes_no_new_pods_is_tainted(state: dict[str, Any], keys: list[str]) -> None:
+    for device in devices(inventory(16, **state)):
         assert [(taint.key, taint.effect) for taint in device.taints] == [(key, "NoSchedule") for key in keys]
 
 

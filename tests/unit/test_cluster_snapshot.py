@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -12,11 +13,13 @@ from gcushare.cli.kubectl.summary import summarise
 from gcushare.cluster.extender import adopt_document
 from gcushare.cluster.reader import asking_texts, may_ask
 from gcushare.cluster.snapshot import ClusterSnapshot
+from gcushare.core.assignments import Assignment
+from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.ledger import Ledger
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.annotations import PodRecord
-from gcushare.wire.documents.inspect import CLOSING, OPENING, decode_document, encode_node
+from gcushare.wire.documents.inspect import CLOSING, OPENING, NodePart, decode_document, encode_node
 from tests.builders import card, cards, held
 from tests.extender_objects import a_node, a_pod, on_card, pod_document
 
@@ -25,6 +28,17 @@ def seen(vendor: Vendor = ENFLAME) -> ClusterSnapshot:
     snapshot = ClusterSnapshot(vendor)
     snapshot.node_applied(a_node("node-1", 16, 16, vendor=vendor))
     return snapshot
+
+
+def document_of(
+    *assignments: Assignment, vendor: Vendor = ENFLAME, offered: Sequence[InventoryCard] = ()
+) -> list[NodePart]:
+    """What the extender says of node-1, which has two cards of 16."""
+    ledger = Ledger()
+    ledger.set_node("node-1", offered or cards(16, 16), None)
+    for assignment in assignments:
+        ledger.apply(assignment)
+    return decode_document(OPENING + encode_node(vendor, ledger.nodes["node-1"]) + CLOSING)
 
 
 def figures(snapshot: ClusterSnapshot) -> dict[tuple[str, int], tuple[int, int]]:
@@ -54,12 +68,8 @@ def test_a_pod_whose_request_cannot_be_read_either_is_reported_without_an_amount
 @pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
 def test_a_pod_whose_cards_are_unknown_is_known_from_the_extenders_document_alone(vendor: Vendor) -> None:
     """For a reader without the right to read pods."""
-    ledger = Ledger()
-    ledger.set_node("node-1", cards(16, 16), None)
-    ledger.apply(held("a", "node-1", (0, 4)))
-    ledger.apply(held("broken", "node-1"))
     snapshot = seen(vendor)
-    adopt_document(snapshot, decode_document(OPENING + encode_node(vendor, ledger.nodes["node-1"]) + CLOSING))
+    adopt_document(snapshot, document_of(held("a", "node-1", (0, 4)), held("broken", "node-1"), vendor=vendor))
     assert [str(facts.ref) for facts in snapshot.unplaced()["node-1"]] == ["default/broken"]
     assert summarise(snapshot).nodes[0].unplaced_pods[0].node == "node-1"
 
@@ -84,13 +94,9 @@ def test_a_node_that_cannot_be_read_is_kept_with_its_problem_and_one_without_car
 
 @pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
 def test_the_extenders_own_document_gives_its_ledger_back(vendor: Vendor) -> None:
-    ledger = Ledger()
-    ledger.set_node("node-1", [card(0), card(1, sick=True)], None)
-    for assignment in (held("a", "node-1", (0, 4), (1, 2)), held("b", "node-1", (0, 5)), held("c", "node-1", (7, 1))):
-        ledger.apply(assignment)
-    body = OPENING + encode_node(vendor, ledger.nodes["node-1"]) + CLOSING
+    holding = held("a", "node-1", (0, 4), (1, 2)), held("b", "node-1", (0, 5)), held("c", "node-1", (7, 1))
     snapshot = seen(vendor)
-    adopt_document(snapshot, decode_document(body))
+    adopt_document(snapshot, document_of(*holding, vendor=vendor, offered=[card(0), card(1, sick=True)]))
     assert figures(snapshot) == {("node-1", 0): (9, 16), ("node-1", 1): (2, 16), ("node-1", 7): (1, 0)}
     state = snapshot.ledger.nodes["node-1"]
     assert [c.card.is_usable for c in state.cards.values() if c.card is not None] == [True, False]
@@ -150,9 +156,7 @@ def test_what_is_no_document_is_refused(body: bytes) -> None:
 def test_a_node_that_the_extender_does_not_show_is_left_out_and_reported() -> None:
     snapshot = seen()
     snapshot.node_applied(a_node("new", 16))
-    ledger = Ledger()
-    ledger.set_node("node-1", cards(16, 16), None)
-    adopt_document(snapshot, decode_document(OPENING + encode_node(ENFLAME, ledger.nodes["node-1"]) + CLOSING))
+    adopt_document(snapshot, document_of())
     assert [node.name for node in summarise(snapshot).nodes] == ["node-1"]
     assert snapshot.problems == ["node new is not known to the scheduler extender (yet?): left out"]
 
@@ -161,10 +165,7 @@ def test_a_pod_that_the_extender_is_binding_waits_no_more() -> None:
     snapshot = seen()
     snapshot.pod_applied(a_pod("a", 4))
     assert [facts.ref.name for facts in snapshot.waiting()] == ["a"]
-    ledger = Ledger()
-    ledger.set_node("node-1", cards(16, 16), None)
-    ledger.apply(held("a", "node-1", (0, 4)))
-    adopt_document(snapshot, decode_document(OPENING + encode_node(ENFLAME, ledger.nodes["node-1"]) + CLOSING))
+    adopt_document(snapshot, document_of(held("a", "node-1", (0, 4))))
     assert snapshot.waiting() == []
 
 

@@ -1,4 +1,9 @@
-"""Which card an admin means, and what the Node's annotation says afterwards."""
+"""Which card an admin means, and what the Node's annotation says afterwards.
+
+Each command is also cut off at its write: what others wrote stays, and the command again ends right.
+"""
+
+from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
@@ -13,8 +18,9 @@ from gcushare.core.units import parse_memory_unit
 from gcushare.kube.patches import Patch
 from gcushare.kube.resources import Resource
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-from gcushare.wire.nodes import encode_inventory
+from gcushare.wire.nodes import encode_inventory, parse_card_names
 from gcushare.wire.objects import Node, ObjectMeta
+from tests.unit.cut_off import CutOff, Ended, every_cut_off
 
 CORDONED = ENFLAME.cordon_annotation
 
@@ -100,13 +106,24 @@ def test_a_card_that_two_vendors_have_needs_the_vendors_name() -> None:
         assert list(decide_annotation(request, both)[0]) == [ALIYUN.cordon_annotation]
 
 
-class BusyNode:
-    """A Node that others write between our reading and writing, for the first ``collisions`` times."""
+OTHERS = "GCU-other"
 
-    def __init__(self, collisions: int) -> None:
-        self.annotations = dict(NODE)
+
+class WrittenNode:
+    """A Node that keeps what is written, as the API server merges it.
+
+    For the first ``collisions`` times somebody cordons another card between our reading and our writing.
+    """
+
+    def __init__(self, collisions: int = 0, *, by_hand: str = "", cut_off: CutOff | None = None) -> None:
+        self.annotations = NODE | ({CORDONED: by_hand} if by_hand else {})
         self.version = 1
+        self.cut_off = cut_off or CutOff()
         self._collisions = collisions
+
+    @property
+    def words(self) -> frozenset[str]:
+        return parse_card_names(self.annotations.get(CORDONED, ""))
 
     async def get(self, resource: Resource[Any], name: str) -> Node:
         if name != "n":
@@ -116,30 +133,75 @@ class BusyNode:
 
     async def patch(self, resource: Resource[Any], name: str, patch: Patch) -> None:
         assert isinstance(patch.body, dict)
-        meta = patch.body["metadata"]
-        if self._collisions:
-            self._collisions -= 1
-            self.version += 1
-            self.annotations[CORDONED] = str(self._collisions % 2)
-        if meta["resourceVersion"] != str(self.version):
-            raise ConflictError("written meanwhile")
-        self.annotations |= {key: value for key, value in meta["annotations"].items() if value is not None}
+        with self.cut_off.write():
+            if self._collisions:
+                self._collisions -= 1
+                self._write({CORDONED: ",".join(sorted(self.words | {OTHERS}))})
+            if patch.body["metadata"]["resourceVersion"] != str(self.version):
+                raise ConflictError("written meanwhile")
+            self._write(patch.body["metadata"]["annotations"])
+
+    def _write(self, annotations: dict[str, str | None]) -> None:
+        merged = {**self.annotations, **annotations}
+        self.annotations = {key: value for key, value in merged.items() if value is not None}
+        self.version += 1
 
 
 def test_a_collision_is_decided_again_on_what_the_other_wrote() -> None:
-    node = BusyNode(collisions=3)
+    node = WrittenNode(collisions=3)
     said = asyncio.run(set_cordon(cordon("2"), node))
     assert said.startswith("card 2 (GCU-c) of node n cordoned")
-    assert node.annotations[CORDONED] == "0,GCU-c"
+    assert node.words == {"GCU-c", OTHERS}
 
 
 def test_a_node_that_never_rests_is_given_up_with_nothing_written() -> None:
-    node = BusyNode(collisions=ATTEMPTS)
+    node = WrittenNode(collisions=ATTEMPTS)
     with pytest.raises(RetryableError, match="changed by others 5 times in a row; nothing was written"):
         asyncio.run(set_cordon(cordon("2"), node))
-    assert "GCU-c" not in node.annotations[CORDONED]
+    assert node.words == {OTHERS}
 
 
 def test_a_node_that_does_not_exist_is_refused_with_where_to_look() -> None:
     with pytest.raises(NotFoundError, match="there is no node 'm'; 'kubectl get nodes' lists them"):
-        asyncio.run(set_cordon(CordonRequest("m", "0", is_cordon=True), BusyNode(0)))
+        asyncio.run(set_cordon(CordonRequest("m", "0", is_cordon=True), WrittenNode(0)))
+
+
+COMMANDS = (
+    CordonRequest("n", "1", is_cordon=True),
+    CordonRequest("n", "GCU-c", is_cordon=True),
+    CordonRequest("n", "GCU-b", is_cordon=False),
+    CordonRequest("n", "2", is_cordon=False),
+    CordonRequest("n", "GCU-a", is_cordon=True),
+)
+BY_HAND = "0"
+"""What a hand wrote before: it stays until a command names that card."""
+
+
+async def cordon_all(node: WrittenNode) -> None:
+    """Give every command; one that is cut off left the state before it or the one after it, and is given again."""
+    for request in COMMANDS:
+        before = node.words
+        try:
+            await set_cordon(request, node)
+        except Ended:
+            assert node.words in states(before, request)
+            await set_cordon(request, node)
+
+
+def states(before: frozenset[str], request: CordonRequest) -> tuple[frozenset[str], ...]:
+    """Before and after: of other cards, and of those that a hand or somebody else wrote, not a word changes."""
+    names = {"1": {"1", "GCU-b"}, "GCU-b": {"1", "GCU-b"}, "GCU-c": {"2", "GCU-c"}, "2": {"2", "GCU-c"}}
+    uuid = max(names[request.card])
+    after = before | {uuid} if request.is_cordon else before - names[request.card]
+    return before, after, before | {OTHERS}, after | {OTHERS}
+
+
+@pytest.mark.parametrize("collisions", [0, 1], ids=["alone", "somebody else writes in between"])
+def test_cordons_that_are_cut_off_at_any_write_end_as_undisturbed_ones(collisions: int) -> None:
+    undisturbed = WrittenNode(collisions, by_hand=BY_HAND)
+    asyncio.run(cordon_all(undisturbed))
+    assert undisturbed.cut_off.writes >= 4, "card 0 is cordoned by hand already"
+    for cut_off in every_cut_off():
+        node = WrittenNode(collisions, by_hand=BY_HAND, cut_off=cut_off)
+        asyncio.run(cordon_all(node))
+        assert node.annotations == undisturbed.annotations, cut_off

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from gcushare.core.cards import SERVES_CLAIMS, Health
+from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, Health, InventoryCard
 from gcushare.core.ledger import Ledger
 from gcushare.core.node_rules import NodePlace, Taint
 from gcushare.core.nodes import NodeState
@@ -26,16 +27,20 @@ from tests.extender_objects import a_pod, state_of
 ALONE = NodeContext(NO_NODE_METADATA, "", {}, {}, frozenset())
 
 
+def node_of(offered: Sequence[InventoryCard], *grants: tuple[int, int], modes: Sequence[str] = BOTH_MODES) -> NodeState:
+    ledger = Ledger()
+    ledger.set_node("n", offered, GIB_UNIT, modes)
+    for name, grant in zip("abc", grants, strict=False):
+        ledger.apply(held(name, "n", grant))
+    return ledger.nodes["n"]
+
+
 def written(node: NodeState, context: NodeContext = ALONE) -> Any:
     return msgspec.json.decode(msgspec.json.encode(node_document(ENFLAME, node, context)))
 
 
 def test_a_node_says_what_its_cards_can_give_and_who_holds_them() -> None:
-    ledger = Ledger()
-    ledger.set_node("n", cards(16, 16), GIB_UNIT)
-    ledger.apply(held("a", "n", (0, 6)))
-
-    document = written(ledger.nodes["n"])
+    document = written(node_of(cards(16, 16), (0, 6)))
     assert (document["total"], document["used"], document["largest"], document["emptyCards"]) == (32, 6, 16, 1)
     assert document["perGib"] == 1
     assert [(c["index"], c["total"], c.get("used", 0), c["free"]) for c in document["cards"]] == [
@@ -46,10 +51,7 @@ def test_a_node_says_what_its_cards_can_give_and_who_holds_them() -> None:
 
 
 def test_what_only_claims_may_give_is_free_all_the_same() -> None:
-    ledger = Ledger()
-    ledger.set_node("n", [card(0, 16), card(1, 16), card(2, 16, sick=True)], GIB_UNIT, (SERVES_CLAIMS,))
-    ledger.apply(held("a", "n", (0, 6)))
-    document = written(ledger.nodes["n"])
+    document = written(node_of([card(0), card(1), card(2, sick=True)], (0, 6), modes=(SERVES_CLAIMS,)))
     assert (document["largest"], document["emptyCards"]) == (16, 1)
     assert [(c.get("free", 0), c.get("wholeFree", False)) for c in document["cards"]] == [
         (10, False), (16, True), (0, False)
@@ -57,11 +59,8 @@ def test_what_only_claims_may_give_is_free_all_the_same() -> None:
 
 
 def test_free_memory_of_a_sick_or_cordoned_card_is_offered_to_no_one() -> None:
-    ledger = Ledger()
     sick = msgspec.structs.replace(card(0), health=Health.UNHEALTHY, reason="XID 79")
-    ledger.set_node("n", [sick, card(1, cordoned=True), card(2)], GIB_UNIT)
-
-    first, second, third = written(ledger.nodes["n"])["cards"]
+    first, second, third = written(node_of([sick, card(1, cordoned=True), card(2)]))["cards"]
     assert (first["sick"], first["reason"], first.get("free", 0)) == (True, "XID 79", 0)
     assert (second["cordoned"], second.get("free", 0)) == (True, 0)
     assert third["free"] == 16
@@ -78,18 +77,12 @@ def test_free_memory_of_a_sick_or_cordoned_card_is_offered_to_no_one() -> None:
 def test_a_free_card_is_offered_as_what_the_node_serves(
     modes: tuple[str, ...], serves: str | None, free: int | None, whole_free: bool | None
 ) -> None:
-    ledger = Ledger()
-    ledger.set_node("n", cards(16), GIB_UNIT, modes)
-
-    document = written(ledger.nodes["n"])
+    document = written(node_of(cards(16), modes=modes))
     (first,) = document["cards"]
     assert (document.get("serves"), first.get("free"), first.get("wholeFree")) == (serves, free, whole_free)
 
 
 def test_what_is_known_in_addition_to_the_ledger_is_added() -> None:
-    ledger = Ledger()
-    ledger.set_node("n", cards(16), GIB_UNIT)
-    ledger.apply(held("a", "n", (0, 4)))
     context = NodeContext(
         NodeMetadata(NodePlace("n", {"zone": "a"}), unready=True, address="10.0.0.1"),
         "the inventory cannot be read",
@@ -98,7 +91,7 @@ def test_what_is_known_in_addition_to_the_ledger_is_added() -> None:
         frozenset({"uid-a"}),
     )
 
-    document = written(ledger.nodes["n"], context)
+    document = written(node_of(cards(16), (0, 4)), context)
     assert (document["labels"], document["unready"], document["address"]) == ({"zone": "a"}, True, "10.0.0.1")
     assert document["problem"] == "the inventory cannot be read"
     (pod,) = document["pods"]
@@ -134,9 +127,6 @@ def test_a_waiting_pod_says_what_it_asks_for() -> None:
     ids=["cordoned", "not ready", "tainted"],
 )
 def test_a_node_that_takes_no_pods_has_nothing_free(metadata: NodeMetadata, free: int | None) -> None:
-    ledger = Ledger()
-    ledger.set_node("n", cards(16), GIB_UNIT)
-
-    document = written(ledger.nodes["n"], NodeContext(metadata, "", {}, {}, frozenset()))
+    document = written(node_of(cards(16)), NodeContext(metadata, "", {}, {}, frozenset()))
     assert (document.get("largest"), document["cards"][0].get("free")) == (free, free)
     assert document.get("taints", []) == [str(taint) for taint in metadata.place.taints]

@@ -48,7 +48,6 @@ DRIVER = "--memory-limit=driver"
             [],
             id="it will fall back by itself",
         ),
-        pytest.param([plugin("a", "550.54", "")], [], id="no limits were asked for"),
         pytest.param([plugin("a", "550.54", "no daemon", "--memory-limit=mps")], [("node a", "error")], id="mps"),
     ],
 )

@@ -27,13 +27,10 @@ from gcushare.wire.objects import ObjectMeta
     ("amount", "text"),
     [
         pytest.param(0, "0", id="nothing"),
-        pytest.param(1, "1", id="one"),
         pytest.param(1000, "1k", id="a thousand"),
         pytest.param(1536, "1536", id="below a whole KiB"),
         pytest.param(3 * 1024, "3Ki", id="KiB"),
         pytest.param(16 * GIB, "16Gi", id="GiB"),
-        pytest.param(192 * 1024 * 1024, "192Mi", id="MiB"),
-        pytest.param(1_073_741, "1073741", id="a thousandth of a GB"),
     ],
 )
 def test_a_quantity_is_written_in_its_shortest_form_and_reads_back_as_the_same_amount(amount: int, text: str) -> None:

@@ -18,9 +18,6 @@ HASH = "0f3c8e5a1b2c4d3e8f90a1b2c3d4e5f6"
     ("path", "uid"),
     [
         (f"kubepods/pod{UID}", UID),
-        (f"kubepods/burstable/pod{UID}", UID),
-        (f"kubepods/besteffort/pod{UID}", UID),
-        (f"kubepods.slice/kubepods-pod{SLICE}.slice", UID),
         (f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{SLICE}.slice", UID),
         (f"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{SLICE}.slice", UID),
         (f"some/other/folder/kubepods/pod{UID}", UID),

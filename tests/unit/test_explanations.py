@@ -33,8 +33,8 @@ def node_of(
     return ledger.nodes["node-1"]
 
 
-def explain(ledger: Ledger, request: CardRequest) -> Explanation:
-    explainer = Explainer(request)
+def explain(ledger: Ledger, request: CardRequest, priority: int = 0) -> Explanation:
+    explainer = Explainer(request, priority=priority)
     for node in ledger.nodes.values():
         explainer.add(node)
     return explainer.finish()
@@ -129,10 +129,7 @@ def test_a_pod_that_allows_no_card_there_is_explained_by_what_it_names(request_:
 
 def test_a_node_that_settles_is_reported_as_such() -> None:
     node = node_of(cards(16, 16), (1, 12), (1, 12))
-    explainer = Explainer(asks(4))
-    explainer.add(node)
-    found = explainer.finish()
-
+    found = explain_all(asks(4), node)
     assert (evaluate(node, asks(4)), evaluate(node, asks(20))) == (Verdict.UNCONFIRMED, Verdict.TOO_SMALL)
     assert "1 node: the cards of its pods are not confirmed yet" in summarise(found)
     assert "higher priority" not in summarise(found)
@@ -149,22 +146,15 @@ class TestPriority:
             ledger.apply(replace(holding, pod=replace(holding.pod, priority=priority)))
         return ledger
 
-    @staticmethod
-    def explain_at(ledger: Ledger, priority: int) -> Explanation:
-        explainer = Explainer(asks(12), priority=priority)
-        for node in ledger.nodes.values():
-            explainer.add(node)
-        return explainer.finish()
-
     def test_pods_of_lower_priority_are_what_the_scheduler_may_end(self) -> None:
-        found = self.explain_at(self.cluster(high=9, same=5, low=1), 5)
+        found = explain(self.cluster(high=9, same=5, low=1), asks(12), priority=5)
 
         assert found.remedy is not None
         assert (found.remedy.node, found.remedy.is_preemption) == ("node-low", True)
         assert summarise(found).endswith("it would fit on node-low if these pods ended: default/low")
 
     def test_pods_of_higher_priority_are_never_proposed(self) -> None:
-        found = self.explain_at(self.cluster(high=9), 5)
+        found = explain(self.cluster(high=9), asks(12), priority=5)
 
         assert found.remedy is None
         assert found.can_ever_fit
@@ -178,7 +168,7 @@ class TestPriority:
         low = held("low-2", "node-2", (1, 5))
         ledger.apply(low)
 
-        found = self.explain_at(ledger, 5)
+        found = explain(ledger, asks(12), priority=5)
 
         assert found.remedy is not None
         assert [victim.name for victim in found.remedy.victims] == ["low-2"]

@@ -93,45 +93,7 @@ def test_a_node_is_held_by_its_pods_alone_and_no_longer_once_its_cards_are_unkno
     state = state_of(a_node("a", 16), a_node("b", 16))
     state.pod_applied(a_pod("one", 10, node="a", record=on_card(0, 10)))
     assert [is_held(state.ledger.nodes.get(name)) for name in ("a", "b", "gone")] == [True, False, False]
+    noted = [written({}, enflame=is_held(state.ledger.nodes.get(name))) for name in ("a", "b")]
+    assert noted == [{SCALE_DOWN_DISABLED: "true", KEPT_MARK: "enflame"}, {}], "the idle node may go, this one never"
     state.node_deleted("a")
     assert not is_held(state.ledger.nodes.get("a"))
-
-
-def removable(nodes: Mapping[str, Mapping[str, str]], held: Mapping[str, list[int]], units: int) -> list[str]:
-    """The nodes that Cluster Autoscaler would empty, as it decides: by sums. ``units`` is what each node has.
-
-    A node with the annotation is left out. Another one goes if its pods fit, one after the other, into the sums of what
-    the others have free; cards do not count.
-    """
-
-    def can_move(name: str) -> bool:
-        free = {other: units - sum(held.get(other, ())) for other in nodes if other != name}
-        for asked in held.get(name, ()):
-            place = next((other for other, left in free.items() if left >= asked), None)
-            if place is None:
-                return False
-            free[place] -= asked
-        return True
-
-    return [
-        name for name, annotations in nodes.items() if annotations.get(SCALE_DOWN_DISABLED) != "true" and can_move(name)
-    ]
-
-
-def test_a_pod_that_fits_elsewhere_by_sum_and_on_no_card_keeps_its_node_and_idle_nodes_go() -> None:
-    """Three nodes of two cards of 16, five pods of 10: the fifth fits the 12 that another node has free, as 6 + 6."""
-    held = {"first": [10, 10], "second": [10, 10], "third": [10]}
-    pods = [
-        a_pod(f"{name}-{index}", units, node=name, record=on_card(index, units))
-        for name, of in held.items()
-        for index, units in enumerate(of)
-    ]
-    names = [*held, "idle"]
-    state = state_of(*(a_node(name, 16, 16) for name in names))
-    for each in pods:
-        state.pod_applied(each)
-    bare: dict[str, dict[str, str]] = {name: {} for name in names}
-    assert removable(bare, held, 32) == names
-    assert removable({name: {} for name in held}, held, 32) == [*held], "each pod fits by sum, and no card has 10 free"
-    noted = {name: written({}, enflame=is_held(state.ledger.nodes.get(name))) for name in names}
-    assert removable(noted, held, 32) == ["idle"]

@@ -182,17 +182,14 @@ REFUSED = {
     f"{PLUGIN}fullnameOverride=cards,{EXTENDER}deployName=cards": CLASH,
     f"{PLUGIN}serviceAccount.name=cards,{EXTENDER}serviceAccount.name=cards": CLASH,
     f"{PLUGIN}serviceAccount.name=gcushare-device-plugin-cleanup": CLASH,
-    f"{EXTENDER}configManager.name=gcushare-scheduler-extender": "configManager.name and deployName",
     f"{EXTENDER}configManager.name=a,{EXTENDER}deployName=a-uninstall": CLASH,
     f"{EXTENDER}serviceAccount.name=gcushare-dashboard": CLASH,
     f"{EXTENDER}scheduler.mode=second-scheduler,{EXTENDER}secondScheduler.name=gcushare-scheduler-extender": CLASH,
     **{
         f"{chart}networkPolicy.enabled=true": "would let everyone in: name who may call" for chart in (PLUGIN, EXTENDER)
     },
-    f"{PLUGIN}fullnameOverride=1e3": "fullnameOverride: ",
     f"{EXTENDER}configManager.filesDir=/etc/kubernetes/manifests": "use another directory",
     f"{EXTENDER}service.verbsPort=32766": "service.port and service.verbsPort are both 32766",
-    f"{NODE_PORT}service.verbsNodePort=32766": "service.nodePort and service.verbsNodePort are both 32766",
     f"{NODE_PORT}configManager.port=32766": "configManager.port and service.nodePort are both 32766",
     **{
         f"global.vendor=aliyun,{PLUGIN}memoryLimit=mps,{PLUGIN}mps.root={root}": f"mps.root is {root}, but"

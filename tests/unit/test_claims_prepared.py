@@ -156,13 +156,6 @@ def test_a_link_in_place_of_a_cdi_file_is_replaced_and_not_followed(tmp_path: Pa
     assert not cdi_file(tmp_path, "one").is_symlink()
 
 
-def test_nothing_is_written_into_a_folder_that_others_can_write(tmp_path: Path) -> None:
-    (tmp_path / "cdi").mkdir()
-    (tmp_path / "cdi").chmod(0o777)
-    with pytest.raises(DeviceError, match="can be written by others"):
-        prepared_claims(tmp_path).prepare(a_claim("one", a_result("card-0", 4)), "one", CARDS)
-
-
 def test_a_start_brings_back_lost_files_and_removes_those_of_no_claim(tmp_path: Path) -> None:
     prepared_claims(tmp_path).prepare(a_claim("one", a_result("card-0", 4)), "one", CARDS)
     cdi_file(tmp_path, "one").rename(cdi_file(tmp_path, "stale"))

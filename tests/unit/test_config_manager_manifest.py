@@ -185,9 +185,3 @@ def test_a_flag_that_is_there_is_replaced_where_it_counts(arguments: str, expect
     edited = parse_manifest(text, "m").pointed_at(TARGET)
     assert f"command: {expected.replace('NEW', CONFIG)}\n" in edited.text
     assert edited.without_trace(OWN_FILES, None if "/a" not in arguments else "/a").flags[0].name in ("v", "config")
-
-
-def test_our_flag_in_two_words_is_removed_with_both() -> None:
-    text = HEAD + f"  containers:\n  - command: [kube-scheduler, --config, {CONFIG}, --v=2]\n"
-    words = parse_manifest(text, "m").without_trace(OWN_FILES, None).words
-    assert [word.value for word in words] == ["kube-scheduler", "--v=2"]

@@ -65,10 +65,17 @@ def asking(token: str | None) -> web.Request:
     return make_mocked_request("GET", "/dashboard/api/cluster", headers=headers)
 
 
-async def test_a_user_with_the_right_is_let_in_and_asked_about_once() -> None:
+async def jane_is_in() -> tuple[Desk, ManualClock, TokenGuard]:
+    """A guard that has let Jane in."""
     reviews, clock = desk(), ManualClock(100.0)
     guard = TokenGuard(reviews, clock=clock)
-    for _ in range(5):
+    await guard.admit(asking("t-jane"))
+    return reviews, clock, guard
+
+
+async def test_a_user_with_the_right_is_let_in_and_asked_about_once() -> None:
+    reviews, _, guard = await jane_is_in()
+    for _ in range(4):
         await guard.admit(asking("t-jane"))
 
     assert reviews.asked == ["t-jane"]
@@ -83,9 +90,7 @@ async def test_many_requests_at_once_ask_once() -> None:
 
 
 async def test_a_yes_counts_until_it_is_renewed() -> None:
-    reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, clock=clock)
-    await guard.admit(asking("t-jane"))
+    reviews, clock, guard = await jane_is_in()
     del reviews.users["t-jane"]
     clock.now_s += RENEWED_S - 0.1
     await guard.admit(asking("t-jane"))
@@ -96,9 +101,7 @@ async def test_a_yes_counts_until_it_is_renewed() -> None:
 
 
 async def test_a_yes_that_cannot_be_renewed_counts_for_a_minute_and_no_longer() -> None:
-    reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, clock=clock)
-    await guard.admit(asking("t-jane"))
+    reviews, clock, guard = await jane_is_in()
     reviews.failure = RetryableError("no answer in time")
     for _ in range(3):
         clock.now_s += (ALLOWED_S - 0.1) / 3
@@ -111,9 +114,7 @@ async def test_a_yes_that_cannot_be_renewed_counts_for_a_minute_and_no_longer() 
 
 
 async def test_a_renewal_that_no_one_answers_is_tried_again_in_a_few_seconds() -> None:
-    reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, clock=clock)
-    await guard.admit(asking("t-jane"))
+    reviews, clock, guard = await jane_is_in()
     reviews.failure = RetryableError("no answer in time")
     clock.now_s += RENEWED_S
     for _ in range(10):
@@ -124,9 +125,7 @@ async def test_a_renewal_that_no_one_answers_is_tried_again_in_a_few_seconds() -
 
 
 async def test_no_one_waits_for_a_renewal_that_another_request_asks_for() -> None:
-    reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, clock=clock)
-    await guard.admit(asking("t-jane"))
+    reviews, clock, guard = await jane_is_in()
     clock.now_s += RENEWED_S
     reviews.answers = asyncio.Event()
     renewing = asyncio.create_task(guard.admit(asking("t-jane")), name="the request that renews")
@@ -200,9 +199,7 @@ async def test_strangers_spend_little_of_the_api_servers_time() -> None:
 
 
 async def test_a_reader_stays_in_whatever_strangers_do() -> None:
-    reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, clock=clock)
-    assert await tell(guard, "t-jane") == "in"
+    _, clock, guard = await jane_is_in()
     reported = []
     for number in range(7):
         for each in range(UNKNOWN_BURST + 2):

@@ -234,11 +234,6 @@ def test_a_request_is_judged_on_the_nodes_that_the_rules_leave_and_then_on_all()
             id="three are allowed and four needed",
         ),
         pytest.param(
-            explain_all(asks(4, 3), named("n1", 16, 16), named("n2", 16)),
-            "it can never fit: no node has 3 usable cards; the most is 2",
-            id="no node has three cards",
-        ),
-        pytest.param(
             explain_all(asks_whole(3), named("n1", 16, 16, modes=BOTH_MODES)),
             "it can never fit: no node that serves whole cards has 3 usable cards; the most is 2",
             id="no node has three whole cards",
@@ -247,11 +242,6 @@ def test_a_request_is_judged_on_the_nodes_that_the_rules_leave_and_then_on_all()
             explain_all(asks(4), named("n1", 16, 16, modes=CLAIMS)),
             "needs 4 GiB in one card; 1 node: its cards are given as claims",
             id="nothing is said of the room of cards that claims give",
-        ),
-        pytest.param(
-            explain_all(CardRequest(4, selection=CardSelection(use=("7",))), named("n1", 16)),
-            "among the cards that the pod allows; no card is one that the pod allows; 1 node",
-            id="no figure of cards that are not there",
         ),
         pytest.param(
             explain_all(asks(4), named("n1", 16), named("n2", 16), n1="nodeSelector a=b", n2="taint gpu:NoSchedule"),
@@ -274,19 +264,9 @@ def test_a_request_is_judged_on_the_nodes_that_the_rules_leave_and_then_on_all()
             id="no figure of a node whose cards are not known yet",
         ),
         pytest.param(
-            explain_all(asks(12), named("n1", 16, taken=8), *(NodeState(f"new-{number}") for number in range(5))),
-            "not all have a lower priority); it may fit once the cards of new-0, new-1, new-2 and 2 more are known",
-            id="pods may end, or cards appear",
-        ),
-        pytest.param(
             explain_all(asks(12), named("n1", 16, modes=BOTH_MODES, taken=8), by_claim=True),
             "would fit on n1 if these pods ended: default/on-n1 (kube-scheduler ends no pod for a claim)",
             id="no preemption for a claim",
-        ),
-        pytest.param(
-            explain_all(asks(4), node_of([card(0, 16, sick=True)])),
-            "it can never fit: no node has a usable card",
-            id="no usable card",
         ),
     ],
 )

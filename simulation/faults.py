@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from gcushare_playground.kubelet.faults import KubeletFaults
+from simulation.cards import Machine, SimulatedCard
 from simulation.cast import Cast
 from simulation.drawing import FAULTS, LIMIT_FAULTS, LONG_FAULTS, NUMBER_FAULTS
 from simulation.forgeries import FORGERIES
@@ -54,13 +56,13 @@ class Happenings:
             "jump": self._jump,
             "restart kubelet": self._restart_kubelet,
             "restart scheduler": self._restart_scheduler,
-            "sick card": self._sick_card,
+            "sick card": partial(self._flag, self._card, "is_sick"),
             "heal card": self._heal_card,
-            "lose card": self._lose_card,
+            "lose card": partial(self._flag, self._card, "is_gone"),
             "renumber": self._renumber,
-            "silent library": self._silent_library,
-            "silent podresources": self._silent_podresources,
-            "ignore preference": self._ignore_preference,
+            "silent library": partial(self._flag, self._machine, "is_silent"),
+            "silent podresources": partial(self._flag, self._kubelet, "is_silent"),
+            "ignore preference": partial(self._flag, self._kubelet_faults, "ignore_preferred"),
             "refuse writes": self._refuse_writes,
             "secret": self._spoil_secret,
             "reload driver": partial(self._end_processes, with_pods=False),
@@ -195,7 +197,7 @@ class Happenings:
         self._cast.program(process).process.wall_offset_s += by_s
 
     def _restart_kubelet(self, node: int, for_s: float, *, loses: bool) -> None:
-        kubelet = self._cast.kubelets[f"node-{node}"]
+        kubelet = self._kubelet(node)
         if not kubelet.is_up:
             return
         kubelet.stop()
@@ -205,7 +207,7 @@ class Happenings:
 
     def _end_processes(self, node: int, for_s: float, *, with_pods: bool) -> None:
         """Load the driver again, or boot the whole node; the kubelet starts the containers again."""
-        kubelet, containers = self._cast.kubelets[f"node-{node}"], self._cast.containers.get(f"node-{node}")
+        kubelet, containers = self._kubelet(node), self._cast.containers.get(f"node-{node}")
         if not kubelet.is_up or containers is None:
             return
         kubelet.stop()
@@ -220,7 +222,7 @@ class Happenings:
 
     def _renumber(self, node: int, order: list[int], for_s: float, *, boots: bool) -> None:
         """Have the driver list its cards in another order, some of them not for a while, after a boot or without."""
-        kubelet, machine = self._cast.kubelets[f"node-{node}"], self._cast.machines[f"node-{node}"]
+        kubelet, machine = self._kubelet(node), self._machine(node)
         if boots and not kubelet.is_up:
             return
         machine.order = order
@@ -242,34 +244,26 @@ class Happenings:
             scheduler.stop()
             self._until(for_s, scheduler.start)
 
-    def _sick_card(self, node: int, card: int, for_s: float) -> None:
-        self._flag(node, card, "is_sick", for_s)
-
     def _heal_card(self, node: int, card: int) -> None:
-        self._cast.machines[f"node-{node}"].cards[card].is_sick = False
+        self._card(node, card).is_sick = False
 
-    def _lose_card(self, node: int, card: int, for_s: float) -> None:
-        self._flag(node, card, "is_gone", for_s)
-
-    def _flag(self, node: int, card: int, name: str, for_s: float) -> None:
-        found = self._cast.machines[f"node-{node}"].cards[card]
+    def _flag(self, find: Callable[..., object], name: str, for_s: float, **where: int) -> None:
+        """Set a flag of what is found there for a while."""
+        found = find(**where)
         setattr(found, name, True)
-        self._until(for_s, lambda: setattr(found, name, False))
+        self._until(for_s, partial(setattr, found, name, False))
 
-    def _silent_library(self, node: int, for_s: float) -> None:
-        machine = self._cast.machines[f"node-{node}"]
-        machine.is_silent = True
-        self._until(for_s, lambda: setattr(machine, "is_silent", False))
+    def _card(self, node: int, card: int) -> SimulatedCard:
+        return self._machine(node).cards[card]
 
-    def _silent_podresources(self, node: int, for_s: float) -> None:
-        kubelet = self._cast.kubelets[f"node-{node}"]
-        kubelet.is_silent = True
-        self._until(for_s, lambda: setattr(kubelet, "is_silent", False))
+    def _machine(self, node: int) -> Machine:
+        return self._cast.machines[f"node-{node}"]
 
-    def _ignore_preference(self, node: int, for_s: float) -> None:
-        faults = self._cast.kubelets[f"node-{node}"].faults
-        faults.ignore_preferred = True
-        self._until(for_s, lambda: setattr(faults, "ignore_preferred", False))
+    def _kubelet(self, node: int) -> Kubelet:
+        return self._cast.kubelets[f"node-{node}"]
+
+    def _kubelet_faults(self, node: int) -> KubeletFaults:
+        return self._kubelet(node).faults
 
     def _refuse_writes(self, last: str, for_s: float) -> None:
         """Of pods whose names end so; calm does not end it, as nothing else depends on such pods."""

@@ -44,8 +44,7 @@ from simulation.cards import SimulatedSource, make_machine
 from simulation.claims_views import watch_views
 from simulation.process import Process
 from simulation.program import CONFIG, ProcessClock
-from simulation.transport import SimulatedTransport
-from simulation.weather import Weather
+from simulation.restarting import RestartingProgram
 from simulation.world import World
 
 NAMES = ALIYUN.claims
@@ -122,43 +121,26 @@ class _CdiFiles(ClaimCdiFiles):
         return len(stale)
 
 
-class ClaimsNode:
+class ClaimsNode(RestartingProgram):
     """A node: its cards, its disk, and the driver that starts again whenever it was killed."""
 
     def __init__(
         self, world: World, seed: int, number: int, sizes: tuple[int, ...], containers_on: ContainersOn
     ) -> None:
-        self.world = world
+        super().__init__(world, f"node-{number}", random.Random(f"claims/{seed}/node-{number}"))
         self._containers_on = containers_on
-        self.name = f"node-{number}"
-        self.rng = random.Random(f"claims/{seed}/{self.name}")
         self.machine = make_machine(self.name, sizes)
         self._monitor: CardMonitor | None = None
         self.disk = NodeDisk(world.planted)
-        self.weather = Weather(self.rng, world.faults)
-        self.process = Process(self.name)
-        self.process.is_alive = False
         self.publisher: SlicePublisher | None = None
         self.agent: ClaimsAgent | None = None
         self.checks: ClaimChecks | None = None
         self.prepared: PreparedClaims | None = None
         self._service: ClaimsService | None = None
 
-    def start(self) -> None:
-        """Start the driver, unless it runs."""
-        if self.process.is_alive:
-            return
-        process = self.process = Process(self.name, offset_s=self.rng.uniform(0, 1e5))
-        self.disk.process, self.disk.writes_to_live, self._service = process, None, None
-        process.on_end[0] = lambda: self._ended(process)
-        self.world.note(f"{self.name}: the driver starts")
-        self.world.loop.create_task(self._live(process), context=process.context)
-
-    def _ended(self, process: Process) -> None:
-        self.world.gateway.drop(process)
+    def _reset(self) -> None:
         self._service = self.checks = None
-        self.world.note(f"{self.name}: the driver was killed")
-        self.world.loop.call_world(self.rng.uniform(0.2, 20.0), self.start)
+        self.disk.process, self.disk.writes_to_live = self.process, None
 
     def sicken(self, first: int) -> None:
         """Have the cards from this slot on fall ill."""
@@ -187,17 +169,9 @@ class ClaimsNode:
         if self.process.is_alive and self._monitor is not None and self._service is not None:
             self.world.loop.create_task(self._monitor.poll(), context=self.process.context)
 
-    async def _live(self, process: Process) -> None:
-        try:
-            await self._run(process)
-        except Exception as error:
-            if process.is_alive and self.disk.writes_to_live != 0:
-                self.world.fail("no process ends by any input", f"{self.name} ended: {type(error).__name__}: {error}")
-
     async def _run(self, process: Process) -> None:
         loop = self.world.loop
-        transport = SimulatedTransport(self.world.gateway, process, self.weather)
-        client = KubeClient(CONFIG, program="claims", transport=transport)
+        client = KubeClient(CONFIG, program="claims", transport=self._transport(process))
         clock, rng = ProcessClock(loop, process), random.Random(self.rng.getrandbits(64))
         prepared = PreparedClaims(
             GrantForm(ALIYUN, (Strategy.ENV,)), self.name, _Checkpoint(self.disk), _CdiFiles(self.disk)

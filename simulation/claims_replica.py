@@ -25,30 +25,24 @@ from gcushare.wire.objects import NODE, POD
 from simulation.claims_views import watch_views
 from simulation.process import Process
 from simulation.program import CONFIG, ProcessClock
-from simulation.transport import SimulatedTransport
-from simulation.weather import Weather
+from simulation.restarting import RestartingProgram
 from simulation.world import World
 
 UNUSED_S = 60.0
 """How long a template is kept that no waiting pod names."""
-_WALL_SKEW_S = 3600.0
 
 
-class ClaimsReplica:
-    """A replica that starts again whenever it was killed; its wall clock may be an hour off."""
+class ClaimsReplica(RestartingProgram):
+    """A replica; its wall clock may be an hour off."""
+
+    wall_skew_s = 3600.0
 
     def __init__(self, world: World, seed: int, number: int) -> None:
-        self.world = world
-        self.name = f"extender-{number}"
-        self.rng = random.Random(f"claims/{seed}/{self.name}")
-        self.weather = Weather(self.rng, world.faults)
-        self.process = Process(self.name)
-        self.process.is_alive = False
+        super().__init__(world, f"extender-{number}", random.Random(f"claims/{seed}/extender-{number}"))
         self._elector: LeaderElector | None = None
         self.views: dict[str, ObjectCache[Any]] = {}
         """What it knows of the API server, by kind."""
         self.order: OrderWriter | None = None
-        self._starts = 0
 
     @property
     def is_leader(self) -> bool:
@@ -57,34 +51,13 @@ class ClaimsReplica:
             return False
         return self.world.planted == "leads without a lease" or self._elector.is_leader
 
-    def start(self) -> None:
-        """Start it, unless it runs."""
-        if self.process.is_alive:
-            return
-        self._starts, self._elector = self._starts + 1, None
-        offset_s, skew_s = self.rng.uniform(0, 1e5), self.rng.uniform(-_WALL_SKEW_S, _WALL_SKEW_S)
-        process = self.process = Process(self.name, offset_s=offset_s, wall_offset_s=skew_s)
-        process.on_end[0] = lambda: self._ended(process)
-        self.world.note(f"{self.name} starts")
-        self.world.loop.create_task(self._live(process), context=process.context)
-
-    def _ended(self, process: Process) -> None:
-        self.world.gateway.drop(process)
-        self.world.note(f"{self.name} was killed")
-        self.world.loop.call_world(self.rng.uniform(0.2, 20.0), self.start)
-
-    async def _live(self, process: Process) -> None:
-        try:
-            await self._run(process)
-        except Exception as error:
-            if process.is_alive:
-                self.world.fail("no process ends by any input", f"{self.name} ended: {type(error).__name__}: {error}")
+    def _reset(self) -> None:
+        self._elector = None
 
     async def _run(self, process: Process) -> None:
         clock = ProcessClock(self.world.loop, process)
         rng = random.Random(self.rng.getrandbits(64))
-        transport = SimulatedTransport(self.world.gateway, process, self.weather)
-        client = KubeClient(CONFIG, program=EXTENDER, transport=transport)
+        client = KubeClient(CONFIG, program=EXTENDER, transport=self._transport(process))
         unused_s = 1e9 if self.world.planted == "keeps templates" else UNUSED_S
         settings = ClaimsSettings(claims=True)
         state = VendorState(ALIYUN, Policies("binpack", "binpack", "close"), monotonic=clock.monotonic)
@@ -107,7 +80,7 @@ class ClaimsReplica:
         lease = ApiLease(client, "kube-system", EXTENDER)
         self._elector = elector = LeaderElector(
             lease,
-            f"{self.name}.{self._starts}",
+            f"{self.name}.{self.starts}",
             times=LeaseTimes(duration_s=15.0, renew_deadline_s=10.0, retry_s=2.0),
             listener=lambda _leads: claims.wake(),
             clock=clock,

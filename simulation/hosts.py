@@ -28,10 +28,10 @@ from simulation.host_schedule import HOSTS, HostSchedule
 from simulation.loop import SimulatedLoop
 from simulation.process import Process
 from simulation.program import CONFIG, ProcessClock
+from simulation.restarting import RestartingProgram
 from simulation.rounds import play
 from simulation.schedule import Action
-from simulation.transport import SimulatedTransport
-from simulation.weather import Odds, Weather
+from simulation.weather import Odds
 from simulation.world import World
 
 LOOK_S = 0.2
@@ -53,41 +53,27 @@ class _HostState(SharedConfigMap):
         return await self._hosts.extender()
 
 
-class HostManager:
+class HostManager(RestartingProgram):
     """config-manager on one host."""
 
+    away_s = (0.5, 4.0)
+
     def __init__(self, hosts: Hosts, number: int) -> None:
+        name = f"config-manager-{number}"
+        super().__init__(hosts.world, name, random.Random(f"{hosts.schedule.seed}/{name}"))
         self.hosts = hosts
-        world = self.world = hosts.world
-        self.name = f"config-manager-{number}"
-        self.rng = random.Random(f"{hosts.schedule.seed}/{self.name}")
         self.disk = Disk(self.rng)
         self.disk.files[MANIFEST] = FileState(TEXT.encode(), 0o600, 0, 0)
         self.disk.files[_KEPT] = FileState(b"kubeconfig", 0o600, 0, 0)
-        self.weather = Weather(self.rng, world.faults)
-        self.scheduler = SchedulerOnHost(self.disk, world.loop, self.rng, self.weather)
+        self.scheduler = SchedulerOnHost(self.disk, self.world.loop, self.rng, self.weather)
         self.disk.on_crash = self.scheduler.boot
-        self.process = Process(self.name)
-        self.process.is_alive = False
-        self.starts = 0
 
-    def start(self) -> None:
-        """Start it, unless it runs."""
-        if self.process.is_alive:
-            return
-        self.starts += 1
-        process = self.process = Process(self.name, offset_s=self.rng.uniform(0, 1e5))
-        self.disk.process = process
-        process.on_end[0] = lambda: self.world.gateway.drop(process)
-        self.world.note(f"{self.name} starts")
-        self.world.loop.create_task(self._live(process), context=process.context)
+    def _reset(self) -> None:
+        self.disk.process = self.process
 
-    async def _live(self, process: Process) -> None:
-        world = self.world
-        clock = ProcessClock(world.loop, process)
-        client = KubeClient(
-            CONFIG, program="config", transport=SimulatedTransport(world.gateway, process, self.weather)
-        )
+    async def _run(self, process: Process) -> None:
+        clock = ProcessClock(self.world.loop, process)
+        client = KubeClient(CONFIG, program="config", transport=self._transport(process))
         executor = Executor(
             files=self.disk,
             poll=self.scheduler.poll,
@@ -115,12 +101,7 @@ class HostManager:
             interval_s=10.0,
             check_extender=extender_answers,
         )
-        try:
-            await reconciler.run()
-        except Exception as error:
-            if not process.is_alive:
-                return
-            world.fail("no process ends by any input", f"{self.name} ended: {type(error).__name__}: {error}")
+        await reconciler.run()
 
 
 class Hosts:
@@ -167,8 +148,6 @@ class Hosts:
         """Every kubelet reads its manifests, which must work."""
         restarting = 0
         for host in self.hosts:
-            if host.disk.process is not None and not host.disk.process.is_alive:
-                self._loop.call_world(self.rng.uniform(0.5, 20.0), host.start)
             host.scheduler.sync()
             is_starting = self._loop.now_s < host.scheduler.ready_at_s and host.scheduler.starts > 1
             restarting += is_starting and not host.scheduler.is_booting
@@ -212,8 +191,7 @@ class Hosts:
             if host.process.is_paused:
                 self._loop.resume(host.process)
             host.process.steps_to_live = None
-            if not host.process.is_alive:
-                host.start()
+            host.start()
 
     def check_settled(self) -> None:
         """Check that every host has the desired state, byte by byte where nothing of ours is, and no leftovers."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from simulation.burst_node import BurstNode
 from simulation.burst_plugin import RuleBroken
 from simulation.burst_pods import MEMORY
-from simulation.bursts import BURSTS_PER_NODE, BurstNode, play_seed
+from simulation.bursts import BURSTS_PER_NODE, check, play, play_seed
 
 from gcushare_playground.kubelet.checkpoint import PodDevices
 
@@ -33,8 +34,8 @@ def test_a_pod_on_another_card_than_its_rule_allows_is_found() -> None:
     node = BurstNode(1)
     held: list[PodDevices] = []
     while not held:
-        node.play()
+        play(node)
         held = [each for each in node.devices.entries() if each.container == "app0" and each.resource == MEMORY]
     node.devices.insert(held[0].pod_uid, "app0", MEMORY, sorted(held[0].ids)[1:], held[0].answer)
     with pytest.raises(RuleBroken, match=f"{held[0].pod_uid} "):
-        node.check()
+        check(node)

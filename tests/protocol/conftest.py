@@ -1,13 +1,15 @@
-"""An API server double without controllers, for test files that define no fixture of that name."""
+"""An API server double without controllers, and the doctor's cluster, for files that define no fixture of that name."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.protocol.apiserver_client import Api
+from tests.protocol.doctor_rig import DoctorRig
 
 
 @pytest.fixture
@@ -20,3 +22,9 @@ async def server() -> AsyncIterator[ApiServer]:
 async def api(server: ApiServer) -> AsyncIterator[Api]:
     async with Api(server) as session:
         yield session
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
+    async with DoctorRig(tmp_path) as running:
+        yield running

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -31,12 +30,6 @@ COMMANDS: Commands = {
     "top": (main_gcushare, ("top",)),
     "nodes-needed": (main_gcushare, ("nodes-needed",)),
 }
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
-    async with DoctorRig(tmp_path) as running:
-        yield running
 
 
 EVERYTHING_BUT_VERSION = r"^/(?!version)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,6 @@ from tests.unit.certificates import certificate_pem
 
 Scenario = Callable[[DoctorRig], object]
 ERROR, WARNING, INFO = "error", "warning", "info"
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
-    async with DoctorRig(tmp_path) as running:
-        yield running
 
 
 async def test_a_healthy_cluster_gives_no_findings(rig: DoctorRig) -> None:

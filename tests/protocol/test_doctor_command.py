@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from gcushare.vendors import ENFLAME
@@ -14,12 +11,6 @@ from tests.protocol.doctor_rig import NODE, DoctorRig, node_object, record
 
 OTHER = "n2"
 INVENTORY, CORDON = ENFLAME.inventory_annotation, ENFLAME.cordon_annotation
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
-    async with DoctorRig(tmp_path) as running:
-        yield running
 
 
 def leave_things_behind(rig: DoctorRig) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ from gcushare.core.cards import (
     BOTH_MODES,
     SERVES_CLAIMS,
     SERVES_MEMORY,
+    SERVES_WHOLE,
     Health,
     Inventory,
     InventoryCard,
@@ -47,12 +47,6 @@ INVENTORY = ENFLAME.inventory_annotation
 MEMORY, COUNT = ENFLAME.memory_resource, ENFLAME.count_resource
 WHOLE = ENFLAME.whole_card_resource
 OTHER = "n2"
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
-    async with DoctorRig(tmp_path) as running:
-        yield running
 
 
 def set_inventory(rig: DoctorRig, offered: list[InventoryCard], unit: str = "1") -> None:
@@ -264,6 +258,10 @@ def whole_cards_of_two_plugins(rig: DoctorRig) -> None:
     serve(rig, *BOTH_MODES, counted="4")
 
 
+def whole_cards_that_the_kubelet_does_not_count(rig: DoctorRig) -> None:
+    serve(rig, SERVES_WHOLE, counted="0")
+
+
 def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
     serve(rig, *BOTH_MODES)
     rig.put_asking("owner", None, node=NODE, whole=1)
@@ -307,6 +305,7 @@ def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
         (node_with_the_plain_plugin, ERROR, "other-sharing-system", "1 pod holds them, such as default/whole"),
         (node_of_the_go_gcushare, WARNING, "other-sharing-system", "32 enflame.com/gcu-memory and no inventory"),
         (whole_cards_of_two_plugins, ERROR, "whole-card-count", "serves 2 whole cards, the kubelet counts 4"),
+        (whole_cards_that_the_kubelet_does_not_count, ERROR, "whole-card-count", "counts 0 enflame.com/gcu"),
         (whole_cards_of_a_pod_without_a_record, WARNING, "unrecorded-pod", "asks for 1 enflame.com/gcu"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

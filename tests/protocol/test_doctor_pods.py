@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ from tests.extender_objects import pod_document
 from tests.protocol.doctor_rig import NODE, READY, DoctorRig, record
 
 ERROR, WARNING = "error", "warning"
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
-    async with DoctorRig(tmp_path) as running:
-        yield running
 
 
 @pytest.mark.parametrize(

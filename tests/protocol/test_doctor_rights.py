@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +17,6 @@ from tests.protocol.doctor_rig import (
     config_map,
 )
 from tests.unit.certificates import certificate_pem
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
-    async with DoctorRig(tmp_path) as running:
-        yield running
 
 
 def role(*rules: tuple[str, str, str]) -> list[JsonObject]:

@@ -154,6 +154,7 @@ async def test_a_kubelet_that_offers_less_than_its_cards_have_is_not_said_to_lac
 @pytest.mark.parametrize(
     "made",
     [
+        pytest.param(lambda options: bound_pod("typo", "node-2", 0, 1, annotations=options), id="bound"),
         pytest.param(lambda options: pod_document("typo", 14, annotations=options), id="waiting"),
         pytest.param(lambda options: pod_document("typo", 0, annotations=options | {CARDS: "no"}), id="refused"),
     ],

@@ -187,3 +187,9 @@ async def test_a_pod_that_its_kubelet_refused_and_no_one_starts_again_is_found(r
         WARNING, "pod-refused-by-kubelet", "2 pods with a request for GCU cards failed when the kubelet was"
     )
     assert found.finding("pod-refused-by-kubelet")["subject"] == "default/bare, default/out"
+
+
+async def test_more_on_one_card_than_it_has_is_found(rig: DoctorRig) -> None:
+    for name in ("a", "b"):
+        rig.put_asking(name, 10, node=NODE, record=record(0, 10))
+    (await rig.examine()).assert_only(ERROR, "overcommitted-card", "20 of 16 units, to default/a, default/b")

@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from gcushare.cli.doctor.doctor import patch_of
+from gcushare.cluster.diagnosis.checks.registry import examine
+from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import (
     Fix,
 )
@@ -21,6 +23,7 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.wire.objects import ObjectMeta
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -139,13 +142,26 @@ def test_a_change_is_guarded_by_what_was_seen() -> None:
     ]
 
 
-def test_every_finding_is_documented_and_nothing_else() -> None:
-    root = Path(__file__).parents[2]
+@pytest.fixture(scope="module")
+def kinds() -> set[str]:
+    """Every kind of finding that a check makes, as its source has it."""
     sources = "".join(
-        path.read_text() for path in sorted((root / "src/gcushare/cluster/diagnosis/checks").glob("*.py"))
+        path.read_text() for path in sorted((ROOT / "src/gcushare/cluster/diagnosis/checks").glob("*.py"))
     )
     made = set(re.findall(r'\b(?:error|warning|info|make)\(\s*"([a-z]+(?:-[a-z]+)+)"', sources))
     made |= set(re.findall(r'kind = "([a-z-]+)" if .* else "([a-z-]+)"', sources)[0])
-    made |= {each for pair in re.findall(r'ids = \("([a-z-]+)", "([a-z-]+)"\)', sources) for each in pair}
-    reported = set(re.findall(r"^- `([a-z-]+)`(?= \()", (root / "docs/doctor.md").read_text(), re.MULTILINE))
-    assert reported == made
+    return made | {each for pair in re.findall(r'ids = \("([a-z-]+)", "([a-z-]+)"\)', sources) for each in pair}
+
+
+def test_every_finding_is_documented_and_nothing_else(kinds: set[str]) -> None:
+    text = (ROOT / "docs/doctor.md").read_text()
+    assert set(re.findall(r"^- `([a-z-]+)`(?= \()", text, re.MULTILINE)) == kinds
+
+
+def test_every_finding_is_made_to_happen_by_a_test(kinds: set[str]) -> None:
+    texts = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+    assert {kind for kind in kinds if f'"{kind}"' not in texts} == set()
+
+
+def test_a_cluster_without_anything_is_reported_to_be_empty() -> None:
+    assert [each.id for each in examine(Facts(now=NOW))] == ["nothing-found"]

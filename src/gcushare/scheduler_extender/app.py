@@ -63,7 +63,7 @@ from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.verbs.request_metrics import RequestMetrics
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.scheduler_extender.watches import Watches
-from gcushare.vendors import VENDORS
+from gcushare.vendors import VENDORS, Vendor
 
 REQUESTS_DRAIN_S = BindTimes().total_s + 0.5
 """For requests in progress at the end: more than a bind may take."""
@@ -124,20 +124,8 @@ class Extender:
         self._serve_pages = serve_pages
         self._after_sync = after_sync
         self._identity = identity or make_identity(self._rng)
-        placement, monotonic = settings.placement, self._clock.monotonic
-        policies = Policies(placement.node_policy, placement.card_policy, placement.whole_card_policy)
         self._spare, serves_claims = SpareResources(), asyncio.Event()
-        self.states = [
-            VendorState(
-                vendor,
-                policies,
-                unit=settings.claims.given_unit,
-                spare=self._spare,
-                monotonic=monotonic,
-                on_claims_node=serves_claims.set,
-            )
-            for vendor in placement.vendor
-        ]
+        self.states = [self._make_state(vendor, serves_claims) for vendor in settings.placement.vendor]
         self._feed = None if settings.dashboard.dashboard is Access.OFF else Feed(self.states)
         self.verbs = VerbsPort(settings.verbs, settings.serve, client)
         self.recorder = EventRecorder(client, NAME, host=socket.gethostname(), clock=self._clock)
@@ -158,12 +146,13 @@ class Extender:
         self._registry = make_registry(NAME, __version__)
         metrics = RequestMetrics(self._registry, [each.vendor_name for each in self.services])
         self._drifts = [(state, metrics.drifts[state.vendor.name]) for state in self.states]
-        self._heartbeat = Heartbeat("recount", settings.follow.recount_interval + _LIVE_GRACE_S, monotonic)
+        recount_s = settings.follow.recount_interval + _LIVE_GRACE_S
+        self._heartbeat = Heartbeat("recount", recount_s, self._clock.monotonic)
         self._vendor_routes = [
             VendorRoutes(each, self._make_dispatcher(each), self.serving, metrics) for each in self.services
         ]
-        unserved = [vendor for vendor in VENDORS if vendor not in placement.vendor]
-        self._unserved = [UnservedVendor(vendor, placement.vendor) for vendor in unserved]
+        served = settings.placement.vendor
+        self._unserved = [UnservedVendor(vendor, served) for vendor in VENDORS if vendor not in served]
         self._verbs = [verb for each in self._vendor_routes for verb in each.verbs]
         self._verbs += [verb for each in self._unserved for verb in each.verbs]
         """The scheduler's calls under every vendor's prefix."""
@@ -172,6 +161,17 @@ class Extender:
         self.server: RunningServer | None = None
         """The first port."""
         self.page_server: RunningServer | None = None
+
+    def _make_state(self, vendor: Vendor, serves_claims: asyncio.Event) -> VendorState:
+        placement = self._settings.placement
+        return VendorState(
+            vendor,
+            Policies(placement.node_policy, placement.card_policy, placement.whole_card_policy),
+            unit=self._settings.claims.given_unit,
+            spare=self._spare,
+            monotonic=self._clock.monotonic,
+            on_claims_node=serves_claims.set,
+        )
 
     def _make_dispatcher(self, own: Services) -> Dispatcher:
         others = (each for each in self.services if each is not own)

@@ -121,17 +121,57 @@ def count_pending(
     """
     nodes, pods = list(nodes), list(pods)
     snapshot.count(nodes, pods)
-    offered = {node.metadata.name: node_amounts(node) for node in nodes}
-    taken, stays = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
-    for pod in pods:
-        for part, amount in enumerate(pod_amounts(pod)):
-            taken[pod.spec.node_name, part] += amount
-            if any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references):
-                stays[pod.spec.node_name, part] += amount
+    spare = _SpareAmounts(nodes, pods)
+    kinds = _waiting_kinds(snapshot, pods, only)
+    room, states = NodeCount(kinds + added), snapshot.ledger.nodes
+    for name, facts in sorted(snapshot.node_facts.items()):
+        if name in states and facts.takes_pods:
+            room.use_present(states[name], spare.beside_all(name), snapshot.places[name])
+    classes, found = NodeClasses(), []
+    for state in states.values():
+        classes.add(state)
+    for name, alike in classes.choose(like).items():
+        # A class may be several pools; a node that was named stands for its own.
+        models = alike[:1] if like in snapshot.places else alike
+        need = room.count_new(
+            empty_like(alike[0]) if alike else parse_class(name),
+            spare.beside_those_that_stay(alike[0].name) if alike else ANY_AMOUNTS,
+            [place_like(snapshot.places[each.name]) for each in models],
+        )
+        found.append(describe_class(name, need, alike))
+    return NodesNeededDocument(1, room.pods, room.fit_now, room.left_out, tuple(found))
 
-    def left(name: str, used: Mapping[tuple[str, int], int]) -> Amounts:
-        return Amounts(*(max(0, amount - used[name, part]) for part, amount in enumerate(offered.get(name, _NONE))))
 
+class _SpareAmounts:
+    """The CPU and memory that nodes have beside their pods."""
+
+    def __init__(self, nodes: Iterable[Node], pods: Iterable[Pod]) -> None:
+        self._offered = {node.metadata.name: node_amounts(node) for node in nodes}
+        self._taken, self._stays = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+        for pod in pods:
+            for part, amount in enumerate(pod_amounts(pod)):
+                self._taken[pod.spec.node_name, part] += amount
+                if any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references):
+                    self._stays[pod.spec.node_name, part] += amount
+
+    def beside_all(self, node: str) -> Amounts:
+        return self._left(node, self._taken)
+
+    def beside_those_that_stay(self, node: str) -> Amounts:
+        """What a new node like this one has: beside pods of DaemonSets and static ones."""
+        return self._left(node, self._stays)
+
+    def _left(self, node: str, used: Mapping[tuple[str, int], int]) -> Amounts:
+        offered = self._offered.get(node, _NONE)
+        return Amounts(*(max(0, amount - used[node, part]) for part, amount in enumerate(offered)))
+
+
+def _waiting_kinds(snapshot: ClusterSnapshot, pods: Iterable[Pod], only: str) -> Counter[PodKind]:
+    """Count the pods that a further node could help, of ``only``, by kind.
+
+    Raises:
+        NotFoundError: ``only`` is no such pod.
+    """
     ungated = {
         pod.metadata.uid: pod
         for pod in pods
@@ -146,23 +186,7 @@ def count_pending(
     )
     if "/" in only and not kinds:
         raise NotFoundError(f"no pod {only!r} waits for {snapshot.vendor.device_word} cards that could be given")
-    room, states = NodeCount(kinds + added), snapshot.ledger.nodes
-    for name, facts in sorted(snapshot.node_facts.items()):
-        if name in states and facts.takes_pods:
-            room.use_present(states[name], left(name, taken), snapshot.places[name])
-    classes, found = NodeClasses(), []
-    for state in states.values():
-        classes.add(state)
-    for name, alike in classes.choose(like).items():
-        # A class may be several pools; a node that was named stands for its own.
-        models = alike[:1] if like in snapshot.places else alike
-        need = room.count_new(
-            empty_like(alike[0]) if alike else parse_class(name),
-            left(alike[0].name, stays) if alike else ANY_AMOUNTS,
-            [place_like(snapshot.places[each.name]) for each in models],
-        )
-        found.append(describe_class(name, need, alike))
-    return NodesNeededDocument(1, room.pods, room.fit_now, room.left_out, tuple(found))
+    return kinds
 
 
 def describe_class(name: str, need: NodesNeeded, present: Sequence[NodeState]) -> ClassNeedDocument:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmarks.packing.workload import EmptyNode
 from gcushare.core.assignments import PodRef
 from gcushare.core.cards import InventoryCard
-from gcushare.core.fit_index import NameLog
+from gcushare.core.change_log import NameLog
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.core.packing.expected_fill import Demand, Room, Spot

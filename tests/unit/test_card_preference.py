@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from gcushare.core.cards import InventoryCard
+from gcushare.core.change_log import ChangeLog
 from gcushare.core.explain.reason_text import describe_shortage
-from gcushare.core.fit_index import ChangeLog, FitIndex, Shape
+from gcushare.core.fit_index import FitIndex, Shape
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES, choose_cards

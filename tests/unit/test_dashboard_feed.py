@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandler
-from gcushare.core.fit_index import MAX_LOGGED_CHANGES
+from gcushare.core.change_log import MAX_LOGGED_CHANGES
 from gcushare.scheduler_extender.cooperative_yield import PIECE_BYTES
 from gcushare.scheduler_extender.dashboard.feed import Feed, FeedPosition, parse_mark
 from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core import fit_index as fitting
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
-from gcushare.core.fit_index import ChangeLog, FitIndex, FitIndexes, NameLog, Shape, can_ever_fit
+from gcushare.core.change_log import MAX_LOGGED_CHANGES, ChangeLog, NameLog
+from gcushare.core.fit_index import SCORED_PER_CALL, FitIndex, FitIndexes, Shape, can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.core.other_resources import Amounts
@@ -118,7 +118,7 @@ def test_an_index_that_fell_behind_looks_at_every_node_again() -> None:
     index = FitIndex(ledger.nodes, ChangeLog(ledger), Shape(asks(4), "binpack"))
     ledger.set_node("node-0", cards(16), GIB_UNIT)
     index.refresh()
-    for _ in range(fitting.MAX_LOGGED_CHANGES + 1):
+    for _ in range(MAX_LOGGED_CHANGES + 1):
         ledger.set_node("node-1", cards(16), GIB_UNIT)
     ledger.remove_node("node-0")
     index.refresh()
@@ -198,7 +198,7 @@ def test_slow_scores_are_made_some_at_a_time_and_in_the_end_are_those_of_every_n
         change(ledger, what)
         asked.clear()
         index = indexes.get(shape)
-        assert len(asked) <= fitting.SCORED_PER_CALL
+        assert len(asked) <= SCORED_PER_CALL
         fitting_now = {name for name, node in ledger.nodes.items() if node.known and node.fits(request_)}
         assert set(index.fitting) == fitting_now, "what fits is known at once"
     index = indexes.get(shape)
@@ -221,11 +221,11 @@ def test_nodes_that_are_not_scored_yet_come_after_the_others_the_fullest_first()
     plain = FitIndexes(ledger.nodes, ChangeLog(ledger)).get(Shape(asks(4), "binpack"))
     everywhere = dict.fromkeys(ledger.nodes)
     order = plain.best(everywhere, 20)
-    first = sorted(order[: fitting.SCORED_PER_CALL])
-    assert index.best(everywhere, 20) == [*first, *order[fitting.SCORED_PER_CALL :]]
+    first = sorted(order[:SCORED_PER_CALL])
+    assert index.best(everywhere, 20) == [*first, *order[SCORED_PER_CALL:]]
 
 
-@pytest.mark.parametrize("lost", range(fitting.SCORED_PER_CALL))
+@pytest.mark.parametrize("lost", range(SCORED_PER_CALL))
 def test_a_call_does_not_name_a_node_by_an_old_score_while_it_may_score_more(lost: int) -> None:
     ledger = Ledger()
     for number in range(60):

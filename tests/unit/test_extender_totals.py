@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gcushare.core.assignments import Assignment
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_WHOLE, Closure, UnrecordedHolder
-from gcushare.core.fit_index import ChangeLog, can_ever_fit
+from gcushare.core.change_log import ChangeLog
+from gcushare.core.fit_index import can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.totals import ClusterTotals
 from gcushare.core.units import parse_memory_unit

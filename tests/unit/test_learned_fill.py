@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
-from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape
+from gcushare.core.change_log import ChangeLog
+from gcushare.core.fit_index import FitIndexes, Shape
 from gcushare.core.ledger import Ledger
 from gcushare.core.other_resources import NO_AMOUNTS, Amounts
 from gcushare.core.packing.expected_fill import Demand

@@ -14,14 +14,12 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from gcushare.core.card_state import suffice
+from gcushare.core.change_log import ChangeLog
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.core.other_resources import NO_AMOUNTS, Amounts
 from gcushare.core.placement import MAX_NODE_SCORE, POLICIES, prefer_choice
 from gcushare.core.requests import CardRequest
-
-MAX_LOGGED_CHANGES = 16_384
-"""Changes stored. An index that is further behind checks every node again, which costs no more then."""
 
 MAX_SHAPES = 128
 """Shapes with an index. With 5,000 nodes an index takes about a megabyte, and 5 ms to build. CPU and memory count: the
@@ -37,38 +35,6 @@ _UNSCORED = 0.01
 _WALK_ADVANTAGE = 50
 """If fewer than a fiftieth of the nodes are asked about, sorting them is faster than finding them along the ranking.
 Measured at 5,000 nodes: 100 names take 33 us to sort and 45 us to find, 300 names 137 and 7."""
-
-
-class NameLog:
-    """Names in the order in which they were recorded, for any number of readers that each remember a position."""
-
-    def __init__(self) -> None:
-        self._names: list[str] = []
-        self._dropped = 0
-
-    @property
-    def position(self) -> int:
-        return self._dropped + len(self._names)
-
-    def since(self, position: int) -> set[str] | None:
-        """The names recorded after ``position``; None if some of them are no longer stored."""
-        if position < self._dropped:
-            return None
-        return set(self._names[position - self._dropped :])
-
-    def record(self, name: str) -> None:
-        self._names.append(name)
-        if len(self._names) > MAX_LOGGED_CHANGES:
-            del self._names[: MAX_LOGGED_CHANGES // 2]
-            self._dropped += MAX_LOGGED_CHANGES // 2
-
-
-class ChangeLog(NameLog):
-    """The log of the nodes of a ledger that change."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        super().__init__()
-        ledger.listen(lambda node: self.record(node.name))
 
 
 Nodes: TypeAlias = Mapping[str, NodeState]

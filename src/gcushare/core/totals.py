@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from gcushare.core.card_state import CardMode
-from gcushare.core.fit_index import ChangeLog
+from gcushare.core.change_log import ChangeLog
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest

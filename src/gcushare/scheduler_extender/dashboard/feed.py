@@ -18,7 +18,7 @@ from functools import partial
 import msgspec
 
 from gcushare._version import __version__
-from gcushare.core.fit_index import NameLog
+from gcushare.core.change_log import NameLog
 from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.cooperative_yield import PIECE_BYTES, join_in_pieces
 from gcushare.scheduler_extender.dashboard import feed_documents

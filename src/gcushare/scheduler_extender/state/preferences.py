@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from gcushare.core.assignments import Assignment
-from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape, Standing, nodes_for_claims
+from gcushare.core.change_log import ChangeLog
+from gcushare.core.fit_index import FitIndexes, Shape, Standing, nodes_for_claims
 from gcushare.core.ledger import Ledger
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import NodeState

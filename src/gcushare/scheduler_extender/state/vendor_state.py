@@ -15,8 +15,8 @@ from dataclasses import replace
 from gcushare.cluster.view import ClusterView
 from gcushare.core.assignments import Assignment
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_WHOLE
+from gcushare.core.change_log import ChangeLog
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.fit_index import ChangeLog
 from gcushare.core.log_fields import fields
 from gcushare.core.other_resources import SpareResources
 from gcushare.core.requests import PodRequest

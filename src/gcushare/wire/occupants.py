@@ -140,7 +140,7 @@ def read_occupancy(
     pods: Iterable[OccupantPod],
     budgets: Budgets | None,
     *,
-    ahead: Iterable[Pod] = (),
+    ahead: Iterable[Pod],
     vendor: Vendor,
 ) -> Occupancy:
     """Add up what lacks on a node for a preemptor; ``ahead`` are nominees of the node, whose amounts count as taken.

@@ -70,7 +70,7 @@ def _unread(pod: Pod) -> tuple[str, ...]:
     return (*unread_keys_of_pod(pod), *unread_resources(pod))
 
 
-def explain_text(explained: Explained, width: int | None = None) -> str:
+def explain_text(explained: Explained, width: int | None) -> str:
     """Describe it for people on a terminal of ``width`` columns; None for a pipe, whose lines may have any length."""
     text, hanging = _explain_text(explained)
     return "".join(f"{line}\n" for part in text.splitlines() for line in _wrapped(escape(part), hanging, width))

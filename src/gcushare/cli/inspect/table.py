@@ -24,7 +24,7 @@ _LEAST_RULE = 20
 """Upstream gpushare's dashed line is the first row's raw text and this much longer."""
 
 
-def table_page(summary: Summary, width: int | None, *, is_wide: bool = False) -> list[Text]:
+def table_page(summary: Summary, width: int | None, *, is_wide: bool) -> list[Text]:
     """The whole table for a terminal of ``width`` columns, None for a pipe."""
     used: set[Mark] = set()
     has_pending = any(node.pending_pods for node in summary.nodes)

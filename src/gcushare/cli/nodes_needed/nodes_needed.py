@@ -196,7 +196,7 @@ def describe_class(name: str, need: NodesNeeded, present: Sequence[NodeState]) -
     return ClassNeedDocument(name, need.nodes, need.pods, need.too_large, len(present), wanted)
 
 
-def render_nodes_needed(document: NodesNeededDocument, added: int = 0) -> str:
+def render_nodes_needed(document: NodesNeededDocument, added: int) -> str:
     """Describe it for people, one line per class; ``added`` of the pods do not exist."""
     waits = f"{counted(document.waiting, 'pod', 'wait')} for cards" + (f", with {added} of --add" if added else "")
     lines = [f"{waits}; present nodes have room for {document.fit_now}"]

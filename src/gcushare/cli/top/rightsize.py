@@ -67,9 +67,7 @@ async def rightsize(session: Session, settings: RightsizeSettings) -> int:
     return warn_of_use(session, summary, problems)
 
 
-def size_workloads(
-    summary: Summary, rows: Iterable[PodUseRow], now: datetime, namespace: str | None = None
-) -> list[Sizing]:
+def size_workloads(summary: Summary, rows: Iterable[PodUseRow], now: datetime, namespace: str | None) -> list[Sizing]:
     """Size the workloads whose pods hold cards, those first that would free most; ``namespace`` None for all."""
     refs = {str(pod.ref): pod.ref for pod in summary.snapshot.pods.values()}
     units = {node.name: node.state.unit for node in summary.nodes}

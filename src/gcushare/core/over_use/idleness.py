@@ -105,7 +105,7 @@ class IdleRules:
         return quiet_s >= self.after_s and age_s >= self.least_age_s
 
 
-def why_it_stays(pod: IdlePod, exempt: Iterable[str] = ()) -> str:
+def why_it_stays(pod: IdlePod, exempt: Iterable[str]) -> str:
     """Why an idle pod is never evicted as it is now; "" if it may be."""
     if why := why_not_evictable(pod, exempt):
         return why

@@ -38,6 +38,8 @@ BURST_TOKENS = 200
 """Two explanations of 5,000 nodes at once."""
 
 _REPORTED_PER_TURN = 16
+_INTERVAL_S = 60.0
+"""A pod is reported at most once in so long."""
 
 
 class Events(Protocol):
@@ -50,16 +52,15 @@ class Events(Protocol):
 
 
 class FailedSchedulingReporter:
-    """Reports the pods that filter refused, each at most once in ``interval_s``.
+    """Reports the pods that filter refused, each at most once a minute.
 
     ``on_refused`` is called on filter's path and only queues; ``run`` explains and reports. All pods with the same
     question are reported together. Where the cards of a node were not known, they are reported again once they are.
     """
 
-    def __init__(self, explains: ExplainService, events: Events, *, interval_s: float = 60.0, clock: Clock) -> None:
+    def __init__(self, explains: ExplainService, events: Events, *, clock: Clock) -> None:
         self._explains = explains
         self._events = events
-        self._interval_s = interval_s
         self._clock = clock
         self._bucket = TokenBucket(TOKENS_PER_S, BURST_TOKENS, self._clock)
         self._reported: OrderedDict[str, float] = OrderedDict()
@@ -74,10 +75,10 @@ class FailedSchedulingReporter:
         """Refused pods, for metrics: reported; dropped because too many were queued, until the scheduler's next try."""
 
     def on_refused(self, request: SchedulingRequest) -> None:
-        """Queue a refused pod, unless it was reported within the interval. If the queue is full, drop it."""
+        """Queue a refused pod, unless it was reported within a minute. If the queue is full, drop it."""
         uid, now = request.pod.uid, self._clock.monotonic()
         reported = self._reported.get(uid)
-        if reported is not None and now < reported + self._interval_s:
+        if reported is not None and now < reported + _INTERVAL_S:
             return
         if len(self._queue) >= _MAX_QUEUED:
             self.counters["dropped"] += 1

@@ -71,9 +71,7 @@ def count_pending(state: VendorState, totals: Iterable[UnitTotals]) -> dict[Pend
     return counts
 
 
-def evaluate_refusal(
-    state: VendorState, shape: Shape, totals: ClusterTotals, *, is_kept: bool = False
-) -> PendingReason:
+def evaluate_refusal(state: VendorState, shape: Shape, totals: ClusterTotals, *, is_kept: bool) -> PendingReason:
     """Why filter found no room on the nodes asked about, from the sums and the index that filter has just used.
 
     ``is_kept``: some of them have room, which is kept for others. Where many nodes changed since the last scrape, the

@@ -11,7 +11,6 @@ and keeps the room there, for everyone else and for the members that follow: a g
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -76,7 +75,7 @@ class Nominations:
     def __init__(
         self,
         ledger: Ledger,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float],
         *,
         announce: Callable[[str], None] = lambda _: None,
     ) -> None:

@@ -304,7 +304,7 @@ def _with_room(classes: Iterable[NodeClass]) -> tuple[int, tuple[str, ...]]:
 
 
 def explain_claiming(
-    pod: PodRef, cards: CardRequest, found: Explanation, *, divisor: int, gates: Sequence[str] = ()
+    pod: PodRef, cards: CardRequest, found: Explanation, *, divisor: int, gates: Sequence[str]
 ) -> ExplainDocument:
     """Describe a pod that waits for a claim of memory or whole cards; ``found`` is of the nodes that serve claims."""
     request = RequestDocument(cards.units, cards.cards, whole=cards.whole, node_policy="", card_policy="")

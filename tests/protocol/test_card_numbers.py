@@ -55,6 +55,7 @@ async def test_a_prepared_claim_keeps_its_card_whatever_the_driver_calls_it() ->
         assert (await rig.kubelet.prepare(full))[full.uid].error == ""
 
 
+@pytest.mark.slow
 async def test_a_prepared_claim_keeps_its_card_while_the_drivers_library_does_not_answer() -> None:
     async with ClaimsRig((16, 16), vendor=ALIYUN) as rig:
         await rig.start()

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardSource
@@ -117,6 +119,7 @@ async def test_the_file_of_simulated_cards_is_followed_without_waiting_for_the_n
         assert health_of(monitor) == [Health.HEALTHY, Health.UNHEALTHY]
 
 
+@pytest.mark.slow
 async def test_a_card_that_hangs_is_sick_alone_and_recovers_without_a_restart(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     async with monitoring(isolated(fake, call_timeout_s=1.5), QUICK) as (monitor, changes):

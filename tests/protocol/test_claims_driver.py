@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
@@ -84,6 +85,7 @@ async def test_a_restarted_driver_knows_its_claims(rig: ClaimsRig) -> None:
     assert await rig.kubelet.prepare(claim) == first
 
 
+@pytest.mark.slow
 async def test_a_removed_socket_is_served_again(rig: ClaimsRig) -> None:
     socket = rig.root / "plugins_registry" / f"{NAMES.driver}-reg.sock"
     socket.unlink()
@@ -93,6 +95,7 @@ async def test_a_removed_socket_is_served_again(rig: ClaimsRig) -> None:
     assert (await rig.kubelet.prepare(claim))[claim.uid].error == ""
 
 
+@pytest.mark.slow
 async def test_a_second_driver_waits_until_the_first_has_ended(rig: ClaimsRig) -> None:
     async with rig.another() as other:
         await other.start(until_published=False)
@@ -106,6 +109,7 @@ async def test_a_second_driver_waits_until_the_first_has_ended(rig: ClaimsRig) -
         await other.until(lambda: other.app.observed.registration.problem == waiting, "it serves")
 
 
+@pytest.mark.slow
 async def test_slices_follow_sick_cards_cordons_and_their_deletion(rig: ClaimsRig) -> None:
     assert list(rig.devices()) == ["card-0", "card-1"]
 
@@ -171,6 +175,7 @@ async def test_the_kubelet_hears_of_a_sick_card_and_of_its_recovery(rig: ClaimsR
     assert kubelet.health["card-1"].health == 1
 
 
+@pytest.mark.slow
 async def test_the_node_gets_the_inventory_that_all_readers_know(rig: ClaimsRig) -> None:
     def published() -> Inventory | None:
         node = rig.api.store.get("nodes", NODE, "")
@@ -212,6 +217,7 @@ async def test_nothing_is_offered_while_a_device_plugin_is_registered_even_if_no
         await rig.until(lambda: bool(rig.slices()), "the slices are published")
 
 
+@pytest.mark.slow
 async def test_the_slices_go_if_a_device_plugin_registers_next_to_the_driver(rig: ClaimsRig) -> None:
     offers(rig, "32")
     await rig.until(lambda: rig.slices() == [], "the slices are gone")
@@ -219,6 +225,7 @@ async def test_the_slices_go_if_a_device_plugin_registers_next_to_the_driver(rig
     await rig.until(lambda: bool(rig.slices()), "they are back")
 
 
+@pytest.mark.slow
 async def test_an_unreadable_checkpoint_is_made_of_the_claims_in_the_cluster(rig: ClaimsRig) -> None:
     claim = rig.allocate("one", share("card-0", 4))
     await rig.kubelet.prepare(claim)
@@ -246,6 +253,7 @@ async def test_status_metrics_and_health_tell_what_is_prepared(rig: ClaimsRig) -
     assert "gcushare_card_granted_bytes{" in metrics
 
 
+@pytest.mark.slow
 async def test_a_driver_that_ends_takes_its_sockets_along(rig: ClaimsRig) -> None:
     await rig.stop()
     assert list((rig.root / "plugins_registry").iterdir()) == []

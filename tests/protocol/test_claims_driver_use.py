@@ -126,6 +126,7 @@ async def test_a_pod_that_only_names_a_claim_of_the_card_is_no_user_of_it(tmp_pa
         assert [each for each in rig.app.observed.pods.entries.values() if each.ref.name == "second"] == []
 
 
+@pytest.mark.slow
 async def test_pods_that_a_claim_is_reserved_for_share_it_and_the_one_that_uses_too_much_is_evicted(
     tmp_path: Path,
 ) -> None:
@@ -208,6 +209,7 @@ async def test_no_claim_is_prepared_without_the_mps_daemon_and_with_it_each_is_l
         ]
 
 
+@pytest.mark.slow
 async def test_pods_are_told_by_event_that_the_daemon_was_started_again() -> None:
     async with mps_rig() as mps, limited_rig(mps) as rig:
         await mps.start()
@@ -237,6 +239,7 @@ async def test_cards_that_are_all_left_out_are_named_with_the_reason() -> None:
         await rig.stop()
 
 
+@pytest.mark.slow
 async def test_an_idle_pod_keeps_a_claim_that_another_one_computes_with_and_gives_it_back_afterwards(
     tmp_path: Path,
 ) -> None:

@@ -86,6 +86,7 @@ async def _bench() -> AsyncIterator[Bench]:
             yield Bench(rig, client)
 
 
+@pytest.mark.slow
 async def test_an_orphan_is_named_its_card_comes_last_and_it_is_released(bench: Bench) -> None:
     orphan = await bench.prepare("orphan", 1)
     other = await bench.prepare("other", 0)

@@ -50,6 +50,7 @@ def place(node: ProcessNode) -> tuple[str, ...]:
     return (f"--host-root={node.root}", *WAITS)
 
 
+@pytest.mark.slow
 async def test_a_running_scheduler_is_configured_shown_and_recovered(node: ProcessNode) -> None:
     before = node.manifest.read_bytes()
     code, lines, errors = await call("apply", *place(node), f"--extender-url={URL}")

@@ -65,6 +65,7 @@ class HeldClock(ManualClock):
         await super().sleep(delay_s)
 
 
+@pytest.mark.slow
 async def test_a_node_in_the_middle_of_its_first_change_is_waited_for(
     server: ApiServer, client: KubeClient, tmp_path: Path
 ) -> None:
@@ -126,6 +127,7 @@ async def test_a_node_reports_again_if_its_report_was_lost(
     assert await client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=NAMESPACE) == written, "what stands is left"
 
 
+@pytest.mark.slow
 async def test_an_api_server_that_fails_for_a_while_does_not_end_an_uninstall(
     server: ApiServer, client: KubeClient, tmp_path: Path
 ) -> None:
@@ -142,6 +144,7 @@ async def test_an_api_server_that_fails_for_a_while_does_not_end_an_uninstall(
     assert all(line.startswith("waiting: ") for line in lines)
 
 
+@pytest.mark.slow
 async def test_an_uninstall_over_an_api_server_that_goes_on_failing_says_so_in_the_end(
     server: ApiServer, tmp_path: Path
 ) -> None:
@@ -153,6 +156,7 @@ async def test_an_uninstall_over_an_api_server_that_goes_on_failing_says_so_in_t
     assert "busy" in errors
 
 
+@pytest.mark.slow
 async def test_a_node_without_a_config_manager_is_named_with_the_way_out(
     server: ApiServer, client: KubeClient, tmp_path: Path
 ) -> None:

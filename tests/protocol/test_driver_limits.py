@@ -171,6 +171,7 @@ async def test_where_the_admin_chose_pods_start_without_a_limit_and_are_marked(t
         assert "default/groupless has no limit" in rig.problem("memoryLimit")
 
 
+@pytest.mark.slow
 async def test_mps_stands_in_on_a_node_whose_driver_keeps_no_limits(tmp_path: Path) -> None:
     async with (
         mps_rig() as mps,

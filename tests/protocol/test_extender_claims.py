@@ -172,6 +172,7 @@ async def test_one_of_two_replicas_works_and_the_other_takes_over(server: ApiSer
         await until_template(client, 2)
 
 
+@pytest.mark.slow
 async def test_a_label_of_a_node_that_cannot_be_written_is_tried_again(server: ApiServer, client: KubeClient) -> None:
     await client.create(NODE_DOCUMENTS, node_document("n", 16, modes=(SERVES_CLAIMS,)))
     server.faults.on(Fault(FailBefore(503, "ServiceUnavailable", "busy"), "/nodes/n", "PATCH", count=2))

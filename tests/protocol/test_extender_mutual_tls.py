@@ -219,6 +219,7 @@ async def test_the_first_port_goes_on_reading_and_answers_no_verb(tmp_path: Path
             assert "mutual TLS on port" in answer["error"]
 
 
+@pytest.mark.slow
 async def test_two_replicas_that_begin_at_once_work_with_one_set(tmp_path: Path) -> None:
     async with rig_of() as rig:
         await put_secret(rig)
@@ -229,6 +230,7 @@ async def test_two_replicas_that_begin_at_once_work_with_one_set(tmp_path: Path)
             assert (await port.call("prioritize", port.of_scheduler()))[0] != 403
 
 
+@pytest.mark.slow
 async def test_a_replica_is_not_ready_before_it_has_certificates(tmp_path: Path) -> None:
     async with rig_of() as rig:
         rig.replica = await rig.add_replica()

@@ -135,6 +135,7 @@ async def test_the_elected_says_that_it_catches_up_and_serves_no_one_until_then(
         assert "gcushare_leader 0.0" in (await rig.get("/metrics"))[1]
 
 
+@pytest.mark.slow
 async def test_a_leader_whose_watch_broke_for_good_makes_room_for_a_replica_that_is_current() -> None:
     quick = quick_election(3.0)
     settings = extender_settings(election=quick, follow=replace(FollowSettings(), watch_stall=0.5))
@@ -281,6 +282,7 @@ async def test_a_label_that_others_write_or_that_comes_late_is_put_right(
     assert rig.pod("unrelated")["metadata"]["labels"] == {LEADS_LABEL: "another-release"}
 
 
+@pytest.mark.slow
 async def test_a_label_that_cannot_be_written_is_tried_again_until_it_can(
     labelled: tuple[ExtenderRig, Replica, Replica],
 ) -> None:

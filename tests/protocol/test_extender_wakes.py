@@ -127,6 +127,7 @@ async def test_hundreds_that_wait_fill_the_room_that_is_there_with_one_write_eac
     assert quiet.written == len(quiet.noted()) <= 3
 
 
+@pytest.mark.slow
 async def test_a_lifted_cordon_is_room_for_schedulers_that_do_not_look_at_annotations(quiet: QuietCluster) -> None:
     quiet.put(node_document("node-1", 16, 16, annotations={ENFLAME.cordon_annotation: "0,1"}))
     quiet.put(pod_document("a", 8))

@@ -39,6 +39,7 @@ def annotated(rig: OverUseRig, name: str) -> bool:
     return rig.annotation(name, IDLE_SINCE) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", [IdleAction.REPORT, IdleAction.EVICT])
 async def test_an_idle_pod_is_reported_and_with_evict_ended_after_its_notice(
     tmp_path: Path, action: IdleAction
@@ -73,6 +74,7 @@ async def test_an_idle_pod_is_reported_and_with_evict_ended_after_its_notice(
             assert rig.is_here("kept")
 
 
+@pytest.mark.slow
 async def test_a_disruption_budget_keeps_an_idle_pod_and_the_status_says_so(tmp_path: Path) -> None:
     async with idle_rig(tmp_path / "proc") as rig:
         rig.put_budget()
@@ -83,6 +85,7 @@ async def test_a_disruption_budget_keeps_an_idle_pod_and_the_status_says_so(tmp_
         assert "refused a moment ago" in (await rig.status())["idle"]["outlook"]["default/idle"]
 
 
+@pytest.mark.slow
 async def test_a_dry_run_evicts_no_idle_pod_and_says_that_it_would(tmp_path: Path) -> None:
     async with idle_rig(tmp_path / "proc", dry_run=True) as rig:
         await start_idle(rig)

@@ -167,6 +167,7 @@ async def test_wrong_arguments_exit_with_2_and_say_what_is_accepted(
     assert said in ran.err
 
 
+@pytest.mark.slow
 async def test_a_silent_extender_is_asked_once_while_the_api_server_is_read(seen: Cluster) -> None:
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()  # until the other side gives up

@@ -148,6 +148,7 @@ def server(name: str, *, hours: float, pod: str) -> dict[str, Any]:
     return {"name": name, "started": started, "state": {"namespace": "hub", "pod_name": pod}}
 
 
+@pytest.mark.slow
 async def test_a_server_whose_pod_left_its_card_idle_for_an_hour_is_stopped(tmp_path: Path) -> None:
     students = [
         {"name": "ann@example.org", "servers": {"": server("", hours=2, pod="jupyter-ann")}},
@@ -164,6 +165,7 @@ async def test_a_server_whose_pod_left_its_card_idle_for_an_hour_is_stopped(tmp_
     assert "stops bob thesis" in said
 
 
+@pytest.mark.slow
 async def test_a_hub_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
     students = [{"name": "ann", "servers": {"": server("", hours=2, pod="jupyter-ann")}}]
     hub = HubDouble(students, idle=["jupyter-ann"], broken=1)

@@ -69,6 +69,7 @@ async def test_catching_up_with_a_long_list_asks_a_new_stream_where_the_collecti
         await running.picture.shows("a", "b", "c")
 
 
+@pytest.mark.slow
 async def test_catching_up_lists_if_no_bookmark_comes_in_time(server: CollectionServer) -> None:
     async with following(server, settings=ASKING) as running:
         await running.streaming()

@@ -164,6 +164,7 @@ async def test_no_author_raises_the_limit_that_an_admin_set_if_nothing_evicts(bu
         assert rig.variables("burst")[LIMIT] == "GCU-0=4096M"
 
 
+@pytest.mark.slow
 async def test_without_a_daemon_cards_take_no_new_pods_and_open_when_it_answers() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
         await rig.start_plugin()

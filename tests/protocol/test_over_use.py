@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gcushare.core.over_use.eviction import When
 from gcushare.core.units import GIB
 from gcushare.node.over_use.over_use_settings import Action
@@ -55,6 +57,7 @@ async def test_an_over_use_is_reported_everywhere_while_it_lasts(tmp_path: Path)
         assert rig.annotation("modest", OVER_USE) is None
 
 
+@pytest.mark.slow
 async def test_a_pod_that_bursts_is_reported_and_evicted_once_a_neighbour_needs_the_memory(tmp_path: Path) -> None:
     async with evicting(tmp_path / "proc") as rig:
         rig.bind("burst", 4, annotations={MEMORY_LIMIT: "12"})
@@ -77,6 +80,7 @@ async def test_a_pod_that_bursts_is_reported_and_evicted_once_a_neighbour_needs_
         assert rig.is_here("modest")
 
 
+@pytest.mark.slow
 async def test_the_mps_daemons_own_memory_is_no_pods_use_and_its_label_elsewhere_hides_nothing(tmp_path: Path) -> None:
     async with OverUseRig(tmp_path / "proc") as rig:
         rig.run_mps_daemon("default", 2)  # the plugin's own namespace here
@@ -89,6 +93,7 @@ async def test_the_mps_daemons_own_memory_is_no_pods_use_and_its_label_elsewhere
         await rig.until(lambda: rig.events("OverUse"), "the Event")
 
 
+@pytest.mark.slow
 async def test_a_plugin_that_starts_again_keeps_the_time_and_posts_no_second_event(tmp_path: Path) -> None:
     async with OverUseRig(tmp_path / "proc") as rig:
         await start_pods(rig)
@@ -106,6 +111,7 @@ async def test_a_plugin_that_starts_again_keeps_the_time_and_posts_no_second_eve
         assert (len(rig.events("OverUse")), rig.note("greedy")) == (1, note)
 
 
+@pytest.mark.slow
 async def test_an_author_who_writes_the_annotation_is_corrected_and_reported_all_the_same(tmp_path: Path) -> None:
     forged = '{"since":"2020-01-01T00:00:00Z","cards":{"0":{"used":1,"granted":9}}}'
     async with OverUseRig(tmp_path / "proc") as rig:
@@ -125,6 +131,7 @@ async def test_what_a_plugin_noted_that_looked_at_processes_is_taken_away_by_one
         await rig.until_noted("pod", noted=False)
 
 
+@pytest.mark.slow
 async def test_the_worst_is_evicted_when_a_neighbours_grant_is_in_danger_and_no_one_before(tmp_path: Path) -> None:
     async with evicting(tmp_path / "proc") as rig:
         await start_pods(rig)
@@ -142,6 +149,7 @@ async def test_the_worst_is_evicted_when_a_neighbours_grant_is_in_danger_and_no_
         assert figures.sum("gcushare_plugin_over_use_evictions_total", outcome="evicted") == 1
 
 
+@pytest.mark.slow
 async def test_a_dry_run_evicts_no_pod_and_names_those_it_would_evict(tmp_path: Path) -> None:
     async with evicting(tmp_path / "proc", dry_run=True) as rig:
         await start_pods(rig)
@@ -155,6 +163,7 @@ async def test_a_dry_run_evicts_no_pod_and_names_those_it_would_evict(tmp_path: 
         assert not rig.events("OverUseEvicted")
 
 
+@pytest.mark.slow
 async def test_a_refused_eviction_is_respected_shown_and_not_repeated_at_every_look(tmp_path: Path) -> None:
     async with evicting(tmp_path / "proc") as rig:
         await start_pods(rig)

@@ -78,6 +78,7 @@ async def watched(rig: PluginRig) -> AsyncIterator[None]:
     assert twice == []
 
 
+@pytest.mark.slow
 async def test_a_node_changes_to_claims_and_back_only_when_nothing_holds_cards() -> None:
     async with PluginRig(cards=(16, 16)) as rig, watched(rig):
         server = rig.program.server
@@ -157,6 +158,7 @@ async def test_prepared_claims_decide_before_the_label(is_readable: bool) -> Non
         assert RESOURCE not in rig.kubelet.counts()
 
 
+@pytest.mark.slow
 async def test_a_node_whose_inventory_is_of_claims_withdraws_its_slices_first() -> None:
     """They may stand still, and claims may be allocated: the program was ended before the label was taken away."""
     async with PluginRig(cards=(16, 16), plugin_first=False) as rig, watched(rig):

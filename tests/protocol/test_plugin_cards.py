@@ -19,6 +19,7 @@ from tests.protocol.plugin_rig import RESOURCE, WHOLE, PluginRig
 CORDON = "gcushare.io/enflame-cordoned-cards"
 
 
+@pytest.mark.slow
 async def test_a_sick_card_is_reported_unhealthy_its_pods_are_reported_and_the_others_go_on() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=0)
@@ -41,6 +42,7 @@ MIG: dict[str, object] = {"left_out": "MIG mode is on"}
 SICK: dict[str, object] = {"health": "unhealthy", "reason": "fell off the bus"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trouble", "restarts"),
     [
@@ -117,6 +119,7 @@ async def test_a_card_that_grows_offers_more_units_and_moves_no_id() -> None:
         assert [rig.visible(name) for name in "abc"] == ["0", "1", "0"]
 
 
+@pytest.mark.slow
 async def test_a_cordoned_card_gets_no_new_pods_and_keeps_those_that_run() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=0)

@@ -19,6 +19,7 @@ SOON_S = 5.0
 """Less than the time in which an unchanged record would be looked at or written again by itself."""
 
 
+@pytest.mark.slow
 async def test_a_list_of_pods_that_is_late_after_a_restart_puts_no_pod_on_another_pods_card() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=0)
@@ -62,6 +63,7 @@ async def annotate(rig: PluginRig, name: str, card: str | None) -> None:
     await rig.request("PATCH", f"/api/v1/namespaces/default/pods/{name}", body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [pytest.param("zzz", id="unreadable"), pytest.param("1", id="another card")])
 async def test_what_somebody_writes_on_a_running_pod_is_put_right_and_hides_nothing(value: str | None) -> None:
     async with PluginRig(cards=(16, 16)) as rig:
@@ -96,6 +98,7 @@ async def test_a_card_whose_pod_was_deleted_by_force_is_not_given_whole_while_it
         assert rig.kubelet.container_view(uid, "c0") is not None, "the container runs on"
 
 
+@pytest.mark.slow
 async def test_a_card_that_was_closed_for_a_pod_deleted_by_force_stays_closed_over_a_restart() -> None:
     async with PluginRig(cards=(16, 16), plugin=BOTH, termination_s=60.0) as rig:
         put(rig, "a", {RESOURCE: "4"}, {"terminationGracePeriodSeconds": 600})
@@ -122,6 +125,7 @@ async def test_a_card_that_was_closed_for_a_pod_deleted_by_force_stays_closed_ov
         assert rig.kubelet.container_view(uid, "c0") is not None, "the container runs on"
 
 
+@pytest.mark.slow
 async def test_what_no_record_can_tell_is_published_on_the_node_until_it_ends() -> None:
     async with PluginRig(cards=(16, 16), plugin=BOTH) as rig:
         put(rig, "both", {RESOURCE: "12", WHOLE: "1"})

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc
 import grpc.aio
+import pytest
 
 from gcushare.core.cards import InventoryCard
 from gcushare.wire.protos import deviceplugin_pb2 as pb
@@ -67,6 +68,7 @@ async def refusing_kubelet(directory: Path, accepts: asyncio.Event) -> AsyncIter
         await server.stop(grace=None)
 
 
+@pytest.mark.slow
 async def test_a_refused_registration_is_tried_again_and_readiness_says_why() -> None:
     accepts = asyncio.Event()
     async with PluginRig() as rig:
@@ -87,6 +89,7 @@ async def test_a_refused_registration_is_tried_again_and_readiness_says_why() ->
         assert set(seen) == {"enflamegcushare.sock"}
 
 
+@pytest.mark.slow
 async def test_a_kubelet_that_starts_while_a_retry_waits_is_not_kept_waiting() -> None:
     async with PluginRig() as rig:
         await rig.kubelet.stop()

@@ -35,6 +35,7 @@ async def until_true(rig: PluginRig, names: Sequence[str]) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_where_podresources_does_not_answer_the_checkpoint_makes_the_records_true() -> None:
     async with PluginRig(order=backwards) as rig:
         rig.kubelet.faults.podresources = PodResourcesMode.HANG

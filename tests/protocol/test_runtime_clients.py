@@ -125,6 +125,7 @@ async def test_at_the_limit_the_longest_idle_connection_makes_room() -> None:
             assert server.rejected[Cause.CONNECTIONS] == 0
 
 
+@pytest.mark.slow
 async def test_of_many_connections_to_pages_the_oldest_make_room_whatever_they_do() -> None:
     work = Work()
     async with serving_pages(replace(SETTINGS, max_connections=3), work) as server, AsyncExitStack() as stack:
@@ -208,6 +209,7 @@ async def test_stopping_lets_a_body_that_is_on_its_way_arrive() -> None:
         await stopping
 
 
+@pytest.mark.slow
 @BOTH
 async def test_requests_that_outlast_the_drain_are_cancelled(serving: Serving) -> None:
     work = Work()

@@ -87,6 +87,7 @@ async def test_it_answers_over_tls_to_clients_that_trust_its_authority(secret: S
                 await session.get(f"{server.url}/echo")
 
 
+@pytest.mark.slow
 async def test_a_renewed_certificate_holds_for_new_connections_and_open_ones_go_on(secret: Secret) -> None:
     first, second = secret.authority.issue("first"), secret.authority.issue("second", lasts=timedelta(days=90))
     secret.publish(first)
@@ -197,6 +198,7 @@ async def test_the_schedulers_port_is_for_clients_of_the_authority_alone(
             assert (got.status, await got.read()) == (200, b"x")
 
 
+@pytest.mark.slow
 async def test_a_client_of_a_replaced_authority_is_out_even_with_its_old_session(
     secret: Secret, guarded: ServeSettings, tmp_path: Path
 ) -> None:

@@ -400,6 +400,7 @@ async def _name_another(cluster: SchedulerUnderTest, stranger: str = "") -> dict
     return {"proposed": proposed[0]} | uids
 
 
+@pytest.mark.slow
 async def test_the_extender_may_name_a_pod_of_the_node_that_was_not_proposed(cluster: SchedulerUnderTest) -> None:
     uids = await _name_another(cluster)
     await cluster.until_bound("p")
@@ -436,6 +437,7 @@ async def _wait_for_room(cluster: SchedulerUnderTest) -> None:
     cluster.extender.answers["filter"] = keep
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "event",
     [

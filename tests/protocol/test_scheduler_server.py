@@ -284,6 +284,7 @@ async def send_all(server: RunningServer, data: bytes, cuts: list[int]) -> list[
     return re.findall(rb"HTTP/1.1 (\d+)", received)
 
 
+@pytest.mark.slow
 async def test_random_streams_are_answered_alike_wherever_they_are_cut() -> None:
     """Of what comes after the first request, more or less is dropped."""
     rng, patient = random.Random(7), replace(SETTINGS, request_timeout=1.0)
@@ -297,6 +298,7 @@ async def test_random_streams_are_answered_alike_wherever_they_are_cut() -> None
         assert seen[0] == seen[1] or not all(statuses for statuses, _ in seen), data
 
 
+@pytest.mark.slow
 async def test_what_is_taken_from_a_random_stream_is_what_another_server_takes_from_it() -> None:
     """Either may take less: aiohttp drops what came in one piece with something malformed."""
     read: list[bytes] = []
@@ -332,6 +334,7 @@ async def test_what_is_taken_from_a_random_stream_is_what_another_server_takes_f
     assert agreed > 20
 
 
+@pytest.mark.slow
 async def test_a_slow_body_is_answered_408_and_its_memory_is_given_back() -> None:
     async with serving(Desk(), IMPATIENT) as server:
         for _ in range(20):  # more than the bodies that may be in memory at once
@@ -480,6 +483,7 @@ async def test_after_the_drain_answers_under_way_are_cancelled() -> None:
         assert await client.wait_closed() == b""
 
 
+@pytest.mark.slow
 async def test_a_client_that_reads_nothing_is_cut_off() -> None:
     async with serving(Desk(), IMPATIENT) as server, connected(server) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's transport reads

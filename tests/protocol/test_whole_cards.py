@@ -79,6 +79,7 @@ async def test_the_tables_show_who_holds_a_card_whole_from_either_source(seen: C
         assert "pending: 1 pod waits for 2 whole cards: default/wait (2 whole cards)" in ran.lines
 
 
+@pytest.mark.slow
 async def test_explain_speaks_of_whole_cards_and_says_the_same_from_either_source(seen: Cluster) -> None:
     async with extender_of(seen, waiting=1) as replica:
         asked = await seen.call("explain", "wait", "--extender-url", replica.url)
@@ -91,6 +92,7 @@ async def test_explain_speaks_of_whole_cards_and_says_the_same_from_either_sourc
     assert "16 GB (whole)" in (await seen.call("explain", "train")).out
 
 
+@pytest.mark.slow
 async def test_pods_of_another_plugins_whole_cards_are_not_shown_as_waiting(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found:
         found.put(a_node("node-1", 16))

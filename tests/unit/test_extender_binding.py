@@ -321,6 +321,7 @@ async def test_the_authors_card_policy_and_choice_of_cards_are_obeyed() -> None:
     assert rig.used() == [4, 8]
 
 
+@pytest.mark.slow
 async def test_a_burst_larger_than_the_room_ends_with_every_pod_bound_or_refused_with_a_reason() -> None:
     pods = [a_pod(f"p{number}", 5) for number in range(30)]
     rig = Rig(*pods)

@@ -50,12 +50,14 @@ def nominated(name: str, node: str) -> Pod:
 
 
 class TestWaking:
+    @pytest.mark.slow
     async def test_pods_of_many_sizes_share_groups_that_are_bounded(self) -> None:
         bench = Bench(4, nodes=2)
         for number in range(MAX_GROUPS + 20):
             assert bench.ask(f"p{number}", number + 5, creationTimestamp="2026-01-01T00:00:00Z") == "refused"
         assert len(bench.waker.refused.groups) == len(bench.waker.refused.pods) == MAX_GROUPS
 
+    @pytest.mark.slow
     async def test_only_so_many_pods_are_woken_without_an_answer(self) -> None:
         bench = Bench(200)
         bench.hold("x", 200)
@@ -91,6 +93,7 @@ def test_the_reasons_of_the_last_choices_are_stored() -> None:
     assert len(state.preferences._choices) == preferences._MAX_CHOICES
 
 
+@pytest.mark.slow
 async def test_pods_without_cards_that_were_read_are_stored_up_to_a_number() -> None:
     names = [f"p{number}" for number in range(pod_lookup._MAX_WITHOUT_CARDS + 3)]
     bench = Bench(16)
@@ -242,6 +245,7 @@ async def churn(watched: Watched, turns: int, *, missed: bool) -> None:
         watched.state.nominations.released.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missed", [False, True])
 async def test_nothing_is_left_of_pods_and_nodes_that_are_gone(*, missed: bool) -> None:
     watched = Watched()

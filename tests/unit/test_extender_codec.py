@@ -33,6 +33,7 @@ def names_of(body: bytes) -> list[str]:
     return list(asked.names)
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=12)), st.dictionaries(st.text(max_size=20), st.text(max_size=20)))
 def test_whatever_the_pod_and_the_names_contain_they_are_read_as_json_says(
     names: list[str], annotations: dict[str, str]

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 
 from gcushare.core.explain.explanation import MAX_REMEDIES_TRIED
 from gcushare.scheduler_extender.explain.service import ExplainService
@@ -52,6 +53,7 @@ async def test_explaining_a_large_cluster_gives_others_a_turn() -> None:
     assert explaining.result().classes[0].nodes == 300
 
 
+@pytest.mark.slow
 async def test_while_a_node_is_weighed_and_the_next_others_get_a_turn() -> None:
     state = state_of(*(a_node(f"node-{number}", 16) for number in range(MAX_REMEDIES_TRIED)))
     for number in range(MAX_REMEDIES_TRIED):

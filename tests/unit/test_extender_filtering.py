@@ -107,6 +107,7 @@ def conversations(draw: st.DrawFn) -> list[tuple[str, Any]]:
     return steps
 
 
+@pytest.mark.slow
 @given(conversations(), st.sampled_from(NAMED), st.sampled_from(["binpack", "spread"]))
 def test_every_answer_of_a_conversation_is_what_the_rules_say(
     steps: list[tuple[str, Any]], named: NamedNodes, policy: str

@@ -55,6 +55,7 @@ def change(ledger: Ledger, what: tuple[str, str, Any]) -> None:
             ledger.forget(f"uid-p{pod}")
 
 
+@pytest.mark.slow
 @given(
     shapes, st.lists(st.tuples(changes, st.booleans()), max_size=40), st.integers(1, 4), st.sets(st.sampled_from(NODES))
 )
@@ -84,6 +85,7 @@ def test_an_index_that_only_follows_changes_answers_like_a_look_at_every_node(
     assert set(index.after_preemption) == {name for name, node in known.items() if can_ever_fit(node, shape.request)}
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from("abc"), max_size=60), st.integers(0, 70))
 def test_a_reader_of_the_log_learns_what_was_noted_after_its_position_or_that_it_cannot_know(
     names: list[str], position: int
@@ -113,6 +115,7 @@ def test_nodes_that_are_gone_are_not_kept_under_their_names() -> None:
     assert index.scores(["spot-3"]) == [0]
 
 
+@pytest.mark.slow
 def test_an_index_that_fell_behind_looks_at_every_node_again() -> None:
     ledger = Ledger()
     index = FitIndex(ledger.nodes, ChangeLog(ledger), Shape(asks(4), "binpack"))
@@ -182,6 +185,7 @@ def _slow_score(node: NodeState, shape: Shape) -> float:
     return (node.largest_free + shape.amounts.cpu_milli) % 7 / 7
 
 
+@pytest.mark.slow
 @given(requests, st.lists(changes, max_size=40), st.sets(st.sampled_from(NODES)))
 def test_slow_scores_are_made_some_at_a_time_and_in_the_end_are_those_of_every_node(
     request_: CardRequest, steps: list[tuple[str, str, Any]], among: set[str]

@@ -49,6 +49,7 @@ def figures(state: VendorState) -> str:
     return generate_latest(registry).decode()
 
 
+@pytest.mark.slow
 @given(st.lists(with_other_numbers(NODES), max_size=2), st.lists(with_other_numbers(PODS), max_size=3))
 def test_figures_and_documents_can_be_made_of_whatever_nodes_and_pods_say(
     nodes: list[bytes], pods: list[bytes]
@@ -121,6 +122,7 @@ LARGE_METADATA = {
 """The text of an owner has no limit but that of the object."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [*LARGE, *LARGE_METADATA])
 def test_little_stays_in_memory_of_a_pod_as_large_as_an_object_may_be(part: str) -> None:
     document = pod_document("large", 4)
@@ -165,6 +167,7 @@ def test_little_stays_in_memory_of_a_claim_as_large_as_an_object_may_be(part: di
     assert kept < 64 * 1024
 
 
+@pytest.mark.slow
 def test_rules_that_are_too_many_to_be_read_say_nothing_of_a_node() -> None:
     place = NodePlace("n", {"zone": "a"}, (Taint("full", "", "NoSchedule"),))
     few, many = (NodeRules(tuple((word, "") for word in WORDS[:count])).bounded() for count in (1_000, 2_000))

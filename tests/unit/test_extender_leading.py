@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import pytest
+
 from gcushare.core.errors import RetryableError
 from gcushare.kube.election import LeaseTimes
 from gcushare.scheduler_extender.leadership import ReplicaLeadership
@@ -114,6 +116,7 @@ async def test_every_election_after_another_leader_is_proven_again() -> None:
         assert first.pods.caught_up == 2
 
 
+@pytest.mark.slow
 async def test_alone_a_leader_with_an_old_picture_goes_on_after_making_room() -> None:
     async with world() as here:
         first = here.replica("a")
@@ -143,6 +146,7 @@ async def test_a_follower_with_an_old_picture_leaves_a_free_lease_to_others() ->
         assert current.leading.is_leader
 
 
+@pytest.mark.slow
 async def test_one_that_cannot_catch_up_makes_room_as_well() -> None:
     async with world() as here:
         stuck, current = here.replica("a", is_current=False), here.replica("b")

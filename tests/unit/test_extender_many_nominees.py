@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import pytest
 
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
@@ -47,6 +48,7 @@ def test_all_nominees_are_gone_through_once_whatever_their_nodes() -> None:
     assert len(crowd.state.nominations.closed_to(crowd.nominees[9])) == 9, "those nominated before it"
 
 
+@pytest.mark.slow
 async def test_pods_that_ask_alike_are_found_by_one_look_but_for_each_nominee_and_others_get_their_turns() -> None:
     crowd = Crowd()
     late = [crowd.see(f"late-{number}", 16) for number in range(NOMINEES)]

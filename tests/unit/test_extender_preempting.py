@@ -150,6 +150,7 @@ async def test_a_few_of_the_best_nodes_are_read_and_no_more() -> None:
     assert len(reads.reads) == READ_AT_ONCE
 
 
+@pytest.mark.slow
 async def test_while_victims_are_weighed_others_get_their_turns() -> None:
     state = state_of(*(a_node(f"node-{number}", 64) for number in range(20)))
     for node in range(20):
@@ -176,6 +177,7 @@ async def test_nodes_with_more_victims_than_can_be_weighed_are_left_out() -> Non
     assert named(answer.body) == {"node-1": FOUR}
 
 
+@pytest.mark.slow
 async def test_where_only_nodes_that_were_left_out_might_do_the_call_is_refused_with_the_numbers() -> None:
     strangers = [f"stranger-{number}" for number in range(MAX_VICTIMS_OF_NODE)]
     body = preempting(16, {"node-2": ["uid-e", *strangers]})
@@ -184,6 +186,7 @@ async def test_where_only_nodes_that_were_left_out_might_do_the_call_is_refused_
         await Desk((crowded()[0], None)).preempt(body)
 
 
+@pytest.mark.slow
 async def test_no_more_victims_are_weighed_in_one_call_than_a_bound() -> None:
     nodes = MAX_VICTIMS // MAX_VICTIMS_OF_NODE + 1
     victims = {

@@ -126,6 +126,7 @@ async def test_what_a_leaving_pod_gives_back_counts_with_what_others_do() -> Non
     assert await cluster.preempt(11, "older", "younger") == ["younger"]
 
 
+@pytest.mark.slow
 @given(
     crowded_nodes(),
     st.integers(1, 16),

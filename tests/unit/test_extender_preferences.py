@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 
 from gcushare.core.fit_index import SCORED_PER_CALL
 from gcushare.core.nodes import NodeState
@@ -213,6 +214,7 @@ def test_pods_of_other_policies_share_an_order_whatever_cpu_they_ask_for() -> No
     assert shapes.pop().request == CardRequest(4)
 
 
+@pytest.mark.slow
 def test_pods_whose_authors_named_the_node_and_that_no_kubelet_accepted_teach_nothing() -> None:
     """Its kubelet is down, say: they stay Pending, and a pod's author may make any number of them."""
     state, observer = make_state()
@@ -230,6 +232,7 @@ def test_pods_whose_authors_named_the_node_and_that_no_kubelet_accepted_teach_no
     assert before == {Demand(1, 4, False, 2000, 0): 1}
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_different_requests_do_not_slow_scoring_down_and_common_ones_stay() -> None:
     common = Demand(1, 500, False, 4000, 8000)
     seen = {Demand(2, 1 + number % 7, False, number): 1 for number in range(100_000)} | {common: 5}

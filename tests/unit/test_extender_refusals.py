@@ -172,6 +172,7 @@ async def test_an_explanation_that_cards_overtook_is_not_reported() -> None:
     assert message.startswith("needs 12 GB in one card; kube-scheduler asked about 1 of 2 nodes")
 
 
+@pytest.mark.slow
 async def test_nodes_whose_cards_stay_unknown_are_bounded() -> None:
     bench = Bench(small_state())
     async with bench.running():
@@ -187,6 +188,7 @@ async def test_nodes_whose_cards_stay_unknown_are_bounded() -> None:
     assert [name for name, _, _ in bench.noted.events[70:]] == [f"p{number}" for number in range(6, 70)]
 
 
+@pytest.mark.slow
 async def test_a_crowd_of_refused_pods_is_bounded() -> None:
     bench = Bench(small_state())
     for number in range(1000):

@@ -175,6 +175,7 @@ async def test_filter_names_other_nodes_meanwhile_and_the_busy_one_if_there_is_n
     assert filtered(rig, second, named)[0] == ["node-1"]
 
 
+@pytest.mark.slow
 def test_a_pod_with_two_containers_and_one_with_an_equal_container_do_not_start_together() -> None:
     one = a_pod("one", 4)
     container = one.spec.containers[0]

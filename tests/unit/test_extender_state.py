@@ -153,6 +153,7 @@ class TestPods:
         assert seen is not None
         assert seen.cards.units == 8
 
+    @pytest.mark.slow
     def test_only_so_many_filtered_pods_are_remembered(self) -> None:
         state = state_of()
         for number in range(MAX_REMEMBERED + 5):

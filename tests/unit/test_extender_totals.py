@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(steps)
 def test_totals_that_follow_changes_are_those_of_every_node(changes: list[tuple[str, int, int, int]]) -> None:
     ledger = Ledger()

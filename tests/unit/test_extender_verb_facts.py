@@ -124,6 +124,7 @@ class TestPreempt:
         asks_nothing = preempt_body(pod_document("q", None), n1=["a"])
         assert facts(await desk.preempt(asks_nothing)) == ("not_asking", "enflame", "")
 
+    @pytest.mark.slow
     async def test_the_shortest_proposals_are_weighed_first_and_those_left_out_are_logged(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:

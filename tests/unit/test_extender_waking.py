@@ -58,6 +58,7 @@ async def test_while_nothing_changes_there_is_next_to_nothing_to_do(full: Bench)
         assert await full.pass_(SETTLE_S + 3 * CHECK_S) == ["a"], "it does not wait for the next of these looks"
 
 
+@pytest.mark.slow
 async def test_as_many_are_woken_as_would_fit_by_priority_and_then_by_age() -> None:
     bench = Bench(16)
     bench.hold("x", 16)
@@ -221,6 +222,7 @@ async def test_a_node_that_the_scheduler_left_out_for_a_nominee_counts_once_it_i
         assert "a" in await bench.pass_(IDLE_CHECK_S + SETTLE_S + 3 * CHECK_S)
 
 
+@pytest.mark.slow
 async def test_room_that_was_kept_long_enough_wakes_pods_that_were_kept_out_once() -> None:
     bench = Bench(16)
     async with bench.running():
@@ -254,6 +256,7 @@ async def test_a_pod_that_is_gone_when_it_is_written_to_is_forgotten(full: Bench
         assert await full.pass_(6) == []
 
 
+@pytest.mark.slow
 async def test_pods_that_an_earlier_leader_refused_are_woken_unless_the_scheduler_asks_about_them(full: Bench) -> None:
     for name in ("asked", "offered", "stuck"):
         full.create(name, 4)

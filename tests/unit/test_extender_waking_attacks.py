@@ -41,6 +41,7 @@ async def test_a_pod_whose_author_writes_the_annotation_in_a_loop_causes_no_writ
         assert await bench.pass_(SOON_S) == ["loop", "victim"], "both fit"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [True, False], ids=["offered and never bound", "never asked about again"])
 async def test_older_pods_that_never_get_bound_do_not_keep_the_room_from_another_namespace(*, answers: bool) -> None:
     """Their volumes never come, say: kube-scheduler asks about them, is offered the node, and binds nothing."""
@@ -98,6 +99,7 @@ async def test_a_namespace_comes_in_its_turn_again_once_one_of_its_woken_pods_is
         assert await bench.pass_(ANSWER_S / 2) == ["stuck-0"], "the oldest one first again"
 
 
+@pytest.mark.slow
 async def test_room_that_appears_and_goes_in_a_loop_causes_a_bounded_number_of_writes() -> None:
     """A filler pod is created and deleted all the time, while hundreds of pods wait that would fit without it."""
     bench = Bench(64)
@@ -150,6 +152,7 @@ async def test_pods_that_come_and_go_with_ever_new_shapes_leave_no_memory_behind
     assert traced[1_200] - traced[400] < 800 * 60, "not 60 bytes for each pod"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ["many pods", "many sets of nodes", "many shapes"])
 def test_a_flood_of_refused_pods_pushes_no_pod_of_another_namespace_out(attack: str) -> None:
     bench = Bench(4)

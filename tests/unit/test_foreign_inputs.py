@@ -62,6 +62,7 @@ def test_every_json_decoder_of_the_programs_is_among_the_tested() -> None:
     assert not missing, f"add an example to tests/unit/foreign_inputs.py for {missing}"
 
 
+@pytest.mark.slow
 def test_no_program_decodes_foreign_bytes_except_the_decoders() -> None:
     found = {
         str(path.relative_to(SOURCE))
@@ -107,6 +108,7 @@ def test_the_search_for_numbers_finds_one() -> None:
     assert list(found) == ["$[].free[...][]"]
 
 
+@pytest.mark.slow
 def test_no_number_of_an_object_of_the_api_server_is_without_bounds() -> None:
     resources = dict(found_in_programs(Resource))
     found = {
@@ -199,6 +201,7 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -138,6 +138,7 @@ def loaded_by_help(heavy: tuple[str, ...]) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_help_of_commands_for_people_loads_nothing_that_only_their_work_needs() -> None:
     found = loaded_by_help(HEAVY)
     assert len(found) >= 14

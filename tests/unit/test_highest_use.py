@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ USED = st.dictionaries(st.integers(0, 2), st.integers(0, 100), max_size=3)
 READINGS = st.lists(st.none() | st.tuples(USED, USED), min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @given(READINGS)
 def test_it_is_the_largest_reading_or_account_of_each_card_and_counts_from_the_first_one(
     readings: list[tuple[dict[int, int], dict[int, int]] | None],

@@ -91,6 +91,7 @@ def crowded(node: IdleNode) -> None:
     node.use(dict.fromkeys(pids, 0.001))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [

@@ -97,6 +97,7 @@ PODS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(PODS, max_size=6), st.sampled_from(("", "a pause")))
 def test_at_most_one_pod_goes_and_of_every_other_it_is_said_why_not(pods: list[IdlePod], pausing: str) -> None:
     found = decide_idle(pods, RULES, pausing=pausing)

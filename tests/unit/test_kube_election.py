@@ -86,6 +86,7 @@ async def cluster() -> AsyncIterator[Cluster]:
             await each.stop()
 
 
+@pytest.mark.slow
 async def test_the_first_candidate_leads_at_once_and_stays() -> None:
     async with cluster() as world:
         first = world.candidate("a")
@@ -270,6 +271,7 @@ async def test_one_that_does_not_stand_takes_not_even_a_free_lease() -> None:
         assert world.leaders == ["a"]
 
 
+@pytest.mark.slow
 async def test_a_term_goes_on_until_another_may_have_led() -> None:
     async with cluster() as world:
         first, second = world.candidate("a"), world.candidate("b")
@@ -324,6 +326,7 @@ async def test_a_lease_that_was_deleted_or_lost_and_won_in_one_round_begins_a_ne
         assert (first.elector.is_leader, first.elector.term) == (True, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 async def test_at_most_one_leads_in_any_order_of_faults(seed: int) -> None:
     chance = random.Random(seed)

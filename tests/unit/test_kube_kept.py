@@ -139,6 +139,7 @@ def test_a_view_becomes_the_servers_and_each_change_is_reported_once(steps: list
     assert reported == {name: obj.metadata.uid for name, obj in server.objects.items()}
 
 
+@pytest.mark.slow
 @given(STEPS)
 def test_templates_are_those_of_the_server(steps: list[tuple[str, int]]) -> None:
     plan = TemplatePlan([(ENFLAME, parse_memory_unit("1"))], 60.0, lambda: None)

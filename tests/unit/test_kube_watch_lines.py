@@ -26,6 +26,7 @@ async def _events(*parts: bytes) -> list[tuple[str, bytes]]:
     return [(event.type, bytes(event.object)) async for event in watch_events(_chunks(parts), ATTEMPT)]
 
 
+@pytest.mark.slow
 @given(st.lists(st.binary().map(bytes.hex), max_size=6), st.data())
 def test_events_come_out_whole_however_they_are_cut(objects: list[str], data: st.DataObject) -> None:
     expected = [("ADDED", f'"{text}"'.encode()) for text in objects]

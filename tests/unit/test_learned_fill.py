@@ -123,6 +123,7 @@ def test_a_node_without_the_cpu_that_is_asked_for_comes_last() -> None:
     assert fill.score(node, CardRequest(100), Amounts(16001, 0)) == 0
 
 
+@pytest.mark.slow
 @given(st.dictionaries(DEMANDS, st.integers(1, 9), min_size=1, max_size=6), st.randoms())
 def test_what_is_learned_does_not_depend_on_the_order_in_which_pods_were_seen(
     seen: Mapping[Demand, int], draw: random.Random

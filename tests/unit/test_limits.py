@@ -103,6 +103,7 @@ def test_a_share_is_cut_and_not_rounded(frameworks: Path) -> None:
     assert answer(frameworks, program, grant) == "0.6666"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environ",
     [
@@ -118,6 +119,7 @@ def test_without_a_grant_of_memory_nothing_is_touched(frameworks: Path, environ:
     assert answer(frameworks, f"{program}\n{shown}", environ) == [[], True, 1.0]
 
 
+@pytest.mark.slow
 def test_of_several_cards_each_has_its_share_and_enflames_variables_are_read_too(frameworks: Path) -> None:
     shown = "import gcushare_limits\nprint(json.dumps([gcushare_limits.memory_bytes(), gcushare_limits.fraction()]))"
     several = {**GRANT, "ALIYUN_COM_GPU_MEM_IDX": "0,1"}

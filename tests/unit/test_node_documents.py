@@ -74,6 +74,7 @@ def two_cards(*, cordon: str | None = None) -> dict[str, str]:
     return annotations if cordon is None else {**annotations, ENFLAME.cordon_annotation: cordon}
 
 
+@pytest.mark.slow
 @given(INVENTORIES)
 def test_an_inventory_survives_the_way_through_the_annotation(inventory: Inventory) -> None:
     assert decode_inventory(encode_inventory(inventory)) == inventory

@@ -248,6 +248,7 @@ def second_reading(
     return hard <= stood and selected and (terms is None or True in map(selects, terms))
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(KEYS, VALUES, max_size=3),
     TAINTS,

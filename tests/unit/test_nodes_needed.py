@@ -143,6 +143,7 @@ class TestClasses:
         assert describe_class("1x16", NodesNeeded(nodes=2, pods=2), [used, idle]).wanted == 4
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.integers(1, 20), st.integers(1, 12), min_size=1, max_size=6),
     st.lists(st.integers(1, 20), min_size=1, max_size=4),

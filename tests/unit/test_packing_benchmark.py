@@ -91,6 +91,7 @@ def test_plain_claims_take_the_first_card_that_fits_on_the_node_with_most_left()
     assert {index: card.used for index, card in cluster.nodes[1].state.cards.items()} == {0: 900, 1: 600}
 
 
+@pytest.mark.slow
 def test_under_churn_time_is_counted_and_every_arrival_has_a_wait() -> None:
     nodes = [EmptyNode(f"n-{number}", 64000, 65536, 8, "G2") for number in range(3)]
     trace = [Demand(1, 500)] * 12 + [Demand(8, 0, True)]

@@ -61,6 +61,7 @@ def test_of_a_closed_card_only_what_somebody_holds_stays_healthy(sick: tuple[int
     assert listed(table.message) == {first: "Unhealthy", second: "Healthy"}
 
 
+@pytest.mark.slow
 def test_what_somebody_holds_beyond_a_cards_units_or_of_a_lost_card_is_listed_as_long_as_the_list_stays_readable() -> (
     None
 ):
@@ -75,6 +76,7 @@ def test_what_somebody_holds_beyond_a_cards_units_or_of_a_lost_card_is_listed_as
     assert len(table.message) == KUBELET_MESSAGE_LIMIT_BYTES == len(listed(table.message)) * 16
 
 
+@pytest.mark.slow
 def test_a_full_nodes_list_stays_within_the_kubelets_limit_when_a_card_falls_sick() -> None:
     table = MemoryDeviceList()
     offer(table, inventory(*[32_768] * 8))

@@ -49,6 +49,7 @@ def test_a_device_list_reads_back_through_the_generated_message(healthy: list[st
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.lists(ANY), st.lists(ANY), st.integers(0, 2**31 - 1)), max_size=3))
 def test_any_preferred_request_is_read_as_the_generated_message_reads_it(
     containers: list[tuple[list[str], list[str], int]],

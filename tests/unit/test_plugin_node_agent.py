@@ -96,6 +96,7 @@ def test_an_inventory_of_its_own_node_that_cannot_be_read_is_said_once_and_writt
     assert rig.heard.reasons().count("InventoryUnreadable") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("others", "gone", "waiting", "size"),
     [
@@ -134,6 +135,7 @@ CARDS = st.tuples(st.integers(1, 8), st.integers(0, 8), st.sampled_from(["", "si
 """Units, how many of them pods hold, and what becomes of the card."""
 
 
+@pytest.mark.slow
 @given(cards=st.lists(CARDS.filter(lambda card: card[0] >= card[1]), min_size=1, max_size=4))
 def test_the_kubelet_counts_what_pods_hold_and_what_is_free_on_cards_that_take_pods_and_nothing_else(
     cards: list[tuple[int, int, str]], tmp_path_factory: pytest.TempPathFactory

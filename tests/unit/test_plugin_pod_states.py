@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
+
 from gcushare.device_plugin.pods.force_deleted import KILL_MARGIN_S
 from gcushare.device_plugin.pods.pod import PodState
 from gcushare.device_plugin.pods.store import PodStore
@@ -100,6 +102,7 @@ class History:
             self.shown.setdefault(str(truth.pod), {})[truth.next_container] = counts
 
 
+@pytest.mark.slow
 def test_every_state_occurs_and_a_write_changes_none() -> None:
     first: set[PodState] = set()
     later: set[PodState] = set()

@@ -324,6 +324,7 @@ def serve(
     holdings.setdefault(f"d/{truth}", {})[f"c{len(holdings.get(f'd/{truth}', {}))}"] = {card: units}
 
 
+@pytest.mark.slow
 @given(
     st.randoms(use_true_random=False), st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=12), st.integers(1, 4)
 )

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.nodes import decode_inventory
@@ -98,6 +100,7 @@ async def change_unit(world: World) -> None:
             await world.run_plugin(unit)
 
 
+@pytest.mark.slow
 async def test_a_change_of_unit_that_is_cut_off_at_any_write_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
     undisturbed = World(tmp_path, CutOff())
     await change_unit(undisturbed)

@@ -92,6 +92,7 @@ _IDS = st.lists(
 _DEVICES = st.lists(st.tuples(st.sampled_from([RESOURCE, "nvidia.com/gpu"]), _IDS), max_size=8)
 
 
+@pytest.mark.slow
 @given(st.lists(_DEVICES, max_size=4))
 def test_every_answer_means_what_the_generated_messages_say(pods: list[list[tuple[str, list[str]]]]) -> None:
     message = pb.ListPodResourcesResponse()

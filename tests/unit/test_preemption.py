@@ -100,6 +100,7 @@ def full_nodes(draw: st.DrawFn) -> tuple[NodeState, list[PodRef]]:
     return node, victims
 
 
+@pytest.mark.slow
 @given(full_nodes(), st.sampled_from([1, 4, 6, 8]), st.integers(1, 3), st.booleans())
 def test_on_full_cards_too_the_set_is_the_one_that_trying_every_set_finds(
     crowd: tuple[NodeState, list[PodRef]], units: int, count: int, whole: bool
@@ -112,6 +113,7 @@ def test_on_full_cards_too_the_set_is_the_one_that_trying_every_set_finds(
     assert names(chosen) == names(by_brute_force(node, request, victims))
 
 
+@pytest.mark.slow
 @given(crowded_nodes(), st.integers(1, 16), st.booleans())
 def test_the_chosen_set_is_the_one_that_trying_every_set_finds(
     crowd: tuple[NodeState, list[PodRef]], units: int, whole: bool
@@ -124,6 +126,7 @@ def test_the_chosen_set_is_the_one_that_trying_every_set_finds(
     assert names(chosen) == names(by_brute_force(node, request, victims))
 
 
+@pytest.mark.slow
 @given(crowded_nodes(most_cards=4), st.integers(1, 12), st.integers(2, 3), st.booleans())
 def test_for_several_cards_too_the_set_is_the_one_that_trying_every_set_finds(
     crowd: tuple[NodeState, list[PodRef]], units: int, count: int, whole: bool
@@ -138,6 +141,7 @@ def test_for_several_cards_too_the_set_is_the_one_that_trying_every_set_finds(
     assert names(chosen) == names(by_brute_force(node, request, victims))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(crowded_nodes(most_cards=4), st.integers(1, 8), st.integers(2, 3), st.booleans())
 def test_among_very_many_pods_of_several_cards_the_set_is_enough_and_every_pod_of_it_is_needed(
@@ -160,6 +164,7 @@ def test_among_very_many_pods_of_several_cards_the_set_is_enough_and_every_pod_o
         assert not any(fits_without(node, request, [v for v in chosen if v is not spared]) for spared in chosen)
 
 
+@pytest.mark.slow
 @given(crowded_nodes(most_cards=4), st.integers(1, 12), st.integers(1, 2), st.booleans(), st.data())
 def test_the_set_frees_linked_cards_without_pods_that_are_to_be_kept_apart(
     crowd: tuple[NodeState, list[PodRef]], units: int, count: int, is_linked: bool, data: st.DataObject

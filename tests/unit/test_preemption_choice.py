@@ -173,6 +173,7 @@ def any_world(rng: random.Random, most_pods: int) -> World:
     return world
 
 
+@pytest.mark.slow
 @settings(max_examples=CLUSTERS)
 @given(st.integers(0, 2**48))
 def test_those_that_end_are_the_ones_that_trying_every_set_finds(seed: int) -> None:

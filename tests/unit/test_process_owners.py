@@ -118,6 +118,7 @@ def test_a_programs_name_may_look_like_fields(proc: FakeProc, name: str) -> None
     assert owners.find([42]) == {42: OTHER}
 
 
+@pytest.mark.slow
 def test_however_many_processes_there_are_a_bounded_number_is_looked_at(proc: FakeProc) -> None:
     proc.start_in_pod(1, UID)
     proc.start_in_pod(MAX_PROCESSES + 1, UID)

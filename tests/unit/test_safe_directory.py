@@ -125,6 +125,7 @@ def test_a_directory_exchanged_after_it_was_opened_changes_nothing(tmp_path: Pat
     assert sorted(path.name for path in (tmp_path / "away").iterdir()) == ["f", "g"]
 
 
+@pytest.mark.slow
 def test_a_file_is_never_appended_to_through_a_link_or_a_second_name(tmp_path: Path, folder: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")

@@ -62,6 +62,7 @@ async def check_changed_and_put_back(host: Host, setup: dict[str, Any]) -> None:
     assert host.scheduler.problem == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", each_of(CHANGED))
 async def test_a_setup_is_changed_keeps_every_setting_and_is_put_back(tmp_path: Path, name: str) -> None:
     await check_changed_and_put_back(host_of(tmp_path, SETUPS[name]), SETUPS[name])
@@ -158,6 +159,7 @@ async def test_a_drop_in_that_comes_later_is_refused_until_the_change_is_taken_b
     assert host.tree() == before
 
 
+@pytest.mark.slow
 async def test_a_unit_that_replaces_the_changed_one_is_refused_until_the_change_is_taken_back(tmp_path: Path) -> None:
     setup = SETUPS["hard-way-options"]
     host = host_of(tmp_path, setup)
@@ -198,6 +200,7 @@ async def test_a_link_that_comes_first_is_followed_as_systemd_does(tmp_path: Pat
     assert host.tree().items() >= before.items()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["units", "manifests"])
 async def test_two_schedulers_of_one_host_are_changed_each_with_files_of_its_own(tmp_path: Path, kind: str) -> None:
     setup = SETUPS["kubeasz" if kind == "units" else "minikube"]

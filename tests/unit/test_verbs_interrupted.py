@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from cryptography import x509
 
 from gcushare.core.errors import ConflictError, RetryableError
@@ -181,6 +182,7 @@ MISHAPS = {
 }
 
 
+@pytest.mark.slow
 def test_certificates_whose_keepers_are_cut_off_at_every_write_are_those_of_undisturbed_ones(tmp_path: Path) -> None:
     undisturbed = asyncio.run(keep(tmp_path / "undisturbed"))
     assert len({each[0] for each in undisturbed}) == 2, "the authority was renewed"

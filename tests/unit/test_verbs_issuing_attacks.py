@@ -62,6 +62,7 @@ def test_replicas_whose_clocks_differ_by_less_than_a_renewal_settle_on_one_set()
     check_handshake(data, data, START)
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_down_over_any_renewal_is_served_with_what_it_has() -> None:
     """It shows the certificate, and trusts the authorities, of before it went down, until that certificate ends."""
     months = [first()]

@@ -147,6 +147,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     return Cluster(nodes, held)
 
 
+@pytest.mark.slow
 @given(wishes, clusters())
 def test_every_advice_for_a_pod_that_never_fits_is_granted_once_it_is_done(wish: Wish, cluster: Cluster) -> None:
     try:
@@ -167,6 +168,7 @@ def test_every_advice_for_a_pod_that_never_fits_is_granted_once_it_is_done(wish:
         assert (changed.cards.units, changed.cards.cards) == (way.request.units, way.request.cards)
 
 
+@pytest.mark.slow
 @given(wishes, clusters())
 def test_the_largest_request_that_fits_now_and_the_pods_that_would_have_to_end_are_granted(
     wish: Wish, cluster: Cluster

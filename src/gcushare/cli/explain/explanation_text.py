@@ -22,7 +22,6 @@ from gcushare.wire.objects import Pod
 from gcushare.wire.unread_keys import unread_keys_of_pod, unread_resources
 
 _LABEL = 12
-_NARROWEST = 40
 
 
 async def explain(session: Session, settings: ExplainSettings) -> int:
@@ -81,7 +80,7 @@ def _wrapped(line: str, hanging: int, width: int | None) -> list[str]:
     text = line.lstrip()
     indent = len(line) - len(text)
     following = " " * (indent + hanging if indent else 2)
-    return wrapped(text, None if width is None else max(width, _NARROWEST), first=" " * indent, following=following)
+    return wrapped(text, width, first=" " * indent, following=following)
 
 
 def _explain_text(explained: Explained) -> tuple[str, int]:

@@ -12,7 +12,6 @@ from gcushare.cluster.programs import ProgramKind
 from gcushare.core.wording import counted, one_line
 
 DOCUMENT_VERSION = 1
-NARROWEST = 60
 _INDENT = "    "
 _COLOURS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.INFO: "\x1b[1;36m"}
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
@@ -45,8 +44,7 @@ def _lines_of(finding: Finding, width: int | None, color: bool) -> Iterator[str]
 
 def _wrapped(text: str, width: int | None, *, indent: str = _INDENT) -> list[str]:
     following = indent + ("  " if text.startswith("→") else "")
-    room = None if width is None else max(NARROWEST, width)
-    return wrapped(one_line(text), room, first=indent, following=following)
+    return wrapped(one_line(text), width, first=indent, following=following)
 
 
 def document(facts: Facts, findings: Sequence[Finding], fixed: Sequence[Fix] = ()) -> dict[str, Any]:

@@ -22,6 +22,8 @@ PATIENCE_S = 2.0
 _EVERY_S = 0.2
 _CLEAR = "\r\x1b[K"
 _WIDEST = 79
+_NARROWEST = 40
+"""Columns that prose takes at least: on a narrower terminal it is the terminal that breaks the lines."""
 
 
 class Progress(ReadProgress):
@@ -122,12 +124,17 @@ class Screen:
         return Progress(self._process.stderr, terminal=self.environ.get("TERM", ""))
 
 
-def wrapped(text: str, width: int | None, *, first: str = "", following: str = "") -> list[str]:
+def wrapped(text: str, width: int | None, *, first: str, following: str) -> list[str]:
     """Break a line at its blanks and indent it; None is any width. Words stay whole, so that people can copy them."""
     if width is None or len(first) + len(text) <= width:
         return [first + text]
     return textwrap.wrap(
-        text, width, initial_indent=first, subsequent_indent=following, break_long_words=False, break_on_hyphens=False
+        text,
+        max(width, _NARROWEST),
+        initial_indent=first,
+        subsequent_indent=following,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.transport import Request
 from gcushare.scheduler_extender.dashboard.reviewed_tokens import (
     ALLOWED_S,
     RENEWED_S,
@@ -23,14 +29,12 @@ from gcushare.scheduler_extender.dashboard.token_reviews import (
     TokenReview,
     TokenStatus,
     UserInfo,
-    access_review,
-    token_review,
 )
 from tests.manual_clock import ManualClock
 
 
 class Desk:
-    """An API server's reviews: users by token, and who of them may read."""
+    """The transport to an API server's reviews: users by token, and who of them may read."""
 
     def __init__(self, users: Mapping[str, str], allowed: frozenset[str]) -> None:
         self.users = dict(users)
@@ -40,8 +44,27 @@ class Desk:
         self.was_asked = asyncio.Event()
         self.answers: asyncio.Event | None = None
         """Where it is set, no review is answered before it."""
+        self.access_asked: list[Any] = []
+        self.user = UserInfo()
+        """What every known user has, but for the name."""
+        self.client = KubeClient(KubeConfig(server="http://api", source="a test"), transport=self)
 
-    async def review_token(self, token: str) -> TokenReview:
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def send(self, request: Request) -> tuple[bytes, str]:
+        asked = msgspec.json.decode(request.body or b"")["spec"]
+        answer = await self._review_token(asked["token"]) if "token" in asked else self._review_access(asked)
+        return msgspec.json.encode({"kind": type(answer).__name__, "status": answer.status}), ""
+
+    async def post(self, request: Request) -> None:
+        raise AssertionError(request)
+
+    def stream(self, request: Request, stall_s: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        raise AssertionError(request)
+
+    async def _review_token(self, token: str) -> TokenReview:
         self.asked.append(token)
         if self.answers is not None:
             self.was_asked.set()
@@ -50,10 +73,12 @@ class Desk:
         if self.failure is not None:
             raise self.failure
         name = self.users.get(token)
-        return TokenReview(status=TokenStatus(authenticated=name is not None, user=UserInfo(username=name or "")))
+        user = msgspec.structs.replace(self.user, username=name or "")
+        return TokenReview(status=TokenStatus(authenticated=name is not None, user=user))
 
-    async def review_access(self, user: UserInfo) -> AccessReview:
-        return AccessReview(status=AccessStatus(allowed=user.username in self.allowed))
+    def _review_access(self, asked: Any) -> AccessReview:
+        self.access_asked.append(asked)
+        return AccessReview(status=AccessStatus(allowed=asked["user"] in self.allowed))
 
 
 def desk() -> Desk:
@@ -68,7 +93,7 @@ def asking(token: str | None) -> web.Request:
 async def jane_is_in() -> tuple[Desk, ManualClock, TokenGuard]:
     """A guard that has let Jane in."""
     reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, clock=clock)
+    guard = TokenGuard(reviews.client, clock=clock)
     await guard.admit(asking("t-jane"))
     return reviews, clock, guard
 
@@ -83,7 +108,7 @@ async def test_a_user_with_the_right_is_let_in_and_asked_about_once() -> None:
 
 async def test_many_requests_at_once_ask_once() -> None:
     reviews = desk()
-    guard = TokenGuard(reviews, clock=ManualClock(0.0))
+    guard = TokenGuard(reviews.client, clock=ManualClock(0.0))
     await asyncio.gather(*(guard.admit(asking("t-jane")) for _ in range(20)))
 
     assert reviews.asked == ["t-jane"]
@@ -140,7 +165,7 @@ async def test_no_one_waits_for_a_renewal_that_another_request_asks_for() -> Non
 
 async def test_a_role_that_was_granted_works_soon() -> None:
     reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, clock=clock)
+    guard = TokenGuard(reviews.client, clock=clock)
     with pytest.raises(ForbiddenError):
         await guard.admit(asking("t-mallory"))
     reviews.allowed = frozenset({"mallory"})
@@ -155,12 +180,12 @@ async def test_a_request_without_a_token_is_informed_that_one_is_needed(header: 
     request = make_mocked_request("GET", "/", headers=headers)
 
     with pytest.raises(web.HTTPUnauthorized) as caught:
-        await TokenGuard(desk(), clock=ManualClock(0.0)).admit(request)
+        await TokenGuard(desk().client, clock=ManualClock(0.0)).admit(request)
     assert caught.value.headers["WWW-Authenticate"].startswith("Bearer")
 
 
 async def test_a_token_that_no_one_knows_is_unauthorized_and_one_without_rights_is_forbidden() -> None:
-    guard = TokenGuard(desk(), clock=ManualClock(0.0))
+    guard = TokenGuard(desk().client, clock=ManualClock(0.0))
 
     with pytest.raises(web.HTTPUnauthorized, match="Unauthorized"):
         await guard.admit(asking("made-up"))
@@ -172,7 +197,7 @@ async def test_what_is_no_token_asks_no_one() -> None:
     reviews = desk()
 
     with pytest.raises(web.HTTPUnauthorized):
-        await TokenGuard(reviews, clock=ManualClock(0.0)).admit(asking("x" * 20_000))
+        await TokenGuard(reviews.client, clock=ManualClock(0.0)).admit(asking("x" * 20_000))
     assert reviews.asked == []
 
 
@@ -189,7 +214,7 @@ async def tell(guard: TokenGuard, token: str) -> str:
 
 async def test_strangers_spend_little_of_the_api_servers_time() -> None:
     reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, clock=clock)
+    guard = TokenGuard(reviews.client, clock=clock)
     reported = [await tell(guard, f"made-up-{number}") for number in range(50)]
 
     assert reported == ["unknown"] * UNKNOWN_BURST + ["later"] * (50 - UNKNOWN_BURST)
@@ -215,12 +240,12 @@ async def test_an_extender_without_the_rights_to_ask_says_which_it_needs() -> No
     reviews.failure = ForbiddenError("tokenreviews is forbidden")
 
     with pytest.raises(RetryableError, match="system:auth-delegator"):
-        await TokenGuard(reviews, clock=ManualClock(0.0)).admit(asking("t-jane"))
+        await TokenGuard(reviews.client, clock=ManualClock(0.0)).admit(asking("t-jane"))
 
 
 async def test_an_api_server_that_is_away_is_no_refusal_and_is_asked_again() -> None:
     reviews = desk()
-    guard = TokenGuard(reviews, clock=ManualClock(0.0))
+    guard = TokenGuard(reviews.client, clock=ManualClock(0.0))
     reviews.failure = RetryableError("no answer in time")
     with pytest.raises(RetryableError, match="no answer in time"):
         await guard.admit(asking("t-jane"))
@@ -229,14 +254,17 @@ async def test_an_api_server_that_is_away_is_no_refusal_and_is_asked_again() -> 
     await guard.admit(asking("t-jane"))
 
 
-def test_the_reviews_are_asked_as_kubernetes_reads_them() -> None:
-    user = UserInfo(username="jane", uid="u1", groups=("dev",), extra={"scopes": ("a",)})
+async def test_the_api_server_is_told_all_that_it_said_of_a_user() -> None:
+    reviews = desk()
+    reviews.user = UserInfo(uid="u1", groups=("dev",), extra={"scopes": ("a",)})
+    await TokenGuard(reviews.client, clock=ManualClock(0.0)).admit(asking("t-jane"))
 
-    assert token_review("t")["spec"] == {"token": "t"}
-    assert access_review(user)["spec"] == {
-        "user": "jane",
-        "uid": "u1",
-        "groups": ("dev",),
-        "extra": {"scopes": ("a",)},
-        "nonResourceAttributes": {"verb": "get", "path": "/gcushare/dashboard"},
-    }
+    assert reviews.access_asked == [
+        {
+            "user": "jane",
+            "uid": "u1",
+            "groups": ["dev"],
+            "extra": {"scopes": ["a"]},
+            "nonResourceAttributes": {"verb": "get", "path": "/gcushare/dashboard"},
+        }
+    ]

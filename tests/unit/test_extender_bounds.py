@@ -132,7 +132,7 @@ def test_reported_pods_are_stored_up_to_a_number() -> None:
 async def test_reviewed_tokens_are_stored_up_to_a_number() -> None:
     clock = ManualClock(100.0)
     readers = {f"t-{number}": "jane" for number in range(reviewed_tokens._MAX_REMEMBERED + 3)}
-    guard = reviewed_tokens.TokenGuard(Desk(readers, frozenset({"jane"})), clock=clock)
+    guard = reviewed_tokens.TokenGuard(Desk(readers, frozenset({"jane"})).client, clock=clock)
     for token in (*readers, *(f"made-up-{number}" for number in range(reviewed_tokens._MAX_REMEMBERED + 3))):
         clock.now_s += 1.0
         with suppress(web.HTTPUnauthorized):

@@ -16,9 +16,10 @@ from aiohttp import web
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 from gcushare.core.log_fields import fields
+from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.kube.write_rate import TokenBucket
-from gcushare.scheduler_extender.dashboard.token_reviews import PATH, VERB, Reviews
+from gcushare.scheduler_extender.dashboard.token_reviews import PATH, VERB, review_access, review_token
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +58,8 @@ class ReviewedToken:
 class TokenGuard:
     """Admits requests whose token the API server knows, and whose owner it allows to read the page."""
 
-    def __init__(self, reviews: Reviews, *, clock: Clock) -> None:
-        self._reviews = reviews
+    def __init__(self, client: KubeClient, *, clock: Clock) -> None:
+        self._client = client
         self._clock = clock
         # Stored apart, so that a flood of made-up tokens pushes no reader out.
         self._readers: OrderedDict[str, ReviewedToken] = OrderedDict()
@@ -114,10 +115,10 @@ class TokenGuard:
 
     async def _ask(self, token: str) -> ReviewedToken:
         try:
-            found = (await self._reviews.review_token(token)).status
+            found = (await review_token(self._client, token)).status
             if not found.authenticated:
                 return self._refusal("", "the API server does not know this token; it may have expired", known=False)
-            answer = (await self._reviews.review_access(found.user)).status
+            answer = (await review_access(self._client, found.user)).status
         except GcushareError as error:
             logger.warning("token cannot be reviewed %s", fields(reason=error))
             text = f"the API server cannot be asked about the token now: {error}"

@@ -19,7 +19,6 @@ from gcushare.scheduler_extender.dashboard.feed import Feed, parse_mark
 from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.reviewed_tokens import TokenGuard
 from gcushare.scheduler_extender.dashboard.security_headers import SECURITY_HEADERS
-from gcushare.scheduler_extender.dashboard.token_reviews import KubeReviews
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import Serving
 from gcushare.wire.documents.explain import encode_explanation
@@ -52,7 +51,7 @@ class Dashboard:
         explains: Mapping[str, ExplainService],
         clock: Clock,
     ) -> None:
-        self._guard = None if settings.dashboard is Access.OPEN else TokenGuard(KubeReviews(client), clock=clock)
+        self._guard = None if settings.dashboard is Access.OPEN else TokenGuard(client, clock=clock)
         self._feed = feed
         self._serving = serving
         self._watch_age_s = watch_age_s

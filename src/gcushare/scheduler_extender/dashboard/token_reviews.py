@@ -5,8 +5,6 @@ Source: authentication.k8s.io/v1 TokenReview and authorization.k8s.io/v1 Subject
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import msgspec
 
 from gcushare.kube.client import KubeClient
@@ -60,13 +58,14 @@ TOKEN_REVIEWS = Resource("apis/authentication.k8s.io/v1", "tokenreviews", TokenR
 ACCESS_REVIEWS = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews", AccessReview, namespaced=False)
 
 
-def token_review(token: str) -> dict[str, object]:
-    """Ask whose token this is."""
-    return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+async def review_token(client: KubeClient, token: str) -> TokenReview:
+    """Ask whose token this is. Raises the errors of ``gcushare.kube.errors``."""
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+    return await client.create(TOKEN_REVIEWS, asked, timeout_s=_REVIEW_S)
 
 
-def access_review(user: UserInfo) -> dict[str, object]:
-    """Ask whether a user may read the page."""
+async def review_access(client: KubeClient, user: UserInfo) -> AccessReview:
+    """Ask whether a user may read the page. Raises the errors of ``gcushare.kube.errors``."""
     spec: dict[str, object] = {"user": user.username, "nonResourceAttributes": {"verb": VERB, "path": PATH}}
     if user.uid:
         spec["uid"] = user.uid
@@ -74,27 +73,5 @@ def access_review(user: UserInfo) -> dict[str, object]:
         spec["groups"] = user.groups
     if user.extra:
         spec["extra"] = user.extra
-    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-
-
-class Reviews(Protocol):
-    """The API server's two reviews. Raises the errors of ``gcushare.kube``."""
-
-    async def review_token(self, token: str) -> TokenReview:
-        """Say whose token it is."""
-
-    async def review_access(self, user: UserInfo) -> AccessReview:
-        """Say whether a user may read the page."""
-
-
-class KubeReviews:
-    """The reviews of a real API server."""
-
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
-
-    async def review_token(self, token: str) -> TokenReview:
-        return await self._client.create(TOKEN_REVIEWS, token_review(token), timeout_s=_REVIEW_S)
-
-    async def review_access(self, user: UserInfo) -> AccessReview:
-        return await self._client.create(ACCESS_REVIEWS, access_review(user), timeout_s=_REVIEW_S)
+    asked = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    return await client.create(ACCESS_REVIEWS, asked, timeout_s=_REVIEW_S)

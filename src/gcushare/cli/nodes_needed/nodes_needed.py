@@ -126,7 +126,7 @@ def count_pending(
     room, states = NodeCount(kinds + added), snapshot.ledger.nodes
     for name, facts in sorted(snapshot.node_facts.items()):
         if name in states and facts.takes_pods:
-            room.use_present(states[name], spare.beside_all(name), snapshot.places[name])
+            room.use_present(states[name], spare.left_by_all(name), snapshot.places[name])
     classes, found = NodeClasses(), []
     for state in states.values():
         classes.add(state)
@@ -135,7 +135,7 @@ def count_pending(
         models = alike[:1] if like in snapshot.places else alike
         need = room.count_new(
             empty_like(alike[0]) if alike else parse_class(name),
-            spare.beside_those_that_stay(alike[0].name) if alike else ANY_AMOUNTS,
+            spare.left_by_those_that_stay(alike[0].name) if alike else ANY_AMOUNTS,
             [place_like(snapshot.places[each.name]) for each in models],
         )
         found.append(describe_class(name, need, alike))
@@ -143,7 +143,7 @@ def count_pending(
 
 
 class _SpareAmounts:
-    """The CPU and memory that nodes have beside their pods."""
+    """The CPU and memory that pods leave of nodes."""
 
     def __init__(self, nodes: Iterable[Node], pods: Iterable[Pod]) -> None:
         self._offered = {node.metadata.name: node_amounts(node) for node in nodes}
@@ -154,11 +154,11 @@ class _SpareAmounts:
                 if any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references):
                     self._stays[pod.spec.node_name, part] += amount
 
-    def beside_all(self, node: str) -> Amounts:
+    def left_by_all(self, node: str) -> Amounts:
         return self._left(node, self._taken)
 
-    def beside_those_that_stay(self, node: str) -> Amounts:
-        """What a new node like this one has: beside pods of DaemonSets and static ones."""
+    def left_by_those_that_stay(self, node: str) -> Amounts:
+        """What a new node like this one has: only pods of DaemonSets and static ones run there."""
         return self._left(node, self._stays)
 
     def _left(self, node: str, used: Mapping[tuple[str, int], int]) -> Amounts:

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The tests start some hundred commands; compiling the programs again for each of them costs as much as what they do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow test-deep soak fuzz lint shellcheck audit mutants format protos e2e bench-plugin bench-extender bench-packing docs site vendors dashboards screenshots single-files executables package publish release-check clean
+.PHONY: install demo test test-slow test-deep soak fuzz lint lint-code lint-texts shellcheck audit mutants format protos e2e bench-plugin bench-extender bench-packing docs site vendors dashboards screenshots single-files executables package publish release-check clean
 
 install: $(VENV)/.installed
 
@@ -39,11 +39,15 @@ DECODER ?=
 fuzz: install
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --decoder "$(DECODER)" $(ARGS)
 
-lint: install
+lint: lint-code lint-texts
+
+lint-code: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+lint-texts: install
 	$(BIN)/pytest -q tests/texts
 
 # Every script of the packages and of this repository.

@@ -47,6 +47,9 @@ class ByAccount(Scheduling):
 
     account: Path
 
+    async def forget_closed_cards(self) -> None:
+        """Only the plugin's account may, and no test comes after these."""
+
     def extender_command(self, flags: Sequence[str], port: int = 0) -> Command:
         return with_kubeconfig(super().extender_command(("--lease-namespace", "kube-system"), port), self.account)
 

@@ -9,7 +9,7 @@ from simulation.cards import make_machine
 from simulation.cast import Cast
 from simulation.containers import Containers
 from simulation.control_groups import ControlGroups
-from simulation.faults import Happenings
+from simulation.happenings import Happenings
 from simulation.invariants import Invariants, Picture
 from simulation.kubelet import Kubelet
 from simulation.loop import START_S

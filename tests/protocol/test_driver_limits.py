@@ -16,7 +16,7 @@ from gcushare.core.units import GIB
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.claims.claim_checks import CHECK_S
 from gcushare.device_plugin.plugin_settings import GrantMode
-from gcushare.node.driver_limits.amounts import LEAST_BYTES
+from gcushare.node.driver_limits.pod_amounts import LEAST_BYTES
 from gcushare.node.mps.limits import MEMORY_VARIABLE
 from gcushare.node.node_settings import Fallback, LimitSettings, MemoryLimit
 from gcushare.wire.annotations import MEMORY_LIMIT, OVER_USE

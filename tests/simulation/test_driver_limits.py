@@ -23,8 +23,8 @@ from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES
 from gcushare.core.units import GIB, parse_memory_unit
-from gcushare.node.driver_limits.amounts import LEAST_BYTES
-from gcushare.node.driver_limits.cards import DriverLimiter
+from gcushare.node.driver_limits.container_limits import DriverLimiter
+from gcushare.node.driver_limits.pod_amounts import LEAST_BYTES
 from gcushare.node.driver_limits.pods import DriverLimits
 from gcushare.node.node_settings import Fallback
 from gcushare.node.pods import NO_SIZES, CardCounts, SharedGrant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.node.driver_limits.amounts import divide
+from gcushare.node.driver_limits.pod_amounts import divide
 
 
 @given(size=st.integers(0, 64), needs=st.dictionaries(st.sampled_from("abcdef"), st.integers(-9, 99), min_size=1))

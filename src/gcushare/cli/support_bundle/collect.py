@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from gcushare._version import __version__
-from gcushare.cli.support_bundle import sanitize
+from gcushare.cli.support_bundle import cut_answers
 from gcushare.cli.support_bundle.archive import Archive, new_archive
 from gcushare.cli.support_bundle.bundle_objects import (
     EVENT,
@@ -24,9 +24,9 @@ from gcushare.cli.support_bundle.bundle_objects import (
     slim_pod,
 )
 from gcushare.cli.support_bundle.bundle_settings import BundleSettings
+from gcushare.cli.support_bundle.cut_answers import Cut
 from gcushare.cli.support_bundle.log_filter import cut_log
 from gcushare.cli.support_bundle.redact import Redactor, own_words
-from gcushare.cli.support_bundle.sanitize import Cut
 from gcushare.cli.terminal.findings_text import render_text
 from gcushare.cli.terminal.output import to_json
 from gcushare.cli.terminal.screen import Screen
@@ -96,7 +96,7 @@ class Collector:
     async def collect(self, findings: Sequence[Finding]) -> None:
         """Fill the archive, the most useful first, so that a size limit cuts off logs and not findings."""
         facts = self.facts
-        self.names = sanitize.known_names(facts)
+        self.names = cut_answers.known_names(facts)
         # A program may have logged the caller's own token.
         header = await self.reader.client.config.credentials.header()
         own_token = [] if header is None else [header.split()[-1]]
@@ -106,11 +106,11 @@ class Collector:
             if unread.part in files:
                 self._leave_out(files[unread.part], unread.problem)
 
-        cut = sanitize.cut_findings(findings, self.names)
-        self._add_document("doctor.json", sanitize.findings_document(facts, cut), "what the doctor found")
+        cut = cut_answers.cut_findings(findings, self.names)
+        self._add_document("doctor.json", cut_answers.findings_document(facts, cut), "what the doctor found")
         text = render_text(facts, cut, width=100, color=False)
         self.archive.add("doctor.txt", self.redactor.text(text).encode(), "the same for people")
-        schedulers = sanitize.schedulers_document(facts, self.names)
+        schedulers = cut_answers.schedulers_document(facts, self.names)
         self._add_document("schedulers.json", schedulers, "schedulers, config managers")
 
         ours = {pod.metadata.uid for members in facts.programs.values() for pod in members}
@@ -123,7 +123,7 @@ class Collector:
         plugins = [
             page
             for pod in facts.running(ProgramKind.PLUGIN)
-            for page in self._node_pages(pod, "plugins", sanitize.cut_document(PLUGIN_STATUS.read))
+            for page in self._node_pages(pod, "plugins", cut_answers.cut_document(PLUGIN_STATUS.read))
         ]
         await self._add_sources("asking device plugins", plugins, AT_ONCE)
         extenders = [page for each in self._extenders() for page in self._extender_pages(*each)]
@@ -154,22 +154,22 @@ class Collector:
         endpoint = proxied_pod(self.reader.client, pod)
         folder = f"{kind}/{pod.spec.node_name}/{pod.metadata.name}"
         yield self._page(endpoint, "/status", f"{folder}/status.json", cut)
-        yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", sanitize.cut_figures)
+        yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_answers.cut_figures)
 
     def _extender_pages(self, name: str, endpoint: ProgramAddress, metrics: ProgramAddress | None) -> Iterator[_Source]:
         folder = f"extender/{name}"
-        yield self._page(endpoint, "/version", f"{folder}/version.txt", sanitize.cut_version)
+        yield self._page(endpoint, "/version", f"{folder}/version.txt", cut_answers.cut_version)
         if metrics is not None:
-            yield self._page(metrics, "/metrics", f"{folder}/metrics.txt", sanitize.cut_figures)
+            yield self._page(metrics, "/metrics", f"{folder}/metrics.txt", cut_answers.cut_figures)
         for vendor in self.facts.vendors():
             file = f"{folder}/{vendor.name}-inspect.json"
-            yield self._page(endpoint, f"{vendor.url_prefix}/inspect", file, sanitize.cut_document(decode_document))
+            yield self._page(endpoint, f"{vendor.url_prefix}/inspect", file, cut_answers.cut_document(decode_document))
             waiting = [each.pod for each in requesting_pods(self.facts, vendor) if not each.pod.is_bound]
             for pod in waiting[:_MOST_EXPLAINED]:
                 names = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
                 file = f"{folder}/{vendor.name}-explain/{names[0]}_{names[1]}.json"
                 page = f"{vendor.url_prefix}/explain/{names[0]}/{names[1]}"
-                yield self._page(endpoint, page, file, sanitize.cut_document(EXPLANATION.read))
+                yield self._page(endpoint, page, file, cut_answers.cut_document(EXPLANATION.read))
 
     def _page(self, endpoint: ProgramAddress, path: str, file: str, cut: Cut) -> _Source:
         """A program's answer to ``path``; ``cut`` returns the part that goes in."""

@@ -11,7 +11,7 @@ from gcushare.core.errors import RetryableError
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler, AllocationsSource
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.node.driver_limits.amounts import PodLimit
+from gcushare.node.driver_limits.pod_amounts import PodLimit
 from gcushare.node.driver_limits.pods import DriverLimits
 from gcushare.node.over_use.watch import entitled_bytes
 from gcushare.wire.kubelet.plugin_messages import DeviceIds

@@ -19,8 +19,9 @@ import pytest
 
 from gcushare.core.units import GIB
 from gcushare_playground.cluster import Cluster
+from gcushare_playground.demo.manual import play_manual
 from gcushare_playground.demo.playing import Player
-from gcushare_playground.demo.scenarios import choose_scenario, play_manual
+from gcushare_playground.demo.scenarios import choose_scenario
 from gcushare_playground.demo.settings import DemoSettings, ScenarioName
 from gcushare_playground.demo.stage import Mismatch, Stage
 from gcushare_playground.doubles import InsideDoubles

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
 import grpc
 import grpc.aio
 import msgspec
-from google.protobuf.message import Message
 
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import PODS
@@ -29,7 +28,6 @@ IDS = tuple(f"id-{number}" for number in range(8))
 """What the plugin offers."""
 
 JsonObject = dict[str, Any]
-_Answer = TypeVar("_Answer", bound=Message)
 _numbers = itertools.count()
 
 
@@ -223,7 +221,7 @@ class NodeUnderTest:
 
     async def listed(self) -> dict[str, dict[str, frozenset[str]]]:
         """What the pod resources API lists: ids by pod and container."""
-        answer = await self._ask(services.POD_RESOURCES_LIST, pb.ListPodResourcesRequest(), pb.ListPodResourcesResponse)
+        answer = await self._list()
         return {
             f"{each.namespace}/{each.name}": self._ids_by_container(each)
             for each in answer.pod_resources
@@ -239,24 +237,12 @@ class NodeUnderTest:
 
         await poll_until(other, f"pod resources are {expected}", deadline_s=60.0)
 
-    async def listed_of(self, name: str) -> dict[str, frozenset[str]]:
-        """What the pod resources API says of one pod."""
-        request = pb.GetPodResourcesRequest(pod_name=name, pod_namespace="default")
-        answer = await self._ask(services.POD_RESOURCES_GET, request, pb.GetPodResourcesResponse)
-        return self._ids_by_container(answer.pod_resources)
-
     async def listed_numa(self, name: str) -> dict[str, list[int]]:
         """The NUMA nodes that the pod resources API names with each id of a pod."""
-        request = pb.GetPodResourcesRequest(pod_name=name, pod_namespace="default")
-        answer = await self._ask(services.POD_RESOURCES_GET, request, pb.GetPodResourcesResponse)
-        found = [each for container in answer.pod_resources.containers for each in container.devices]
+        answer = await self._list()
+        containers = (each for pod in answer.pod_resources if pod.name == name for each in pod.containers)
+        found = [each for container in containers for each in container.devices]
         return {id_: [node.ID for node in each.topology.nodes] for each in found for id_ in each.device_ids}
-
-    async def allocatable(self) -> list[str]:
-        """The resource's ids that the pod resources API says can be allocated, sorted."""
-        request = pb.AllocatableResourcesRequest()
-        answer = await self._ask(services.POD_RESOURCES_GET_ALLOCATABLE, request, pb.AllocatableResourcesResponse)
-        return sorted(id_ for each in answer.devices if each.resource_name == self.resource for id_ in each.device_ids)
 
     def _ids_by_container(self, pod: pb.PodResources) -> dict[str, frozenset[str]]:
         return {
@@ -266,12 +252,9 @@ class NodeUnderTest:
             for container in pod.containers
         }
 
-    async def _ask(self, method: str, request: Message, kind: type[_Answer]) -> _Answer:
-        serialize: Callable[[Message], bytes] = lambda message: message.SerializeToString()  # noqa: E731 - typed
+    async def _list(self) -> pb.ListPodResourcesResponse:
         options = (("grpc.use_local_subchannel_pool", 1),)
         socket = self.backend.root / "pod-resources" / "kubelet.sock"
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
-            call: Callable[..., Awaitable[_Answer]] = channel.unary_unary(
-                method, request_serializer=serialize, response_deserializer=kind.FromString
-            )
-            return await call(request, timeout=30)
+            answer = await channel.unary_unary(services.POD_RESOURCES_LIST)(b"", timeout=30)
+            return pb.ListPodResourcesResponse.FromString(answer)

@@ -11,6 +11,7 @@ from gcushare_playground.plans import ClusterPlan, NodePlan, Place
 from gcushare_playground.processes import Command
 
 _URL_LINE = re.compile(r"^(http://\S+)$")
+_SCHEDULING = re.compile(r"\bscheduling name=(\S+)")
 _KUBELET_SERVING = re.compile(r"\bkubelet serving node=(\S+)")
 
 
@@ -84,6 +85,7 @@ def scheduler_command(plan: ClusterPlan, place: Place, api_url: str) -> Command:
         "gcushare_playground.scheduler",
         *("--server", api_url, "--config", str(place.scheduler_config), "--wait-factor", str(plan.wait_factor)),
         *("--unschedulable-wait", str(plan.unschedulable_s)),
+        ready=_SCHEDULING,
     )
 
 

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from aiohttp import web
 
@@ -24,6 +22,7 @@ from gcushare_playground.apiserver.logs import LogProvider, Logs
 from gcushare_playground.apiserver.registry import Registry
 from gcushare_playground.apiserver.storage import Storage
 from gcushare_playground.apiserver.watching import Watches
+from gcushare_playground.lifetime import Startable
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ class ApiServerConfig:
     clock: Callable[[], float] = time.time
 
 
-class ApiServer:
+class ApiServer(Startable):
     """A Kubernetes API server double.
 
     ``async with ApiServer(ApiServerConfig()) as server`` serves until the block ends; :meth:`stop` and
@@ -76,15 +75,6 @@ class ApiServer:
         self._port = self.config.port
         self._web: web.Server | None = None
         self._listener: asyncio.Server | None = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     @property
     def port(self) -> int:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import signal
-import sys
 from pathlib import Path
 
 import click
@@ -15,27 +12,16 @@ from gcushare.core.errors import ConfigError
 from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.kubelet import Kubelet
 from gcushare_playground.kubelet.settings import KubeletSettings
+from gcushare_playground.lifetime import log_to_stderr, until_signalled
 
 logger = logging.getLogger("gcushare_playground.kubelet")
 
 
 async def serve(settings: KubeletSettings, server: str) -> None:
-    """Run until SIGTERM or SIGINT, or until the kubelet fails."""
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    """Run until a signal, or until the kubelet fails."""
     async with NodeApi(server) as api, Kubelet(settings, api) as kubelet:
-        ended = asyncio.create_task(kubelet.wait_stopped(), name="kubelet ended")
-        asked = asyncio.create_task(stopping.wait(), name="asked to stop")
-        await asyncio.wait([ended, asked], return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
+        await until_signalled(kubelet.main)
         logger.info("kubelet stopping node=%s", settings.node_name)
-        if ended.done():
-            ended.result()
-        ended.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await ended
 
 
 @click.command(help="Run one kubelet double against an API server.")
@@ -59,7 +45,7 @@ def main(
     status_interval: float,
 ) -> None:
     """Parse the options, then run; one parameter per option, as click hands them over."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    log_to_stderr()
     try:
         defaults = KubeletSettings(node_name=node, root_dir=root)
         settings = KubeletSettings(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,6 +16,7 @@ from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import Resource, Selector
 from gcushare_playground.amounts import JsonObject
 from gcushare_playground.kubelet.podspec import Pod, parse_pod
+from gcushare_playground.lifetime import Startable
 
 _PODS: Resource[JsonObject] = Resource("api/v1", "pods", dict)
 _NODES: Resource[JsonObject] = Resource("api/v1", "nodes", dict, namespaced=False)
@@ -39,7 +39,7 @@ class PodHandler(Protocol):
         ...
 
 
-class NodeApi:
+class NodeApi(Startable):
     """Speaks to ``server``, a URL over plain HTTP.
 
     Raises:
@@ -51,13 +51,10 @@ class NodeApi:
     def __init__(self, server: str) -> None:
         self._client = KubeClient(KubeConfig(server=server, source="--server"), program="kubelet")
 
-    async def __aenter__(self) -> Self:
+    async def start(self) -> None:
         await self._client.__aenter__()
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def stop(self) -> None:
         await self._client.close()
 
     async def follow_pods(self, node: str, handler: PodHandler) -> None:

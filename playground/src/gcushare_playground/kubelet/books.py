@@ -143,6 +143,3 @@ class DeviceBooks:
             for node in numa.get(id_) or (NO_NUMA_NODE,):
                 groups.setdefault(node, []).append(id_)
         return {node: tuple(members) for node, members in sorted(groups.items())}
-
-    def numa_of(self, resource: str, id_: str) -> tuple[int, ...]:
-        return self._numa.get(resource, {}).get(id_, ())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
+from gcushare.kube.clock import SystemClock, rfc3339, rfc3339_micro
 
 
 def now_text() -> str:
     """Return the time now as a metav1.Time: whole seconds."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(SystemClock().now())
 
 
 def now_micro_text() -> str:
     """Return the time now as a metav1.MicroTime."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return rfc3339_micro(SystemClock().now())

@@ -12,12 +12,11 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import grpc.aio
 
 from gcushare.wire.protos import dra_health_pb2, dra_pb2, plugin_registration_pb2, services
+from gcushare_playground.lifetime import Startable
 
 CALL_TIMEOUT_S = 45.0
 """The kubelet's own."""
@@ -37,7 +36,7 @@ class ClaimRef:
         return dra_pb2.Claim(uid=self.uid, name=self.name, namespace=self.namespace)
 
 
-class DraKubelet:
+class DraKubelet(Startable):
     """One kubelet; leaving the block ends it, and a driver notices only the end of its streams.
 
     ``known`` are the services that this kubelet calls, as registrations name them.
@@ -54,12 +53,7 @@ class DraKubelet:
         """The last report, by device."""
         self.reports = 0
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def stop(self) -> None:
         await self._forget_driver()
 
     @property

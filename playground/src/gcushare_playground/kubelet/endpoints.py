@@ -32,24 +32,6 @@ _CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
 )
 
-_GO_CODES = {
-    grpc.StatusCode.CANCELLED: "Canceled",
-    grpc.StatusCode.UNKNOWN: "Unknown",
-    grpc.StatusCode.INVALID_ARGUMENT: "InvalidArgument",
-    grpc.StatusCode.DEADLINE_EXCEEDED: "DeadlineExceeded",
-    grpc.StatusCode.NOT_FOUND: "NotFound",
-    grpc.StatusCode.ALREADY_EXISTS: "AlreadyExists",
-    grpc.StatusCode.PERMISSION_DENIED: "PermissionDenied",
-    grpc.StatusCode.RESOURCE_EXHAUSTED: "ResourceExhausted",
-    grpc.StatusCode.FAILED_PRECONDITION: "FailedPrecondition",
-    grpc.StatusCode.ABORTED: "Aborted",
-    grpc.StatusCode.OUT_OF_RANGE: "OutOfRange",
-    grpc.StatusCode.UNIMPLEMENTED: "Unimplemented",
-    grpc.StatusCode.INTERNAL: "Internal",
-    grpc.StatusCode.UNAVAILABLE: "Unavailable",
-    grpc.StatusCode.DATA_LOSS: "DataLoss",
-    grpc.StatusCode.UNAUTHENTICATED: "Unauthenticated",
-}
 
 _Answer = TypeVar("_Answer", covariant=True)
 
@@ -213,4 +195,6 @@ def _is_own_task_cancelled() -> bool:
 
 def describe_status(error: grpc.aio.AioRpcError) -> str:
     """Word a failed call as a Go program prints it."""
-    return f"rpc error: code = {_GO_CODES.get(error.code(), 'Unknown')} desc = {error.details()}"
+    # Go's names are these without the underscores, but for one letter.
+    name = error.code().name.title().replace("_", "").replace("Cancelled", "Canceled")
+    return f"rpc error: code = {name} desc = {error.details()}"

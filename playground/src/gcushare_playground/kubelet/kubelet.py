@@ -6,8 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 from gcushare.core.errors import NotFoundError
 from gcushare_playground.kubelet.api import NodeApi
@@ -18,11 +16,12 @@ from gcushare_playground.kubelet.session import KubeletSession
 from gcushare_playground.kubelet.settings import KubeletSettings
 from gcushare_playground.kubelet.tracking import Stage, TrackedPod
 from gcushare_playground.kubelet.views import ContainerView
+from gcushare_playground.lifetime import Startable
 
 logger = logging.getLogger(__name__)
 
 
-class Kubelet:
+class Kubelet(Startable):
     """A node's kubelet. ``faults`` are its switches; ``clock`` is monotonic seconds, for what takes minutes.
 
     What the node itself keeps (containers, checkpoint) stays in ``settings.root_dir``: it outlives ``stop`` and a
@@ -36,16 +35,8 @@ class Kubelet:
         self._clock = clock
         self._containers = ContainerStore(settings.root_dir / "containers")
         self._session: KubeletSession | None = None
-        self._main: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
+        self.main: asyncio.Task[None] | None = None
+        """What runs it, while it is started."""
 
     async def start(self) -> None:
         """Return once the sockets accept calls; the Node and the pods follow (``wait_ready``)."""
@@ -54,12 +45,12 @@ class Kubelet:
         self._session = KubeletSession(
             self.settings, self._api, self._containers, faults=self.faults, clock=self._clock
         )
-        self._main = asyncio.create_task(self._session.run(serving), name=f"kubelet {self.settings.node_name}")
+        self.main = asyncio.create_task(self._session.run(serving), name=f"kubelet {self.settings.node_name}")
         waiter = asyncio.create_task(serving.wait(), name="kubelet serving")
-        await asyncio.wait([self._main, waiter], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([self.main, waiter], return_when=asyncio.FIRST_COMPLETED)
         waiter.cancel()
-        if self._main.done():
-            await self._main
+        if self.main.done():
+            await self.main
         logger.info("kubelet serving node=%s root=%s", self.settings.node_name, self.settings.root_dir)
 
     async def wait_ready(self, timeout_s: float = 60.0) -> None:
@@ -73,11 +64,6 @@ class Kubelet:
             await session.publisher.registered.wait()
             await session.admitted.wait()
 
-    async def wait_stopped(self) -> None:
-        """Wait until the kubelet ends; raises what ended it."""
-        if self._main is not None:
-            await asyncio.shield(self._main)
-
     async def stop(self) -> None:
         """Stop as a killed kubelet does: containers go on, plugins see their streams end. May be called again.
 
@@ -85,7 +71,7 @@ class Kubelet:
             ExceptionGroup: a task of the kubelet had failed before.
         """
         session, self._session = self._session, None
-        main, self._main = self._main, None
+        main, self.main = self.main, None
         if session is None or main is None:
             return
         if not main.done():

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -20,33 +18,9 @@ from gcushare_playground.kubelet.claims import PodClaims
 from gcushare_playground.kubelet.faults import KubeletFaults, PodResourcesMode
 from gcushare_playground.kubelet.podspec import ContainerSpec, Pod
 
-logger = logging.getLogger(__name__)
-
-_BURST_CALLS = 10
-
-
-class CallLimiter:
-    """A token bucket; the stock kubelet's is 100 calls a second in bursts of 10."""
-
-    def __init__(self, calls_per_s: float, clock: Callable[[], float]) -> None:
-        self._calls_per_s = calls_per_s
-        self._clock = clock
-        self._tokens = float(_BURST_CALLS)
-        self._filled_at = clock()
-
-    def is_allowed(self) -> bool:
-        """Take a token if there is one."""
-        now = self._clock()
-        self._tokens = min(_BURST_CALLS, self._tokens + (now - self._filled_at) * self._calls_per_s)
-        self._filled_at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
-
 
 class PodResourcesServer:
-    """Answers List, Get and GetAllocatableResources from the books.
+    """Answers List from the books.
 
     Lists active pods only, each with its sidecars and app containers; ordinary init containers are left out. What was
     allocated a moment ago is not shown yet.
@@ -60,7 +34,6 @@ class PodResourcesServer:
         active_pods: Callable[[], list[Pod]],
         claims: PodClaims,
         faults: KubeletFaults,
-        limiter: CallLimiter,
         rng: random.Random,
         clock: Callable[[], float],
     ) -> None:
@@ -70,7 +43,6 @@ class PodResourcesServer:
         self._active_pods = active_pods
         self._claims = claims
         self._faults = faults
-        self._limiter = limiter
         self._rng = rng
         self._visible_at: dict[tuple[str, str], float] = {}
         self._server: grpc.aio.Server | None = None
@@ -81,17 +53,12 @@ class PodResourcesServer:
         self._socket_path.unlink(missing_ok=True)
         # A real kubelet bounds what its own clients receive, not what it sends.
         server = grpc.aio.server(options=(("grpc.max_send_message_length", -1),))
-        handlers = {
-            services.POD_RESOURCES_LIST: (self._list, pb.ListPodResourcesRequest.FromString),
-            services.POD_RESOURCES_GET: (self._get, pb.GetPodResourcesRequest.FromString),
-            services.POD_RESOURCES_GET_ALLOCATABLE: (self._get_allocatable, pb.AllocatableResourcesRequest.FromString),
-        }
-        methods = {
-            services.short_name(method): grpc.unary_unary_rpc_method_handler(
-                handler, request_deserializer=parse, response_serializer=_serialize
-            )
-            for method, (handler, parse) in handlers.items()
-        }
+        handler = grpc.unary_unary_rpc_method_handler(
+            self._list,
+            request_deserializer=pb.ListPodResourcesRequest.FromString,
+            response_serializer=pb.ListPodResourcesResponse.SerializeToString,
+        )
+        methods = {services.short_name(services.POD_RESOURCES_LIST): handler}
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(services.POD_RESOURCES_SERVICE, methods),)
         )
@@ -112,43 +79,16 @@ class PodResourcesServer:
     async def _list(
         self, request: pb.ListPodResourcesRequest, context: grpc.aio.ServicerContext
     ) -> pb.ListPodResourcesResponse:
-        await self._admit_call(context)
-        if self._faults.podresources is PodResourcesMode.FORGET:
-            return pb.ListPodResourcesResponse()
-        return pb.ListPodResourcesResponse(pod_resources=[self._describe(pod) for pod in self._active_pods()])
-
-    async def _get(
-        self, request: pb.GetPodResourcesRequest, context: grpc.aio.ServicerContext
-    ) -> pb.GetPodResourcesResponse:
-        await self._admit_call(context)
-        for pod in self._active_pods():
-            if (pod.namespace, pod.name) == (request.pod_namespace, request.pod_name):
-                return pb.GetPodResourcesResponse(pod_resources=self._describe(pod))
-        message = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
-        await context.abort(grpc.StatusCode.UNKNOWN, message)
-        raise AssertionError("abort raises")
-
-    async def _get_allocatable(
-        self, request: pb.AllocatableResourcesRequest, context: grpc.aio.ServicerContext
-    ) -> pb.AllocatableResourcesResponse:
-        await self._admit_call(context)
-        devices = [
-            device
-            for resource, healthy in sorted(self._books.healthy.items())
-            for id_ in sorted(healthy)
-            for device in _devices(resource, id_, self._books.numa_of(resource, id_) or (NO_NUMA_NODE,))
-        ]
-        return pb.AllocatableResourcesResponse(devices=devices)
-
-    async def _admit_call(self, context: grpc.aio.ServicerContext) -> None:
         match self._faults.podresources:
             case PodResourcesMode.HANG:
                 await asyncio.Event().wait()
             case PodResourcesMode.REFUSE:
                 await context.abort(grpc.StatusCode.INTERNAL, "pod resources are switched off")
+            case PodResourcesMode.FORGET:
+                return pb.ListPodResourcesResponse()
             case PodResourcesMode.ANSWER:
-                if not self._limiter.is_allowed():
-                    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+                pass
+        return pb.ListPodResourcesResponse(pod_resources=[self._describe(pod) for pod in self._active_pods()])
 
     def _describe(self, pod: Pod) -> pb.PodResources:
         containers = [
@@ -176,16 +116,6 @@ class PodResourcesServer:
         self._visible_at.pop((uid, container), None)
         for entry in self._books.container_entries(uid, container):
             for numa, ids in entry.ids_by_numa.items():
+                topology = None if numa == NO_NUMA_NODE else pb.TopologyInfo(nodes=[pb.NUMANode(ID=numa)])
                 for id_ in ids:
-                    yield from _devices(entry.resource, id_, (numa,))
-
-
-def _devices(resource: str, id_: str, numa: Iterable[int]) -> Iterator[pb.ContainerDevices]:
-    for node in numa:
-        topology = None if node == NO_NUMA_NODE else pb.TopologyInfo(nodes=[pb.NUMANode(ID=node)])
-        yield pb.ContainerDevices(resource_name=resource, device_ids=[id_], topology=topology)
-
-
-def _serialize(message: Any) -> bytes:
-    raw: bytes = message.SerializeToString()
-    return raw
+                    yield pb.ContainerDevices(resource_name=entry.resource, device_ids=[id_], topology=topology)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from gcushare.core.backoff import doubled_s
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 
 logger = logging.getLogger(__name__)
@@ -19,7 +20,7 @@ _Result = TypeVar("_Result")
 
 def delay_s(attempt: int) -> float:
     """Return the wait after the n-th failure, counted from 0: doubled each time up to a bound."""
-    return min(_LONGEST_DELAY_S, _FIRST_DELAY_S * float(1 << min(attempt, 10)))
+    return doubled_s(_FIRST_DELAY_S, _LONGEST_DELAY_S, attempt)
 
 
 async def until_accepted(call: Callable[[], Awaitable[_Result]], *, what: str) -> _Result | None:

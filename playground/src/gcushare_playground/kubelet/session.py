@@ -20,7 +20,7 @@ from gcushare_playground.kubelet.faults import KubeletFaults
 from gcushare_playground.kubelet.lifecycle import PodWorkers
 from gcushare_playground.kubelet.logserver import LogServer
 from gcushare_playground.kubelet.plugins import PluginManager
-from gcushare_playground.kubelet.podresources import CallLimiter, PodResourcesServer
+from gcushare_playground.kubelet.podresources import PodResourcesServer
 from gcushare_playground.kubelet.podspec import Pod
 from gcushare_playground.kubelet.publishing import NodePublisher
 from gcushare_playground.kubelet.settings import KubeletSettings, shuffled
@@ -92,7 +92,6 @@ class KubeletSession:
             active_pods=self.pods.active_pods,
             claims=self._claims,
             faults=self._faults,
-            limiter=CallLimiter(self._settings.podresources_calls_per_s, clock),
             rng=random.Random(self._settings.seed),
             clock=clock,
         )

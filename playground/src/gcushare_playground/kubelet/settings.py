@@ -40,8 +40,6 @@ class KubeletSettings:
     """How long the containers of a deleted pod go on; their ids are free afterwards."""
     status_interval_s: float = 1.0
     """How often the Node is read and brought up to date; a stock kubelet takes 10, or a change of devices."""
-    heartbeat_s: float = 10.0
-    """How often conditions and Lease are renewed when nothing changes."""
     start_retry_s: float = 1.0
     """Wait before a container whose plugin refused its start is tried again."""
     message_limit_bytes: int = services.KUBELET_RECEIVE_LIMIT_BYTES
@@ -50,8 +48,6 @@ class KubeletSettings:
     """Whether it calls GetPreferredAllocation; kubelets before 1.19 pick any free ids."""
     podresources: bool = True
     """Whether the pod resources socket exists at all; kubelets before 1.20 have none."""
-    podresources_calls_per_s: float = 100.0
-    """The stock kubelet's limit, with bursts of 10; calls above it are answered with ResourceExhausted."""
     machine: Mapping[str, str] = field(
         default_factory=lambda: {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "512Gi", "pods": "110"}
     )

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import aiohttp
 import msgspec
 
 from gcushare.core.errors import GcushareError
 from gcushare_playground.amounts import JsonObject
+from gcushare_playground.lifetime import Startable
 from gcushare_playground.scheduler.objects import NodeInfo, PodInfo
 from gcushare_playground.scheduler.settings import ExtenderSettings
 
@@ -37,7 +37,7 @@ class FilterAnswer:
     unresolvable: Mapping[str, str]
 
 
-class Extender:
+class Extender(Startable):
     """One extender; connections are kept between calls. Open it with ``async with``."""
 
     def __init__(self, settings: ExtenderSettings) -> None:
@@ -47,17 +47,14 @@ class Extender:
         self._managed = frozenset(resource.name for resource in settings.managed_resources)
         self._session: aiohttp.ClientSession | None = None
 
-    async def __aenter__(self) -> Self:
+    async def start(self) -> None:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=self.settings.http_timeout_s),
             headers=_JSON,
         )
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def stop(self) -> None:
         if self._session is not None:
             await self._session.close()
 

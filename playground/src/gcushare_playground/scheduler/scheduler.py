@@ -8,8 +8,6 @@ import random
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
-from types import TracebackType
-from typing import Self
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import BackoffPolicy
@@ -21,6 +19,7 @@ from gcushare.kube.connection.transport import Limits
 from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, Selector
+from gcushare_playground.lifetime import Startable
 from gcushare_playground.scheduler.claims import ClaimsView, read_claims, write_allocation
 from gcushare_playground.scheduler.core import SchedulerCore
 from gcushare_playground.scheduler.extender import Extender
@@ -34,7 +33,7 @@ _UNFINISHED = Selector(fields="status.phase!=Succeeded,status.phase!=Failed")
 _FOLLOW = ReflectorSettings(backoff=BackoffPolicy(first_s=0.05, cap_s=1.0))
 
 
-class SchedulerDouble(SchedulerCore):
+class SchedulerDouble(Startable, SchedulerCore):
     """kube-scheduler as far as extenders, and the people who read its events, can tell.
 
     ``async with SchedulerDouble(settings, config)`` runs it; leaving the block stops it, as a killed scheduler does:
@@ -47,21 +46,19 @@ class SchedulerDouble(SchedulerCore):
         self._client = KubeClient(config, program="kube-scheduler", limits=Limits(connections=256))
         self._reporter = Reporter(self._client, NAME)
         self._stack = AsyncExitStack()
-        self._main: asyncio.Task[None] | None = None
+        self.main: asyncio.Task[None] | None = None
+        """What runs it, while it is started."""
         self.synced = asyncio.Event()
         """Set once nodes and pods were listed for the first time."""
 
-    async def __aenter__(self) -> Self:
+    async def start(self) -> None:
         await self._stack.enter_async_context(self._client)
         for extender in self.extenders:
             await self._stack.enter_async_context(extender)
-        self._main = asyncio.create_task(self._run(), name="scheduler")
-        return self
+        self.main = asyncio.create_task(self._run(), name="scheduler")
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        main, self._main = self._main, None
+    async def stop(self) -> None:
+        main, self.main = self.main, None
         try:
             if main is not None:
                 main.cancel()
@@ -75,11 +72,6 @@ class SchedulerDouble(SchedulerCore):
     def waiting(self) -> int:
         """How many pods have no node yet."""
         return len(self.queue)
-
-    async def wait_stopped(self) -> None:
-        """Wait until the scheduler ends; raises what ended it."""
-        if self._main is not None:
-            await asyncio.shield(self._main)
 
     async def _run(self) -> None:
         nodes = Reflector(

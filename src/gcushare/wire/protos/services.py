@@ -26,8 +26,6 @@ PRE_START_CONTAINER: Final = "/v1beta1.DevicePlugin/PreStartContainer"
 
 POD_RESOURCES_SERVICE: Final = "v1.PodResourcesLister"
 POD_RESOURCES_LIST: Final = "/v1.PodResourcesLister/List"
-POD_RESOURCES_GET_ALLOCATABLE: Final = "/v1.PodResourcesLister/GetAllocatableResources"
-POD_RESOURCES_GET: Final = "/v1.PodResourcesLister/Get"
 
 PLUGIN_REGISTRATION_SERVICE: Final = "pluginregistration.Registration"
 GET_INFO: Final = "/pluginregistration.Registration/GetInfo"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from gcushare.wire.annotations import APART, CARDS, CARDS_LINKED
-from gcushare_playground.commands import clean_environ, inspect_name, inspect_program
 from gcushare_playground.demo.playing import CONTAINER, NAMESPACE, Player
-from gcushare_playground.demo.reading import fetch_sight, kubelet_cards
-from gcushare_playground.picture import POD_OBJECTS, node_of
-from gcushare_playground.processes import capture
+from gcushare_playground.demo.reading import kubelet_cards
+from gcushare_playground.picture import node_of
 
 
 async def play_apart_and_linked(player: Player) -> None:
@@ -38,14 +36,12 @@ async def play_apart_and_linked(player: Player) -> None:
     message = await player.wait_refused(f"{NAMESPACE}/web-2")
     await player.show_pods()
     stage.check(f"and says why: {message.partition('. ')[0]}", APART in message, True)
-    plan = player.cluster.plan
-    stage.command(f"kubectl inspect {inspect_name(plan)} explain web-2")
-    text = await capture(*inspect_program(plan), "explain", "web-2", environ=clean_environ(player.cluster.place))
-    stage.output(text)
-    reason = "in one card, that holds no other pod of app=web"
-    stage.check(f"explain says what it needs: {part} {plan.unit.label} {reason}", reason in text, True)
+    unit, reason = player.cluster.plan.unit.label, "in one card, that holds no other pod of app=web"
+    text = "\n".join(await player.show_explain("web-2"))
+    stage.check(f"explain says what it needs: {part} {unit} {reason}", reason in text, True)
+
     stage.step("Step 5. The training ends, and the third replica gets a card of its own")
-    await _end(player, "training", linked)
+    await player.delete("training", player.cluster.plan.nodes[0].name, linked)
     third = await _settle(player, "web-2", part)
     stage.check("web-2 is on a card without a replica", third in (first, second), False)
 
@@ -63,26 +59,8 @@ async def _settle(player: Player, name: str, units: int) -> tuple[int, ...]:
     stage.check(
         f"the kubelet gave it {each} units of card {names} as its record says", held, dict.fromkeys(cards, each)
     )
-    visible = player.vendor.environment.visible
-    sight = await fetch_sight(player.cluster, NAMESPACE, name, CONTAINER)
-    stage.command(f"kubectl logs {name}    # what the container was given")
-    stage.output(sight.select((visible,)))
-    shown = [f"{node}-card-{card}" if player.vendor.visible_by_uuid else str(card) for card in cards]
-    stage.check(f"{visible}={','.join(shown)}", sight.environment.get(visible), ",".join(shown))
+    await player.show_given(found, CONTAINER, cards)
     for card in cards:
-        player.ledger.take(node, card, each)
-        player.shown[node].setdefault(card, {})[name] = each
+        player.take(name, node, card, each)
     await player.show_inspect(node)
     return cards
-
-
-async def _end(player: Player, name: str, cards: tuple[int, ...]) -> None:
-    key, pods = f"{NAMESPACE}/{name}", player.cluster.pods
-    player.stage.command(f"kubectl delete pod {name}")
-    node = node_of(pods.objects[key])
-    await player.cluster.client.delete(POD_OBJECTS, name, namespace=NAMESPACE)
-    await pods.until(lambda: key not in pods.objects, f"{key} is gone")
-    player.stage.output(f'pod "{name}" deleted')
-    player.ledger.give_back(node, cards)
-    for card in cards:
-        player.shown[node].pop(card)

@@ -8,7 +8,7 @@ from gcushare.wire.annotations import IDLE_SINCE, WHEN_IDLE
 from gcushare.wire.contracts import SCALE_DOWN_DISABLED
 from gcushare_playground.commands import clean_environ, gcushare_program
 from gcushare_playground.demo.admin_commands import show_top
-from gcushare_playground.demo.playing import CONTAINER, NAMESPACE, NO_WORDS, PlacedPod, Player, key_of_subject
+from gcushare_playground.demo.playing import NAMESPACE, NO_WORDS, Player, key_of_subject
 from gcushare_playground.demo.settings import IDLE_S
 from gcushare_playground.processes import capture
 
@@ -25,7 +25,7 @@ async def play_idle(player: Player) -> None:
     stage.step("Step 1. Three pods take the node's memory: one computes, two do not")
     for name, wish in (("training", ""), ("forgotten", "evict"), ("on-call", "keep")):
         await player.create(name, {memory: units}, annotations={WHEN_IDLE: wish} if wish else NO_WORDS)
-        await player.place(PlacedPod(f"{NAMESPACE}/{name}", CONTAINER, units))
+        await player.place(f"{NAMESPACE}/{name}", units)
     uid = cluster.pods.objects[f"{NAMESPACE}/training"]["metadata"]["uid"]
     _write_processes(player, {_PID: uid})
     await cluster.show_programs()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.wording import counted
@@ -13,9 +12,16 @@ from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations import PodRecord, decode_record
 from gcushare.wire.nodes import cards_of_count
 from gcushare_playground.cluster import Cluster
-from gcushare_playground.commands import inspect_name, inspect_words
+from gcushare_playground.commands import clean_environ, inspect_name, inspect_program, inspect_words
 from gcushare_playground.demo.expecting import Ledger
-from gcushare_playground.demo.reading import fetch_sight, fetch_table, kubelet_cards, pods_by_card, render_inspect
+from gcushare_playground.demo.reading import (
+    ContainerSight,
+    fetch_sight,
+    fetch_table,
+    kubelet_cards,
+    pods_by_card,
+    render_inspect,
+)
 from gcushare_playground.demo.stage import Stage
 from gcushare_playground.picture import (
     NODE_OBJECTS,
@@ -31,18 +37,9 @@ from gcushare_playground.picture import (
 from gcushare_playground.processes import capture
 
 NAMESPACE, CONTAINER = "default", "main"
-"""Of the pods that ``create`` makes."""
+"""Of the pods that ``create`` makes unless it is told others."""
 NO_WORDS: Mapping[str, str] = {}
 _STEP_DEADLINE_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedPod:
-    """A pod that must get a card: ``key`` is namespace/name."""
-
-    key: str
-    container: str
-    units: int
 
 
 class Player:
@@ -61,11 +58,7 @@ class Player:
     async def bring_up(self) -> None:
         """Start everything in the order of an installation and check what the nodes offer."""
         cluster, stage = self.cluster, self.stage
-        stage.step("The cluster: doubles of API server, kubelet and scheduler; the real device plugin and extender")
-        await cluster.start_api_server()
-        stage.say(f"API server         {cluster.api_url}")
-        await cluster.start_kubelets()
-        stage.say(f"kubelet            {', '.join(sorted(cluster.nodes.objects))}")
+        await self.start_kubernetes("device plugin and extender")
         for node in cluster.plan.nodes:
             stage.command(f"kubectl label node {node.name} {self.vendor.node_label}")
             patch = Patch(PatchKind.MERGE, {"metadata": {"labels": cluster.plan.label()}})
@@ -73,49 +66,80 @@ class Player:
             stage.output(f"node/{node.name} labeled")
         # The label is what the DaemonSet of the device plugin selects nodes by.
         await asyncio.gather(cluster.start_extender(), cluster.start_plugins(cluster.plan.nodes))
-        for child in cluster.programs():
-            stage.say(f"{child.name:<40} pid {child.pid}")
-        await cluster.start_scheduler()
-        stage.say(f"scheduler          calls {cluster.extender_url}{self.vendor.url_prefix}")
+        await self.start_scheduler(f"calls {cluster.extender_url}{self.vendor.url_prefix}")
         await cluster.wait_ready()
         for node in cluster.plan.nodes:
             self._check_node(node.name)
+
+    async def start_kubernetes(self, programs: str) -> None:
+        """Start the API server and the kubelets."""
+        cluster, stage = self.cluster, self.stage
+        stage.step(f"The cluster: doubles of API server, kubelet and scheduler; the real {programs}")
+        await cluster.start_api_server()
+        stage.say(f"API server         {cluster.api_url}")
+        await cluster.start_kubelets()
+        stage.say(f"kubelet            {', '.join(sorted(cluster.nodes.objects))}")
+
+    async def start_scheduler(self, words: str) -> None:
+        """Show the programs, and start the scheduler."""
+        for child in self.cluster.programs():
+            self.stage.say(f"{child.name:<40} pid {child.pid}")
+        await self.cluster.start_scheduler()
+        self.stage.say(f"scheduler          {words}")
 
     async def create(
         self,
         name: str,
         limits: Mapping[str, int],
         *,
+        namespace: str = NAMESPACE,
+        container: str = CONTAINER,
         annotations: Mapping[str, str] = NO_WORDS,
         labels: Mapping[str, str] = NO_WORDS,
     ) -> None:
-        """Create a pod of one container in the namespace default, and show what it asks for."""
+        """Create a pod of one container, and show what it asks for."""
         words = (f"{key}: {value}" for asked in (limits, labels, annotations) for key, value in asked.items())
         self.stage.command(f"kubectl create -f {name}.json    # {', '.join(words)}")
-        container = {"name": CONTAINER, "image": "cheyang/gpu-player:v2", "resources": {"limits": dict(limits)}}
-        metadata = {"name": name, "namespace": NAMESPACE, "annotations": dict(annotations), "labels": dict(labels)}
+        metadata = {"name": name, "namespace": namespace, "annotations": dict(annotations), "labels": dict(labels)}
         body: JsonObject = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {key: value for key, value in metadata.items() if value},
-            "spec": {"containers": [container]},
+            "spec": pod_spec(container, limits),
         }
-        await self.cluster.client.create(POD_OBJECTS, body, namespace=NAMESPACE)
+        await self.cluster.client.create(POD_OBJECTS, body, namespace=namespace)
         self.stage.output(f"pod/{name} created")
 
-    async def place(self, pod: PlacedPod) -> None:
+    async def delete(self, name: str, node: str, cards: tuple[int, ...]) -> None:
+        """Delete a pod of the namespace default that no other shares these cards with."""
+        key, pods = f"{NAMESPACE}/{name}", self.cluster.pods
+        self.stage.command(f"kubectl delete pod {name}")
+        await self.cluster.client.delete(POD_OBJECTS, name, namespace=NAMESPACE)
+        await pods.until(lambda: key not in pods.objects, f"{key} is gone")
+        self.stage.output(f'pod "{name}" deleted')
+        self.ledger.give_back(node, cards)
+        for card in cards:
+            self.shown[node].pop(card)
+
+    async def place(self, key: str, units: int, *, container: str = CONTAINER) -> None:
         """Wait until a created pod runs, show it, and check everything that says where it is."""
-        candidates = self.ledger.candidates(pod.units)
-        found = await self.wait_assigned(pod.key)
+        candidates = self.ledger.candidates(units)
+        found = await self.wait_assigned(key)
         node = node_of(found)
         await self.show_pods()
-        self.stage.check(f"{pod.key} runs on {' or '.join(sorted(candidates))}", node in candidates, True)
+        self.stage.check(f"{key} runs on {' or '.join(sorted(candidates))}", node in candidates, True)
         card = candidates[node]
-        self.ledger.take(node, card, pod.units)
-        self.shown[node].setdefault(card, {})[found["metadata"]["name"]] = pod.units
-        self._check_record(found, node, card, pod.units)
-        await self._check_sight(found, pod, card)
+        self.take(found["metadata"]["name"], node, card, units)
+        self._check_record(found, node, card, units)
+        await self.show_part(found, container, card, units)
+        if not self.vendor.visible_by_uuid:
+            await self._check_devices(found, container, card)
         await self.show_inspect(node)
+
+    def take(self, name: str, node: str, card: int, units: int) -> None:
+        """Count a pod's units of a card."""
+        self.ledger.take(node, card, units)
+        self.shown[node].setdefault(card, {})[name] = units
 
     async def refuse(self, key: str, units: int) -> None:
         """Wait until a created pod is informed why it fits nowhere, show it, and check that nothing else changed."""
@@ -132,6 +156,14 @@ class Player:
         self.stage.output(f"Events:\n  Warning  FailedScheduling  default-scheduler  {message}")
         self.stage.check(f"{key} is Pending", phase_of(self.cluster.pods.objects[key]), "Pending")
         self.stage.check(f"and says why: {expected}", message[: len(expected)], expected)
+
+    async def show_explain(self, key: str) -> list[str]:
+        """Show what explain says of a pod; returns its lines."""
+        plan = self.cluster.plan
+        self.stage.command(f"kubectl inspect {inspect_name(plan)} explain {key}")
+        text = await capture(*inspect_program(plan), "explain", key, environ=clean_environ(self.cluster.place))
+        self.stage.output(text)
+        return text.splitlines()
 
     async def show_cluster(self) -> None:
         """Show the table of the whole cluster, and check its last line."""
@@ -225,25 +257,34 @@ class Player:
         held = kubelet_cards(self.cluster, node, pod["metadata"]["uid"])
         stage.check(f"the kubelet gave it {counted(units, 'id')} of card {card} and no other", held, {card: units})
 
-    async def _check_sight(self, pod: JsonObject, placed: PlacedPod, card: int) -> None:
-        namespace, name = placed.key.split("/")
+    async def show_given(self, pod: JsonObject, container: str, cards: Sequence[int], *more: str) -> ContainerSight:
+        """Show which cards a container sees, and ``more`` variables of it; check the cards."""
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        word, by_uuid = self.vendor.environment.visible, self.vendor.visible_by_uuid
+        sight = await fetch_sight(self.cluster, namespace, name, container)
+        where = "" if namespace == NAMESPACE else f" -n {namespace}"
+        self.stage.command(f"kubectl logs {name}{where}    # what the container was given")
+        self.stage.output(sight.select((word, *more)))
+        visible = ",".join(f"{node_of(pod)}-card-{card}" if by_uuid else str(card) for card in cards)
+        self.stage.check(f"{word}={visible}", sight.environment.get(word), visible)
+        return sight
+
+    async def show_part(self, pod: JsonObject, container: str, card: int, units: int) -> None:
+        """Show which part of a card a container sees, and check it."""
         names = self.vendor.environment
-        pod_name = pod["metadata"]["name"]
-        sight = await fetch_sight(self.cluster, namespace, pod_name, placed.container)
-        self.stage.command(f"kubectl logs {name} -n {namespace}    # what the container was given")
-        self.stage.output(sight.select((names.visible, names.card_units, names.container_units)))
-        device = self.vendor.device_nodes.card.format(index=card)
-        visible = f"{node_of(pod)}-card-{card}" if self.vendor.visible_by_uuid else str(card)
-        self.stage.check(f"{names.visible}={visible}", sight.environment.get(names.visible), visible)
+        sight = await self.show_given(pod, container, (card,), names.card_units, names.container_units)
         limit = sight.environment.get(names.container_units)
-        self.stage.check(f"{names.container_units}={placed.units}", limit, str(placed.units))
-        if not self.vendor.visible_by_uuid:
-            listed = await self.cluster.list_devices(namespace, pod_name, placed.container)
-            self.stage.command(f"kubectl exec -t {name} -n {namespace} -- ls /dev")
-            self.stage.output(listed)
-            start = self.vendor.device_nodes.card.format(index="").rpartition("/")[2]
-            cards = [f"/dev/{each}" for each in listed.split() if each.removeprefix(start).isdecimal()]
-            self.stage.check(f"the container sees {device} and no other card", cards, [device])
+        self.stage.check(f"{names.container_units}={units}", limit, str(units))
+
+    async def _check_devices(self, pod: JsonObject, container: str, card: int) -> None:
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        listed = await self.cluster.list_devices(namespace, name, container)
+        self.stage.command(f"kubectl exec -t {name} -n {namespace} -- ls /dev")
+        self.stage.output(listed)
+        start = self.vendor.device_nodes.card.format(index="").rpartition("/")[2]
+        cards = [f"/dev/{each}" for each in listed.split() if each.removeprefix(start).isdecimal()]
+        device = self.vendor.device_nodes.card.format(index=card)
+        self.stage.check(f"the container sees {device} and no other card", cards, [device])
 
     async def show_pods(self) -> None:
         """Show every pod as kubectl does."""
@@ -266,6 +307,12 @@ class Player:
         found = (entry[f"total{word}"], entry[f"used{word}"], pods_by_card(entry, word))
         what = f'inspect says "total{word}": {wanted[0]}, "used{word}": {wanted[1]} on {node}, pod by pod'
         self.stage.check(what, found, wanted)
+
+
+def pod_spec(container: str, limits: Mapping[str, int]) -> JsonObject:
+    """A pod of the manual's image."""
+    resources = {"limits": dict(limits)}
+    return {"containers": [{"name": container, "image": "cheyang/gpu-player:v2", "resources": resources}]}
 
 
 def describe_pod(pod: JsonObject | None) -> str:

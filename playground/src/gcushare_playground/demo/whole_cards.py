@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gcushare.core.wording import counted
-from gcushare_playground.demo.playing import CONTAINER, NAMESPACE, PlacedPod, Player
-from gcushare_playground.demo.reading import fetch_sight, kubelet_whole_cards
-from gcushare_playground.picture import POD_OBJECTS, JsonObject, allocatable_of, node_of
+from gcushare_playground.demo.playing import CONTAINER, NAMESPACE, Player
+from gcushare_playground.demo.reading import kubelet_whole_cards
+from gcushare_playground.picture import allocatable_of, node_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ async def play_whole_and_shared(player: Player) -> None:
     player.stage.step(
         "Step 5. The training ends: its cards are free again, and the pod that waits gets what it asked for"
     )
-    await _delete(player, training)
+    await player.delete(training.name, training.node, training.cards)
     await _settle_whole(player, waiting)
     await _show_allocatable(player)
     await player.show_cluster()
@@ -54,7 +54,7 @@ async def play_whole_and_shared(player: Player) -> None:
 
 async def _create_sharing(player: Player, name: str, units: int) -> None:
     await player.create(name, {player.vendor.memory_resource: units})
-    await player.place(PlacedPod(f"{NAMESPACE}/{name}", CONTAINER, units))
+    await player.place(f"{NAMESPACE}/{name}", units)
 
 
 async def _create_whole(player: Player, pod: _WholePod) -> _WholePod:
@@ -78,21 +78,11 @@ async def _settle_whole(player: Player, pod: _WholePod) -> _WholePod:
     stage.check(f"its record names card {_names(cards)}, whole, assigned", reported, (cards, True, True))
     held = kubelet_whole_cards(player.cluster, node, found["metadata"]["uid"])
     stage.check(f"the kubelet gave it card {_names(cards)} and no other", held, cards)
-    await _check_sight(player, found, cards)
+    sight = await player.show_given(found, CONTAINER, cards)
+    limit = sight.environment.get(player.vendor.environment.container_units)
+    stage.check("and no limit of memory: the cards are its own", limit, None)
     await player.show_inspect(node)
     return _WholePod(pod.name, pod.count, node, cards)
-
-
-async def _check_sight(player: Player, pod: JsonObject, cards: tuple[int, ...]) -> None:
-    vendor, stage = player.vendor, player.stage
-    sight = await fetch_sight(player.cluster, NAMESPACE, pod["metadata"]["name"], CONTAINER)
-    stage.command(f"kubectl logs {pod['metadata']['name']}    # what the container was given")
-    stage.output(sight.select((vendor.environment.visible,)))
-    names = [f"{node_of(pod)}-card-{card}" if vendor.visible_by_uuid else str(card) for card in cards]
-    visible = ",".join(names)
-    stage.check(f"{vendor.environment.visible}={visible}", sight.environment.get(vendor.environment.visible), visible)
-    limit = sight.environment.get(vendor.environment.container_units)
-    stage.check("and no limit of memory: the cards are its own", limit, None)
 
 
 async def _show_allocatable(player: Player) -> None:
@@ -115,17 +105,6 @@ async def _show_allocatable(player: Player) -> None:
         player.stage.check(
             f"{name} offers {counted(counts[0], 'unit')} and {counted(counts[1], 'whole card')}", found()[name], counts
         )
-
-
-async def _delete(player: Player, pod: _WholePod) -> None:
-    player.stage.command(f"kubectl delete pod {pod.name}")
-    await player.cluster.client.delete(POD_OBJECTS, pod.name, namespace=NAMESPACE)
-    pods = player.cluster.pods
-    await pods.until(lambda: pod.key not in pods.objects, f"{pod.key} is gone")
-    player.stage.output(f'pod "{pod.name}" deleted')
-    player.ledger.give_back(pod.node, pod.cards)
-    for card in pod.cards:
-        player.shown[pod.node].pop(card)
 
 
 def _names(cards: tuple[int, ...]) -> str:

@@ -37,7 +37,7 @@ from gcushare_playground.picture import (
 from gcushare_playground.processes import capture
 
 NAMESPACE, CONTAINER = "default", "main"
-"""Of the pods that ``create`` makes unless it is told others."""
+"""Of the pods that ``create`` makes unless its caller names others."""
 NO_WORDS: Mapping[str, str] = {}
 _STEP_DEADLINE_S = 60.0
 

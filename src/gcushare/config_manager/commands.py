@@ -147,7 +147,7 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
         reconciler = Reconciler(
             manager=manager,
             cluster=state,
-            hold_lease=partial(hold_lease, lease, identity, beat=heart.beat),
+            hold_lease=partial(hold_lease, lease, identity, clock=SystemClock(), beat=heart.beat),
             clock=SystemClock(),
             interval_s=settings.interval,
             beat=heart.beat,

@@ -27,6 +27,8 @@ _KEYS: dict[str, tuple[str, int]] = {
     " ": (" ", 32),
 }
 _SHIFT = 8
+# The text of a hidden element is no text of the page, but innerText has it.
+_SEEN = "((found) => found && (found.checkVisibility() ? found.innerText : ''))(document.querySelector($0))"
 
 
 class Tab:
@@ -158,14 +160,14 @@ class Tab:
         return value
 
     async def text(self, selector: str) -> str:
-        """What a reader sees of an element; it must be there."""
-        found = await self.evaluate("document.querySelector($0)?.innerText ?? null", selector)
+        """What a reader sees of an element, nothing of a hidden one; it must be there."""
+        found = await self.evaluate(f"{_SEEN} ?? null", selector)
         assert found is not None, f"the page has no {selector}"
         return str(found)
 
     async def until_text(self, selector: str, part: str) -> str:
         """Wait until an element shows a text; returns all of it."""
-        await self.until("document.querySelector($0)?.innerText.includes($1)", selector, part)
+        await self.until(f"{_SEEN}?.includes($1)", selector, part)
         return await self.text(selector)
 
     async def middle_of(self, selector: str) -> tuple[float, float]:

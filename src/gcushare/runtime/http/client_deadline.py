@@ -16,11 +16,11 @@ class ClientDeadline:
 
     def set(self, limit_s: float, late: Callable[[], None]) -> None:
         """Call ``late`` after some seconds, and what was set before no more."""
-        loop = asyncio.get_running_loop()
-        self._late, self._due = late, loop.time() + limit_s
+        self._late, self._due = late, asyncio.get_running_loop().time() + limit_s
         if self._timer is None or self._due < self._rings:
             self.end()
-            self._late, self._rings, self._timer = late, self._due, loop.call_at(self._due, self._ring)
+            self._late = late
+            self._start_timer()
 
     def clear(self) -> None:
         """The client is not waited for."""
@@ -38,5 +38,8 @@ class ClientDeadline:
             self._late = None
             late()
         elif late is not None:
-            self._rings = self._due
-            self._timer = asyncio.get_running_loop().call_at(self._due, self._ring)
+            self._start_timer()
+
+    def _start_timer(self) -> None:
+        self._rings = self._due
+        self._timer = asyncio.get_running_loop().call_at(self._due, self._ring)

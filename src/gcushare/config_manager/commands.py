@@ -143,12 +143,12 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
         identity = f"{settings.place.node_name}_{socket.gethostname()}_{asyncio.get_running_loop().time():.6f}"
         heart = Heartbeat("reconciler", silence_s(settings.place.wait_timeout))
         state = SharedConfigMap(client, settings.extender, settings.namespace, settings.place.node_name)
-        lease = ApiLease(client, settings.namespace, CONFIG_MANAGER)
+        lease, clock = ApiLease(client, settings.namespace, CONFIG_MANAGER), SystemClock()
         reconciler = Reconciler(
             manager=manager,
             cluster=state,
-            hold_lease=partial(hold_lease, lease, identity, clock=SystemClock(), beat=heart.beat),
-            clock=SystemClock(),
+            hold_lease=partial(hold_lease, lease, identity, clock=clock, beat=heart.beat),
+            clock=clock,
             interval_s=settings.interval,
             beat=heart.beat,
         )

@@ -44,15 +44,13 @@ class OverUseParts:
         longest_gap_s: float,
         clock: Clock,
     ) -> None:
-        def wall_clock_s() -> float:
-            return clock.now().timestamp()
-
         self.settings = settings
         self.idle_settings = idle
         self._pod_use = pod_use
         self._polls = polls
         self._pods = pods
-        self._wall_clock_s = wall_clock_s
+        self._announcer = announcer
+        self._clock = clock
         self.watch: OverUseWatch | None = None
         self.idle: IdleWatch | None = None
         self.highest = HighestUses()
@@ -68,39 +66,48 @@ class OverUseParts:
                 announcer,
                 inventory=inventory,
                 hands_out_alone=hands_out_alone,
-                wall_clock_s=wall_clock_s,
+                wall_clock_s=self._wall_clock_s,
             )
             over = lambda: watch.over if tracker.has_enough_polls else None  # noqa: E731
             if idle.idle is not IdleAction.OFF:
-                self.idle = IdleWatch(
-                    idle,
-                    pod_use,
-                    polls,
-                    pods,
-                    announcer,
-                    exempt=settings.over_use_exempt,
-                    is_rehearsing=settings.dry_run,
-                    longest_gap_s=longest_gap_s,
-                    clock=clock.monotonic,
-                    wall_clock_s=wall_clock_s,
-                )
+                self.idle = self._make_idle(pod_use, longest_gap_s)
             if settings.over_use is Action.EVICT or (self.idle is not None and self.idle.is_evicting):
-                self.evictor = Evictor(
-                    settings,
-                    watch,
-                    self.idle,
-                    pods,
-                    client,
-                    announcer,
-                    longest_wait_s=longest_wait_s,
-                    clock=clock.monotonic,
-                    wall_clock_s=wall_clock_s,
-                )
+                self.evictor = self._make_evictor(watch, client, longest_wait_s)
         texts = OverUseTexts(over, clock=clock.monotonic)
         self._notes = (
             PodNotes(OVER_USE, pods, client, texts, clock=clock.monotonic),
             PodNotes(IDLE_SINCE, pods, client, lambda: self.idle.notes if self.idle else {}, clock=clock.monotonic),
         )
+
+    def _make_idle(self, pod_use: PodMemoryMonitor, longest_gap_s: float) -> IdleWatch:
+        return IdleWatch(
+            self.idle_settings,
+            pod_use,
+            self._polls,
+            self._pods,
+            self._announcer,
+            exempt=self.settings.over_use_exempt,
+            is_rehearsing=self.settings.dry_run,
+            longest_gap_s=longest_gap_s,
+            clock=self._clock.monotonic,
+            wall_clock_s=self._wall_clock_s,
+        )
+
+    def _make_evictor(self, watch: OverUseWatch, client: KubeClient, longest_wait_s: float) -> Evictor:
+        return Evictor(
+            self.settings,
+            watch,
+            self.idle,
+            self._pods,
+            client,
+            self._announcer,
+            longest_wait_s=longest_wait_s,
+            clock=self._clock.monotonic,
+            wall_clock_s=self._wall_clock_s,
+        )
+
+    def _wall_clock_s(self) -> float:
+        return self._clock.now().timestamp()
 
     @property
     def problem(self) -> str:

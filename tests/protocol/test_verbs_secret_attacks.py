@@ -11,6 +11,7 @@ import pytest
 
 from gcushare.core.errors import ForbiddenError
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.credentials import FixedHeader
 from gcushare.kube.patches import Patch, PatchKind
@@ -41,7 +42,7 @@ def put_namespace(server: ApiServer, name: str) -> None:
 @asynccontextmanager
 async def keeping(server: ApiServer, folder: Path) -> AsyncIterator[CertificateKeeper]:
     async with KubeClient(KubeConfig(server.url, "the test")) as client:
-        yield CertificateKeeper(client, SECRET, TERMS, folder)
+        yield CertificateKeeper(client, SECRET, TERMS, folder, clock=SystemClock())
 
 
 def served(keeper: CertificateKeeper) -> bytes:

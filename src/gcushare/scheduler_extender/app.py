@@ -127,7 +127,7 @@ class Extender:
         self._spare, serves_claims = SpareResources(), asyncio.Event()
         self.states = [self._make_state(vendor, serves_claims) for vendor in settings.placement.vendor]
         self._feed = None if settings.dashboard.dashboard is Access.OFF else Feed(self.states)
-        self.verbs = VerbsPort(settings.verbs, settings.serve, client)
+        self.verbs = VerbsPort(settings.verbs, settings.serve, client, self._clock)
         self.recorder = EventRecorder(client, NAME, host=socket.gethostname(), clock=self._clock)
         self.claims = self._make_claims(client) if settings.claims.claims else None
         self._label = self._make_label(client)

@@ -19,7 +19,7 @@ from typing import Any
 from gcushare.core.errors import ConflictError, GcushareError, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
-from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.clock import Clock
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.runtime.http.tls import CertificateEnd, Purpose, TlsFiles
@@ -46,13 +46,13 @@ class CertificateKeeper:
     """
 
     def __init__(
-        self, client: KubeClient, secret: ObjectName, terms: Terms, folder: Path, *, clock: Clock | None = None
+        self, client: KubeClient, secret: ObjectName, terms: Terms, folder: Path, *, clock: Clock
     ) -> None:
         self._client = client
         self._secret = secret
         self._terms = terms
         self._folder = folder
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._written: Mapping[str, bytes] = {}
         self._problem = ""
         self.ready = asyncio.Event()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gcushare.core.errors import ForbiddenError
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock
 from gcushare.runtime.http.scheduler_requests import GetPath, Verb
 from gcushare.runtime.http.scheduler_server import start_scheduler_server
 from gcushare.runtime.http.server import RunningServer
@@ -41,7 +42,7 @@ def first_port_verbs(where: Verbs, verbs: Sequence[Verb]) -> list[Verb]:
 class VerbsPort:
     """The scheduler's own port, if the settings ask for one."""
 
-    def __init__(self, settings: VerbsSettings, serve: ServeSettings, client: KubeClient) -> None:
+    def __init__(self, settings: VerbsSettings, serve: ServeSettings, client: KubeClient, clock: Clock) -> None:
         self._settings = settings
         self._serve = serve
         self.is_wanted = settings.verbs.needs_certificates
@@ -56,7 +57,7 @@ class VerbsPort:
 
             self.folder = folder = tempfile.TemporaryDirectory(prefix="gcushare-verbs-")
             terms = Terms(settings.verbs_server_name)
-            self.keeper = CertificateKeeper(client, settings.verbs_secret, terms, Path(folder.name))
+            self.keeper = CertificateKeeper(client, settings.verbs_secret, terms, Path(folder.name), clock=clock)
         self.server: RunningServer | None = None
 
     async def find_obstacle(self) -> str | None:

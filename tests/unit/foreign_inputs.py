@@ -14,7 +14,7 @@ import msgspec
 from gcushare.cards.process_owners import find_pod_uid
 from gcushare.cards.simulated.file import parse_simulated_cards
 from gcushare.cards.worker.messages import ANSWER, REQUEST, Described, decode_answer
-from gcushare.cli.support_bundle.bundle_objects import EVENT as BUNDLE_EVENT
+from gcushare.cli.support_bundle.cut_objects import EVENT as BUNDLE_EVENT
 from gcushare.cli.support_bundle.log_filter import LOG_LINE
 from gcushare.cluster.diagnosis.schedulers import parse_configuration
 from gcushare.cluster.programs import SEEN_NODE, SEEN_POD

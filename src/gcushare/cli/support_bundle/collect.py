@@ -14,7 +14,9 @@ from urllib.parse import quote, urlencode
 from gcushare._version import __version__
 from gcushare.cli.support_bundle import cut_answers
 from gcushare.cli.support_bundle.archive import Archive, new_archive
-from gcushare.cli.support_bundle.bundle_objects import (
+from gcushare.cli.support_bundle.bundle_settings import BundleSettings
+from gcushare.cli.support_bundle.cut_answers import Cut
+from gcushare.cli.support_bundle.cut_objects import (
     EVENT,
     BundleEvent,
     JsonObject,
@@ -23,8 +25,6 @@ from gcushare.cli.support_bundle.bundle_objects import (
     slim_node,
     slim_pod,
 )
-from gcushare.cli.support_bundle.bundle_settings import BundleSettings
-from gcushare.cli.support_bundle.cut_answers import Cut
 from gcushare.cli.support_bundle.log_filter import cut_log
 from gcushare.cli.support_bundle.redact import Redactor, own_words
 from gcushare.cli.terminal.findings_text import render_text

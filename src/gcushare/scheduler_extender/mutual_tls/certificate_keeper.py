@@ -45,9 +45,7 @@ class CertificateKeeper:
     No other user may read the folder: it holds private keys.
     """
 
-    def __init__(
-        self, client: KubeClient, secret: ObjectName, terms: Terms, folder: Path, *, clock: Clock
-    ) -> None:
+    def __init__(self, client: KubeClient, secret: ObjectName, terms: Terms, folder: Path, *, clock: Clock) -> None:
         self._client = client
         self._secret = secret
         self._terms = terms

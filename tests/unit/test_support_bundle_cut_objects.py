@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gcushare.cli.support_bundle.bundle_objects import (
+from gcushare.cli.support_bundle.cut_objects import (
     EVENT,
     slim_event,
     slim_node,

@@ -23,7 +23,8 @@ from gcushare.device_plugin.program import NodeProgram
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.node.node_settings import LimitSettings, OtherSystems
-from gcushare.node.over_use.over_use_settings import IdleSettings, OverUseSettings
+from gcushare.node.over_use.idle_settings import IdleSettings
+from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings

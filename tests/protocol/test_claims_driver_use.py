@@ -13,7 +13,8 @@ from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.units import GIB
 from gcushare.node.node_settings import LimitSettings, MemoryLimit
-from gcushare.node.over_use.over_use_settings import Action, IdleAction, IdleSettings, OverUseSettings
+from gcushare.node.over_use.idle_settings import IdleAction, IdleSettings
+from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.vendors import ALIYUN
 from gcushare.wire.annotations import OVER_USE, WHEN_IDLE
 from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT

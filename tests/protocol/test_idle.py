@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gcushare.node.over_use.over_use_settings import IdleAction
+from gcushare.node.over_use.idle_settings import IdleAction
 from gcushare.wire.annotations import IDLE_SINCE, WHEN_IDLE
 from tests.protocol.over_use_rig import OverUseRig
 

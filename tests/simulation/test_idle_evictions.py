@@ -16,8 +16,9 @@ from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import EvictionRefusedError
 from gcushare.node.over_use.evictor import Evictor
+from gcushare.node.over_use.idle_settings import IdleAction
 from gcushare.node.over_use.notes import PodNotes
-from gcushare.node.over_use.over_use_settings import IdleAction, OverUseSettings
+from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.wire.annotations import IDLE_SINCE, WHEN_IDLE
 from tests.unit.idle_node import AFTER_S, IdleNode
 from tests.unit.over_use_node import POLL_S

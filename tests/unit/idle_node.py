@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gcushare.node.over_use.idle_settings import IdleSettings
 from gcushare.node.over_use.idle_watch import IdleWatch
-from gcushare.node.over_use.over_use_settings import IdleSettings
 from tests.unit.over_use_node import POLL_S, OverUseNode
 
 AFTER_S = 60.0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gcushare.node.over_use.idle_settings import IdleAction
 from gcushare.node.over_use.idle_watch import MOST_LISTED
-from gcushare.node.over_use.over_use_settings import IdleAction
 from tests.unit.idle_node import AFTER_S, IdleNode
 from tests.unit.over_use_node import POLL_S
 

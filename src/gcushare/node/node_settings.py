@@ -13,7 +13,8 @@ from pathlib import Path
 from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
 from gcushare.cards.process_owners import PROC
 from gcushare.cards.unified_memory import AUTO_UNIFIED
-from gcushare.node.over_use.over_use_settings import Action, IdleAction, IdleSettings, OverUseSettings
+from gcushare.node.over_use.idle_settings import IdleAction, IdleSettings
+from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor

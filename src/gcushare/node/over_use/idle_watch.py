@@ -13,7 +13,7 @@ from gcushare.core.over_use.idleness import IdlePod, IdleTracker, idle_text, why
 from gcushare.core.over_use.tracking import gib_text
 from gcushare.core.wording import span, utc_text
 from gcushare.node.api_server import Announcer
-from gcushare.node.over_use.over_use_settings import IdleAction, IdleSettings
+from gcushare.node.over_use.idle_settings import IdleAction, IdleSettings
 from gcushare.node.pod_use import CardPolls, PodMemoryMonitor, PodUse
 from gcushare.node.pods import NodePods
 from gcushare.wire.annotations import IDLE_SINCE, WHEN_IDLE

@@ -1,4 +1,4 @@
-"""What is done about pods that use more of a card than they were granted, or nothing: flags and variables."""
+"""What is done about pods that use more of a card than they were granted: flags and variables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import enum
 import re
 
 from gcushare.core.over_use.eviction import When
-from gcushare.core.over_use.idleness import IdleRules
 from gcushare.core.over_use.tracking import Tolerance
 from gcushare.core.units import GIB
 from gcushare.runtime.settings import parsers
@@ -16,14 +15,6 @@ from gcushare.runtime.settings.declare import setting, settings
 class Action(enum.Enum):
     """What follows from over-use: it is reported, or the pod is evicted too."""
 
-    REPORT = "report"
-    EVICT = "evict"
-
-
-class IdleAction(enum.Enum):
-    """What follows from idleness: nothing is looked for, it is reported, or the pod is evicted too."""
-
-    OFF = "off"
     REPORT = "report"
     EVICT = "evict"
 
@@ -92,52 +83,3 @@ class OverUseSettings:
     def tolerance(self) -> Tolerance:
         """How much beyond its grant a pod may be."""
         return Tolerance(self.over_use_tolerance, self.over_use_least)
-
-
-def _namespace() -> parsers.Parser[str]:
-    """Read a namespace with ``*`` and ``?``."""
-
-    def parse(raw: str) -> str:
-        if not _PATTERN.fullmatch(raw) or "/" in raw:
-            raise ValueError("not a namespace")
-        return raw
-
-    return parsers.Parser("NAMESPACE", "a namespace with * and ?", parse, str)
-
-
-_MONTH_S = 31 * 86400
-
-
-@settings
-class IdleSettings:
-    """Pods that do not use their cards (with --pod-use)."""
-
-    idle: IdleAction = setting(
-        parsers.choice(IdleAction),
-        default=IdleAction.REPORT,
-        help="What follows when no process of a pod was on a card in any reading for --idle-after: report (Event, "
-        "annotation, --status, and what evict would do), evict, which ends the pod five minutes later through the "
-        "Eviction API, or off. Evicted are pods that a controller creates again, and those with the annotation "
-        "gcushare.io/when-idle=evict; never those with keep. evict needs the same right as --over-use evict.",
-    )
-    idle_after: float = setting(
-        parsers.duration_s(1, _MONTH_S),
-        default=7200.0,
-        help="How long every reading must have found nothing. A reading that failed, and a restart of the plugin, "
-        "begin that time again.",
-    )
-    idle_least_age: float = setting(
-        parsers.duration_s(0, _MONTH_S),
-        default=14400.0,
-        help="A pod is not idle before it has had its cards for so long: some load data for hours before they compute.",
-    )
-    idle_namespaces: tuple[str, ...] = setting(
-        parsers.comma_list(_namespace()),
-        default=("*",),
-        help="The namespaces whose pods are judged, with * and ?. What --over-use-exempt names is never evicted.",
-    )
-
-    @property
-    def rules(self) -> IdleRules:
-        """The same for the decision."""
-        return IdleRules(self.idle_after, self.idle_least_age, self.idle_namespaces)

@@ -11,9 +11,10 @@ from gcushare.kube.clock import Clock
 from gcushare.node.api_server import Announcer
 from gcushare.node.highest_use import HighestUses
 from gcushare.node.over_use.evictor import Evictor
+from gcushare.node.over_use.idle_settings import IdleAction, IdleSettings
 from gcushare.node.over_use.idle_watch import IdleWatch
 from gcushare.node.over_use.notes import OverUseTexts, PodNotes
-from gcushare.node.over_use.over_use_settings import Action, IdleAction, IdleSettings, OverUseSettings
+from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.node.over_use.watch import OverUseWatch
 from gcushare.node.pod_use import CardPolls, PodMemoryMonitor
 from gcushare.node.pods import NodePods

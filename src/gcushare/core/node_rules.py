@@ -25,7 +25,7 @@ _PASSING = (
     "startup-taint.cluster-autoscaler.kubernetes.io/",
 )
 _SHOWN = 80
-MAX_RULES = 16 * 1024
+MAX_RULES_CHARACTERS = 16 * 1024
 """Characters of all rules of a pod, each word counted with eight more: five hundred nodes by name are 10,000. An object
 may have 1.5 MB of them, which would be 20 MB here, and half a second for each node that is judged."""
 _MAX_VALUE = 63
@@ -161,9 +161,9 @@ class NodeRules:
     are_read: bool = True
 
     def bounded(self) -> NodeRules:
-        """These rules, or unknown rules if they are more than ``MAX_RULES``."""
+        """These rules, or unknown rules if they are more than ``MAX_RULES_CHARACTERS``."""
         sizes = accumulate(len(word) + 8 for word in self._words())
-        return UNREAD_RULES if any(size > MAX_RULES for size in sizes) else self
+        return UNREAD_RULES if any(size > MAX_RULES_CHARACTERS for size in sizes) else self
 
     def _words(self) -> Iterator[str]:
         for key, value in self.selector:

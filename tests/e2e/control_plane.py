@@ -113,7 +113,7 @@ class ControlPlane:
 
     async def __aenter__(self) -> Self:
         try:
-            await self._start_etcd()
+            await self.start_etcd()
             self._add_identity(SCHEDULER, "")
             self._add_identity(NODE_USER, "system:nodes")
             self.write_tokens()
@@ -183,7 +183,8 @@ class ControlPlane:
     def _add_identity(self, user: str, groups: str) -> None:
         self.tokens[user] = (f"token-of-{user.replace(':', '-')}", groups)
 
-    async def _start_etcd(self) -> None:
+    async def start_etcd(self) -> None:
+        """Start etcd, or start it again on another port and the same data."""
         self.etcd_address = await self.start(
             self.command(
                 "etcd",

@@ -268,7 +268,7 @@ async def test_streams_end_at_different_times(server: CollectionServer) -> None:
 
 
 async def test_a_version_that_never_works_again_is_given_up(server: CollectionServer) -> None:
-    # A restored etcd answers so to a version from its future.
+    # So a server answers whose cache never reaches the version.
     server.refuse_watches = [(504, "Timeout")] * 9
     async with following(server) as running:
         await running.until(lambda: running.reflector.counters["watches"] == 1)
@@ -283,6 +283,18 @@ async def test_a_restored_etcd_is_followed_again(server: CollectionServer, from_
         server.restore(900, "b", "c")
         await running.picture.shows("b", "c")
         assert running.reflector.version == "900"
+
+
+@pytest.mark.parametrize("from_cache", [False, True])
+async def test_what_a_restored_etcd_lost_is_not_kept_once_its_version_has_passed(
+    server: CollectionServer, from_cache: bool
+) -> None:
+    async with following(server, settings=ReflectorSettings(from_cache=from_cache, backoff=FAST)) as running:
+        await running.picture.shows("a", "b")
+        await running.streaming()
+        server.restore(900, "b", "c")
+        server.version = 5000
+        await running.picture.shows("b", "c")
 
 
 async def test_a_list_from_the_cache_gets_past_a_deletion_that_cannot_be_read(server: CollectionServer) -> None:

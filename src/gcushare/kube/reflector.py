@@ -33,7 +33,7 @@ from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock
 from gcushare.kube.collections import CollectionApi, WatchHandler
 from gcushare.kube.connection.watch_lines import RawWatchEvent
-from gcushare.kube.errors import GoneError
+from gcushare.kube.errors import GoneError, UnansweredError
 from gcushare.kube.resources import EVERYTHING, Resource, Selector, is_at_least
 from gcushare.wire.objects import HEAD, ObjectMeta
 
@@ -45,7 +45,7 @@ _SLICE = 64
 """Objects handled before other tasks run: about a millisecond, which is less than a filter request may wait."""
 
 _FAILURES_BEFORE_RELIST = 8
-"""After every this many failures in a row, everything is listed: a restored etcd never serves a watch from a version
+"""After every this many failures in a row, everything is listed: a restored etcd never serves a list from a version
 that it does not have yet."""
 
 _MOMENT_S = 0.2
@@ -128,6 +128,8 @@ class Reflector(Generic[T]):
         self._list_took_s = 0.0
         self._turn: asyncio.Timeout | None = None
         self._asks = False
+        self._is_open = False
+        """Whether the server has begun to answer this turn's watch."""
         self.synced = asyncio.Event()
         """Set after the first complete list; stays set."""
         self.counters: Counter[str] = Counter()
@@ -200,6 +202,7 @@ class Reflector(Generic[T]):
 
     async def _do_turn(self) -> None:
         """List if necessary, then watch; after a failure wait."""
+        self._is_open = False
         try:
             if self._must_list:
                 await self._list()
@@ -232,6 +235,11 @@ class Reflector(Generic[T]):
             # Not even a list reaches the version any more, so accept the server's present state.
             self.version = ""
         if not isinstance(error, RetryableError) or (failures and failures % _FAILURES_BEFORE_RELIST == 0):
+            self._must_list = True
+        if isinstance(error, UnansweredError) and not self._is_open:
+            # A server that was away may come back with a store that was restored from a backup. Measured with
+            # Kubernetes 1.36: it serves a watch from a version of its future without an error, silently until that
+            # version comes, and then without what was changed before.
             self._must_list = True
 
     async def _list(self) -> None:
@@ -273,6 +281,7 @@ class Reflector(Generic[T]):
             self._resource, self._selector, resource_version=self.version, timeout_s=timeout_s, stall_s=settings.stall_s
         ) as events:
             self.counters["watches"] += 1
+            self._is_open = True
             opened = self._clock.monotonic()
             self._prove_alive()
             async for event in events:

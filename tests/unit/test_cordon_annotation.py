@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
@@ -15,11 +14,10 @@ from gcushare.cli.cordon.cordon import ATTEMPTS, CordonRequest, decide_annotatio
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import ConflictError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.units import parse_memory_unit
-from gcushare.kube.patches import Patch
-from gcushare.kube.resources import Resource
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.nodes import encode_inventory, parse_card_names
 from gcushare.wire.objects import Node, ObjectMeta
+from tests.played_api import Asked, PlayedApi
 from tests.unit.cut_off import CutOff, Ended, every_cut_off
 
 CORDONED = ENFLAME.cordon_annotation
@@ -109,7 +107,7 @@ def test_a_card_that_two_vendors_have_needs_the_vendors_name() -> None:
 OTHERS = "GCU-other"
 
 
-class WrittenNode:
+class WrittenNode(PlayedApi):
     """A Node that keeps what is written, as the API server merges it.
 
     For the first ``collisions`` times somebody cordons another card between our reading and our writing.
@@ -125,21 +123,18 @@ class WrittenNode:
     def words(self) -> frozenset[str]:
         return parse_card_names(self.annotations.get(CORDONED, ""))
 
-    async def get(self, resource: Resource[Any], name: str) -> Node:
-        if name != "n":
-            raise NotFoundError(f"{name} is not there")
-        version = str(self.version)
-        return Node(metadata=ObjectMeta(name="n", resource_version=version, annotations=dict(self.annotations)))
-
-    async def patch(self, resource: Resource[Any], name: str, patch: Patch) -> None:
-        assert isinstance(patch.body, dict)
-        with self.cut_off.write():
-            if self._collisions:
-                self._collisions -= 1
-                self._write({CORDONED: ",".join(sorted(self.words | {OTHERS}))})
-            if patch.body["metadata"]["resourceVersion"] != str(self.version):
-                raise ConflictError("written meanwhile")
-            self._write(patch.body["metadata"]["annotations"])
+    async def answer(self, asked: Asked) -> Node:
+        if asked.name != "n":
+            raise NotFoundError(f"{asked.name} is not there")
+        if asked.verb == "patch":
+            with self.cut_off.write():
+                if self._collisions:
+                    self._collisions -= 1
+                    self._write({CORDONED: ",".join(sorted(self.words | {OTHERS}))})
+                if asked.body["metadata"]["resourceVersion"] != str(self.version):
+                    raise ConflictError("written meanwhile")
+                self._write(asked.annotations)
+        return Node(metadata=ObjectMeta(name="n", resource_version=str(self.version), annotations=self.annotations))
 
     def _write(self, annotations: dict[str, str | None]) -> None:
         merged = {**self.annotations, **annotations}
@@ -149,7 +144,7 @@ class WrittenNode:
 
 def test_a_collision_is_decided_again_on_what_the_other_wrote() -> None:
     node = WrittenNode(collisions=3)
-    said = asyncio.run(set_cordon(cordon("2"), node))
+    said = asyncio.run(set_cordon(cordon("2"), node.client))
     assert said.startswith("card 2 (GCU-c) of node n cordoned")
     assert node.words == {"GCU-c", OTHERS}
 
@@ -157,13 +152,13 @@ def test_a_collision_is_decided_again_on_what_the_other_wrote() -> None:
 def test_a_node_that_never_rests_is_given_up_with_nothing_written() -> None:
     node = WrittenNode(collisions=ATTEMPTS)
     with pytest.raises(RetryableError, match="changed by others 5 times in a row; nothing was written"):
-        asyncio.run(set_cordon(cordon("2"), node))
+        asyncio.run(set_cordon(cordon("2"), node.client))
     assert node.words == {OTHERS}
 
 
 def test_a_node_that_does_not_exist_is_refused_with_where_to_look() -> None:
     with pytest.raises(NotFoundError, match="there is no node 'm'; 'kubectl get nodes' lists them"):
-        asyncio.run(set_cordon(CordonRequest("m", "0", is_cordon=True), WrittenNode(0)))
+        asyncio.run(set_cordon(CordonRequest("m", "0", is_cordon=True), WrittenNode(0).client))
 
 
 COMMANDS = (
@@ -182,10 +177,10 @@ async def cordon_all(node: WrittenNode) -> None:
     for request in COMMANDS:
         before = node.words
         try:
-            await set_cordon(request, node)
+            await set_cordon(request, node.client)
         except Ended:
             assert node.words in states(before, request)
-            await set_cordon(request, node)
+            await set_cordon(request, node.client)
 
 
 def states(before: frozenset[str], request: CordonRequest) -> tuple[frozenset[str], ...]:

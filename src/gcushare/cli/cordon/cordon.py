@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
 
 from gcushare.cli.cordon.cordon_settings import CordonSettings
 from gcushare.cluster.connection import open_cluster
@@ -14,8 +13,9 @@ from gcushare.cluster.reader import naming_node
 from gcushare.core.cards import Card, Inventory
 from gcushare.core.errors import ConflictError, Refused, RemoteContractError, RetryableError
 from gcushare.core.log_fields import escape
-from gcushare.kube.patches import Patch, Precondition, annotations_patch
-from gcushare.kube.resources import NODES, Resource
+from gcushare.kube.client import KubeClient
+from gcushare.kube.patches import Precondition, annotations_patch
+from gcushare.kube.resources import NODES
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
@@ -25,15 +25,7 @@ ATTEMPTS = 5
 """A busy Node is written every few seconds, so five collisions in a row do not happen by chance."""
 
 
-class NodeClient(Protocol):
-    """What a cordon needs of ``KubeClient``."""
-
-    async def get(self, resource: Resource[Any], name: str) -> Any: ...
-
-    async def patch(self, resource: Resource[Any], name: str, patch: Patch) -> Any: ...
-
-
-async def set_cordon(request: CordonRequest, client: NodeClient) -> str:
+async def set_cordon(request: CordonRequest, client: KubeClient) -> str:
     """Carry a request out; returns the resulting state as text. Repeatable.
 
     Raises:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,9 +12,6 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
-from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.connection.transport import Request
 from gcushare.scheduler_extender.dashboard.reviewed_tokens import (
     ALLOWED_S,
     RENEWED_S,
@@ -31,10 +27,11 @@ from gcushare.scheduler_extender.dashboard.token_reviews import (
     UserInfo,
 )
 from tests.manual_clock import ManualClock
+from tests.played_api import Asked, PlayedApi
 
 
-class Desk:
-    """The transport to an API server's reviews: users by token, and who of them may read."""
+class Desk(PlayedApi):
+    """An API server's reviews: users by token, and who of them may read."""
 
     def __init__(self, users: Mapping[str, str], allowed: frozenset[str]) -> None:
         self.users = dict(users)
@@ -47,22 +44,10 @@ class Desk:
         self.access_asked: list[Any] = []
         self.user = UserInfo()
         """What every known user has, but for the name."""
-        self.client = KubeClient(KubeConfig(server="http://api", source="a test"), transport=self)
 
-    async def open(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-    async def send(self, request: Request) -> tuple[bytes, str]:
-        asked = msgspec.json.decode(request.body or b"")["spec"]
-        answer = await self._review_token(asked["token"]) if "token" in asked else self._review_access(asked)
-        return msgspec.json.encode({"kind": type(answer).__name__, "status": answer.status}), ""
-
-    async def post(self, request: Request) -> None:
-        raise AssertionError(request)
-
-    def stream(self, request: Request, stall_s: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        raise AssertionError(request)
+    async def answer(self, asked: Asked) -> object:
+        spec = asked.body["spec"]
+        return await self._review_token(spec["token"]) if "token" in spec else self._review_access(spec)
 
     async def _review_token(self, token: str) -> TokenReview:
         self.asked.append(token)

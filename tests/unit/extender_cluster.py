@@ -16,6 +16,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME, VENDORS
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_pod
+from tests.played_api import Asked, PlayedApi
 
 WHOLE_RESOURCES = frozenset(vendor.whole_card_resource for vendor in VENDORS)
 
@@ -34,7 +35,7 @@ class Mishap(enum.Enum):
     HANGS_AFTER = "no answer, done"
 
 
-class Cluster:
+class Cluster(PlayedApi):
     """Pods by (namespace, name). ``mishaps`` befall the next Bindings, ``read_mishaps`` the next reads, in order."""
 
     def __init__(self, *pods: Pod) -> None:
@@ -106,14 +107,15 @@ class Cluster:
             raise ConflictError(f"pod {identity.name} is not at version {version} any more")
         self.put(self._bound(pod, node, annotations))
 
-    async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str], *, timeout_s: float) -> None:
+    async def answer(self, asked: Asked) -> Pod:
         """Note on a pod as the API server does; ``noted`` keeps the order."""
-        found = self.pods.get((pod.namespace, pod.name))
+        found = self.pods.get((asked.namespace, asked.name))
         if found is None:
-            raise NotFoundError(f"pods {pod.name!r} not found")
-        if found.metadata.uid != pod.uid:
-            raise ConflictError(f"pod {pod.name} is another")
-        self.noted.append(pod.name)
+            raise NotFoundError(f"pods {asked.name!r} not found")
+        if found.metadata.uid != asked.body["metadata"]["uid"]:
+            raise ConflictError(f"pod {asked.name} is another")
+        self.noted.append(asked.name)
+        return found
 
     async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
         """Read as the API server does."""

@@ -53,7 +53,7 @@ def services_of(
         preempts=PreemptService(state, reads or LedgersApi(state)),
         explains=explains,
         reports=FailedSchedulingReporter(explains, Noted(), clock=SystemClock()),
-        wakes=RoomWaker(state, api, lambda: True, clock=SystemClock()),
+        wakes=RoomWaker(state, api.client, lambda: True, clock=SystemClock()),
     )
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from gcushare.core.assignments import PodRef
 from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.verbs.filter import FilterService
@@ -15,7 +14,9 @@ from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import ROOM_FOUND
 from gcushare.wire.extender_api import FilterDecoder
+from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, state_of
+from tests.played_api import Asked, PlayedApi
 from tests.running import running
 from tests.unit.kube_time import VirtualTime
 
@@ -23,20 +24,21 @@ SOON_S = 2.0
 """What is promised: a pod that fits is asked about again within this time."""
 
 
-class Written:
+class Written(PlayedApi):
     """Takes what is noted on pods; ``error`` befalls the next notes."""
 
     def __init__(self) -> None:
         self.pods: list[str] = []
-        self.moments: list[str] = []
+        self.moments: list[str | None] = []
         self.error: Exception | None = None
 
-    async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str], *, timeout_s: float) -> None:
-        assert timeout_s > 0
+    async def answer(self, asked: Asked) -> Pod:
+        assert asked.timeout_s
         if self.error is not None:
             raise self.error
-        self.pods.append(pod.name)
-        self.moments.append(annotations[ROOM_FOUND])
+        self.pods.append(asked.name)
+        self.moments.append(asked.annotations[ROOM_FOUND])
+        return Pod()
 
 
 class Bench:
@@ -48,7 +50,7 @@ class Bench:
         self.state = state_of(*(a_node(name, *sizes) for name in self.names), monotonic=self.time.clock().monotonic)
         self.api = Written()
         self.serves = True
-        self.waker = RoomWaker(self.state, self.api, lambda: self.serves, clock=self.time.clock())
+        self.waker = RoomWaker(self.state, self.api.client, lambda: self.serves, clock=self.time.clock())
         self.filters = FilterService(
             self.state, named=NamedNodes(20), refusals=self.waker.on_refused, offers=self.waker.on_offered
         )

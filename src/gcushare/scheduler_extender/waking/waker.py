@@ -20,13 +20,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
 
-from gcushare.core.assignments import Assignment, PodRef
+from gcushare.core.assignments import Assignment
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES, choose_cards
+from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, rfc3339_micro
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
@@ -69,13 +69,6 @@ FORGET_S = 600.0
 """All namespaces start over after so long."""
 
 
-class WakeApi(Protocol):
-    """Makes kube-scheduler try a pod again. Raises the errors of ``gcushare.kube.errors``."""
-
-    async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str], *, timeout_s: float) -> object:
-        """Set annotations of exactly this pod; kube-scheduler tries it again if a value changes."""
-
-
 @dataclass(slots=True, eq=False)
 class WakeAttempt:
     """A pod that is being woken, and the node whose room is kept for it. ``is_asked``: whether the scheduler came."""
@@ -92,9 +85,9 @@ class RoomWaker:
     ``serves``: whether this replica answers the scheduler.
     """
 
-    def __init__(self, state: VendorState, api: WakeApi, serves: Callable[[], bool], *, clock: Clock) -> None:
+    def __init__(self, state: VendorState, client: KubeClient, serves: Callable[[], bool], *, clock: Clock) -> None:
         self._state = state
-        self._api = api
+        self._client = client
         self._serves = serves
         self._clock = clock
         self._bucket = TokenBucket(WRITES_PER_S, BURST_WRITES, self._clock)
@@ -244,7 +237,7 @@ class RoomWaker:
                 return  # The scheduler asked meanwhile.
             try:
                 moment = rfc3339_micro(self._clock.now())
-                await self._api.patch_pod_annotations(ref, {ROOM_FOUND: moment}, timeout_s=_WRITE_S)
+                await self._client.patch_pod_annotations(ref, {ROOM_FOUND: moment}, timeout_s=_WRITE_S)
             except (NotFoundError, ConflictError):
                 self.attempts.pop(ref.uid, None)
                 self.refused.forget(ref.uid)

@@ -6,21 +6,21 @@ import asyncio
 import enum
 import random
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError, NotFoundError, RetryableError
 from gcushare.kube.connection.watch_lines import RawWatchEvent
 from gcushare.kube.errors import GoneError, UnknownOutcomeError
 from gcushare.kube.resources import EVERYTHING, Resource, Selector
 from gcushare.vendors import ENFLAME
-from gcushare.wire.objects import ListMeta, ListOf, Pod, WatchEvent
+from gcushare.wire.objects import ListMeta, ListOf, WatchEvent
 from tests.extender_objects import Document, pod_document
+from tests.played_api import Asked, PlayedApi
 
 
 class Fate(enum.Enum):
@@ -57,8 +57,8 @@ class Trouble:
 
 
 @dataclass
-class PodStore:
-    """One node's worth of pods behind everything that may befall a request; a ``PodApi`` and a ``CollectionApi``.
+class PodStore(PlayedApi):
+    """One node's worth of pods behind everything that may befall a request; a ``CollectionApi``.
 
     ``overfull`` notes each moment at which the records of bound pods exceeded a card of ``card_units``.
     """
@@ -121,59 +121,55 @@ class PodStore:
 
     # Reads and Bindings
 
-    async def bind_pod(
-        self,
-        pod: PodRef,
-        node: str,
-        annotations: Mapping[str, str],
-        *,
-        resource_version: str = "",
-        timeout_s: float | None = None,
-    ) -> None:
+    async def answer(self, asked: Asked) -> Document | None:
+        return await (self._bind(asked) if asked.verb == "bind" else self._read(asked))
+
+    async def _bind(self, asked: Asked) -> None:
         fate = Fate.ANSWERED
         if self.rng.random() < self.trouble.lost:
             fate = self.rng.choice((Fate.ANSWER_LOST, Fate.ANSWER_LOST, Fate.REQUEST_LOST, Fate.LATE))
         await self._travel(self.trouble.travel_s)
         match fate:
             case Fate.LATE:
-                task = asyncio.create_task(self._bind_later(pod, node, annotations, resource_version))
+                task = asyncio.create_task(self._bind_later(asked))
                 self._late.add(task)
                 task.add_done_callback(self._late.discard)
             case Fate.ANSWERED | Fate.ANSWER_LOST:
-                self._accept(pod, node, annotations, resource_version)
+                self._accept(asked)
         await self._travel(self.trouble.travel_s)
         if fate is not Fate.ANSWERED:
             raise UnknownOutcomeError("connection lost; it may have taken effect")
 
-    async def _bind_later(self, pod: PodRef, node: str, annotations: Mapping[str, str], version: str) -> None:
+    async def _bind_later(self, asked: Asked) -> None:
         await self._travel(3.0)
         try:
-            self._accept(pod, node, annotations, version)
+            self._accept(asked)
         except (ConflictError, NotFoundError):
             return  # No one hears of it.
 
-    def _accept(self, identity: PodRef, node: str, annotations: Mapping[str, str], version: str) -> None:
-        pod = self.pods.get(identity.name)
+    def _accept(self, asked: Asked) -> None:
+        pod, wanted = self.pods.get(asked.name), asked.body["metadata"]
         if pod is None:
-            raise NotFoundError(f"pods {identity.name!r} not found")
-        if pod["metadata"]["uid"] != identity.uid or "nodeName" in pod["spec"]:
-            raise ConflictError(f"pod {identity.name} is bound already, or another")
-        if version and version != pod["metadata"]["resourceVersion"]:
+            raise NotFoundError(f"pods {asked.name!r} not found")
+        if pod["metadata"]["uid"] != wanted["uid"] or "nodeName" in pod["spec"]:
+            raise ConflictError(f"pod {asked.name} is bound already, or another")
+        if wanted.get("resourceVersion", "") not in ("", pod["metadata"]["resourceVersion"]):
             self.wrong_versions += 1
-            raise ConflictError(f"pod {identity.name} is not at version {version} any more")
-        metadata = {**pod["metadata"], "annotations": {**pod["metadata"]["annotations"], **annotations}}
-        self._write("MODIFIED", {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": node}})
+            raise ConflictError(f"pod {asked.name} is not at version {wanted['resourceVersion']} any more")
+        metadata = {**pod["metadata"], "annotations": {**pod["metadata"]["annotations"], **asked.annotations}}
+        spec = {**pod["spec"], "nodeName": asked.body["target"]["name"]}
+        self._write("MODIFIED", {**pod, "metadata": metadata, "spec": spec})
 
-    async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
+    async def _read(self, asked: Asked) -> Document:
         if self.rng.random() < self.trouble.unread:
-            await asyncio.sleep(timeout_s)
+            await asyncio.sleep(asked.timeout_s or 0)
             raise RetryableError("no answer in time")
         await self._travel(self.trouble.travel_s)
-        found = self.pods.get(name)
+        found = self.pods.get(asked.name)
         await self._travel(self.trouble.travel_s)
         if found is None:
-            raise NotFoundError(f"pods {name!r} not found")
-        return msgspec.convert(found, Pod)
+            raise NotFoundError(f"pods {asked.name!r} not found")
+        return found
 
     # Lists and watches
 

@@ -52,7 +52,7 @@ class Cluster:
         self.store = PodStore(self.rng, opaque=self.opaque)
         self.state = state_of(*(a_node(name, *CARDS) for name in NODES))
         clock = LoopClock()
-        self.binds = BindService(self.state, self.store, AlwaysLeader(), monotonic=clock.monotonic)
+        self.binds = BindService(self.state, self.store.client, AlwaysLeader(), monotonic=clock.monotonic)
         self.reflector = Reflector(
             self.store, PODS, PodHandler([self.state]), decode=POD.read, clock=clock, rng=self.rng,
             settings=ReflectorSettings(page_size=2, backoff=BackoffPolicy(first_s=0.1, cap_s=1.0)),

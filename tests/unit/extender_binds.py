@@ -52,7 +52,7 @@ class Rig:
         self.office = office or Office()
         self.service = BindService(
             self.state,
-            self.cluster,
+            self.cluster.client,
             self.office,
             times=times,
             monotonic=self.now_s,

@@ -50,24 +50,30 @@ class Cluster(PlayedApi):
         self.noted: list[str] = []
         """The pods whose annotations were patched."""
         self.reads = 0
-        self.late: list[tuple[PodRef, str, Mapping[str, str], str]] = []
+        self.late: list[Asked] = []
         """Bindings that were lost to their sender and may still arrive."""
         self.bindings_travel: asyncio.Event | None = None
         """Bindings wait until this is set, as if their sender had stopped."""
         self.reads_travel: asyncio.Event | None = None
         """Set aside until this is set: answers to reads, which then tell of an earlier state."""
 
-    async def bind_pod(
-        self,
-        pod: PodRef,
-        node: str,
-        annotations: Mapping[str, str],
-        *,
-        resource_version: str = "",
-        timeout_s: float | None = None,
-    ) -> None:
-        """Bind as the API server does, after and before whatever befalls the request."""
-        self.bindings.append((pod, node))
+    async def answer(self, asked: Asked) -> Pod | None:
+        """Bind a pod, read it, or note on it, as the API server does."""
+        if asked.verb == "bind":
+            await self._bind(asked)
+            return None
+        if asked.verb == "get":
+            return await self._read(asked)
+        found = self._find(asked)
+        if found.metadata.uid != asked.body["metadata"]["uid"]:
+            raise ConflictError(f"pod {asked.name} is another")
+        self.noted.append(asked.name)
+        return found
+
+    async def _bind(self, asked: Asked) -> None:
+        """Bind after and before whatever befalls the request."""
+        pod = PodRef(asked.body["metadata"]["uid"], asked.namespace, asked.name)
+        self.bindings.append((pod, asked.body["target"]["name"]))
         if self.bindings_travel is not None:
             await self.bindings_travel.wait()
         mishap = self.mishaps.popleft() if self.mishaps else Mishap.NONE
@@ -81,55 +87,48 @@ class Cluster(PlayedApi):
             case Mishap.BROKEN:
                 raise RuntimeError("a fault of our own")
             case Mishap.LOST_BEFORE:
-                self.late.append((pod, node, annotations, resource_version))
+                self.late.append(asked)
                 raise UnknownOutcomeError("connection lost; it may have taken effect")
             case Mishap.HANGS_BEFORE:
-                self.late.append((pod, node, annotations, resource_version))
-                await self._hang(timeout_s)
-        self.accept(pod, node, annotations, resource_version)
+                self.late.append(asked)
+                await self._hang(asked.timeout_s)
+        self._accept(asked)
         if mishap is Mishap.LOST_AFTER:
             raise UnknownOutcomeError("connection lost; it may have taken effect")
         if mishap is Mishap.HANGS_AFTER:
-            await self._hang(timeout_s)
+            await self._hang(asked.timeout_s)
 
     async def _hang(self, timeout_s: float | None) -> None:
         await asyncio.sleep(timeout_s or 0.0)
         raise UnknownOutcomeError("no answer in time; it may have taken effect")
 
-    def accept(self, identity: PodRef, node: str, annotations: Mapping[str, str], version: str) -> None:
+    def _accept(self, asked: Asked) -> None:
         """Bind, or refuse as the API server does."""
-        pod = self.pods.get((identity.namespace, identity.name))
-        if pod is None:
-            raise NotFoundError(f"pods {identity.name!r} not found")
-        if pod.metadata.uid != identity.uid or pod.is_bound or pod.is_being_deleted:
-            raise ConflictError(f"pod {identity.name} is already assigned, deleted or another")
-        if version and version != pod.metadata.resource_version:
-            raise ConflictError(f"pod {identity.name} is not at version {version} any more")
-        self.put(self._bound(pod, node, annotations))
+        pod, wanted = self._find(asked), asked.body["metadata"]
+        if pod.metadata.uid != wanted["uid"] or pod.is_bound or pod.is_being_deleted:
+            raise ConflictError(f"pod {asked.name} is already assigned, deleted or another")
+        if wanted.get("resourceVersion", "") not in ("", pod.metadata.resource_version):
+            raise ConflictError(f"pod {asked.name} is not at version {wanted['resourceVersion']} any more")
+        self.put(self.bound(pod, asked.body["target"]["name"], asked.annotations))
 
-    async def answer(self, asked: Asked) -> Pod:
-        """Note on a pod as the API server does; ``noted`` keeps the order."""
+    def _find(self, asked: Asked) -> Pod:
         found = self.pods.get((asked.namespace, asked.name))
         if found is None:
             raise NotFoundError(f"pods {asked.name!r} not found")
-        if found.metadata.uid != asked.body["metadata"]["uid"]:
-            raise ConflictError(f"pod {asked.name} is another")
-        self.noted.append(asked.name)
         return found
 
-    async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
-        """Read as the API server does."""
+    async def _read(self, asked: Asked) -> Pod:
         self.reads += 1
         mishap = self.read_mishaps.popleft() if self.read_mishaps else Mishap.NONE
         if mishap is Mishap.FORBIDDEN:
             raise ForbiddenError("pods is forbidden")
         if mishap is not Mishap.NONE:
             raise RetryableError("no answer in time")
-        found = self.pods.get((namespace, name))
+        found = self.pods.get((asked.namespace, asked.name))
         if self.reads_travel is not None:
             await self.reads_travel.wait()
         if found is None:
-            raise NotFoundError(f"pods {name!r} not found")
+            raise NotFoundError(f"pods {asked.name!r} not found")
         return found
 
     def put(self, pod: Pod) -> None:
@@ -149,9 +148,9 @@ class Cluster(PlayedApi):
 
     def arrive(self) -> None:
         """Let lost Bindings arrive after all."""
-        for identity, node, record, version in self.late:
+        for asked in self.late:
             try:
-                self.accept(identity, node, record, version)
+                self._accept(asked)
             except GcushareError:
                 continue  # Too late: as the API server would answer to no one.
         self.late.clear()
@@ -165,7 +164,7 @@ class Cluster(PlayedApi):
             state.pod_deleted(uid)
 
     @staticmethod
-    def _bound(pod: Pod, node: str, annotations: Mapping[str, str]) -> Pod:
+    def bound(pod: Pod, node: str, annotations: Mapping[str, str | None]) -> Pod:
         limits: Document = dict(pod.spec.containers[0].resources.limits)
         (resource,) = limits
         vendor_units = limits[resource]

@@ -10,6 +10,7 @@ import msgspec
 
 from gcushare.core.assignments import Assignment
 from gcushare.core.errors import ForbiddenError, NotFoundError
+from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
 from gcushare.kube.resources import EVERYTHING, NODES, POD_DISRUPTION_BUDGETS, Resource, Selector
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
@@ -37,23 +38,23 @@ def dispatcher_of(
     *parts: tuple[VendorState, FilterService | None], cluster: Cluster | None = None, reads: ReadingApi | None = None
 ) -> Dispatcher:
     """What answers under the first vendor's prefix."""
-    api = cluster or Cluster()
-    return Dispatcher([services_of(state, filters, api, reads) for state, filters in parts], api, SystemClock())
+    client = (cluster or Cluster()).client
+    return Dispatcher([services_of(state, filters, client, reads) for state, filters in parts], client, SystemClock())
 
 
 def services_of(
-    state: VendorState, filters: FilterService | None, api: Cluster, reads: ReadingApi | None = None
+    state: VendorState, filters: FilterService | None, client: KubeClient, reads: ReadingApi | None = None
 ) -> Services:
     explains = ExplainService(state)
     return Services(
         state=state,
         filters=filters or FilterService(state, named=NamedNodes(20), refusals=lambda _: None),
-        binds=BindService(state, api, AlwaysLeader()),
+        binds=BindService(state, client, AlwaysLeader()),
         inspects=InspectService(state),
         preempts=PreemptService(state, reads or LedgersApi(state)),
         explains=explains,
         reports=FailedSchedulingReporter(explains, Noted(), clock=SystemClock()),
-        wakes=RoomWaker(state, api.client, lambda: True, clock=SystemClock()),
+        wakes=RoomWaker(state, client, lambda: True, clock=SystemClock()),
     )
 
 

@@ -36,7 +36,7 @@ async def bind(state: VendorState, pod: Pod) -> Pod:
     cluster = Cluster(pod)
     state.pod_applied(pod)
     ref = PodRef(pod.metadata.uid, pod.metadata.namespace, pod.metadata.name)
-    await BindService(state, cluster, AlwaysLeader()).bind(BindArguments(ref, "node-1"))
+    await BindService(state, cluster.client, AlwaysLeader()).bind(BindArguments(ref, "node-1"))
     bound = cluster.pods[pod.metadata.namespace, pod.metadata.name]
     admitted = msgspec.structs.replace(bound, status=PodStatus(start_time="2026-01-01T00:00:01Z"))
     state.pod_applied(admitted)

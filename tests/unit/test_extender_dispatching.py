@@ -267,10 +267,11 @@ async def test_a_bind_that_fails_is_counted_for_the_vendor_whose_pod_it_is() -> 
 @pytest.mark.parametrize(("units", "seen"), [(0, False), (4, True)])
 async def test_one_that_may_not_bind_says_nothing_in_the_protocols_place(units: int, seen: bool) -> None:
     state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("a", units))
+    client = cluster.client
     if seen:
         cluster.tell(state)
-    services = replace(services_of(state, None, cluster), binds=BindService(state, cluster, Office(is_leader=False)))
-    dispatcher = Dispatcher([services], cluster, SystemClock())
+    services = replace(services_of(state, None, client), binds=BindService(state, client, Office(is_leader=False)))
+    dispatcher = Dispatcher([services], client, SystemClock())
     await ask(dispatcher, pod_document("a", units), "gcu")
     with pytest.raises(NotLeader):
         await dispatcher.bind(bind_body("a", "gcu"))

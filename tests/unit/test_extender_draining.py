@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 import pytest
 
@@ -15,7 +14,9 @@ from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.wire.extender_api import BindArguments
+from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, a_pod, state_of
+from tests.played_api import Asked
 from tests.unit.extender_cluster import Cluster
 
 
@@ -27,24 +28,16 @@ class SlowCluster(Cluster):
         self.asked = asyncio.Event()
         self.may_bind = asyncio.Event()
 
-    async def bind_pod(
-        self,
-        pod: PodRef,
-        node: str,
-        annotations: Mapping[str, str],
-        *,
-        resource_version: str = "",
-        timeout_s: float | None = None,
-    ) -> None:
+    async def answer(self, asked: Asked) -> Pod | None:
         self.asked.set()
         await self.may_bind.wait()
-        await super().bind_pod(pod, node, annotations, resource_version=resource_version, timeout_s=timeout_s)
+        return await super().answer(asked)
 
 
 def service_of(cluster: SlowCluster) -> BindService:
     state = state_of(a_node("node-1", 16))
     cluster.tell(state)
-    return BindService(state, cluster, AlwaysLeader())
+    return BindService(state, cluster.client, AlwaysLeader())
 
 
 async def bind_and_leave(service: BindService, cluster: SlowCluster) -> None:

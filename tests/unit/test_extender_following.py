@@ -50,7 +50,7 @@ async def test_a_reservation_without_its_watch_event_is_settled_by_reading() -> 
     state = state_of(a_node("node-1", 16))
     state.pod_applied(a_pod("a", 4))
     cluster = Cluster(a_pod("a", 4))
-    binds = BindService(state, cluster, AlwaysLeader(), times=BindTimes())
+    binds = BindService(state, cluster.client, AlwaysLeader(), times=BindTimes())
     await binds.bind(BindArguments(PodRef("uid-a", "default", "a"), "node-1"))
     assert state.ledger.is_reserved("uid-a")
 

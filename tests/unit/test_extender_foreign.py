@@ -45,7 +45,7 @@ def with_other_numbers(draw: st.DrawFn, text: str) -> bytes:
 
 def figures(state: VendorState) -> str:
     registry = CollectorRegistry()
-    registry.register(VendorCollector([services_of(state, None, Cluster())]))
+    registry.register(VendorCollector([services_of(state, None, Cluster().client)]))
     return generate_latest(registry).decode()
 
 

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from gcushare.core.assignments import PodRef
 from gcushare.core.errors import RetryableError
 from gcushare.scheduler_extender.leadership import NotLeader
 from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
@@ -35,7 +34,7 @@ async def test_a_replica_that_was_paused_past_its_lease_binds_nothing() -> None:
     cluster, rig.office.is_leader = rig.cluster, False
     cluster.put(refused_by_the_scheduler(cluster.pods["default", "a"]))
     record = encode_record(rig.state.vendor, on_card(0, 12))
-    cluster.accept(PodRef("uid-b", "default", "b"), "node-1", record, "")
+    cluster.put(cluster.bound(cluster.pods["default", "b"], "node-1", record))
     resumed.set()
     with pytest.raises(NotLeader):
         await binding

@@ -41,7 +41,7 @@ def fits(state: VendorState, units: int, cards: str = "2") -> bool:
 async def bind(state: VendorState, pod: Pod) -> Cluster:
     cluster = Cluster(pod)
     state.pod_applied(pod)
-    await BindService(state, cluster, AlwaysLeader()).bind(
+    await BindService(state, cluster.client, AlwaysLeader()).bind(
         BindArguments(PodRef(pod.metadata.uid, "default", pod.metadata.name), "node-1")
     )
     state.pod_applied(cluster.pods["default", pod.metadata.name])

@@ -15,6 +15,7 @@ from gcushare.scheduler_extender.verbs.preempt import MAX_VICTIMS, MAX_VICTIMS_O
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, state_of
+from tests.played_api import Asked
 from tests.unit.extender_cluster import Cluster
 from tests.unit.extender_desk import Desk, dispatcher_of
 
@@ -26,9 +27,9 @@ class Timed(Cluster):
         super().__init__(*pods)
         self.limits: list[float] = []
 
-    async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
-        self.limits.append(timeout_s)
-        return await super().read_pod(namespace, name, timeout_s=timeout_s)
+    async def answer(self, asked: Asked) -> Pod | None:
+        self.limits.append(asked.timeout_s or 0)
+        return await super().answer(asked)
 
 
 def facts(answer: VerbAnswer) -> tuple[str, str, str]:

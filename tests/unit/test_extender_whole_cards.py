@@ -66,7 +66,7 @@ class Rig:
         self.state = state_of(a_node("node-1", *sizes, **BOTH))
         self.cluster = Cluster(*pods)
         self.cluster.tell(self.state)
-        self.service = BindService(self.state, self.cluster, AlwaysLeader())
+        self.service = BindService(self.state, self.cluster.client, AlwaysLeader())
 
     async def bind(self, name: str) -> dict[str, str]:
         """Bind, let the watch tell it, and return what was written on the pod."""
@@ -150,7 +150,7 @@ class TestOtherPlugins:
         state = state_of(a_node("memory", 16))
         pod = a_pod("owner", whole=1)
         state.pod_applied(pod)
-        binds = BindService(state, Cluster(pod), AlwaysLeader())
+        binds = BindService(state, Cluster(pod).client, AlwaysLeader())
         with pytest.raises(Refused, match="node memory serves no whole cards"):
             await binds.bind(BindArguments(PodRef("uid-owner", "default", "owner"), "memory"))
 
@@ -165,7 +165,7 @@ class TestOtherPlugins:
         state.pod_applied(pod)
 
         with pytest.raises(Refused, match="node 'theirs' has no cards that the scheduler extender knows of"):
-            await BindService(state, Cluster(pod), AlwaysLeader()).bind(
+            await BindService(state, Cluster(pod).client, AlwaysLeader()).bind(
                 BindArguments(PodRef("uid-owner", "default", "owner"), "theirs")
             )
 
@@ -185,7 +185,9 @@ class TestNodesOfAnotherPlugin:
         assert answer_of(state, pod_document("a", whole=1), names)["NodeNames"] == ["both"], "ours first"
         assert answer_of(state, pod_document("b", whole=2), names)["NodeNames"] == ["theirs"]
         cluster = Cluster(a_pod("b", whole=2))
-        await BindService(state, cluster, AlwaysLeader()).bind(BindArguments(PodRef("uid-b", "default", "b"), "theirs"))
+        await BindService(state, cluster.client, AlwaysLeader()).bind(
+            BindArguments(PodRef("uid-b", "default", "b"), "theirs")
+        )
         assert cluster.pods["default", "b"].metadata.annotations == {}
 
     def test_memory_a_choice_of_cards_and_an_inventory_that_cannot_be_read_are_not_for_their_count(self) -> None:

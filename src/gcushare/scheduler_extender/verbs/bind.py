@@ -19,6 +19,7 @@ from gcushare.core.assignments import Assignment
 from gcushare.core.errors import GcushareError, Refused
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import NodeState
+from gcushare.kube.client import KubeClient
 from gcushare.scheduler_extender.leadership import Leadership
 from gcushare.scheduler_extender.state.scheduling_request import (
     RejectedRequest,
@@ -27,7 +28,7 @@ from gcushare.scheduler_extender.state.scheduling_request import (
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.binding_client import BindAttempt, BindingClient, BindTimes
-from gcushare.scheduler_extender.verbs.pod_lookup import PodApi, read_unbound
+from gcushare.scheduler_extender.verbs.pod_lookup import read_unbound
 from gcushare.wire.annotations import PodRecord, encode_record
 from gcushare.wire.extender_api import BindArguments
 
@@ -43,7 +44,7 @@ class BindService:
     def __init__(
         self,
         state: VendorState,
-        api: PodApi,
+        client: KubeClient,
         leadership: Leadership,
         *,
         times: BindTimes | None = None,
@@ -51,11 +52,11 @@ class BindService:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._state = state
-        self._api = api
+        self._client = client
         self._times = times or BindTimes()
         self._now_ns = now_ns
         self._monotonic = monotonic
-        self.sender = BindingClient(state, api, leadership, self._times, monotonic)
+        self.sender = BindingClient(state, client, leadership, self._times, monotonic)
         self._under_way: dict[str, tuple[BindArguments, asyncio.Task[None]]] = {}
 
     async def bind(self, arguments: BindArguments) -> None:
@@ -184,7 +185,7 @@ class BindService:
 
     async def _send_without_cards(self, arguments: BindArguments, deadline_s: float) -> BindAttempt:
         """Bind a pod without a record: kube-scheduler has allocated its claim, or it asks for 0 of our resources."""
-        pod = await read_unbound(self._api, arguments.pod, timeout_s=self.sender.patience_s(deadline_s))
+        pod = await read_unbound(self._client, arguments.pod, timeout_s=self.sender.patience_s(deadline_s))
         attempt = BindAttempt(Assignment(arguments.pod, arguments.node, ()), {})
         await self.sender.send(attempt, deadline_s, version=pod.metadata.resource_version, is_doubtful=False)
         return attempt
@@ -219,7 +220,7 @@ class BindService:
             raise Refused(f"pod {arguments.pod}: {waiting.problem}")
         request = self._state.find_request(arguments.pod.uid)
         if request is None:
-            pod = await read_unbound(self._api, arguments.pod, timeout_s=self.sender.patience_s(deadline_s))
+            pod = await read_unbound(self._client, arguments.pod, timeout_s=self.sender.patience_s(deadline_s))
             request = read_scheduling_request(pod, self._state.vendor, self._state.policies)
         if request is None:
             raise Refused(f"pod {arguments.pod} asks for no {self._state.vendor.memory_resource} and no whole card")

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Refused, RetryableError
 from gcushare.core.log_fields import fields
+from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.scheduler_extender.leadership import Leadership, NotLeader
 from gcushare.scheduler_extender.state.pod_stores import NewerRead
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.pod_lookup import PodApi
 from gcushare.wire.objects import Pod
 
 logger = logging.getLogger(__name__)
@@ -98,10 +98,15 @@ class BindingClient:
     """Sends Bindings for one vendor; the ledger follows their outcomes."""
 
     def __init__(
-        self, state: VendorState, api: PodApi, leadership: Leadership, times: BindTimes, monotonic: Callable[[], float]
+        self,
+        state: VendorState,
+        client: KubeClient,
+        leadership: Leadership,
+        times: BindTimes,
+        monotonic: Callable[[], float],
     ) -> None:
         self._state = state
-        self._api = api
+        self._client = client
         self._leadership = leadership
         self._times = times
         self._monotonic = monotonic
@@ -195,7 +200,7 @@ class BindingClient:
         """Send the Binding once. If the answer leaves its outcome open, read the pod."""
         try:
             self.check_leader()
-            await self._api.bind_pod(
+            await self._client.bind_pod(
                 attempt.pod,
                 attempt.assignment.node,
                 attempt.annotations,
@@ -240,7 +245,7 @@ class BindingClient:
             GcushareError: it cannot be read.
         """
         try:
-            pod = await self._api.read_pod(ref.namespace, ref.name, timeout_s=self.patience_s(deadline_s))
+            pod = await self._client.read_pod(ref.namespace, ref.name, timeout_s=self.patience_s(deadline_s))
         except NotFoundError as error:
             self._state.pod_deleted(ref.uid)
             raise _gone(ref) from error
@@ -285,7 +290,7 @@ class BindingClient:
     async def _read_now(self, ref: PodRef) -> Pod | None:
         """Read a pod outside of a bind; None if it is gone, whether or not another pod has its name."""
         try:
-            pod = await self._api.read_pod(ref.namespace, ref.name, timeout_s=self._times.attempt_s)
+            pod = await self._client.read_pod(ref.namespace, ref.name, timeout_s=self._times.attempt_s)
         except NotFoundError:
             return None
         return pod if pod.metadata.uid == ref.uid else None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gcushare.core.errors import GcushareError, Refused, RemoteContractError
 from gcushare.core.log_fields import fields
+from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
@@ -20,7 +21,7 @@ from gcushare.scheduler_extender.leadership import NotLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.filter import FilterService
-from gcushare.scheduler_extender.verbs.pod_lookup import Known, PodApi, PodLookup
+from gcushare.scheduler_extender.verbs.pod_lookup import Known, PodLookup
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer, reason_of, result_of
 from gcushare.scheduler_extender.waking.waker import RoomWaker
@@ -53,11 +54,11 @@ class Services:
 class Dispatcher:
     """Answers the calls under one prefix. ``services``: those of the prefix's vendor first, then the others."""
 
-    def __init__(self, services: Sequence[Services], api: PodApi, clock: Clock) -> None:
+    def __init__(self, services: Sequence[Services], client: KubeClient, clock: Clock) -> None:
         self._services = services
         self._own = services[0]
         self._of_vendor = {each.vendor_name: each for each in services}
-        self._pods = PodLookup([each.state for each in services], api, clock)
+        self._pods = PodLookup([each.state for each in services], client, clock)
         self._decode = extender_api.FilterDecoder().decode
 
     def filter(self, body: bytes) -> VerbAnswer | Awaitable[VerbAnswer]:

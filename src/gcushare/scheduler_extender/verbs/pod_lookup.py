@@ -8,12 +8,12 @@ same watch and are milliseconds apart.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import NotFoundError, Refused, RemoteContractError, RetryableError
+from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.state.scheduling_request import (
@@ -35,24 +35,6 @@ _READ_S = 2.0
 _MAX_WITHOUT_CARDS = 1024
 
 
-class PodApi(Protocol):
-    """The API server's pods; ``KubeClient`` is an implementation. Raises the errors of ``gcushare.kube.errors``."""
-
-    async def bind_pod(
-        self,
-        pod: PodRef,
-        node: str,
-        annotations: Mapping[str, str],
-        *,
-        resource_version: str = "",
-        timeout_s: float | None = None,
-    ) -> None:
-        """Bind a pod and write its record, both or neither; neither if the pod is not at ``resource_version``."""
-
-    async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
-        """Read a pod's newest state."""
-
-
 @dataclass(frozen=True, slots=True)
 class Known:
     """A pod's request and its vendor's state. ``request``: None if it asks for no card; the state is then the first.
@@ -70,9 +52,9 @@ class Known:
 class PodLookup:
     """Finds the pods of calls. ``states``: one per vendor served, that of the call's prefix first."""
 
-    def __init__(self, states: Sequence[VendorState], api: PodApi, clock: Clock) -> None:
+    def __init__(self, states: Sequence[VendorState], client: KubeClient, clock: Clock) -> None:
         self._states = states
-        self._api = api
+        self._client = client
         self._bucket = TokenBucket(READS_PER_S, BURST_READS, clock)
         self._resources = [name.encode() for each in states for name in card_resources(each.vendor)]
         self._without_cards: OrderedDict[str, Known] = OrderedDict()
@@ -117,7 +99,7 @@ class PodLookup:
                 f"the watch has not brought pod {pod} ({pod.uid}), and {READS_PER_S:g} such pods are read in a "
                 "second at most; try again in a moment"
             )
-        read = await read_unbound(self._api, pod, timeout_s=_READ_S)
+        read = await read_unbound(self._client, pod, timeout_s=_READ_S)
         found = []
         for state in self._states:
             try:
@@ -162,7 +144,7 @@ def _find_request(state: VendorState, pod: PodRef) -> SchedulingRequest | None:
     return waiting
 
 
-async def read_unbound(api: PodApi, ref: PodRef, *, timeout_s: float) -> Pod:
+async def read_unbound(client: KubeClient, ref: PodRef, *, timeout_s: float) -> Pod:
     """Read a pod that is to be bound.
 
     Raises:
@@ -170,7 +152,7 @@ async def read_unbound(api: PodApi, ref: PodRef, *, timeout_s: float) -> Pod:
         GcushareError: the API server cannot be reached.
     """
     try:
-        pod = await api.read_pod(ref.namespace, ref.name, timeout_s=timeout_s)
+        pod = await client.read_pod(ref.namespace, ref.name, timeout_s=timeout_s)
     except NotFoundError as error:
         raise Refused(f"pod {ref} does not exist") from error
     if pod.metadata.uid != ref.uid:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TypeVar
 
 import msgspec
 
@@ -12,7 +11,7 @@ from gcushare.core.assignments import Assignment
 from gcushare.core.errors import ForbiddenError, NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.resources import EVERYTHING, NODES, POD_DISRUPTION_BUDGETS, Resource, Selector
+from gcushare.kube.resources import NODES, POD_DISRUPTION_BUDGETS
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NamedNodes
@@ -22,20 +21,18 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
-from gcushare.scheduler_extender.verbs.occupancy_reader import ReadingApi
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, pod_document
+from tests.played_api import Asked, PlayedApi
 from tests.unit.extender_cluster import Cluster
 from tests.unit.noted_events import Noted
 
-T = TypeVar("T")
-
 
 def dispatcher_of(
-    *parts: tuple[VendorState, FilterService | None], cluster: Cluster | None = None, reads: ReadingApi | None = None
+    *parts: tuple[VendorState, FilterService | None], cluster: Cluster | None = None, reads: LedgersApi | None = None
 ) -> Dispatcher:
     """What answers under the first vendor's prefix."""
     client = (cluster or Cluster()).client
@@ -43,7 +40,7 @@ def dispatcher_of(
 
 
 def services_of(
-    state: VendorState, filters: FilterService | None, client: KubeClient, reads: ReadingApi | None = None
+    state: VendorState, filters: FilterService | None, client: KubeClient, reads: LedgersApi | None = None
 ) -> Services:
     explains = ExplainService(state)
     return Services(
@@ -51,14 +48,14 @@ def services_of(
         filters=filters or FilterService(state, named=NamedNodes(20), refusals=lambda _: None),
         binds=BindService(state, client, AlwaysLeader()),
         inspects=InspectService(state),
-        preempts=PreemptService(state, reads or LedgersApi(state)),
+        preempts=PreemptService(state, (reads or LedgersApi(state)).client),
         explains=explains,
         reports=FailedSchedulingReporter(explains, Noted(), clock=SystemClock()),
         wakes=RoomWaker(state, client, lambda: True, clock=SystemClock()),
     )
 
 
-class LedgersApi:
+class LedgersApi(PlayedApi):
     """The API server as a ledger has it: nodes with plenty of all but card memory, pods that hold what is counted.
 
     ``more`` are pods and preemptors that are none of the ledger's, or that ask for more; ``budgets`` None if they may
@@ -77,29 +74,26 @@ class LedgersApi:
         """Have a pod, as its author wrote it."""
         self._more.setdefault(document["metadata"]["name"], document)
 
-    async def get(
-        self, resource: Resource[T], name: str, *, namespace: str | None = None, timeout_s: float | None = None
-    ) -> T:
-        if name not in self._more:
-            raise NotFoundError(f"pods {name!r} not found")
-        return msgspec.convert(self._more[name], resource.type)
+    async def answer(self, asked: Asked) -> Document:
+        if asked.verb == "list":
+            return {"items": self._listed(asked)}
+        if asked.name not in self._more:
+            raise NotFoundError(f"pods {asked.name!r} not found")
+        return self._more[asked.name]
 
-    async def list_all(self, resource: Resource[T], selector: Selector = EVERYTHING) -> list[T]:
-        name = selector.fields.partition(",")[0].partition("=")[2]
-        documents: Sequence[Document]
-        if resource is POD_DISRUPTION_BUDGETS:
+    def _listed(self, asked: Asked) -> Sequence[Document]:
+        if asked.plural == POD_DISRUPTION_BUDGETS.plural:
             if self._budgets is None:
                 raise ForbiddenError("poddisruptionbudgets is forbidden")
-            documents = self._budgets
-        elif resource is NODES:
+            return self._budgets
+        name = asked.query["fieldSelector"].partition(",")[0].partition("=")[2]
+        if asked.plural == NODES.plural:
             self.reads.append(name)
             amounts = {self._state.vendor.memory_resource: str(self._state.ledger.nodes[name].total)}
-            documents = [{"metadata": {"name": name}, "status": {"allocatable": amounts | {"cpu": self._cpu}}}]
-        else:
-            held = self._state.ledger.nodes[name].assignments.values()
-            documents = [self._more.get(each.pod.name) or self._document(each) for each in held]
-            documents += [pod for pod in self._more.values() if pod["spec"].get("nodeName") == name]
-        return [msgspec.convert(each, resource.type) for each in documents]
+            return [{"metadata": {"name": name}, "status": {"allocatable": amounts | {"cpu": self._cpu}}}]
+        held = self._state.ledger.nodes[name].assignments.values()
+        documents = [self._more.get(each.pod.name) or self._document(each) for each in held]
+        return documents + [pod for pod in self._more.values() if pod["spec"].get("nodeName") == name]
 
     def _document(self, held: Assignment) -> Document:
         pod, vendor = held.pod, self._state.vendor

@@ -17,11 +17,12 @@ from gcushare.core.log_fields import fields
 from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.choice import Proposed, choose
 from gcushare.core.preemption.victims import Rank, choose_victims, rank_victims
+from gcushare.kube.client import KubeClient
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.nominations import Nominee
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.occupancy_reader import OccupancyReader, ReadingApi
+from gcushare.scheduler_extender.verbs.occupancy_reader import OccupancyReader
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.wire.extender_preempt import PreemptArguments, Proposal, Victims, encode_victims
 
@@ -55,9 +56,9 @@ class _JudgedNode:
 class PreemptService:
     """Answers preempt for one vendor."""
 
-    def __init__(self, state: VendorState, api: ReadingApi) -> None:
+    def __init__(self, state: VendorState, client: KubeClient) -> None:
         self._state = state
-        self._api = api
+        self._client = client
         self._reading = asyncio.Lock()
         """One call reads at a time, so that forged calls cannot load the API server."""
 
@@ -131,7 +132,7 @@ class PreemptService:
 
     async def _choose_best(self, candidates: Sequence[_JudgedNode], request: SchedulingRequest) -> dict[str, Proposed]:
         """Read candidates, the best first, until on some of them pods may end."""
-        reader = await OccupancyReader.open(self._api, self._state.vendor, request.pod)
+        reader = await OccupancyReader.open(self._client, self._state.vendor, request.pod)
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + READ_FOR_S
         for start in range(0, len(candidates), READ_AT_ONCE):

@@ -33,11 +33,11 @@ class Asked:
         path, _, query = request.path.partition("?")
         parts = path.split("/")[3 if path.startswith("/api/") else 4 :]
         namespace = ""
-        if parts[0] == "namespaces" and len(parts) > 2:
+        if parts[:1] == ["namespaces"] and len(parts) > 2:
             namespace, parts = parts[1], parts[2:]
         body = msgspec.json.decode(request.body) if request.body else None
-        plural, name = (*parts, "")[:2]
-        return cls(request.verb, plural, namespace, name, dict(parse_qsl(query)), body, request.timeout_s)
+        name = parts[1] if len(parts) > 1 else ""
+        return cls(request.verb, request.resource, namespace, name, dict(parse_qsl(query)), body, request.timeout_s)
 
     @property
     def annotations(self) -> dict[str, str | None]:

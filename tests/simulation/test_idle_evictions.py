@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import RetryableError
-from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import EvictionRefusedError
 from gcushare.node.over_use.evictor import Evictor
 from gcushare.node.over_use.idle_settings import IdleAction
 from gcushare.node.over_use.notes import PodNotes
 from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.wire.annotations import IDLE_SINCE, WHEN_IDLE
+from tests.extender_objects import Document
+from tests.played_api import Asked, PlayedApi
 from tests.unit.idle_node import AFTER_S, IdleNode
 from tests.unit.over_use_node import POLL_S
 
@@ -27,7 +27,7 @@ PODS, POLLS, PAUSE_S = 5, 300, 20.0
 CONTROLLERS = ("ReplicaSet web-1", "Job train", "", "DaemonSet watcher")
 
 
-class World(IdleNode):
+class World(PlayedApi, IdleNode):
     """A node whose API server and pods do what ``rng`` says. ``blind_s``: when no reading could tell."""
 
     exempt = ()
@@ -50,26 +50,33 @@ class World(IdleNode):
     def start_program(self) -> None:
         """The plugin as it is after a start: it remembers nothing."""
         settings = OverUseSettings(over_use_pause=PAUSE_S, over_use_exempt=())
-        client = cast("KubeClient", self)
         clock = {"clock": lambda: self.now_s}
         self.idle = self.make_watch()
         self.evictor = Evictor(
-            settings, self.watch, self.idle, self.store, client, self.events,
+            settings, self.watch, self.idle, self.store, self.client, self.events,
             longest_wait_s=600.0, wall_clock_s=lambda: self.now_s, **clock,
         )  # fmt: skip
-        self.notes_writer = PodNotes(IDLE_SINCE, self.store, client, lambda: self.idle.notes, **clock)
+        self.notes_writer = PodNotes(IDLE_SINCE, self.store, self.client, lambda: self.idle.notes, **clock)
         self.blind_s = self.now_s
 
-    async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
+    async def answer(self, asked: Asked) -> Document:
+        if asked.plural == "version":
+            return {"gitVersion": "v1.30.0"}
+        if asked.verb == "evict":
+            self._evict(self.store.entries[asked.body["deleteOptions"]["preconditions"]["uid"]].ref)
+        else:
+            self._note(asked.body["metadata"]["uid"], asked.annotations[IDLE_SINCE])
+        return {}
+
+    def _note(self, uid: str, text: str | None) -> None:
         if not self.is_calm and self.rng.random() < 0.2:
             raise RetryableError("the API server is away")
-        entry = self.store.entries[pod.uid]
-        text = annotations[IDLE_SINCE]
+        entry = self.store.entries[uid]
         kept = {key: value for key, value in entry.annotations.items() if key != IDLE_SINCE}
         entry.annotations = kept | ({IDLE_SINCE: text} if text is not None else {})
-        self.noted_s[pod.name] = self.now_s
+        self.noted_s[entry.ref.name] = self.now_s
 
-    async def evict_pod(self, pod: PodRef) -> None:
+    def _evict(self, pod: PodRef) -> None:
         if not self.is_calm and self.rng.random() < 0.3:
             raise EvictionRefusedError("a budget allows none")
         self.check_eviction(pod)

@@ -13,7 +13,7 @@ from gcushare.core.cards import Card, Health, InventoryCard
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.node.agent import NodeAgent
-from gcushare.device_plugin.node.parts import Dependencies, Parts, Patcher
+from gcushare.device_plugin.node.parts import Dependencies, Parts
 from gcushare.device_plugin.plugin_settings import CardSettings, GrantMode, KubeletSettings, PluginSettings
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.vendors import ENFLAME, Vendor
@@ -21,6 +21,7 @@ from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.objects import Node, NodeInfo, NodeStatus, ObjectMeta
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.manual_clock import ManualClock
+from tests.played_api import Asked, PlayedApi
 
 
 @dataclass
@@ -41,7 +42,7 @@ class Heard:
 
 
 @dataclass
-class Away:
+class Away(PlayedApi):
     """The API server and the kubelet's allocations, which do not answer; ``asked``: records that were to be written."""
 
     asked: list[Mapping[str, str | None]] = field(default_factory=list, kw_only=True)
@@ -52,14 +53,9 @@ class Away:
     async def fetch_checkpoint(self) -> KubeletAllocations:
         raise DeviceError("there is none")
 
-    async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
-        self.asked.append(annotations)
-        raise RetryableError("away")
-
-    async def patch_node_annotations(self, name: str, annotations: Mapping[str, str | None]) -> None:
-        raise RetryableError("away")
-
-    async def patch_node_capacity(self, name: str, capacity: Mapping[str, int | None]) -> None:
+    async def answer(self, asked: Asked) -> object:
+        if asked.plural == "pods":
+            self.asked.append(asked.annotations)
         raise RetryableError("away")
 
 
@@ -120,11 +116,11 @@ def make_rig(
     tmp_path: Path,
     unit: str = "1",
     mode: GrantMode = GrantMode.MEMORY,
-    patcher: Patcher | None = None,
+    api: PlayedApi | None = None,
     vendor: Vendor = ENFLAME,
     hold_numbers: Callable[[Mapping[str, Card]], None] = lambda _held: None,
 ) -> Rig:
-    """Without ``patcher`` the Node is never written: the API server is away."""
+    """Without ``api`` the Node is never written: the API server is away."""
     away, heard = Away(), Heard()
     settings = PluginSettings(
         cards=CardSettings(vendor=vendor, memory_unit=unit, mode=mode),
@@ -132,7 +128,7 @@ def make_rig(
     )
     clock, rng = ManualClock(0.0), random.Random(1)
     dependencies = Dependencies(
-        source=away, patcher=patcher or away, announcer=heard, clock=clock, rng=rng, hold_numbers=hold_numbers
+        source=away, client=(api or away).client, announcer=heard, clock=clock, rng=rng, hold_numbers=hold_numbers
     )
     agent = NodeAgent(settings, dependencies)
     return Rig(agent, agent.parts, heard, away)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import DeviceError, GcushareError, RetryableError
 from gcushare.core.units import parse_memory_unit
@@ -16,6 +14,8 @@ from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
+from gcushare.wire.objects import Pod
+from tests.played_api import Asked, PlayedApi
 from tests.unit.plugin_pods import pod
 
 CARDS = Inventory(
@@ -25,7 +25,7 @@ CARDS = Inventory(
 
 
 @dataclass
-class World:
+class World(PlayedApi):
     """The kubelet's allocations, the API server and the clock, as a test sets them; ``failures`` are by pod name."""
 
     now_s: float = 100.0
@@ -50,13 +50,14 @@ class World:
             raise DeviceError("no checkpoint")
         return copy.deepcopy(self.checkpoint)
 
-    async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
-        self.asked.append(pod.name)
-        if pod.name in self.stuck:
-            await self.stuck[pod.name].wait()
-        if pod.name in self.failures:
-            raise self.failures[pod.name]
-        self.patched.append((pod.name, annotations["enflame.com/gcu-device-id"]))
+    async def answer(self, asked: Asked) -> Pod:
+        self.asked.append(asked.name)
+        if asked.name in self.stuck:
+            await self.stuck[asked.name].wait()
+        if asked.name in self.failures:
+            raise self.failures[asked.name]
+        self.patched.append((asked.name, asked.annotations["enflame.com/gcu-device-id"]))
+        return Pod()
 
     def hold(self, name: str, card: int, units: int = 4) -> None:
         """Have the kubelet's allocations show that a pod holds units of a card."""
@@ -68,7 +69,7 @@ def reconciler_of(world: World, store: PodStore, *, inventory: Inventory | None 
     reconciler = AllocationReconciler(
         store,
         world,
-        world,
+        world.client,
         clock=lambda: world.now_s,
         wall_clock_ns=lambda: 7,
         rng=random.Random(1),

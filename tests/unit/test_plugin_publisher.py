@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -15,6 +15,7 @@ from gcushare.device_plugin.plugin_settings import CardCount
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
+from tests.played_api import Asked, PlayedApi
 from tests.running import running
 
 COUNT, INVENTORY = ENFLAME.count_resource, ENFLAME.inventory_annotation
@@ -27,7 +28,7 @@ def inventory(cards: int, unit: str = "1") -> Inventory:
     )
 
 
-class ANode:
+class ANode(PlayedApi):
     """A Node whose changes come back to the publisher, as by a watch."""
 
     def __init__(self) -> None:
@@ -41,21 +42,19 @@ class ANode:
     def as_object(self) -> Node:
         return Node(metadata=ObjectMeta(annotations=self.annotations), status=NodeStatus(capacity=self.capacity))
 
-    async def patch_node_annotations(self, name: str, annotations: Mapping[str, str | None]) -> None:
-        self._note("annotations")
-        self.annotations |= {key: value for key, value in annotations.items() if value is not None}
-
-    async def patch_node_capacity(self, name: str, capacity: Mapping[str, int | None]) -> None:
-        self._note("capacity")
-        self.capacity |= {key: str(value) for key, value in capacity.items()}
-
-    def _note(self, what: str) -> None:
+    async def answer(self, asked: Asked) -> Node:
         if self.refusals:
             self.refusals -= 1
             self.refused.set()
             raise ForbiddenError("nodes is forbidden")
-        self.writes.append(what)
+        if "status" in asked.body:
+            self.writes.append("capacity")
+            self.capacity |= asked.body["status"]["capacity"]
+        else:
+            self.writes.append("annotations")
+            self.annotations |= {key: value for key, value in asked.annotations.items() if value is not None}
         self.changed.set()
+        return self.as_object()
 
     async def until_writes(self, count: int) -> None:
         async with asyncio.timeout(60):
@@ -66,7 +65,7 @@ class ANode:
 
 @asynccontextmanager
 async def publishing(node: ANode, vendor: Vendor = ENFLAME, count: int = 1) -> AsyncIterator[CardsPublisher]:
-    publisher = CardsPublisher(vendor, "node-1", node, rng=random.Random(1), pods_per_count=count)
+    publisher = CardsPublisher(vendor, "node-1", node.client, rng=random.Random(1), pods_per_count=count)
     publisher.node_applied(node.as_object())
     async with running(publisher.run(), "publisher"):
         yield publisher
@@ -117,7 +116,7 @@ async def test_a_refused_write_is_a_problem_until_it_succeeds() -> None:
 
 def test_the_unit_of_a_plugin_before_this_one_is_read_from_the_node() -> None:
     node = ANode()
-    publisher = CardsPublisher(ENFLAME, "node-1", node, rng=random.Random(1), pods_per_count=1)
+    publisher = CardsPublisher(ENFLAME, "node-1", node.client, rng=random.Random(1), pods_per_count=1)
     assert publisher.published_unit() is None
     node.annotations[INVENTORY] = encode_inventory(inventory(1, unit="0.1"))
     publisher.node_applied(node.as_object())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.nodes import decode_inventory
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
+from tests.played_api import Asked
 from tests.running import running
 from tests.unit.cut_off import CutOff, Ended, every_cut_off
 from tests.unit.node_agent_rig import Away, Rig, make_rig
@@ -40,15 +40,14 @@ class World(Away):
         text = self.annotations.get(ENFLAME.inventory_annotation)
         return decode_inventory(text).unit.name if text is not None else None
 
-    async def patch_node_annotations(self, name: str, annotations: Mapping[str, str | None]) -> None:
+    async def answer(self, asked: Asked) -> object:
         self.admit()
         with self.cut_off.write():
-            self.annotations |= {key: value for key, value in annotations.items() if value is not None}
-
-    async def patch_node_capacity(self, name: str, capacity: Mapping[str, int | None]) -> None:
-        self.admit()
-        with self.cut_off.write():
-            self.capacity |= {key: str(value) for key, value in capacity.items()}
+            if "status" in asked.body:
+                self.capacity |= asked.body["status"]["capacity"]
+            else:
+                self.annotations |= {key: value for key, value in asked.annotations.items() if value is not None}
+        return Node()
 
     def admit(self) -> None:
         """Have the kubelet give the waiting pod what it asks for, as soon as the plugin's list has it."""
@@ -71,7 +70,7 @@ class World(Away):
         Raises:
             Ended: it was cut off.
         """
-        self.rig = make_rig(self.root, unit=unit, patcher=self)
+        self.rig = make_rig(self.root, unit=unit, api=self)
         self.show_node()
         self.rig.see(16)
         async with running(self.rig.parts.publisher.run(), "publisher") as writing:

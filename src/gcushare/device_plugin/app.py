@@ -72,7 +72,7 @@ class PluginApp(Way):
         )
         dependencies = Dependencies(
             source=self._reader,
-            patcher=client,
+            client=client,
             announcer=self._announcer,
             clock=clock,
             rng=self._adapters.rng,

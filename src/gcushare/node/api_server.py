@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from typing import Protocol
 
 from gcushare.core.assignments import PodRef
@@ -19,12 +18,6 @@ logger = logging.getLogger(__name__)
 
 SLICES_TIMEOUT_S = 2.0
 """A kubelet that has restarted waits for the answer, and must not wait for an API server that is away."""
-
-
-class PodPatcher(Protocol):
-    """Writes on pods, as ``KubeClient`` does: exactly this uid, or a ConflictError. None removes an annotation."""
-
-    async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str | None]) -> object: ...
 
 
 class Announcer(Protocol):

@@ -6,39 +6,35 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.cards import Card
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
-from gcushare.device_plugin.node.publisher import CardsPublisher, NodePatcher
+from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.device_plugin.plugin_settings import GrantMode, PluginSettings
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler, AllocationsSource
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
-from gcushare.node.api_server import Announcer, PodPatcher
+from gcushare.node.api_server import Announcer
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.memory_limiter import MemoryLimiter
 from gcushare.node.node_settings import Strategy
 
 
-class Patcher(PodPatcher, NodePatcher, Protocol):
-    """Writes on pods and on the Node, as ``KubeClient`` does."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What the parts reach: ``source`` reads the kubelet, ``patcher`` writes to the API server.
+    """What the parts reach: ``source`` reads the kubelet.
 
     ``hold_numbers`` keeps the numbers of these cards, by uuid, and of no others.
     """
 
     source: AllocationsSource
-    patcher: Patcher
+    client: KubeClient
     announcer: Announcer
     clock: Clock
     rng: random.Random
@@ -90,7 +86,7 @@ class Parts:
         self.reconciler = AllocationReconciler(
             self.store,
             dependencies.source,
-            dependencies.patcher,
+            dependencies.client,
             clock=clock.monotonic,
             wall_clock_ns=wall_clock_ns,
             rng=dependencies.rng,
@@ -100,6 +96,6 @@ class Parts:
         )
         pods_per_count = cards.card_count.pods_per_count(vendor)
         self.publisher = CardsPublisher(
-            vendor, kubelet.node_name, dependencies.patcher, rng=dependencies.rng, pods_per_count=pods_per_count
+            vendor, kubelet.node_name, dependencies.client, rng=dependencies.rng, pods_per_count=pods_per_count
         )
         self.cdi = CdiSpecPublisher(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in strategies)

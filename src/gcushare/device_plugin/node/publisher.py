@@ -7,29 +7,21 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
 
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.core.quantities import parse_count
 from gcushare.device_plugin.publishing import Publisher
+from gcushare.kube.client import KubeClient
 from gcushare.vendors import Vendor
 from gcushare.vendors.neighbours import Sighting, find_neighbours, neighbours_of
 from gcushare.wire.nodes import decode_inventory, encode_inventory, parse_card_names
 from gcushare.wire.objects import Node
 
 logger = logging.getLogger(__name__)
-
-
-class NodePatcher(Protocol):
-    """Writes on a Node object, as ``KubeClient`` does; None removes an annotation or a resource."""
-
-    async def patch_node_annotations(self, name: str, annotations: Mapping[str, str | None]) -> object: ...
-
-    async def patch_node_capacity(self, name: str, capacity: Mapping[str, int | None]) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +42,7 @@ class CardsPublisher(Publisher):
         self,
         vendor: Vendor,
         node_name: str,
-        patcher: NodePatcher,
+        client: KubeClient,
         *,
         rng: random.Random,
         pods_per_count: int,
@@ -58,7 +50,7 @@ class CardsPublisher(Publisher):
         super().__init__(rng, "node", "the Node could not be written")
         self._vendor = vendor
         self._node_name = node_name
-        self._patcher = patcher
+        self._client = client
         self._pods_per_count = pods_per_count
         self.wanted: Inventory | None = None
         """The inventory that the Node must have; None before the first one, and after a withdrawal."""
@@ -148,13 +140,13 @@ class CardsPublisher(Publisher):
         key, resource, cards = self._vendor.inventory_annotation, self._vendor.count_resource, len(self.wanted.cards)
         text, count = encode_inventory(self.wanted), cards * self._pods_per_count
         if self._node.metadata.annotations.get(key) != text:
-            await self._patcher.patch_node_annotations(self._node_name, {key: text})
+            await self._client.patch_node_annotations(self._node_name, {key: text})
             logger.info("published the inventory %s", fields(cards=cards, unit=self.wanted.unit.name))
             is_written = True
         counts = self.counts(resource)
         is_counted = resource in self._node.status.capacity and counts is not None and counts.capacity == count
         if self._pods_per_count and not is_counted:
-            await self._patcher.patch_node_capacity(self._node_name, {resource: count})
+            await self._client.patch_node_capacity(self._node_name, {resource: count})
             logger.info("published the card count %s", fields(count=count))
             is_written = True
         return is_written

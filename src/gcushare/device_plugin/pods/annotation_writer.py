@@ -21,7 +21,7 @@ from gcushare.core.log_fields import fields
 from gcushare.core.wording import counted, index_text, some_names
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.node.api_server import PodPatcher
+from gcushare.kube.client import KubeClient
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class RecordWriter:
     def __init__(
         self,
         store: PodStore,
-        patcher: PodPatcher,
+        client: KubeClient,
         *,
         clock: Callable[[], float],
         wall_clock_ns: Callable[[], int],
@@ -99,7 +99,7 @@ class RecordWriter:
         on_written: Callable[[RecordWrite], None],
     ) -> None:
         self._store = store
-        self._patcher = patcher
+        self._client = client
         self._rng = rng
         self._on_written = on_written
         self._clock = clock
@@ -208,7 +208,7 @@ class RecordWriter:
             attempt.sent_at_s = self._clock()
             self._store.on_record_written(write)
             try:
-                await self._patcher.patch_pod_annotations(write.pod, write.annotations)
+                await self._client.patch_pod_annotations(write.pod, write.annotations)
             except (ConflictError, NotFoundError) as error:
                 # Deleted, or another pod of that name: the watch will show it, and the record goes with its pod.
                 logger.info("pod is gone, its record is not written %s", fields(pod=write.pod, error=error))

@@ -17,7 +17,7 @@ from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocatio
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.annotation_writer import RecordWriter, wait_and_clear
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.node.api_server import PodPatcher
+from gcushare.kube.client import KubeClient
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class AllocationReconciler:
         self,
         store: PodStore,
         source: AllocationsSource,
-        patcher: PodPatcher,
+        client: KubeClient,
         *,
         clock: Callable[[], float],
         wall_clock_ns: Callable[[], int],
@@ -85,7 +85,7 @@ class AllocationReconciler:
         """Why the checkpoint could not be read last time."""
         self._on_read = on_read
         self.writer = RecordWriter(
-            store, patcher, clock=clock, wall_clock_ns=wall_clock_ns, rng=rng, on_written=on_record_written
+            store, client, clock=clock, wall_clock_ns=wall_clock_ns, rng=rng, on_written=on_record_written
         )
         self.problem = "the kubelet's allocations were not read yet"
         self.checks = self.failed_checks = 0

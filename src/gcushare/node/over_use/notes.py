@@ -16,7 +16,7 @@ from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.over_use.tracking import OverUse
-from gcushare.node.api_server import PodPatcher
+from gcushare.kube.client import KubeClient
 from gcushare.node.pods import NodePods
 from gcushare.wire.annotations import encode_over_use
 
@@ -85,14 +85,14 @@ class PodNotes:
         self,
         key: str,
         pods: NodePods,
-        patcher: PodPatcher,
+        client: KubeClient,
         texts: Callable[[], Mapping[str, str] | None],
         *,
         clock: Callable[[], float],
     ) -> None:
         self._key = key
         self._pods = pods
-        self._patcher = patcher
+        self._client = client
         self._texts = texts
         self._clock = clock
         self._wanted: Mapping[str, str] = {}
@@ -139,7 +139,7 @@ class PodNotes:
     async def _write(self, pod: PodRef, text: str | None) -> None:
         delay_s = RESEND_S
         try:
-            await self._patcher.patch_pod_annotations(pod, {self._key: text})
+            await self._client.patch_pod_annotations(pod, {self._key: text})
         except (ConflictError, NotFoundError):
             pass  # The pod is gone, and its annotation with it; the watch will say so.
         except RetryableError as error:

@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.kube.events import EventRecorder, RecorderLimits
 from gcushare.wire.objects import Event, ObjectReference
+from tests.played_api import Asked, PlayedApi
 from tests.running import running
 from tests.unit.kube_time import VirtualTime
 
@@ -21,7 +23,7 @@ NODE = ObjectReference(kind="Node", name="node-1", uid="node-1")
 
 
 @dataclass
-class EventServer:
+class EventServer(PlayedApi):
     """Events as the API server keeps them; fails the next requests with ``failures``, before or after their effect."""
 
     events: dict[str, Event] = field(default_factory=dict)
@@ -30,35 +32,22 @@ class EventServer:
     after_effect: bool = False
     stuck: asyncio.Event | None = None
 
-    async def create_event(self, event: Event) -> Event:
-        self.requests.append("create")
+    async def answer(self, asked: Asked) -> Event:
+        self.requests.append("repeat" if asked.verb == "patch" else asked.verb)
         await self._fail_before()
-        if event.metadata.name in self.events:
-            raise AlreadyExistsError("there is one of that name")
-        self.events[event.metadata.name] = event
+        name = asked.name or asked.body["metadata"]["name"]
+        if asked.verb == "create":
+            if name in self.events:
+                raise AlreadyExistsError("there is one of that name")
+            event = msgspec.convert(asked.body, Event)
+        else:
+            if name not in self.events:
+                raise NotFoundError("events live for an hour")
+            event = msgspec.convert(msgspec.to_builtins(self.events[name]) | asked.body, Event)
+        assert event.metadata.namespace == asked.namespace
+        self.events[name] = event
         self._fail_after()
         return event
-
-    async def repeat_event(self, name: str, namespace: str, *, count: int, message: str, last_timestamp: str) -> Event:
-        self.requests.append("repeat")
-        await self._fail_before()
-        if name not in self.events:
-            raise NotFoundError("events live for an hour")
-        old = self.events[name]
-        assert old.metadata.namespace == namespace
-        new = Event(
-            metadata=old.metadata,
-            involved_object=old.involved_object,
-            reason=old.reason,
-            type=old.type,
-            first_timestamp=old.first_timestamp,
-            count=count,
-            message=message,
-            last_timestamp=last_timestamp,
-        )
-        self.events[name] = new
-        self._fail_after()
-        return new
 
     async def _fail_before(self) -> None:
         if self.stuck is not None:
@@ -86,7 +75,7 @@ class Desk:
 @asynccontextmanager
 async def desk(limits: RecorderLimits | None = None) -> AsyncIterator[Desk]:
     time, server = VirtualTime(), EventServer()
-    recorder = EventRecorder(server, "gcushare-test", host="node-1", limits=limits, clock=time.clock())
+    recorder = EventRecorder(server.client, "gcushare-test", host="node-1", limits=limits, clock=time.clock())
     async with running(recorder.run(), "recorder under test"):
         yield Desk(recorder, server, time)
 

@@ -11,12 +11,12 @@ import logging
 import math
 from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
-from typing import Protocol
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
+from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, rfc3339
 from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.write_rate import TokenBucket
@@ -32,16 +32,6 @@ _MAX_NAME_CHARS = 230
 
 _ATTEMPTS = 3
 _RETRY = BackoffPolicy(first_s=1.0, cap_s=2.0)
-
-
-class EventPort(Protocol):
-    """The API for events; ``KubeClient`` implements it."""
-
-    async def create_event(self, event: Event) -> Event:
-        """Create an event in its namespace."""
-
-    async def repeat_event(self, name: str, namespace: str, *, count: int, message: str, last_timestamp: str) -> Event:
-        """Update an event that happened again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +66,14 @@ class EventRecorder:
 
     def __init__(
         self,
-        events: EventPort,
+        client: KubeClient,
         component: str,
         *,
         host: str = "",
         limits: RecorderLimits | None = None,
         clock: Clock,
     ) -> None:
-        self._events = events
+        self._client = client
         self._component = component
         self._host = host
         self._limits = limits or RecorderLimits()
@@ -181,7 +171,7 @@ class EventRecorder:
         namespace = series.about.namespace or "default"  # that of events of nodes and other cluster-scoped objects
         if series.posted_count > 0:
             try:
-                await self._events.repeat_event(
+                await self._client.repeat_event(
                     series.name, namespace, count=count, message=series.message, last_timestamp=now
                 )
                 return
@@ -209,7 +199,7 @@ class EventRecorder:
             reporting_instance=self._host or self._component,
         )
         try:
-            await self._events.create_event(event)
+            await self._client.create_event(event)
         except AlreadyExistsError:
             # The name is unique to us: an earlier attempt, whose answer was lost, has created it.
             logger.debug("event was there already %s", fields(name=series.name))

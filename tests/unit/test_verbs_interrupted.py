@@ -12,18 +12,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from cryptography import x509
 
 from gcushare.core.errors import ConflictError, RetryableError
-from gcushare.kube.client import KubeClient
-from gcushare.kube.patches import Patch
-from gcushare.kube.resources import Resource
 from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
 from gcushare.wire.contracts import CA, CLIENT_CERT, SERVER_CERT
+from tests.played_api import Asked, PlayedApi
 from tests.unit.cut_off import CutOff, Ended
 from tests.unit.test_verbs_issuing import YEAR, Data, check_handshake
 
@@ -50,7 +48,7 @@ class Calendar:
 
 
 @dataclass
-class OneSecret:
+class OneSecret(PlayedApi):
     """The Secret, at first empty, as the API server keeps it: a write must name its version."""
 
     cut_off: CutOff
@@ -63,17 +61,15 @@ class OneSecret:
     def decoded(self) -> Data:
         return {key: base64.b64decode(text) for key, text in self.data.items()}
 
-    async def get(self, resource: Resource[Any], name: str, *, namespace: str) -> dict[str, Any]:
-        return {"metadata": {"resourceVersion": str(self.version)}, "data": dict(self.data)}
-
-    async def patch(self, resource: Resource[Any], name: str, patch: Patch, *, namespace: str) -> None:
-        assert isinstance(patch.body, dict)
-        with self.cut_off.write():
-            if patch.body["metadata"]["resourceVersion"] != str(self.version):
-                raise ConflictError("written meanwhile")
-            self.data |= patch.body["data"]
-            self.version += 1
-            self.shown.append(server_side(self.decoded))
+    async def answer(self, asked: Asked) -> dict[str, Any]:
+        if asked.verb == "patch":
+            with self.cut_off.write():
+                if asked.body["metadata"]["resourceVersion"] != str(self.version):
+                    raise ConflictError("written meanwhile")
+                self.data |= asked.body["data"]
+                self.version += 1
+                self.shown.append(server_side(self.decoded))
+        return {"metadata": {"resourceVersion": str(self.version)}, "data": self.data}
 
 
 @dataclass
@@ -93,8 +89,7 @@ class Replica:
         self.starts += 1
         folder = self.home / str(self.starts)
         folder.mkdir(parents=True)
-        client = cast(KubeClient, self.secret)
-        self.keeper = CertificateKeeper(client, ObjectName("s", "v"), YEAR, folder, clock=self.calendar)
+        self.keeper = CertificateKeeper(self.secret.client, ObjectName("s", "v"), YEAR, folder, clock=self.calendar)
 
     async def look(self) -> bool:
         """Look once; where that was cut off, start over. False where it has to look again."""

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import msgspec
 
 from gcushare.core.errors import ConflictError, NotFoundError, RetryableError
+from gcushare.kube.election import ApiLease
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.wire.objects import Lease, LeaseSpec
+from tests.played_api import Asked, PlayedApi
 from tests.unit.kube_time import VirtualClock
 
 
@@ -34,7 +36,7 @@ class LeaseServer:
 
 
 @dataclass
-class LeaseAccess:
+class LeaseAccess(PlayedApi):
     """One candidate's way to the lease, which can be cut (fails at once), hang, or lose answers after the effect."""
 
     server: LeaseServer
@@ -42,8 +44,10 @@ class LeaseAccess:
     cut: bool = False
     hanging: bool = False
     answers_lost: bool = False
-    name: str = "extender"
-    namespace: str = "kube-system"
+
+    @property
+    def lease(self) -> ApiLease:
+        return ApiLease(self.client, "kube-system", "extender")
 
     async def _reach(self, timeout_s: float) -> None:
         assert timeout_s > 0
@@ -59,22 +63,18 @@ class LeaseAccess:
             raise UnknownOutcomeError("connection lost after sending")
         return lease
 
-    async def read(self, timeout_s: float) -> Lease:
-        await self._reach(timeout_s)
-        if self.server.lease is None:
+    async def answer(self, asked: Asked) -> Lease:
+        await self._reach(asked.timeout_s or 0)
+        there = self.server.lease
+        if asked.verb == "create":
+            if there is not None:
+                raise AlreadyExistsError("there is one")
+            return self._answer(self.server.store(msgspec.convert(asked.body, Lease)))
+        if there is None:
             raise NotFoundError("no such lease")
-        return self.server.lease
-
-    async def create(self, lease: Lease, timeout_s: float) -> Lease:
-        await self._reach(timeout_s)
-        if self.server.lease is not None:
-            raise AlreadyExistsError("there is one")
-        return self._answer(self.server.store(lease))
-
-    async def write(self, spec: LeaseSpec, resource_version: str, timeout_s: float) -> Lease:
-        await self._reach(timeout_s)
-        if self.server.lease is None:
-            raise NotFoundError("no such lease")
-        if resource_version != self.server.lease.metadata.resource_version:
+        if asked.verb == "get":
+            return there
+        if asked.body["metadata"]["resourceVersion"] != there.metadata.resource_version:
             raise ConflictError("the object has been modified")
-        return self._answer(self.server.store(msgspec.structs.replace(self.server.lease, spec=spec)))
+        spec = msgspec.convert(msgspec.to_builtins(there.spec) | asked.body["spec"], LeaseSpec)
+        return self._answer(self.server.store(msgspec.structs.replace(there, spec=spec)))

@@ -72,7 +72,7 @@ class Node:
         self.reconciler = Reconciler(
             manager=self.host.manager,
             cluster=self,
-            hold_lease=partial(hold_lease, self.access, self.name, clock=clock, rng=random.Random(self.name)),
+            hold_lease=partial(hold_lease, self.access.lease, self.name, clock=clock, rng=random.Random(self.name)),
             clock=clock,
             interval_s=10.0,
         )

@@ -63,7 +63,7 @@ class World:
         access, pods = LeaseAccess(self.server, clock), Watch()
         if is_current:
             pods.may_catch_up.set()
-        leading = ReplicaLeadership(access, identity, {"pods": pods}, times=TIMES, stale_s=STALE_S, clock=clock)
+        leading = ReplicaLeadership(access.lease, identity, {"pods": pods}, times=TIMES, stale_s=STALE_S, clock=clock)
         self.replicas.append(Replica(leading, access, pods))
         return self.replicas[-1]
 

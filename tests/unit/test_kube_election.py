@@ -52,7 +52,7 @@ class Cluster:
         access = LeaseAccess(self.server, clock)
         changes: list[bool] = []
         elector = LeaderElector(
-            access,
+            access.lease,
             identity,
             times=TIMES,
             listener=changes.append,

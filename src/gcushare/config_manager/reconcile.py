@@ -18,7 +18,7 @@ from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntr
 from gcushare.core.errors import GcushareError
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock
-from gcushare.kube.election import LeaderElector, LeasePort, LeaseTimes, Tenure
+from gcushare.kube.election import ApiLease, LeaderElector, LeaseTimes, Tenure
 
 logger = logging.getLogger(__name__)
 
@@ -173,7 +173,7 @@ class Reconciler:
 
 @asynccontextmanager
 async def hold_lease(
-    lease: LeasePort,
+    lease: ApiLease,
     identity: str,
     *,
     times: LeaseTimes = ROLLOUT_TIMES,

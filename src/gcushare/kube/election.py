@@ -63,24 +63,8 @@ class LeaseTimes:
             )
 
 
-class LeasePort(Protocol):
-    """Access to one lease. Each call ends within ``timeout_s``, with an answer or one of our errors."""
-
-    name: str
-    namespace: str
-
-    async def read(self, timeout_s: float) -> Lease:
-        """Read the lease; ``NotFoundError`` if it does not exist."""
-
-    async def create(self, lease: Lease, timeout_s: float) -> Lease:
-        """Create the lease; ``ConflictError`` if another candidate was faster."""
-
-    async def write(self, spec: LeaseSpec, resource_version: str, timeout_s: float) -> Lease:
-        """Replace the spec; ``ConflictError`` if the lease no longer has this ``resource_version``."""
-
-
 class ApiLease:
-    """A lease on the API server. Writes are merge patches with a resourceVersion, which keep unknown fields."""
+    """A lease on the API server. Each call ends within ``timeout_s``, with an answer or one of our errors."""
 
     def __init__(self, client: KubeClient, namespace: str, name: str) -> None:
         self._client = client
@@ -88,12 +72,15 @@ class ApiLease:
         self.name = name
 
     async def read(self, timeout_s: float) -> Lease:
+        """Read the lease; ``NotFoundError`` if it does not exist."""
         return await self._client.get(LEASES, self.name, namespace=self.namespace, timeout_s=timeout_s)
 
     async def create(self, lease: Lease, timeout_s: float) -> Lease:
+        """Create the lease; ``ConflictError`` if another candidate was faster."""
         return await self._client.create(LEASES, lease, namespace=self.namespace, timeout_s=timeout_s)
 
     async def write(self, spec: LeaseSpec, resource_version: str, timeout_s: float) -> Lease:
+        """Replace the spec and keep unknown fields; ``ConflictError`` if the lease has another ``resource_version``."""
         patch = Patch(PatchKind.MERGE, {"metadata": {"resourceVersion": resource_version}, "spec": spec})
         return await self._client.patch(LEASES, self.name, patch, namespace=self.namespace, timeout_s=timeout_s)
 
@@ -164,7 +151,7 @@ class LeaderElector:
 
     def __init__(
         self,
-        lease: LeasePort,
+        lease: ApiLease,
         identity: str,
         *,
         times: LeaseTimes,

@@ -22,7 +22,7 @@ from typing import Protocol
 from gcushare.core.errors import GcushareError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock
-from gcushare.kube.election import LeaderElector, LeasePort, LeaseTimes
+from gcushare.kube.election import ApiLease, LeaderElector, LeaseTimes
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class ReplicaLeadership:
 
     def __init__(
         self,
-        lease: LeasePort,
+        lease: ApiLease,
         identity: str,
         caches: Mapping[str, WatchCache],
         *,

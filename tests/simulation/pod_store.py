@@ -6,19 +6,16 @@ import asyncio
 import enum
 import random
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
 from gcushare.core.errors import ConflictError, NotFoundError, RetryableError
-from gcushare.kube.connection.watch_lines import RawWatchEvent
+from gcushare.kube.connection.transport import Request
 from gcushare.kube.errors import GoneError, UnknownOutcomeError
-from gcushare.kube.resources import EVERYTHING, Resource, Selector
 from gcushare.vendors import ENFLAME
-from gcushare.wire.objects import ListMeta, ListOf, WatchEvent
 from tests.extender_objects import Document, pod_document
 from tests.played_api import Asked, PlayedApi
 
@@ -58,7 +55,7 @@ class Trouble:
 
 @dataclass
 class PodStore(PlayedApi):
-    """One node's worth of pods behind everything that may befall a request; a ``CollectionApi``.
+    """One node's worth of pods behind everything that may befall a request.
 
     ``overfull`` notes each moment at which the records of bound pods exceeded a card of ``card_units``.
     """
@@ -75,6 +72,8 @@ class PodStore(PlayedApi):
     overfull: list[str] = field(default_factory=list)
     wrong_versions: int = 0
     """Bindings refused because the pod had changed since the version that they named."""
+    _listed: tuple[str, list[Document]] = field(default=("", []))
+    """The version and the pods of the list whose pages are being read."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _late: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -122,7 +121,13 @@ class PodStore(PlayedApi):
     # Reads and Bindings
 
     async def answer(self, asked: Asked) -> Document | None:
-        return await (self._bind(asked) if asked.verb == "bind" else self._read(asked))
+        match asked.verb:
+            case "list":
+                return await self._list(asked)
+            case "get":
+                return await self._read(asked)
+        await self._bind(asked)
+        return None
 
     async def _bind(self, asked: Asked) -> None:
         fate = Fate.ANSWERED
@@ -173,42 +178,28 @@ class PodStore(PlayedApi):
 
     # Lists and watches
 
-    async def newest_version(self, resource: Resource[Any], selector: Selector = EVERYTHING) -> str:
-        return self._word(self.version)
-
-    async def pages(
-        self,
-        resource: Resource[Any],
-        selector: Selector = EVERYTHING,
-        *,
-        page_size: int | None = None,
-        not_older_than: str | None = None,
-    ) -> AsyncGenerator[ListOf[msgspec.Raw], None]:
-        await self._travel(self.trouble.travel_s)
-        version, listed = self.version, [self.pods[name] for name in sorted(self.pods)]
-        size = page_size or len(listed) or 1
-        for start in range(0, len(listed) or 1, size):
-            await self._travel(self.trouble.page_s)
-            if start and self.rng.random() < self.trouble.compacted / 6:
-                raise GoneError("the continue token is too old")
-            meta = ListMeta(
-                resource_version=self._word(version), continue_="more" if start + size < len(listed) else ""
-            )
-            yield ListOf(metadata=meta, items=[_raw(pod) for pod in listed[start : start + size]])
+    async def _list(self, asked: Asked) -> Document:
+        """Answer with a page of a list; who asks for a page of one wants to know the version."""
+        query = asked.query
+        if query.get("limit") == "1":
+            return {"metadata": {"resourceVersion": self._word(self.version)}, "items": []}
+        start = int(query.get("continue", 0))
+        if not start:
+            await self._travel(self.trouble.travel_s)
+            self._listed = self._word(self.version), [self.pods[name] for name in sorted(self.pods)]
+        await self._travel(self.trouble.page_s)
+        if start and self.rng.random() < self.trouble.compacted / 6:
+            raise GoneError("the continue token is too old")
+        version, pods = self._listed
+        end = start + int(query.get("limit", len(pods)))
+        more = str(end) if end < len(pods) else ""
+        return {"metadata": {"resourceVersion": version, "continue": more}, "items": pods[start:end]}
 
     @asynccontextmanager
-    async def watch(
-        self,
-        resource: Resource[Any],
-        selector: Selector = EVERYTHING,
-        *,
-        resource_version: str,
-        timeout_s: float,
-        stall_s: float,
-    ) -> AsyncIterator[AsyncIterator[RawWatchEvent]]:
-        yield self._events(int(resource_version.removeprefix("v")))
+    async def stream(self, request: Request, stall_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        yield self._events(int(Asked.read(request).query["resourceVersion"].removeprefix("v")))
 
-    async def _events(self, version: int) -> AsyncIterator[RawWatchEvent]:
+    async def _events(self, version: int) -> AsyncIterator[bytes]:
         await self._travel(self.trouble.travel_s)
         while True:
             if version < self.oldest:
@@ -220,12 +211,8 @@ class PodStore(PlayedApi):
             await self._travel(self.trouble.event_s)
             for change in fresh[: self.rng.randint(1, 4)]:
                 version = change.version
-                yield WatchEvent(type=change.kind, object=_raw(change.pod))
+                yield msgspec.json.encode({"type": change.kind, "object": change.pod}) + b"\n"
             if self.rng.random() < self.trouble.cut:
                 if self.rng.random() < self.trouble.compacted:
                     self.oldest = self.version
                 raise RetryableError("the stream broke")
-
-
-def _raw(pod: Document) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(pod))

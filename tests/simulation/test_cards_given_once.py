@@ -54,7 +54,7 @@ class Cluster:
         clock = LoopClock()
         self.binds = BindService(self.state, self.store.client, AlwaysLeader(), monotonic=clock.monotonic)
         self.reflector = Reflector(
-            self.store, PODS, PodHandler([self.state]), decode=POD.read, clock=clock, rng=self.rng,
+            self.store.client, PODS, PodHandler([self.state]), decode=POD.read, clock=clock, rng=self.rng,
             settings=ReflectorSettings(page_size=2, backoff=BackoffPolicy(first_s=0.1, cap_s=1.0)),
         )  # fmt: skip
 

@@ -59,7 +59,7 @@ class ReflectorMachine(RuleBasedStateMachine):
         self.handler = Handler()
 
     @initialize(
-        from_cache=st.booleans(), page_size=st.integers(1, 3), objects=st.sets(UIDS), seed=st.integers(0, 1 << 30)
+        from_cache=st.booleans(), page_size=st.integers(2, 4), objects=st.sets(UIDS), seed=st.integers(0, 1 << 30)
     )
     def it_starts(self, from_cache: bool, page_size: int, objects: set[str], seed: int) -> None:
         for uid in sorted(objects):
@@ -67,7 +67,7 @@ class ReflectorMachine(RuleBasedStateMachine):
 
         async def start() -> None:
             self.reflector: Reflector[Pod] = Reflector(
-                self.store,
+                self.store.client,
                 PODS,
                 self.handler,
                 decode=POD.read,

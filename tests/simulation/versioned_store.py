@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from gcushare.core.errors import RetryableError
-from gcushare.kube.client import PAGE_SIZE
-from gcushare.kube.connection.watch_lines import EVENT, RawWatchEvent
+from gcushare.kube.connection.transport import Request
 from gcushare.kube.errors import GoneError
-from gcushare.kube.resources import EVERYTHING, Resource, Selector
 from gcushare.wire.objects import ListMeta, ListOf
+from tests.played_api import Asked, PlayedApi
 
 
 @dataclass(frozen=True)
@@ -33,8 +30,8 @@ class Write:
 
 
 @dataclass
-class VersionedStore:
-    """A ``CollectionApi``. What is to go wrong next is written into its fields, and happens once each."""
+class VersionedStore(PlayedApi):
+    """What is to go wrong next is written into its fields, and happens once each."""
 
     writes: list[Write] = field(default_factory=lambda: [Write(1, "START", "")])
     compacted: int = 0
@@ -49,8 +46,6 @@ class VersionedStore:
     """Whether streams deliver nothing, as half-open connections do."""
     repeats: bool = False
     """Whether each event comes twice."""
-    lists: int = 0
-    gone: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -82,55 +77,40 @@ class VersionedStore:
                 found[write.uid] = write
         return found
 
-    async def pages(
-        self,
-        resource: Resource[Any],
-        selector: Selector = EVERYTHING,
-        *,
-        page_size: int | None = PAGE_SIZE,
-        not_older_than: str | None = None,
-    ) -> AsyncGenerator[ListOf[msgspec.Raw], None]:
-        self.lists += 1
-        version = self.version
-        if not_older_than is not None:
-            version = max(int(not_older_than), version - self.cache_lag, 1)
-        found = [msgspec.Raw(json.dumps(each.object).encode()) for each in self.at(version).values()]
-        size = page_size or max(1, len(found))
-        for number, start in enumerate(range(0, max(1, len(found)), size)):
-            await asyncio.sleep(self.page_delay_s)
-            if number and version < self.compacted:
-                self.gone += 1
-                raise GoneError(f"version {version} is too old")
-            if self.cut_page == number:
-                self.cut_page = None
-                raise RetryableError("the list broke")
-            yield ListOf(found[start : start + size], ListMeta(resource_version=str(version)))
+    async def answer(self, asked: Asked) -> ListOf[dict[str, Any]]:
+        """Answer with a page of a list; who asks for a page of one wants to know the version."""
+        query = asked.query
+        if query.get("limit") == "1":
+            return _page([], str(self.version))
+        start, version = 0, self.version
+        if "continue" in query:
+            start, version = map(int, query["continue"].split())
+        elif "resourceVersion" in query:
+            version = max(int(query["resourceVersion"]), version - self.cache_lag, 1)
+        found = [each.object for each in self.at(version).values()]
+        end = start + int(query.get("limit", len(found)))
+        await asyncio.sleep(self.page_delay_s)
+        if start and version < self.compacted:
+            raise GoneError(f"version {version} is too old")
+        if self.cut_page is not None and start == self.cut_page * (end - start):
+            self.cut_page = None
+            raise RetryableError("the list broke")
+        return _page(found[start:end], str(version), f"{end} {version}" if end < len(found) else "")
 
     @asynccontextmanager
-    async def watch(
-        self,
-        resource: Resource[Any],
-        selector: Selector = EVERYTHING,
-        *,
-        resource_version: str,
-        timeout_s: float,
-        stall_s: float,
-    ) -> AsyncIterator[AsyncIterator[RawWatchEvent]]:
-        if int(resource_version) < self.compacted:
-            self.gone += 1
-            raise GoneError(f"version {resource_version} is too old")
-        yield self._events(int(resource_version), timeout_s, stall_s)
+    async def stream(self, request: Request, stall_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        query = Asked.read(request).query
+        version = int(query["resourceVersion"])
+        if version < self.compacted:
+            raise GoneError(f"version {version} is too old")
+        yield self._events(version, float(query["timeoutSeconds"]), stall_s)
 
-    async def newest_version(self, resource: Resource[Any], selector: Selector = EVERYTHING) -> str:
-        return str(self.version)
-
-    async def _events(self, seen: int, timeout_s: float, stall_s: float) -> AsyncIterator[RawWatchEvent]:
+    async def _events(self, seen: int, timeout_s: float, stall_s: float) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         ends, quiet_since, sent = loop.time() + timeout_s, loop.time(), 0
         while loop.time() < ends:
             changed = self._changed
             if seen < self.compacted and not self.is_silent:
-                self.gone += 1
                 raise GoneError(f"version {seen} is too old")
             for write in [] if self.is_silent else [each for each in self.writes if each.version > seen]:
                 if self.cut_event is not None and sent >= self.cut_event:
@@ -151,5 +131,9 @@ class VersionedStore:
                 continue
 
 
-def _event(kind: str, body: dict[str, Any]) -> RawWatchEvent:
-    return EVENT.read(json.dumps({"type": kind, "object": body}).encode())
+def _event(kind: str, body: dict[str, Any]) -> bytes:
+    return json.dumps({"type": kind, "object": body}).encode() + b"\n"
+
+
+def _page(items: list[dict[str, Any]], version: str, more: str = "") -> ListOf[dict[str, Any]]:
+    return ListOf(items=items, metadata=ListMeta(resource_version=version, continue_=more))

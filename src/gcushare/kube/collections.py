@@ -1,4 +1,4 @@
-"""What a reflector reads from (the API server), the handler that gets the objects, and a handler that keeps them.
+"""The handler that gets a reflector's objects, and one that keeps them.
 
 Objects are distinguished by uid: a name may be given again. A program also learns of objects by the answers to its own
 requests, and such an answer may come after the watch has shown the object's end.
@@ -7,16 +7,11 @@ requests, and such an answer may come after the watch has shown the object's end
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Collection
+from typing import Generic, Protocol, TypeVar
 
-import msgspec
-
-from gcushare.kube.client import PAGE_SIZE
-from gcushare.kube.connection.watch_lines import RawWatchEvent
-from gcushare.kube.resources import EVERYTHING, Resource, Selector, is_at_least
-from gcushare.wire.objects import ListOf, ObjectMeta
+from gcushare.kube.resources import is_at_least
+from gcushare.wire.objects import ObjectMeta
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
@@ -164,31 +159,3 @@ class ObjectCache(Generic[T]):
         self._newer_answers.pop(uid, None)
         if (before := self.objects.pop(uid, None)) is not None:
             self._on_change(before, None)
-
-
-class CollectionApi(Protocol):
-    """The API calls of a reflector. ``KubeClient`` implements them and documents their errors."""
-
-    def pages(
-        self,
-        resource: Resource[Any],
-        selector: Selector = EVERYTHING,
-        *,
-        page_size: int | None = PAGE_SIZE,
-        not_older_than: str | None = None,
-    ) -> AsyncGenerator[ListOf[msgspec.Raw], None]:
-        """Read the collection page by page, all pages at one version."""
-
-    def watch(
-        self,
-        resource: Resource[Any],
-        selector: Selector = EVERYTHING,
-        *,
-        resource_version: str,
-        timeout_s: float,
-        stall_s: float,
-    ) -> AbstractAsyncContextManager[AsyncIterator[RawWatchEvent]]:
-        """Watch the collection from a version on."""
-
-    async def newest_version(self, resource: Resource[Any], selector: Selector = EVERYTHING) -> str:
-        """Return the collection's present version."""

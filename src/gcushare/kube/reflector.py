@@ -30,8 +30,9 @@ import msgspec
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import GcushareError, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
+from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
-from gcushare.kube.collections import CollectionApi, WatchHandler
+from gcushare.kube.collections import WatchHandler
 from gcushare.kube.connection.watch_lines import RawWatchEvent
 from gcushare.kube.errors import GoneError, UnansweredError
 from gcushare.kube.resources import EVERYTHING, Resource, Selector, is_at_least
@@ -99,7 +100,7 @@ class Reflector(Generic[T]):
 
     def __init__(
         self,
-        client: CollectionApi,
+        client: KubeClient,
         resource: Resource[Any],
         handler: WatchHandler[T],
         *,

@@ -96,7 +96,7 @@ class FitIndex:
         self._score_node = POLICIES[shape.node_policy].score_node
         self.slow = slow
         self._due: dict[str, None] = {}
-        """The nodes to be scored, the last one first: those that changed last matter most."""
+        """A stack of the nodes to be scored; it stays empty without ``slow``. Those that changed last matter most."""
         self._ranked: list[tuple[float, str]] = []
         self._ranks: dict[str, float] = {}
         self._position = -1
@@ -105,8 +105,7 @@ class FitIndex:
     def refresh(self) -> None:
         """Update the nodes that changed since the last call."""
         self.follow_changes()
-        if self._due:
-            self.score_due(SCORED_PER_CALL)
+        self.score_due(SCORED_PER_CALL)
 
     @property
     def due(self) -> int:
@@ -115,11 +114,10 @@ class FitIndex:
 
     def score_due(self, count: int) -> int:
         """Score up to ``count`` of the nodes to be scored; returns how many."""
-        scored = 0
-        while self._due and scored < count:
-            self._score(next(reversed(self._due)))
-            scored += 1
-        return scored
+        count = min(count, len(self._due))
+        for _ in range(count):
+            self._score(self._due.popitem()[0])
+        return count
 
     def _score_best(self, among: Collection[str]) -> None:
         """Score the best of these nodes until its score is not old: it may have lost what made it the best."""
@@ -127,20 +125,20 @@ class FitIndex:
             best = next((name for _, name in self._ranked if name in among), "")
             if best not in self._due:
                 return
+            del self._due[best]
             self._score(best)
 
     def _score(self, name: str) -> None:
-        del self._due[name]
         if (node := self._nodes.get(name)) is not None and self.slow is not None and self.fits(name):
             self._place(name, -prefer_choice(node, self.shape.request, self.slow(node, self.shape)))
 
     def score_again(self) -> None:
         """Schedule all nodes to be scored again, the best first; meanwhile the order stays."""
         if self.slow is not None:
-            self._due = {name: None for _, name in reversed(self._ranked)}
+            self._due = {name: None for _, name in reversed(self._ranked)}  # the best on top
 
     def score_node_again(self, name: str) -> None:
-        """Schedule a node to be scored again, after a change that does not affect fitting."""
+        """Schedule a node to be scored next, after a change that does not affect fitting."""
         if self.slow is not None and self.fits(name):
             self._due.pop(name, None)
             self._due[name] = None

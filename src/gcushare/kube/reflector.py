@@ -20,8 +20,8 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -160,12 +160,6 @@ class Reflector(Generic[T]):
     async def catch_up(self) -> None:
         """Return once the handler has the state that the server had at the time of this call. ``run`` must be running.
 
-        It requests the server's version, which is cheap. Versions count the writes of the whole cluster, so a watch of
-        a quiet collection may not reach that version before the next bookmark, up to a minute later, and a half-open
-        stream never does. If a list takes long, it opens a new stream, which has a bookmark after a second and the
-        events that the old stream missed. If the bookmark does not arrive, it lists everything at once, even if the
-        reflector is waiting before a retry.
-
         Raises:
             GcushareError: the request for the server's version failed.
         """
@@ -175,26 +169,30 @@ class Reflector(Generic[T]):
         self._goals.append(goal)
         try:
             self._check_goals()
-            if await self._reaches(goal, min(self._list_took_s, _MOMENT_S)):
-                return
-            if self._list_took_s > self._settings.ask_above_s and not self._must_list:
-                self._asks = True
-                self._end_turn()
-                if await self._reaches(goal, _MAX_PATIENCE_S):
+            for patience_s in self._hurry():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(patience_s):
+                        await goal.reached.wait()
                     return
-            self._must_list = True
-            self._end_turn()
-            await goal.reached.wait()
         finally:
             self._goals.remove(goal)
 
-    async def _reaches(self, goal: _CatchUp, within_s: float) -> bool:
-        try:
-            async with asyncio.timeout(within_s):
-                await goal.reached.wait()
-        except TimeoutError:
-            return False
-        return True
+    def _hurry(self) -> Iterator[float | None]:
+        """Bring the newest state, each time at a higher price; yields how long to wait for it.
+
+        Versions count the writes of the whole cluster, so a watch of a quiet collection may not reach the server's
+        version before the next bookmark, up to a minute later, and a half-open stream never does.
+        """
+        yield min(self._list_took_s, _MOMENT_S)
+        if self._list_took_s > self._settings.ask_above_s and not self._must_list:
+            # A new stream has a bookmark after a second, and the events that the old one missed.
+            self._asks = True
+            self._end_turn()
+            yield _MAX_PATIENCE_S
+        # At once, even if the reflector is waiting before a retry.
+        self._must_list = True
+        self._end_turn()
+        yield None
 
     def _end_turn(self) -> None:
         """Interrupt the reflector, so that it begins a new turn at once. Does nothing if it was just interrupted."""

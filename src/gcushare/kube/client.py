@@ -17,10 +17,10 @@ from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import MAX_ANSWER_BYTES, ApiTransport, Limits, Observer, Request, Transport
 from gcushare.kube.connection.watch_lines import RawWatchEvent, watch_events
 from gcushare.kube.errors import AnswerTooLargeError, FailedRequest, InvalidError, NotAnApiServerError, describe_content
-from gcushare.kube.patches import Patch, PatchKind, Precondition
-from gcushare.kube.resources import EVENTS, EVERYTHING, NODES, PODS, Resource, Selector, with_query
+from gcushare.kube.patches import Patch, Precondition
+from gcushare.kube.resources import EVERYTHING, NODES, PODS, Resource, Selector, with_query
 from gcushare.wire.kubernetes_versions import eviction_version
-from gcushare.wire.objects import KIND, Event, ListOf, Node, Pod
+from gcushare.wire.objects import KIND, ListOf, Node, Pod
 from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
 T = TypeVar("T")
@@ -338,14 +338,6 @@ class KubeClient:
         The kubelet copies them to allocatable within its next status update, and zeroes them when it registers again.
         """
         return await self.patch(NODES, name, patches.capacity_patch(capacity), subresource="status")
-
-    async def create_event(self, event: Event) -> Event:
-        """Create an event in the namespace that its metadata names."""
-        return await self.create(EVENTS, event, namespace=event.metadata.namespace)
-
-    async def repeat_event(self, name: str, namespace: str, *, count: int, message: str, last_timestamp: str) -> Event:
-        body = {"count": count, "message": message, "lastTimestamp": last_timestamp}
-        return await self.patch(EVENTS, name, Patch(PatchKind.MERGE, body), namespace=namespace)
 
     async def _ask(self, resource: Resource[T], request: Request) -> T:
         body, _ = await self._transport.send(request)

@@ -19,6 +19,8 @@ from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, rfc3339
 from gcushare.kube.errors import AlreadyExistsError
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import EVENTS
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.wire.objects import Event, EventSource, ObjectMeta, ObjectReference
 
@@ -171,9 +173,8 @@ class EventRecorder:
         namespace = series.about.namespace or "default"  # that of events of nodes and other cluster-scoped objects
         if series.posted_count > 0:
             try:
-                await self._client.repeat_event(
-                    series.name, namespace, count=count, message=series.message, last_timestamp=now
-                )
+                body = {"count": count, "message": series.message, "lastTimestamp": now}
+                await self._client.patch(EVENTS, series.name, Patch(PatchKind.MERGE, body), namespace=namespace)
                 return
             except NotFoundError:
                 # Events expire after an hour; the series continues in a new one.
@@ -199,7 +200,7 @@ class EventRecorder:
             reporting_instance=self._host or self._component,
         )
         try:
-            await self._client.create_event(event)
+            await self._client.create(EVENTS, event, namespace=namespace)
         except AlreadyExistsError:
             # The name is unique to us: an earlier attempt, whose answer was lost, has created it.
             logger.debug("event was there already %s", fields(name=series.name))

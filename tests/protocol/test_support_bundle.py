@@ -225,22 +225,6 @@ async def test_no_planted_secret_is_in_a_bundle(rig: DoctorRig, tmp_path: Path) 
     assert json.loads(files["cluster/events.json"])["items"][0]["involvedObject"]["name"] == "user"
 
 
-async def test_the_size_is_bounded_and_what_does_not_fit_is_named(rig: DoctorRig, tmp_path: Path) -> None:
-    async def print_much(pod: JsonObject, container: str) -> str:
-        return logged("line " * 100) * 200
-
-    rig.api.register_logs(NODE, print_much)
-    path = tmp_path / "bundle.tar.gz"
-    answer = await rig.bundle("--max-size", "64Ki", str(path))
-    assert "left out" in answer.stdout
-    manifest = manifest_of(path)
-    assert sum(each["bytes"] for each in manifest["files"]) <= 64 * 1024
-    missing = {each["path"]: each["why"] for each in manifest["leftOut"]}
-    assert "did not fit" in missing[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"]
-    # What is most telling is there.
-    assert "doctor.json" in files_of(path)
-
-
 async def test_missing_rights_leave_a_smaller_bundle_that_says_so(rig: DoctorRig, tmp_path: Path) -> None:
     for each in role(("list", "pods", ""), ("list", "nodes", "")):
         rig.put(each)

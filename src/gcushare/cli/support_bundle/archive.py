@@ -18,6 +18,8 @@ from gcushare.core.errors import ConfigError
 
 MANIFEST = "MANIFEST.json"
 _MANIFEST_VERSION = 1
+MOST_BYTES = 64 << 20
+"""Bytes of all contents before compression; what does not fit is listed in the manifest."""
 _MODE = 0o600
 """Only for its owner: it has names of machines, namespaces and images."""
 
@@ -36,7 +38,7 @@ class Archive:
     def add(self, path: str, content: bytes, what: str) -> None:
         """Write a file, unless it no longer fits."""
         if len(content) > self.budget_bytes:
-            self.leave_out(path, f"its {len(content)} bytes did not fit any more (--max-size)")
+            self.leave_out(path, f"its {len(content)} bytes did not fit any more")
             return
         self.budget_bytes -= len(content)
         self._write(path, content)
@@ -64,7 +66,7 @@ class Archive:
 
 
 @contextmanager
-def new_archive(path: Path, time: datetime, budget_bytes: int) -> Iterator[Archive]:
+def new_archive(path: Path, time: datetime, budget_bytes: int = MOST_BYTES) -> Iterator[Archive]:
     """Yield an archive, and create ``path`` if the block ends without an error; otherwise no file is left.
 
     Raises:

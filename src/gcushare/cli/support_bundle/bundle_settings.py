@@ -23,11 +23,6 @@ class BundleSettings:
         argument=True,
         help="The archive to write; it must not exist yet.",
     )
-    max_size: int = setting(
-        parsers.size_bytes(64 * 1024, 1 << 34),
-        default=64 << 20,
-        help="Bytes of all contents before compression; what does not fit is listed in the manifest.",
-    )
     where: WhereSettings = group(WhereSettings)
     kube: KubeSettings = group(KubeSettings)
 
@@ -41,7 +36,6 @@ BUNDLE_PROGRAM = Program(
     examples=(
         (BUNDLE, "everything, into gcushare-support-<time>.tar.gz"),
         (f"{BUNDLE} --node gpu-7 /tmp/gpu-7.tar.gz", "one node, its plugin and its pods"),
-        (f"{BUNDLE} --max-size 5Mi", "small enough to be mailed"),
     ),
     notes="Fields go in by name: no Secrets, no environment, no annotations or labels of others, no command lines but "
     "flags, no messages, no log lines but those of these programs; and from what is left whatever looks like a "

@@ -250,7 +250,7 @@ def run(settings: BundleSettings, process: ProcessContext) -> int:
             open_cluster(settings.kube, process.environ, program="gcushare-support-bundle") as client,
             Screen(process).progress() as progress,
         ):
-            with new_archive(path, began, settings.max_size) as archive:
+            with new_archive(path, began) as archive:
                 reader = Reader(client, progress)
                 facts = await gather(reader, settings.where)
                 if not facts.nodes and not facts.pods and not (facts.knows(Area.NODES) and facts.knows(Area.PODS)):

@@ -52,7 +52,7 @@ async def rig() -> AsyncIterator[PluginRig]:
 async def test_the_plugin_of_this_machine_reports_cards_use_and_pods(rig: PluginRig) -> None:
     ran = await Caller({}).call("--plugin", address(rig), columns=80)
     assert (ran.code, ran.err) == (0, "")
-    plain = await Caller({}).call("--plugin", address(rig), "--no-color", columns=80)
+    plain = await Caller({}).call("--plugin", address(rig), columns=80, NO_COLOR="1")
     lines = plain.lines
     assert lines[0].startswith("node-1   enflame   group a10   driver simulated   unit GB")
     assert "2 cards  1 free, 1 shared  granted 6 of 32 GB  used 9.0 GB  1 pod" in lines

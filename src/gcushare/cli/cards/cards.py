@@ -48,7 +48,7 @@ def run(settings: CardsSettings, process: ProcessContext, *, proc: Path = PROC) 
             return await ask_node(api, settings.plugin_namespace, settings.node, proc)
 
     cards = asyncio.run(work())
-    screen = Screen(process, settings.color)
+    screen = Screen(process)
     if settings.output is CardsOutput.JSON:
         screen.print_text(to_json(cards))
     else:

@@ -6,7 +6,6 @@ import enum
 from collections.abc import Iterator
 
 from gcushare._version import __version__
-from gcushare.cli.terminal.output import color_flag
 from gcushare.cluster.cluster_flags import plugin_namespace
 from gcushare.runtime.exit_codes import FAILED
 from gcushare.runtime.settings import parsers
@@ -50,7 +49,6 @@ class CardsSettings:
         help="table for people, wide with serial numbers, slots, persistence mode, power limit, CUDA version, ECC, "
         "MIG, fan, names of processes and, on this machine, pods' uids, json with everything.",
     )
-    color: bool | None = color_flag()
     plugin_namespace: str = plugin_namespace()
     kube: KubeSettings = group(KubeSettings)
 
@@ -72,7 +70,7 @@ CARDS_PROGRAM = Program(
     examples=(
         (CARDS, "in a plugin's pod: its node's cards"),
         (f"{CARDS} gpu-7", "another node's, from anywhere with a kubeconfig"),
-        (f"watch --color {CARDS} --color", "looked at every two seconds"),
+        (f"FORCE_COLOR=1 watch --color {CARDS}", "looked at every two seconds"),
         (f"{CARDS} --plugin http://127.0.0.1:32767,http://127.0.0.1:32768", "two vendors' plugins of one node"),
         (f"{CARDS} -o json | jq '.nodes[].status.cards[] | {{index, health, reason}}'", "for programs"),
     ),
@@ -80,5 +78,6 @@ CARDS_PROGRAM = Program(
     notes="A process is shown with its pod where its control group on this machine carries the pod's uid, else with "
     "its card alone. What a library does not report is shown as '-'. The wide form adds how the driver runs a card "
     "(persistence mode, power limit, its CUDA version, fan, performance state, ECC, MIG, compute mode); n/a: the card "
-    "or its library has no such thing. NO_COLOR is obeyed, and on a terminal COLUMNS; a pipe gets whole lines.",
+    "or its library has no such thing. NO_COLOR and FORCE_COLOR are obeyed, and on a "
+    "terminal COLUMNS; a pipe gets whole lines.",
 )

@@ -88,7 +88,7 @@ class _Doctor:
             return
         for fix in made:
             stdout.write(f"done: {one_line(str(fix))}\n")
-        screen = Screen(self.process, self.settings.color)
+        screen = Screen(self.process)
         stdout.write(render_text(facts, findings, width=screen.width, color=screen.has_color))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gcushare._version import __version__
-from gcushare.cli.terminal.output import TextOrJson, color_flag, text_or_json_flag
+from gcushare.cli.terminal.output import TextOrJson, text_or_json_flag
 from gcushare.cluster.cluster_flags import WhereSettings
 from gcushare.cluster.diagnosis.findings import Severity
 from gcushare.runtime.exit_codes import DONE
@@ -30,7 +30,6 @@ class DoctorSettings:
     """Examination."""
 
     output: TextOrJson = text_or_json_flag("text for people, json with everything.")
-    color: bool | None = color_flag()
     fix: bool = setting(
         parsers.boolean(),
         default=False,
@@ -76,5 +75,5 @@ DOCTOR_PROGRAM = Program(
         FOUND_ERROR: "The worst finding is an error; with --fix, the worst that is left.",
     },
     notes="With a code other than 0, 3 and 4 no examination was made. docs/doctor.md lists every "
-    "finding. NO_COLOR is obeyed, and on a terminal COLUMNS; a pipe gets whole lines.",
+    "finding. NO_COLOR and FORCE_COLOR are obeyed, and on a terminal COLUMNS; a pipe gets whole lines.",
 )

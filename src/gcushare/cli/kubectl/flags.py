@@ -6,7 +6,6 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
-from gcushare.cli.terminal.output import color_flag
 from gcushare.cluster.cluster_flags import SourceFlags, plugin_namespace
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
@@ -62,7 +61,6 @@ class ShowFlags:
         help="table for people, on a pipe that of Aliyun's gpushare; wide with what a node is and has left, json and "
         "yaml with everything.",
     )
-    color: bool | None = color_flag()
 
 
 @settings

@@ -99,7 +99,8 @@ def _table(names: Names) -> Program[TableSettings]:
         notes=(
             f"Each mark is explained below the table where it is used. {by_words}\n\n"
             "On a terminal the table has these marks, and below it what is wrong and which pods wait; on a pipe it is, "
-            "byte for byte, the one of Aliyun's gpushare, for programs. '-o wide' has the marks on a pipe too.\n\n"
+            "byte for byte, the one of Aliyun's gpushare, for programs. '-o wide' has the marks on a pipe too. "
+            "NO_COLOR and FORCE_COLOR are obeyed.\n\n"
             "Standard error holds warnings and, on a terminal, what was read (the scheduler extender, or the API "
             "server alone). A node whose cards cannot be read is a warning.\n\n"
             "Rights: get and list nodes and pods; get services/proxy in the extender's namespace for its figures; get "

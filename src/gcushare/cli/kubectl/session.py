@@ -123,7 +123,7 @@ def run(
     """
 
     async def work() -> int:
-        screen = Screen(process, settings.show.color)
+        screen = Screen(process)
         try:
             async with open_cluster(settings.kube, screen.environ, program="kubectl-inspect") as api:
                 vendor = await choose_vendor(api, settings) if names.is_own else names.vendor

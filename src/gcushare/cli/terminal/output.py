@@ -22,15 +22,6 @@ def text_or_json_flag(help: str) -> Any:
     return setting(parsers.choice(TextOrJson), default=TextOrJson.TEXT, short="-o", help=help)
 
 
-def color_flag() -> Any:
-    """Declare ``--color`` and ``--no-color``."""
-    return setting(
-        parsers.maybe_boolean(),
-        default=None,
-        help="Colours; without the flag on terminals only, and not where NO_COLOR is set.",
-    )
-
-
 Document = dict[str, Any]
 
 

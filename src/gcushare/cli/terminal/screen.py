@@ -76,12 +76,12 @@ class Progress(ReadProgress):
 class Screen:
     """The process's standard output and error, with width and colours."""
 
-    def __init__(self, process: ProcessContext, color: bool | None = None) -> None:
+    def __init__(self, process: ProcessContext) -> None:
         self._process = process
         self.is_terminal = process.stdout.isatty()
-        is_plain = bool(process.environ.get("NO_COLOR")) or process.environ.get("TERM") == "dumb"
-        self.has_color = color if color is not None else self.is_terminal and not is_plain
         self.environ = dict(process.environ)
+        wants_color = self.environ.get("FORCE_COLOR") or (self.is_terminal and self.environ.get("TERM") != "dumb")
+        self.has_color = bool(wants_color) and not self.environ.get("NO_COLOR")
 
     @property
     def width(self) -> int | None:

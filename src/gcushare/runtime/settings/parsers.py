@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -117,12 +117,6 @@ def boolean() -> Parser[bool]:
         return words[raw.lower()]
 
     return Parser("BOOL", "true or false", parse, lambda value: "true" if value else "false", is_switch=True)
-
-
-def maybe_boolean() -> Parser[bool | None]:
-    """Read a switch whose default depends on the environment: unset is None."""
-    plain = boolean()
-    return replace(optional(plain, ""), accepted=plain.accepted, inner="", is_switch=True)
 
 
 def choice(members: type[E]) -> Parser[E]:

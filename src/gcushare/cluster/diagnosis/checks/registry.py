@@ -34,55 +34,15 @@ def check_unread(facts: Facts) -> Iterator[Finding]:
             yield warning("not-readable", "API server", problem, "try again")
 
 
+_SUBJECTS = (
+    scheduling, extenders, plugins, claims, inventories, records,
+    waiting, other_systems, autoscaler, certificates, versions,
+)  # fmt: skip
 CHECKS: tuple[Check, ...] = (
-    scheduling.check_configuration,
-    scheduling.check_names,
-    scheduling.check_visibility,
-    scheduling.check_calls,
-    scheduling.check_address,
-    scheduling.check_resources,
-    scheduling.check_claims,
-    scheduling.check_whole_cards,
-    scheduling.check_reports,
-    extenders.check_presence,
-    extenders.check_answers,
-    extenders.check_leader,
-    plugins.check_plugins,
-    plugins.check_namespaces,
-    plugins.check_kubelets,
-    plugins.check_node_groups,
-    plugins.check_limits,
-    plugins.check_leftovers,
-    claims.check_claims_kubelets,
-    claims.check_claims_slices,
-    claims.check_claims_cluster,
-    claims.check_quotas,
-    claims.check_limit_ranges,
-    inventories.check_readable,
-    inventories.check_counts,
-    inventories.check_units,
-    inventories.check_cards,
-    inventories.check_holders,
-    inventories.check_cordons,
-    records.check_requests,
-    records.check_keys,
-    records.check_reservations,
-    records.check_forgeries,
-    records.check_own_devices,
-    records.check_policy,
-    records.check_totals,
-    waiting.check_never_fitting,
-    waiting.check_foreign_words,
-    waiting.check_refused_by_kubelet,
-    other_systems.check_nodes,
-    other_systems.check_foreign_plugins,
-    other_systems.check_pods,
-    autoscaler.check_gpu_labels,
-    autoscaler.check_startup_taint,
-    certificates.check_certificates,
-    versions.check_versions,
+    *(check for each in _SUBJECTS for name, check in vars(each).items() if name.startswith("check_")),
     check_unread,
 )
+"""Every function of these modules whose name begins with ``check_``, in the order in which they stand there."""
 
 
 def examine(facts: Facts) -> list[Finding]:

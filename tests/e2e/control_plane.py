@@ -26,7 +26,7 @@ from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntr
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, parse_version
 from gcushare.core.errors import GcushareError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import find_api_server
 from gcushare.kube.connection.transport import Limits
 from gcushare.kube.resources import NAMESPACES
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
@@ -118,7 +118,7 @@ class ControlPlane:
             self._add_identity(NODE_USER, "system:nodes")
             self.write_tokens()
             await self.start_api_server()
-            config = load_config(ConfigSources(kubeconfig=self.kubeconfig))
+            config = find_api_server(str(self.kubeconfig))
             client = KubeClient(config, program="gcushare-e2e", limits=PATIENT)
             self.client = await self._stack.enter_async_context(client)
             self.http = await self._stack.enter_async_context(self._open_http())

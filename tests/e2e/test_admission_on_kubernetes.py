@@ -14,7 +14,7 @@ import pytest_asyncio
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import find_api_server
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.vendors import ENFLAME
@@ -55,12 +55,8 @@ async def guarded(control_plane: ControlPlane) -> AsyncIterator[Guarded]:
         await asyncio.to_thread(kubectl, control_plane, "apply", "-f", str(path))
     await client.create(NODE_OBJECTS, _with_foreign_keys(node(NODE, 16)))
     made = await client.create(POD_OBJECTS, _with_foreign_keys(pod("one", 4, nodeName=NODE)), namespace="default")
-    plugin = load_config(
-        ConfigSources(kubeconfig=await account_kubeconfig(control_plane, "gcushare-device-plugin", on_node=True))
-    )
-    extender = load_config(
-        ConfigSources(kubeconfig=await account_kubeconfig(control_plane, "gcushare-scheduler-extender"))
-    )
+    plugin = find_api_server(str(await account_kubeconfig(control_plane, "gcushare-device-plugin", on_node=True)))
+    extender = find_api_server(str(await account_kubeconfig(control_plane, "gcushare-scheduler-extender")))
     await until_policies_hold(control_plane)
     async with KubeClient(plugin, limits=PATIENT) as by_plugin, KubeClient(extender, limits=PATIENT) as by_extender:
         yield Guarded(control_plane, by_plugin, by_extender, made["metadata"]["uid"])
@@ -302,7 +298,7 @@ async def test_a_kubelet_makes_mirrors_and_the_plugin_writes_on_them(guarded: Gu
     owner = {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": found["metadata"]["uid"], "controller": True}
     true = pod("static", 4, nodeName=NODE, automountServiceAccountToken=False)
     true["metadata"] |= {"annotations": {MIRROR: "x", MACHINE_UID: "x"}, "ownerReferences": [owner]}
-    async with KubeClient(load_config(ConfigSources(kubeconfig=plane.kubeconfig_of(NODE_USER)))) as kubelet:
+    async with KubeClient(find_api_server(str(plane.kubeconfig_of(NODE_USER)))) as kubelet:
         made = await kubelet.create(POD_OBJECTS, true, namespace="default")
     identity = PodRef(made["metadata"]["uid"], "default", "static")
     await guarded.plugin.patch_pod_annotations(identity, {OVER_USE: "{}"})

@@ -17,7 +17,7 @@ import pytest_asyncio
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ForbiddenError, GcushareError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import find_api_server
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import SLICES_OF_ALL_DRIVERS
 from gcushare.node.api_server import SliceDrivers
@@ -106,7 +106,7 @@ async def installed(machine: Machine) -> AsyncIterator[Installed]:
 
 def client_of(kubeconfig: Path) -> KubeClient:
     """Speak as who that file is for."""
-    return KubeClient(load_config(ConfigSources(kubeconfig=kubeconfig)), limits=PATIENT)
+    return KubeClient(find_api_server(str(kubeconfig)), limits=PATIENT)
 
 
 class AsScheduling(Scheduling):

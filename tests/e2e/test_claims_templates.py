@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import find_api_server
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NAMESPACES, Resource
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL, EXTENDER
@@ -175,7 +175,7 @@ async def test_a_killed_extender_goes_on_where_it_stopped(cluster: ControlPlane,
 
 
 async def test_its_account_writes_one_label_of_nodes_and_no_claims(cluster: ControlPlane, extender: str) -> None:
-    config = load_config(ConfigSources(kubeconfig=await account_kubeconfig(cluster, EXTENDER)))
+    config = find_api_server(str(await account_kubeconfig(cluster, EXTENDER)))
     async with KubeClient(config, limits=PATIENT) as client:
 
         def labels(**values: str) -> Patch:

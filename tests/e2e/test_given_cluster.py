@@ -18,7 +18,7 @@ from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError, GcushareError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import find_api_server
 from gcushare.kube.election import ApiLease, LeaderElector, LeaseTimes
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, PODS, Selector
@@ -53,7 +53,7 @@ async def given() -> AsyncIterator[Given]:
     if not os.environ.get("KUBECONFIG"):
         pytest.skip("no KUBECONFIG: name a kubeconfig of a cluster in which a namespace may be made and deleted")
     namespace = f"gcushare-e2e-{uuid.uuid4().hex[:8]}"
-    async with KubeClient(load_config(ConfigSources()), program="gcushare-e2e") as client:
+    async with KubeClient(find_api_server(os.environ.get("KUBECONFIG")), program="gcushare-e2e") as client:
         await client.create(NAMESPACES, {"metadata": {"name": namespace}})
         ours = Given(client, namespace)
         try:

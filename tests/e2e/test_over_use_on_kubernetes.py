@@ -14,7 +14,7 @@ import pytest_asyncio
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError, ForbiddenError, NotFoundError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import find_api_server
 from gcushare.kube.errors import EvictionRefusedError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
@@ -54,7 +54,7 @@ async def plugin(control_plane: ControlPlane) -> AsyncIterator[KubeClient]:
     await asyncio.to_thread(kubectl, control_plane, "apply", "-f", str(admission))
     await control_plane.client.create(NODES, node(NODE, 16))
     await until_policies_hold(control_plane)
-    config = load_config(ConfigSources(kubeconfig=await account_kubeconfig(control_plane, ACCOUNT, on_node=True)))
+    config = find_api_server(str(await account_kubeconfig(control_plane, ACCOUNT, on_node=True)))
     async with KubeClient(config) as client:
         yield client
 

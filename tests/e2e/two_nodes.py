@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import find_api_server
 from gcushare.kube.resources import Resource
 from gcushare_playground.picture import POD_OBJECTS
 from tests.e2e.control_plane import NODE, PATIENT, ControlPlane
@@ -55,5 +55,5 @@ async def open_two_nodes(control_plane: ControlPlane, files: Sequence[str]) -> A
         await client.create(NODE_OBJECTS, node(name, 16))
     await client.create(POD_OBJECTS, pod(FAR_POD, 4, nodeName=OTHER_NODE), namespace="default")
     kubeconfig = await account_kubeconfig(control_plane, "gcushare-device-plugin", on_node=True)
-    async with KubeClient(load_config(ConfigSources(kubeconfig=kubeconfig)), limits=PATIENT) as stolen:
+    async with KubeClient(find_api_server(str(kubeconfig)), limits=PATIENT) as stolen:
         yield TwoNodes(control_plane, stolen)

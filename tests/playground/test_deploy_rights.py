@@ -15,7 +15,7 @@ from gcushare.core.errors import GcushareError
 from gcushare.core.units import GIB
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import find_api_server
 from gcushare.kube.events import EventRecorder, RecorderLimits
 from gcushare.kube.resources import NAMESPACES
 from gcushare.vendors import ENFLAME
@@ -70,7 +70,7 @@ async def run_program(site: Site, account: str, *words: str) -> None:
 
 async def repeat_an_event(site: Site, account: str) -> None:
     """Post an event twice: the programs' recorder waits a minute before it writes the second time."""
-    config = load_config(ConfigSources(kubeconfig=site.token_file(account)))
+    config = find_api_server(str(site.token_file(account)))
     about = ObjectReference(kind="Node", name=NODE, uid=NODE, api_version="v1")
     async with KubeClient(config) as client:
         recorder = EventRecorder(client, account, limits=RecorderLimits(interval_s=0.0), clock=SystemClock())
@@ -211,7 +211,7 @@ async def test_no_right_is_unused(after: Site, account: str) -> None:
 
 
 async def test_a_right_that_is_not_granted_would_be_missed(after: Site) -> None:
-    config = load_config(ConfigSources(kubeconfig=after.token_file("gcushare-stranger")))
+    config = find_api_server(str(after.token_file("gcushare-stranger")))
     async with KubeClient(config) as client:
         with pytest.raises(GcushareError, match="403"):
             await client.get(NAMESPACES, NAMESPACE)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gcushare.core.errors import ConfigError
-from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
+from gcushare.kube.connection.config import KubeConfig, find_api_server
 from gcushare.kube.connection.credentials import TokenFile
 from tests.protocol.kube_certificates import Authority
 from tests.unit.kube_time import VirtualTime
@@ -49,15 +49,20 @@ def write(path: Path, document: object) -> Path:
     return path
 
 
-def load(tmp_path: Path, *, environ: Mapping[str, str] | None = None, **sources: Any) -> KubeConfig:
-    return load_config(
-        ConfigSources(
-            environ=environ or {},
-            home=tmp_path / "home",
-            service_account_dir=tmp_path / "sa",
-            clock=VirtualTime().clock(),
-            **sources,
-        )
+def load(
+    tmp_path: Path,
+    *,
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> KubeConfig:
+    known = {"HOME": str(tmp_path / "home"), **(environ or {})}
+    return find_api_server(
+        known.get("KUBECONFIG") if kubeconfig is None else str(kubeconfig),
+        context,
+        known,
+        service_account_dir=tmp_path / "sa",
+        clock=VirtualTime().clock(),
     )
 
 

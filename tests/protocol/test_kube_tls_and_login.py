@@ -17,7 +17,7 @@ from aiohttp import web
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConfigError, GcushareError, RetryableError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
+from gcushare.kube.connection.config import KubeConfig, find_api_server
 from gcushare.kube.connection.credentials import client_context
 from gcushare.kube.errors import UnauthorizedError
 from gcushare.kube.resources import PODS
@@ -62,7 +62,7 @@ def config_of(tmp_path: Path, server: str, user: JsonObject, **cluster: Any) -> 
     }
     path = tmp_path / "kubeconfig"
     path.write_text(json.dumps(document))
-    return load_config(ConfigSources(kubeconfig=path, environ={}, home=tmp_path))
+    return find_api_server(str(path), environ={"HOME": str(tmp_path)})
 
 
 async def ask(config: KubeConfig) -> str:

@@ -51,76 +51,57 @@ class KubeConfig:
         return f"the address {self.server} is from {self.source}"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSources:
-    """Where to find the configuration: flags, and the environment, which tests replace."""
-
-    kubeconfig: Path | None = None
-    context: str | None = None
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    home: Path = field(default_factory=lambda: home_directory(os.environ))
-    service_account_dir: Path = SERVICE_ACCOUNT_DIR
-    clock: Clock = field(default_factory=SystemClock)
-
-
 def find_api_server(
-    kubeconfig: str | None, context: str | None = None, environ: Mapping[str, str] | None = None
+    kubeconfig: str | None,
+    context: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    service_account_dir: Path = SERVICE_ACCOUNT_DIR,
+    clock: Clock | None = None,
 ) -> KubeConfig:
-    """Find the API server for a program's ``--kubeconfig`` and ``--context``; see `load_config`.
+    """Find the API server: by a kubeconfig, the pod's service account, ~/.kube/config, in this order.
+
+    The service account comes before the home directory, so that a file in an image's or a node's home never directs a
+    program in a pod to another cluster. With a ``context`` the service account is skipped.
 
     Args:
         kubeconfig: one or more files to merge, as in $KUBECONFIG; None or empty means the other sources.
         context: a context of the kubeconfig; None means its current one.
         environ: None means the process's own environment.
+        service_account_dir: where a pod finds it; tests have another.
+        clock: for credentials that end; None means the system's.
 
     Raises:
         ConfigError: nothing was found, or what was found cannot be used.
     """
-    known = {**(os.environ if environ is None else environ), "KUBECONFIG": kubeconfig or ""}
-    return load_config(ConfigSources(context=context, environ=known, home=home_directory(known)))
-
-
-def home_directory(environ: Mapping[str, str], uid: int | None = None) -> Path:
-    """Find the directory for ``~``: $HOME, or the user's in passwd, or / if the user has neither.
-
-    ``uid``: None means the process's own user.
-    """
-    try:
-        return Path(environ.get("HOME") or pwd.getpwuid(os.getuid() if uid is None else uid).pw_dir or "/")
-    except KeyError:  # a container's numeric user
-        return Path("/")
-
-
-def load_config(sources: ConfigSources) -> KubeConfig:
-    """Find the API server: ``kubeconfig``, $KUBECONFIG, the pod's service account, ~/.kube/config, in this order.
-
-    The service account comes before the home directory, so that a file in an image's or a node's home never directs a
-    program in a pod to another cluster. With a ``context`` the service account is skipped.
-
-    Raises:
-        ConfigError: nothing was found, or what was found cannot be used.
-    """
-    if sources.kubeconfig is not None:
-        return _from_kubeconfig([sources.kubeconfig], sources)
-    listed = [Path(each) for each in sources.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
+    environ = os.environ if environ is None else environ
+    home, clock = home_directory(environ), clock or SystemClock()
+    listed = [Path(each) for each in (kubeconfig or "").split(os.pathsep) if each]
     if listed:
-        return _from_kubeconfig(listed, sources)
-    if sources.environ.get("KUBERNETES_SERVICE_HOST") and sources.context is None:
-        return _from_service_account(sources)
-    default = sources.home / ".kube" / "config"
+        return _from_kubeconfig(listed, context, home, clock)
+    if environ.get("KUBERNETES_SERVICE_HOST") and context is None:
+        return _from_service_account(service_account_dir, environ)
+    default = home / ".kube" / "config"
     if is_there(default):
-        return _from_kubeconfig([default], sources)
+        return _from_kubeconfig([default], context, home, clock)
     raise ConfigError(
         "no way to the API server found: looked at --kubeconfig, $KUBECONFIG, the pod's service account "
         f"($KUBERNETES_SERVICE_HOST is not set) and {str(default)!r}; give --kubeconfig FILE"
     )
 
 
-def _from_service_account(sources: ConfigSources) -> KubeConfig:
-    folder = sources.service_account_dir
+def home_directory(environ: Mapping[str, str]) -> Path:
+    """Find the directory for ``~``: $HOME, or the user's in passwd, or / if the user has neither."""
+    try:
+        return Path(environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir or "/")
+    except KeyError:  # a container's numeric user
+        return Path("/")
+
+
+def _from_service_account(folder: Path, environ: Mapping[str, str]) -> KubeConfig:
     where = f"service account in {folder}"
-    host = sources.environ["KUBERNETES_SERVICE_HOST"]
-    port = sources.environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or sources.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    host = environ["KUBERNETES_SERVICE_HOST"]
+    port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT", "443")
     token = folder / "token"
     if not token.exists():
         raise ConfigError(
@@ -139,17 +120,16 @@ def _from_service_account(sources: ConfigSources) -> KubeConfig:
     )
 
 
-def _from_kubeconfig(paths: list[Path], sources: ConfigSources) -> KubeConfig:
-    home = sources.home
+def _from_kubeconfig(paths: list[Path], context_name: str | None, home: Path, clock: Clock) -> KubeConfig:
     expanded = [home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path for path in paths]
-    resolved = resolve_context(read_kubeconfig(expanded), sources.context)
+    resolved = resolve_context(read_kubeconfig(expanded), context_name)
     cluster = resolved.cluster.value
     server = _require_address(cluster.server, f"cluster in {resolved.cluster.file}")
     context = _tls(resolved) if server.startswith("https://") else None
     return KubeConfig(
         server=server,
         source=resolved.where,
-        credentials=_credentials(resolved, context, sources.clock),
+        credentials=_credentials(resolved, context, clock),
         ssl=context,
         namespace=resolved.namespace,
         tls_server_name=cluster.tls_server_name,

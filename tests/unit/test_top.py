@@ -73,7 +73,7 @@ def test_the_table_names_the_pods_of_a_card_that_is_over_and_the_document_says_i
     assert lines[2].split() == ["node-1", "1", "4.0", "-", "16.0", "-", "-", "-", "1"]
     first, second = use_document(rows, [], {})["cards"]
     said = (first["grantedBytes"], first["usedBytes"], first["over"], first["pods"])
-    assert said == (8 * GIB, 10 * GIB, True, ["default/pod-0"])
+    assert said == (8 * GIB, 10 * GIB, True, ("default/pod-0",))
     assert (second["usedBytes"], second["over"]) == (None, False)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import msgspec
 from rich.text import Text
 
 from gcushare.cli.kubectl.flags import RightsizeSettings
@@ -30,29 +30,23 @@ _HASH = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{6,10}$")
 """What a Deployment adds to its name for its ReplicaSets: Kubernetes' alphabet for such hashes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing:
-    """One workload: bytes that its pods are granted together, and the most that one of them used of a card.
+class Sizing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One workload, as the document has it: bytes granted to its pods, and the most that one of them used of a card.
 
-    ``cards`` that each pod has. ``suggested`` units of each card, None if no pod was seen for long enough, or if other
-    pods share its claims. ``seen_s``: how long the pod has been seen that was seen longest.
+    ``cards`` that each pod has. ``suggested_units`` of all cards of a pod, None if no pod was seen for long enough, or
+    if other pods share its claims. ``seen_seconds``: how long the pod has been seen that was seen longest.
+    ``freed_bytes``: what the suggestion would free; less than 0 if the workload needs more than it asks for.
     """
 
     workload: str
     pods: int
     cards: int
-    unit: MemoryUnit
-    granted: int
-    highest: int
-    seen_s: float
-    suggested: int | None
-
-    @property
-    def freed(self) -> int:
-        """Bytes that the suggestion would free; less than 0 if the workload needs more than it asks for."""
-        if self.suggested is None:
-            return 0
-        return self.granted - self.pods * self.cards * self.unit.bytes_of(self.suggested)
+    unit: str
+    granted_bytes: int
+    highest_bytes: int
+    seen_seconds: int
+    suggested_units: int | None
+    freed_bytes: int
 
 
 async def rightsize(session: Session, settings: RightsizeSettings) -> int:
@@ -84,7 +78,7 @@ def size_workloads(summary: Summary, rows: Iterable[PodUseRow], now: datetime, n
         _size(name, cards, unit, [row for held in pods.values() for row in held], len(pods), now)
         for (name, cards, unit), pods in groups.items()
     ]
-    return sorted(found, key=lambda each: (-each.freed, each.workload, each.cards))
+    return sorted(found, key=lambda each: (-each.freed_bytes, each.workload, each.cards))
 
 
 def workload_of(pod: PodRef) -> str:
@@ -99,15 +93,19 @@ def _size(name: str, cards: int, unit: MemoryUnit, rows: Sequence[PodUseRow], po
     seen = [(now - datetime.fromisoformat(row.seen_since)).total_seconds() for row in rows if row.seen_since]
     highest = max(row.highest_bytes or 0 for row in rows)
     is_known = max(seen, default=0.0) >= LONG_ENOUGH_S and not any(row.shared_with for row in rows)
+    granted, suggested = sum(row.granted_bytes for row in rows), None
+    if is_known:
+        suggested = cards * max(1, math.ceil(highest * MARGIN / unit.bytes_of(1)))
     return Sizing(
         workload=name,
         pods=pods,
         cards=cards,
-        unit=unit,
-        granted=sum(row.granted_bytes for row in rows),
-        highest=highest,
-        seen_s=max(seen, default=0.0),
-        suggested=max(1, math.ceil(highest * MARGIN / unit.bytes_of(1))) if is_known else None,
+        unit=unit.label,
+        granted_bytes=granted,
+        highest_bytes=highest,
+        seen_seconds=int(max(seen, default=0.0)),
+        suggested_units=suggested,
+        freed_bytes=0 if suggested is None else granted - pods * unit.bytes_of(suggested),
     )
 
 
@@ -117,46 +115,29 @@ def sizing_lines(found: Sequence[Sizing], width: int | None) -> list[Text]:
         (
             each.workload,
             str(each.pods),
-            show_gib(each.granted // each.pods),
-            show_gib(each.highest * each.cards),
-            span(each.seen_s),
-            "-" if each.suggested is None else f"{each.suggested * each.cards} ({each.unit.label})",
-            "-" if each.suggested is None else show_gib(each.freed),
+            show_gib(each.granted_bytes // each.pods),
+            show_gib(each.highest_bytes * each.cards),
+            span(each.seen_seconds),
+            "-" if each.suggested_units is None else f"{each.suggested_units} ({each.unit})",
+            "-" if each.suggested_units is None else show_gib(each.freed_bytes),
             Cell(_note(each)),
         )
         for each in found
     ]
     names = ("WORKLOAD", "PODS", "ASKS(GiB)", "PEAK(GiB)", "SEEN", "SUGGESTED", "FREES(GiB)", "NOTE")
-    freed = sum(max(0, each.freed) for each in found)
+    freed = sum(max(0, each.freed_bytes) for each in found)
     total = f"{counted(len(found), 'workload')}; the suggestions would free {show_gib(freed)} GiB"
     return [*plain_table(names, cells, width), Text(total)]
 
 
 def _note(each: Sizing) -> str:
-    if each.suggested is None:
-        if each.seen_s >= LONG_ENOUGH_S:
+    if each.suggested_units is None:
+        if each.seen_seconds >= LONG_ENOUGH_S:
             return "its pods share claims"
         return f"seen for less than {span(LONG_ENOUGH_S)}"
-    return "it needs more than it asks for" if each.freed < 0 else ""
+    return "it needs more than it asks for" if each.freed_bytes < 0 else ""
 
 
 def sizing_document(found: Sequence[Sizing], problems: Mapping[str, str]) -> Document:
-    """The same for programs: bytes, seconds, and ``suggestedUnits`` of all cards of a pod, null where it is unknown."""
-    return {
-        "version": 1,
-        "workloads": [
-            {
-                "workload": each.workload,
-                "pods": each.pods,
-                "cards": each.cards,
-                "unit": each.unit.label,
-                "grantedBytes": each.granted,
-                "highestBytes": each.highest,
-                "seenSeconds": int(each.seen_s),
-                "suggestedUnits": None if each.suggested is None else each.suggested * each.cards,
-                "freedBytes": each.freed,
-            }
-            for each in found
-        ],
-        "problems": dict(problems),
-    }
+    """The same for programs; null is what is unknown."""
+    return {"version": 1, "workloads": msgspec.to_builtins(found), "problems": dict(problems)}

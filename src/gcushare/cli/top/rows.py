@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from gcushare.cli.kubectl.summary import NodeSummary, Summary
 from gcushare.cluster.card_drawing.node_view import CardPods, NodeView, granted_bytes
@@ -18,38 +19,34 @@ Views = Mapping[str, NodeView]
 """What the plugins report, by node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardUseRow:
-    """One card: bytes granted, kept back and in use; None if that is unknown.
+class CardUseRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One card, as the document has it: bytes granted, kept back and in use; None if that is unknown.
 
-    ``burst_bytes``: how much more than their grants its pods may use while no other pod needs it.
-    ``unattributed_bytes`` are in use by processes that belong to no pod.
+    ``is_over``: whether more is in use than was granted, beyond the driver's own memory. ``unattributed_bytes`` are in
+    use by processes that belong to no pod.
     """
 
-    node: NodeSummary
-    state: CardState
+    node: str
+    index: int
+    total_bytes: int
     granted_bytes: int | None
     reserved_bytes: int
-    use: UseStatus
-    unattributed_bytes: int | None
+    used_bytes: int | None
+    utilization_percent: float | None
+    temperature_celsius: float | None
+    power_watts: float | None
+    is_over: bool = msgspec.field(name="over")
     pods: tuple[str, ...]
-    burst_bytes: int = 0
-
-    @property
-    def total_bytes(self) -> int:
-        return self.state.card.memory_bytes if self.state.card is not None else 0
-
-    @property
-    def is_over(self) -> bool:
-        """Whether more is in use than was granted, beyond the driver's own memory."""
-        return self.excess_bytes > max(0, self.total_bytes // DRIVER_SHARE - self.reserved_bytes) + self.burst_bytes
+    unattributed_bytes: int | None
 
     @property
     def excess_bytes(self) -> int:
         """Bytes in use beyond what was granted and kept back; 0 if that is unknown."""
-        if self.use.memory_used_bytes is None or self.granted_bytes is None:
-            return 0
-        return max(0, self.use.memory_used_bytes - self.granted_bytes - self.reserved_bytes)
+        return excess_of(self.used_bytes, self.granted_bytes, self.reserved_bytes)
+
+
+def excess_of(used: int | None, granted: int | None, reserved: int) -> int:
+    return 0 if used is None or granted is None else max(0, used - granted - reserved)
 
 
 def use_rows(summary: Summary, views: Views) -> list[CardUseRow]:
@@ -58,21 +55,32 @@ def use_rows(summary: Summary, views: Views) -> list[CardUseRow]:
 
 
 def _row(summary: Summary, node: NodeSummary, state: CardState, views: Views) -> CardUseRow:
-    unit = node.state.unit
-    reserved = state.card.reserved_units if state.card is not None else 0
+    def bytes_of(units: int) -> int:
+        return node.state.unit.bytes_of(units) if node.state.unit is not None else 0
+
     card, _ = _find_card(views, node.name, state.index)
+    use = (card.use if card is not None else None) or UseStatus()
     pods = (a for a in summary.shown_pods(node) if any(grant.index == state.index for grant in a.grants))
     limited = [a for a in node.state.assignments.values() if a.limit and state.index in {g.index for g in a.grants}]
-    burst = sum(max(0, a.limit - a.units) // len(a.grants) for a in limited)
+    # How much more than their grants its pods may use while no other pod needs it.
+    burst = bytes_of(sum(max(0, a.limit - a.units) // len(a.grants) for a in limited))
+    total = state.card.memory_bytes if state.card is not None else 0
+    granted = bytes_of(state.held) if node.state.unit is not None else None
+    reserved = bytes_of(state.card.reserved_units if state.card is not None else 0)
+    excess = excess_of(use.memory_used_bytes, granted, reserved)
     return CardUseRow(
-        node=node,
-        state=state,
-        granted_bytes=unit.bytes_of(state.held) if unit is not None else None,
-        reserved_bytes=unit.bytes_of(reserved) if unit is not None else 0,
-        use=(card.use if card is not None else None) or UseStatus(),
-        unattributed_bytes=card.unattributed_bytes if card is not None else None,
+        node=node.name,
+        index=state.index,
+        total_bytes=total,
+        granted_bytes=granted,
+        reserved_bytes=reserved,
+        used_bytes=use.memory_used_bytes,
+        utilization_percent=use.utilization_percent,
+        temperature_celsius=use.temperature_celsius,
+        power_watts=use.power_watts,
+        is_over=excess > max(0, total // DRIVER_SHARE - reserved) + burst,
         pods=tuple(str(each.pod) for each in pods),
-        burst_bytes=unit.bytes_of(burst) if unit is not None else 0,
+        unattributed_bytes=card.unattributed_bytes if card is not None else None,
     )
 
 
@@ -83,37 +91,32 @@ def _find_card(views: Views, node: str, index: int) -> tuple[CardStatus | None, 
     return next(((card, pods) for card, pods in cards if card.index == index), (None, None))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodUseRow:
-    """One pod on one card, in bytes; ``granted_bytes`` is 0 for a pod that uses a card without holding it.
+class PodUseRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One pod on one card, in bytes, as the document has it.
 
-    ``limit_bytes``: what it may use while no other pod needs it; 0 if only its grant. ``utilization_percent`` is of the
-    chip's time; None if the library does not sample processes.
+    ``granted_bytes`` is 0 for a pod that uses a card without holding it, ``limit_bytes`` what it may use while no other
+    pod needs it, 0 if only its grant. ``used_source``: what counts the used bytes, the ``driver``, or the plugin from
+    the ``processes``. ``utilization_percent`` is of the chip's time; None if the library does not sample processes.
+    ``is_over``: whether it uses more than it may; ``is_reported``: its plugin reports that, beyond the tolerance and in
+    several polls. ``idle_since``: since when it has not used its cards; "" if it is not idle. ``highest_bytes``: the
+    most that it used since ``seen_since``, when its plugin saw it first; None if that is not reported.
+    ``shared_with``: other pods of its claims, which together are granted what stands here.
     """
 
     node: str
     index: int
     pod: str
     granted_bytes: int
+    limit_bytes: int
     used_bytes: int
-    limit_bytes: int = 0
-    utilization_percent: float | None = None
-    is_reported: bool = False
-    """Whether its plugin reports over-use: beyond the tolerance, in several polls."""
-    source: str = "processes"
-    """What counts the used bytes: the ``driver``, or the plugin from the ``processes``."""
-    idle_since: str = ""
-    """Since when it has not used its cards, as its plugin reports; "" if it is not idle."""
-    highest_bytes: int | None = None
-    """The most that it used since ``seen_since``, when its plugin saw it first; None if that is not reported."""
-    seen_since: str = ""
-    shared_with: tuple[str, ...] = ()
-    """Other pods of its claims: together they are granted what stands here."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it uses more than it may: the driver's own memory belongs to no process."""
-        return self.used_bytes > max(self.granted_bytes, self.limit_bytes) or self.is_reported
+    used_source: str
+    utilization_percent: float | None
+    is_over: bool = msgspec.field(name="over")
+    is_reported: bool = msgspec.field(name="reported")
+    idle_since: str
+    highest_bytes: int | None
+    seen_since: str
+    shared_with: tuple[str, ...]
 
     @property
     def excess_bytes(self) -> int:
@@ -136,20 +139,24 @@ def pod_use_rows(summary: Summary, views: Views) -> list[PodUseRow]:
                 held, unit = node.state.assignments.get(uid), node.state.unit
                 is_held = held is not None and any(grant.index == index for grant in held.grants)
                 limit = held.limit // len(held.grants) if held is not None and is_held else 0
+                granted = granted_bytes(holder, card, unit) or 0
+                most = unit.bytes_of(limit) if unit is not None else 0
                 rows.append(
                     PodUseRow(
                         node=node.name,
                         index=index,
                         pod=holder.pod,
-                        granted_bytes=granted_bytes(holder, card, unit) or 0,
+                        granted_bytes=granted,
+                        limit_bytes=most,
                         used_bytes=holder.used_bytes,
-                        limit_bytes=unit.bytes_of(limit) if unit is not None else 0,
+                        used_source="driver" if holder.used_by_driver else "processes",
                         utilization_percent=holder.utilization_percent,
+                        # The driver's own memory belongs to no process.
+                        is_over=holder.used_bytes > max(granted, most) or bool(holder.over_since),
                         is_reported=bool(holder.over_since),
                         idle_since=holder.idle_since,
                         highest_bytes=holder.highest_bytes,
                         seen_since=holder.seen_since,
-                        source="driver" if holder.used_by_driver else "processes",
                         shared_with=tuple(map(str, summary.snapshot.claims.pods_sharing_with(uid))),
                     )
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 from rich.text import Text
 
 from gcushare.cli.kubectl.flags import Output, TopSettings
@@ -115,14 +116,14 @@ def use_lines(summary: Summary, rows: Sequence[CardUseRow], width: int | None, *
         over = f"over by {show_gib(row.excess_bytes)}: {_pods(row) or 'no pod holds this card'}" if row.is_over else ""
         cells.append(
             (
-                row.node.name,
-                str(row.state.index),
+                row.node,
+                str(row.index),
                 show_gib(row.granted_bytes),
-                Cell(show_gib(row.use.memory_used_bytes), style),
+                Cell(show_gib(row.used_bytes), style),
                 show_gib(row.total_bytes or None),
-                show_figure(row.use.utilization_percent, "%"),
-                show_figure(row.use.temperature_celsius, "°C"),
-                show_figure(row.use.power_watts, "W"),
+                show_figure(row.utilization_percent, "%"),
+                show_figure(row.temperature_celsius, "°C"),
+                show_figure(row.power_watts, "W"),
                 _pods(row) if is_wide else str(len(row.pods)),
                 Cell(over, style),
             )
@@ -156,7 +157,7 @@ def pod_use_lines(
         limit = show_gib(row.limit_bytes or None)
         peak = (show_gib(row.highest_bytes), row.seen_since or _UNKNOWN) if has_peak else ()
         amounts = (show_gib(row.granted_bytes), limit, used)
-        cells.append((row.node, str(row.index), row.pod, *amounts, *peak, row.source, busy, note))
+        cells.append((row.node, str(row.index), row.pod, *amounts, *peak, row.used_source, busy, note))
     words = (f"GRANTED({label})", f"LIMIT({label})", f"USED({label})", *((f"PEAK({label})", "SINCE") * has_peak))
     headings = ("NAME", word, "POD", *words, "BY", "UTIL", "NOTE")
     lines = [Text(), *plain_table(headings, cells, width)]
@@ -169,49 +170,13 @@ def pod_use_lines(
 def use_document(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], problems: Mapping[str, str]) -> Document:
     """The same for programs, in bytes; null is what is unknown.
 
-    ``unattributedBytes`` are those of processes that belong to no pod; ``problems`` by plugin that could not be asked,
-    or node without one; ``pods`` are those of the nodes whose plugins report what each uses;
-    ``reported``: its plugin has noted the over-use on the pod; ``idleSince``: since when it has not used its cards;
-    ``highestBytes``: the most that it used since ``seenSince``, when its plugin saw it first.
+    ``pods`` are those of the nodes whose plugins report what each uses; ``problems`` by plugin that could not be asked,
+    or node without one.
     """
     return {
         "version": _DOCUMENT_VERSION,
-        "cards": [
-            {
-                "node": row.node.name,
-                "index": row.state.index,
-                "totalBytes": row.total_bytes,
-                "grantedBytes": row.granted_bytes,
-                "reservedBytes": row.reserved_bytes,
-                "usedBytes": row.use.memory_used_bytes,
-                "utilizationPercent": row.use.utilization_percent,
-                "temperatureCelsius": row.use.temperature_celsius,
-                "powerWatts": row.use.power_watts,
-                "over": row.is_over,
-                "pods": list(row.pods),
-                "unattributedBytes": row.unattributed_bytes,
-            }
-            for row in rows
-        ],
-        "pods": [
-            {
-                "node": row.node,
-                "index": row.index,
-                "pod": row.pod,
-                "grantedBytes": row.granted_bytes,
-                "limitBytes": row.limit_bytes,
-                "usedBytes": row.used_bytes,
-                "usedSource": row.source,
-                "utilizationPercent": row.utilization_percent,
-                "over": row.is_over,
-                "reported": row.is_reported,
-                "idleSince": row.idle_since,
-                "highestBytes": row.highest_bytes,
-                "seenSince": row.seen_since,
-                "sharedWith": list(row.shared_with),
-            }
-            for row in pods
-        ],
+        "cards": msgspec.to_builtins(rows),
+        "pods": msgspec.to_builtins(pods),
         "problems": dict(problems),
     }
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gcushare.cli.defragment.cluster_state import find_movable
+from gcushare.cli.defragment.defragment import find_movable
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, InventoryCard
 from gcushare.core.errors import Refused

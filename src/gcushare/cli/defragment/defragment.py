@@ -5,37 +5,49 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gcushare.cli.defragment.cluster_state import read_state
 from gcushare.cli.defragment.defragment_settings import NO_ROOM, DefragmentSettings
 from gcushare.cli.terminal.output import TextOrJson, to_json
 from gcushare.cluster.connection import open_cluster
+from gcushare.cluster.reader import Reader, Scope
+from gcushare.cluster.snapshot import ClusterSnapshot
+from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.log_fields import escape
 from gcushare.core.packing.defragment import Move, RoomPlan, plan_room
+from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted
 from gcushare.kube.patches import eviction
 from gcushare.kube.resources import PODS
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 from gcushare.vendors import VENDORS_BY_NAME
+from gcushare.vendors.vendor import Vendor
 from gcushare.wire.kubernetes_versions import eviction_version
+from gcushare.wire.objects import Pod
+from gcushare.wire.pods import is_finished, pod_request
 
 
 def run(settings: DefragmentSettings, process: ProcessContext) -> int:
     """Read the cluster and print the plan; returns the exit code."""
-    stdout, stderr = process.stdout, process.stderr
+    vendor = VENDORS_BY_NAME[settings.vendor]
 
     async def work() -> int:
         async with open_cluster(settings.kube, process.environ, program="gcushare-defragment") as client:
-            state = await read_state(client, VENDORS_BY_NAME[settings.vendor])
+            reader = Reader(client)
+            snapshot = ClusterSnapshot(vendor, problems=reader.problems)
+            nodes, pods = await reader.list_nodes(Scope()), await reader.list_pods(vendor, Scope())
             version = eviction_version(await client.version())
-        plan = plan_room(state.ledger, settings.request(), state.movable, state.opened)
-        for problem in state.problems:
-            stderr.write(f"warning: {escape(problem)}\n")
+        snapshot.count(nodes, pods)
+        movable, kept = find_movable(pods, vendor)
+        opened = sorted(name for name, facts in snapshot.node_facts.items() if facts.takes_pods)
+        plan = plan_room(snapshot.ledger, settings.request(), movable, opened)
+        for problem in snapshot.problems:
+            process.stderr.write(f"warning: {escape(problem)}\n")
         render = render_json if settings.output is TextOrJson.JSON else render_text
-        stdout.write(render(plan, state.kept, version))
+        process.stdout.write(render(plan, kept, version))
         return DONE if plan is not None else NO_ROOM
 
     return asyncio.run(work())
@@ -94,3 +106,49 @@ def _move(move: Move) -> dict[str, Any]:
 
 def _cards(indexes: tuple[int, ...]) -> str:
     return f"card{'s' if len(indexes) > 1 else ''} {', '.join(map(str, indexes))}"
+
+
+EXEMPTIONS: Mapping[str, str] = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "descheduler.alpha.kubernetes.io/prefer-no-eviction": "true",
+}
+"""Annotations, with their values, by which a pod's author asks not to move it."""
+
+_BOUND_TO_ITS_NODE = ("DaemonSet", "Node")
+
+
+def find_movable(pods: Iterable[Pod], vendor: Vendor) -> tuple[dict[str, CardRequest], dict[str, int]]:
+    """Return the requests of bound pods that may be moved, by uid, and how many may not, by reason."""
+    movable: dict[str, CardRequest] = {}
+    kept: Counter[str] = Counter()
+    for pod in pods:
+        if not pod.is_bound or is_finished(pod):
+            continue
+        try:
+            request = pod_request(pod, vendor)
+        except (RemoteContractError, Refused):
+            kept["with a request that cannot be read"] += 1
+            continue
+        if request is None:
+            continue
+        reason = _reason_to_stay(pod)
+        if reason:
+            kept[reason] += 1
+        else:
+            movable[pod.metadata.uid] = request.cards
+    return movable, dict(sorted(kept.items()))
+
+
+def _reason_to_stay(pod: Pod) -> str:
+    owner = next((each for each in pod.metadata.owner_references if each.controller), None)
+    if owner is None:
+        return "without a controller that creates another"
+    if owner.kind in _BOUND_TO_ITS_NODE:
+        return f"tied to a node (of a {owner.kind})"
+    if pod.is_being_deleted:
+        return "being deleted"
+    if any(pod.metadata.annotations.get(key) == value for key, value in EXEMPTIONS.items()):
+        return "exempt by annotation"
+    if (pod.spec.priority or 0) > 0:
+        return "with a priority that is too high"
+    return ""

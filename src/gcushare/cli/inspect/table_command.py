@@ -5,19 +5,15 @@ On a pipe it is upstream gpushare's, unless ``-o`` asks for another.
 
 from __future__ import annotations
 
-from rich.text import Text
-
-from gcushare.cli.inspect import table_documents
 from gcushare.cli.inspect.details import detail_page
 from gcushare.cli.inspect.table import table_page
+from gcushare.cli.inspect.table_documents import document_of
 from gcushare.cli.inspect.upstream_table import details_text, summary_text
 from gcushare.cli.kubectl.flags import Output, TableSettings
 from gcushare.cli.kubectl.session import Session
-from gcushare.cli.kubectl.summary import Summary, summarise
-from gcushare.cli.terminal.screen import Screen
+from gcushare.cli.kubectl.summary import summarise
 from gcushare.cluster.gather_snapshot import gather
 from gcushare.cluster.reader import Reader, Scope
-from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.runtime.exit_codes import DONE, FAILED
 
 
@@ -27,36 +23,17 @@ async def show_table(session: Session, settings: TableSettings) -> int:
     async with session.screen.progress() as progress:
         snapshot = await gather(Reader(session.api, progress), session.vendor, scope, settings.figures)
     screen = session.screen
-    session.require_cards(snapshot, settings.node, may_be_empty=_is_upstream(screen, settings))
-    summary = _summary(snapshot, screen, settings)
-    if _is_upstream(screen, settings):
-        screen.print_text(_upstream_text(summary, settings))
-    elif not session.print_document(lambda: table_documents.document_of(summary)):
-        screen.print_lines(_page_of(summary, screen.width, settings))
+    # A program reads the table where people have no terminal, and do not ask for `-o wide`.
+    is_upstream = settings.show.output is Output.TABLE and not screen.is_terminal
+    session.require_cards(snapshot, settings.node, may_be_empty=is_upstream)
+    summary = summarise(snapshot, sort_by=settings.sort_by, namespace=settings.pod_namespace, is_finest=is_upstream)
+    if is_upstream:
+        screen.print_text(details_text(summary) if settings.details else summary_text(summary))
+    elif not session.print_document(lambda: document_of(summary)):
+        if settings.details:
+            screen.print_lines(detail_page(summary, screen.width))
+        else:
+            screen.print_lines(table_page(summary, screen.width, is_wide=settings.show.output is Output.WIDE))
     session.say_source(snapshot.source)
-    session.warn(_problems(snapshot))
+    session.warn([*snapshot.problems, *snapshot.node_problems()])
     return FAILED if snapshot.problems else DONE
-
-
-def _page_of(summary: Summary, width: int | None, settings: TableSettings) -> list[Text]:
-    if settings.details:
-        return detail_page(summary, width)
-    return table_page(summary, width, is_wide=settings.show.output is Output.WIDE)
-
-
-def _is_upstream(screen: Screen, settings: TableSettings) -> bool:
-    """Whether a program reads the table: people have a terminal, or ask for ``-o wide``."""
-    return settings.show.output is Output.TABLE and not screen.is_terminal
-
-
-def _upstream_text(summary: Summary, settings: TableSettings) -> str:
-    return details_text(summary) if settings.details else summary_text(summary)
-
-
-def _summary(snapshot: ClusterSnapshot, screen: Screen, settings: TableSettings) -> Summary:
-    is_finest = _is_upstream(screen, settings)
-    return summarise(snapshot, sort_by=settings.sort_by, namespace=settings.pod_namespace, is_finest=is_finest)
-
-
-def _problems(snapshot: ClusterSnapshot) -> list[str]:
-    return [*snapshot.problems, *snapshot.node_problems()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -28,10 +27,6 @@ class MetricsPage:
     def least(self, name: str, **labels: str) -> float:
         """The least of them; 0 if there is none."""
         return min(self._values(name, labels), default=0.0)
-
-    def most(self, name: str, **labels: str) -> float:
-        """The greatest of them that is a number; 0 if there is none."""
-        return max((value for value in self._values(name, labels) if not math.isnan(value)), default=0.0)
 
     def _values(self, name: str, labels: dict[str, str]) -> list[float]:
         wanted = labels.items()

@@ -118,7 +118,7 @@ async def test_the_hosts_own_directory_may_be_mounted_there_also_by_another_name
     link(host, "/srv/kubernetes", "/etc/kubernetes")
     for source in ("/etc/kubernetes", "/srv/kubernetes"):
         host.put(MANIFEST, mounting("/etc/kubernetes", f"hostPath: {{path: {source}}}"))
-        assert not (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
+        assert (await host.manager.prepare_apply(EXTENDER)).plan.steps
 
 
 PASSWD = "root:x:0:0::/root:/bin/sh\nkube:x:998:997:Kubernetes:/:/sbin/nologin\n"
@@ -171,7 +171,7 @@ async def test_a_scheduler_in_a_pod_that_is_not_root_can_read_its_client_key(
     assert can_read(config, uid, gids)
     assert not can_read(config, 5555, {5555})
     assert can_read(config, 0, {0}), "root without capabilities"
-    assert (await host.manager.prepare_apply(TLS_EXTENDER)).plan.changes_nothing
+    assert not (await host.manager.prepare_apply(TLS_EXTENDER)).plan.steps
     await host.recover()
     assert host.tree() == before
 

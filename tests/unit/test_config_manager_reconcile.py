@@ -254,10 +254,10 @@ async def test_the_shutdown_ends_the_loop_at_once_and_the_next_start_finishes_th
     assert "gcushare" in host.get(MANIFEST).decode()
     assert cluster.reported == {"cp-1": [CHANGING]}, "who waits for every node to recover sees that this one did not"
     host.clock = ManualClock()
-    assert not (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
+    assert (await host.manager.prepare_apply(EXTENDER)).plan.steps
     await reconciler(host, cluster).round()
     assert cluster.reported["cp-1"] == [CHANGING, (State.APPLIED, "")]
-    assert (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
+    assert not (await host.manager.prepare_apply(EXTENDER)).plan.steps
 
 
 SECURE = replace(EXTENDER, url="https://10.96.1.37:32764", tls=ExtenderTls(ca=b"ca", certificate=b"c", key=b"k"))

@@ -78,7 +78,7 @@ async def test_a_unit_is_applied_restarted_and_recovered_byte_for_byte(tmp_path:
     assert lines[-1] == f"modify kube-scheduler config finish, for detail, see {UNIT}"
     assert node.scheduler.arguments[-1] == f"--config={CONFIG}"
     assert node.get(UNIT).decode() == KUBEASZ.replace("--v=2", f"--v=2 \\\n  --config={CONFIG}")
-    assert (await node.manager.prepare_apply(MOVED_EXTENDER)).plan.changes_nothing is False
+    assert (await node.manager.prepare_apply(MOVED_EXTENDER)).plan.steps
     assert await node.apply() != lines
     await node.recover()
     assert node.tree() == before
@@ -93,7 +93,7 @@ async def test_without_restart_the_files_are_written_and_the_admin_is_informed(t
     lines = await node.apply()
     assert node.scheduler.starts == 0
     assert RESTART in lines[-1]
-    assert (await node.manager.prepare_apply(MOVED_EXTENDER)).plan.changes_nothing is False
+    assert (await node.manager.prepare_apply(MOVED_EXTENDER)).plan.steps
     recovered = (await node.recover())[-1]
     assert RESTART in recovered
     assert "until then systemd would start it with a configuration that was removed" in recovered

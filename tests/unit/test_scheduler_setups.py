@@ -56,7 +56,7 @@ async def check_changed_and_put_back(host: Host, setup: dict[str, Any]) -> None:
     assert all(each in words for each in setup.get("starts", ())), host.scheduler.arguments
     changed = {path for path, state in before.items() if host.tree()[path] != state}
     assert changed == {setup.get("changes", host.target)[1:]}
-    assert (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
+    assert not (await host.manager.prepare_apply(EXTENDER)).plan.steps
     await host.recover()
     assert host.tree() == before
     assert host.scheduler.problem == ""

@@ -141,7 +141,9 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
             raise client
         # The time makes it differ between restarts of this pod, which must wait for an earlier holder like any other.
         identity = f"{settings.place.node_name}_{socket.gethostname()}_{asyncio.get_running_loop().time():.6f}"
-        heart = Heartbeat("reconciler", silence_s(settings.place.wait_timeout))
+        # A round waits for the API server (15 s by default) and for a scheduler, twice after a rollback. The wait for
+        # the Lease is not silent.
+        heart = Heartbeat("reconciler", max(_LEAST_SILENCE_S, 3 * settings.place.wait_timeout))
         state = SharedConfigMap(client, settings.extender, settings.namespace, settings.place.node_name)
         lease, clock = ApiLease(client, settings.namespace, CONFIG_MANAGER), SystemClock()
         reconciler = Reconciler(
@@ -164,15 +166,6 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
         finally:
             await server.stop(_DRAIN_S)
     return DONE
-
-
-def silence_s(wait_timeout_s: float) -> float:
-    """Compute how long the loop may be silent before it counts as stuck.
-
-    A round waits for the API server (15 s by default) and for a scheduler, twice after a rollback. The wait for the
-    Lease is not silent.
-    """
-    return max(_LEAST_SILENCE_S, 3 * wait_timeout_s)
 
 
 async def uninstall(settings: RecoverNodesSettings, say: Say) -> int:

@@ -47,14 +47,9 @@ async def find_extender(client: KubeClient | ConfigError, options: ExtenderOptio
 
 def _build_entry(options: ExtenderOptions, url: str) -> ExtenderEntry:
     """Build the entry. The TLS files are read each time, so that the next round uses a renewed certificate."""
-    if options.tls_ca is None:
-        return ExtenderEntry(url=url, options=options)
-    tls = ExtenderTls(
-        ca=_read_pem(options.tls_ca),
-        server_name=options.server_name,
-        certificate=_read_pem(options.tls_cert),
-        key=_read_pem(options.tls_key),
-    )
+    files = (options.tls_ca, options.tls_cert, options.tls_key)
+    ca, certificate, key = map(_read_pem, files)
+    tls = ExtenderTls(ca=ca, server_name=options.server_name, certificate=certificate, key=key) if ca else None
     return ExtenderEntry(url=url, options=options, tls=tls)
 
 

@@ -107,12 +107,9 @@ class Reconciler:
         self._state = (state, reason)
         self._log(state, reason)
         try:
-            await self._report(state, reason)
+            await self.cluster.report(state, reason)
         except GcushareError as error:
             logger.warning("state not reported %s", fields(state=state.value, error=error))
-
-    async def _report(self, state: State, reason: str) -> None:
-        await self.cluster.report(state, reason)
 
     async def _reconcile(self) -> tuple[State, str]:
         mode = await self.cluster.mode()
@@ -124,7 +121,7 @@ class Reconciler:
             # A scheduler that cannot be changed must not block an uninstall.
             self._failed = None
             return State.RECOVERED, f"nothing of gcushare is on this node: {error}"
-        if prepared.plan.changes_nothing:
+        if not prepared.plan.steps:
             self._failed = None
             return _DONE[mode], ""
         if (
@@ -140,7 +137,7 @@ class Reconciler:
         async with self.hold_lease() as tenure:
             # An uninstall writes the mode first and reads the reports then. This node reports first and reads the mode
             # then, so that either it reads the new mode or the uninstall reads that this node is changing.
-            await self._report(State.CHANGING, "")
+            await self.cluster.report(State.CHANGING, "")
             # The wait may have been long, so decide again on the present mode and files.
             mode = await self.cluster.mode()
             prepared = await self._prepare(mode)

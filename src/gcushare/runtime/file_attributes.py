@@ -11,7 +11,7 @@ import os
 import struct
 from pathlib import Path
 
-_SELINUX, _ACL = "security.selinux", "system.posix_acl_access"
+SELINUX, ACL = "security.selinux", "system.posix_acl_access"
 _GET_FLAGS = 0x80086601
 """FS_IOC_GETFLAGS of linux/fs.h on machines of 64 bits."""
 _UNCHANGEABLE = 0x10 | 0x20
@@ -37,14 +37,12 @@ def mount_of(descriptor: int) -> str:
     return next((line for line in text.splitlines() if line.startswith("mnt_id:")), "")
 
 
-def read_label(descriptor: int) -> bytes | None:
-    """Read the SELinux label of an open file; None without SELinux or a label."""
-    return _read_attribute(descriptor, _SELINUX)
-
-
-def read_acl(descriptor: int) -> bytes | None:
-    """Read the access list of an open file that has more entries than its mode; None without one."""
-    return _read_attribute(descriptor, _ACL)
+def read_attribute(descriptor: int, name: str) -> bytes | None:
+    """Read an attribute of an open file: its SELinux label, or an access list of more than its mode; None without."""
+    try:
+        return os.getxattr(descriptor, name)
+    except OSError:
+        return None
 
 
 def mode_without(acl: bytes, mode: int) -> int:
@@ -57,20 +55,13 @@ def mode_without(acl: bytes, mode: int) -> int:
     return mode & (~0o070 | group << 3)
 
 
-def _read_attribute(descriptor: int, name: str) -> bytes | None:
-    try:
-        return os.getxattr(descriptor, name)
-    except OSError:
-        return None
-
-
 def write_acl(descriptor: int, acl: bytes | None) -> None:
     """Set the access list of a file of ours; None removes the one that it inherited."""
     try:
         if acl is None:
-            os.removexattr(descriptor, _ACL)
+            os.removexattr(descriptor, ACL)
         else:
-            os.setxattr(descriptor, _ACL, acl)
+            os.setxattr(descriptor, ACL, acl)
     except OSError as error:
         if acl is not None or error.errno not in (errno.ENODATA, errno.ENOTSUP):
             raise
@@ -79,7 +70,7 @@ def write_acl(descriptor: int, acl: bytes | None) -> None:
 def write_label(descriptor: int, label: bytes) -> None:
     """Set the SELinux label of a file of ours, if the system has labels."""
     try:
-        os.setxattr(descriptor, _SELINUX, label)
+        os.setxattr(descriptor, SELINUX, label)
     except OSError as error:
         # Otherwise the file has the policy's default label for this directory, as a file that an admin creates.
         if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.EINVAL):

@@ -126,7 +126,7 @@ def count_pending(
     room, states = NodeCount(kinds + added), snapshot.ledger.nodes
     for name, facts in sorted(snapshot.node_facts.items()):
         if name in states and facts.takes_pods:
-            room.use_present(states[name], spare.left_by_all(name), snapshot.places[name])
+            room.use_present(states[name], spare.left(name, spare.taken), snapshot.places[name])
     classes, found = NodeClasses(), []
     for state in states.values():
         classes.add(state)
@@ -135,7 +135,7 @@ def count_pending(
         models = alike[:1] if like in snapshot.places else alike
         need = room.count_new(
             empty_like(alike[0]) if alike else parse_class(name),
-            spare.left_by_those_that_stay(alike[0].name) if alike else ANY_AMOUNTS,
+            spare.left(alike[0].name, spare.stays) if alike else ANY_AMOUNTS,
             [place_like(snapshot.places[each.name]) for each in models],
         )
         found.append(describe_class(name, need, alike))
@@ -147,21 +147,16 @@ class _SpareAmounts:
 
     def __init__(self, nodes: Iterable[Node], pods: Iterable[Pod]) -> None:
         self._offered = {node.metadata.name: node_amounts(node) for node in nodes}
-        self._taken, self._stays = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+        self.taken, self.stays = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+        """What all pods use; and those of DaemonSets and static ones, which a new node like this one has too."""
         for pod in pods:
             for part, amount in enumerate(pod_amounts(pod)):
-                self._taken[pod.spec.node_name, part] += amount
+                self.taken[pod.spec.node_name, part] += amount
                 if any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references):
-                    self._stays[pod.spec.node_name, part] += amount
+                    self.stays[pod.spec.node_name, part] += amount
 
-    def left_by_all(self, node: str) -> Amounts:
-        return self._left(node, self._taken)
-
-    def left_by_those_that_stay(self, node: str) -> Amounts:
-        """What a new node like this one has: only pods of DaemonSets and static ones run there."""
-        return self._left(node, self._stays)
-
-    def _left(self, node: str, used: Mapping[tuple[str, int], int]) -> Amounts:
+    def left(self, node: str, used: Mapping[tuple[str, int], int]) -> Amounts:
+        """What this use leaves of a node."""
         offered = self._offered.get(node, _NONE)
         return Amounts(*(max(0, amount - used[node, part]) for part, amount in enumerate(offered)))
 

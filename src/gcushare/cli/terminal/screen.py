@@ -6,7 +6,6 @@ import asyncio
 import os
 import textwrap
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self, TextIO
 
 from rich.console import Console
@@ -51,9 +50,7 @@ class Progress(ReadProgress):
             self._task = asyncio.create_task(self._show(), name="progress")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

@@ -15,7 +15,6 @@ from gcushare.cluster.diagnosis.facts import CertificateFacts, ClaimsFacts, Limi
 from gcushare.cluster.diagnosis.schedulers import (
     CONFIG_MAP_WORD,
     SchedulerFacts,
-    config_file_of,
     config_map_of,
     parse_configuration,
 )
@@ -135,7 +134,8 @@ async def read_schedulers(
     """Read how every visible kube-scheduler is configured; one given by hand stands for those that are not visible."""
 
     async def read(pod: SeenPod) -> SchedulerFacts:
-        path = config_file_of(pod)
+        # A policy outranks a configuration.
+        path = flag(pod, "policy-config-file") or flag(pod, "config") or ""
         place = config_map_of(pod, path) if path else None
         facts = SchedulerFacts(name=pod.key, node=pod.spec.node_name, config_file=path)
         if place is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from gcushare.cluster.programs import SeenPod, flag, main_container
+from gcushare.cluster.programs import SeenPod, main_container
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.untrusted_yaml import load_yaml
 
@@ -75,11 +75,6 @@ class SchedulerFacts:
     def has_our_file(self) -> bool:
         """Whether the config manager wrote what it reads."""
         return self.config_file.rpartition("/")[2] in OUR_CONFIG_NAMES
-
-
-def config_file_of(pod: SeenPod) -> str:
-    """The configuration that a scheduler's pod was started with, empty for none; a policy outranks a configuration."""
-    return flag(pod, "policy-config-file") or flag(pod, "config") or ""
 
 
 def config_map_of(pod: SeenPod, path: str) -> tuple[str, str] | None:

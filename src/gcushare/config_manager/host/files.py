@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from gcushare.core.errors import ConfigError, Refused
-from gcushare.runtime.file_attributes import mode_without, read_acl, read_label
+from gcushare.runtime.file_attributes import ACL, SELINUX, mode_without, read_attribute
 from gcushare.runtime.safe_directory import Attributes, SafeDirectory, open_directory
 
 _MAX_FILE_BYTES = 4 * 1024 * 1024
@@ -194,9 +194,9 @@ def _read_in(folder: SafeDirectory, name: str, path: str) -> FileState:
             content = file.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:
             raise Refused(f"{path!r} has more than {_MAX_FILE_BYTES} bytes")
-        acl, mode = read_acl(descriptor), stat.S_IMODE(status.st_mode)
+        acl, mode = read_attribute(descriptor, ACL), stat.S_IMODE(status.st_mode)
         mode = mode if acl is None else mode_without(acl, mode)
-        return FileState(content, mode, status.st_uid, status.st_gid, read_label(descriptor), acl)
+        return FileState(content, mode, status.st_uid, status.st_gid, read_attribute(descriptor, SELINUX), acl)
     finally:
         os.close(descriptor)
 

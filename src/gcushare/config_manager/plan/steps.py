@@ -72,10 +72,6 @@ class Plan:
     notes: tuple[str, ...] = ()
     """What an admin should know about the decision."""
 
-    @property
-    def changes_nothing(self) -> bool:
-        return not self.steps
-
 
 def changed(snapshot: Snapshot, step: Step) -> Snapshot:
     """Compute the files after ``step``, without touching any."""

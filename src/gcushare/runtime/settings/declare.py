@@ -22,15 +22,6 @@ _SETTING = "gcushare.setting"
 _GROUP = "gcushare.group"
 ENV_PREFIX = "GCUSHARE_"
 
-_MUTATING_WORDS = frozenset(
-    {
-        *("apply", "approve", "confirm", "delete", "drain", "erase", "execute", "fix", "force", "overwrite", "purge"),
-        *("remove", "reset", "restart", "uninstall", "wipe", "yes"),
-    }
-)
-"""A switch with one of these words in its name changes something, or confirms a change. Only the command line may set
-it."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
@@ -44,7 +35,6 @@ class Spec:
     short: str = ""
     custom_env: str = ""
     is_argument: bool = False
-    is_secret: bool = False
     is_typed: bool = False
     """Whether only the command line may set it, by its position or by its flag."""
     name: str = ""
@@ -91,7 +81,6 @@ def setting(
     env: str = "",
     short: str = "",
     argument: bool = False,
-    secret: bool = False,
     typed: bool = False,
 ) -> Any:
     """Declare one setting as a dataclass field.
@@ -103,7 +92,6 @@ def setting(
         env: the full name of a conventional variable, such as KUBECONFIG, instead of ``GCUSHARE_<NAME>``.
         short: an additional one-letter flag, such as ``-o``.
         argument: take it from a position on the command line instead of a flag.
-        secret: never show its value.
         typed: accept it on the command line only, because a forgotten variable must not change a cluster. Required
             for switches that change something.
     """
@@ -113,7 +101,6 @@ def setting(
         short=short,
         custom_env=env,
         is_argument=argument,
-        is_secret=secret,
         is_typed=typed or argument,
     )
     return dataclasses.field(default=default, metadata={_SETTING: spec})
@@ -150,18 +137,9 @@ def list_specs(cls: type) -> tuple[Spec, ...]:
     """List all settings of a settings class and its nested classes, in the order of declaration.
 
     Raises:
-        TypeError: two settings share a name or variable, a field without a default is neither a setting nor a group, or
-            the environment may set a switch that changes something.
+        TypeError: a field without a default is neither a setting nor a group.
     """
-    specs = tuple(_walk(Group(cls, {}), ()))
-    for words in ([spec.name for spec in specs], [spec.env for spec in specs if spec.env]):
-        doubled = sorted({word for word in words if words.count(word) > 1})
-        if doubled:
-            raise TypeError(f"{cls.__name__} declares {', '.join(doubled)} more than once")
-    for spec in specs:
-        if spec.parser.is_switch and not spec.is_typed and _MUTATING_WORDS & set(spec.name.split("-")):
-            raise TypeError(f"{cls.__name__} lets {spec.env} change something: declare {spec.name} with typed=True")
-    return specs
+    return tuple(_walk(Group(cls, {}), ()))
 
 
 def _walk(node: Group, field_path: tuple[str, ...]) -> Iterable[Spec]:

@@ -12,7 +12,6 @@ from gcushare.runtime.exit_codes import EXIT_STATUS
 from gcushare.runtime.settings.declare import Program, Spec
 from gcushare.runtime.settings.parsers import ANY_TEXT
 
-MASK = "********"
 # Wide enough for a flag and a sentence, and narrow enough for half a screen. COLUMNS changes it within these bounds.
 _WIDTH, _NARROWEST, _WIDEST = 100, 60, 120
 
@@ -32,9 +31,9 @@ class ResolvedSetting:
     source: str
 
     def show(self) -> str:
-        """Return the value as text that its parser accepts; a secret is masked."""
+        """Return the value as text that its parser accepts."""
         text: str = self.spec.parser.show(self.value)
-        return MASK if text and self.spec.is_secret else text
+        return text
 
 
 def render_help(program: Program[Any], specs: Sequence[Spec], columns: str = "") -> str:
@@ -73,12 +72,9 @@ def render_overview(
 
 
 def render_config(program: str, resolved: Sequence[ResolvedSetting]) -> str:
-    """Render the settings as flags that a shell reads back. Secrets are masked and commented out."""
-    settings = [item for item in resolved if not item.spec.is_argument]
-    lines = [
-        (f"{'# ' if item.spec.is_secret else ''}{item.spec.flag}={shlex.quote(item.show())}", item.source)
-        for item in settings
-    ]
+    """Render the settings as flags that a shell reads back."""
+    settings = (item for item in resolved if not item.spec.is_argument)
+    lines = [(f"{item.spec.flag}={shlex.quote(item.show())}", item.source) for item in settings]
     width = max((len(line) for line, _ in lines), default=0)
     head = f"# {program}: every setting and where its value comes from\n"
     return head + "".join(f"{line.ljust(width)}  # {source}\n" for line, source in lines)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings.command_line import CommandLine
 from gcushare.runtime.settings.declare import Program, group_of, list_specs
-from gcushare.runtime.settings.help_text import MASK, ResolvedSetting, render_config, render_help
+from gcushare.runtime.settings.help_text import ResolvedSetting, render_config, render_help
 
 T = TypeVar("T")
 
@@ -56,11 +56,11 @@ def load_settings(program: Program[T], argv: Sequence[str], environ: Mapping[str
         try:
             resolved.append(ResolvedSetting(spec, spec.parser.parse(text), source))
         except ValueError as error:
-            shown = repr(MASK) if spec.is_secret else repr(text[:_SHOWN_VALUE])
             cut = f" (cut, {len(text)} characters)" if len(text) > _SHOWN_VALUE else ""
             near = difflib.get_close_matches(text, spec.parser.choices, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            problems.append(f"{source}: {shown}{cut} is {error}; accepted: {spec.parser.accepted}{hint}")
+            shown = f"{text[:_SHOWN_VALUE]!r}{cut}"
+            problems.append(f"{source}: {shown} is {error}; accepted: {spec.parser.accepted}{hint}")
     built = _build(program.settings, (), {item.spec.field_path: item.value for item in resolved}, problems)
     if problems:
         raise ConfigError(*problems)

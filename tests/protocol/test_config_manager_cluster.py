@@ -122,8 +122,8 @@ async def test_reports_of_many_nodes_keep_each_other_and_the_mode(client: KubeCl
     expected[1] = NodeReport(names[1], "failed", "it keeps restarting")
     assert await read_reports(client, NAMESPACE) == expected, "a node that is gone is not waited for"
     found = await client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=NAMESPACE)
-    assert found["data"]["mode"] == "recover"
-    reported = json.loads(found["data"][f"node.{names[0]}"])
+    assert found.data["mode"] == "recover"
+    reported = json.loads(found.data[f"node.{names[0]}"])
     assert reported == {"state": "applied", "reason": ""}
 
 

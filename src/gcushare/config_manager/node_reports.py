@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import msgspec
-
 from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.reconcile import State, WantedMode
@@ -15,17 +13,10 @@ from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntr
 from gcushare.core.errors import ForbiddenError, NotFoundError, RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Patch, PatchKind
-from gcushare.kube.resources import NODES, Resource
+from gcushare.kube.resources import CONFIG_MAPS, NODES
 from gcushare.wire.contracts import CONFIG_MANAGER
 from gcushare.wire.documents import node_report
 from gcushare.wire.documents.node_report import NodeReport
-
-
-class _ConfigMap(msgspec.Struct, frozen=True):
-    data: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-_CONFIG_MAPS = Resource("api/v1", "configmaps", _ConfigMap)
 
 
 @dataclass(slots=True)
@@ -86,7 +77,7 @@ async def read_reports(client: KubeClient, namespace: str) -> list[NodeReport]:
 
 async def _read(client: KubeClient, namespace: str) -> Mapping[str, str]:
     try:
-        return (await client.get(_CONFIG_MAPS, CONFIG_MANAGER, namespace=namespace)).data
+        return (await client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=namespace)).data
     except NotFoundError:
         return {}
 
@@ -95,11 +86,11 @@ async def _write(client: KubeClient, namespace: str, data: Mapping[str, str]) ->
     """Set keys of the ConfigMap; create it if it does not exist."""
     patch = Patch(PatchKind.MERGE, {"data": dict(data)})
     try:
-        await client.patch(_CONFIG_MAPS, CONFIG_MANAGER, patch, namespace=namespace)
+        await client.patch(CONFIG_MAPS, CONFIG_MANAGER, patch, namespace=namespace)
     except NotFoundError:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MANAGER}, "data": dict(data)}
         try:
-            await client.create(_CONFIG_MAPS, body, namespace=namespace)
+            await client.create(CONFIG_MAPS, body, namespace=namespace)
         except ForbiddenError as error:
             raise ForbiddenError(
                 f"ConfigMap {CONFIG_MANAGER} is gone from namespace {namespace}, and only an admin may create it: "

@@ -7,6 +7,8 @@ from functools import lru_cache
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
+import msgspec
+
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.dra.claims import PodWithClaims, ResourceClaim, ResourceClaimTemplate
 from gcushare.wire.dra.slices import ResourceSlice
@@ -18,6 +20,10 @@ JsonObject: TypeAlias = dict[str, Any]
 
 _MAX_SEGMENT_CHARS = 253
 """Longest name Kubernetes gives anything (a DNS subdomain)."""
+
+
+class ConfigMap(msgspec.Struct, frozen=True):
+    data: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +65,10 @@ RESOURCE_SLICES = Resource("apis/resource.k8s.io/v1", "resourceslices", Resource
 RESOURCE_CLAIMS = Resource("apis/resource.k8s.io/v1", "resourceclaims", ResourceClaim)
 RESOURCE_CLAIM_TEMPLATES = Resource("apis/resource.k8s.io/v1", "resourceclaimtemplates", ResourceClaimTemplate)
 POD_DISRUPTION_BUDGETS = Resource("apis/policy/v1", "poddisruptionbudgets", PodDisruptionBudget)
+CONFIG_MAPS = Resource("api/v1", "configmaps", ConfigMap)
 # Resources without a type: read and written as plain JSON objects.
 DEVICE_CLASSES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "deviceclasses", dict, namespaced=False)
 NAMESPACES: Resource[JsonObject] = Resource("api/v1", "namespaces", dict, namespaced=False)
-CONFIG_MAPS: Resource[JsonObject] = Resource("api/v1", "configmaps", dict)
 SLICES_OF_ALL_DRIVERS: Resource[JsonObject] = Resource(
     "apis/resource.k8s.io/v1", "resourceslices", dict, namespaced=False
 )

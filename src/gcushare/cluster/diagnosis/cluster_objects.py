@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from gcushare.cluster.diagnosis.facts import CertificateFacts, ClaimsFacts, LimitRange, PolicyFacts, QuotaFacts
+from gcushare.cluster.diagnosis.facts import CertificateFacts, ClaimsFacts, LimitRange, PolicyFacts, Quota
 from gcushare.cluster.diagnosis.schedulers import (
     CONFIG_MAP_WORD,
     SchedulerFacts,
@@ -22,24 +22,27 @@ from gcushare.cluster.programs import SeenPod, flag
 from gcushare.cluster.reader import Reader
 from gcushare.cluster.rights import Area
 from gcushare.core.errors import RemoteContractError
-from gcushare.kube.resources import (
-    CONFIG_MAPS,
-    DEVICE_CLASSES,
-    NAMESPACES,
-    RESOURCE_SLICES,
-    SLICES_OF_ALL_DRIVERS,
-    JsonObject,
-    Resource,
-)
+from gcushare.kube.resources import CONFIG_MAPS, DEVICE_CLASSES, RESOURCE_SLICES, JsonObject, Resource
 from gcushare.wire import contracts
 from gcushare.wire.certificates import first_end
 from gcushare.wire.documents.node_report import NodeReport, decode_node_reports
 from gcushare.wire.dra.device_classes import extended_resources
-from gcushare.wire.objects import Node
+from gcushare.wire.objects import Node, ObjectMeta
 
-_LIMIT_RANGES: Resource[JsonObject] = Resource("api/v1", "limitranges", dict)
-_QUOTAS: Resource[JsonObject] = Resource("api/v1", "resourcequotas", dict)
-_SECRETS: Resource[JsonObject] = Resource("api/v1", "secrets", dict)
+
+class _Object(msgspec.Struct, frozen=True):
+    """An object of any kind, as far as it is read here."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JsonObject = {}
+    data: dict[str, str] = {}
+
+
+_LIMIT_RANGES = Resource("api/v1", "limitranges", LimitRange)
+_QUOTAS = Resource("api/v1", "resourcequotas", Quota)
+_SECRETS = Resource("api/v1", "secrets", _Object)
+_NAMESPACES = Resource("api/v1", "namespaces", _Object, namespaced=False)
+_SLICES_OF_ALL_DRIVERS = Resource("apis/resource.k8s.io/v1", "resourceslices", _Object, namespaced=False)
 
 _ENFORCED_LEVEL = "pod-security.kubernetes.io/enforce"
 _CERTIFICATES = ("tls.crt", contracts.CLIENT_CERT, "ca.crt")
@@ -51,14 +54,14 @@ async def read_policies(reader: Reader) -> tuple[PolicyFacts, ...]:
         reader.list_if_allowed(Area.POLICIES, _admission("validatingadmissionpolicies")),
         reader.list_if_allowed(Area.POLICIES, _admission("validatingadmissionpolicybindings")),
     )
-    return _policies(policies, [each for each in bindings if "Deny" in (_spec(each).get("validationActions") or [])])
+    return _policies(policies, [each for each in bindings if "Deny" in (each.spec.get("validationActions") or [])])
 
 
 async def read_drivers(reader: Reader) -> dict[str, frozenset[str]]:
     """Read which drivers publish ResourceSlices of each node; none if the cluster has no such kind."""
     found: dict[str, set[str]] = {}
-    for each in await reader.list_if_allowed(Area.SLICES, SLICES_OF_ALL_DRIVERS):
-        found.setdefault(str(_spec(each).get("nodeName", "")), set()).add(str(_spec(each).get("driver", "")))
+    for each in await reader.list_if_allowed(Area.SLICES, _SLICES_OF_ALL_DRIVERS):
+        found.setdefault(str(each.spec.get("nodeName", "")), set()).add(str(each.spec.get("driver", "")))
     return {node: frozenset(drivers) for node, drivers in found.items()}
 
 
@@ -74,7 +77,7 @@ async def read_claims(reader: Reader, nodes: Iterable[Node], extenders: Sequence
             read(DEVICE_CLASSES),
             read(_admission("mutatingadmissionpolicies")),
             read(_admission("mutatingadmissionpolicybindings")),
-            read(NAMESPACES),
+            read(_NAMESPACES),
             read(_QUOTAS),
             read(_LIMIT_RANGES),
         ),
@@ -87,20 +90,12 @@ async def read_claims(reader: Reader, nodes: Iterable[Node], extenders: Sequence
         classes=extended_resources(classes),
         policies=_policies(policies, bindings),
         namespaces=frozenset(
-            _name(each)
+            each.metadata.name
             for each in namespaces
-            if _mapping(_mapping(each.get("metadata")).get("labels")).get(contracts.CLAIMS_LABEL)
-            == contracts.CLAIMS_ENABLED
+            if each.metadata.labels.get(contracts.CLAIMS_LABEL) == contracts.CLAIMS_ENABLED
         ),
-        quotas=tuple(
-            QuotaFacts(
-                namespace=str(_mapping(each.get("metadata")).get("namespace", "")),
-                name=_name(each),
-                bounded=frozenset(_mapping(_spec(each).get("hard"))),
-            )
-            for each in quotas
-        ),
-        limit_ranges=tuple(msgspec.convert(each, LimitRange, strict=False) for each in limit_ranges),
+        quotas=tuple(quotas),
+        limit_ranges=tuple(limit_ranges),
     )
 
 
@@ -108,24 +103,21 @@ async def read_security_levels(reader: Reader, names: Iterable[str]) -> dict[str
     """Read which Pod Security level each of these namespaces enforces; those that enforce none are left out."""
     places = sorted(set(names))
     found = await asyncio.gather(
-        *(reader.attempt(Area.NAMESPACES, partial(reader.client.get, NAMESPACES, name)) for name in places)
+        *(reader.attempt(Area.NAMESPACES, partial(reader.client.get, _NAMESPACES, name)) for name in places)
     )
-    labels = (_mapping(_mapping((each or {}).get("metadata")).get("labels")) for each in found)
-    levels = ((name, str(each.get(_ENFORCED_LEVEL, ""))) for name, each in zip(places, labels, strict=True))
-    return {name: level for name, level in levels if level}
+    levels = {each.metadata.name: each.metadata.labels.get(_ENFORCED_LEVEL, "") for each in found if each is not None}
+    return {name: level for name, level in levels.items() if level}
 
 
-def _admission(plural: str) -> Resource[JsonObject]:
-    return Resource("apis/admissionregistration.k8s.io/v1", plural, dict, namespaced=False)
+def _admission(plural: str) -> Resource[_Object]:
+    return Resource("apis/admissionregistration.k8s.io/v1", plural, _Object, namespaced=False)
 
 
-def _policies(policies: Iterable[JsonObject], bindings: Iterable[JsonObject]) -> tuple[PolicyFacts, ...]:
+def _policies(policies: Iterable[_Object], bindings: Iterable[_Object]) -> tuple[PolicyFacts, ...]:
     """Describe policies; those that one of these bindings names take effect."""
-    bound = {str(_spec(each).get("policyName", "")) for each in bindings}
-    return tuple(
-        PolicyFacts(name=_name(each), text=msgspec.json.encode(each.get("spec")).decode(), denies=_name(each) in bound)
-        for each in policies
-    )
+    bound = {str(each.spec.get("policyName", "")) for each in bindings}
+    named = ((each.metadata.name, msgspec.json.encode(each.spec).decode()) for each in policies)
+    return tuple(PolicyFacts(name=name, text=text, denies=name in bound) for name, text in named)
 
 
 async def read_schedulers(
@@ -141,7 +133,7 @@ async def read_schedulers(
         if place is not None:
             namespace, (name, key) = pod.metadata.namespace, place
             text = (await _config_map_data(reader, namespace, name)).get(key)
-            return facts if text is None else _from_text(facts, str(text), f"{CONFIG_MAP_WORD}{namespace}/{name}")
+            return facts if text is None else _from_text(facts, text, f"{CONFIG_MAP_WORD}{namespace}/{name}")
         return _from_text(facts, given_config, "--scheduler-config") if given_config and path else facts
 
     found = await asyncio.gather(*(read(pod) for pod in pods))
@@ -165,8 +157,9 @@ async def read_reports(reader: Reader, namespaces: Sequence[str]) -> tuple[NodeR
     return tuple(report for data in found for report in decode_node_reports(data))
 
 
-async def _config_map_data(reader: Reader, namespace: str, name: str) -> JsonObject:
-    return _mapping((await reader.get_if_allowed(Area.CONFIG_MAPS, CONFIG_MAPS, namespace, name) or {}).get("data"))
+async def _config_map_data(reader: Reader, namespace: str, name: str) -> dict[str, str]:
+    found = await reader.get_if_allowed(Area.CONFIG_MAPS, CONFIG_MAPS, namespace, name)
+    return {} if found is None else found.data
 
 
 async def read_certificates(reader: Reader, pods: Sequence[SeenPod]) -> tuple[CertificateFacts, ...]:
@@ -179,10 +172,9 @@ async def read_certificates(reader: Reader, pods: Sequence[SeenPod]) -> tuple[Ce
     }
 
     async def read(namespace: str, name: str) -> list[CertificateFacts]:
-        data = _mapping((await reader.get_if_allowed(Area.SECRETS, _SECRETS, namespace, name) or {}).get("data"))
-        return [
-            _certificate(f"Secret {namespace}/{name}, {key}", str(data[key])) for key in _CERTIFICATES if key in data
-        ]
+        found = await reader.get_if_allowed(Area.SECRETS, _SECRETS, namespace, name)
+        data = {} if found is None else found.data
+        return [_certificate(f"Secret {namespace}/{name}, {key}", data[key]) for key in _CERTIFICATES if key in data]
 
     found = await asyncio.gather(*(read(*place) for place in sorted(mounted)))
     return tuple(each for certificates in found for each in certificates)
@@ -193,15 +185,3 @@ def _certificate(subject: str, text: str) -> CertificateFacts:
         return CertificateFacts(subject=subject, not_after=first_end(base64.b64decode(text)))
     except (RemoteContractError, binascii.Error) as failure:
         return CertificateFacts(subject=subject, problem=str(failure))
-
-
-def _name(found: JsonObject) -> str:
-    return str(_mapping(found.get("metadata")).get("name", ""))
-
-
-def _spec(found: JsonObject) -> JsonObject:
-    return _mapping(found.get("spec"))
-
-
-def _mapping(value: object) -> JsonObject:
-    return value if isinstance(value, dict) else {}

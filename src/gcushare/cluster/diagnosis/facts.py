@@ -88,13 +88,15 @@ class PolicyFacts:
     denies: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaFacts:
-    """A ResourceQuota, and the resources that it bounds."""
+class QuotaSpec(msgspec.Struct, frozen=True):
+    hard: dict[str, str | int] = {}
 
-    namespace: str
-    name: str
-    bounded: frozenset[str]
+
+class Quota(msgspec.Struct, frozen=True):
+    """A ResourceQuota of the cluster."""
+
+    metadata: ObjectMeta
+    spec: QuotaSpec = QuotaSpec()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,7 @@ class ClaimsFacts:
     classes: Mapping[str, str] = field(default_factory=dict)
     policies: tuple[PolicyFacts, ...] = ()
     namespaces: frozenset[str] = frozenset()
-    quotas: tuple[QuotaFacts, ...] = ()
+    quotas: tuple[Quota, ...] = ()
     limit_ranges: tuple[LimitRange, ...] = ()
 
 

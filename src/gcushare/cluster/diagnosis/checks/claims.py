@@ -140,14 +140,14 @@ def find_rivals(resources: Mapping[str, str], vendor: Vendor) -> Iterator[Findin
 def check_quotas(facts: Facts) -> Iterator[Finding]:
     """Quotas on memory in namespaces whose pods get claims in its place: they count nothing any more."""
     claims = facts.claims if facts.claims is not None else ClaimsFacts()
-    for quota in (each for each in claims.quotas if each.namespace in claims.namespaces):
+    for quota in (each for each in claims.quotas if each.metadata.namespace in claims.namespaces):
         for vendor in facts.vendors():
             resource, units = f"requests.{vendor.memory_resource}", f"requests.{vendor.claims.extender_resource}"
             cards = f"{vendor.claims.memory_class}.deviceclass.resource.k8s.io/devices"
-            if resource in quota.bounded and not {cards, units} & quota.bounded:
+            if resource in quota.spec.hard and not {cards, units} & quota.spec.hard.keys():
                 yield warning(
                     "quota-counts-nothing",
-                    f"ResourceQuota {quota.namespace}/{quota.name}",
+                    f"ResourceQuota {quota.metadata.namespace}/{quota.metadata.name}",
                     f"it bounds {resource}, and pods of that namespace get claims, which it does not count",
                     f"bound {cards} (cards that claims share in), or {units} (units; with claims.callExtender)",
                 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 from gcushare.core.errors import GcushareError
 
@@ -18,29 +18,24 @@ class OutputError(GcushareError):
     """What a command prints cannot be written, for another reason than a reader that has left."""
 
 
-class _Output(io.FileIO):
-    """Raises OutputError once; after that the rest goes nowhere, so that the interpreter's last flush is silent."""
+class _Stream(io.FileIO):
+    """What cannot be written to stderr is dropped. Of stdout it is an OutputError, once: the rest goes nowhere then,
+    so that the interpreter's last flush is silent.
+    """
 
-    def write(self, data: object) -> int:
+    def write(self, data: Any) -> int:
+        """Write what the interpreter passes on."""
         try:
-            return super().write(data)  # type: ignore[arg-type]  # the buffer that the interpreter passes on
+            return super().write(data)
         except (BrokenPipeError, BlockingIOError):
             raise
         except OSError as error:
+            if self.fileno() == 2:
+                return len(data)
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
             raise OutputError(f"the output cannot be written: {error.strerror or error}") from error
-
-
-class _Messages(io.FileIO):
-    def write(self, data: object) -> int:
-        try:
-            return super().write(data)  # type: ignore[arg-type]
-        except (BrokenPipeError, BlockingIOError):
-            raise
-        except OSError:
-            return len(data)  # type: ignore[arg-type]
 
 
 def guard_streams() -> None:
@@ -52,17 +47,18 @@ def guard_streams() -> None:
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
-    for name, raw, errors in (("stdout", _Output, "replace"), ("stderr", _Messages, "backslashreplace")):
+    for name, errors in (("stdout", "replace"), ("stderr", "backslashreplace")):
         stream = getattr(sys, name)
         # A program that embeds this one, as tests do, may have replaced it.
         if isinstance(stream, io.TextIOWrapper) and stream is getattr(sys, f"__{name}__"):
-            setattr(sys, name, _rewritten(stream, raw(stream.fileno(), "w", closefd=False), errors))
+            setattr(sys, name, _rewritten(stream, errors))
 
 
-def _rewritten(stream: io.TextIOWrapper, raw: io.FileIO, errors: str) -> TextIO:
-    """The same stream over ``raw``. A character that its encoding lacks must not end a command.
+def _rewritten(stream: io.TextIOWrapper, errors: str) -> TextIO:
+    """The same stream, guarded. A character that its encoding lacks must not end a command.
 
     Unbuffered means by line here: without a buffer, the interpreter loses what a write leaves over.
     """
+    raw = _Stream(stream.fileno(), "w", closefd=False)
     is_by_line = stream.line_buffering or stream.write_through
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding=stream.encoding, errors=errors, line_buffering=is_by_line)

@@ -51,12 +51,12 @@ class Sizing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 async def rightsize(session: Session, settings: RightsizeSettings) -> int:
     """Print a line per workload; the work of ``gcushare rightsize``."""
-    summary, answers, problems = await gather_use(session, settings.plugin_namespace, Scope())
+    summary, views, problems = await gather_use(session, settings.plugin_namespace, Scope())
     now = datetime.now(UTC)
-    found = size_workloads(summary, pod_use_rows(summary, answers.views), now, settings.namespace)
+    found = size_workloads(summary, pod_use_rows(summary, views), now, settings.namespace)
     if not session.print_document(lambda: sizing_document(found, problems)):
         session.screen.print_lines(sizing_lines(found, session.screen.width))
-        if hint := pod_use_hint(summary, answers.views):
+        if hint := pod_use_hint(summary, views):
             session.screen.say("note", hint)
     return warn_of_use(session, summary, problems)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 from rich.text import Text
@@ -21,85 +20,64 @@ from gcushare.cluster.reader import Reader, Scope
 from gcushare.core.errors import GcushareError
 from gcushare.core.units import GIB
 from gcushare.core.wording import counted, some_names
-from gcushare.vendors.vendor import Vendor
 
 
 async def top(session: Session, settings: TopSettings) -> int:
     """Show what is granted next to what is used."""
     scope = Scope(settings.node, settings.selector or "")
-    summary, answers, problems = await gather_use(session, settings.plugin_namespace, scope)
-    rows, pods = use_rows(summary, answers.views), pod_use_rows(summary, answers.views)
+    summary, views, problems = await gather_use(session, settings.plugin_namespace, scope)
+    rows, pods = use_rows(summary, views), pod_use_rows(summary, views)
     screen, output = session.screen, session.output
     if not session.print_document(lambda: use_document(rows, pods, problems)):
         lines = use_lines(summary, rows, screen.width, is_wide=output is Output.WIDE)
         screen.print_lines([*lines, *pod_use_lines(summary, pods, screen.width, has_peak=settings.peak)])
-        if hint := pod_use_hint(summary, answers.views):
+        if hint := pod_use_hint(summary, views):
             screen.say("note", hint)
     return warn_of_use(session, summary, problems)
 
 
 async def gather_use(
     session: Session, plugin_namespace: str, scope: Scope
-) -> tuple[Summary, PluginAnswers, dict[str, str]]:
-    """Read the cluster, and ask the plugins of its nodes; the last is why the use on some is not known.
+) -> tuple[Summary, dict[str, NodeView], dict[str, str]]:
+    """Read the cluster, and ask the plugins of its nodes; returns what they report, by node.
+
+    The last is why the use on some nodes is not known, by plugin that could not be asked, or node without one.
 
     Raises:
         GcushareError: the API server does not answer, or the node that was asked for has no cards.
     """
+    views: dict[str, NodeView] = {}
+    problems: dict[str, str] = {}
     async with session.screen.progress() as progress:
         reader = Reader(session.api, progress)
         snapshot = await gather(reader, session.vendor, scope)
         session.require_cards(snapshot, scope.node)
         summary = summarise(snapshot)
-        nodes = frozenset(node.name for node in summary.nodes)
-        answers = await read_plugins(reader, session.vendor, plugin_namespace, nodes)
-    return summary, answers, _problems(summary, answers, plugin_namespace)
+        silent = {node.name for node in summary.nodes}
+        plugins = [pod for pod in await reader.list_plugins(plugin_namespace) if pod.spec.node_name in silent]
+        answers = await reader.ask_plugins(plugins)
+    for pod, found in answers:
+        node = pod.spec.node_name
+        if isinstance(found, GcushareError):
+            problems[f"plugin {pod.key} on {node}"] = str(found)
+        elif found.vendor == session.vendor.name:
+            views[node] = view_status(found, pod.key, {})
+        else:
+            continue
+        silent.discard(node)
+    if silent:
+        names = [node.name for node in summary.nodes if node.name in silent]
+        subject = f"node{'s' if len(names) > 1 else ''} {some_names(names, MAX_WARNINGS)}"
+        problems[subject] = (
+            f"no device plugin in namespace {plugin_namespace!r} reports what is in use there; --plugin-namespace says "
+            "where the plugins are"
+        )
+    return summary, views, problems
 
 
 def warn_of_use(session: Session, summary: Summary, problems: Mapping[str, str]) -> int:
     """Report what could not be read, and return the exit code."""
     return session.warn([*summary.snapshot.problems, *(f"{what}: {why}" for what, why in problems.items())])
-
-
-@dataclass(frozen=True, slots=True)
-class PluginAnswers:
-    """What the plugins report by node, and by node and plugin why one could not be asked."""
-
-    views: dict[str, NodeView] = field(default_factory=dict)
-    failures: dict[tuple[str, str], GcushareError] = field(default_factory=dict)
-
-
-async def read_plugins(reader: Reader, vendor: Vendor, namespace: str, nodes: frozenset[str]) -> PluginAnswers:
-    """Ask the plugins of these nodes for their statuses; those of other vendors are left out.
-
-    Raises:
-        GcushareError: the plugins' pods cannot be listed.
-    """
-    plugins = [pod for pod in await reader.list_plugins(namespace) if pod.spec.node_name in nodes]
-    answers = PluginAnswers()
-    for pod, found in await reader.ask_plugins(plugins):
-        if isinstance(found, GcushareError):
-            answers.failures[pod.spec.node_name, pod.key] = found
-        elif found.vendor == vendor.name:
-            answers.views[pod.spec.node_name] = view_status(found, pod.key, {})
-    return answers
-
-
-def _problems(summary: Summary, answers: PluginAnswers, namespace: str) -> dict[str, str]:
-    """Why the use on some nodes is not known: by plugin that could not be asked, or node without one."""
-    problems = {
-        f"plugin {name} on {node}": str(error)
-        for (node, name), error in sorted(answers.failures.items(), key=lambda item: item[0][1])
-    }
-    asked = {*answers.views, *(node for node, _ in answers.failures)}
-    silent = [node.name for node in summary.nodes if node.name not in asked]
-    if silent:
-        subject = f"node{'s' if len(silent) > 1 else ''} {some_names(silent, MAX_WARNINGS)}"
-        problems[subject] = (
-            f"no device plugin in namespace {namespace!r} reports what is in use there; --plugin-namespace says "
-            "where the plugins are"
-        )
-    return problems
 
 
 _UNKNOWN = "-"

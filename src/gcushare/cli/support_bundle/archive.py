@@ -38,15 +38,12 @@ class Archive:
     def add(self, path: str, content: bytes, what: str) -> None:
         """Write a file, unless it no longer fits."""
         if len(content) > self.budget_bytes:
-            self.leave_out(path, f"its {len(content)} bytes did not fit any more")
+            self.left_out[path] = f"its {len(content)} bytes did not fit any more"
             return
         self.budget_bytes -= len(content)
         self._write(path, content)
         digest = hashlib.sha256(content).hexdigest()
         self.entries.append({"path": path, "bytes": len(content), "sha256": digest, "what": what})
-
-    def leave_out(self, path: str, why: str) -> None:
-        self.left_out[path] = why
 
     def finish(self, about: dict[str, Any]) -> None:
         """Write the manifest. It does not count against the size limit, because it explains all other files."""

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from gcushare._version import __version__
@@ -58,7 +58,6 @@ from gcushare.wire.documents.inspect import decode_document
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 
 _EVENTS: Resource[BundleEvent] = Resource("api/v1", "events", BundleEvent)
-T = TypeVar("T")
 
 _MOST_EVENTS = 2000
 _MOST_EXPLAINED = 50
@@ -231,7 +230,7 @@ class Collector:
         self.archive.add(path, to_json(self.redactor.document(content)).encode(), what)
 
     def _leave_out(self, path: str, why: str) -> None:
-        self.archive.leave_out(path, self.redactor.text(own_words(why, self.names)))
+        self.archive.left_out[path] = self.redactor.text(own_words(why, self.names))
 
 
 def run(settings: BundleSettings, process: ProcessContext) -> int:

@@ -221,7 +221,7 @@ def _holder_lines(position: int, holder: HolderView, card: CardStatus, paper: Pa
         row.append("   ").append(used, "bold red" if is_over else "")
     if holder.utilization_percent is not None:
         row.append(f"   busy {holder.utilization_percent:.0f}%")
-    notes = [one_line(describe_holder(holder, paper.unit))]
+    notes = [one_line(describe_holder(holder))]
     if paper.is_wide and holder.uid:
         notes.append(f"uid {one_line(holder.uid)}")
     text = "   ".join(note for note in notes if note)

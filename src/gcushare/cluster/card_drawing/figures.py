@@ -96,7 +96,7 @@ def describe_driver(use: UseStatus) -> tuple[tuple[str, str], ...]:
     )
 
 
-def describe_holder(holder: HolderView, unit: MemoryUnit | None) -> str:
+def describe_holder(holder: HolderView) -> str:
     """Describe a pod's units by container, and its state."""
     notes = []
     if holder.whole:

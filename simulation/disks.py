@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from ruamel.yaml import YAML
 
-from gcushare.config_manager.host.files import FileState, HostFileError, temporary_path
+from gcushare.config_manager.host.files import FileState, HostFileError, HostFiles, temporary_path
 from gcushare.config_manager.host.launch import HealthEndpoint
 from gcushare.config_manager.host.manifest_text import parse_manifest
 from gcushare.config_manager.host.paths_and_record import SchedulerFile
@@ -53,10 +53,10 @@ spec:
 
 
 @dataclass
-class Disk:
-    """One host's files in memory; ``Files``. ``fault`` strikes the next change, most of them as the machine goes down.
+class Disk(HostFiles):
+    """One host's files in memory. ``fault`` strikes the next change, most of them as the machine goes down.
 
-    Every change is on the disk when its call returns, as with the real ``Files``, which sync the directory. With
+    Every change is on the disk when its call returns, as with the real ones, which sync the directory. With
     ``forgets_sync`` it is not, until a later moment: what the machine's end takes back then is drawn for each.
     """
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # its C reader is ten times as fast as ruamel's
 
-from gcushare.config_manager.host.files import Files, FileState, HostFileError, HostFiles, temporary_path
+from gcushare.config_manager.host.files import FileState, HostFileError, HostFiles, temporary_path
 from gcushare.config_manager.host.launch import ConfigTarget, HealthEndpoint
 from gcushare.config_manager.host.manifest_text import parse_manifest
 from gcushare.config_manager.host.paths_and_record import SchedulerFile
@@ -332,7 +332,7 @@ class Host:
     lines: list[str] = field(default_factory=list)
     clock: Clock = field(default_factory=ManualClock)
     scheduler: SchedulerDouble = field(init=False)
-    files: Files = field(init=False)
+    files: HostFiles = field(init=False)
 
     def __post_init__(self) -> None:
         self.scheduler = SchedulerDouble(self.root, self.target)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from gcushare.cluster.diagnosis.schedulers import parse_configuration
-from gcushare.config_manager.host.files import Files, HostFileError, behind_links
+from gcushare.config_manager.host.files import HostFileError, HostFiles, behind_links
 from gcushare.config_manager.host.launch import default_health, own_flag, scheduler_flags
 from gcushare.config_manager.host.running_scheduler import PollResult, find_problem
 from gcushare.config_manager.manager import Manager, Prepared
@@ -90,7 +90,7 @@ def _find_by_hand(flags: Sequence[Flag], read: Callable[[], BaseConfig | None]) 
     return flag, f"configured by hand: --{flag.name} names {base.path!r}, which calls {urls[0]}"
 
 
-def _read_named(files: Files, flags: Sequence[Flag]) -> BaseConfig | None:
+def _read_named(files: HostFiles, flags: Sequence[Flag]) -> BaseConfig | None:
     """Read the file that a running scheduler's flags name, by its path on the host.
 
     Raises:
@@ -118,7 +118,7 @@ def _unproven(prepared: Prepared) -> str:
     return "" if observed.was_seen_healthy else f"{observed.own_config.path} was edited since"
 
 
-def _edits(observed: ObservedScheduler, files: Files) -> Iterator[str]:
+def _edits(observed: ObservedScheduler, files: HostFiles) -> Iterator[str]:
     """Say which files others changed after gcushare did."""
     if observed.edited_since:
         yield f"{observed.layout.target} was changed by someone else after gcushare"

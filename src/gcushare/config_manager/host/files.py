@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.runtime.file_attributes import ACL, SELINUX, mode_without, read_attribute
@@ -55,39 +54,8 @@ class FileState:
     """The access list, None without one. ``mode`` is what the file's owner, group and others may do without it."""
 
 
-class Files(Protocol):
-    """The host's files by their absolute path on the host; the tests and the simulation have ones that fail."""
-
-    def read(self, path: str) -> FileState | None:
-        """Read a file; None if it does not exist. Raises ``Refused`` if it is a link or not a regular file."""
-
-    def link(self, path: str) -> str | None:
-        """Return where a symbolic link leads, as it is written; None if there is no link."""
-
-    def names(self, directory: str) -> tuple[str, ...]:
-        """List a directory, sorted; empty if it does not exist."""
-
-    def parents(self, path: str) -> list[tuple[str, os.stat_result]]:
-        """List the directories below the root that lead to a file, with their modes and owners."""
-
-    def check(self, path: str) -> None:
-        """Check that a file can be written at ``path``. Raises as ``write`` does, and changes nothing."""
-
-    def check_move(self, source: str, target: str) -> None:
-        """Check that a file of one directory can be renamed into the other. Raises as ``replace`` does."""
-
-    def write(self, path: str, state: FileState) -> None:
-        """Put ``state`` at ``path`` in one step: temporary file next to it, fsync, rename, fsync of the directory."""
-
-    def replace(self, source: str, target: str) -> None:
-        """Rename ``source`` to ``target`` in one step; both on one filesystem."""
-
-    def remove(self, path: str) -> None:
-        """Remove a file, if it exists."""
-
-
 class HostFiles:
-    """The real files below ``root``: ``/``, or the mount point of the host's filesystem in a pod.
+    """The host's files by their absolute path there; ``root`` is ``/``, or where its filesystem is mounted in a pod.
 
     Links to directories are followed as in a chroot. A directory that others can write to is refused.
     """
@@ -96,12 +64,14 @@ class HostFiles:
         self._root = root
 
     def read(self, path: str) -> FileState | None:
+        """Read a file; None if it does not exist. Raises ``Refused`` if it is a link or not a regular file."""
         directory, name = _split(path)
         with _reported("read", path), suppress(FileNotFoundError), self._looking_in(directory) as folder:
             return _read_in(folder, name, path)
         return None
 
     def link(self, path: str) -> str | None:
+        """Return where a symbolic link leads, as it is written; None if there is no link."""
         directory, name = _split(path)
         with _reported("read", path), suppress(FileNotFoundError), self._looking_in(directory) as folder:
             status = folder.status(name)
@@ -109,11 +79,13 @@ class HostFiles:
         return None
 
     def names(self, directory: str) -> tuple[str, ...]:
+        """List a directory, sorted; empty if it does not exist."""
         with _reported("list", directory), suppress(FileNotFoundError), self._looking_in(directory) as folder:
             return folder.names()
         return ()
 
     def parents(self, path: str) -> list[tuple[str, os.stat_result]]:
+        """List the directories below the root that lead to a file, with their modes and owners."""
         found = []
         for directory in map(str, reversed(PurePosixPath(path).parents[:-1])):
             with _reported("read", directory), self._looking_in(directory) as folder:
@@ -121,6 +93,7 @@ class HostFiles:
         return found
 
     def check(self, path: str) -> None:
+        """Check that a file can be written at ``path``. Raises as ``write`` does, and changes nothing."""
         directory, name = _split(path)
         with _reported("write", path), open_directory(directory, root=self._root) as folder:
             folder.check_writable()
@@ -128,6 +101,7 @@ class HostFiles:
                 folder.check_replaceable(each)
 
     def check_move(self, source: str, target: str) -> None:
+        """Check that a file of one directory can be renamed into the other. Raises as ``replace`` does."""
         (old, _), (new, _) = _split(source), _split(target)
         with (
             _reported(f"move {source!r} to", target),
@@ -137,12 +111,14 @@ class HostFiles:
             from_folder.check_mount(to_folder)
 
     def write(self, path: str, state: FileState) -> None:
+        """Put ``state`` at ``path`` in one step: temporary file next to it, fsync, rename, fsync of the directory."""
         directory, name = _split(path)
         attributes = Attributes(state.mode, (state.uid, state.gid), state.label, state.acl)
         with _reported("write", path), open_directory(directory, root=self._root) as folder:
             folder.write(name, state.content, attributes, posixpath.basename(temporary_path(path)))
 
     def replace(self, source: str, target: str) -> None:
+        """Rename ``source`` to ``target`` in one step; both on one filesystem."""
         (old, old_name), (new, new_name) = _split(source), _split(target)
         with (
             _reported(f"move {source!r} to", target),
@@ -152,6 +128,7 @@ class HostFiles:
             from_folder.rename(old_name, to_folder, new_name)
 
     def remove(self, path: str) -> None:
+        """Remove a file, if it exists."""
         directory, name = _split(path)
         # Without its directory the file does not exist either.
         with (
@@ -201,7 +178,7 @@ def _read_in(folder: SafeDirectory, name: str, path: str) -> FileState:
         os.close(descriptor)
 
 
-def behind_links(files: Files, path: str) -> str:
+def behind_links(files: HostFiles, path: str) -> str:
     """Follow symbolic links at ``path``; of a circle, some link in it."""
     for _ in range(_MAX_LINKS):
         link = files.link(path)

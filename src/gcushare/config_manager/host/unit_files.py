@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gcushare.config_manager.host.files import Files, behind_links
+from gcushare.config_manager.host.files import HostFiles, behind_links
 from gcushare.config_manager.host.unit_text import (
     Setting,
     assigned,
@@ -97,7 +97,7 @@ def unit_name(path: str) -> str:
     return posixpath.basename(folder).removesuffix(".d") if folder.endswith(".service.d") else name
 
 
-def find_unit(files: Files, path: str) -> tuple[str, Surroundings]:
+def find_unit(files: HostFiles, path: str) -> tuple[str, Surroundings]:
     """Find the file of a unit that holds its command line: ``path``, or one of its drop-ins.
 
     ``path`` may also be a drop-in. Which command line counts is decided as systemd does.
@@ -133,7 +133,7 @@ def find_unit(files: Files, path: str) -> tuple[str, Surroundings]:
     return texts[at][0], replace(around, environment=dict(_environment(files, [each for each, _ in listed])))
 
 
-def _check_first(files: Files, folder: str, name: str) -> None:
+def _check_first(files: HostFiles, folder: str, name: str) -> None:
     def merged(path: str) -> str:  # /lib is a link to /usr/lib
         return f"/usr{path}" if path.startswith("/lib/") else path
 
@@ -145,7 +145,7 @@ def _check_first(files: Files, folder: str, name: str) -> None:
             raise Refused(f"systemd reads {found!r} and not {mine!r}: {instead}")
 
 
-def _drop_ins(files: Files, name: str) -> list[str]:
+def _drop_ins(files: HostFiles, name: str) -> list[str]:
     """List the unit's drop-ins in systemd's order: by their names, of one name the first directory's."""
     stem = name.removesuffix(".service")
     parts = stem.split("-")
@@ -160,7 +160,7 @@ def _drop_ins(files: Files, name: str) -> list[str]:
     return [found[each] for each in sorted(found)]
 
 
-def _read(files: Files, path: str) -> str | None:
+def _read(files: HostFiles, path: str) -> str | None:
     """Read a file, also behind links; one to /dev/null hides others of its name. None if it does not exist."""
     path = behind_links(files, path)
     if path == "/dev/null":
@@ -172,7 +172,7 @@ def _read(files: Files, path: str) -> str | None:
         raise ConfigError(f"{path}: not UTF-8 text: {error}") from error
 
 
-def _environment(files: Files, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _environment(files: HostFiles, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Read environment files; a pattern's files are read one after another. What cannot be read is left out."""
     for path in paths:
         folder, pattern = posixpath.split(path)

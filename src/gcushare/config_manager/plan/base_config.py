@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from gcushare.config_manager.host.files import Files, FileState, behind_links
+from gcushare.config_manager.host.files import FileState, HostFiles, behind_links
 from gcushare.config_manager.host.launch import BY_HAND, check_certain
 from gcushare.config_manager.host.paths_and_record import Layout, SchedulerFile
 from gcushare.config_manager.scheduler_config.document import READ_FLAGS, existing_config, format_of
@@ -31,7 +31,7 @@ class BaseConfig:
             raise ConfigError(f"{self.path}: not UTF-8 text: {error}") from error
 
 
-def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConfig | None:
+def read_base(files: HostFiles, layout: Layout, pristine: SchedulerFile) -> BaseConfig | None:
     """Read the configuration to merge ours into; None if the scheduler's flags name none.
 
     Raises:
@@ -49,7 +49,7 @@ def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConf
     return find_base(files, layout, pristine)
 
 
-def find_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConfig | None:
+def find_base(files: HostFiles, layout: Layout, pristine: SchedulerFile) -> BaseConfig | None:
     """Read the configuration that the scheduler's flags name; None if they name none.
 
     Raises:
@@ -81,7 +81,9 @@ def find_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConf
     return BaseConfig(path, state)
 
 
-def check_restorable(files: Files, layout: Layout, pristine: SchedulerFile, version: Version | None, copy: str) -> None:
+def check_restorable(
+    files: HostFiles, layout: Layout, pristine: SchedulerFile, version: Version | None, copy: str
+) -> None:
     """Check that kube-scheduler can read the configuration that it is to read without our change; ours is its ``copy``.
 
     Raises:
@@ -101,7 +103,7 @@ def check_restorable(files: Files, layout: Layout, pristine: SchedulerFile, vers
         ) from error
 
 
-def _check_mounts(files: Files, layout: Layout, scheduler: SchedulerFile) -> None:
+def _check_mounts(files: HostFiles, layout: Layout, scheduler: SchedulerFile) -> None:
     """Check that no volume of other files lies where ours is mounted: a container runtime cannot mount a file there.
 
     Raises:

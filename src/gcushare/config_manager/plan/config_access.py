@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gcushare.config_manager.host.files import Files, FileState
+from gcushare.config_manager.host.files import FileState, HostFiles
 from gcushare.config_manager.host.launch import RunsAs
 from gcushare.core.errors import Refused
 
@@ -30,7 +30,7 @@ class ConfigReader:
         return bool(mode >> shift & wanted)
 
 
-def find_reader(files: Files, runs_as: RunsAs) -> ConfigReader:
+def find_reader(files: HostFiles, runs_as: RunsAs) -> ConfigReader:
     """Resolve users and groups by the host's own files; those of a directory service are not known."""
     names = (runs_as.user, *runs_as.groups)
     is_named = not all(map(str.isdecimal, names))
@@ -43,7 +43,7 @@ def find_reader(files: Files, runs_as: RunsAs) -> ConfigReader:
     )
 
 
-def _entries(files: Files, path: str) -> list[list[str]]:
+def _entries(files: HostFiles, path: str) -> list[list[str]]:
     """Read the lines of passwd or group: a name, a password, an id, and a group's id or a group's members."""
     state = files.read(path)
     lines = [] if state is None else state.content.decode(errors="replace").splitlines()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeGuard, assert_never
 
-from gcushare.config_manager.host.files import Files, HostFileError
+from gcushare.config_manager.host.files import HostFileError, HostFiles
 from gcushare.config_manager.host.launch import HealthEndpoint
 from gcushare.config_manager.host.running_scheduler import (
     PollResult,
@@ -65,7 +65,7 @@ class RolledBackError(GcushareError):
 class Executor:
     """What a plan needs to be carried out; ``say`` gets each line to print."""
 
-    files: Files
+    files: HostFiles
     poll: PollScheduler
     systemd: Systemd
     clock: Clock

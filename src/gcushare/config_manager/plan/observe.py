@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from gcushare.config_manager.host.files import Files, FileState, temporary_path
+from gcushare.config_manager.host.files import FileState, HostFiles, temporary_path
 from gcushare.config_manager.host.launch import BY_HAND, CONFIG, own_flag, written_flag
 from gcushare.config_manager.host.manifest_text import PodManifest, parse_manifest
 from gcushare.config_manager.host.paths_and_record import (
@@ -84,7 +84,7 @@ class ObservedScheduler:
         return state
 
 
-def find_manifest(files: Files, directory: str) -> str:
+def find_manifest(files: HostFiles, directory: str) -> str:
     """Find the one manifest that runs kube-scheduler among the static pods in ``directory``.
 
     Raises:
@@ -132,7 +132,7 @@ def find_manifest(files: Files, directory: str) -> str:
     return path
 
 
-def read_target(files: Files, layout: Layout) -> tuple[FileState, SchedulerFile]:
+def read_target(files: HostFiles, layout: Layout) -> tuple[FileState, SchedulerFile]:
     """Read and parse the scheduler's own file.
 
     Raises:
@@ -146,7 +146,7 @@ def read_target(files: Files, layout: Layout) -> tuple[FileState, SchedulerFile]
     return state, layout.parse(state.content)
 
 
-def observe(files: Files, layout: Layout, *, with_base: bool = True) -> ObservedScheduler:
+def observe(files: HostFiles, layout: Layout, *, with_base: bool = True) -> ObservedScheduler:
     """Read the target, our files and, unless ``with_base`` is false (to recover), the admin's configuration.
 
     Raises:
@@ -227,7 +227,7 @@ def _without_us(
     return target.without_trace(layout.own_configs, was), True, True
 
 
-def _read_record(files: Files, state: FileState | None, layout: Layout) -> tuple[Record | None, tuple[str, ...]]:
+def _read_record(files: HostFiles, state: FileState | None, layout: Layout) -> tuple[Record | None, tuple[str, ...]]:
     if state is None:
         return None, ()
     try:
@@ -245,7 +245,7 @@ def _read_record(files: Files, state: FileState | None, layout: Layout) -> tuple
     return record, ()
 
 
-def _find_aside(files: Files, edited: BaseConfig) -> str:
+def _find_aside(files: HostFiles, edited: BaseConfig) -> str:
     """Choose the name of the copy; it contains a checksum if another edit already has the usual name."""
     usual = f"{edited.path}.edited"
     content = edited.state.content

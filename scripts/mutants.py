@@ -193,7 +193,6 @@ GROUPS = {
     "extender state": Group(
         (
             "scheduler_extender/maintenance.py",
-            "cluster/node_reader.py",
             "cluster/view.py",
             "scheduler_extender/state/nominations.py",
             "scheduler_extender/state/pod_change_log.py",

@@ -10,7 +10,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from gcushare.cluster.node_reader import NodeReader
+from gcushare.cluster.view import NodeReader
 from gcushare.cluster.watch_handlers import ClaimHandler
 from gcushare.core.assignments import PodRef
 from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY

@@ -6,11 +6,12 @@ import io
 
 import pytest
 
-from gcushare.cli.inspect.command_line import LOG_FLAGS, NAMES
+from gcushare.cli.inspect.command_line import NAMES
 from gcushare.cli.kubectl.flags import TableSettings
 from gcushare.cli.kubectl.help_text import program_of
 from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import DONE, MISUSED
+from gcushare.runtime.settings.old_flags import GLOG_FLAGS
 
 
 def read(*argv: str) -> tuple[int, dict[str, object], str]:
@@ -24,7 +25,7 @@ def read(*argv: str) -> tuple[int, dict[str, object], str]:
         return DONE
 
     process = ProcessContext(argv, {}, io.StringIO(), err)
-    code = run_program(program_of(NAMES["gpushare"], ""), take, process=process, old_flags=LOG_FLAGS)
+    code = run_program(program_of(NAMES["gpushare"], ""), take, process=process, old_flags=GLOG_FLAGS)
     if found.get("output") == "table":
         del found["output"]
     return code, found, err.getvalue()

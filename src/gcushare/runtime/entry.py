@@ -76,7 +76,8 @@ def run_program(
             from gcushare.runtime.settings.old_flags import translate
 
             words = {word for spec in list_specs(program.settings) for word in (spec.name, spec.short)}
-            argv, notes = translate(argv, {word.lstrip("-") for word in words if word} | COMMON_FLAGS, old_flags)
+            known = {word.lstrip("-") for word in words if word} | COMMON_FLAGS
+            argv, notes = translate(argv, known, old_flags, has_log=log_settings is not None)
             process.stderr.write("".join(f"note: {note}\n" for note in notes))
         environ = {**process.environ, "COLUMNS": columns_of(process)}
         settings = load_settings(program, argv, environ)

@@ -14,14 +14,12 @@ from typing import Any
 from gcushare.cli.kubectl.help_text import COMMANDS, Names, program_of
 from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import MISUSED
-from gcushare.runtime.settings.old_flags import GLOG_FLAGS, OldFlag, without_notes
+from gcushare.runtime.settings.old_flags import GLOG_FLAGS, OldFlag
 from gcushare.runtime.start import load
 from gcushare.vendors import VENDORS
 
 NAMES = {vendor.kubectl_plugin: Names(vendor) for vendor in VENDORS}
 
-LOG_FLAGS = without_notes(GLOG_FLAGS)
-"""The flags that Go's log package adds to upstream's command."""
 
 _WORK = {
     "": "gcushare.cli.inspect.table_command:show_table",
@@ -37,7 +35,7 @@ def main(word: str, process: ProcessContext | None = None) -> int:
     process = process or ProcessContext()
     command = process.argv[0] if process.argv and process.argv[0] in COMMANDS else ""
     argv = tuple(process.argv[1:] if command else process.argv)
-    return _run(NAMES[word], command, replace(process, argv=argv), LOG_FLAGS)
+    return _run(NAMES[word], command, replace(process, argv=argv), GLOG_FLAGS)
 
 
 def main_own(command: str, process: ProcessContext) -> int:

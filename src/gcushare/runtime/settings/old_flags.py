@@ -92,23 +92,13 @@ GLOG_FLAGS: Mapping[str, OldFlag] = {
 }
 
 
-def without_notes(flags: Mapping[str, OldFlag]) -> Mapping[str, OldFlag]:
-    """The same flags for a command that has no log: their values are checked, and nothing is said of them."""
-
-    def quiet(flag: OldFlag) -> OldFlag:
-        def read(value: str) -> Understood:
-            flag.read(value)
-            return (), ""
-
-        return OldFlag(read, flag.is_switch)
-
-    return {name: quiet(flag) for name, flag in flags.items()}
-
-
-def translate(argv: Sequence[str], known: Collection[str], old: Mapping[str, OldFlag]) -> tuple[list[str], list[str]]:
+def translate(
+    argv: Sequence[str], known: Collection[str], old: Mapping[str, OldFlag], *, has_log: bool = True
+) -> tuple[list[str], list[str]]:
     """Translate the arguments of an older program to ours; returns those, and a note for each translated flag.
 
-    ``known`` are the names of our own flags, without dashes. On the command line they may also have one dash.
+    ``known`` are the names of our own flags, without dashes. On the command line they may also have one dash. Of flags
+    that set up a log, only the values are checked for a command that has none.
 
     Raises:
         ConfigError: a flag is unsupported, or its value is invalid.
@@ -125,8 +115,8 @@ def translate(argv: Sequence[str], known: Collection[str], old: Mapping[str, Old
         except ValueError as error:
             problems.append(f"flag {given[0].partition('=')[0]} is not accepted: {error}")
             continue
-        words.extend(translated)
-        if note:
+        if has_log:
+            words.extend(translated)
             notes.append(f"{given[0].partition('=')[0]} {note}")
     if problems:
         raise ConfigError(*problems)

@@ -14,21 +14,8 @@ from msgspec import field
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import Resource
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS_BY_NAME, Vendor
-from gcushare.wire import contracts
+from gcushare.wire import contracts, objects
 from gcushare.wire.flags import effective, parse_flags
-from gcushare.wire.objects import (
-    ContainerState,
-    ContainerStatus,
-    ContainerTerminated,
-    KubeObject,
-    Node,
-    NodeInfo,
-    NodeStatus,
-    ObjectMeta,
-    Pod,
-    PodSpec,
-    PodStatus,
-)
 from gcushare.wire.own_devices import ContainerWithVariables
 from gcushare.wire.pods import is_finished
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
@@ -90,7 +77,7 @@ class SeenContainer(ContainerWithVariables, frozen=True, gc=False, kw_only=True,
         return (*self.command, *self.args)
 
 
-class SeenSpec(PodSpec, frozen=True, gc=False, kw_only=True, rename="camel"):
+class SeenSpec(objects.PodSpec, frozen=True, gc=False, kw_only=True, rename="camel"):
     """A pod's spec with its command lines and volumes."""
 
     containers: tuple[SeenContainer, ...] = ()
@@ -99,27 +86,27 @@ class SeenSpec(PodSpec, frozen=True, gc=False, kw_only=True, rename="camel"):
     volumes: tuple[Volume, ...] = ()
 
 
-class _Waits(KubeObject, frozen=True, gc=False):
+class _Waits(objects.KubeObject, frozen=True, gc=False):
     reason: str = ""
 
 
-class _Ended(ContainerTerminated, frozen=True, gc=False):
+class _Ended(objects.ContainerTerminated, frozen=True, gc=False):
     reason: str = ""
     finished_at: str | None = None
 
 
-class _State(ContainerState, frozen=True, gc=False):
+class _State(objects.ContainerState, frozen=True, gc=False):
     waiting: _Waits | None = None
     terminated: _Ended | None = None
 
 
-class _ContainerReport(ContainerStatus, frozen=True, gc=False):
+class _ContainerReport(objects.ContainerStatus, frozen=True, gc=False):
     ready: bool | None = None
     state: _State = _State()
     last_state: _State = _State()
 
 
-class SeenStatus(PodStatus, frozen=True, gc=False, kw_only=True, rename="camel"):
+class SeenStatus(objects.PodStatus, frozen=True, gc=False, kw_only=True, rename="camel"):
     """A pod's status with its address, and why its containers wait or ended."""
 
     pod_ip: str = field(default="", name="podIP")
@@ -127,8 +114,8 @@ class SeenStatus(PodStatus, frozen=True, gc=False, kw_only=True, rename="camel")
     init_container_statuses: tuple[_ContainerReport, ...] = ()
 
 
-class SeenPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
-    metadata: ObjectMeta = ObjectMeta()
+class SeenPod(objects.Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
+    metadata: objects.ObjectMeta = objects.ObjectMeta()
     spec: SeenSpec = SeenSpec()
     status: SeenStatus = SeenStatus()
 
@@ -144,17 +131,17 @@ class SeenPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
         return sum(each.restart_count for each in self.status.container_statuses)
 
 
-class _NodeInfo(NodeInfo, frozen=True):
+class _NodeInfo(objects.NodeInfo, frozen=True):
     container_runtime_version: str = ""
     kernel_version: str = ""
     os_image: str = ""
 
 
-class _NodeStatus(NodeStatus, frozen=True):
+class _NodeStatus(objects.NodeStatus, frozen=True):
     node_info: _NodeInfo = _NodeInfo()
 
 
-class ReportingNode(Node, frozen=True):
+class ReportingNode(objects.Node, frozen=True):
     """A node with the versions of its software."""
 
     status: _NodeStatus = _NodeStatus()
@@ -175,7 +162,7 @@ class _ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):
 class Service(msgspec.Struct, frozen=True):
     """A Service: the address that kube-scheduler must call."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: objects.ObjectMeta = objects.ObjectMeta()
     spec: _ServiceSpec = _ServiceSpec()
 
 

@@ -18,20 +18,9 @@ import aiohttp
 from yarl import URL
 
 from gcushare.core.errors import ConfigError, GcushareError
+from gcushare.kube import errors
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.direct import DirectPosts
-from gcushare.kube.errors import (
-    AnswerTooLargeError,
-    FailedRequest,
-    HttpFailure,
-    NotAnApiServerError,
-    NotConnectedError,
-    UnansweredError,
-    UnauthorizedError,
-    UnknownOutcomeError,
-    describe,
-    error_of_answer,
-)
 
 T = TypeVar("T")
 
@@ -78,9 +67,9 @@ class Request:
     """Largest answer that is read."""
 
     @property
-    def attempt(self) -> FailedRequest:
+    def attempt(self) -> errors.FailedRequest:
         """The request for error messages, without the query, because a continue token is long."""
-        return FailedRequest(f"{self.method} {self.path.partition('?')[0]}", writes=self.method != "GET")
+        return errors.FailedRequest(f"{self.method} {self.path.partition('?')[0]}", writes=self.method != "GET")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +174,7 @@ class Transport:
                 size += len(chunk)
                 if size > limit_bytes:
                     text = f"{request.attempt.text} was answered with more than {limit_bytes} bytes"
-                    raise AnswerTooLargeError(text)
+                    raise errors.AnswerTooLargeError(text)
                 parts.append(chunk)
         return b"".join(parts), response.headers.get("Date", "")
 
@@ -223,7 +212,7 @@ class Transport:
         generation = self._generation
         try:
             return await send(pools, header)
-        except UnauthorizedError:
+        except errors.UnauthorizedError:
             # A request that got a 401 had no effect, so even a write may be sent again.
             if credentials.generation == generation:
                 credentials.reject(header)
@@ -291,15 +280,15 @@ class Transport:
                 start += chunk
                 if len(start) >= _MAX_ERROR_BYTES:
                     break
-        failure = HttpFailure(response.status, start[:_MAX_ERROR_BYTES], response.headers.get("Retry-After"))
+        failure = errors.HttpFailure(response.status, start[:_MAX_ERROR_BYTES], response.headers.get("Retry-After"))
         raise self._error_of(request, failure)
 
-    def _error_of(self, request: Request, failure: HttpFailure) -> GcushareError:
-        error = error_of_answer(request.attempt, failure)
-        if isinstance(error, UnauthorizedError):
-            return UnauthorizedError(f"{error}; the credentials are from {self._config.source}")
-        if isinstance(error, NotAnApiServerError):
-            return NotAnApiServerError(f"{error}; {self._config.address}")
+    def _error_of(self, request: Request, failure: errors.HttpFailure) -> GcushareError:
+        error = errors.error_of_answer(request.attempt, failure)
+        if isinstance(error, errors.UnauthorizedError):
+            return errors.UnauthorizedError(f"{error}; the credentials are from {self._config.source}")
+        if isinstance(error, errors.NotAnApiServerError):
+            return errors.NotAnApiServerError(f"{error}; {self._config.address}")
         return error
 
     def _report(self, request: Request, code: int, started: float) -> None:
@@ -314,7 +303,7 @@ def _headers(request: Request, authorization: str | None) -> dict[str, str]:
     return headers
 
 
-async def _chunks(response: aiohttp.ClientResponse, attempt: FailedRequest) -> AsyncGenerator[bytes, None]:
+async def _chunks(response: aiohttp.ClientResponse, attempt: errors.FailedRequest) -> AsyncGenerator[bytes, None]:
     # Only errors of reading are converted, not those of the chunk's consumer.
     chunks = response.content.iter_any()
     while True:
@@ -327,20 +316,20 @@ async def _chunks(response: aiohttp.ClientResponse, attempt: FailedRequest) -> A
         yield chunk
 
 
-def error_of_transport(attempt: FailedRequest, failure: Exception) -> GcushareError:
+def error_of_transport(attempt: errors.FailedRequest, failure: Exception) -> GcushareError:
     """Choose the error for a request without a complete answer.
 
     Without a connection, the request had no effect. After that, a write may have had one.
     """
     if isinstance(failure, GcushareError):
         return failure
-    text = f"{attempt.text} failed: {describe(failure)}"
+    text = f"{attempt.text} failed: {errors.describe(failure)}"
     if isinstance(failure, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
         return ConfigError(f"{text}; check the certificate authority and the server's address in the configuration")
     if isinstance(failure, aiohttp.InvalidURL | aiohttp.TooManyRedirects):
         return ConfigError(text)
-    if isinstance(failure, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | NotConnectedError):
-        return UnansweredError(f"{text}; nothing was sent")
+    if isinstance(failure, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | errors.NotConnectedError):
+        return errors.UnansweredError(f"{text}; nothing was sent")
     if attempt.writes:
-        return UnknownOutcomeError(f"{text}; it may have taken effect")
-    return UnansweredError(text)
+        return errors.UnknownOutcomeError(f"{text}; it may have taken effect")
+    return errors.UnansweredError(text)

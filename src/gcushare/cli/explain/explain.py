@@ -30,16 +30,8 @@ from gcushare.core.explain.explanation import MAX_EXAMPLES
 from gcushare.core.explain.verdicts import Verdict
 from gcushare.core.other_resources import Shortage, find_shortages
 from gcushare.core.requests import PodRequest
+from gcushare.kube import resources
 from gcushare.kube.client import KubeClient
-from gcushare.kube.resources import (
-    DEVICE_CLASSES,
-    NODES,
-    PODS,
-    RESOURCE_CLAIM_TEMPLATES,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-    Selector,
-)
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.documents.explain import (
     ExplainDocument,
@@ -100,7 +92,7 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
     """
     namespace, name = pod
     try:
-        found = await reader.client.get(PODS, name, namespace=namespace)
+        found = await reader.client.get(resources.PODS, name, namespace=namespace)
     except NotFoundError as error:
         raise NotFoundError(f"there is no pod {name!r} in namespace {namespace!r}") from error
     try:
@@ -133,13 +125,13 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
     explained = replace(explained, lacking=lacking, misjudged=misjudged)
     if claimed is not None or not request.cards.whole:
         return explained
-    classes = extended_resources(await reader.list_if_allowed(Area.CLAIMS, DEVICE_CLASSES))
+    classes = extended_resources(await reader.list_if_allowed(Area.CLAIMS, resources.DEVICE_CLASSES))
     return replace(explained, rivals=tuple(find_rivals(classes, vendor)))
 
 
 async def _find_misjudged(reader: Reader, vendor: Vendor) -> tuple[Finding, ...]:
     """Check the nodes that share cards, as doctor does. Who may not list nodes gets none."""
-    labelled = partial(reader.client.list_all, SEEN_NODES, Selector(labels=vendor.node_label))
+    labelled = partial(reader.client.list_all, SEEN_NODES, resources.Selector(labels=vendor.node_label))
     facts = Facts(now=reader.now(), nodes=tuple(await reader.attempt(Area.NODES, labelled) or ()))
     return tuple(in_order((*check_gpu_labels(facts), *check_startup_taint(facts))))
 
@@ -151,12 +143,14 @@ async def _read_claims_of(reader: Reader, vendor: Vendor, pod: Pod) -> PodReques
     specs = []
     for name in sorted(named_claims(pod)):
         with contextlib.suppress(NotFoundError):
-            specs.append((await client.get(RESOURCE_CLAIMS, name, namespace=namespace)).spec)
+            specs.append((await client.get(resources.RESOURCE_CLAIMS, name, namespace=namespace)).spec)
     for entry in pod.spec.resource_claims:
         if entry.resource_claim_template_name and entry.name not in made:
             with contextlib.suppress(NotFoundError):
                 name = entry.resource_claim_template_name
-                specs.append((await client.get(RESOURCE_CLAIM_TEMPLATES, name, namespace=namespace)).spec.spec)
+                specs.append(
+                    (await client.get(resources.RESOURCE_CLAIM_TEMPLATES, name, namespace=namespace)).spec.spec
+                )
     return add_up_asked(asked_of_claim(each, vendor) for each in specs)
 
 
@@ -242,9 +236,9 @@ async def _describe_claim(reader: Reader, snapshot: ClusterSnapshot, pod: Pod) -
     if pod.status.phase == "Running":
         return "allocated by kube-scheduler and prepared by the node"
     node, driver = pod.spec.node_name, snapshot.vendor.claims.driver
-    selector = Selector(fields=f"spec.nodeName={node},spec.driver={driver}")
+    selector = resources.Selector(fields=f"spec.nodeName={node},spec.driver={driver}")
     with contextlib.suppress(GcushareError):  # Who may not read slices gets the sentence without them.
-        if not await reader.list_objects(RESOURCE_SLICES, RESOURCE_SLICE.read, selector=selector):
+        if not await reader.list_objects(resources.RESOURCE_SLICES, RESOURCE_SLICE.read, selector=selector):
             return (
                 f"allocated by kube-scheduler, and not prepared: {driver} publishes no ResourceSlice of {node}, so its "
                 "driver is down; see the device plugin's pod on that node"
@@ -297,14 +291,14 @@ async def find_lacking(api: KubeClient, vendor: Vendor, pod: Pod, document: Expl
     try:
         asked = pod_requests(pod)
         for name in names:
-            node = await api.get(NODES, name)
+            node = await api.get(resources.NODES, name)
             if not node.is_ready:
                 found.append(LackingNode(name, closed="it is not ready"))
                 continue
             ignored = unlisted - node.status.allocatable.keys()
             counted = {resource: amount for resource, amount in asked.items() if resource not in ignored}
-            reader, here = Reader(api), Selector(fields=f"{UNFINISHED},spec.nodeName={name}")
-            pods = await reader.list_objects(PODS, POD.read, selector=here)
+            reader, here = Reader(api), resources.Selector(fields=f"{UNFINISHED},spec.nodeName={name}")
+            pods = await reader.list_objects(resources.PODS, POD.read, selector=here)
             if reader.problems:
                 raise RemoteContractError(reader.problems[0])
             found.append(LackingNode(name, find_shortages(counted, node.status.allocatable, map(pod_requests, pods))))

@@ -7,13 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gcushare._version import __version__
-from gcushare.cli.kubectl.flags import (
-    ExplainSettings,
-    NodesNeededSettings,
-    RightsizeSettings,
-    TableSettings,
-    TopSettings,
-)
+from gcushare.cli.kubectl import flags
 from gcushare.cli.kubectl.marks import Mark, legend_rows
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.settings.declare import Program
@@ -69,7 +63,7 @@ def program_of(names: Names, command: str) -> Program[Any]:
     return makers[command](names)
 
 
-def _table(names: Names) -> Program[TableSettings]:
+def _table(names: Names) -> Program[flags.TableSettings]:
     word, device = names.command, names.vendor.device_word
     cards, which = ("cards", "card") if names.is_own else (f"{device} cards", device)
     by_words = (
@@ -83,7 +77,7 @@ def _table(names: Names) -> Program[TableSettings]:
         name=word,
         summary=f"Show who uses which {which}: every node with {cards}, allocated and total memory per card.",
         version=__version__,
-        settings=TableSettings,
+        settings=flags.TableSettings,
         examples=(
             (word, "every node, every card, the cluster's sum"),
             (f"{word} -d node-1", "one node with its pods and their namespaces"),
@@ -109,14 +103,14 @@ def _table(names: Names) -> Program[TableSettings]:
     )
 
 
-def _explain(names: Names) -> Program[ExplainSettings]:
+def _explain(names: Names) -> Program[flags.ExplainSettings]:
     word = names.with_word("explain")
     return Program(
         name=word,
         summary="Say which card a pod has, since when and with which pods; or why it has none, with numbers: the best "
         "cards for it, kinds of nodes and what each lacks, and what would help.",
         version=__version__,
-        settings=ExplainSettings,
+        settings=flags.ExplainSettings,
         examples=(
             (f"{word} train-7 -n team-a", "a pod of a namespace"),
             (f"{word} team-a/train-7", "the same"),
@@ -128,7 +122,7 @@ def _explain(names: Names) -> Program[ExplainSettings]:
     )
 
 
-def _top(names: Names) -> Program[TopSettings]:
+def _top(names: Names) -> Program[flags.TopSettings]:
     word = names.with_word("top")
     return Program(
         name=word,
@@ -136,7 +130,7 @@ def _top(names: Names) -> Program[TopSettings]:
         "the vendor's library, and flag cards on which more is in use than was granted; and the same for every pod, "
         "where the device plugins run with --pod-use.",
         version=__version__,
-        settings=TopSettings,
+        settings=flags.TopSettings,
         examples=(
             (word, "every card"),
             (f"{word} node-1 -o wide", "one node, with the pods' names"),
@@ -148,14 +142,14 @@ def _top(names: Names) -> Program[TopSettings]:
     )
 
 
-def _rightsize(names: Names) -> Program[RightsizeSettings]:
+def _rightsize(names: Names) -> Program[flags.RightsizeSettings]:
     word = names.with_word("rightsize")
     return Program(
         name=word,
         summary="Say of each workload what its pods ask for, the most that one of them used, for how long they were "
         "seen, a request that would be enough, and what that would free. Nothing is changed.",
         version=__version__,
-        settings=RightsizeSettings,
+        settings=flags.RightsizeSettings,
         examples=(
             (word, "every workload, those first that would free most"),
             (f"{word} -n team-a -o json", "for programs"),
@@ -167,14 +161,14 @@ def _rightsize(names: Names) -> Program[RightsizeSettings]:
     )
 
 
-def _nodes_needed(names: Names) -> Program[NodesNeededSettings]:
+def _nodes_needed(names: Names) -> Program[flags.NodesNeededSettings]:
     word = names.with_word("nodes-needed")
     return Program(
         name=word,
         summary="Say how many more nodes the waiting pods need, by placing them card by card: first into the room of "
         "present nodes, then on empty nodes. Nothing is changed.",
         version=__version__,
-        settings=NodesNeededSettings,
+        settings=flags.NodesNeededSettings,
         examples=(
             (word, "nodes of every class that the cluster has"),
             (f"{word} node-1", "nodes like this one"),

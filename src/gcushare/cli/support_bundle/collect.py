@@ -12,19 +12,10 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from gcushare._version import __version__
-from gcushare.cli.support_bundle import cut_answers
+from gcushare.cli.support_bundle import cut_answers, cut_objects
 from gcushare.cli.support_bundle.archive import Archive, new_archive
 from gcushare.cli.support_bundle.bundle_settings import BundleSettings
 from gcushare.cli.support_bundle.cut_answers import Cut
-from gcushare.cli.support_bundle.cut_objects import (
-    EVENT,
-    BundleEvent,
-    JsonObject,
-    secrets_of,
-    slim_event,
-    slim_node,
-    slim_pod,
-)
 from gcushare.cli.support_bundle.log_filter import cut_log
 from gcushare.cli.support_bundle.redact import Redactor, own_words
 from gcushare.cli.terminal.findings_text import render_text
@@ -57,7 +48,7 @@ from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.inspect import decode_document
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 
-_EVENTS: Resource[BundleEvent] = Resource("api/v1", "events", BundleEvent)
+_EVENTS: Resource[cut_objects.BundleEvent] = Resource("api/v1", "events", cut_objects.BundleEvent)
 
 _MOST_EVENTS = 2000
 _MOST_EXPLAINED = 50
@@ -99,7 +90,7 @@ class Collector:
         # A program may have logged the caller's own token.
         header = await self.reader.client.config.credentials.header()
         own_token = [] if header is None else [header.split()[-1]]
-        self.redactor = Redactor([*own_token, *(text for pod in facts.pods for text in secrets_of(pod))])
+        self.redactor = Redactor([*own_token, *(text for pod in facts.pods for text in cut_objects.secrets_of(pod))])
         files = {Area.PODS: "cluster/pods.json", Area.NODES: "cluster/nodes.json"}
         for unread in facts.unread:
             if unread.part in files:
@@ -113,10 +104,10 @@ class Collector:
         self._add_document("schedulers.json", schedulers, "schedulers, config managers")
 
         ours = {pod.metadata.uid for members in facts.programs.values() for pod in members}
-        slim = [slim_pod(pod, is_ours=pod.metadata.uid in ours) for pod in facts.pods]
+        slim = [cut_objects.slim_pod(pod, is_ours=pod.metadata.uid in ours) for pod in facts.pods]
         self._add_items(files[Area.PODS], slim, "pods that ask for cards, carry records or run our programs")
         self.reader.progress("collecting objects")
-        self._add_items(files[Area.NODES], [slim_node(node) for node in facts.nodes], "nodes")
+        self._add_items(files[Area.NODES], [cut_objects.slim_node(node) for node in facts.nodes], "nodes")
         await self._add_events()
 
         plugins = [
@@ -133,20 +124,20 @@ class Collector:
         nodes = {node.metadata.name for node in self.facts.nodes}
         pods = {(pod.metadata.namespace, pod.metadata.name) for pod in self.facts.pods}
 
-        def concerns(event: BundleEvent) -> bool:
+        def concerns(event: cut_objects.BundleEvent) -> bool:
             about = event.involved_object
             return about.name in nodes if about.kind == "Node" else (about.namespace, about.name) in pods
 
         path, problems = "cluster/events.json", list[str]()
-        events: list[BundleEvent] = []
+        events: list[cut_objects.BundleEvent] = []
         try:
-            events = await self.reader.list_objects(_EVENTS, EVENT.read, problems=problems)
+            events = await self.reader.list_objects(_EVENTS, cut_objects.EVENT.read, problems=problems)
         except GcushareError as failure:
             problems.append(str(failure))
         for problem in problems:
             self._leave_out(path, problem)
         found = sorted(filter(concerns, events), key=lambda each: each.last_seen, reverse=True)
-        slim = [slim_event(each) for each in found[:_MOST_EVENTS]]
+        slim = [cut_objects.slim_event(each) for each in found[:_MOST_EVENTS]]
         self._add_items(path, slim, "events of these nodes and pods, newest first")
 
     def _node_pages(self, pod: SeenPod, kind: str, cut: Cut) -> Iterator[_Source]:
@@ -222,7 +213,7 @@ class Collector:
         ending = ".previous.log" if is_previous else ".log"
         return _Source(f"logs/{pod.metadata.namespace}/{pod.metadata.name}/{container}{ending}", "log", read)
 
-    def _add_items(self, path: str, items: Sequence[JsonObject], what: str) -> None:
+    def _add_items(self, path: str, items: Sequence[cut_objects.JsonObject], what: str) -> None:
         if items or path not in self.archive.left_out:
             self._add_document(path, {"items": list(items)}, what)
 

@@ -36,7 +36,7 @@ async def test_all_well_is_ok_with_every_check_named() -> None:
     health.add_live("loop", answering(None))
     health.add_ready("watch", answering(None))
 
-    report = await health.report_ready()
+    report = await health.report("readyz")
 
     assert report == {"loop": None, "watch": None}
 
@@ -49,7 +49,7 @@ async def test_each_way_to_fail_is_a_reason_with_its_name() -> None:
     health.add_ready("hangs", hanging)
     health.add_ready("raises a timeout", raising_timeout)
 
-    report = await health.report_ready()
+    report = await health.report("readyz")
 
     assert report == {
         "well": None,
@@ -63,11 +63,11 @@ async def test_each_way_to_fail_is_a_reason_with_its_name() -> None:
 async def test_what_is_not_alive_is_not_ready_but_what_is_not_ready_may_be_alive() -> None:
     health = HealthChecks()
     health.add_ready("watch", answering("not synced"))
-    assert await health.report_live() == {}
+    assert await health.report("healthz") == {}
 
     health.add_live("loop", answering("stuck"))
-    assert set(await health.report_ready()) == {"loop", "watch"}
-    assert await health.report_live() == {"loop": "stuck"}
+    assert set(await health.report("readyz")) == {"loop", "watch"}
+    assert await health.report("healthz") == {"loop": "stuck"}
 
 
 async def test_a_heart_is_alive_while_it_beats_and_dead_after_its_age() -> None:
@@ -91,11 +91,11 @@ async def test_a_check_is_logged_when_it_changes_not_at_each_probe(caplog: pytes
 
     health = HealthChecks()
     health.add_ready("api", check)
-    await health.report_ready()
-    await health.report_ready()
+    await health.report("readyz")
+    await health.report("readyz")
     state[0] = None
-    await health.report_ready()
-    await health.report_ready()
+    await health.report("readyz")
+    await health.report("readyz")
 
     assert [record.getMessage() for record in caplog.records] == [
         "check failing endpoint=readyz check=api reason=away",

@@ -89,19 +89,11 @@ class HealthChecks:
             raise ValueError(f"check {name!r} exists already; give each check its own name")
         checks[name] = check
 
-    async def report_live(self) -> Reasons:
-        """Run the liveness checks, each with a timeout. Never raises."""
-        return await self._report("healthz", self._live)
-
-    async def report_ready(self) -> Reasons:
-        """Run all checks, each with a timeout. Never raises."""
-        return await self._report("readyz", self._live | self._ready)
-
     def routes(self) -> list[web.RouteDef]:
         """Return the two routes for the program's application: 200 if all checks pass, else 503."""
 
         async def answer(request: web.Request) -> web.Response:
-            reasons = await (self.report_live() if request.path == "/healthz" else self.report_ready())
+            reasons = await self.report(request.path.removeprefix("/"))
             is_ok = not any(reason is not None for reason in reasons.values())
             checks = {
                 name: {"ok": True} if reason is None else {"ok": False, "reason": reason}
@@ -112,7 +104,9 @@ class HealthChecks:
 
         return [web.get("/healthz", answer), web.get("/readyz", answer)]
 
-    async def _report(self, endpoint: str, checks: dict[str, Check]) -> Reasons:
+    async def report(self, endpoint: str) -> Reasons:
+        """Run the liveness checks for ``healthz``, all for ``readyz``, each with a timeout. Never raises."""
+        checks = self._live if endpoint == "healthz" else self._live | self._ready
         found = await asyncio.gather(*(self._run(check) for check in checks.values()))
         reasons = dict(zip(checks, found, strict=True))
         before = self._last_reasons.get(endpoint, {})

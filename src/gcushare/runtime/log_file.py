@@ -56,13 +56,12 @@ class LocalLogFile(logging.Handler):
         try:
             line = f"{self.format(record)}\n".encode("utf-8", "replace")
             descriptor = self._descriptor
-            if descriptor is not None and self._size > 0 and self._size + len(line) > self._max_bytes:
+            is_full = descriptor is not None and self._size > 0 and self._size + len(line) > self._max_bytes
+            if is_full or descriptor is None:
                 self._drop()
                 with open_directory(self.file.parent) as directory:
-                    rotate(directory, self.file.name, self._count)
-                    descriptor = self._open_in(directory)
-            elif descriptor is None:
-                with open_directory(self.file.parent) as directory:
+                    if is_full:
+                        rotate(directory, self.file.name, self._count)
                     descriptor = self._open_in(directory)
             while line:
                 written = os.write(descriptor, line)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TextIO
 
 from gcushare.cli.doctor.doctor_settings import EXIT_OF, DoctorSettings
@@ -33,16 +32,29 @@ def run(settings: DoctorSettings, process: ProcessContext, *, stdin: TextIO | No
     Raises:
         GcushareError: the API server does not answer, or a repair failed.
     """
-    doctor = _Doctor(settings, process)
-    facts, findings = asyncio.run(doctor.examine())
+
+    def open_api() -> KubeClient:
+        return open_cluster(settings.kube, process.environ, program="gcushare-doctor")
+
+    async def look() -> tuple[Facts, list[Finding]]:
+        async with open_api() as client, Screen(process).progress() as progress:
+            facts = await gather(Reader(client, progress), settings.where)
+        return facts, examine(facts)
+
+    async def repair() -> dict[Fix, str]:
+        """Make the changes; returns why one was not made, empty if it was. One that fails stops none of the others."""
+        async with open_api() as client:
+            return {fix: await _make(client, fix) for fix in fixes}
+
+    facts, findings = asyncio.run(look())
     fixes = list(dict.fromkeys(each.fix for each in findings if each.fix is not None)) if settings.fix else []
     if not (fixes and settings.yes):
-        doctor.show(facts, findings, ())
+        _show(settings, process, facts, findings, ())
     if not fixes or not (settings.yes or _is_agreed(fixes, stdin or sys.stdin, process)):
         return EXIT_OF[worst(findings)]
-    failures = asyncio.run(doctor.repair(fixes))
-    facts, findings = asyncio.run(doctor.examine())
-    doctor.show(facts, findings, [fix for fix, failure in failures.items() if not failure])
+    failures = asyncio.run(repair())
+    facts, findings = asyncio.run(look())
+    _show(settings, process, facts, findings, [fix for fix, failure in failures.items() if not failure])
     failed = [f"{fix}: {failure}" for fix, failure in failures.items() if failure]
     if failed:
         raise Refused("; ".join(failed))
@@ -63,33 +75,16 @@ def _is_agreed(fixes: Sequence[Fix], stdin: TextIO, process: ProcessContext) -> 
     return stdin.readline().strip().lower() in ("y", "yes")
 
 
-@dataclass(frozen=True, slots=True)
-class _Doctor:
-    settings: DoctorSettings
-    process: ProcessContext
-
-    def _open(self) -> KubeClient:
-        return open_cluster(self.settings.kube, self.process.environ, program="gcushare-doctor")
-
-    async def examine(self) -> tuple[Facts, list[Finding]]:
-        async with self._open() as client, Screen(self.process).progress() as progress:
-            facts = await gather(Reader(client, progress), self.settings.where)
-        return facts, examine(facts)
-
-    async def repair(self, fixes: Sequence[Fix]) -> dict[Fix, str]:
-        """Make the changes; returns why one was not made, empty if it was. One that fails stops none of the others."""
-        async with self._open() as client:
-            return {fix: await _make(client, fix) for fix in fixes}
-
-    def show(self, facts: Facts, findings: Sequence[Finding], made: Sequence[Fix]) -> None:
-        stdout = self.process.stdout
-        if self.settings.output is TextOrJson.JSON:
-            stdout.write(to_json(document(facts, findings, made)))
-            return
-        for fix in made:
-            stdout.write(f"done: {one_line(str(fix))}\n")
-        screen = Screen(self.process)
-        stdout.write(render_text(facts, findings, width=screen.width, color=screen.has_color))
+def _show(
+    settings: DoctorSettings, process: ProcessContext, facts: Facts, findings: Sequence[Finding], made: Sequence[Fix]
+) -> None:
+    if settings.output is TextOrJson.JSON:
+        process.stdout.write(to_json(document(facts, findings, made)))
+        return
+    for fix in made:
+        process.stdout.write(f"done: {one_line(str(fix))}\n")
+    screen = Screen(process)
+    process.stdout.write(render_text(facts, findings, width=screen.width, color=screen.has_color))
 
 
 async def _make(client: KubeClient, fix: Fix) -> str:

@@ -53,6 +53,13 @@ class FileState:
     acl: bytes | None = None
     """The access list, None without one. ``mode`` is what the file's owner, group and others may do without it."""
 
+    def text(self, path: str) -> str:
+        """Decode the content of the file at ``path``. Raises ``ConfigError`` if it is not text."""
+        try:
+            return self.content.decode()
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path}: not UTF-8 text: {error}") from error
+
 
 class HostFiles:
     """The host's files by their absolute path there; ``root`` is ``/``, or where its filesystem is mounted in a pod.

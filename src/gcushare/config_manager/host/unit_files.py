@@ -166,10 +166,7 @@ def _read(files: HostFiles, path: str) -> str | None:
     if path == "/dev/null":
         return ""
     state = files.read(path)
-    try:
-        return None if state is None else state.content.decode()
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 text: {error}") from error
+    return None if state is None else state.text(path)
 
 
 def _environment(files: HostFiles, paths: Sequence[str]) -> Iterator[tuple[str, str]]:

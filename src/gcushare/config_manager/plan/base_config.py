@@ -25,10 +25,7 @@ class BaseConfig:
     @property
     def text(self) -> str:
         """The contents. Raises ``ConfigError`` if they are not text."""
-        try:
-            return self.state.content.decode()
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{self.path}: not UTF-8 text: {error}") from error
+        return self.state.text(self.path)
 
 
 def read_base(files: HostFiles, layout: Layout, pristine: SchedulerFile) -> BaseConfig | None:

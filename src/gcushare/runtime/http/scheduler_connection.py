@@ -118,17 +118,14 @@ class SchedulerConnection(asyncio.Protocol):
         self._peer = transport.get_extra_info("peername")
         try:
             self._site.table.admit(self._wire)
-            self._check_client(self._site.client_name)
+            accepted, names = self._site.client_name, names_of(self._wire.get_extra_info("peercert") or {})
+            if accepted and accepted not in names:
+                text = f"this port is for {accepted!r} alone; your certificate names {', '.join(names) or 'no one'}"
+                raise Rejection(403, Cause.CERTIFICATE, text, level=logging.WARNING, event="client refused")
         except Rejection as rejection:
             self._turn_away(answers.reject(rejection, self._site.rejected, peer=self._peer))
         else:
             self._deadline.set(self._site.settings.idle_timeout, self._wire.close)
-
-    def _check_client(self, accepted: str) -> None:
-        certificate = self._wire.get_extra_info("peercert") or {}
-        if accepted and accepted not in (names := names_of(certificate)):
-            text = f"this port is for {accepted!r} alone; your certificate names {', '.join(names) or 'no one'}"
-            raise Rejection(403, Cause.CERTIFICATE, text, level=logging.WARNING, event="client refused")
 
     def data_received(self, data: bytes) -> None:
         match self._reading:

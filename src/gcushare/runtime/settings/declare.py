@@ -23,7 +23,7 @@ _GROUP = "gcushare.group"
 ENV_PREFIX = "GCUSHARE_"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Spec:
     """One setting of a program: how to read it, explain it and store it.
 
@@ -95,14 +95,7 @@ def setting(
         typed: accept it on the command line only, because a forgotten variable must not change a cluster. Required
             for switches that change something.
     """
-    spec = Spec(
-        parser=parser,
-        help=help,
-        short=short,
-        custom_env=env,
-        is_argument=argument,
-        is_typed=typed or argument,
-    )
+    spec = Spec(parser, help, short, env, argument, typed or argument)
     return dataclasses.field(default=default, metadata={_SETTING: spec})
 
 

@@ -18,7 +18,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -177,13 +177,10 @@ class SafeDirectory:
                 raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
             if status is None or not stat.S_ISREG(status.st_mode):
                 return
-            descriptor = self.open_to_read(name)
-            try:
+            with _closing(self.open_to_read(name)) as descriptor:
                 check_changeable(descriptor)
                 if mount_of(descriptor) != mount_of(own):
                     raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-            finally:
-                os.close(descriptor)
 
     def check_mount(self, target: SafeDirectory) -> None:
         """Check that a file can be renamed from here to ``target``. Raises ``OSError`` as renaming one does."""
@@ -240,7 +237,7 @@ class SafeDirectory:
             if error.errno != errno.ELOOP:
                 raise
             raise UnsafePathError(f"{self.shown(name)!r} is a symbolic link: remove it") from error
-        try:
+        with _closing(descriptor):
             status = os.fstat(descriptor)
             if status.st_uid not in (os.geteuid(), uid) or (not stat.S_ISDIR(status.st_mode) and status.st_nlink != 1):
                 raise UnsafePathError(
@@ -252,8 +249,6 @@ class SafeDirectory:
                 os.fchmod(descriptor, mode)
             if status.st_uid != uid:
                 os.fchown(descriptor, uid, uid)
-        finally:
-            os.close(descriptor)
 
     def link(self, name: str, target: str) -> None:
         """Create a symbolic link, for people and programs that read."""
@@ -272,13 +267,16 @@ class SafeDirectory:
         """Return a file's whole path, for messages."""
         return f"{self.path.rstrip('/')}/{name}"
 
-    @contextmanager
-    def _readable(self) -> Iterator[int]:
-        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._descriptor)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
+    def _readable(self) -> AbstractContextManager[int]:
+        return _closing(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._descriptor))
+
+
+@contextmanager
+def _closing(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -109,13 +109,8 @@ class HostFiles:
 
     def check_move(self, source: str, target: str) -> None:
         """Check that a file of one directory can be renamed into the other. Raises as ``replace`` does."""
-        (old, _), (new, _) = _split(source), _split(target)
-        with (
-            _reported(f"move {source!r} to", target),
-            open_directory(old, root=self._root) as from_folder,
-            open_directory(new, root=self._root) as to_folder,
-        ):
-            from_folder.check_mount(to_folder)
+        with self._moving(source, target) as (old, new):
+            old.check_mount(new)
 
     def write(self, path: str, state: FileState) -> None:
         """Put ``state`` at ``path`` in one step: temporary file next to it, fsync, rename, fsync of the directory."""
@@ -126,13 +121,8 @@ class HostFiles:
 
     def replace(self, source: str, target: str) -> None:
         """Rename ``source`` to ``target`` in one step; both on one filesystem."""
-        (old, old_name), (new, new_name) = _split(source), _split(target)
-        with (
-            _reported(f"move {source!r} to", target),
-            open_directory(old, root=self._root) as from_folder,
-            open_directory(new, root=self._root) as to_folder,
-        ):
-            from_folder.rename(old_name, to_folder, new_name)
+        with self._moving(source, target) as (old, new):
+            old.rename(_split(source)[1], new, _split(target)[1])
 
     def remove(self, path: str) -> None:
         """Remove a file, if it exists."""
@@ -145,6 +135,15 @@ class HostFiles:
         ):
             if folder.remove(name):
                 folder.sync()
+
+    @contextmanager
+    def _moving(self, source: str, target: str) -> Iterator[tuple[SafeDirectory, SafeDirectory]]:
+        with (
+            _reported(f"move {source!r} to", target),
+            open_directory(_split(source)[0], root=self._root) as old,
+            open_directory(_split(target)[0], root=self._root) as new,
+        ):
+            yield old, new
 
     def _looking_in(self, directory: str) -> AbstractContextManager[SafeDirectory]:
         return open_directory(directory, root=self._root, is_checked=False)

@@ -54,7 +54,8 @@ async def gather(
         snapshot.problems.append(f"pods' states and pods that wait are missing: {pods}")
         pods = []
     snapshot.count(nodes, pods)
-    if snapshot.needs_claims if document is None else snapshot.claims.noted_pods:
+    serves_claims = any(node.serves_claims for node in snapshot.ledger.nodes.values())
+    if serves_claims if document is None else snapshot.claims.noted_pods:
         await read_claims(reader, snapshot)
     if document is None:
         snapshot.problems.extend(snapshot.claims.problems.values())

@@ -125,11 +125,6 @@ class ClusterSnapshot(ClusterView):
         for pod in pods:
             self.pod_applied(pod)
 
-    @property
-    def needs_claims(self) -> bool:
-        """Whether a node serves claims, so that claims say what its pods hold."""
-        return any(node.serves_claims for node in self.ledger.nodes.values())
-
     def node_applied(self, node: Node) -> None:
         """Update a node; one without cards of this vendor is removed."""
         super().node_applied(node)

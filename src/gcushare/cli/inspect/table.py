@@ -148,7 +148,8 @@ def _free_line(summary: Summary) -> list[str]:
 
 
 def _waiting_line(summary: Summary) -> str:
-    amount = f"{summary.waiting_units} {summary.scale.label}" if not summary.has_other_units else "cards"
+    is_one_unit = all(summary.scale.is_native(node.state.unit) for node in summary.nodes)
+    amount = f"{summary.waiting_units} {summary.scale.label}" if is_one_unit else "cards"
     whole = sum(facts.whole_cards for facts in summary.waiting)
     asked = [amount] if summary.waiting_units or not whole else []
     asked += [counted(whole, "whole card")] if whole else []

@@ -86,10 +86,6 @@ class Summary:
         return percent_of(self.allocated, self.total)
 
     @property
-    def has_other_units(self) -> bool:
-        return any(not self.scale.is_native(node.state.unit) for node in self.nodes)
-
-    @property
     def waiting_units(self) -> int:
         return sum(facts.units for facts in self.waiting)
 

@@ -142,11 +142,10 @@ async def _read_extender(reader: Reader, where: WhereSettings, pods: Sequence[Se
         except GcushareError as failure:
             problem = str(failure)
     electing = next((pod for pod in pods if flag(pod, "no-leader-elect") is None), None)
-    lease_namespace = electing.metadata.namespace if electing is not None else namespace
-    lease_name = EXTENDER
+    lease_namespace, lease_name = namespace, EXTENDER
     if electing is not None:
         lease_name = flag(electing, "lease-name") or lease_name
-        lease_namespace = flag(electing, "lease-namespace") or lease_namespace
+        lease_namespace = flag(electing, "lease-namespace") or electing.metadata.namespace
     lease = await reader.get_if_allowed(Area.LEASES, LEASES, lease_namespace, lease_name)
     replicas = await _ask_replicas(reader, pods)
     if not replicas and service is not None and reader.may_read(Area.EXTENDER) and not problem:

@@ -140,8 +140,8 @@ def _page(body: bytes) -> object:
 
 
 PROGRAMS: tuple[Program[Any], ...] = (
-    Program("gcushare-scheduler-extender", "", "", ExtenderSettings),
-    Program("gcushare-device-plugin", "", "", PluginSettings),
+    Program("gcushare-scheduler-extender", "", ExtenderSettings),
+    Program("gcushare-device-plugin", "", PluginSettings),
 )
 
 

@@ -30,7 +30,7 @@ class ExampleSettings:
     log: LogSettings = group(LogSettings)
     serve: ServeSettings = group(ServeSettings, listen_address="127.0.0.1")
 
-PROGRAM = Program("gcushare-example", "Shows the shared parts at work.", __version__, ExampleSettings)
+PROGRAM = Program("gcushare-example", "Shows the shared parts at work.", ExampleSettings)
 
 async def beat(heart):
     while True:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import ClientSession, web
 
+from gcushare._version import __version__
 from gcushare.core.errors import (
     ConfigError,
     ConflictError,
@@ -175,7 +176,7 @@ async def test_health_metrics_work_over_the_port() -> None:
         return None if well[0] else "stuck"
 
     health.add_live("loop", check)
-    routes = [*health.routes(), metrics_route(make_registry("gcushare-example", "1.0"))]
+    routes = [*health.routes(), metrics_route(make_registry("gcushare-example"))]
     async with serving_pages(SETTINGS, None, *routes) as server, ClientSession() as session:
         async with session.get(f"{server.url}/healthz") as got:
             assert got.status == 200
@@ -184,7 +185,8 @@ async def test_health_metrics_work_over_the_port() -> None:
             assert got.status == 503
             assert (await got.json())["checks"] == {"loop": {"ok": False, "reason": "stuck"}}
         async with session.get(f"{server.url}/metrics") as got:
-            assert 'gcushare_build_info{program="gcushare-example",version="1.0"} 1.0' in await got.text()
+            build = f'gcushare_build_info{{program="gcushare-example",version="{__version__}"}} 1.0'
+            assert build in await got.text()
 
 
 WITHOUT_IPV6 = """

@@ -40,7 +40,7 @@ pytestmark = [needs_helm, in_one_worker]
 
 
 def _program(name: str, settings: type[Any]) -> Program[Any]:
-    return Program(name=name, summary="", version="", settings=settings)
+    return Program(name=name, summary="", settings=settings)
 
 
 PROGRAMS: dict[tuple[str, ...], Program[Any]] = {

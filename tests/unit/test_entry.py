@@ -37,7 +37,7 @@ class EntrySettings:
     log: LogSettings = group(LogSettings, log_dir=None)
 
 
-PROGRAM = Program("gcushare-entry", "Ends.", "1.0", EntrySettings)
+PROGRAM = Program("gcushare-entry", "Ends.", EntrySettings)
 
 
 def run_main(main: Callable[[EntrySettings], int], *argv: str, with_log: bool = False) -> tuple[int, str, str]:
@@ -131,7 +131,7 @@ from gcushare.runtime.settings.declare import Program, settings
 class Nothing:
     \"\"\"Nothing.\"\"\"
 
-PROGRAM = Program("small", "Ends.", "1", Nothing)
+PROGRAM = Program("small", "Ends.", Nothing)
 """
 """What a child process begins with; it loads less than this module."""
 

@@ -87,7 +87,7 @@ class NoSettings:
 def test_a_long_example_is_broken_as_a_shell_reads_it() -> None:
     line = "program --a-long-flag /a/long/path/to/a/file --another-long-flag another-value --third third-value"
     stdout = io.StringIO()
-    program = Program("program", "Shows.", "1", NoSettings, examples=((line, "does it"),))
+    program = Program("program", "Shows.", NoSettings, examples=((line, "does it"),))
     assert run_program(program, lambda _: 0, process=ProcessContext(("--help",), {"COLUMNS": "80"}, stdout)) == 0
     shown = stdout.getvalue().partition("Examples:\n")[2].partition("      does it")[0]
     assert "\\\n" in shown

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from gcushare._version import __version__
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, list_specs, setting, settings
@@ -50,7 +51,6 @@ class ExampleSettings:
 PROGRAM = Program(
     name="gcushare-example",
     summary="Shows how settings are read.",
-    version="1.2.3",
     settings=ExampleSettings,
     examples=(("gcushare-example --node n1 pods", "Show the pods of one node."),),
     notes="It writes nothing.",
@@ -149,7 +149,7 @@ def test_a_field_with_a_mere_default_is_a_constant_that_no_source_sets() -> None
         readers: int = 64
         port: int = setting(parsers.integer(1, 9), default=1, help="A port.")
 
-    program = Program("p", "s", "1", Bounded)
+    program = Program("p", "s", Bounded)
     assert load_settings(program, ("--port=2",), {"GCUSHARE_READERS": "5"}) == Bounded(readers=64, port=2)
     with pytest.raises(ConfigError, match="No such option '--readers'"):
         load_settings(program, ("--readers=5",), {})
@@ -190,7 +190,7 @@ def test_help_names_every_setting_its_variable_default_and_accepted_values() -> 
 
 
 def test_help_and_version_answer_even_when_settings_are_wrong() -> None:
-    assert answer_to("--version", "--listen-port=x") == "gcushare-example 1.2.3\n"
+    assert answer_to("--version", "--listen-port=x") == f"gcushare-example {__version__}\n"
     assert answer_to("-h", environ={"GCUSHARE_LOG_LEVEL": "x"}).startswith(
         "Usage: gcushare-example [OPTIONS] [QUESTION]"
     )

@@ -29,7 +29,7 @@ class ChangingSettings:
     namespace: str = setting(parsers.text("NAME"), default="all", typed=True, help="Where.")
 
 
-CHANGING = Program(name="gcushare-changing", summary="Changes.", version="1", settings=ChangingSettings)
+CHANGING = Program(name="gcushare-changing", summary="Changes.", settings=ChangingSettings)
 
 
 def test_what_is_typed_is_read_from_the_command_line_alone() -> None:

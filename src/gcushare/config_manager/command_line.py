@@ -110,7 +110,6 @@ def _program(command: str, settings: type[T]) -> Program[T]:
     return Program(
         name=name,
         summary=_COMMANDS[command],
-        version=__version__,
         settings=settings,
         examples=shown,
         exit_status=asked if command == "status" else {},

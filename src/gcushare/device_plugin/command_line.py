@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from gcushare._version import __version__
 from gcushare.core.errors import DeviceError, GcushareError, NotFoundError, Refused
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.runtime.entry import ProcessContext, run_program
@@ -21,7 +20,6 @@ PROGRAM = Program(
     summary="Share this node's accelerator cards among pods by memory: registers the memory resource with the kubelet, "
     "hands each container its card, watches the cards' health and keeps the pods' records true. On a node with the "
     "label gcushare.io/serve=claims it gives the cards out as resource claims (Kubernetes 1.36 and later).",
-    version=__version__,
     settings=PluginSettings,
     examples=(
         ("gcushare-device-plugin --node-name node-1", "share the cards that are found, in the vendor's own unit"),

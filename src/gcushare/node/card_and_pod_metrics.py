@@ -17,7 +17,6 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gcushare._version import __version__
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, CardUse, Health, Inventory, InventoryCard
 from gcushare.kube.connection.transport import RequestReport
@@ -82,7 +81,7 @@ class NodeMetrics(Collector, Generic[T]):
         self, program: str, prefix: str, calls: Sequence[str], times: str, failures: str, buckets: Sequence[float]
     ) -> None:
         """``prefix`` begins the metrics' names; ``times`` and ``failures`` are the help texts of the calls' metrics."""
-        self.registry = make_registry(program, __version__)
+        self.registry = make_registry(program)
         self._calls = Histogram(
             f"{prefix}_call_seconds", times, ("call", "outcome"), buckets=buckets, registry=self.registry
         )

@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from gcushare._version import __version__
 from gcushare.runtime.http.answers import Cause
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.http.tls import CertificateEnd
@@ -29,11 +30,11 @@ def family(
     return found
 
 
-def make_registry(program: str, version: str) -> CollectorRegistry:
+def make_registry(program: str) -> CollectorRegistry:
     """Return a new registry with the program's name and version."""
     registry = CollectorRegistry()
     build = Info("gcushare_build", "The program that answers and its version.", registry=registry)
-    build.info({"program": program, "version": version})
+    build.info({"program": program, "version": __version__})
     return registry
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from aiohttp import web
 
-from gcushare._version import __version__
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandler
 from gcushare.core.other_resources import SpareResources
@@ -143,7 +142,7 @@ class Extender:
         self.serving = Serving(self.leadership)
         self._api = client
         self.services = [self._make_services(state) for state in self.states]
-        self._registry = make_registry(NAME, __version__)
+        self._registry = make_registry(NAME)
         metrics = RequestMetrics(self._registry, [each.vendor_name for each in self.services])
         self._drifts = [(state, metrics.drifts[state.vendor.name]) for state in self.states]
         recount_s = settings.follow.recount_interval + _LIVE_GRACE_S

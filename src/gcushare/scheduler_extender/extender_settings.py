@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gcushare._version import __version__
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.whole_cards import WHOLE_CARD_POLICIES
 from gcushare.runtime.settings import parsers
@@ -136,7 +135,6 @@ PROGRAM = Program(
     "which card the pod gets. It watches Nodes and Pods. It writes Bindings, Events, its Lease, one annotation on a "
     "waiting pod when room for it becomes free, and a Secret if it makes the scheduler's certificates. With --claims "
     "it watches Namespaces, ResourceClaims and ResourceClaimTemplates too, and writes the last and a label of Nodes.",
-    version=__version__,
     settings=ExtenderSettings,
     examples=(
         (f"{NAME} --vendor both", "serve Enflame and NVIDIA cards from within a cluster"),

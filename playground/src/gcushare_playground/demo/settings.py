@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gcushare._version import __version__
 from gcushare.cards.simulated.file import parse_size
 from gcushare.core.cards import MAX_CARDS
 from gcushare.core.errors import Refused
@@ -235,7 +234,6 @@ PROGRAM = Program(
     summary="Play the whole system on this machine, without a cluster: the real device plugin and scheduler extender "
     "with simulated cards, between doubles of the API server, the scheduler and the kubelet. Pods are created step by "
     "step; every step is shown and checked.",
-    version=__version__,
     settings=DemoSettings,
     examples=(
         (NAME, "the manual's chapter 4: one node, 8 cards of 16 GB"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
-from gcushare._version import __version__
 from gcushare.cluster.cluster_flags import plugin_namespace
 from gcushare.runtime.exit_codes import FAILED
 from gcushare.runtime.settings import parsers
@@ -65,7 +64,6 @@ CARDS_PROGRAM = Program(
     name=CARDS,
     summary="Show a node's cards: state, mode, memory granted and memory really used, temperature, power, and the pods "
     "on each card with their processes. Without NODE it asks the plugin of this machine. It changes nothing.",
-    version=__version__,
     settings=CardsSettings,
     examples=(
         (CARDS, "in a plugin's pod: its node's cards"),

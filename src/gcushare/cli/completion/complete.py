@@ -115,7 +115,7 @@ class _Line:
         """The cluster that the flags so far name."""
         known = {spec.flag for spec in list_specs(KubeSettings)}
         words = [f"{flag}={value}" for flag, value in self._values.items() if flag in known]
-        program = Program(name="completion", summary="", version="", settings=KubeSettings)
+        program = Program(name="completion", summary="", settings=KubeSettings)
         return load_settings(program, words, self._environ)
 
     async def _nodes(self, api: KubeClient) -> Words:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gcushare._version import __version__
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -37,7 +36,6 @@ _NOTES = (
 CORDON = Program(
     name="gcushare cordon-card",
     summary="Let no new pod onto one card of a node. Pods that run there stay and keep their units.",
-    version=__version__,
     settings=CordonSettings,
     examples=(
         ("gcushare cordon-card node-1 3", "card 3 of node-1"),
@@ -48,7 +46,6 @@ CORDON = Program(
 UNCORDON = Program(
     name="gcushare uncordon-card",
     summary="Let pods onto a card again that was cordoned.",
-    version=__version__,
     settings=CordonSettings,
     examples=(("gcushare uncordon-card node-1 3", "card 3 of node-1"),),
     notes=_NOTES,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare._version import __version__
 from gcushare.cli.terminal.output import TextOrJson, text_or_json_flag
 from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted
@@ -48,7 +47,6 @@ DEFRAGMENT_PROGRAM = Program(
     summary="Say which fewest pods, ended and placed again elsewhere, would make room for a request, and where each "
     "would go. The plan was carried out on a copy of the ledger before it is shown, with the commands that carry it "
     "out on the cluster. Nothing in the cluster is changed.",
-    version=__version__,
     settings=DefragmentSettings,
     examples=(
         (f"{DEFRAGMENT} --for 12", "room for 12 units on one card"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gcushare._version import __version__
 from gcushare.cli.terminal.output import TextOrJson, text_or_json_flag
 from gcushare.cluster.cluster_flags import WhereSettings
 from gcushare.cluster.diagnosis.findings import Severity
@@ -57,7 +56,6 @@ DOCTOR_PROGRAM = Program(
     summary="Examine a cluster and say what is wrong and what to do, worst first: scheduler, extender, device plugins, "
     "nodes, pods' records, other systems on the same cards, certificates, rights. It reads through the API server and "
     "changes nothing without --fix.",
-    version=__version__,
     settings=DoctorSettings,
     examples=(
         (DOCTOR, "the whole cluster of the current kubeconfig context"),

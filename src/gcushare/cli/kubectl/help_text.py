@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gcushare._version import __version__
 from gcushare.cli.kubectl import flags
 from gcushare.cli.kubectl.marks import Mark, legend_rows
 from gcushare.runtime.exit_codes import DONE, FAILED
@@ -76,7 +75,6 @@ def _table(names: Names) -> Program[flags.TableSettings]:
     return Program(
         name=word,
         summary=f"Show who uses which {which}: every node with {cards}, allocated and total memory per card.",
-        version=__version__,
         settings=flags.TableSettings,
         examples=(
             (word, "every node, every card, the cluster's sum"),
@@ -109,7 +107,6 @@ def _explain(names: Names) -> Program[flags.ExplainSettings]:
         name=word,
         summary="Say which card a pod has, since when and with which pods; or why it has none, with numbers: the best "
         "cards for it, kinds of nodes and what each lacks, and what would help.",
-        version=__version__,
         settings=flags.ExplainSettings,
         examples=(
             (f"{word} train-7 -n team-a", "a pod of a namespace"),
@@ -129,7 +126,6 @@ def _top(names: Names) -> Program[flags.TopSettings]:
         summary="Show what is granted on every card and what is really in use, as the device plugins read it from "
         "the vendor's library, and flag cards on which more is in use than was granted; and the same for every pod, "
         "where the device plugins run with --pod-use.",
-        version=__version__,
         settings=flags.TopSettings,
         examples=(
             (word, "every card"),
@@ -148,7 +144,6 @@ def _rightsize(names: Names) -> Program[flags.RightsizeSettings]:
         name=word,
         summary="Say of each workload what its pods ask for, the most that one of them used, for how long they were "
         "seen, a request that would be enough, and what that would free. Nothing is changed.",
-        version=__version__,
         settings=flags.RightsizeSettings,
         examples=(
             (word, "every workload, those first that would free most"),
@@ -167,7 +162,6 @@ def _nodes_needed(names: Names) -> Program[flags.NodesNeededSettings]:
         name=word,
         summary="Say how many more nodes the waiting pods need, by placing them card by card: first into the room of "
         "present nodes, then on empty nodes. Nothing is changed.",
-        version=__version__,
         settings=flags.NodesNeededSettings,
         examples=(
             (word, "nodes of every class that the cluster has"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gcushare._version import __version__
 from gcushare.cluster.cluster_flags import WhereSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
@@ -31,7 +30,6 @@ BUNDLE_PROGRAM = Program(
     name=BUNDLE,
     summary="Collect what is needed to find out what is wrong: findings, versions, nodes and pods with "
     "cards, what plugins and extender know, logs, events; in one archive without secrets.",
-    version=__version__,
     settings=BundleSettings,
     examples=(
         (BUNDLE, "everything, into gcushare-support-<time>.tar.gz"),

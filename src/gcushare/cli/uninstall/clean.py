@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gcushare._version import __version__
 from gcushare.cluster.connection import open_cluster
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RemoteContractError
@@ -62,7 +61,6 @@ PROGRAM = Program(
     name=NAME,
     summary="Remove card counts, memory and inventories of GCUShare from the Nodes after its device plugin is gone. "
     "Pods that hold cards keep running.",
-    version=__version__,
     settings=UninstallSettings,
     examples=((f"{NAME} --vendor enflame", "again five minutes later, to leave nothing on the Nodes, not even a 0"),),
     notes="A kubelet goes on writing what it counts into its Node, until five minutes after the plugin has ended; then "

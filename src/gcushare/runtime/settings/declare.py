@@ -158,7 +158,6 @@ class Program(Generic[T]):
 
     name: str
     summary: str
-    version: str
     settings: type[T]
     examples: tuple[tuple[str, str], ...] = ()
     """Pairs of a command line and what it does."""

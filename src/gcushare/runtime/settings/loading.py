@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from gcushare._version import __version__
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings.command_line import CommandLine
 from gcushare.runtime.settings.declare import Program, group_of, list_specs
@@ -38,7 +39,7 @@ def load_settings(program: Program[T], argv: Sequence[str], environ: Mapping[str
     if "help" in line.actions:
         raise Answered(render_help(program, specs, environ.get("COLUMNS", "")))
     if "version" in line.actions:
-        raise Answered(f"{program.name} {program.version}\n")
+        raise Answered(f"{program.name} {__version__}\n")
     problems: list[str] = []
     resolved: list[ResolvedSetting] = []
     for spec in specs:

@@ -93,9 +93,8 @@ SUBCOMMANDS = {
 }
 
 
-def main(process: ProcessContext | None = None) -> int:
+def main(process: ProcessContext) -> int:
     """Run the command and return its exit code."""
-    process = process or ProcessContext()
     word = process.argv[0] if process.argv else "--help"
     if word in ("--help", "-h"):
         summary = "Many pods share one accelerator card by memory on Kubernetes."

@@ -37,9 +37,8 @@ _NOTES = (
 )
 
 
-def main(process: ProcessContext | None = None) -> int:
+def main(process: ProcessContext) -> int:
     """Run the command that the first argument names; returns the exit code."""
-    process = process or ProcessContext()
     command = process.argv[0] if process.argv else ""
     rest = replace(process, argv=tuple(process.argv[1:]))
     unsaid: list[OSError] = []

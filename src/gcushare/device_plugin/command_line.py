@@ -34,9 +34,8 @@ PROGRAM = Program(
 )
 
 
-def main(process: ProcessContext | None = None) -> int:
+def main(process: ProcessContext) -> int:
     """Run the command; returns its exit code."""
-    process = process or ProcessContext()
 
     def start(settings: PluginSettings) -> int:
         if settings.actions.status:
@@ -55,9 +54,8 @@ def main(process: ProcessContext | None = None) -> int:
     return run_program(PROGRAM, start, log_settings=_log_settings, process=process, old_flags=OLD_FLAGS)
 
 
-def main_gpushare(process: ProcessContext | None = None) -> int:
+def main_gpushare(process: ProcessContext) -> int:
     """Run it as ``gpushare-device-plugin-v2``: NVIDIA cards, with that program's flags; returns the exit code."""
-    process = process or ProcessContext()
     environ = dict(process.environ)
     # Its manifests name a kubeconfig of the host that is not mounted; it then used the pod's service account.
     named = environ.get("KUBECONFIG", "")

@@ -32,7 +32,7 @@ def start(module: str, function: str, process: ProcessContext | None = None) -> 
     if process is None:
         load("gcushare.runtime.streams", "guard_streams")()
     try:
-        code = load(module, function)(process)
+        code = load(module, function)(process or load("gcushare.runtime.entry", "ProcessContext")())
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED

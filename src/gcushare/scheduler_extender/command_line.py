@@ -12,14 +12,13 @@ _OLD_VARIABLES = {"PORT": "--listen-port", "LOG_LEVEL": "--log-level"}
 _OLD_LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "error": "error"}
 
 
-def main(process: ProcessContext | None = None) -> int:
+def main(process: ProcessContext) -> int:
     """Run the program and return its exit code."""
     return run_program(PROGRAM, _run, log_settings=lambda settings: settings.log, process=process, old_flags=GLOG_FLAGS)
 
 
-def main_gpushare(process: ProcessContext | None = None) -> int:
+def main_gpushare(process: ProcessContext) -> int:
     """Run it as ``gpushare-sche-extender``: NVIDIA cards, and that program's variables; returns the exit code."""
-    process = process or ProcessContext()
     arguments = ["--vendor=aliyun"]
     for variable, flag in _OLD_VARIABLES.items():
         value = process.environ.get(variable)

@@ -30,9 +30,8 @@ _WORK = {
 }
 
 
-def main(word: str, process: ProcessContext | None = None) -> int:
+def main(word: str, process: ProcessContext) -> int:
     """Run ``kubectl-inspect-WORD``; returns the exit code."""
-    process = process or ProcessContext()
     command = process.argv[0] if process.argv and process.argv[0] in COMMANDS else ""
     argv = tuple(process.argv[1:] if command else process.argv)
     return _run(NAMES[word], command, replace(process, argv=argv), GLOG_FLAGS)
@@ -62,9 +61,9 @@ def _run(names: Names, command: str, process: ProcessContext, old_flags: Mapping
     return code
 
 
-def complete(word: str, process: ProcessContext | None = None) -> int:
+def complete(word: str, process: ProcessContext) -> int:
     """Run ``kubectl_complete-inspect-WORD``: print what may stand next on a command line; returns the exit code."""
-    return load("gcushare.cli.completion.complete", "complete")(NAMES[word], process or ProcessContext())
+    return load("gcushare.cli.completion.complete", "complete")(NAMES[word], process)
 
 
 own_inspect, own_explain = partial(main_own, ""), partial(main_own, "explain")

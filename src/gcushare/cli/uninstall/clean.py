@@ -131,9 +131,8 @@ class Cleaner:
         return any(node.status.capacity.get(name, "0") != "0" for name in counted)
 
 
-def main(process: ProcessContext | None = None) -> int:
+def main(process: ProcessContext) -> int:
     """Clean every Node of the cluster of the settings; returns the exit code."""
-    process = process or ProcessContext()
 
     def say(line: str) -> None:
         process.stdout.write(line + "\n")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gcushare.cluster.diagnosis.checks.views import VendorNode, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts
-from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
+from gcushare.cluster.diagnosis.findings import Finding, info
 from gcushare.core.wording import span
 from gcushare.wire.contracts import STARTUP_TAINT
 
@@ -32,9 +32,8 @@ def check_gpu_labels(facts: Facts) -> Iterator[Finding]:
     for each in vendor_nodes(facts):
         label = next((key for key in GPU_LABELS if key in each.node.metadata.labels), None)
         if label and each.inventory is not None and each.node.status.allocatable.get(GPU_RESOURCE, "0") == "0":
-            yield warning(
+            yield each.warning(
                 "autoscaler-gpu-label",
-                each.subject,
                 f"it has the label {label} and offers no {GPU_RESOURCE}: Cluster Autoscaler takes it for a node whose "
                 "GPUs are not there yet, and with a few of them it adds and removes no nodes at all",
                 f"if Cluster Autoscaler manages it: leave {label} out of the node group, or have the plugin serve "
@@ -49,9 +48,8 @@ def check_startup_taint(facts: Facts) -> Iterator[Finding]:
         is_tainted = any(taint.key == STARTUP_TAINT for taint in each.node.spec.taints)
         age_s = facts.age_s(each.node.metadata.creation_timestamp)
         if is_tainted and _offers(each) and (age_s is None or age_s > YOUNG_S):
-            yield error(
+            yield each.error(
                 "startup-taint-stays",
-                each.subject,
                 f"its cards are offered, and it still has the taint {STARTUP_TAINT}: no pod is placed there",
                 "set autoscaling.startupTaint of the extender's chart, which has the extender remove it, or remove it: "
                 f"kubectl taint node {each.name} {STARTUP_TAINT}-",

@@ -44,17 +44,15 @@ def check_claims_slices(facts: Facts) -> Iterator[Finding]:
         devices = _devices(facts.claims, each)
         found = {name: each.capacity[MEMORY].value for name, each in devices.items() if MEMORY in each.capacity}
         if unshared := sorted(name for name, device in devices.items() if not device.allow_multiple_allocations):
-            yield error(
+            yield each.error(
                 "claims-gate-off",
-                each.subject,
                 f"the API server dropped allowMultipleAllocations of {some_names(unshared)}: cards cannot be shared",
                 "turn the feature gate DRAConsumableCapacity on in kube-apiserver and kube-scheduler",
             )
         elif differing := sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)):
             name = differing[0]
-            yield error(
+            yield each.error(
                 "claims-slices-differ",
-                each.subject,
                 f"its ResourceSlices and its inventory differ in {some_names(differing)}: {name} has "
                 f"{found.get(name, 'no slice')} there and {wanted.get(name, 'no card')} here",
                 "restart the plugin's pod; if it stays, see its log for what the API server answered",

@@ -22,9 +22,8 @@ def check_readable(facts: Facts) -> Iterator[Finding]:
     """An inventory that cannot be read hides the node's cards from every program."""
     for each in vendor_nodes(facts):
         if each.problem:
-            yield error(
+            yield each.error(
                 "inventory-unreadable",
-                each.subject,
                 f"annotation {each.vendor.inventory_annotation}: {each.problem}",
                 "restart the node's plugin, which writes it again; nothing else may write it",
             )
@@ -44,9 +43,8 @@ def check_counts(facts: Facts) -> Iterator[Finding]:
             held = (index for pod in status.pods if pod.whole for index in pod.held_by_card)
             cards = len(inventory.units_by_card.keys() | set(held))
             if capacity != str(cards):
-                yield error(
+                yield each.error(
                     "whole-card-count",
-                    each.subject,
                     f"its plugin serves {counted(cards, 'whole card')}, the kubelet counts {capacity} "
                     f"{vendor.whole_card_resource}",
                     "see the plugin's log for its registration; more than there are come from another plugin of the "
@@ -72,9 +70,8 @@ def _check_units(each: VendorNode, inventory: Inventory) -> Iterator[Finding]:
     most = lost + sum(c.units if c.health is Health.HEALTHY else min(c.units, held[c.index]) for c in inventory.cards)
     least = sum(card.units for card in inventory.cards if card.is_usable) if SERVES_WHOLE not in inventory.modes else 0
     if not total <= known <= total + lost or not least <= offered <= most:
-        yield error(
+        yield each.error(
             "inventory-capacity",
-            each.subject,
             f"the inventory has {counted(total, 'unit')}, {most} of them on healthy cards or held; the kubelet counts "
             f"{capacity} {resource}, {allocatable} of them allocatable",
             "the scheduler and the kubelet count differently: restart the plugin's pod; if it stays, another plugin "
@@ -139,9 +136,8 @@ def check_holders(facts: Facts) -> Iterator[Finding]:
     for each, inventory in sharing_nodes(facts):
         for holder in (holder for holder in inventory.unrecorded if holder.pod not in static):
             cards = sorted({*holder.units, *holder.whole})
-            yield warning(
+            yield each.warning(
                 "unrecorded-holder",
-                each.subject,
                 f"{holder.pod} was given {counted(sum(holder.units.values()), 'unit')} and "
                 f"{counted(len(holder.whole), 'whole card')}, of "
                 f"card {', '.join(map(str, cards))}, and no record of the pod says so: its request is none that is "
@@ -162,9 +158,8 @@ def check_cordons(facts: Facts) -> Iterator[Finding]:
         if known == names:
             continue
         kept = ",".join(name for name in (part.strip() for part in text.split(",")) if name in known)
-        yield warning(
+        yield each.warning(
             "cordon-unknown-card",
-            each.subject,
             f"{key} names {', '.join(sorted(names - known))}, and its cards are "
             f"{', '.join(f'{card.index} ({card.uuid})' for card in inventory.cards) or 'none'}",
             "write indexes or uuids of cards that are there; a card that was replaced has another uuid",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gcushare.cluster.diagnosis.checks.scheduling import WAITED_S, extenders_of
 from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, requesting_pods, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts
-from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
+from gcushare.cluster.diagnosis.findings import Finding, error, info
 from gcushare.cluster.programs import SeenPod, flag
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.wording import counted, some_names
@@ -98,9 +98,8 @@ def check_foreign_plugins(facts: Facts) -> Iterator[Finding]:
         resource = each.vendor.memory_resource
         amount = each.capacity(resource)
         if amount != "0" and each.plugin is None and each.inventory is None:
-            yield warning(
+            yield each.warning(
                 "other-sharing-system",
-                each.subject,
                 f"it has {amount} {resource} and no inventory: another system's plugin registered "
                 "them (Aliyun's gpushare, the Go gcushare); its cards are taken to be of equal size",
                 "replace that plugin by gcushare-device-plugin once its pods have ended",

@@ -67,9 +67,8 @@ def check_kubelets(facts: Facts) -> Iterator[Finding]:
         release = find_release(version)
         has_one_card = each.inventory is not None and len(each.inventory.cards) == 1
         if each.is_labelled and release is not None and release < OLDEST_KUBERNETES and not has_one_card:
-            yield error(
+            yield each.error(
                 "kubelet-too-old",
-                each.subject,
                 f"its kubelet is {version}, older than {release_text(OLDEST_KUBERNETES)}: it does not ask which units "
                 "to give and mixes those of several cards, so pods fail at random",
                 "upgrade the kubelet, or remove the node's label",
@@ -77,9 +76,8 @@ def check_kubelets(facts: Facts) -> Iterator[Finding]:
         most = most_quick_units(version)
         units = each.inventory.total_units if SERVES_MEMORY in each.modes and each.inventory is not None else 0
         if most is not None and units > most and each.is_labelled:
-            yield warning(
+            yield each.warning(
                 "many-units",
-                each.subject,
                 f"its kubelet is {version} and has {units} units: above {most} it takes minutes to start pods, unless "
                 "its feature gates ResourceHealthStatus and ResourceHealthStatusMessage are off",
                 "turn both off (that is not seen from here), or choose a coarser memoryUnit once its cards are free",
@@ -94,9 +92,8 @@ def check_node_groups(facts: Facts) -> Iterator[Finding]:
         if each.plugin is None or wanted is None or (given := flag(each.plugin.pod, "node-group")) == wanted:
             continue
         has = f"those of the group {given}" if given else "those of the nodes of no group"
-        yield warning(
+        yield each.warning(
             "node-group",
-            each.subject,
             f"it has the label {NODE_GROUP_LABEL}={wanted}, and the settings of its plugin are {has}",
             f"have nodeGroups of the plugin's chart name {wanted}, or correct the label"
             + (f"; plugins run in the groups {', '.join(known)}" if known else ""),
@@ -185,18 +182,16 @@ def _check_registration(each: VendorNode) -> Iterator[Finding]:
     amount = each.node.status.capacity.get(vendor.memory_resource)
     offered = inventory.total_units if inventory is not None else 0
     if amount is None:
-        yield error(
+        yield each.error(
             "plugin-not-registered",
-            each.subject,
             f"the plugin runs, and the capacity has no {vendor.memory_resource}; the inventory has "
             f"{counted(offered, 'unit')}",
             "see the plugin's log for its registration with the kubelet, and the kubelet's for "
             f"{vendor.plugin_socket}; both must use the same device-plugins directory",
         )
     elif amount == "0" and offered:
-        yield error(
+        yield each.error(
             "units-zero",
-            each.subject,
             f"{vendor.memory_resource} is 0 on the node, and the inventory has {counted(offered, 'unit')}: the "
             "kubelet has lost the plugin, or refuses its list",
             "restart the plugin's pod; if it stays 0, search the kubelet's log for 'ResourceExhausted' and "
@@ -227,17 +222,15 @@ def _leftovers_of(facts: Facts, each: VendorNode) -> Iterator[Finding]:
     kept = f"; records of {counted(len(holders), 'pod')} are still here, such as {holders[0]}" if holders else ""
     remedy = "delete those pods first, then examine again" if holders else "remove it (--fix), or put the label back"
     if text is not None:
-        yield warning(
+        yield each.warning(
             "stale-inventory",
-            each.subject,
             f"{vendor.inventory_annotation} still offers cards, so pods may be placed there: {state}{kept}",
             remedy,
             None if holders else Fix(each.name, "annotations", vendor.inventory_annotation, text),
         )
     for resource in left:
-        yield warning(
+        yield each.warning(
             "leftover-capacity",
-            each.subject,
             f"{resource} {capacity[resource]} is left in the capacity: {state}{kept}",
             remedy,
             None if holders else Fix(each.name, "capacity", resource, capacity[resource]),

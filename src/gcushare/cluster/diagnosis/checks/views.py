@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gcushare.cluster.diagnosis.facts import Facts, PluginFacts, has_label
+from gcushare.cluster.diagnosis.findings import Finding, Fix, error, warning
 from gcushare.cluster.programs import SeenPod
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.errors import Refused, RemoteContractError
@@ -45,6 +46,14 @@ class VendorNode:
     @property
     def subject(self) -> str:
         return f"node {self.name}"
+
+    def error(self, id: str, problem: str, remedy: str) -> Finding:
+        """What is wrong with this node now."""
+        return error(id, self.subject, problem, remedy)
+
+    def warning(self, id: str, problem: str, remedy: str, fix: Fix | None = None) -> Finding:
+        """What will be wrong with it, or is for some pods."""
+        return warning(id, self.subject, problem, remedy, fix)
 
     @property
     def is_labelled(self) -> bool:

@@ -21,7 +21,6 @@ from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_NAME, PodReso
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.device_plugin.way import Way
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.transport import RequestReport
 from gcushare.kube.resources import NODES, Selector
 from gcushare.node.pod_resources import list_claiming_pods
 from gcushare.runtime.http.server import RunningServer
@@ -87,10 +86,10 @@ class NodeProgram:
         finally:
             await server.stop(REQUESTS_DRAIN_S)
 
-    def observe_request(self, report: RequestReport) -> None:
+    def observe_request(self, verb: str, resource: str, code: int) -> None:
         """Count a request to the API server."""
         if self.way is not None:
-            self.way.metrics.observe_request(report)
+            self.way.metrics.observe_request(verb, resource, code)
 
     def _web(self) -> web.Application:
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -244,8 +243,8 @@ def _stop_on_defect(task: asyncio.Task[None], stop: Shutdown) -> None:
 async def run_plugin(settings: PluginSettings, shutdown: Shutdown) -> int:
     """Run the plugin of this node until the shutdown."""
 
-    def observe(report: RequestReport) -> None:
-        program.observe_request(report)
+    def observe(verb: str, resource: str, code: int) -> None:
+        program.observe_request(verb, resource, code)
 
     async with open_cluster(settings.kube, program=COMPONENT, observer=observe) as client:
         program = NodeProgram(settings, client)

@@ -19,7 +19,6 @@ from prometheus_client.registry import Collector
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, CardUse, Health, Inventory, InventoryCard
-from gcushare.kube.connection.transport import RequestReport
 from gcushare.node.cdi import CdiSpecPublisher
 from gcushare.node.driver_limits.pods import DriverLimits
 from gcushare.node.mps.watch import MpsWatch
@@ -95,9 +94,9 @@ class NodeMetrics(Collector, Generic[T]):
         self._failures = (f"{prefix}_failed_calls", failures)
         self._observed: T | None = None
 
-    def observe_request(self, report: RequestReport) -> None:
+    def observe_request(self, verb: str, resource: str, code: int) -> None:
         """Record a request to the API server."""
-        self._requests.labels(report.verb, report.resource, str(report.code)).inc()
+        self._requests.labels(verb, resource, str(code)).inc()
 
     def observe_call(self, call: str, seconds: float, error: str) -> None:
         """Record a call of the kubelet."""

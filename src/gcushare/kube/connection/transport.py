@@ -72,17 +72,8 @@ class Request:
         return errors.FailedRequest(f"{self.method} {self.path.partition('?')[0]}", writes=self.method != "GET")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestReport:
-    """The outcome of a request. ``duration_s`` ends with the answer's headers; ``code`` is 0 without an answer."""
-
-    verb: str
-    resource: str
-    code: int
-    duration_s: float
-
-
-Observer = Callable[[RequestReport], None]
+Observer = Callable[[str, str, int], None]
+"""Takes the verb and the resource of each request, and the code of its answer, 0 without one."""
 
 
 class ApiTransport(Protocol):
@@ -190,15 +181,14 @@ class Transport:
         timeout_s = request.timeout_s or self._limits.request_s
 
         async def post_once(pools: _Pools, header: str | None) -> None:
-            started = time.monotonic()
             try:
                 code, failure = await pools.direct.post(
                     request.path, request.body or b"", _headers(request, header), timeout_s
                 )
             except TRANSPORT_FAILURES as error:
-                self._report(request, 0, started)
+                self._report(request, 0)
                 raise error_of_transport(request.attempt, error) from error
-            self._report(request, code, started)
+            self._report(request, code)
             if failure is not None:
                 raise self._error_of(request, failure)
 
@@ -256,7 +246,6 @@ class Transport:
     async def _once(
         self, pools: _Pools, request: Request, timeout: aiohttp.ClientTimeout, header: str | None
     ) -> aiohttp.ClientResponse:
-        started = time.monotonic()
         try:
             response = await pools.session.request(
                 request.method,
@@ -269,9 +258,9 @@ class Transport:
                 server_hostname=self._config.tls_server_name,
             )
         except TRANSPORT_FAILURES as error:
-            self._report(request, 0, started)
+            self._report(request, 0)
             raise error_of_transport(request.attempt, error) from error
-        self._report(request, response.status, started)
+        self._report(request, response.status)
         if 200 <= response.status < 300:
             return response
         start = b""
@@ -291,9 +280,9 @@ class Transport:
             return errors.NotAnApiServerError(f"{error}; {self._config.address}")
         return error
 
-    def _report(self, request: Request, code: int, started: float) -> None:
+    def _report(self, request: Request, code: int) -> None:
         if self._observer is not None:
-            self._observer(RequestReport(request.verb, request.resource, code, time.monotonic() - started))
+            self._observer(request.verb, request.resource, code)
 
 
 def _headers(request: Request, authorization: str | None) -> dict[str, str]:

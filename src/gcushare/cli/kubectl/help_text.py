@@ -52,14 +52,15 @@ class Names:
 
 def program_of(names: Names, command: str) -> Program[Any]:
     """One command by its word, as its ``--help`` shows it; the empty word is the table."""
-    makers: Mapping[str, Callable[[Names], Program[Any]]] = {
-        "": _table,
+    if not command:
+        return _table(names)
+    makers: Mapping[str, Callable[[str], Program[Any]]] = {
         "explain": _explain,
         "top": _top,
         "rightsize": _rightsize,
         "nodes-needed": _nodes_needed,
     }
-    return makers[command](names)
+    return makers[command](names.with_word(command))
 
 
 def _table(names: Names) -> Program[flags.TableSettings]:
@@ -101,8 +102,7 @@ def _table(names: Names) -> Program[flags.TableSettings]:
     )
 
 
-def _explain(names: Names) -> Program[flags.ExplainSettings]:
-    word = names.with_word("explain")
+def _explain(word: str) -> Program[flags.ExplainSettings]:
     return Program(
         name=word,
         summary="Say which card a pod has, since when and with which pods; or why it has none, with numbers: the best "
@@ -119,8 +119,7 @@ def _explain(names: Names) -> Program[flags.ExplainSettings]:
     )
 
 
-def _top(names: Names) -> Program[flags.TopSettings]:
-    word = names.with_word("top")
+def _top(word: str) -> Program[flags.TopSettings]:
     return Program(
         name=word,
         summary="Show what is granted on every card and what is really in use, as the device plugins read it from "
@@ -138,8 +137,7 @@ def _top(names: Names) -> Program[flags.TopSettings]:
     )
 
 
-def _rightsize(names: Names) -> Program[flags.RightsizeSettings]:
-    word = names.with_word("rightsize")
+def _rightsize(word: str) -> Program[flags.RightsizeSettings]:
     return Program(
         name=word,
         summary="Say of each workload what its pods ask for, the most that one of them used, for how long they were "
@@ -156,8 +154,7 @@ def _rightsize(names: Names) -> Program[flags.RightsizeSettings]:
     )
 
 
-def _nodes_needed(names: Names) -> Program[flags.NodesNeededSettings]:
-    word = names.with_word("nodes-needed")
+def _nodes_needed(word: str) -> Program[flags.NodesNeededSettings]:
     return Program(
         name=word,
         summary="Say how many more nodes the waiting pods need, by placing them card by card: first into the room of "

@@ -100,15 +100,12 @@ class Placed(Generic[E]):
 class Kubeconfig:
     """The merged files of one list."""
 
-    files: tuple[Path, ...]
+    shown: str
+    """Their names, for messages."""
     current_context: str
     clusters: dict[str, Placed[Cluster]]
     users: dict[str, Placed[User]]
     contexts: dict[str, Placed[Context]]
-
-    @property
-    def shown(self) -> str:
-        return ":".join(str(each) for each in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +130,7 @@ def read_kubeconfig(paths: Sequence[Path]) -> Kubeconfig:
         raise ConfigError(f"no kubeconfig found at {':'.join(map(str, paths))!r}: name an existing file")
     last_first = documents[::-1]  # so that the first file's entries replace those of later ones
     return Kubeconfig(
-        files=tuple(path for path, _ in documents),
+        shown=":".join(str(path) for path, _ in documents),
         current_context=next((doc.current_context for _, doc in documents if doc.current_context), ""),
         clusters={e.name: Placed(e.cluster, path) for path, doc in last_first for e in doc.clusters or ()},
         users={e.name: Placed(e.user, path) for path, doc in last_first for e in doc.users or ()},

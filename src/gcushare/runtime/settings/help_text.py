@@ -30,11 +30,6 @@ class ResolvedSetting:
     value: Any
     source: str
 
-    def show(self) -> str:
-        """Return the value as text that its parser accepts."""
-        text: str = self.spec.parser.show(self.value)
-        return text
-
 
 def render_help(program: Program[Any], specs: Sequence[Spec], columns: str = "") -> str:
     """Render the manual page. ``columns`` is the value of COLUMNS."""
@@ -74,7 +69,7 @@ def render_overview(
 def render_config(program: str, resolved: Sequence[ResolvedSetting]) -> str:
     """Render the settings as flags that a shell reads back."""
     settings = (item for item in resolved if not item.spec.is_argument)
-    lines = [(f"{item.spec.flag}={shlex.quote(item.show())}", item.source) for item in settings]
+    lines = [(f"{item.spec.flag}={shlex.quote(item.spec.parser.show(item.value))}", item.source) for item in settings]
     width = max((len(line) for line, _ in lines), default=0)
     head = f"# {program}: every setting and where its value comes from\n"
     return head + "".join(f"{line.ljust(width)}  # {source}\n" for line, source in lines)
@@ -170,7 +165,7 @@ def _describe(spec: Spec) -> str:
     if spec.is_required:
         facts.append("required")
     else:
-        facts.append(f"default: {ResolvedSetting(spec, spec.default, '').show() or parser.unset or 'none'}")
+        facts.append(f"default: {parser.show(spec.default) or parser.unset or 'none'}")
     if spec.env:
         facts.append(f"env: {spec.env}")
     elif not spec.is_argument:

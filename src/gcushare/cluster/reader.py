@@ -261,8 +261,7 @@ class Reader:
     async def ask(self, endpoint: ProgramAddress, path: str, *, timeout_s: float | None = ANSWER_S) -> bytes:
         """Ask a program over HTTP; ``timeout_s`` None leaves the client's own deadline."""
         async with self._slots:
-            url, resource = f"{endpoint.prefix}{path}", endpoint.resource or "address"
-            return await endpoint.client.get_raw(url, resource, timeout_s=timeout_s)
+            return await endpoint.get(path, timeout_s=timeout_s)
 
     # The API server's time
 

@@ -214,13 +214,10 @@ def _cut(value: Any, of: str = "") -> Any:
             found = {key: _annotation(key, text) for key, text in value.items()}
             return {key: text for key, text in found.items() if text is not None}
         case dict():
-            return {str(key): _cut(each, str(key)) for key, each in value.items() if _is_field(str(key))}
+            fields = ((str(key), each) for key, each in value.items())
+            return {key: _cut(each, key) for key, each in fields if key not in _OUT and _NAME.fullmatch(key)}
         case _:
             return value
-
-
-def _is_field(key: str) -> bool:
-    return key not in _OUT and _NAME.fullmatch(key) is not None
 
 
 def _annotation(key: str, text: str) -> str | None:

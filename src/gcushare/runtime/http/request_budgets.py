@@ -47,7 +47,8 @@ class BodyBudget:
             oldest = next((each for each in self._arriving if each.held or each is body), body)
             if oldest is body:
                 return False
-            self._cut(oldest)
+            self.release(oldest)
+            oldest.give_up()
         self._left -= size
         body.held += size
         return True
@@ -61,10 +62,6 @@ class BodyBudget:
         self.complete(body)
         self._left += body.held
         body.held = 0
-
-    def _cut(self, body: Body) -> None:
-        self.release(body)
-        body.give_up()
 
 
 TURN_S = 0.005

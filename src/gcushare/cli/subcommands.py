@@ -37,58 +37,33 @@ class Subcommand:
 
 
 _CLI = "gcushare.cli"
-_INSPECT = f"{_CLI}.inspect.command_line"
+
+
+def _own(name: str, summary: str, module: str, function: str = "run", program: str = "PROGRAM") -> Subcommand:
+    return Subcommand(name, summary, f"{_CLI}.{module}:{function}", f"{_CLI}.{module}_settings:{program}")
+
+
+def _of_kubectl(name: str, summary: str) -> Subcommand:
+    return Subcommand(name, summary, f"{_CLI}.inspect.command_line:own_{name.replace('-', '_')}")
+
+
 SUBCOMMANDS = {
     each.name: each
     for each in (
         Subcommand(
             "demo", "the whole system on this machine, without a cluster", "gcushare_playground.demo.command:main"
         ),
-        Subcommand("inspect", "who uses which card: nodes, cards, pods", f"{_INSPECT}:own_inspect"),
-        Subcommand("explain", "why a pod has no card, or which card it has", f"{_INSPECT}:own_explain"),
-        Subcommand("top", "memory granted and memory in use, card by card", f"{_INSPECT}:own_top"),
-        Subcommand(
-            "rightsize",
-            "what workloads ask for, the most they used, and what would be enough",
-            f"{_INSPECT}:own_rightsize",
-        ),
-        Subcommand("nodes-needed", "how many more nodes the waiting pods need", f"{_INSPECT}:own_nodes_needed"),
-        Subcommand(
-            "doctor",
-            "what is wrong with a cluster or a node, and what to do",
-            f"{_CLI}.doctor.doctor:run",
-            f"{_CLI}.doctor.doctor_settings:DOCTOR_PROGRAM",
-        ),
-        Subcommand(
-            "support-bundle",
-            "for support: one archive without secrets",
-            f"{_CLI}.support_bundle.collect:run",
-            f"{_CLI}.support_bundle.bundle_settings:BUNDLE_PROGRAM",
-        ),
-        Subcommand(
-            "cards",
-            "a node's cards: state, memory, temperature, and who is on them",
-            f"{_CLI}.cards.cards:run",
-            f"{_CLI}.cards.cards_settings:CARDS_PROGRAM",
-        ),
-        Subcommand(
-            "cordon-card",
-            "no new pods on one card; the ones there stay",
-            f"{_CLI}.cordon.cordon:cordon",
-            f"{_CLI}.cordon.cordon_settings:CORDON",
-        ),
-        Subcommand(
-            "uncordon-card",
-            "let new pods on a card again",
-            f"{_CLI}.cordon.cordon:uncordon",
-            f"{_CLI}.cordon.cordon_settings:UNCORDON",
-        ),
-        Subcommand(
-            "defragment",
-            "which pods to move to make room for a request",
-            f"{_CLI}.defragment.defragment:run",
-            f"{_CLI}.defragment.defragment_settings:DEFRAGMENT_PROGRAM",
-        ),
+        _of_kubectl("inspect", "who uses which card: nodes, cards, pods"),
+        _of_kubectl("explain", "why a pod has no card, or which card it has"),
+        _of_kubectl("top", "memory granted and memory in use, card by card"),
+        _of_kubectl("rightsize", "what workloads ask for, the most they used, and what would be enough"),
+        _of_kubectl("nodes-needed", "how many more nodes the waiting pods need"),
+        _own("doctor", "what is wrong with a cluster or a node, and what to do", "doctor.doctor"),
+        _own("support-bundle", "for support: one archive without secrets", "support_bundle.bundle"),
+        _own("cards", "a node's cards: state, memory, temperature, and who is on them", "cards.cards"),
+        _own("cordon-card", "no new pods on one card; the ones there stay", "cordon.cordon", "cordon", "CORDON"),
+        _own("uncordon-card", "let new pods on a card again", "cordon.cordon", "uncordon", "UNCORDON"),
+        _own("defragment", "which pods to move to make room for a request", "defragment.defragment"),
     )
 }
 

@@ -60,7 +60,7 @@ class CardsSettings:
             yield f"NODE {self.node!r} is asked through the API server, plugin is an address: leave one out"
 
 
-CARDS_PROGRAM = Program(
+PROGRAM = Program(
     name=CARDS,
     summary="Show a node's cards: state, mode, memory granted and memory really used, temperature, power, and the pods "
     "on each card with their processes. Without NODE it asks the plugin of this machine. It changes nothing.",

@@ -42,7 +42,7 @@ class DefragmentSettings:
             yield f"for {counted(self.for_, 'whole card')} of one node: at most 1024 are looked for"
 
 
-DEFRAGMENT_PROGRAM = Program(
+PROGRAM = Program(
     name=DEFRAGMENT,
     summary="Say which fewest pods, ended and placed again elsewhere, would make room for a request, and where each "
     "would go. The plan was carried out on a copy of the ledger before it is shown, with the commands that carry it "

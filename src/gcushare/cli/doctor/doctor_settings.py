@@ -51,7 +51,7 @@ class DoctorSettings:
             yield "output 'json' with fix cannot ask: give --yes too"
 
 
-DOCTOR_PROGRAM = Program(
+PROGRAM = Program(
     name=DOCTOR,
     summary="Examine a cluster and say what is wrong and what to do, worst first: scheduler, extender, device plugins, "
     "nodes, pods' records, other systems on the same cards, certificates, rights. It reads through the API server and "

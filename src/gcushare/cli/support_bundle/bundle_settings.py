@@ -26,7 +26,7 @@ class BundleSettings:
     kube: KubeSettings = group(KubeSettings)
 
 
-BUNDLE_PROGRAM = Program(
+PROGRAM = Program(
     name=BUNDLE,
     summary="Collect what is needed to find out what is wrong: findings, versions, nodes and pods with "
     "cards, what plugins and extender know, logs, events; in one archive without secrets.",

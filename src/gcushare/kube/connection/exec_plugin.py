@@ -11,6 +11,7 @@ import ssl
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ class _Credential(msgspec.Struct, frozen=True, rename="camel"):
 CREDENTIAL = BoundedJsonDecoder(_Credential, "an ExecCredential", limit_bytes=1024 * 1024)
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class ExecCredentials:
     """Runs the program if there is no credential, if it is about to expire, or if the server refused it.
 
@@ -73,37 +75,34 @@ class ExecCredentials:
     ``where`` names its user in messages, relative commands start at ``directory``, and ``cluster`` is passed on to it.
     """
 
-    def __init__(
-        self,
-        spec: ExecSpec,
-        clock: Clock,
-        *,
-        where: str,
-        directory: Path,
-        cluster: Mapping[str, Any],
-        tls: ssl.SSLContext | None,
-    ) -> None:
-        if spec.api_version not in API_VERSIONS:
+    spec: ExecSpec
+    clock: Clock
+    where: str
+    directory: Path
+    cluster: Mapping[str, Any]
+    tls: ssl.SSLContext | None
+    generation: int = 0
+    _answer: _CredentialStatus | None = None
+    _certificate: tuple[str, str] | None = None
+    _running: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        if self.spec.api_version not in API_VERSIONS:
             raise ConfigError(
-                f"{where}: exec apiVersion {spec.api_version!r} is not known, accepted: {', '.join(API_VERSIONS)}"
+                f"{self.where}: exec apiVersion {self.spec.api_version!r} is not known, accepted: "
+                f"{', '.join(API_VERSIONS)}"
             )
-        self._spec = spec
-        self._shown = f"{where}: credential program {spec.command!r}"
-        self._directory = directory
-        self._cluster = cluster
-        self._tls = tls
-        self._clock = clock
-        self._answer: _CredentialStatus | None = None
-        self._certificate: tuple[str, str] | None = None
-        self.generation = 0
-        self._running = asyncio.Lock()
+
+    @property
+    def _shown(self) -> str:
+        return f"{self.where}: credential program {self.spec.command!r}"
 
     async def header(self) -> str | None:
         """Return the current credential's header. Runs the program first if needed; callers share one run."""
         async with self._running:
             if self._answer is not None:
                 expiry = self._answer.expiration_timestamp
-                if expiry is not None and expiry <= self._clock.now() + _EARLY:
+                if expiry is not None and expiry <= self.clock.now() + _EARLY:
                     self._answer = None
             if self._answer is None:
                 self._answer = await self._ask()
@@ -121,13 +120,13 @@ class ExecCredentials:
     async def _ask(self) -> _CredentialStatus:
         answer = self._parse(await self._run())
         if answer.client_certificate_data and answer.client_key_data:
-            if self._tls is None:
+            if self.tls is None:
                 raise ConfigError(
                     f"{self._shown} answered with a client certificate, but the server's address is not https"
                 )
             certificate = (answer.client_certificate_data, answer.client_key_data)
             if certificate != self._certificate:
-                load_client_certificate(self._tls, certificate[0].encode(), certificate[1].encode(), self._shown)
+                load_client_certificate(self.tls, certificate[0].encode(), certificate[1].encode(), self._shown)
                 self._certificate = certificate
                 self.generation += 1
         elif answer.token is None:
@@ -140,10 +139,10 @@ class ExecCredentials:
         except RemoteContractError as error:
             # The error has a position and a type, never the token.
             raise ConfigError(f"{self._shown} printed no ExecCredential: {error}") from error
-        if credential.kind != "ExecCredential" or credential.api_version != self._spec.api_version:
+        if credential.kind != "ExecCredential" or credential.api_version != self.spec.api_version:
             raise ConfigError(
                 f"{self._shown} answered kind {credential.kind!r} of {credential.api_version!r}, "
-                f"expected 'ExecCredential' of {self._spec.api_version!r}"
+                f"expected 'ExecCredential' of {self.spec.api_version!r}"
             )
         expiry = credential.status.expiration_timestamp
         if expiry is not None and expiry.tzinfo is None:
@@ -152,14 +151,14 @@ class ExecCredentials:
 
     async def _run(self) -> bytes:
         # As in kubectl, a plain name is searched in PATH; a path with a slash is relative to its kubeconfig.
-        command = self._spec.command
-        command = str(self._directory / command) if "/" in command else command
+        command = self.spec.command
+        command = str(self.directory / command) if "/" in command else command
         try:
             process = await asyncio.create_subprocess_exec(
-                command, *(self._spec.args or ()), env=self._environment(), stdout=PIPE, stderr=PIPE
+                command, *(self.spec.args or ()), env=self._environment(), stdout=PIPE, stderr=PIPE
             )
         except OSError as error:
-            hint = f"; {self._spec.install_hint.strip()}" if self._spec.install_hint else ""
+            hint = f"; {self.spec.install_hint.strip()}" if self.spec.install_hint else ""
             raise ConfigError(f"{self._shown} cannot be run: {error.strerror or error}{hint}") from error
         try:
             async with asyncio.timeout(PLUGIN_TIMEOUT_S):
@@ -177,8 +176,8 @@ class ExecCredentials:
 
     def _environment(self) -> dict[str, str]:
         info: dict[str, Any] = {"interactive": sys.stdin is not None and sys.stdin.isatty()}
-        if self._spec.provide_cluster_info:
-            info["cluster"] = self._cluster
-        document = {"apiVersion": self._spec.api_version, "kind": "ExecCredential", "spec": info}
-        extra = {each.name: each.value for each in self._spec.env or ()}
+        if self.spec.provide_cluster_info:
+            info["cluster"] = self.cluster
+        document = {"apiVersion": self.spec.api_version, "kind": "ExecCredential", "spec": info}
+        extra = {each.name: each.value for each in self.spec.env or ()}
         return {**os.environ, **extra, "KUBERNETES_EXEC_INFO": msgspec.json.encode(document).decode()}

@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from gcushare.core.log_fields import fields
@@ -27,30 +28,25 @@ _SHUTDOWN_S = 1.0
 _ACCEPT_RETRY_S = 0.5
 
 
+@dataclass(slots=True, eq=False)
 class TlsListener:
     """Accepts on ``sock``, and closes it at the end. ``make`` creates the protocol of a connection after its handshake.
 
     If ``max_connections`` handshakes are in progress, the oldest one is cancelled, so quick clients still get in.
     """
 
-    def __init__(
-        self,
-        sock: socket.socket,
-        context: ssl.SSLContext,
-        settings: ServeSettings,
-        rejected: RejectedCounts,
-        make: Callable[[], asyncio.Protocol],
-    ) -> None:
-        self._sock = sock
-        self._context = context
-        self._limit = settings.max_connections
-        self._timeout_s = min(_HANDSHAKE_S, settings.request_timeout)
-        self._rejected = rejected
-        self._make = make
-        self._handshakes: dict[asyncio.Task[None], None] = {}
-        sock.setblocking(False)
+    sock: socket.socket
+    context: ssl.SSLContext
+    settings: ServeSettings
+    rejected: RejectedCounts
+    make: Callable[[], asyncio.Protocol]
+    _handshakes: dict[asyncio.Task[None], None] = field(default_factory=dict)
+    _accepting: asyncio.Task[None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sock.setblocking(False)
         # Accepted connections inherit it: the last packet of an answer must not wait for an acknowledgement.
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._accepting = asyncio.create_task(self._accept(), name="accept TLS connections")
 
     async def close(self) -> None:
@@ -59,25 +55,25 @@ class TlsListener:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        self._sock.close()
+        self.sock.close()
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                client, _ = await loop.sock_accept(self._sock)
+                client, _ = await loop.sock_accept(self.sock)
             except ConnectionAbortedError:
                 continue  # the client left while it was queued
             except OSError as error:
                 logger.warning("connection not accepted %s", fields(reason=error, retry_in_s=_ACCEPT_RETRY_S))
                 await asyncio.sleep(_ACCEPT_RETRY_S)
                 continue
-            if len(self._handshakes) >= self._limit:
+            if len(self._handshakes) >= self.settings.max_connections:
                 longest = next(iter(self._handshakes))
                 del self._handshakes[longest]
                 longest.cancel()
-                self._rejected[Cause.HANDSHAKE] += 1
-                logger.debug("handshake cut off to make room %s", fields(limit=self._limit))
+                self.rejected[Cause.HANDSHAKE] += 1
+                logger.debug("handshake cut off to make room %s", fields(limit=self.settings.max_connections))
             task = asyncio.create_task(self._shake_hands(client), name="TLS handshake")
             self._handshakes[task] = None
             task.add_done_callback(partial(self._end, client))
@@ -93,10 +89,10 @@ class TlsListener:
     async def _shake_hands(self, client: socket.socket) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._make,
+                self.make,
                 client,
-                ssl=self._context,
-                ssl_handshake_timeout=self._timeout_s,
+                ssl=self.context,
+                ssl_handshake_timeout=min(_HANDSHAKE_S, self.settings.request_timeout),
                 ssl_shutdown_timeout=_SHUTDOWN_S,
             )
         except OSError as error:

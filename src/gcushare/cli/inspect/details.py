@@ -97,8 +97,7 @@ class _Details:
             Cell(show_amount(node.amount(held[index])) + most, "bold") if index in held else Cell("0", "dim")
             for index in cards
         )
-        name = Cell(facts.ref.name + signs(marks), style_of(marks))
-        return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), amounts, blank)
+        return Row(_pod_cells(facts, marks, style_of(marks)), amounts, blank)
 
     def _sharing_row(self, node: NodeSummary, facts: PodFacts, held: Assignment, blank: tuple[Cell, ...]) -> Row:
         self.used.add(Mark.SHARING)
@@ -106,23 +105,21 @@ class _Details:
             grant.index: show_amount(node.amount(node.state.cards[grant.index].share(grant))) for grant in held.grants
         }
         amounts = tuple(Cell(f"({shares[index]})" if index in shares else "0", "dim") for index in node.state.cards)
-        name = Cell(facts.ref.name + Mark.SHARING.sign, Mark.SHARING.style)
-        return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), amounts, blank)
+        return Row(_pod_cells(facts, (Mark.SHARING,), Mark.SHARING.style), amounts, blank)
 
     def _unplaced_row(self, node: NodeSummary, facts: PodFacts, blank: tuple[Cell, ...]) -> Row:
         self.used.add(Mark.UNPLACED)
-        name = Cell(facts.ref.name + Mark.UNPLACED.sign, "bold red")
         unknown = tuple(Cell("?", "bold red") for _ in node.state.cards)
-        return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), unknown, blank)
+        return Row(_pod_cells(facts, (Mark.UNPLACED,), "bold red"), unknown, blank)
 
 
 def _pending_row(node: NodeSummary, facts: PodFacts) -> Row:
-    first = (Cell(facts.ref.name, "yellow"), Cell(facts.ref.namespace), _state_cell(facts))
     nothing = tuple(Cell("0", "dim") for _ in node.state.cards)
     asked = ask_words(facts) if facts.whole_cards else show_amount(node.amount(facts.units))
-    return Row(first, nothing, (Cell(asked),))
+    return Row(_pod_cells(facts, (), "yellow"), nothing, (Cell(asked),))
 
 
-def _state_cell(facts: PodFacts) -> Cell:
-    style = {"Running": "", "Pending": "yellow", "": ""}.get(facts.state, "red")
-    return Cell(facts.state or "-", style)
+def _pod_cells(facts: PodFacts, marks: Sequence[Mark], style: str) -> tuple[Cell, ...]:
+    """The name of a pod with its marks, its namespace and its state."""
+    of_state = {"Running": "", "Pending": "yellow", "": ""}.get(facts.state, "red")
+    return Cell(facts.ref.name + signs(marks), style), Cell(facts.ref.namespace), Cell(facts.state or "-", of_state)

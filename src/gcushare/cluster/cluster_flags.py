@@ -9,7 +9,7 @@ from typing import Any
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import setting, settings
+from gcushare.runtime.settings.declare import optional_setting, setting, settings
 from gcushare.runtime.settings.parsers import ObjectName, is_http_address, optional_file, optional_text
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT, NAMESPACE
 
@@ -30,9 +30,8 @@ class SourceFlags:
         help="extender: the scheduler's own ledger, bindings under way included. api: counted here from nodes and pods "
         "by the same ledger. auto: the extender if it answers, else the API server; stderr says which.",
     )
-    extender_url: str | None = setting(
+    extender_url: str | None = optional_setting(
         optional_text("URL", "through the API server"),
-        default=None,
         help="Ask the extender here, such as http://127.0.0.1:32766, instead of through the API server's proxy.",
     )
     extender_service: str = setting(
@@ -60,9 +59,8 @@ def plugin_namespace() -> Any:
 class WhereSettings:
     """Where to look."""
 
-    node: str | None = setting(
+    node: str | None = optional_setting(
         optional_text("NAME", "the whole cluster", "a node's name"),
-        default=None,
         help="Examine this node, its plugin and its pods only. The scheduler and the extender are always examined.",
     )
     extender_service: ObjectName = setting(
@@ -71,9 +69,8 @@ class WhereSettings:
         env="GCUSHARE_EXTENDER_SERVICE_NAME",
         help="The extender's Service: its address is what the scheduler must call.",
     )
-    scheduler_config: Path | None = setting(
+    scheduler_config: Path | None = optional_setting(
         optional_file("only what the API server knows"),
-        default=None,
         help="The configuration that kube-scheduler reads, where it lies on this machine: on a control-plane node "
         "/etc/kubernetes/gcushare/scheduler-extender-config-v1.23+.yaml. The API server does not know its contents.",
     )

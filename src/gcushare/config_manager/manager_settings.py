@@ -8,7 +8,7 @@ from pathlib import Path
 from gcushare.config_manager.scheduler_config.versions import Version, accepted_versions, parse_version
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import group, setting, settings
+from gcushare.runtime.settings.declare import group, optional_setting, setting, settings, switch
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.parsers import ObjectName, optional_file, optional_text
@@ -36,25 +36,20 @@ class PlaceSettings:
         help="Where the control plane keeps its files, if an admin put them elsewhere; static pods are searched for "
         "in manifests/ below it.",
     )
-    files_dir: str | None = setting(
+    files_dir: str | None = optional_setting(
         optional_text("DIR", "where the last change put them, or --kubernetes-dir", "an absolute path"),
-        default=None,
         help="Where gcushare's own files go. With a directory of their own a pod mounts that and manifests/ without "
         "the cluster's keys; the edited manifest is then written in manifests/, under a name that the kubelet ignores.",
     )
-    manifest: str | None = setting(
+    manifest: str | None = optional_setting(
         optional_text("FILE", "it is searched for", "an absolute path"),
-        default=None,
         help="The static pod manifest that starts kube-scheduler, for an admin who gave it a name of their own.",
     )
-    unit: str | None = setting(
+    unit: str | None = optional_setting(
         optional_text("FILE", "a static pod is used", "an absolute path"),
-        default=None,
         help="The systemd unit that starts kube-scheduler, such as /etc/systemd/system/kube-scheduler.service.",
     )
-    restart: bool = setting(
-        parsers.boolean(),
-        default=False,
+    restart: bool = switch(
         typed=True,
         help="With --unit: have systemd read its units again and restart the scheduler, and wait for it. The kubelet "
         "restarts a static pod by itself.",
@@ -64,9 +59,8 @@ class PlaceSettings:
         default=Path("/"),
         help="Where the host's filesystem is mounted in a pod (the chart sets it); all other paths are the host's own.",
     )
-    scheduler_version: Version | None = setting(
+    scheduler_version: Version | None = optional_setting(
         parsers.optional(parsers.Parser("VERSION", accepted_versions(), _parse_version), "it is detected"),
-        default=None,
         help="Version of kube-scheduler, if neither its image's tag nor the program itself names it.",
     )
     wait_timeout: float = setting(
@@ -76,9 +70,8 @@ class PlaceSettings:
         "20s to notice the change, 30s to end the old pod, and the rest to start the new one. It must stay healthy for "
         "a 36th of that, which is 5s.",
     )
-    node_name: str | None = setting(
+    node_name: str | None = optional_setting(
         optional_text("NAME", "the process is searched for in /proc", "a node's name"),
-        default=None,
         env="NODE_NAME",
         help="This node's name. The scheduler is then also found through its mirror pod, without access to the host's "
         "processes.",
@@ -96,9 +89,8 @@ class PlaceSettings:
 class ExtenderOptions:
     """Extender."""
 
-    extender_url: str | None = setting(
+    extender_url: str | None = optional_setting(
         optional_text("URL", "from the Service", "http:// or https://, address and port"),
-        default=None,
         env="GCUSHARE_SCHEDULER_EXTENDER_URL",  # GCUSHARE_EXTENDER_URL is for people, such as a forwarded port
         help=f"How kube-scheduler reaches the extender, such as http://10.96.1.37:{EXTENDER_PORT}.",
     )
@@ -114,16 +106,12 @@ class ExtenderOptions:
         help="For which vendor's pods the extender is called. kube-scheduler accepts one extender that binds, so "
         "'both' is one entry for the resources of both.",
     )
-    whole_cards: bool = setting(
-        parsers.boolean(),
-        default=False,
+    whole_cards: bool = switch(
         help="Call the extender for pods that ask for whole cards too "
         f"({', '.join(vendor.whole_card_resource for vendor in VENDORS)}): for nodes "
         "whose plugin runs with --mode both. Such pods then fit only on nodes whose whole cards gcushare serves.",
     )
-    claims: bool = setting(
-        parsers.boolean(),
-        default=False,
+    claims: bool = switch(
         help="Call the extender for pods with claims too, if the admission policy marks them (claims.callExtender): it "
         "then chooses among the nodes that serve claims. Kubernetes 1.36 and later.",
     )
@@ -140,31 +128,25 @@ class ExtenderOptions:
         help="How long kube-scheduler waits for one answer; a filter call that takes longer fails the attempt. The "
         "default is kube-scheduler's own.",
     )
-    ignorable: bool = setting(
-        parsers.boolean(),
-        default=False,
+    ignorable: bool = switch(
         help="Whether pods are scheduled without the extender if it does not answer. The plugin then chooses their "
         "card, and a pod that fits on no card fails when it starts.",
     )
-    tls_ca: Path | None = setting(
+    tls_ca: Path | None = optional_setting(
         optional_file("plain HTTP"),
-        default=None,
         help="Certificate authorities of the extender in PEM; without them kube-scheduler verifies nothing. Changes "
         "are followed.",
     )
-    tls_cert: Path | None = setting(
+    tls_cert: Path | None = optional_setting(
         optional_file("none is shown"),
-        default=None,
         help="Certificate in PEM that kube-scheduler shows to the extender.",
     )
-    tls_key: Path | None = setting(
+    tls_key: Path | None = optional_setting(
         optional_file("none is shown"),
-        default=None,
         help="Its private key in PEM; the configuration is then readable by root and the scheduler alone.",
     )
-    tls_server_name: str | None = setting(
+    tls_server_name: str | None = optional_setting(
         optional_text("NAME", "the Service's name"),
-        default=None,
         help="Name to expect in the extender's certificate, because the URL has only an address.",
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gcushare.cluster.cluster_flags import plugin_namespace
 from gcushare.runtime.exit_codes import FAILED
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.declare import Program, group, optional_setting, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.parsers import is_http_address
 from gcushare.wire.contracts import PLUGIN_PORT
@@ -28,9 +28,8 @@ class CardsOutput(enum.Enum):
 class CardsSettings:
     """Cards."""
 
-    node: str | None = setting(
+    node: str | None = optional_setting(
         parsers.optional_text("NODE", "this machine", "a node's name"),
-        default=None,
         argument=True,
         help="Ask the plugins of this node through the API server, which needs the right to get pods/proxy.",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.declare import Program, group, optional_setting, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME
 
@@ -20,9 +20,8 @@ class CordonSettings:
         argument=True,
         help="The card, as `kubectl inspect` shows it. The Node then names its uuid, which stays with it.",
     )
-    vendor: str | None = setting(
+    vendor: str | None = optional_setting(
         parsers.optional(parsers.one_of(*VENDORS_BY_NAME), "whichever has the card"),
-        default=None,
         help="Whose card, on a node that has cards of several.",
     )
     kube: KubeSettings = group(KubeSettings)

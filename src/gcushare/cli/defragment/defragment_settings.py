@@ -9,7 +9,7 @@ from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.declare import Program, group, setting, settings, switch
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME
 
@@ -27,7 +27,7 @@ class DefragmentSettings:
         env="GCUSHARE_DEFRAGMENT_FOR",
         help="Memory units that are needed on one card, or with --whole the number of cards that are needed whole.",
     )
-    whole: bool = setting(parsers.boolean(), default=False, help="Whole cards of one node are needed.")
+    whole: bool = switch(help="Whole cards of one node are needed.")
     vendor: str = setting(parsers.one_of(*VENDORS_BY_NAME), default=VENDORS[0].name, help="Whose cards.")
     output: TextOrJson = text_or_json_flag("text for people, or json.")
     kube: KubeSettings = group(KubeSettings)

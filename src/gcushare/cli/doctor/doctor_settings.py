@@ -8,8 +8,7 @@ from gcushare.cli.terminal.output import TextOrJson, text_or_json_flag
 from gcushare.cluster.cluster_flags import WhereSettings
 from gcushare.cluster.diagnosis.findings import Severity
 from gcushare.runtime.exit_codes import DONE
-from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.declare import Program, group, settings, switch
 from gcushare.runtime.settings.kubernetes import KubeSettings
 
 DOCTOR = "gcushare doctor"
@@ -29,17 +28,13 @@ class DoctorSettings:
     """Examination."""
 
     output: TextOrJson = text_or_json_flag("text for people, json with everything.")
-    fix: bool = setting(
-        parsers.boolean(),
-        default=False,
+    fix: bool = switch(
         typed=True,
         help="Make the changes that findings mark with --fix: remove inventories and counts that a plugin left behind, "
         "cordons of cards that do not exist. They are listed first, and made when you say yes; each only while what it "
         "changes is as it was seen.",
     )
-    yes: bool = setting(
-        parsers.boolean(), default=False, typed=True, help="With --fix: do not ask, for unattended use."
-    )
+    yes: bool = switch(typed=True, help="With --fix: do not ask, for unattended use.")
     where: WhereSettings = group(WhereSettings)
     kube: KubeSettings = group(KubeSettings)
 

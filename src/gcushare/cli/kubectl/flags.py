@@ -8,7 +8,7 @@ from typing import Any
 
 from gcushare.cluster.cluster_flags import SourceFlags, plugin_namespace
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import group, setting, settings
+from gcushare.runtime.settings.declare import group, optional_setting, setting, settings, switch
 from gcushare.runtime.settings.kubernetes import KubeSettings
 
 
@@ -31,13 +31,18 @@ class SortKey(enum.Enum):
 def _node() -> Any:
     """Declare the argument NODE."""
     parser = parsers.optional_text("NODE", "every node with cards", "a node's name")
-    return setting(parser, default=None, argument=True, help="Show this node only.")
+    return optional_setting(parser, argument=True, help="Show this node only.")
 
 
 def _selector() -> Any:
     """Declare ``-l``."""
     parser = parsers.optional_text("LABELS", "all nodes", "a label selector such as pool=a,zone!=b")
-    return setting(parser, default=None, short="-l", help="Only nodes with these labels.")
+    return optional_setting(parser, short="-l", help="Only nodes with these labels.")
+
+
+def _namespace(unset: str, help: str) -> Any:
+    """Declare ``-n``."""
+    return optional_setting(parsers.optional_text("NAME", unset), help=help, short="-n", typed=True)
 
 
 def _find_two_choices(node: str | None, selector: str | None) -> Iterator[str]:
@@ -68,22 +73,15 @@ class TableSettings:
     """Nodes and cards."""
 
     node: str | None = _node()
-    details: bool = setting(
-        parsers.boolean(),
-        default=False,
+    details: bool = switch(
         short="-d",
         help="Every node's pods: on which card, how much, in which namespace; on a terminal also their states.",
     )
-    namespace: str | None = setting(
-        parsers.optional_text("NAME", "all namespaces"),
-        default=None,
-        short="-n",
-        typed=True,
-        help="List this namespace's pods only, and say what it holds. The cards' figures stay whole: cards are shared.",
+    namespace: str | None = _namespace(
+        "all namespaces",
+        "List this namespace's pods only, and say what it holds. The cards' figures stay whole: cards are shared.",
     )
-    all_namespaces: bool = setting(
-        parsers.boolean(),
-        default=False,
+    all_namespaces: bool = switch(
         short="-A",
         typed=True,
         help="All namespaces, which is the default; overrules -n.",
@@ -115,13 +113,7 @@ class ExplainSettings:
     pod: str = setting(
         parsers.text("POD", accepted="a pod's name, or NAMESPACE/NAME"), argument=True, help="The pod to explain."
     )
-    namespace: str | None = setting(
-        parsers.optional_text("NAME", "the context's namespace"),
-        default=None,
-        short="-n",
-        typed=True,
-        help="The pod's namespace.",
-    )
+    namespace: str | None = _namespace("the context's namespace", "The pod's namespace.")
     show: ShowFlags = group(ShowFlags)
     figures: SourceFlags = group(SourceFlags)
     kube: KubeSettings = group(KubeSettings)
@@ -145,9 +137,7 @@ class TopSettings:
 
     node: str | None = _node()
     selector: str | None = _selector()
-    peak: bool = setting(
-        parsers.boolean(),
-        default=False,
+    peak: bool = switch(
         help="Show the most that each pod used too, since its plugin saw it first: a restart of the plugin begins "
         "again.",
     )
@@ -164,13 +154,7 @@ class TopSettings:
 class RightsizeSettings:
     """Right sizes."""
 
-    namespace: str | None = setting(
-        parsers.optional_text("NAME", "all namespaces"),
-        default=None,
-        short="-n",
-        typed=True,
-        help="Only this namespace's workloads.",
-    )
+    namespace: str | None = _namespace("all namespaces", "Only this namespace's workloads.")
     show: ShowFlags = group(ShowFlags)
     plugin_namespace: str = plugin_namespace()
     kube: KubeSettings = group(KubeSettings)
@@ -184,15 +168,13 @@ class RightsizeSettings:
 class NodesNeededSettings:
     """Nodes needed."""
 
-    like: str | None = setting(
+    like: str | None = optional_setting(
         parsers.optional_text("NODE", "every class of the cluster's nodes", "a node's name, or a class such as 8x48"),
-        default=None,
         argument=True,
         help="Count nodes like this one, or of a class: CARDSxUNITS, such as 8x48 or 8x48:MODEL.",
     )
-    pods: str | None = setting(
+    pods: str | None = optional_setting(
         parsers.optional_text("NAMESPACE[/POD]", "all waiting pods"),
-        default=None,
         help="Count for this namespace's pods, or for one pod.",
     )
     add: tuple[tuple[int, int], ...] = setting(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gcushare.cluster.cluster_flags import WhereSettings
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.declare import Program, group, optional_setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 
 BUNDLE = "gcushare support-bundle"
@@ -16,9 +16,8 @@ BUNDLE = "gcushare support-bundle"
 class BundleSettings:
     """Bundle."""
 
-    file: Path | None = setting(
+    file: Path | None = optional_setting(
         parsers.optional_file("gcushare-support-TIME.tar.gz here"),
-        default=None,
         argument=True,
         help="The archive to write; it must not exist yet.",
     )

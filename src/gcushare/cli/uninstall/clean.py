@@ -19,7 +19,7 @@ from gcushare.kube.resources import NODES, JsonObject, Selector
 from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.declare import Program, group, optional_setting, setting, settings, switch
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import KEPT_MARK, SCALE_DOWN_DISABLED
@@ -41,14 +41,11 @@ class UninstallSettings:
         help="Whose resources, annotations and labels are removed. No default: another system may use those of the "
         "other vendor.",
     )
-    nodes: str | None = setting(
+    nodes: str | None = optional_setting(
         parsers.optional(parsers.text("SELECTOR", accepted="labels as kubectl's -l takes them"), "all nodes"),
-        default=None,
         help="Clean only the Nodes with these labels: those of another release of the plugin are left alone.",
     )
-    remove_node_label: bool = setting(
-        parsers.boolean(), default=False, typed=True, help="Remove the label that selects the plugin's nodes, too."
-    )
+    remove_node_label: bool = switch(typed=True, help="Remove the label that selects the plugin's nodes, too.")
     kube: KubeSettings = group(KubeSettings)
 
     @property

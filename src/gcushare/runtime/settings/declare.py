@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast, dataclass_transform
 
-from gcushare.runtime.settings.parsers import Parser
+from gcushare.runtime.settings.parsers import Parser, boolean
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -97,6 +97,16 @@ def setting(
     """
     spec = Spec(parser, help, short, env, argument, typed or argument)
     return dataclasses.field(default=default, metadata={_SETTING: spec})
+
+
+def optional_setting(parser: Parser[T | None], *, help: str, **how: Any) -> Any:
+    """Declare one that has no value unless a source sets it; ``how``: as for `setting`."""
+    return setting(parser, help=help, default=None, **how)
+
+
+def switch(help: str, **how: Any) -> Any:
+    """Declare a switch that is off unless a source sets it; ``how``: as for `setting`."""
+    return setting(boolean(), help=help, default=False, **how)
 
 
 def group(cls: type[T], **defaults: Any) -> T:

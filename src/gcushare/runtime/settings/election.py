@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import setting, settings
+from gcushare.runtime.settings.declare import optional_setting, setting, settings
 
 
 @settings
@@ -21,14 +21,12 @@ class ElectionSettings:
         default="",
         help="Name of the Lease. The chart sets it, so that two releases have two.",
     )
-    lease_namespace: str | None = setting(
+    lease_namespace: str | None = optional_setting(
         parsers.optional_text("NAMESPACE", "the namespace of the credentials", "a namespace"),
-        default=None,
         help="Namespace of the Lease. The chart sets it to its own.",
     )
-    pod_name: str | None = setting(
+    pod_name: str | None = optional_setting(
         parsers.optional_text("NAME", "no pod is labelled", "a pod's name"),
-        default=None,
         env="POD_NAME",
         help="This replica's pod, in the Lease's namespace. While it leads, the pod gets the label gcushare.io/leads, "
         "by which the chart's Services select it.",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import setting, settings
+from gcushare.runtime.settings.declare import optional_setting, setting, settings
 
 
 @settings
@@ -23,19 +23,17 @@ class ServeSettings:
     listen_port: int = setting(
         parsers.integer(0, 65535, "PORT"), default=0, help="Port to listen on; 0 takes a free one and logs which."
     )
-    tls_cert_file: Path | None = setting(
+    tls_cert_file: Path | None = optional_setting(
         parsers.optional_file("plain HTTP"),
-        default=None,
         help="For an admin who wants HTTPS (the extender's chart sets it by tls.mode): certificate chain in PEM; "
         "followed "
         "live, so a renewed certificate needs no restart.",
     )
-    tls_key_file: Path | None = setting(
-        parsers.optional_file("plain HTTP"), default=None, help="Private key of the certificate in PEM; followed live."
+    tls_key_file: Path | None = optional_setting(
+        parsers.optional_file("plain HTTP"), help="Private key of the certificate in PEM; followed live."
     )
-    tls_client_ca_file: Path | None = setting(
+    tls_client_ca_file: Path | None = optional_setting(
         parsers.optional_file("clients need no certificate"),
-        default=None,
         help="Certificate authorities in PEM whose clients may call; /healthz and /readyz stay open for the kubelet. "
         "Followed live.",
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import optional_setting, setting, settings
+from gcushare.runtime.settings.declare import choice_setting, optional_setting, setting, settings
 from gcushare.runtime.settings.parsers import ObjectName, is_http_address, optional_file, optional_text
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT, NAMESPACE
 
@@ -24,9 +24,8 @@ class SourceChoice(enum.Enum):
 class SourceFlags:
     """Whose figures."""
 
-    source: SourceChoice = setting(
-        parsers.choice(SourceChoice),
-        default=SourceChoice.AUTO,
+    source: SourceChoice = choice_setting(
+        SourceChoice.AUTO,
         help="extender: the scheduler's own ledger, bindings under way included. api: counted here from nodes and pods "
         "by the same ledger. auto: the extender if it answers, else the API server; stderr says which.",
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gcushare.cluster.cluster_flags import plugin_namespace
 from gcushare.runtime.exit_codes import FAILED
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import Program, group, optional_setting, setting, settings
+from gcushare.runtime.settings.declare import Program, choice_setting, group, optional_setting, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.parsers import is_http_address
 from gcushare.wire.contracts import PLUGIN_PORT
@@ -40,9 +40,8 @@ class CardsSettings:
         f"{HERE[0]} and, if that does not answer, over HTTPS. At a loopback address any certificate is "
         "accepted, elsewhere the system's authorities count.",
     )
-    output: CardsOutput = setting(
-        parsers.choice(CardsOutput),
-        default=CardsOutput.TABLE,
+    output: CardsOutput = choice_setting(
+        CardsOutput.TABLE,
         short="-o",
         help="table for people, wide with serial numbers, slots, persistence mode, power limit, CUDA version, ECC, "
         "MIG, fan, names of processes and, on this machine, pods' uids, json with everything.",

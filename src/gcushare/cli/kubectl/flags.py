@@ -8,7 +8,7 @@ from typing import Any
 
 from gcushare.cluster.cluster_flags import SourceFlags, plugin_namespace
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import group, optional_setting, setting, settings, switch
+from gcushare.runtime.settings.declare import choice_setting, group, optional_setting, setting, settings, switch
 from gcushare.runtime.settings.kubernetes import KubeSettings
 
 
@@ -59,9 +59,8 @@ def _find_no_wide_form(output: Output, what: str) -> Iterator[str]:
 class ShowFlags:
     """What is shown."""
 
-    output: Output = setting(
-        parsers.choice(Output),
-        default=Output.TABLE,
+    output: Output = choice_setting(
+        Output.TABLE,
         short="-o",
         help="table for people, on a pipe that of Aliyun's gpushare; wide with what a node is and has left, json and "
         "yaml with everything.",
@@ -87,9 +86,8 @@ class TableSettings:
         help="All namespaces, which is the default; overrules -n.",
     )
     selector: str | None = _selector()
-    sort_by: SortKey = setting(
-        parsers.choice(SortKey),
-        default=SortKey.NAME,
+    sort_by: SortKey = choice_setting(
+        SortKey.NAME,
         help="Order of the nodes: by name as people count (node-2 before node-10), else the largest first.",
     )
     show: ShowFlags = group(ShowFlags)

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import setting
+from gcushare.runtime.settings.declare import choice_setting
 
 
 class TextOrJson(enum.Enum):
@@ -19,7 +18,7 @@ class TextOrJson(enum.Enum):
 
 def text_or_json_flag(help: str) -> Any:
     """Declare ``-o text|json``; ``help`` says what each holds."""
-    return setting(parsers.choice(TextOrJson), default=TextOrJson.TEXT, short="-o", help=help)
+    return choice_setting(TextOrJson.TEXT, short="-o", help=help)
 
 
 Document = dict[str, Any]

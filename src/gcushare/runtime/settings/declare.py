@@ -9,11 +9,12 @@ The field ``listen_port`` is ``--listen-port`` on the command line and ``GCUSHAR
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast, dataclass_transform
 
-from gcushare.runtime.settings.parsers import Parser, boolean
+from gcushare.runtime.settings.parsers import Parser, boolean, choice
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -102,6 +103,11 @@ def setting(
 def optional_setting(parser: Parser[T | None], *, help: str, **how: Any) -> Any:
     """Declare one that has no value unless a source sets it; ``how``: as for `setting`."""
     return setting(parser, help=help, default=None, **how)
+
+
+def choice_setting(default: enum.Enum, *, help: str, **how: Any) -> Any:
+    """Declare one with the values of an enum; ``how``: as for `setting`."""
+    return setting(choice(type(default)), help=help, default=default, **how)
 
 
 def switch(help: str, **how: Any) -> Any:

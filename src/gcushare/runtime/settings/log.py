@@ -6,7 +6,7 @@ import enum
 from pathlib import Path
 
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import setting, settings
+from gcushare.runtime.settings.declare import choice_setting, setting, settings
 
 
 class LogLevel(enum.Enum):
@@ -29,16 +29,14 @@ class LogFormat(enum.Enum):
 class LogSettings:
     """Log."""
 
-    log_level: LogLevel = setting(
-        parsers.choice(LogLevel),
-        default=LogLevel.INFO,
+    log_level: LogLevel = choice_setting(
+        LogLevel.INFO,
         help="The least important lines that are written. An admin sets debug to find a cause: it adds every "
         "request, what each of a pod's annotations "
         "was and became, and the ids that its containers get.",
     )
-    log_format: LogFormat = setting(
-        parsers.choice(LogFormat),
-        default=LogFormat.TEXT,
+    log_format: LogFormat = choice_setting(
+        LogFormat.TEXT,
         help="Lines for people (time, level, place, message, key=value) or one JSON object per line for collectors.",
     )
     log_dir: Path | None = setting(

@@ -13,7 +13,7 @@ from gcushare.node import node_settings
 from gcushare.node.over_use.idle_settings import IdleSettings
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import group, setting, settings
+from gcushare.runtime.settings.declare import choice_setting, group, optional_setting, setting, settings, switch
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings
@@ -75,16 +75,14 @@ def _auto_units(vendor: Vendor) -> str:
 class CardSettings(node_settings.CardSourceSettings):
     """Cards."""
 
-    mode: GrantMode = setting(
-        parsers.choice(GrantMode),
-        default=GrantMode.MEMORY,
+    mode: GrantMode = choice_setting(
+        GrantMode.MEMORY,
         help="What pods may ask for: memory, whole cards "
         f"({' or '.join(vendor.whole_card_resource for vendor in VENDORS)}), or both; a card is then "
         "free, shared or whole, never two at a time. whole needs no scheduler extender.",
     )
-    memory_unit: str | None = setting(
+    memory_unit: str | None = optional_setting(
         parsers.optional(parsers.one_of(*MEMORY_UNIT_NAMES, node_settings.AUTO_UNIT), "the vendor's own unit"),
-        default=None,
         help="The amount of memory that 1 in a pod's request stands for. The default is "
         f"{', '.join(f'{vendor.default_unit} for {vendor.name}' for vendor in VENDORS)}, where 1 is a GB; auto takes "
         "the finest whose units fit into one message to the kubelet (--kubelet-message-limit), and for a kubelet from "
@@ -92,18 +90,16 @@ class CardSettings(node_settings.CardSourceSettings):
         f"{' and '.join(map(_auto_units, VENDORS))}. Of a claim it is the step of amounts, and auto "
         "the finest.",
     )
-    card_count: CardCount = setting(
-        parsers.choice(CardCount),
-        default=CardCount.AUTO,
+    card_count: CardCount = choice_setting(
+        CardCount.AUTO,
         help="What the Node's capacity shows as the number of cards "
         f"({' or '.join(vendor.count_resource for vendor in VENDORS)}). kube-scheduler and the kubelet count pods that "
         "ask for it against that number: with exact no more of them run on a node than it has cards; thousands shows "
         "1k for each card, so that such pods share cards like any other. auto: exact for enflame, whose pods do not "
         "ask for it, thousands for aliyun, whose pods do.",
     )
-    bursts: Bursts = setting(
-        parsers.choice(Bursts),
-        default=Bursts.AUTO,
+    bursts: Bursts = choice_setting(
+        Bursts.AUTO,
         help="Whether pods may use more than their grant, up to their annotation gcushare.io/memory-limit, while no "
         "other pod needs the memory: allow; ignore gives the annotation no effect on this node; auto allows it unless "
         "MPS limits memory (--memory-limit mps) and nothing evicts pods that use too much (--over-use report).",
@@ -167,15 +163,11 @@ class KubeletSettings(node_settings.NodeSettings):
 class ActionSettings:
     """Instead of running."""
 
-    status: bool = setting(
-        parsers.boolean(),
-        default=False,
+    status: bool = switch(
         help="Ask the plugin that runs here (--listen-port) for its state, print it and exit: 0 when all is well, 1 "
         "when it names a problem, 75 when nothing answers. For example by kubectl exec; /status has it as JSON.",
     )
-    remove_from_node: bool = setting(
-        parsers.boolean(),
-        default=False,
+    remove_from_node: bool = switch(
         typed=True,
         help="Take back what the plugin wrote: the card count and the inventory on the Node, the CDI specification, a "
         "socket left behind; then exit. Refused while the plugin runs here. Repeatable.",

@@ -16,7 +16,7 @@ from gcushare.cards.unified_memory import AUTO_UNIFIED
 from gcushare.node.over_use.idle_settings import IdleAction, IdleSettings
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import setting, settings
+from gcushare.runtime.settings.declare import choice_setting, optional_setting, setting, settings, switch
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 
 AUTO_UNIT = "auto"
@@ -139,9 +139,8 @@ class CardSourceSettings:
         "GB10. auto is the machine's memory less a tenth, at least 8Gi, for the system. Such a card is left out with "
         "0.",
     )
-    other_systems: OtherSystems = setting(
-        parsers.choice(OtherSystems),
-        default=OtherSystems.REFUSE,
+    other_systems: OtherSystems = choice_setting(
+        OtherSystems.REFUSE,
         help="If another system hands out cards of this node (HAMi, vgpu-manager, another device plugin, another DRA "
         "driver): refuse offers none until it is gone, because neither system knows what the other gives; allow is for "
         "an admin who has divided the cards between both, so that each sees its own only.",
@@ -153,9 +152,7 @@ class CardSourceSettings:
         "library "
         "takes long to answer.",
     )
-    pod_use: bool = setting(
-        parsers.boolean(),
-        default=False,
+    pod_use: bool = switch(
         help="Report how much memory each pod really uses: what NVIDIA's driver counts, with --memory-limit driver "
         "where it keeps limits; elsewhere by the processes on the cards and their control groups. That needs the "
         "host's process ids (hostPID: true in the pod): to a caller in a process namespace of its own NVML hides the "
@@ -189,9 +186,8 @@ class NodeSettings:
         env="NODE_NAME",
         help="This node's name in the cluster. A DaemonSet sets it from spec.nodeName; the default is the host's name.",
     )
-    node_group: str | None = setting(
+    node_group: str | None = optional_setting(
         parsers.optional(parsers.text("NAME"), "no group"),
-        default=None,
         help="The group of nodes whose settings these are, as the node's label gcushare.io/node-group names it. It is "
         "shown by --status and by gcushare cards, and changes nothing.",
     )
@@ -253,18 +249,16 @@ class Fallback(enum.Enum):
 class LimitSettings:
     """Memory limits."""
 
-    memory_limit: MemoryLimit = setting(
-        parsers.choice(MemoryLimit),
-        default=MemoryLimit.NONE,
+    memory_limit: MemoryLimit = choice_setting(
+        MemoryLimit.NONE,
         help="What keeps a pod from allocating more card memory than it was granted: none; driver, NVIDIA's driver 615 "
         "or newer, which keeps the limit that this program sets for the pod's control group (of version 2); mps, "
         "NVIDIA's Multi-Process Service, whose control daemon runs in a pod of its own on the node. With mps the "
         "limit is one of each process, not of the container. clear limits nothing and takes back what driver has set: "
         "limits that the driver keeps stay on running pods otherwise.",
     )
-    limit_fallback: Fallback = setting(
-        parsers.choice(Fallback),
-        default=Fallback.REFUSE,
+    limit_fallback: Fallback = choice_setting(
+        Fallback.REFUSE,
         help="What becomes of cards on which memory cannot be limited (an older driver, a card that is too old, an MPS "
         "daemon that does not answer): refuse lets no new pods on them, and no container start whose limit cannot be "
         "set; unlimited lets pods run there without a limit and says so; mps, with --memory-limit driver, has MPS "

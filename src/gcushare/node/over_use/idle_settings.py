@@ -7,7 +7,7 @@ import re
 
 from gcushare.core.over_use.idleness import IdleRules
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import setting, settings
+from gcushare.runtime.settings.declare import choice_setting, setting, settings
 
 
 class IdleAction(enum.Enum):
@@ -37,9 +37,8 @@ def _namespace() -> parsers.Parser[str]:
 class IdleSettings:
     """Pods that do not use their cards (with --pod-use)."""
 
-    idle: IdleAction = setting(
-        parsers.choice(IdleAction),
-        default=IdleAction.REPORT,
+    idle: IdleAction = choice_setting(
+        IdleAction.REPORT,
         help="What follows when no process of a pod was on a card in any reading for --idle-after: report (Event, "
         "annotation, --status, and what evict would do), evict, which ends the pod five minutes later through the "
         "Eviction API, or off. Evicted are pods that a controller creates again, and those with the annotation "

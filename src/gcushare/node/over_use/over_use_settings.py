@@ -9,7 +9,7 @@ from gcushare.core.over_use.eviction import When
 from gcushare.core.over_use.tracking import Tolerance
 from gcushare.core.units import GIB
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import setting, settings
+from gcushare.runtime.settings.declare import choice_setting, setting, settings, switch
 
 
 class Action(enum.Enum):
@@ -37,16 +37,14 @@ def _pattern() -> parsers.Parser[str]:
 class OverUseSettings:
     """Pods over their grant (with --pod-use)."""
 
-    over_use: Action = setting(
-        parsers.choice(Action),
-        default=Action.REPORT,
+    over_use: Action = choice_setting(
+        Action.REPORT,
         help="What follows when a pod uses more of a card than it was granted: report (Event, annotation, metrics), or "
         "evict, which also ends it through the Eviction API, so that disruption budgets are respected. evict needs the "
         "right to create pods/eviction, which the chart gives only with it.",
     )
-    over_use_when: When = setting(
-        parsers.choice(When),
-        default=When.DANGER,
+    over_use_when: When = choice_setting(
+        When.DANGER,
         help="With --over-use evict: danger evicts only if a card has less free memory than its pods were granted and "
         "do not use yet; always evicts every pod that is over.",
     )
@@ -72,9 +70,7 @@ class OverUseSettings:
         help="Pods that are never evicted, by namespace or namespace/name, each with * and ?. An admin's choice: "
         "nothing that a pod's author writes exempts it.",
     )
-    dry_run: bool = setting(
-        parsers.boolean(),
-        default=False,
+    dry_run: bool = switch(
         help="With --over-use evict: say in the log, by Event and in --status which pod would be evicted, and evict "
         "none; --idle evict is then --idle report. It needs no further right.",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import setting, settings
+from gcushare.runtime.settings.declare import setting, settings, switch
 from gcushare.vendors import Vendor
 
 _OWN_UNIT = "default"
@@ -14,9 +14,7 @@ _OWN_UNIT = "default"
 class ClaimsSettings:
     """Claims."""
 
-    claims: bool = setting(
-        parsers.boolean(),
-        default=False,
+    claims: bool = switch(
         help="Make the ResourceClaimTemplates that pods name, and keep the order in which nodes that serve claims are "
         "filled. The chart sets it with claims.enabled, together with the rights.",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import setting, settings
+from gcushare.runtime.settings.declare import choice_setting, setting, settings
 from gcushare.wire.contracts import PAGE_PORT
 
 
@@ -21,9 +21,8 @@ class Access(enum.Enum):
 class DashboardSettings:
     """The page."""
 
-    dashboard: Access = setting(
-        parsers.choice(Access),
-        default=Access.TOKEN,
+    dashboard: Access = choice_setting(
+        Access.TOKEN,
         help="The page at /dashboard/: token asks each reader for a token of the cluster whose owner may get the "
         "non-resource URL /gcushare/dashboard (needs the rights of system:auth-delegator); open shows it to everyone "
         "who reaches the port, as inspect is; off serves no page and keeps nothing for it.",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import setting, settings
+from gcushare.runtime.settings.declare import choice_setting, optional_setting, setting, settings, switch
 from gcushare.runtime.settings.parsers import ObjectName, object_name
 from gcushare.wire.contracts import EXTENDER, NAMESPACE, SCHEDULER_NAME, VERBS_PORT
 
@@ -35,9 +35,8 @@ class Verbs(enum.Enum):
 class VerbsSettings:
     """The scheduler's calls."""
 
-    verbs: Verbs = setting(
-        parsers.choice(Verbs),
-        default=Verbs.PLAIN,
+    verbs: Verbs = choice_setting(
+        Verbs.PLAIN,
         help="Where filter, prioritize, preempt and bind are answered: plain on the first port as the manual has it; "
         "tls over mutual TLS on a port of their own; both on both ports; off nowhere, for a cluster whose nodes all "
         "serve claims: inspect, explain, the page and metrics stay.",
@@ -47,9 +46,8 @@ class VerbsSettings:
         default=VERBS_PORT,
         help="That port, where another program has it; 0 takes a free one and logs which.",
     )
-    verbs_secret: ObjectName | None = setting(
+    verbs_secret: ObjectName | None = optional_setting(
         parsers.optional(object_name("namespace/name of a Secret"), "verbs-tls-dir is used"),
-        default=None,
         help="An existing Secret (the chart makes it) that the certificates of both sides are made in, and renewed; "
         "may be empty.",
     )
@@ -66,15 +64,12 @@ class VerbsSettings:
         help="The name that a client's certificate must have, as its common name or a DNS name; no other client is "
         "served. Another one only with verbs-tls-dir: what is made in verbs-secret always names the default.",
     )
-    verbs_tls_dir: Path | None = setting(
+    verbs_tls_dir: Path | None = optional_setting(
         parsers.optional(parsers.path("DIR"), "verbs-secret is used"),
-        default=None,
         help="Instead of verbs-secret: a folder with the server's certificate chain tls.crt, its key tls.key and the "
         "authorities of the scheduler's certificate ca.crt, in PEM; followed live. The chart mounts a Secret there.",
     )
-    tls_from_verbs_secret: bool = setting(
-        parsers.boolean(),
-        default=False,
+    tls_from_verbs_secret: bool = switch(
         help="Serve the first port over HTTPS with the server's certificate in verbs-secret, which clients verify by "
         "the Secret's ca.crt. At the first start the port opens once the certificate is made.",
     )

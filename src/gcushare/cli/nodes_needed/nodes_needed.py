@@ -17,16 +17,7 @@ from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import NotFoundError
 from gcushare.core.nodes import NodeState
 from gcushare.core.other_resources import Amounts
-from gcushare.core.packing.nodes_needed import (
-    ANY_AMOUNTS,
-    NodeClasses,
-    NodeCount,
-    NodesNeeded,
-    PodKind,
-    empty_like,
-    parse_class,
-    place_like,
-)
+from gcushare.core.packing import nodes_needed as packing
 from gcushare.core.quantities import Int
 from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted
@@ -72,7 +63,7 @@ class NodesNeededDocument(msgspec.Struct, frozen=True, gc=False, rename="camel")
 async def nodes_needed(session: Session, settings: NodesNeededSettings) -> int:
     """Print the count; the work of ``kubectl inspect ... nodes-needed``."""
     problems: list[str] = []
-    added = Counter({PodKind(CardRequest(units), _NONE): count for count, units in settings.add})
+    added = Counter({packing.PodKind(CardRequest(units), _NONE): count for count, units in settings.add})
     like, only = settings.like or "", settings.pods or ""
     document = await read_pending(session.api, session.vendor, like, only, problems, added)
     if not session.print_document(lambda: document):
@@ -81,7 +72,7 @@ async def nodes_needed(session: Session, settings: NodesNeededSettings) -> int:
 
 
 async def read_pending(
-    client: KubeClient, vendor: Vendor, like: str, pods: str, problems: list[str], added: Counter[PodKind]
+    client: KubeClient, vendor: Vendor, like: str, pods: str, problems: list[str], added: Counter[packing.PodKind]
 ) -> NodesNeededDocument:
     """Read the cluster and count as ``count_pending`` does; ``problems`` takes what cannot be read.
 
@@ -104,7 +95,7 @@ def count_pending(
     pods: Iterable[Pod],
     like: str,
     only: str,
-    added: Counter[PodKind],
+    added: Counter[packing.PodKind],
 ) -> NodesNeededDocument:
     """Count for ``like`` a node or class (empty: every class), and ``only`` the pods of a namespace, or one pod.
 
@@ -123,20 +114,20 @@ def count_pending(
     snapshot.count(nodes, pods)
     spare = _SpareAmounts(nodes, pods)
     kinds = _waiting_kinds(snapshot, pods, only)
-    room, states = NodeCount(kinds + added), snapshot.ledger.nodes
+    room, states = packing.NodeCount(kinds + added), snapshot.ledger.nodes
     for name, facts in sorted(snapshot.node_facts.items()):
         if name in states and facts.takes_pods:
             room.use_present(states[name], spare.left(name, spare.taken), snapshot.places[name])
-    classes, found = NodeClasses(), []
+    classes, found = packing.NodeClasses(), []
     for state in states.values():
         classes.add(state)
     for name, alike in classes.choose(like).items():
         # A class may be several pools; a node that was named stands for its own.
         models = alike[:1] if like in snapshot.places else alike
         need = room.count_new(
-            empty_like(alike[0]) if alike else parse_class(name),
-            spare.left(alike[0].name, spare.stays) if alike else ANY_AMOUNTS,
-            [place_like(snapshot.places[each.name]) for each in models],
+            packing.empty_like(alike[0]) if alike else packing.parse_class(name),
+            spare.left(alike[0].name, spare.stays) if alike else packing.ANY_AMOUNTS,
+            [packing.place_like(snapshot.places[each.name]) for each in models],
         )
         found.append(describe_class(name, need, alike))
     return NodesNeededDocument(1, room.pods, room.fit_now, room.left_out, tuple(found))
@@ -161,7 +152,7 @@ class _SpareAmounts:
         return Amounts(*(max(0, amount - used[node, part]) for part, amount in enumerate(offered)))
 
 
-def _waiting_kinds(snapshot: ClusterSnapshot, pods: Iterable[Pod], only: str) -> Counter[PodKind]:
+def _waiting_kinds(snapshot: ClusterSnapshot, pods: Iterable[Pod], only: str) -> Counter[packing.PodKind]:
     """Count the pods that a further node could help, of ``only``, by kind.
 
     Raises:
@@ -173,7 +164,7 @@ def _waiting_kinds(snapshot: ClusterSnapshot, pods: Iterable[Pod], only: str) ->
         if not pod.spec.scheduling_gates and claimed_request(pod, snapshot.vendor) is None
     }
     kinds = Counter(
-        PodKind(facts.request, pod_amounts(asking), asking.spec.node_rules)
+        packing.PodKind(facts.request, pod_amounts(asking), asking.spec.node_rules)
         for facts in snapshot.waiting()
         if facts.request is not None and not facts.nominated and (asking := ungated.get(facts.ref.uid)) is not None
         if not (facts.problem or facts.is_ending)
@@ -184,7 +175,7 @@ def _waiting_kinds(snapshot: ClusterSnapshot, pods: Iterable[Pod], only: str) ->
     return kinds
 
 
-def describe_class(name: str, need: NodesNeeded, present: Sequence[NodeState]) -> ClassNeedDocument:
+def describe_class(name: str, need: packing.NodesNeeded, present: Sequence[NodeState]) -> ClassNeedDocument:
     """Describe what was counted for a class that has these nodes."""
     used = sum(bool(node.assignments) for node in present)
     wanted = len(present) + need.nodes if need.nodes else used

@@ -18,13 +18,7 @@ from gcushare.cluster.card_drawing.node_view import CardsView, process_ids, view
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.plugin_status import fetch_status
 from gcushare.cluster.reader import Reader, ask_all, naming_node
-from gcushare.core.errors import (
-    ForbiddenError,
-    GcushareError,
-    Refused,
-    RemoteContractError,
-    RetryableError,
-)
+from gcushare.core.errors import ForbiddenError, GcushareError, Refused, RemoteContractError, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES
 from gcushare.runtime.entry import ProcessContext

@@ -25,10 +25,7 @@ from gcushare.wire import annotations as keys
 from gcushare.wire.annotations import OVER_USE_NOTE, record_keys
 from gcushare.wire.contracts import VENDOR_LABEL
 from gcushare.wire.nodes import INVENTORY
-from gcushare.wire.objects import (
-    Event,
-    KubeObject,
-)
+from gcushare.wire.objects import Event, KubeObject
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 
 JsonObject = dict[str, Any]

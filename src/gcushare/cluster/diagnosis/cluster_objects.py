@@ -12,12 +12,7 @@ from functools import partial
 import msgspec
 
 from gcushare.cluster.diagnosis.facts import CertificateFacts, ClaimsFacts, LimitRange, PolicyFacts, Quota
-from gcushare.cluster.diagnosis.schedulers import (
-    CONFIG_MAP_WORD,
-    SchedulerFacts,
-    config_map_of,
-    parse_configuration,
-)
+from gcushare.cluster.diagnosis.schedulers import CONFIG_MAP_WORD, SchedulerFacts, config_map_of, parse_configuration
 from gcushare.cluster.programs import SeenPod, flag
 from gcushare.cluster.reader import Reader
 from gcushare.cluster.rights import Area

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from gcushare.cluster.diagnosis.checks.views import (
-    RequestingPod,
-    asks_for,
-    bound_for_s,
-    requesting_pods,
-    vendor_nodes,
-)
+from gcushare.cluster.diagnosis.checks.views import RequestingPod, asks_for, bound_for_s, requesting_pods, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts, parse_time
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.programs import SeenPod

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cluster.diagnosis.checks.views import (
-    asks_for,
-    needs_extender,
-    requesting_pods,
-    vendor_nodes,
-)
+from gcushare.cluster.diagnosis.checks.views import asks_for, needs_extender, requesting_pods, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerFacts

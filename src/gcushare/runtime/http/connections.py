@@ -1,4 +1,4 @@
-"""Limit how many connections a server has."""
+"""Limit how many connections a server has, and how long a client may take."""
 
 from __future__ import annotations
 
@@ -122,3 +122,20 @@ class ConnectionTable:
         for wire in tuple(self._open):
             wire.abort()
         await self._none_open.wait()
+
+
+class ClientDeadline:
+    """How long the client of a connection may take now."""
+
+    def __init__(self) -> None:
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, limit_s: float, late: Callable[[], None]) -> None:
+        """Call ``late`` after some seconds, and what was set before no more."""
+        self.clear()
+        self._timer = asyncio.get_running_loop().call_later(limit_s, late)
+
+    def clear(self) -> None:
+        """The client is not waited for."""
+        if self._timer is not None:
+            self._timer.cancel()

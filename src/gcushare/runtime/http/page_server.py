@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler, Middleware
 from gcushare.core.log_fields import fields
 from gcushare.runtime.http import answers
 from gcushare.runtime.http.answers import Cause, RejectedCounts, Rejection
-from gcushare.runtime.http.connections import ConnectionTable
+from gcushare.runtime.http.connections import ClientDeadline, ConnectionTable
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.serving import ServeSettings
 
@@ -35,13 +35,13 @@ class PageConnection(web.RequestHandler):
     aiohttp's keep-alive closes the connection of a client that is silent, or does not finish a head.
     """
 
-    __slots__ = ("_slow_s", "_stalled", "_table", "_wire")
+    __slots__ = ("_deadline", "_slow_s", "_table", "_wire")
 
     def __init__(self, table: ConnectionTable, slow_s: float, manager: web.Server, **options: Any) -> None:
         super().__init__(manager, **options)
         self._table = table
         self._slow_s = slow_s
-        self._stalled: asyncio.TimerHandle | None = None
+        self._deadline = ClientDeadline()
         # aiohttp's own attribute is cleared as soon as it closes the transport, even if output is still queued.
         self._wire: asyncio.Transport
 
@@ -52,21 +52,17 @@ class PageConnection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._table.forget(self._wire)
-        self._stop_timer()
+        self._deadline.clear()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         """The client does not read its answer: limit how long."""
         super().pause_writing()
-        self._stalled = self._loop.call_later(self._slow_s, self._wire.abort)
+        self._deadline.set(self._slow_s, self._wire.abort)
 
     def resume_writing(self) -> None:
-        self._stop_timer()
+        self._deadline.clear()
         super().resume_writing()
-
-    def _stop_timer(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None

@@ -23,8 +23,7 @@ from aiohttp import web
 from gcushare.core.log_fields import fields
 from gcushare.runtime.http import answers
 from gcushare.runtime.http.answers import Cause, RejectedCounts, Rejection
-from gcushare.runtime.http.client_deadline import ClientDeadline
-from gcushare.runtime.http.connections import ConnectionTable
+from gcushare.runtime.http.connections import ClientDeadline, ConnectionTable
 from gcushare.runtime.http.request_budgets import BodyBudget, TurnBudget
 from gcushare.runtime.http.scheduler_requests import (
     Call,
@@ -139,7 +138,7 @@ class SchedulerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._site.table.forget(self._wire)
-        self._deadline.end()
+        self._deadline.clear()
         request, self._request = self._request, None
         if request is not None and request.missing:
             self._site.budget.release(request)

@@ -161,7 +161,7 @@ class NeverCorrects(Bug):
         async def write(_pod: object, _annotations: object) -> None:
             return
 
-        _replace(app.observed.reconciler.writer._client, "patch_pod_annotations", write)
+        _replace(app.observed.reconciler.writer.client, "patch_pod_annotations", write)
 
 
 class ForgetsInitCards(Bug):

@@ -201,7 +201,7 @@ async def test_a_pod_without_a_grant_is_an_offender_and_keeps_no_card_from_being
 
 async def test_where_others_hand_out_the_cards_too_a_pod_without_a_grant_is_not_judged(tmp_path: Path) -> None:
     node = OverUseNode(tmp_path)
-    node.watch._hands_out_alone = lambda: False
+    node.watch.hands_out_alone = lambda: False
     uid = "00000009-0000-4000-8000-000000000000"
     node.store.pod_applied(a_pod("other", 0, node=NODE, uid=uid))
     node.proc.start_in_pod(31, uid)

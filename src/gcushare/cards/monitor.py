@@ -54,25 +54,21 @@ def none_shared(source: str, left_out: Sequence[LeftOutCard]) -> str:
     return f"{source} lists no card that can be shared{': ' if left_out else ''}{'; '.join(named)}"
 
 
+@dataclass(eq=False)
 class CardMonitor:
     """Polls one source while it runs. Without cards it sets ``problem`` and polls again.
 
     ``on_change`` is called in the event loop after a poll or an event that changed something. It must not block.
     """
 
-    def __init__(
-        self,
-        source: CardSource,
-        on_change: Callable[[CardsSnapshot], None],
-        settings: MonitorSettings,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._source = source
-        self._links = LinkTable(source)
-        self._on_change = on_change
-        self._settings = settings
-        self._clock = clock
-        self._roster = CardRoster(settings.policy, by_uuid=settings.by_uuid)
+    source: CardSource
+    on_change: Callable[[CardsSnapshot], None]
+    settings: MonitorSettings
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._links = LinkTable(self.source)
+        self._roster = CardRoster(self.settings.policy, by_uuid=self.settings.by_uuid)
         self._polled = asyncio.Event()
         """Set at the end of the next poll, which then replaces it."""
         self.problem = "the cards have not been polled yet"
@@ -86,7 +82,7 @@ class CardMonitor:
 
     def hold(self, held: Mapping[str, Card]) -> None:
         """Keep the numbers of these cards, by uuid, from now on, and of no others; report what that changes."""
-        self._report(self._roster.hold(held, self._clock()))
+        self._report(self._roster.hold(held, self.clock()))
 
     async def wait_poll(self, after: int = 0) -> int:
         """Wait until more than ``after`` polls have ended, with any result; return how many have."""
@@ -101,29 +97,29 @@ class CardMonitor:
                 await self.poll()
                 await self._wait_for_next_poll()
         finally:
-            await self._source.close()
+            await self.source.close()
 
     async def poll(self) -> None:
         """Poll every card once and report what changed."""
         try:
-            report = await self._links.fill(await self._source.list_cards())
+            report = await self._links.fill(await self.source.list_cards())
         except DeviceError as error:
             self._update_problem(str(error))
-            changes = self._roster.record_no_answer(str(error), self._clock())
+            changes = self._roster.record_no_answer(str(error), self.clock())
         else:
-            self._update_problem("" if report.cards else none_shared(self._source.name, report.left_out))
-            changes = self._roster.update_list(report, self._clock())
+            self._update_problem("" if report.cards else none_shared(self.source.name, report.left_out))
+            changes = self._roster.update_list(report, self.clock())
             for card in report.cards:
                 try:
-                    reading = await self._source.health(card)
+                    reading = await self.source.health(card)
                 except DeviceError as error:
-                    changes += self._roster.record_miss(card, str(error), self._clock())
+                    changes += self._roster.record_miss(card, str(error), self.clock())
                     continue
-                changes += self._roster.record_reading(card, reading, self._clock())
+                changes += self._roster.record_reading(card, reading, self.clock())
                 use = None
                 if reading.healthy:
                     with contextlib.suppress(DeviceError):  # only a report: its health was read above
-                        use = await self._source.use(card)
+                        use = await self.source.use(card)
                 self._roster.record_use(card, use)
         self._report(changes)
         self.polls += 1
@@ -131,18 +127,18 @@ class CardMonitor:
         self._polled = asyncio.Event()
 
     async def _wait_for_next_poll(self) -> None:
-        settings = self._settings
+        settings = self.settings
         has_cards = self._roster.has_cards
-        started_s = self._clock()
+        started_s = self.clock()
         due_s = started_s + (settings.poll_interval_s if has_cards else settings.no_cards_interval_s)
-        while (left_s := due_s - self._clock()) > 0:
-            event = await self._source.wait_event(left_s)
+        while (left_s := due_s - self.clock()) > 0:
+            event = await self.source.wait_event(left_s)
             if event is not None:
-                facts = fields(source=self._source.name, uuid=event.uuid, reason=event.reason)
+                facts = fields(source=self.source.name, uuid=event.uuid, reason=event.reason)
                 logger.info("card event %s", facts)
-                self._report(self._roster.record_event(event, self._clock()))
+                self._report(self._roster.record_event(event, self.clock()))
                 break
-        await asyncio.sleep(max(0.0, started_s + settings.least_interval_s - self._clock()))
+        await asyncio.sleep(max(0.0, started_s + settings.least_interval_s - self.clock()))
 
     def _report(self, changes: Sequence[CardChange]) -> None:
         for change in changes:
@@ -152,9 +148,9 @@ class CardMonitor:
         found = self.snapshot
         if changes or self._reported != (found.problem, found.left_out):
             self._reported = found.problem, found.left_out
-            self._on_change(found)
+            self.on_change(found)
 
     def _update_problem(self, problem: str) -> None:
         if problem and problem != self.problem:
-            logger.warning("no cards to share %s", fields(source=self._source.name, reason=problem))
+            logger.warning("no cards to share %s", fields(source=self.source.name, reason=problem))
         self.problem = problem

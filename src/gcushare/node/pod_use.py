@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Protocol
 
 from gcushare.cards.health import CardsSnapshot
@@ -122,27 +122,22 @@ def _sum_of(processes: Processes, pids: Collection[int]) -> int:
     return sum(size for pid, size in processes.items() if pid in pids)
 
 
+@dataclass(eq=False)
 class PodMemoryMonitor:
     """Keeps the pods' use. ``problem`` says why it is unknown; ``latest`` is None then, and before the first poll.
 
     ``count``: what the driver counts, by pod uid and card; it returns None where the driver counts nothing.
     """
 
-    def __init__(
-        self,
-        polls: CardPolls,
-        pods: NodePods,
-        owners: ProcessOwners,
-        *,
-        own_pid: int | None = None,
-        count: Callable[[], Awaitable[Counted | None]] | None = None,
-    ) -> None:
-        self._polls = polls
-        self._count = count
-        self._pods = pods
-        self._owners = owners
+    polls: CardPolls
+    pods: NodePods
+    owners: ProcessOwners
+    _: KW_ONLY
+    own_pid: int | None = None
+    count: Callable[[], Awaitable[Counted | None]] | None = None
+
+    def __post_init__(self) -> None:
         self._latest: PodUse | None = None
-        self._own_pid = own_pid
         self._highest: dict[int, dict[int, tuple[str, int]]] = {}
         self._owned: Mapping[int, str] = {}
         self.problem = ""
@@ -152,7 +147,7 @@ class PodMemoryMonitor:
         """The last result, of pods that are still here."""
         if self._latest is None:
             return None
-        here = self._pods.everyone
+        here = self.pods.everyone
         by_pod = {uid: found for uid, found in self._latest.by_pod.items() if uid in here}
         busy = {uid: found for uid, found in self._latest.utilization.items() if uid in here}
         return replace(self._latest, by_pod=by_pod, utilization=busy)
@@ -161,7 +156,7 @@ class PodMemoryMonitor:
         """Find the processes after each poll of the cards, until cancelled; ``on_refresh`` is called each time."""
         seen = 0
         while True:
-            seen = await self._polls.wait_poll(seen)
+            seen = await self.polls.wait_poll(seen)
             await self.refresh()
             on_refresh()
 
@@ -170,14 +165,14 @@ class PodMemoryMonitor:
 
         /proc is read in a thread: the kernel may block a reader on its lock of control groups.
         """
-        counted = await self._count() if self._count is not None else None
-        uses = self._polls.snapshot.uses
+        counted = await self.count() if self.count is not None else None
+        uses = self.polls.snapshot.uses
         cards = {index: use.processes for index, use in uses.items() if use.processes is not None}
         pids = {pid for processes in cards.values() for pid in processes}
-        if self._own_pid is not None:
-            pids.add(self._own_pid)
+        if self.own_pid is not None:
+            pids.add(self.own_pid)
         problem, owners, outsiders = await asyncio.to_thread(
-            lambda: (self._owners.problem(), self._owners.find(pids), self._owners.outsiders)
+            lambda: (self.owners.problem(), self.owners.find(pids), self.owners.outsiders)
         )
         if counted is not None and problem:
             self.problem, self._latest = "", self._count_alone(counted)
@@ -188,10 +183,10 @@ class PodMemoryMonitor:
         if problem:
             self._latest = None
             return
-        own = owners.get(self._own_pid, "") if self._own_pid is not None else ""
+        own = owners.get(self.own_pid, "") if self.own_pid is not None else ""
         busy = {index: each for index, use in uses.items() if (each := use.process_utilization) is not None}
         others = {pid: uid for pid, uid in owners.items() if uid != own}
-        found = divide_use(cards, others, self._pods.everyone.values(), busy)
+        found = divide_use(cards, others, self.pods.everyone.values(), busy)
         outside = {index: _sum_of(each, outsiders) for index, each in cards.items()}
         ended = {index: _sum_of(each, each.keys() - owners.keys() - outsiders) for index, each in cards.items()}
         by_pod = {uid: {**found.by_pod.get(uid, {}), **of_cards} for uid, of_cards in (counted or {}).items()}
@@ -199,7 +194,7 @@ class PodMemoryMonitor:
         owned, self._owned = {**self._owned, **owners}, owners
         users = {owned[pid] for each in cards.values() for pid in each if pid in owned}
         unclear = frozenset(index for index, each in cards.items() if not each.keys() <= owned.keys() | outsiders)
-        known = {on_machine: uid for uid, on_machine in machine_uids(self._pods.everyone.values()).items()}
+        known = {on_machine: uid for uid, on_machine in machine_uids(self.pods.everyone.values()).items()}
         self._latest = replace(
             found,
             by_pod={**found.by_pod, **by_pod},
@@ -213,11 +208,11 @@ class PodMemoryMonitor:
 
     def _count_alone(self, counted: Counted) -> PodUse:
         """What is known where the host's processes are not: of a card with a pod that is not counted, that alone."""
-        pods = self._pods.entries
+        pods = self.pods.entries
         unknown = {index for uid, pod in pods.items() for index in pod.taken_cards if index not in counted.get(uid, {})}
         rest = {
             index: max(0, use.memory_used_bytes - sum(of_cards.get(index, 0) for of_cards in counted.values()))
-            for index, use in self._polls.snapshot.uses.items()
+            for index, use in self.polls.snapshot.uses.items()
             if use.memory_used_bytes is not None and index not in unknown
         }
         return PodUse(counted, rest, outside=rest, by_driver=_places(counted))
@@ -230,7 +225,7 @@ class PodMemoryMonitor:
         """
         highest: dict[int, dict[int, tuple[str, int]]] = {}
         found: dict[str, dict[int, int]] = {}
-        for index, use in self._polls.snapshot.uses.items():
+        for index, use in self.polls.snapshot.uses.items():
             highest[index] = {pid: (owners.get(pid, ""), size) for pid, size in (use.peaks or {}).items()}
             if index not in self._highest:
                 continue

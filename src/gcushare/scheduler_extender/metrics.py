@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -135,34 +136,28 @@ def _units(vendor: str, cluster: ClusterTotals) -> Iterator[Metric]:
     yield fragmentation
 
 
+@dataclass(eq=False)
 class ReplicaCollector(Collector):
     """The figures of this replica: whether it answers the scheduler and on which port, its watches and Events."""
 
-    def __init__(
-        self,
-        answers: Callable[[], bool],
-        verbs: Verbs,
-        watches: Mapping[str, Reflector[Any]],
-        recorded: Mapping[str, int],
-    ) -> None:
-        self._answers = answers
-        self._verbs = verbs
-        self._watches = watches
-        self._recorded = recorded
+    answers: Callable[[], bool]
+    verbs: Verbs
+    watches: Mapping[str, Reflector[Any]]
+    recorded: Mapping[str, int]
 
     def collect(self) -> Iterator[Metric]:
-        yield Gauge("gcushare_leader", "1 if this replica serves the scheduler.", value=float(self._answers()))
+        yield Gauge("gcushare_leader", "1 if this replica serves the scheduler.", value=float(self.answers()))
         yield Gauge(
             "gcushare_extender_open_verbs",
             "Whether the scheduler's calls are answered without mutual TLS, on the first port.",
-            value=float(self._verbs.is_plain),
+            value=float(self.verbs.is_plain),
         )
         age = Gauge(
             "gcushare_watch_age_seconds",
             "Time since the API server last proved the watch cache current; NaN before the first list.",
             labels=("resource",),
         )
-        for resource, watch in self._watches.items():
+        for resource, watch in self.watches.items():
             age.add_metric((resource,), math.nan if watch.age_s is None else watch.age_s)
         yield age
         for name, counter, text in (
@@ -173,10 +168,10 @@ class ReplicaCollector(Collector):
             ("undecodable", "undecodable", "Objects left out because they could not be read."),
         ):
             family = Counter(f"gcushare_watch_{name}", text, labels=("resource",))
-            for resource, watch in self._watches.items():
+            for resource, watch in self.watches.items():
                 family.add_metric((resource,), watch.counters[counter])
             yield family
         events = Counter("gcushare_events", "Events by outcome.", labels=("outcome",))
         for outcome in ("posted", "merged", "dropped", "failed"):
-            events.add_metric((outcome,), self._recorded[outcome])
+            events.add_metric((outcome,), self.recorded[outcome])
         yield events

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -51,18 +52,15 @@ _EVENTS = "events"
 _REOPEN = "reopen"
 
 
+@dataclass(eq=False)
 class IsolatedSource:
     """The ``CardSource`` of a vendor's library in a worker process."""
 
-    def __init__(
-        self,
-        spec: LibrarySpec,
-        settings: IsolationSettings = time_limits.DEFAULT_LIMITS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._spec = spec
-        self._settings = settings
-        self._clock = clock
+    spec: LibrarySpec
+    settings: IsolationSettings = time_limits.DEFAULT_LIMITS
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._lock = asyncio.Lock()  # a worker answers one request at a time
         self._worker: WorkerProcess | None = None
         self._opened = Opened(library="", driver="")  # by the last worker
@@ -77,8 +75,8 @@ class IsolatedSource:
     @property
     def name(self) -> str:
         """The library's name, with the file that was loaded."""
-        library = self._opened.library or self._spec.library
-        return f"{self._spec.kind} ({library})" if library else self._spec.kind
+        library = self._opened.library or self.spec.library
+        return f"{self.spec.kind} ({library})" if library else self.spec.kind
 
     @property
     def worker_pid(self) -> int | None:
@@ -96,7 +94,7 @@ class IsolatedSource:
             lost, self._lost = self._lost, set()
             worker = await self._stop()
             for uuid in lost:
-                self._pauses.fail((_REOPEN, uuid), self._settings.card_pauses, self._clock(), _REOPEN, worker)
+                self._pauses.fail((_REOPEN, uuid), self.settings.card_pauses, self.clock(), _REOPEN, worker)
         count = await self._count()
         known: dict[int, Card] = {}
         remembered: set[int] = set()
@@ -145,7 +143,7 @@ class IsolatedSource:
         except LibraryCallError as error:
             is_lost = error.failure.is_lost
             reading = HealthReading(healthy=False, reason=str(error), conclusive=is_lost, lost=is_lost)
-        if reading.lost and self._pauses.blocked_by((_REOPEN, card.uuid), self._clock()) is None:
+        if reading.lost and self._pauses.blocked_by((_REOPEN, card.uuid), self.clock()) is None:
             # Reopened before the next list: doing it now could renumber the cards of this poll.
             self._lost.add(card.uuid)
         elif reading.healthy:
@@ -161,7 +159,7 @@ class IsolatedSource:
         slots = (self._slot(card_a), self._slot(card_b))
         if slots[0] is None or slots[1] is None:
             return None
-        pause_reason = self._pauses.blocked_by((slots[0], Operation.LINK), self._clock())
+        pause_reason = self._pauses.blocked_by((slots[0], Operation.LINK), self.clock())
         if pause_reason is not None:
             raise DeviceError(pause_reason)
         answer = await self._ask_card(WorkerRequest(Operation.LINK, slots[0], slots[1]), LinkAnswer, card_a, card_b)
@@ -195,14 +193,14 @@ class IsolatedSource:
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
         """Wait up to ``timeout_s`` seconds for an event, even if the library has none or its calls pause."""
-        now_s = self._clock()
+        now_s = self.clock()
         can_wait = self._worker is not None and self._has_events
         if can_wait and self._pauses.blocked_by(_EVENTS, now_s) is None:
             try:
                 answer = await self._ask(
                     WorkerRequest(Operation.EVENT, timeout_s=timeout_s),
                     EventAnswer,
-                    timeout_s + self._settings.call_timeout_s,
+                    timeout_s + self.settings.call_timeout_s,
                 )
             except DeviceError as error:
                 if isinstance(error, LibraryCallError) and error.failure.is_unsupported:
@@ -210,17 +208,15 @@ class IsolatedSource:
                     logger.info("library has no events, cards are polled %s", fields(source=self.name))
                 else:
                     process = error.process if isinstance(error, WorkerLostError) else None
-                    wait_s = self._pauses.fail(
-                        _EVENTS, self._settings.library_pauses, self._clock(), str(error), process
-                    )
-                    facts = fields(source=self._spec.kind, rest_s=wait_s, reason=error)
+                    wait_s = self._pauses.fail(_EVENTS, self.settings.library_pauses, self.clock(), str(error), process)
+                    facts = fields(source=self.spec.kind, rest_s=wait_s, reason=error)
                     logger.warning("waiting for events failed %s", facts)
             else:
                 self._pauses.succeed(_EVENTS)
                 if answer.event is not None:
                     return answer.event
         # Also if the library answered at once without an event: it is not asked in a tight loop.
-        await asyncio.sleep(max(0.0, timeout_s - (self._clock() - now_s)))
+        await asyncio.sleep(max(0.0, timeout_s - (self.clock() - now_s)))
         return None
 
     async def close(self) -> None:
@@ -230,12 +226,12 @@ class IsolatedSource:
 
     async def _count(self) -> int:
         try:
-            count = await self._ask(WorkerRequest(Operation.COUNT), int, self._settings.call_timeout_s)
+            count = await self._ask(WorkerRequest(Operation.COUNT), int, self.settings.call_timeout_s)
         except LibraryCallError as error:
             await self._start_over(str(error))  # the library as a whole fails: initialise it again
             raise
         except WorkerLostError as error:
-            self._pauses.fail(_START, self._settings.library_pauses, self._clock(), str(error), error.process)
+            self._pauses.fail(_START, self.settings.library_pauses, self.clock(), str(error), error.process)
             raise
         self._pauses.succeed(_START)
         if count != self._last_count:
@@ -260,12 +256,12 @@ class IsolatedSource:
         """Ask about the cards that the request's slots had in the last list; a lost worker pauses the card's calls."""
         slot = request.slot
         try:
-            result = await self._ask(request, result_type, self._settings.call_timeout_s, cards)
+            result = await self._ask(request, result_type, self.settings.call_timeout_s, cards)
         except WorkerLostError as error:
             key, reason = (slot, request.operation), self._describe_loss(error, slot)
-            wait_s = self._pauses.fail(key, self._settings.card_pauses, self._clock(), reason, error.process)
+            wait_s = self._pauses.fail(key, self.settings.card_pauses, self.clock(), reason, error.process)
             card = self._index(slot)
-            facts = fields(source=self._spec.kind, card=card, call=error.call, rest_s=wait_s, reason=error)
+            facts = fields(source=self.spec.kind, card=card, call=error.call, rest_s=wait_s, reason=error)
             logger.warning("card's calls pause after a library call %s", facts)
             raise
         self._pauses.succeed((slot, request.operation))
@@ -281,7 +277,7 @@ class IsolatedSource:
                     if self._numbered.get(slot) != card.uuid:
                         # Check that the slot still holds the card.
                         describe = WorkerRequest(Operation.DESCRIBE, slot)
-                        described = await worker.call(describe, Described, self._settings.call_timeout_s)
+                        described = await worker.call(describe, Described, self.settings.call_timeout_s)
                         self._numbered[slot] = _card_of(described, slot).uuid
                         if self._numbered[slot] != card.uuid:
                             raise CardMovedError(card.index, card.uuid)
@@ -298,18 +294,18 @@ class IsolatedSource:
     async def _running(self) -> WorkerProcess:
         """The worker, which is started if there is none, unless a start failed a moment ago."""
         if self._closed:
-            raise LibraryNotOpenError(f"source {self._spec.kind} is closed")
+            raise LibraryNotOpenError(f"source {self.spec.kind} is closed")
         if self._worker is not None:
             return self._worker
-        pause_reason = self._pauses.blocked_by(_START, self._clock())
+        pause_reason = self._pauses.blocked_by(_START, self.clock())
         if pause_reason is not None:
             raise LibraryNotOpenError(pause_reason)
         worker = None
         try:
-            worker = WorkerProcess(self._spec)
-            self._opened = await worker.open(self._settings.open_timeout_s)
+            worker = WorkerProcess(self.spec)
+            self._opened = await worker.open(self.settings.open_timeout_s)
         except DeviceError as error:
-            self._pauses.fail(_START, self._settings.library_pauses, self._clock(), str(error), worker)
+            self._pauses.fail(_START, self.settings.library_pauses, self.clock(), str(error), worker)
             if isinstance(error, LibraryMissingError):
                 raise
             raise LibraryNotOpenError(str(error)) from error  # not the failure of a card's call
@@ -330,7 +326,7 @@ class IsolatedSource:
         """End the worker, so that the next poll opens the library again unless the worker does not end."""
         worker = await self._stop()
         if worker is not None and worker.is_running:
-            self._pauses.fail(_START, self._settings.library_pauses, self._clock(), reason, worker)
+            self._pauses.fail(_START, self.settings.library_pauses, self.clock(), reason, worker)
 
     def _slot(self, card: Card) -> int | None:
         return next((slot for slot, known in self._known.items() if known.uuid == card.uuid), None)
@@ -340,7 +336,7 @@ class IsolatedSource:
         return known.index if known is not None else slot
 
     def _pause_reason(self, slot: int) -> str | None:
-        now_s = self._clock()
+        now_s = self.clock()
         for operation in Operation:
             reason = self._pauses.blocked_by((slot, operation), now_s)
             if reason is not None and operation is not Operation.LINK:  # which says nothing about a card's health

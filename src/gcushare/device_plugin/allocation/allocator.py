@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import astuple
+from dataclasses import KW_ONLY, astuple, dataclass
 
 from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.errors import Refused
@@ -71,6 +71,7 @@ class PodChanges:
         return True
 
 
+@dataclass(eq=False)
 class CardAllocator:
     """The allocator of one resource: units of memory, or ``whole`` cards. It never waits for the API server.
 
@@ -78,29 +79,20 @@ class CardAllocator:
     resource at once. With ``wait_for_pod_s`` 0 no call waits for its pod.
     """
 
-    def __init__(
-        self,
-        store: PodStore,
-        responses: AllocateResponses,
-        pods: PodChanges,
-        *,
-        whole: bool,
-        wait_for_pod_s: float,
-        clock: Callable[[], float],
-        wall_clock_ns: Callable[[], int],
-        on_allocate: Callable[[], None],
-    ) -> None:
-        self._store = store
-        self._responses = responses
-        self._pods = pods
-        self._whole = whole
-        self._wait_for_pod_s = wait_for_pod_s
-        self._clock = clock
-        self._wall_clock_ns = wall_clock_ns
+    store: PodStore
+    responses: AllocateResponses
+    pods: PodChanges
+    _: KW_ONLY
+    whole: bool
+    wait_for_pod_s: float
+    clock: Callable[[], float]
+    wall_clock_ns: Callable[[], int]
+    on_allocate: Callable[[], None]
+
+    def __post_init__(self) -> None:
         self._inventory: Inventory | None = None
         self._expected: tuple[Preference, int] | None = None
         """The last preference and its size: the next Allocate is for the same container."""
-        self._on_allocate = on_allocate
 
     def set_inventory(self, inventory: Inventory) -> None:
         """Use these cards for the calls that follow."""
@@ -112,7 +104,7 @@ class CardAllocator:
         Raises:
             Refused, RemoteContractError: no card fits, or the ids are of another layout; the pod fails with it.
         """
-        with self._store.one_call():
+        with self.store.one_call():
             return await self._prefer(request)
 
     async def allocate(self, ids: DeviceIds) -> pb.ContainerAllocateResponse:
@@ -122,12 +114,12 @@ class CardAllocator:
             Refused, RemoteContractError: the ids name no card of this node, a card that is sick or in the other use,
                 more cards than the container may have, or another layout.
         """
-        with self._store.one_call():
+        with self.store.one_call():
             return self._grant(ids)
 
     async def _prefer(self, request: PreferredRequest) -> list[bytes]:
         inventory = self._require_inventory()
-        if self._whole:
+        if self.whole:
             free = dict.fromkeys((*read_cards(request.available), *read_cards(request.must_include)), 1)
         else:
             free = request.available.count_by_card()
@@ -147,43 +139,43 @@ class CardAllocator:
         inventory = self._require_inventory()
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("allocating %s", fields(count=len(ids), ids=",".join(ids.first(MOST_IDS_LOGGED))))
-        counts = dict.fromkeys(read_cards(ids), 1) if self._whole else count_units(ids)
+        counts = dict.fromkeys(read_cards(ids), 1) if self.whole else count_units(ids)
         cards = _named_cards(counts, inventory)
         size = sum(counts.values())
         was_asked = self._expected is not None
         candidate = self._take_expected(counts)
         candidates, doubtful = self._find_pods(size)
-        concerned = merge(find_possible(candidates, size, whole=self._whole), doubtful)
+        concerned = merge(find_possible(candidates, size, whole=self.whole), doubtful)
         if candidate is None:
             self._check_rules(counts, cards, concerned, was_asked=was_asked)
-            candidate = match(candidates, size, counts, whole=self._whole)
+            candidate = match(candidates, size, counts, whole=self.whole)
         cards = _named_cards(self._cards_of_pod(counts, candidate), inventory)
         _check_health(cards)
         self._check_use(counts)
-        if not self._whole:
-            self._responses.check(cards)
+        if not self.whole:
+            self.responses.check(cards)
         uid, container = (candidate.pod.uid, candidate.next_container) if candidate else ("", "")
-        self._store.on_allocate(uid, container, counts, self._clock(), whole=self._whole, ids=ids)
-        self._on_allocate()
-        if self._whole:
+        self.store.on_allocate(uid, container, counts, self.clock(), whole=self.whole, ids=ids)
+        self.on_allocate()
+        if self.whole:
             grant = Grant(cards, sum(card.units for card in cards), whole=True)
         else:
             grant = self._grant_memory(cards, size, merge([candidate], concerned) if candidate else [])
         if logger.isEnabledFor(logging.INFO):
             logger.info("allocated %s", self._explain(candidate, grant, inventory))
-        return self._responses.build(grant, inventory.unit)
+        return self.responses.build(grant, inventory.unit)
 
     def _explain(self, candidate: Candidate | None, grant: Grant, inventory: Inventory) -> Fields:
         """Name the facts of one grant: its pod, its cards, the other pods that have them, and the pod's annotations.
 
         The new annotations are those that will be written once the kubelet shows this grant for this pod.
         """
-        entry = self._store.entries.get(candidate.pod.uid) if candidate is not None else None
+        entry = self.store.entries.get(candidate.pod.uid) if candidate is not None else None
         old: dict[str, str] = {}
         new: dict[str, str] = {}
         if entry is not None:
-            vendor, uuids = self._responses.vendor, {card.index: card.uuid for card in inventory.cards}
-            write = expect_write(entry, vendor, uuids, inventory.units_by_card, self._wall_clock_ns())
+            vendor, uuids = self.responses.vendor, {card.index: card.uuid for card in inventory.cards}
+            write = expect_write(entry, vendor, uuids, inventory.units_by_card, self.wall_clock_ns())
             keys = {*astuple(vendor.record), *(write.annotations if write is not None else ())}
             old = {key: entry.annotations[key] for key in sorted(keys) if key in entry.annotations}
             new = old | (dict(write.annotations) if write is not None else {})
@@ -203,17 +195,17 @@ class CardAllocator:
     def _describe_others(self, grant: Grant, candidate: Candidate | None) -> str:
         """Name the other pods on the cards of a grant with their units, as the extender does when it binds."""
         own = str(candidate.pod) if candidate is not None else ""
-        users = (self._store.users_with_units(card.index, card.units) for card in grant.cards)
+        users = (self.store.users_with_units(card.index, card.units) for card in grant.cards)
         others = sorted(f"{name}:{units}" for of_card in users for name, units in of_card.items() if name != own)
         more = f" and {len(others) - MOST_PODS_LOGGED} more" if len(others) > MOST_PODS_LOGGED else ""
         return ",".join(others[:MOST_PODS_LOGGED]) + more
 
     def _choose(self, request: PreferredRequest, inventory: Inventory) -> Preference:
-        store = self._store
+        store = self.store
         candidates, doubtful = self._find_pods(request.size)
-        in_other_use = store.cards_in_use(whole=not self._whole)
+        in_other_use = store.cards_in_use(whole=not self.whole)
         cards = {card.index: card for card in inventory.cards}
-        if self._whole:
+        if self.whole:
             memory = {index: "" for index, units in store.promised().items() if units}
             use = NodeUse(cards, in_other_use, memory | store.promised_whole())
             free, included = read_cards(request.available), read_cards(request.must_include)
@@ -225,18 +217,18 @@ class CardAllocator:
 
     def _check_use(self, cards: Collection[int]) -> None:
         """Refuse a card that is in the other use. The kubelet then fails the pod."""
-        for index in sorted(self._store.cards_in_use(whole=not self._whole).intersection(cards)):
-            pods = ", ".join(self._store.users_of(index, whole=not self._whole)) or "a pod of this node"
+        for index in sorted(self.store.cards_in_use(whole=not self.whole).intersection(cards)):
+            pods = ", ".join(self.store.users_of(index, whole=not self.whole)) or "a pod of this node"
             use = (
                 f"is shared: {pods} uses memory of it, so it cannot be given whole"
-                if self._whole
+                if self.whole
                 else f"is in use as a whole by {pods}, so no memory of it can be given"
             )
             raise Refused(f"card {index} {use}; the pod must be scheduled again")
 
     def _cards_of_pod(self, counts: CardCounts, candidate: Candidate | None) -> Collection[int]:
         """The cards that a container sees: all of a pod's, if the kubelet gave it ids of an earlier container again."""
-        if candidate is None or self._whole or not candidate.served or not set(counts) <= set(candidate.card_indexes):
+        if candidate is None or self.whole or not candidate.served or not set(counts) <= set(candidate.card_indexes):
             return counts
         return candidate.card_indexes
 
@@ -255,7 +247,7 @@ class CardAllocator:
         size = sum(counts.values())
         for each in concerned or (None,):
             wanted = each.request.cards.cards if each is not None else 1
-            if self._whole:
+            if self.whole:
                 pass
             elif each is not None and each.is_partly_served:
                 if not set(counts) <= set(each.card_indexes):
@@ -290,7 +282,7 @@ class CardAllocator:
         That is the pod's sum, its share of compute, and how much more than its request it may use.
         """
         sums = {each.request.total_units for each in possible}
-        entries = [self._store.entries[each.pod.uid] for each in possible]
+        entries = [self.store.entries[each.pod.uid] for each in possible]
         more = {max(0, entry.limit - entry.request.cards.units) * len(cards) for entry in entries}
         usable = size + (more.pop() if len(more) == 1 else 0)
         return Grant(
@@ -314,30 +306,30 @@ class CardAllocator:
         are free and become known once the watch shows that pod.
         """
         size = request.size
-        if not self._wait_for_pod_s:
+        if not self.wait_for_pod_s:
             return
         now = asyncio.get_running_loop().time()
-        patience = now + min(self._wait_for_pod_s, SHOWN_PATIENCE_S)
+        patience = now + min(self.wait_for_pod_s, SHOWN_PATIENCE_S)
 
         def is_clear() -> bool:
             candidates, doubtful = self._find_pods(size)
-            possible = merge(find_possible(candidates, size, whole=self._whole), doubtful)
-            rules = {(each.request.cards.cards * (not self._whole), each.selection) for each in possible}
-            return len(rules) < 2 and not self._store.may_continue_another(size, whole=self._whole)
+            possible = merge(find_possible(candidates, size, whole=self.whole), doubtful)
+            rules = {(each.request.cards.cards * (not self.whole), each.selection) for each in possible}
+            return len(rules) < 2 and not self.store.may_continue_another(size, whole=self.whole)
 
-        await self._pods.until(is_clear, patience)
+        await self.pods.until(is_clear, patience)
 
         def has_candidate() -> bool:
-            candidates = order_candidates(self._store.candidates(whole=self._whole), size, whole=self._whole)
+            candidates = order_candidates(self.store.candidates(whole=self.whole), size, whole=self.whole)
             return any(not each.card_indexes or has_room(each, size, free) for each in candidates)
 
-        if not await self._pods.until(has_candidate, now + self._wait_for_pod_s):
-            facts = fields(size=size, whole=self._whole, waited_s=self._wait_for_pod_s)
+        if not await self.pods.until(has_candidate, now + self.wait_for_pod_s):
+            facts = fields(size=size, whole=self.whole, waited_s=self.wait_for_pod_s)
             logger.warning("no bound pod with room on its card asks for this size %s", facts)
 
     def _find_pods(self, size: int) -> tuple[list[Candidate], list[Candidate]]:
         """The pods that a call for this amount can be for, and those whose calls are in doubt."""
-        return self._store.candidates(whole=self._whole), self._store.doubtful(size, whole=self._whole)
+        return self.store.candidates(whole=self.whole), self.store.doubtful(size, whole=self.whole)
 
     def _take_expected(self, counts: CardCounts) -> Candidate | None:
         """The pod that ids were just preferred for, if the kubelet took these."""
@@ -348,7 +340,7 @@ class CardAllocator:
         chosen = preference.candidate
         if chosen is None or size != sum(counts.values()) or set(preference.card_indexes) != set(counts):
             return None
-        candidates = self._store.candidates(whole=self._whole)
+        candidates = self.store.candidates(whole=self.whole)
         return next((c for c in candidates if c.pod.uid == chosen.pod.uid and c.served == chosen.served), None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Inventory
@@ -20,24 +21,17 @@ _LOOKS = 6
 _BETWEEN_LOOKS_S = 0.25
 
 
+@dataclass(eq=False)
 class PreStart:
     """Called with the ids of a container of shared memory. The call names no pod, but the checkpoint does: by then the
     kubelet has admitted the pod.
     """
 
-    def __init__(
-        self,
-        limits: DriverLimits,
-        store: PodStore,
-        reconciler: AllocationReconciler,
-        source: AllocationsSource,
-        inventory: Callable[[], Inventory | None],
-    ) -> None:
-        self._limits = limits
-        self._store = store
-        self._reconciler = reconciler
-        self._source = source
-        self._inventory = inventory
+    limits: DriverLimits
+    store: PodStore
+    reconciler: AllocationReconciler
+    source: AllocationsSource
+    inventory: Callable[[], Inventory | None]
 
     async def __call__(self, ids: DeviceIds) -> None:
         """Set the limits.
@@ -46,25 +40,25 @@ class PreStart:
             RetryableError: the pod, or what it holds, is not known yet; the kubelet calls again.
             DeviceError: a limit cannot be set.
         """
-        inventory, counts = self._inventory(), ids.count_by_card()
+        inventory, counts = self.inventory(), ids.count_by_card()
         if inventory is None or not counts:
             raise RetryableError("the cards of this container are not known yet; the kubelet tries again")
         amounts = {index: inventory.unit.bytes_of(units) for index, units in counts.items()}
         uid, held = await self._find_holder(ids)
         for _ in range(_LOOKS):
-            entry = self._store.entries.get(uid)
+            entry = self.store.entries.get(uid)
             if entry is not None and _covers(entry, inventory, amounts):
-                await self._limits.ensure(entry.ref.uid, amounts)
+                await self.limits.ensure(entry.ref.uid, amounts)
                 return
             await asyncio.sleep(_BETWEEN_LOOKS_S)
-            await self._reconciler.check()
+            await self.reconciler.check()
         # A pod that the API server has not shown, such as a static pod while it is away.
         hard = {index: inventory.unit.bytes_of(units) for index, units in held.items()}
-        await self._limits.ensure_limit(PodLimit(PodRef(uid, "", uid), uid, hard), amounts)
+        await self.limits.ensure_limit(PodLimit(PodRef(uid, "", uid), uid, hard), amounts)
 
     async def _find_holder(self, ids: DeviceIds) -> tuple[str, dict[int, int]]:
         """The uid of the pod that holds ids, with its units by card; the checkpoint shows init containers too."""
-        holder = (await self._source.fetch_checkpoint()).find_holder(ids)
+        holder = (await self.source.fetch_checkpoint()).find_holder(ids)
         if holder is None:
             raise RetryableError(
                 f"the kubelet shows no pod that holds {ids.first(1)} and the other {len(ids) - 1} ids of this container"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import KW_ONLY, dataclass
 
 from gcushare.core.errors import DeviceError, GcushareError, NotFoundError, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
@@ -30,6 +31,7 @@ kubelet that starts lists no pod for some seconds, and it never lists ordinary i
 _MAX_NAMES = 5
 
 
+@dataclass(eq=False)
 class ClaimChecks:
     """``run`` is its owner task. ``problem`` names the orphans; "" if there are none.
 
@@ -41,30 +43,22 @@ class ClaimChecks:
 
     release_s = DEFAULT_LONGEST_WAIT_S
 
-    def __init__(
-        self,
-        prepared: PreparedClaims,
-        pods: ClaimPods,
-        client: KubeClient,
-        *,
-        claims_of_containers: Callable[[], Awaitable[ClaimsOfContainers]],
-        running: Callable[[], Awaitable[frozenset[str] | None]],
-        announce: Callable[[str, str], None],
-        clock: Callable[[], float],
-    ) -> None:
-        self._prepared = prepared
-        self._pods = pods
-        self._client = client
-        self._claims_of_containers = claims_of_containers
-        self._running = running
-        self._announce = announce
-        self._clock = clock
+    prepared: PreparedClaims
+    pods: ClaimPods
+    client: KubeClient
+    _: KW_ONLY
+    claims_of_containers: Callable[[], Awaitable[ClaimsOfContainers]]
+    running: Callable[[], Awaitable[frozenset[str] | None]]
+    announce: Callable[[str, str], None]
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._unseen_since: dict[str, float] = {}
         self._orphan_since: dict[str, float] = {}
 
     @property
     def problem(self) -> str:
-        found = [self._prepared.claims[uid].key for uid in self._orphan_since if uid in self._prepared.claims]
+        found = [self.prepared.claims[uid].key for uid in self._orphan_since if uid in self.prepared.claims]
         if not found:
             return ""
         return (
@@ -82,70 +76,70 @@ class ClaimChecks:
     async def check(self) -> None:
         """Check once."""
         await self._find_unseen()
-        now_s = self._clock()
+        now_s = self.clock()
         due = {uid for uid, since_s in self._unseen_since.items() if now_s - since_s >= UNSEEN_S}
         await self.ask_users(due)
         await self._release()
-        self._prepared.mark_orphans(self._orphan_since.keys() & self._prepared.claims.keys())
+        self.prepared.mark_orphans(self._orphan_since.keys() & self.prepared.claims.keys())
 
     async def ask_users(self, others: Collection[str] = ()) -> None:
         """Ask for the claims that pods name and may have come to use, and for ``others``."""
-        for uid in sorted(self._pods.asking().keys() | others):
+        for uid in sorted(self.pods.asking().keys() | others):
             await self._ask(uid)
 
     async def _find_unseen(self) -> None:
         """Note which claims no container has, and forget those that one has again."""
-        before = self._prepared.claims
+        before = self.prepared.claims
         try:
-            shown = await self._claims_of_containers()
+            shown = await self.claims_of_containers()
         except (RetryableError, RemoteContractError) as error:
             logger.warning("which containers have which claims is not known %s", fields(reason=error))
             return
         unseen = unused_claims(before.values(), shown)
-        self._unseen_since = {uid: self._unseen_since.get(uid, self._clock()) for uid in unseen}
+        self._unseen_since = {uid: self._unseen_since.get(uid, self.clock()) for uid in unseen}
         self._orphan_since = {uid: since_s for uid, since_s in self._orphan_since.items() if uid in unseen}
 
     async def _ask(self, uid: str) -> None:
         """Ask the API server for a claim: whether it is there, and who may use it."""
-        claim = self._prepared.claims.get(uid)
+        claim = self.prepared.claims.get(uid)
         if claim is None:
             return
         try:
-            found = await self._client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace)
+            found = await self.client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace)
         except NotFoundError:
             found = None
         except GcushareError as error:
             logger.warning("a prepared claim cannot be read %s", fields(claim=claim.key, reason=error))
             return
-        if uid not in self._prepared.claims:
+        if uid not in self.prepared.claims:
             return
         if found is not None and found.metadata.uid == uid:
             self._orphan_since.pop(uid, None)
             if uid in self._unseen_since:
-                self._unseen_since[uid] = self._clock()  # ask again in a while
+                self._unseen_since[uid] = self.clock()  # ask again in a while
             try:
-                self._prepared.update_users(uid, users_of(found))
+                self.prepared.update_users(uid, users_of(found))
             except DeviceError as error:
                 logger.warning("the users of a claim are not stored %s", fields(claim=claim.key, reason=error))
         elif uid in self._unseen_since and uid not in self._orphan_since:
-            self._orphan_since[uid] = self._clock()
+            self._orphan_since[uid] = self.clock()
             logger.warning("a prepared claim is deleted and no container has it %s", fields(claim=claim.key, uid=uid))
 
     async def _release(self) -> None:
-        now_s = self._clock()
+        now_s = self.clock()
         due = [uid for uid, since_s in self._orphan_since.items() if now_s - since_s >= self.release_s]
-        running = await self._running() if due else None
+        running = await self.running() if due else None
         for uid in due:
-            claim = self._prepared.claims.get(uid)
+            claim = self.prepared.claims.get(uid)
             if claim is None or any(each.uid in (running or ()) for each in claim.users):
                 continue
             try:
-                self._prepared.unprepare(uid)
+                self.prepared.unprepare(uid)
             except DeviceError as error:
                 logger.warning("an orphaned claim cannot be released; will retry %s", fields(reason=error))
                 continue
             del self._orphan_since[uid]
-            self._announce("ClaimReleased", f"claim {claim.key} was deleted and no container had it: it is released")
+            self.announce("ClaimReleased", f"claim {claim.key} was deleted and no container had it: it is released")
 
 
 def unused_claims(claims: Collection[PreparedClaim], shown: ClaimsOfContainers) -> set[str]:

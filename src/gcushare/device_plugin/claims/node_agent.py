@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import SERVES_CLAIMS, Card, Inventory
@@ -32,6 +33,7 @@ NO_OTHERS_POLL_S = 300.0
 _MAX_NAMES = 10
 
 
+@dataclass(eq=False)
 class ClaimsAgent:
     """One vendor's cards of this node; each ``on_...`` records a change and updates all that depends on it.
 
@@ -41,42 +43,33 @@ class ClaimsAgent:
 
     others_poll_s = 10.0
 
-    def __init__(
-        self,
-        settings: CardSettings,
-        plan: SlicePlan,
-        prepared: PreparedClaims,
-        publisher: SlicePublisher,
-        health: HealthStream,
-        cdi: CdiSpecPublisher,
-        writer: CardsPublisher,
-        hold_numbers: Callable[[Mapping[str, Card]], None] = lambda _held: None,
-    ) -> None:
-        self._hold_numbers = hold_numbers
-        self._settings = settings
-        self._plan = plan
-        self._prepared = prepared
-        self._publisher = publisher
-        self._health = health
-        self._cdi = cdi
-        self._writer = writer
+    settings: CardSettings
+    plan: SlicePlan
+    prepared: PreparedClaims
+    publisher: SlicePublisher
+    health: HealthStream
+    cdi: CdiSpecPublisher
+    writer: CardsPublisher
+    hold_numbers: Callable[[Mapping[str, Card]], None] = lambda _held: None
+
+    def __post_init__(self) -> None:
         self._cards: CardsSnapshot | None = None
         self._node: Node | None = None
         self._is_node_gone = False
         self._drivers: Collection[str] = ()
         self.inventory: Inventory | None = None
         self.order: tuple[int, ...] = ()
-        prepared.on_change = self._update
+        self.prepared.on_change = self._update
 
     def on_cards(self, cards: CardsSnapshot) -> None:
         """Use what the source of cards reports."""
         self._cards = cards
         # A claim may be allocated a card at any moment after its slice was published: then its number stays.
-        published = self.inventory or self._writer.former
+        published = self.inventory or self.writer.former
         known = {card.uuid for card in published.cards} if published is not None else set()
-        held = self._prepared.numbers()
+        held = self.prepared.numbers()
         listed = {card.index for card in cards.cards if card.uuid in known and card.index not in cards.gone}
-        self._hold_numbers({card.uuid: card for card in cards.cards if card.index in held | listed})
+        self.hold_numbers({card.uuid: card for card in cards.cards if card.index in held | listed})
         self._update()
 
     def on_drivers(self, drivers: Collection[str]) -> None:
@@ -102,7 +95,7 @@ class ClaimsAgent:
     def node_applied(self, node: Node) -> None:
         """Use the Node's newest state: its uid, its cordons, and what a device plugin offers there."""
         self._node, self._is_node_gone = node, False
-        self._writer.node_applied(node)
+        self.writer.node_applied(node)
         self._update()
 
     def node_deleted(self, name: str) -> None:
@@ -111,14 +104,14 @@ class ClaimsAgent:
         Slices go with the Node that owns them: Kubernetes would delete every new one at once.
         """
         self._is_node_gone = True
-        self._publisher.hold()
+        self.publisher.hold()
 
     @property
     def leaving(self) -> str:
         """Why no claim is given a card any more, and which are left; "" unless the node is to serve resources."""
         if self._node is None or self._node.metadata.labels.get(SERVE_LABEL) == SERVE_CLAIMS:
             return ""
-        claims = some_names(sorted(claim.key for claim in self._prepared.claims.values()), _MAX_NAMES)
+        claims = some_names(sorted(claim.key for claim in self.prepared.claims.values()), _MAX_NAMES)
         return (
             f"the node has no label {SERVE_LABEL}={SERVE_CLAIMS}: its cards are not offered to claims, and are offered "
             f"as resources once the pods of these claims have ended: {claims or 'none is left'}"
@@ -128,15 +121,15 @@ class ClaimsAgent:
         """The resources of these cards that the Node still counts, because a device plugin offers them."""
         if self._node is None:
             return ()
-        names = (self._plan.vendor.memory_resource, self._plan.vendor.whole_card_resource)
+        names = (self.plan.vendor.memory_resource, self.plan.vendor.whole_card_resource)
         return tuple(name for name in names if self._node.status.allocatable.get(name, "0") != "0")
 
     @property
     def other_systems(self) -> str:
         """Which other systems hand out these cards, and what to do; "" if none does, or the admin allows it."""
-        if self._settings.other_systems is OtherSystems.ALLOW or self._node is None:
+        if self.settings.other_systems is OtherSystems.ALLOW or self._node is None:
             return ""
-        return describe_others(self._writer.find_neighbours(self._drivers))
+        return describe_others(self.writer.find_neighbours(self._drivers))
 
     @property
     def problem(self) -> str:
@@ -175,26 +168,26 @@ class ClaimsAgent:
         if self._cards is None or not self._cards.cards:
             return
         self.inventory = self._count(self._cards)
-        self._health.update(self.inventory)
-        self._cdi.update_holders(len(self._prepared.claims))
-        self._cdi.update(self._cards.listed_in(self.inventory))
+        self.health.update(self.inventory)
+        self.cdi.update_holders(len(self.prepared.claims))
+        self.cdi.update(self._cards.listed_in(self.inventory))
         is_taken = bool(self._offered() or self.other_systems or self.leaving)
         if self._node is None or self._is_node_gone:
             return
         # The scheduler counts what a deleted claim held as free: pods that it sends there would be refused.
-        last = {each.index for uid in self._prepared.orphans for each in self._prepared.claims[uid].devices}
-        held = self._prepared.assignments(self.inventory)
-        self.order = order_cards(self.inventory, held, self._settings.card_policy, last)
-        specs = () if is_taken else self._plan.build(self.inventory, self.order)
-        self._publisher.publish(specs, self._node.metadata.uid)
+        last = {each.index for uid in self.prepared.orphans for each in self.prepared.claims[uid].devices}
+        held = self.prepared.assignments(self.inventory)
+        self.order = order_cards(self.inventory, held, self.settings.card_policy, last)
+        specs = () if is_taken else self.plan.build(self.inventory, self.order)
+        self.publisher.publish(specs, self._node.metadata.uid)
         if not is_taken:
             # Before, the plugin's own inventory says in which unit its pods hold memory.
-            self._writer.publish(self.inventory)
+            self.writer.publish(self.inventory)
 
     def _count(self, cards: CardsSnapshot) -> Inventory:
-        unit, cordoned = self._settings.claims_unit, self._writer.cordoned
+        unit, cordoned = self.settings.claims_unit, self.writer.cordoned
         offered = tuple(
-            offer_card(card, unit, reserve=self._settings.reserve, cordoned=cordoned) for card in cards.cards
+            offer_card(card, unit, reserve=self.settings.reserve, cordoned=cordoned) for card in cards.cards
         )
         before = {card.index: card for card in self.inventory.cards} if self.inventory else {}
         for card in offered:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -38,6 +39,7 @@ async def list_claims(client: KubeClient, driver: str, pool: str) -> list[Resour
     ]
 
 
+@dataclass(eq=False)
 class PreparedClaims:
     """What is prepared. Every change is one synchronous call, so that none is left half done by a cancelled one.
 
@@ -45,19 +47,13 @@ class PreparedClaims:
     and that no container seems to use.
     """
 
-    def __init__(
-        self,
-        form: GrantForm,
-        node: str,
-        checkpoint: CheckpointFile,
-        cdi: ClaimCdiFiles,
-        wall_clock_s: Callable[[], float] = time.time,
-    ) -> None:
-        self._form = form
-        self._node = node
-        self._checkpoint = checkpoint
-        self._cdi = cdi
-        self._wall_clock_s = wall_clock_s
+    form: GrantForm
+    node: str
+    checkpoint: CheckpointFile
+    cdi: ClaimCdiFiles
+    wall_clock_s: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         self.claims: Mapping[str, PreparedClaim] = {}
         self.orphans: frozenset[str] = frozenset()
         self.on_change: Callable[[], None] = lambda: None
@@ -70,9 +66,9 @@ class PreparedClaims:
                 checkpoint is written first and lasts longer, so it was removed under running claims.
             DeviceError: the checkpoint or the folder of the CDI files cannot be read.
         """
-        found = self._checkpoint.read()
-        if found is None and self._cdi.exist():
-            raise RemoteContractError(f"the checkpoint {self._checkpoint.path} is missing, but claims have CDI files")
+        found = self.checkpoint.read()
+        if found is None and self.cdi.exist():
+            raise RemoteContractError(f"the checkpoint {self.checkpoint.path} is missing, but claims have CDI files")
         self.claims = found or {}
         self._repair_files()
         if self.claims:
@@ -89,18 +85,18 @@ class PreparedClaims:
         Raises:
             DeviceError: a file cannot be written; can be repeated.
         """
-        names = self._form.vendor.claims
+        names = self.form.vendor.claims
         claims: dict[str, PreparedClaim] = {}
         for claim in found:
             metadata = claim.metadata
             try:
-                devices = read_devices(claim, metadata.uid, names, self._node)
+                devices = read_devices(claim, metadata.uid, names, self.node)
             except (Refused, RemoteContractError) as error:
                 facts = fields(claim=f"{metadata.namespace}/{metadata.name}", reason=error)
                 logger.warning("a claim is left out of the new checkpoint %s", facts)
                 continue
             claims[metadata.uid] = self._entry(claim, devices)
-        aside = self._checkpoint.copy_aside()
+        aside = self.checkpoint.copy_aside()
         self._save(claims)
         self._repair_files()
         return aside
@@ -114,7 +110,7 @@ class PreparedClaims:
         if not self.is_complete(uid):
             return False
         try:
-            devices = read_devices(claim, uid, self._form.vendor.claims, self._node)
+            devices = read_devices(claim, uid, self.form.vendor.claims, self.node)
         except (Refused, RemoteContractError):
             return False  # it is not allocated here any more, and the pod that was given its devices may still run
         return devices != self.claims[uid].devices
@@ -127,7 +123,7 @@ class PreparedClaims:
         """
         if not self.is_complete(uid):
             return None
-        self._cdi.write(self.claims[uid])
+        self.cdi.write(self.claims[uid])
         return self.claims[uid]
 
     def prepare(self, claim: ResourceClaim, uid: str, inventory: Inventory) -> PreparedClaim:
@@ -139,17 +135,17 @@ class PreparedClaims:
         """
         if not self.is_moved(claim, uid) and (done := self.complete(uid)) is not None:
             return done
-        entry = self._entry(claim, read_devices(claim, uid, self._form.vendor.claims, self._node))
-        wanted = assignment_of(entry, inventory.unit, self._node)
+        entry = self._entry(claim, read_devices(claim, uid, self.form.vendor.claims, self.node))
+        wanted = assignment_of(entry, inventory.unit, self.node)
         others = [each for each in self.assignments(inventory) if each.pod.uid != uid]
         check_room(wanted, inventory, others, {each: claim.key for each, claim in self.claims.items()})
         grant, units = grant_of(wanted, inventory), {each.index: each.units for each in wanted.grants}
         if not grant.whole:
-            self._form.check(grant.cards)
-        edits = self._form.edits(grant, inventory.unit, units)
-        entry = msgspec.structs.replace(entry, edits=edits, cdi_names=self._form.cdi_names(grant))
+            self.form.check(grant.cards)
+        edits = self.form.edits(grant, inventory.unit, units)
+        entry = msgspec.structs.replace(entry, edits=edits, cdi_names=self.form.cdi_names(grant))
         self._save({**self.claims, uid: entry})
-        self._cdi.write(entry)
+        self.cdi.write(entry)
         entry = msgspec.structs.replace(entry, is_complete=True)
         self._save({**self.claims, uid: entry})
         cards = index_text(each.index for each in wanted.grants)
@@ -166,7 +162,7 @@ class PreparedClaims:
             RemoteContractError: the uid is none.
             DeviceError: a file cannot be removed or written; the kubelet calls again.
         """
-        self._cdi.remove(uid)
+        self.cdi.remove(uid)
         if uid in self.claims:
             key = self.claims[uid].key
             self._save({each: claim for each, claim in self.claims.items() if each != uid})
@@ -184,12 +180,12 @@ class PreparedClaims:
 
     def cdi_ids(self, claim: PreparedClaim) -> tuple[str, ...]:
         """All CDI devices of a claim, for the kubelet's answer."""
-        own = self._cdi.cdi_name(claim)
+        own = self.cdi.cdi_name(claim)
         return (own, *claim.cdi_names) if own else claim.cdi_names
 
     def assignments(self, inventory: Inventory) -> list[Assignment]:
         """What the claims hold, as the ledger counts it."""
-        return [assignment_of(claim, inventory.unit, self._node) for claim in self.claims.values()]
+        return [assignment_of(claim, inventory.unit, self.node) for claim in self.claims.values()]
 
     def numbers(self) -> set[int]:
         """The cards that claims hold."""
@@ -200,7 +196,7 @@ class PreparedClaims:
         found: dict[int, str] = {}
         for claim in self.claims.values():
             numbers = [device.index for device in claim.devices]
-            found |= read_given(self._form.vendor, numbers, claim.edits.variables, claim.cdi_names)
+            found |= read_given(self.form.vendor, numbers, claim.edits.variables, claim.cdi_names)
         return found
 
     def _entry(self, claim: ResourceClaim, devices: tuple[PreparedDevice, ...]) -> PreparedClaim:
@@ -211,7 +207,7 @@ class PreparedClaims:
             name=metadata.name,
             devices=devices,
             users=users_of(claim),
-            prepared_s=self._wall_clock_s(),
+            prepared_s=self.wall_clock_s(),
         )
 
     def mark_orphans(self, uids: Collection[str]) -> None:
@@ -221,7 +217,7 @@ class PreparedClaims:
             self.on_change()
 
     def _save(self, claims: dict[str, PreparedClaim]) -> None:
-        self._checkpoint.write(claims)
+        self.checkpoint.write(claims)
         self.claims = claims
         self.orphans &= claims.keys()
         self.on_change()
@@ -230,8 +226,8 @@ class PreparedClaims:
         for claim in self.claims.values():
             if claim.is_complete:
                 try:
-                    self._cdi.write(claim)
+                    self.cdi.write(claim)
                 except DeviceError as error:  # the kubelet's next call for this claim says so too
                     logger.error("a claim has no CDI file %s", fields(claim=claim.key, reason=error))
-        if removed := self._cdi.remove_others(self.claims):
+        if removed := self.cdi.remove_others(self.claims):
             logger.info("removed CDI files of claims that are not prepared %s", fields(files=removed))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import grpc
@@ -36,6 +37,7 @@ RETRY_S = 5.0
 UNCONFIRMED = "the kubelet has not registered the driver yet"
 
 
+@dataclass(eq=False)
 class Registration:
     """Keeps a driver's sockets served; ``run`` is its owner task.
 
@@ -43,20 +45,14 @@ class Registration:
     every turn of the task.
     """
 
-    def __init__(
-        self,
-        driver: str,
-        *,
-        socket: Path,
-        registry_socket: Path,
-        handlers: Sequence[grpc.GenericRpcHandler],
-        pulse: Heartbeat,
-    ) -> None:
-        self._driver = driver
-        self._socket = socket
-        self._registry_socket = registry_socket
-        self._handlers = handlers
-        self.pulse = pulse
+    driver: str
+    _: KW_ONLY
+    socket: Path
+    registry_socket: Path
+    handlers: Sequence[grpc.GenericRpcHandler]
+    pulse: Heartbeat
+
+    def __post_init__(self) -> None:
         self._served: dict[Path, UnixSocket] = {}
         self.problem = UNCONFIRMED
         self.registrations = 0
@@ -77,20 +73,20 @@ class Registration:
 
     async def probe(self) -> str | None:
         """Call our own registration socket as the kubelet does; None if it answers as ours, else why not."""
-        name = await _ask_name(self._registry_socket)
-        return None if name == self._driver else f"{self._registry_socket} does not answer as {self._driver}"
+        name = await _ask_name(self.registry_socket)
+        return None if name == self.driver else f"{self.registry_socket} does not answer as {self.driver}"
 
     async def close(self) -> None:
         """Stop serving, first the registration: the kubelet then knows that the driver has gone."""
-        for path in (self._registry_socket, self._socket):
+        for path in (self.registry_socket, self.socket):
             if path in self._served:
                 await self._served.pop(path).stop(CLOSE_GRACE_S)
 
     async def _get_info(self, _request: bytes, _context: object) -> bytes:
         return pb.PluginInfo(
             type=services.DRA_PLUGIN_TYPE,
-            name=self._driver,
-            endpoint=str(self._socket),
+            name=self.driver,
+            endpoint=str(self.socket),
             supported_versions=list(services.DRA_SERVICES),
         ).SerializeToString()
 
@@ -99,10 +95,10 @@ class Registration:
         if status.plugin_registered:
             self.problem = ""
             self.registrations += 1
-            logger.info("registered with the kubelet %s", fields(driver=self._driver))
+            logger.info("registered with the kubelet %s", fields(driver=self.driver))
         else:
             self.problem = f"the kubelet refused the driver: {status.error or 'without a reason'}"
-            logger.error("not registered %s", fields(driver=self._driver, reason=status.error))
+            logger.error("not registered %s", fields(driver=self.driver, reason=status.error))
         return pb.RegistrationStatusResponse().SerializeToString()
 
     async def _serve(self) -> None:
@@ -112,24 +108,24 @@ class Registration:
             RetryableError: another driver of this name answers, or a socket cannot be created.
         """
         await self.close()
-        if (name := await _ask_name(self._registry_socket)) is not None:
+        if (name := await _ask_name(self.registry_socket)) is not None:
             raise RetryableError(
-                f"another driver, {name}, serves {self._registry_socket}: two would take each other's claims; stop "
+                f"another driver, {name}, serves {self.registry_socket}: two would take each other's claims; stop "
                 "that one. Waiting until it ends"
             )
         self.problem = UNCONFIRMED
-        self._served[self._socket] = await serve_socket(self._socket, self._handlers, make=True)
+        self._served[self.socket] = await serve_socket(self.socket, self.handlers, make=True)
         unary = grpc.unary_unary_rpc_method_handler
         calls = {
             services.short_name(services.GET_INFO): unary(self._get_info),
             services.short_name(services.NOTIFY_REGISTRATION_STATUS): unary(self._notify),
         }
         handler = grpc.method_handlers_generic_handler(services.PLUGIN_REGISTRATION_SERVICE, calls)
-        self._served[self._registry_socket] = await serve_socket(self._registry_socket, (handler,), make=True)
+        self._served[self.registry_socket] = await serve_socket(self.registry_socket, (handler,), make=True)
 
     async def _pause(self, problem: str) -> None:
         if problem != self.problem:
-            logger.warning("not served; will retry %s", fields(driver=self._driver, reason=problem, delay_s=RETRY_S))
+            logger.warning("not served; will retry %s", fields(driver=self.driver, reason=problem, delay_s=RETRY_S))
         self.problem = problem
         loop = asyncio.get_running_loop()
         until = loop.time() + RETRY_S
@@ -141,7 +137,7 @@ class Registration:
         while all(socket.is_there for socket in self._served.values()):
             await asyncio.sleep(POLL_S)
             self.pulse.beat()
-        logger.warning("a socket was removed; serving again %s", fields(driver=self._driver))
+        logger.warning("a socket was removed; serving again %s", fields(driver=self.driver))
 
 
 async def _ask_name(registry_socket: Path) -> str | None:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
@@ -101,6 +102,7 @@ ClaimsOfContainers: TypeAlias = Mapping[tuple[str, str], Collection[str]]
 """Claims, ``namespace/name``, by pod and container."""
 
 
+@dataclass(eq=False)
 class ClaimsService:
     """The services of one driver on one node.
 
@@ -109,28 +111,18 @@ class ClaimsService:
     call with the call's name, the seconds and the error's class name, "" on success.
     """
 
-    def __init__(
-        self,
-        prepared: PreparedClaims,
-        client: KubeClient,
-        health: HealthStream,
-        *,
-        inventory: Callable[[], Inventory],
-        claims_of_containers: Callable[[], Awaitable[ClaimsOfContainers]],
-        keep_limits: Callable[[PreparedClaim], Awaitable[None]] | None = None,
-        pool: str,
-        clock: Callable[[], float],
-        observe: Callable[[str, float, str], None],
-    ) -> None:
-        self._keep_limits = keep_limits
-        self._prepared = prepared
-        self._client = client
-        self._health = health
-        self._inventory = inventory
-        self._claims_of_containers = claims_of_containers
-        self._pool = pool
-        self._clock = clock
-        self._observe = observe
+    prepared: PreparedClaims
+    client: KubeClient
+    health: HealthStream
+    _: KW_ONLY
+    inventory: Callable[[], Inventory]
+    claims_of_containers: Callable[[], Awaitable[ClaimsOfContainers]]
+    keep_limits: Callable[[PreparedClaim], Awaitable[None]] | None = None
+    pool: str
+    clock: Callable[[], float]
+    observe: Callable[[str, float, str], None]
+
+    def __post_init__(self) -> None:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
@@ -151,15 +143,15 @@ class ClaimsService:
     async def _node_prepare_resources(self, request: bytes, _context: object) -> bytes:
         response = pb.NodePrepareResourcesResponse()
         claims = read_message(pb.NodePrepareResourcesRequest, request).claims
-        ours = {claim.key for claim in self._prepared.claims.values()} | {_key(claim) for claim in claims}
+        ours = {claim.key for claim in self.prepared.claims.values()} | {_key(claim) for claim in claims}
         doubled: Mapping[str, str] = {}
-        if len(ours) > 1 and not all(self._prepared.is_complete(claim.uid) for claim in claims):
+        if len(ours) > 1 and not all(self.prepared.is_complete(claim.uid) for claim in claims):
             doubled = await self._find_doubled(ours)
 
         async def prepare(claim: pb.Claim) -> PreparedClaim:
             done = await self._prepare(claim, doubled.get(_key(claim), ""))
-            if self._keep_limits is not None:
-                await self._keep_limits(done)
+            if self.keep_limits is not None:
+                await self.keep_limits(done)
             return done
 
         outcomes = await asyncio.gather(
@@ -177,7 +169,7 @@ class ClaimsService:
 
         async def unprepare(claim: pb.Claim) -> None:
             async with self._turn_of(claim.uid):
-                self._prepared.unprepare(claim.uid)
+                self.prepared.unprepare(claim.uid)
 
         for claim in read_message(pb.NodeUnprepareResourcesRequest, request).claims:
             _, error = await self._answer(services.NODE_UNPREPARE_RESOURCES, claim, unprepare)
@@ -185,7 +177,7 @@ class ClaimsService:
         return response.SerializeToString()
 
     async def _node_watch_resources(self, _request: bytes, _context: object) -> AsyncIterator[bytes]:
-        async for message in self._health.follow():
+        async for message in self.health.follow():
             yield message
 
     async def _find_doubled(self, ours: Collection[str]) -> dict[str, str]:
@@ -194,7 +186,7 @@ class ClaimsService:
         Each brings variables of the same names, and a container would see the cards of the last one alone.
         """
         try:
-            containers = await self._claims_of_containers()
+            containers = await self.claims_of_containers()
         except (RetryableError, RemoteContractError) as error:
             logger.warning("which containers use which claims is not known %s", fields(reason=error))
             return {}
@@ -216,24 +208,24 @@ class ClaimsService:
         on this node, it was given to another pod, and the call that ends the first use never came.
         """
         async with self._turn_of(claim.uid):
-            is_done = self._prepared.is_complete(claim.uid)
+            is_done = self.prepared.is_complete(claim.uid)
             if refusal and not is_done:
                 raise Refused(refusal)
             timeout_s = _ASK_S if is_done else None
             try:
-                found = await self._client.get(
+                found = await self.client.get(
                     RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout_s=timeout_s
                 )
             except GcushareError as error:
-                if (done := self._prepared.complete(claim.uid)) is not None:
+                if (done := self.prepared.complete(claim.uid)) is not None:
                     logger.warning("a prepared claim stays as it is %s", fields(claim=_key(claim), reason=error))
                     return done
                 if isinstance(error, NotFoundError):
                     raise Refused("the claim does not exist any more; delete the pod") from error
                 raise
-            if not self._prepared.is_moved(found, claim.uid) and (done := self._prepared.complete(claim.uid)):
+            if not self.prepared.is_moved(found, claim.uid) and (done := self.prepared.complete(claim.uid)):
                 return done
-            return self._prepared.prepare(found, claim.uid, self._inventory())
+            return self.prepared.prepare(found, claim.uid, self.inventory())
 
     def _turn_of(self, uid: str) -> asyncio.Lock:
         """The calls for one claim come one after the other: the later one decides."""
@@ -243,28 +235,28 @@ class ClaimsService:
         self, call: str, claim: pb.Claim, work: Callable[[pb.Claim], Awaitable[PreparedClaim | None]]
     ) -> tuple[PreparedClaim | None, str]:
         """Do the work of one claim; returns its result and "", or None and why it failed."""
-        started = self._clock()
+        started = self.clock()
         try:
             result = await work(claim)
         except GcushareError as error:
-            self._observe(call, self._clock() - started, type(error).__name__)
+            self.observe(call, self.clock() - started, type(error).__name__)
             facts = fields(claim=_key(claim), uid=claim.uid, reason=error)
             logger.warning("%s refused %s", call, facts)
             return None, f"claim {_key(claim)}: {error}"
         except Exception:
-            self._observe(call, self._clock() - started, "defect")
+            self.observe(call, self.clock() - started, "defect")
             raise  # gRPC logs it and answers the kubelet.
-        self._observe(call, self._clock() - started, "")
+        self.observe(call, self.clock() - started, "")
         return result, ""
 
     def _describe(self, claim: PreparedClaim, answer: pb.NodePrepareResourceResponse) -> None:
         # Every device names all of the claim's CDI devices: a container may use one request of the claim alone, and the
         # runtime takes a name that comes twice once.
-        names = self._prepared.cdi_ids(claim)
+        names = self.prepared.cdi_ids(claim)
         for device in claim.devices:
             answer.devices.add(
                 request_names=[device.request],
-                pool_name=self._pool,
+                pool_name=self.pool,
                 device_name=device.device,
                 cdi_device_ids=names,
                 share_id=device.share_id,

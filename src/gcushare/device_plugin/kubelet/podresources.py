@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import msgspec
@@ -28,25 +29,19 @@ QUIET_S = 60.0
 """After podresources did not answer, only the checkpoint is read for this long."""
 
 
+@dataclass(eq=False)
 class PodResourcesReader:
     """Reads the allocations of one vendor's two resources. ``fetch`` waits at most ``LIST_TIMEOUT_S``."""
 
-    def __init__(
-        self,
-        resource: str,
-        *,
-        whole: str = "",
-        pod_resources_socket: Path,
-        checkpoint: Path,
-        clock: Callable[[], float],
-        answer_limit_bytes: int = services.POD_RESOURCES_ANSWER_LIMIT_BYTES,
-    ) -> None:
-        self._answer_limit_bytes = answer_limit_bytes
-        self._resource = resource
-        self._whole = whole
-        self._socket = pod_resources_socket
-        self._checkpoint = checkpoint
-        self._clock = clock
+    resource: str
+    _: KW_ONLY
+    whole: str = ""
+    pod_resources_socket: Path
+    checkpoint: Path
+    clock: Callable[[], float]
+    answer_limit_bytes: int = services.POD_RESOURCES_ANSWER_LIMIT_BYTES
+
+    def __post_init__(self) -> None:
         self._ask_again_at = float("-inf")
         self._failure = ""
 
@@ -56,11 +51,11 @@ class PodResourcesReader:
         Raises:
             RetryableError: neither source can be read; says why.
         """
-        if self._clock() >= self._ask_again_at:
+        if self.clock() >= self._ask_again_at:
             try:
                 return await self._list(timeout_s)
             except RetryableError as error:
-                self._failure, self._ask_again_at = str(error), self._clock() + QUIET_S
+                self._failure, self._ask_again_at = str(error), self.clock() + QUIET_S
         try:
             allocations = await self.fetch_checkpoint()
         except DeviceError as broken:
@@ -76,19 +71,21 @@ class PodResourcesReader:
         Raises:
             DeviceError: it cannot be read.
         """
-        return await asyncio.to_thread(read_checkpoint, self._checkpoint, self._resource, self._whole)
+        return await asyncio.to_thread(read_checkpoint, self.checkpoint, self.resource, self.whole)
 
     async def _list(self, timeout_s: float) -> KubeletAllocations:
-        if not self._socket.exists():
-            raise RetryableError(f"podresources at {self._socket} does not answer")
-        body = await list_pod_resources(self._socket, timeout_s=timeout_s, limit_bytes=self._answer_limit_bytes)
+        if not self.pod_resources_socket.exists():
+            raise RetryableError(f"podresources at {self.pod_resources_socket} does not answer")
+        body = await list_pod_resources(
+            self.pod_resources_socket, timeout_s=timeout_s, limit_bytes=self.answer_limit_bytes
+        )
         allocations = KubeletAllocations("podresources")
         try:
-            for found in decode_holdings(body, self._resource, self._whole):
+            for found in decode_holdings(body, self.resource, self.whole):
                 allocations.add(found.pod, found.container, found.ids)
                 allocations.add_whole(found.pod, found.container, found.whole_ids)
         except RemoteContractError as error:
-            raise RetryableError(f"podresources at {self._socket}: {error}") from error
+            raise RetryableError(f"podresources at {self.pod_resources_socket}: {error}") from error
         return allocations
 
 

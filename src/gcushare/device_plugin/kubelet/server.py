@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import NoReturn, Protocol
 
 import grpc
@@ -50,6 +51,7 @@ class CallContext(Protocol):
     async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn: ...
 
 
+@dataclass(eq=False)
 class DevicePluginService:
     """One resource's DevicePlugin service.
 
@@ -57,20 +59,12 @@ class DevicePluginService:
     the kubelet is asked for no such call.
     """
 
-    def __init__(
-        self,
-        table: DeviceList,
-        allocator: CardAllocator,
-        *,
-        clock: Callable[[], float],
-        observe: CallObserver,
-        pre_start: Callable[[DeviceIds], Awaitable[None]] | None = None,
-    ) -> None:
-        self._table = table
-        self._allocator = allocator
-        self._clock = clock
-        self._observe = observe
-        self._pre_start = pre_start
+    table: DeviceList
+    allocator: CardAllocator
+    _: KW_ONLY
+    clock: Callable[[], float]
+    observe: CallObserver
+    pre_start: Callable[[DeviceIds], Awaitable[None]] | None = None
 
     def handler(self) -> grpc.GenericRpcHandler:
         """Return the handler to add to a server."""
@@ -87,18 +81,18 @@ class DevicePluginService:
         )
 
     async def _options(self, request: bytes, context: CallContext) -> bytes:
-        wants_pre_start = self._pre_start is not None
+        wants_pre_start = self.pre_start is not None
         options = pb.DevicePluginOptions(get_preferred_allocation_available=True, pre_start_required=wants_pre_start)
         return options.SerializeToString()
 
     async def _list_and_watch(self, request: bytes, context: CallContext) -> AsyncIterator[bytes]:
-        async for message in self._table.follow():
+        async for message in self.table.follow():
             yield message
 
     async def _get_preferred_allocation(self, request: bytes, context: CallContext) -> bytes:
         async def prefer() -> bytes:
             containers = decode_preferred_request(request)
-            return encode_preferred_response([await self._allocator.prefer(container) for container in containers])
+            return encode_preferred_response([await self.allocator.prefer(container) for container in containers])
 
         return await self._answer("GetPreferredAllocation", context, prefer)
 
@@ -106,13 +100,13 @@ class DevicePluginService:
         async def grant() -> bytes:
             response = pb.AllocateResponse()
             for ids in decode_allocate_request(request):
-                response.container_responses.append(await self._allocator.allocate(ids))
+                response.container_responses.append(await self.allocator.allocate(ids))
             return response.SerializeToString()
 
         return await self._answer("Allocate", context, grant)
 
     async def _pre_start_container(self, request: bytes, context: CallContext) -> bytes:
-        pre_start = self._pre_start
+        pre_start = self.pre_start
         if pre_start is None:  # a kubelet that knows another plugin's options asks all the same
             return b""
 
@@ -123,15 +117,15 @@ class DevicePluginService:
         return await self._answer("PreStartContainer", context, prepare)
 
     async def _answer(self, call: str, context: CallContext, work: Callable[[], Awaitable[bytes]]) -> bytes:
-        started = self._clock()
+        started = self.clock()
         try:
             answer = await work()
         except GcushareError as error:
-            self._observe(call, self._clock() - started, type(error).__name__)
+            self.observe(call, self.clock() - started, type(error).__name__)
             logger.warning("%s refused: %s", call, error)
             await context.abort(next(code for kind, code in STATUS_OF_ERROR if isinstance(error, kind)), str(error))
         except Exception:
-            self._observe(call, self._clock() - started, "defect")
+            self.observe(call, self.clock() - started, "defect")
             raise  # gRPC logs it and answers the kubelet.
-        self._observe(call, self._clock() - started, "")
+        self.observe(call, self.clock() - started, "")
         return answer

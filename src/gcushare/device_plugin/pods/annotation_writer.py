@@ -11,7 +11,7 @@ import json
 import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import Backoff, BackoffPolicy
@@ -85,25 +85,19 @@ class _Attempt:
         return (set(self.cards), self.assigned) == (set(cards), assigned)
 
 
+@dataclass(eq=False)
 class RecordWriter:
     """Writes the records that the pod store says are due. ``run`` is its task; ``on_written`` is called for each."""
 
-    def __init__(
-        self,
-        store: PodStore,
-        client: KubeClient,
-        *,
-        clock: Callable[[], float],
-        wall_clock_ns: Callable[[], int],
-        rng: random.Random,
-        on_written: Callable[[RecordWrite], None],
-    ) -> None:
-        self._store = store
-        self._client = client
-        self._rng = rng
-        self._on_written = on_written
-        self._clock = clock
-        self._wall_clock_ns = wall_clock_ns
+    store: PodStore
+    client: KubeClient
+    _: KW_ONLY
+    clock: Callable[[], float]
+    wall_clock_ns: Callable[[], int]
+    rng: random.Random
+    on_written: Callable[[RecordWrite], None]
+
+    def __post_init__(self) -> None:
         self._inventory: Inventory | None = None
         self._soon = asyncio.Event()
         self._gate = asyncio.Semaphore(_WRITERS)
@@ -134,11 +128,11 @@ class RecordWriter:
 
     def on_allocate(self) -> None:
         """Store when the last allocation was made: a batch of pods is being admitted."""
-        self._allocated_at_s = self._clock()
+        self._allocated_at_s = self.clock()
 
     def pod_applied(self, uid: str) -> None:
         """Check whether the watch shows a pod's record as it was last written."""
-        entry, attempt = self._store.entries.get(uid), self._attempts.get(uid)
+        entry, attempt = self.store.entries.get(uid), self._attempts.get(uid)
         if entry is None or attempt is None or entry.record is None:
             return
         if attempt.says(entry.record.card_indexes, assigned=entry.record.assigned):
@@ -162,15 +156,15 @@ class RecordWriter:
         if self._inventory is None:
             return POLL_S
         uuids = {card.index: card.uuid for card in self._inventory.cards}
-        writes = self._store.writes(uuids, self._inventory.units_by_card, self._wall_clock_ns())
-        due, now_s = {write.pod.uid for write in writes}, self._clock()
+        writes = self.store.writes(uuids, self._inventory.units_by_card, self.wall_clock_ns())
+        due, now_s = {write.pod.uid for write in writes}, self.clock()
         # Attempts that no later write depends on are dropped; a fresh one delays the next equal write, so it stays.
         self._attempts = {
             uid: attempt
             for uid, attempt in self._attempts.items()
             if attempt.is_open
             or uid in due
-            or (uid in self._store.entries and not attempt.error and attempt.due_at_s > now_s)
+            or (uid in self.store.entries and not attempt.error and attempt.due_at_s > now_s)
         }
         next_s = now_s + POLL_S
         for write in writes:
@@ -198,17 +192,17 @@ class RecordWriter:
             attempt.losses += attempt.is_echoed
             attempt.is_open, attempt.is_echoed = True, False
         else:
-            retries, refusals = Backoff(RETRY, self._rng), Backoff(REFUSED, self._rng)
+            retries, refusals = Backoff(RETRY, self.rng), Backoff(REFUSED, self.rng)
             attempt = _Attempt(write.pod, write.cards, write.assigned, retries, refusals)
             self._attempts[write.pod.uid] = attempt
         writers.create_task(self._write(write, attempt), name=f"record of {write.pod}")
 
     async def _write(self, write: RecordWrite, attempt: _Attempt) -> None:
         async with self._gate:
-            attempt.sent_at_s = self._clock()
-            self._store.on_record_written(write)
+            attempt.sent_at_s = self.clock()
+            self.store.on_record_written(write)
             try:
-                await self._client.patch_pod_annotations(write.pod, write.annotations)
+                await self.client.patch_pod_annotations(write.pod, write.annotations)
             except (ConflictError, NotFoundError) as error:
                 # Deleted, or another pod of that name: the watch will show it, and the record goes with its pod.
                 logger.info("pod is gone, its record is not written %s", fields(pod=write.pod, error=error))
@@ -227,7 +221,7 @@ class RecordWriter:
         self.writes += 1
         self.corrections += bool(write.corrected_from or write.repaired or write.exchanged)
         _log_write(write)
-        self._on_written(write)
+        self.on_written(write)
 
     def _on_failure(self, attempt: _Attempt, error: GcushareError) -> None:
         """Decide when the write is tried again; each cause is logged as a warning once."""
@@ -243,7 +237,7 @@ class RecordWriter:
         """Delay the next write on the pod; returns by how many seconds."""
         delay_s = backoff.next_delay_s(error)
         attempt.is_open, attempt.error = False, str(error)
-        attempt.due_at_s = self._clock() + delay_s
+        attempt.due_at_s = self.clock() + delay_s
         return delay_s
 
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 
 from gcushare.cards.health import CardsSnapshot
@@ -48,6 +48,7 @@ class _Start:
     amounts: Mapping[int, int] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class DriverLimits:
     """One node's limits. ``on_change`` is called when cards open or close because limits can be kept there or not.
 
@@ -55,25 +56,17 @@ class DriverLimits:
     limit, by uid.
     """
 
-    def __init__(
-        self,
-        limiter: DriverLimiter,
-        root: Path,
-        pods: NodePods,
-        polls: CardPolls,
-        announcer: Announcer,
-        on_change: Callable[[], None],
-        *,
-        inventory: Callable[[], Inventory | None],
-    ) -> None:
-        self._limiter = limiter
-        self._groups = limiter.groups
-        self._root = root
-        self._pods = pods
-        self._polls = polls
-        self._announcer = announcer
-        self._on_change = on_change
-        self._inventory = inventory
+    limiter: DriverLimiter
+    root: Path
+    pods: NodePods
+    polls: CardPolls
+    announcer: Announcer
+    on_change: Callable[[], None]
+    _: KW_ONLY
+    inventory: Callable[[], Inventory | None]
+
+    def __post_init__(self) -> None:
+        self._groups = self.limiter.groups
         self._lock = asyncio.Lock()
         self._started = asyncio.Event()
         self._starts: dict[str, _Start] = {}
@@ -91,8 +84,8 @@ class DriverLimits:
     @property
     def problem(self) -> str:
         """Why memory is not limited, of the node, of cards and of pods; "" if it is."""
-        pods = [why for uid, why in sorted(self.unlimited.items()) if uid in limited_pods(self._pods)]
-        return "; ".join(filter(None, (self._limiter.problem, *pods)))
+        pods = [why for uid, why in sorted(self.unlimited.items()) if uid in limited_pods(self.pods)]
+        return "; ".join(filter(None, (self.limiter.problem, *pods)))
 
     async def run(self) -> None:
         """Keep the limits until cancelled: after each poll of the cards, whose figures are then of the same moment."""
@@ -104,13 +97,13 @@ class DriverLimits:
                     await self.poll()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(POLL_S):
-                            seen = await self._polls.wait_poll(seen)
+                            seen = await self.polls.wait_poll(seen)
         finally:
-            await self._limiter.source.close()
+            await self.limiter.source.close()
 
     async def count(self) -> Mapping[str, Mapping[int, int]] | None:
         """Read what the driver counts now, as ``used``; None if it keeps limits on no card, and so counts nothing."""
-        if not self._limiter.is_counting:
+        if not self.limiter.is_counting:
             return None
         await self._read_use(await self._find_groups())
         # A copy, as limits that are set between two counts change ``used``.
@@ -125,7 +118,7 @@ class DriverLimits:
         Raises:
             DeviceError: a limit cannot be set, and ``--limit-fallback`` is ``refuse``.
         """
-        inventory, groups = self._inventory(), await self._find_groups()
+        inventory, groups = self.inventory(), await self._find_groups()
         if inventory is None:
             raise DeviceError("the cards of this node are not known yet; the kubelet tries again")
         limit = (await self._make_room(inventory, groups)).get(uid)
@@ -142,11 +135,11 @@ class DriverLimits:
         async with self._lock:
             try:
                 if not found:
-                    where = groups.problem or f"no control group of it is below {str(self._root)!r}"
+                    where = groups.problem or f"no control group of it is below {str(self.root)!r}"
                     raise DeviceError(f"{where}, where the kubelet should have made it")
                 await self._keep(limit, found)
             except DeviceError as error:
-                if not self._limiter.is_kept_by_mps(limit.hard.keys()):
+                if not self.limiter.is_kept_by_mps(limit.hard.keys()):
                     self._report_failure(limit.ref, error)
                 return
         self.unlimited.pop(limit.ref.uid, None)
@@ -162,12 +155,12 @@ class DriverLimits:
         """Check the driver, and the limits of every pod, once."""
         groups = await self._find_groups()
         async with self._lock:
-            is_new = await self._limiter.try_cards(groups)
+            is_new = await self.limiter.try_cards(groups)
         if is_new:
-            self._on_change()
+            self.on_change()
         self._report_change()
-        inventory = self._inventory()
-        if inventory is None or self._limiter.node_problem:
+        inventory = self.inventory()
+        if inventory is None or self.limiter.node_problem:
             return
         self._groups.forget_others({each for found in groups.pods.values() for each in found})
         await self._read_use(groups)
@@ -182,26 +175,26 @@ class DriverLimits:
         lost, self._groups.lost = self._groups.lost, 0
         if lost:
             words = f"the driver had lost {lost} memory limits, as when it is loaded again; they are set again"
-            self._announcer.about_node("MemoryLimitsLost", words, warning=True)
+            self.announcer.about_node("MemoryLimitsLost", words, warning=True)
             logger.warning("%s", words)
 
     async def _find_groups(self) -> PodGroups:
-        return await asyncio.to_thread(find_pod_groups, self._root)
+        return await asyncio.to_thread(find_pod_groups, self.root)
 
     async def _make_room(self, inventory: Inventory, groups: PodGroups) -> dict[str, PodLimit]:
         """Return the limits of all pods, after those that may have to fall for another pod have.
 
         What such a pod keeps is what it uses, and that is known only once its limit has fallen.
         """
-        yielding = {uid for uid, each in self._pods.entries.items() if each.limit}
-        yielding.update(uid for uids, _ in self._pods.shared() for uid in uids)
+        yielding = {uid for uid, each in self.pods.entries.items() if each.limit}
+        yielding.update(uid for uids, _ in self.pods.shared() for uid in uids)
         if yielding:
             await self._read_use(groups)
-        limits = pod_limits(self._pods, inventory, self._others, self.used)
+        limits = pod_limits(self.pods, inventory, self._others, self.used)
         if yielding:
             falling = [limits[uid] for uid in sorted(yielding & limits.keys())]
             await self._keep_each(falling, groups, may_rise=False)
-            limits = pod_limits(self._pods, inventory, self._others, self.used)
+            limits = pod_limits(self.pods, inventory, self._others, self.used)
         return limits
 
     async def _keep_each(self, limits: Iterable[PodLimit], groups: PodGroups, *, may_rise: bool = True) -> None:
@@ -214,7 +207,7 @@ class DriverLimits:
                     await self._keep(limit, found, may_rise=may_rise)
                 except DeviceError as error:
                     # A pod that has ended meanwhile has no group any more.
-                    if all(map(Path.exists, found)) and not self._limiter.is_kept_by_mps(limit.hard.keys()):
+                    if all(map(Path.exists, found)) and not self.limiter.is_kept_by_mps(limit.hard.keys()):
                         self._note(limit.ref, f"pod {limit.ref} has no limit: {error}", "MemoryNotLimited")
                 else:
                     self.unlimited.pop(limit.ref.uid, None)
@@ -222,12 +215,12 @@ class DriverLimits:
     async def _read_use(self, groups: PodGroups) -> None:
         """Read what each pod uses. Without the kernel's controller the driver counts only where it has set a limit."""
         used: dict[str, dict[int, int]] = {}
-        inventory, on_machine = self._inventory(), machine_uids(self._pods.everyone.values())
-        for uid, entry in limited_pods(self._pods).items():
+        inventory, on_machine = self.inventory(), machine_uids(self.pods.everyone.values())
+        for uid, entry in limited_pods(self.pods).items():
             found = groups.pods.get(on_machine[uid], ())
             for index in entry.taken_cards:
                 try:
-                    card = await self._limiter.find(inventory, index)
+                    card = await self.limiter.find(inventory, index)
                     read = [await self._groups.read(group, card) for group in found]
                 except DeviceError as error:
                     logger.debug("the use of a pod is not known %s", fields(pod=entry.ref, card=index, reason=error))
@@ -239,7 +232,7 @@ class DriverLimits:
 
     def _read_others(self) -> None:
         """Compute what is in use besides pods, once for each poll of the cards: later figures would not fit to it."""
-        found = self._polls.snapshot
+        found = self.polls.snapshot
         if found is self._snapshot:
             return
         self._snapshot = found
@@ -254,8 +247,8 @@ class DriverLimits:
         if start is not None and (may_rise or start.limit is not None):
             self._starts[limit.ref.uid] = replace(start, limit=limit, groups=found)
         amounts = start.amounts if start is not None else NO_AMOUNTS
-        sick = {each.uuid for each in self._polls.snapshot.cards if each.health is not Health.HEALTHY}
-        setting = PodGroupLimits(self._limiter, self._inventory(), limit, found)
+        sick = {each.uuid for each in self.polls.snapshot.cards if each.health is not Health.HEALTHY}
+        setting = PodGroupLimits(self.limiter, self.inventory(), limit, found)
         self.used.setdefault(limit.ref.uid, {}).update(await setting.keep(amounts, may_rise=may_rise))
         if may_rise:
             # Of whole cards alone there is no limit whose loss would be seen.
@@ -264,23 +257,23 @@ class DriverLimits:
 
     def _report_change(self) -> None:
         """Post what became of the limits, of the driver or of MPS in its place, once that is known."""
-        mps = self._limiter.mps
-        found = (self._limiter.driver_problem, self._limiter.problem)
+        mps = self.limiter.mps
+        found = (self.limiter.driver_problem, self.limiter.problem)
         if found == self._reported or (mps is not None and mps.is_awaited):
             return
         self._reported = found
-        if problem := self._limiter.problem:
-            words = f"{problem}; {self._limiter.effect}"
-            self._announcer.about_node("MemoryLimitUnavailable", words, warning=True)
+        if problem := self.limiter.problem:
+            words = f"{problem}; {self.limiter.effect}"
+            self.announcer.about_node("MemoryLimitUnavailable", words, warning=True)
             logger.warning("no memory is limited %s", fields(reason=problem))
         else:
-            by_mps = self._limiter.driver_problem and f"MPS, where the driver does not: {self._limiter.driver_problem}"
+            by_mps = self.limiter.driver_problem and f"MPS, where the driver does not: {self.limiter.driver_problem}"
             words = f"memory is limited by {by_mps or 'the driver'}"
-            self._announcer.about_node("MemoryLimitAvailable", words, warning=False)
+            self.announcer.about_node("MemoryLimitAvailable", words, warning=False)
 
     def _report_failure(self, pod: PodRef, error: DeviceError) -> None:
         """Post why a container starts without its limit, or raise why it does not start."""
-        if self._limiter.refuses:
+        if self.limiter.refuses:
             words = (
                 f"memory cannot be limited: {error}; the container does not start without its limit, and the kubelet "
                 "tries again (limitFallback: unlimited lets it start)"
@@ -298,12 +291,12 @@ class DriverLimits:
                 f"its limit of card {index} is {gib_text(limit.hard[index] or 0)} now: pods that share its claim use "
                 "more than their equal parts; it grows as they free memory or end"
             )
-            self._announcer.about_pod(limit.ref, "SharedMemoryInUse", words, warning=True)
+            self.announcer.about_pod(limit.ref, "SharedMemoryInUse", words, warning=True)
             logger.info("a pod waits for memory of its claim %s", fields(pod=limit.ref, card=index))
 
     def _note(self, pod: PodRef, words: str, reason: str) -> None:
         if self.unlimited.get(pod.uid) != words:
-            self._announcer.about_pod(pod, reason, words, warning=True)
+            self.announcer.about_pod(pod, reason, words, warning=True)
             logger.warning("%s %s", reason, fields(pod=pod, reason=words))
         self.unlimited[pod.uid] = words
 
@@ -332,8 +325,8 @@ class DriverLimits:
 
     async def _limit_expected(self) -> None:
         """Limit the pods whose groups are expected and there."""
-        inventory, groups = self._inventory(), await self._find_groups()
-        waiting = {uid for uid, each in self._starts.items() if each.limit is None} & self._pods.entries.keys()
+        inventory, groups = self.inventory(), await self._find_groups()
+        waiting = {uid for uid, each in self._starts.items() if each.limit is None} & self.pods.entries.keys()
         here = {uid for uid in waiting if uid in groups.pods}
         if inventory is not None and here:
             limits = await self._make_room(inventory, groups)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from gcushare.core.log_fields import fields
 from gcushare.node.api_server import Announcer
@@ -20,6 +21,7 @@ AWAITED_POLLS = 5
 """How often a daemon that never answered is asked before it counts as away: both pods of a node start at once."""
 
 
+@dataclass(eq=False)
 class MpsWatch:
     """Asks the daemon again and again; ``on_change`` is called when cards open or close by its answer.
 
@@ -27,22 +29,15 @@ class MpsWatch:
     the pods of this node, and what they hold, are.
     """
 
-    def __init__(
-        self,
-        daemon: MpsDaemon,
-        limiter: MpsLimiter,
-        pods: NodePods,
-        announcer: Announcer,
-        on_change: Callable[[], None],
-        *,
-        is_known: Callable[[], bool],
-    ) -> None:
-        self._daemon = daemon
-        self._limiter = limiter
-        self._pods = pods
-        self._announcer = announcer
-        self._on_change = on_change
-        self._is_known = is_known
+    daemon: MpsDaemon
+    limiter: MpsLimiter
+    pods: NodePods
+    announcer: Announcer
+    on_change: Callable[[], None]
+    _: KW_ONLY
+    is_known: Callable[[], bool]
+
+    def __post_init__(self) -> None:
         self._reported_cards: dict[int, str] = {}
         self._polls = 0
         self.restarts = 0
@@ -50,8 +45,8 @@ class MpsWatch:
     @property
     def problem(self) -> str:
         """Why no memory is limited on this node; "" if it is."""
-        cards = "; ".join(f"card {index}: {why}" for index, why in sorted(self._limiter.card_problems.items()))
-        return self._limiter.daemon_problem or cards
+        cards = "; ".join(f"card {index}: {why}" for index, why in sorted(self.limiter.card_problems.items()))
+        return self.limiter.daemon_problem or cards
 
     async def run(self) -> None:
         """Ask again and again, until cancelled."""
@@ -61,18 +56,18 @@ class MpsWatch:
 
     async def poll(self) -> None:
         """Ask the daemon once and act on what is new."""
-        problem = await self._daemon.find_problem()
-        if not problem and self._is_known():
+        problem = await self.daemon.find_problem()
+        if not problem and self.is_known():
             self._look_for_restart()
         self._report_problem(problem)
         self._report_cards()
 
     def _look_for_restart(self) -> None:
-        started_ns, known_ns = self._daemon.started_ns, self._daemon.known_ns
+        started_ns, known_ns = self.daemon.started_ns, self.daemon.known_ns
         if started_ns is None or started_ns == known_ns:
             return
         try:
-            self._daemon.know(started_ns)
+            self.daemon.know(started_ns)
         except OSError as error:
             logger.warning("start of the MPS daemon cannot be noted for the next plugin %s", fields(error=error))
         if known_ns is not None:
@@ -81,10 +76,10 @@ class MpsWatch:
     def _report_restart(self, started_s: float) -> None:
         """Report a restart on every pod whose processes used the old daemon: they have lost their contexts."""
         self.restarts += 1
-        holders = (entry for entry in self._pods.entries.values() if entry.taken_cards and not entry.is_whole)
+        holders = (entry for entry in self.pods.entries.values() if entry.taken_cards and not entry.is_whole)
         noted = [entry for entry in holders if entry.placed_s < started_s]
         for entry in noted:
-            self._announcer.about_pod(
+            self.announcer.about_pod(
                 entry.ref,
                 "MpsDaemonRestarted",
                 "the MPS daemon of the node was started again: processes that used the old one get errors from CUDA; "
@@ -95,17 +90,17 @@ class MpsWatch:
 
     def _report_cards(self) -> None:
         """Report the cards without a limit; cards that are closed for it are already reported as unhealthy."""
-        if self._limiter.is_awaited:
+        if self.limiter.is_awaited:
             return
-        if self._limiter.card_problems != self._reported_cards and not self._limiter.refuses:
-            for index, why in sorted(self._limiter.card_problems.items()):
+        if self.limiter.card_problems != self._reported_cards and not self.limiter.refuses:
+            for index, why in sorted(self.limiter.card_problems.items()):
                 words = f"card {index} has no limit of memory: {why}; pods start without"
-                self._announcer.about_node("MpsUnavailable", words, warning=True)
+                self.announcer.about_node("MpsUnavailable", words, warning=True)
                 logger.warning("no memory is limited on a card %s", fields(card=index, reason=why))
-        self._reported_cards = dict(self._limiter.card_problems)
+        self._reported_cards = dict(self.limiter.card_problems)
 
     def _report_problem(self, problem: str) -> None:
-        limiter = self._limiter
+        limiter = self.limiter
         self._polls += 1
         before = (limiter.daemon_problem, limiter.is_awaited)
         limiter.daemon_problem = problem
@@ -114,12 +109,12 @@ class MpsWatch:
             return
         if limiter.is_awaited:
             words = f"{problem}; it may still be starting, and cards that need it take no new pods until it answers"
-            self._announcer.about_node("MpsAwaited", words, warning=False)
+            self.announcer.about_node("MpsAwaited", words, warning=False)
             logger.info("waiting for the MPS daemon %s", fields(reason=problem))
         elif problem:
             see = f"its pod on this node ({COMPONENT_LABEL}={MPS_COMPONENT}) says why"
-            self._announcer.about_node("MpsUnavailable", f"{problem}; {limiter.effect}; {see}", warning=True)
+            self.announcer.about_node("MpsUnavailable", f"{problem}; {limiter.effect}; {see}", warning=True)
             logger.warning("no memory is limited %s", fields(reason=problem))
         else:
-            self._announcer.about_node("MpsAvailable", "memory is limited by MPS", warning=False)
-        self._on_change()
+            self.announcer.about_node("MpsAvailable", "memory is limited by MPS", warning=False)
+        self.on_change()

@@ -12,7 +12,7 @@ import enum
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
@@ -71,6 +71,7 @@ _REASONS = {
 """An idle pod is rehearsed by its first Event: in a dry run none is chosen."""
 
 
+@dataclass(eq=False)
 class Evictor:
     """Decides after each reading of the cards (``on_poll``) and evicts in ``run``, its owner task.
 
@@ -79,28 +80,18 @@ class Evictor:
     or evicted a pod since. ``longest_wait_s`` bounds how much of a pod's termination grace period counts.
     """
 
-    def __init__(
-        self,
-        settings: OverUseSettings,
-        watch: OverUseWatch,
-        idle: IdleWatch | None,
-        pods: NodePods,
-        client: KubeClient,
-        announcer: Announcer,
-        *,
-        longest_wait_s: float,
-        clock: Callable[[], float],
-        wall_clock_s: Callable[[], float],
-    ) -> None:
-        self._settings = settings
-        self._longest_wait_s = longest_wait_s
-        self._watch = watch
-        self._idle = idle
-        self._pods = pods
-        self._client = client
-        self._announcer = announcer
-        self._clock = clock
-        self._wall_clock_s = wall_clock_s
+    settings: OverUseSettings
+    watch: OverUseWatch
+    idle: IdleWatch | None
+    pods: NodePods
+    client: KubeClient
+    announcer: Announcer
+    _: KW_ONLY
+    longest_wait_s: float
+    clock: Callable[[], float]
+    wall_clock_s: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._next_at_s = float("-inf")
         self._refused: dict[str, tuple[float, str]] = {}
         self._chosen: tuple[EvictionCause, Evictable, str] | None = None
@@ -115,22 +106,22 @@ class Evictor:
         """Decide on the newest reading; nothing happens while an eviction is under way."""
         if self._chosen is not None:
             return
-        now_s = self._clock()
+        now_s = self.clock()
         self._refused = {uid: found for uid, found in self._refused.items() if found[0] > now_s}
         left_s = self._next_at_s - now_s
         pausing = f"the next pod may be evicted in {left_s:.0f}s" if left_s > 0 else ""
-        if self._settings.over_use is Action.EVICT:
+        if self.settings.over_use is Action.EVICT:
             self.decision = decide(
                 self._offenders(),
-                self._watch.cards,
-                self._settings.over_use_when,
-                self._settings.over_use_exempt,
+                self.watch.cards,
+                self.settings.over_use_when,
+                self.settings.over_use_exempt,
                 pausing=pausing,
             )
-        if self._idle is not None and self._idle.is_evicting:
+        if self.idle is not None and self.idle.is_evicting:
             refused = {uid: why for uid, (_, why) in self._refused.items()}
-            pods = [replace(pod, refused_lately=refused.get(uid, "")) for uid, pod in self._idle.idle.items()]
-            self.idle_decision = decide_idle(pods, self._idle.rules, self._idle.exempt, pausing=pausing)
+            pods = [replace(pod, refused_lately=refused.get(uid, "")) for uid, pod in self.idle.idle.items()]
+            self.idle_decision = decide_idle(pods, self.idle.rules, self.idle.exempt, pausing=pausing)
         if not self._refused:
             self.problem = ""
         if (over := self.decision.victim) is not None:
@@ -152,54 +143,54 @@ class Evictor:
             self._chosen = None
 
     async def _carry_out(self, cause: EvictionCause, victim: Evictable, reason: str) -> None:
-        pod, pause_s = victim.pod, self._settings.over_use_pause
-        if self._settings.dry_run:
+        pod, pause_s = victim.pod, self.settings.over_use_pause
+        if self.settings.dry_run:
             self._record_outcome(cause, Outcome.DRY_RUN, pod, f"would be evicted: {reason} (dry run)", pause_s)
-            self._announcer.about_pod(pod, _REASONS[cause].would_evict, self.last[cause], warning=True)
+            self.announcer.about_pod(pod, _REASONS[cause].would_evict, self.last[cause], warning=True)
             return
         try:
-            await self._client.evict_pod(pod)
+            await self.client.evict_pod(pod)
         except (ConflictError, NotFoundError) as error:
             self._record_outcome(cause, Outcome.GONE, pod, f"gone before it was evicted: {error}", 0.0)
         except EvictionRefusedError as error:
             # The server's Retry-After is about one request; when the budget allows an eviction is not known.
-            self._refused[pod.uid] = (self._clock() + REFUSED_S, f"its eviction was refused a moment ago: {error}")
+            self._refused[pod.uid] = (self.clock() + REFUSED_S, f"its eviction was refused a moment ago: {error}")
             self._record_outcome(cause, Outcome.REFUSED, pod, f"not evicted: {error}", pause_s)
             words = f"{reason}; {self.last[cause]}"
-            self._announcer.about_pod(pod, _REASONS[cause].refused, words, warning=True)
+            self.announcer.about_pod(pod, _REASONS[cause].refused, words, warning=True)
         except GcushareError as error:
             if not isinstance(error, RetryableError):
-                self._refused[pod.uid] = (self._clock() + REFUSED_S, f"its eviction was denied a moment ago: {error}")
+                self._refused[pod.uid] = (self.clock() + REFUSED_S, f"its eviction was denied a moment ago: {error}")
                 whose = "over their grant" if cause is EvictionCause.OVER_USE else "that are idle"
                 self.problem = f"pods {whose} cannot be evicted: {_remedy(error)}"
             self._record_outcome(cause, Outcome.FAILED, pod, f"not evicted: {_remedy(error)}", pause_s)
         else:
             self.problem = ""
             self._record_outcome(cause, Outcome.EVICTED, pod, f"evicted: {reason}", pause_s)
-            self._announcer.about_pod(pod, _REASONS[cause].evicted, self.last[cause], warning=True)
+            self.announcer.about_pod(pod, _REASONS[cause].evicted, self.last[cause], warning=True)
 
     def _record_outcome(self, cause: EvictionCause, outcome: Outcome, pod: PodRef, text: str, pause_s: float) -> None:
         self.outcomes[cause, outcome] += 1
         self.last[cause] = text
-        self._next_at_s = self._clock() + pause_s
+        self._next_at_s = self.clock() + pause_s
         logger.warning("%s: pod %s %s", cause.value, text, fields(pod=pod, uid=pod.uid))
 
     def _offenders(self) -> list[Offender]:
-        found, pods = [], self._pods.everyone
-        for uid, cards in self._watch.over.items():
+        found, pods = [], self.pods.everyone
+        for uid, cards in self.watch.over.items():
             entry = pods[uid]
             _, refused = self._refused.get(uid, (0.0, ""))
             # A pod's termination grace period counts up to the admin's limit.
-            ended_s = entry.overdue_since_s(self._longest_wait_s)
+            ended_s = entry.overdue_since_s(self.longest_wait_s)
             for index, over in cards.items():
-                figures = self._watch.figures.get((uid, index), over.figures)
+                figures = self.watch.figures.get((uid, index), over.figures)
                 found.append(
                     Offender(
                         entry.ref,
                         index,
                         figures,
                         ending=entry.ends_at_s is not None,
-                        is_overdue=ended_s is not None and self._wall_clock_s() > ended_s + OVERDUE_S,
+                        is_overdue=ended_s is not None and self.wall_clock_s() > ended_s + OVERDUE_S,
                         is_static=is_mirror(entry.annotations),
                         refused_lately=refused,
                     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.backoff import Backoff, BackoffPolicy
@@ -75,26 +75,21 @@ class OverUseTexts:
         return _Note(cards, encode_over_use(cards), now_s)
 
 
+@dataclass(eq=False)
 class PodNotes:
     """Keeps one annotation, ``key``, of all pods; ``run`` is its owner task, call ``on_poll`` after every reading.
 
     ``texts`` returns what it should be by uid; None while that is unknown, so that nothing is removed.
     """
 
-    def __init__(
-        self,
-        key: str,
-        pods: NodePods,
-        client: KubeClient,
-        texts: Callable[[], Mapping[str, str] | None],
-        *,
-        clock: Callable[[], float],
-    ) -> None:
-        self._key = key
-        self._pods = pods
-        self._client = client
-        self._texts = texts
-        self._clock = clock
+    key: str
+    pods: NodePods
+    client: KubeClient
+    texts: Callable[[], Mapping[str, str] | None]
+    _: KW_ONLY
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._wanted: Mapping[str, str] = {}
         self._next_at_s: dict[str, float] = {}
         self._backoffs: dict[str, Backoff] = {}
@@ -115,10 +110,10 @@ class PodNotes:
 
     def due(self) -> list[tuple[PodRef, str | None]]:
         """Return the pods whose annotation differs from the present state, with the text to write; None removes it."""
-        texts = self._texts()
+        texts = self.texts()
         if texts is None:
             return []
-        now_s, entries = self._clock(), self._pods.everyone
+        now_s, entries = self.clock(), self.pods.everyone
         before, self._wanted = self._wanted, texts
         # A new text is written at once, however recent the last write was.
         self._next_at_s = {
@@ -130,7 +125,7 @@ class PodNotes:
         found: list[tuple[PodRef, str | None]] = []
         for uid, entry in entries.items():
             text = texts.get(uid)
-            if entry.annotations.get(self._key) == text:
+            if entry.annotations.get(self.key) == text:
                 self._next_at_s.pop(uid, None)
             elif self._next_at_s.get(uid, now_s) <= now_s:
                 found.append((entry.ref, text))
@@ -139,7 +134,7 @@ class PodNotes:
     async def _write(self, pod: PodRef, text: str | None) -> None:
         delay_s = RESEND_S
         try:
-            await self._client.patch_pod_annotations(pod, {self._key: text})
+            await self.client.patch_pod_annotations(pod, {self.key: text})
         except (ConflictError, NotFoundError):
             pass  # The pod is gone, and its annotation with it; the watch will say so.
         except RetryableError as error:
@@ -150,8 +145,8 @@ class PodNotes:
             self._record_failure(pod, error, delay_s)
         else:
             self._backoffs.pop(pod.uid, None)
-        self._next_at_s[pod.uid] = self._clock() + delay_s
+        self._next_at_s[pod.uid] = self.clock() + delay_s
 
     def _record_failure(self, pod: PodRef, error: GcushareError, delay_s: float) -> None:
         self.failures += 1
-        logger.warning("annotation not written %s", fields(key=self._key, pod=pod, error=error, delay_s=delay_s))
+        logger.warning("annotation not written %s", fields(key=self.key, pod=pod, error=error, delay_s=delay_s))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Health, Inventory, InventoryCard
@@ -28,6 +28,7 @@ from gcushare.wire.annotations import note_since_s
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class OverUseWatch:
     """Compares the readings of ``pod_use`` with the grants; ``began`` counts over-uses since the start.
 
@@ -35,26 +36,17 @@ class OverUseWatch:
     here may use none of them.
     """
 
-    def __init__(
-        self,
-        tracker: OverUseTracker,
-        pod_use: PodMemoryMonitor,
-        polls: CardPolls,
-        pods: NodePods,
-        announcer: Announcer,
-        *,
-        inventory: Callable[[], Inventory | None],
-        hands_out_alone: Callable[[], bool] = lambda: True,
-        wall_clock_s: Callable[[], float],
-    ) -> None:
-        self.tracker = tracker
-        self._pod_use = pod_use
-        self._polls = polls
-        self._pods = pods
-        self._announcer = announcer
-        self._inventory = inventory
-        self._hands_out_alone = hands_out_alone
-        self._wall_clock_s = wall_clock_s
+    tracker: OverUseTracker
+    pod_use: PodMemoryMonitor
+    polls: CardPolls
+    pods: NodePods
+    announcer: Announcer
+    _: KW_ONLY
+    inventory: Callable[[], Inventory | None]
+    hands_out_alone: Callable[[], bool] = lambda: True
+    wall_clock_s: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self.began = 0
         self.figures: Mapping[Place, PolledUse] = {}
         """The figures of every pod on every card that the last reading has."""
@@ -65,7 +57,7 @@ class OverUseWatch:
     def over(self) -> dict[str, dict[int, OverUse]]:
         """The over-uses of now, by pod uid and card."""
         found: dict[str, dict[int, OverUse]] = {}
-        here = self._pods.everyone
+        here = self.pods.everyone
         for (uid, index), over in self.tracker.over.items():
             if uid in here:
                 found.setdefault(uid, {})[index] = over
@@ -76,24 +68,24 @@ class OverUseWatch:
         self.figures = self._read_figures()
         self.cards = self._read_cards()
         tight = {index for index, card in self.cards.items() if card.is_tight}
-        alive, now_s = self._pods.everyone.keys(), self._wall_clock_s()
+        alive, now_s = self.pods.everyone.keys(), self.wall_clock_s()
         # A card that is gone has no over-use; any other that was not read may have one.
-        cards = self._polls.snapshot
+        cards = self.polls.snapshot
         unread = {each.index for each in cards.cards} - cards.gone - (cards.uses.keys() - cards.unread)
-        is_blind = bool(unread) or self._pod_use.latest is None or self._inventory() is None
+        is_blind = bool(unread) or self.pod_use.latest is None or self.inventory() is None
         for change in self.tracker.take(self.figures, alive, now_s, is_blind=is_blind, tight=tight):
             self._announce(change)
 
     def _read_figures(self) -> dict[Place, PolledUse]:
-        found, inventory = self._pod_use.latest, self._inventory()
+        found, inventory = self.pod_use.latest, self.inventory()
         if found is None or inventory is None:
             return {}
-        cards = self._polls.snapshot
+        cards = self.polls.snapshot
         fresh = {each.index for each in cards.cards} - cards.gone - cards.unread
         figures: dict[Place, PolledUse] = {}
-        having, pods = self._pods.entries, self._pods.everyone
+        having, pods = self.pods.entries, self.pods.everyone
         for uid, used_by_card in found.by_pod.items():
-            if uid not in having and not self._hands_out_alone():
+            if uid not in having and not self.hands_out_alone():
                 continue
             entry = pods[uid]
             granted, limit = entitled_bytes(entry, inventory), inventory.unit.bytes_of(entry.limit)
@@ -108,24 +100,24 @@ class OverUseWatch:
                         limit if of_card else 0,
                         by_driver=(uid, index) in found.by_driver,
                     )
-        for uids, units in self._pods.shared():
+        for uids, units in self.pods.shared():
             for index, count in units.items():
                 places = [(uid, index) for uid in sorted(uids) if (uid, index) in figures]
                 divide_grant(figures, places, inventory.unit.bytes_of(count))
         return figures
 
     def _read_cards(self) -> dict[int, CardReading]:
-        inventory, found = self._inventory(), self._pod_use.latest
+        inventory, found = self.inventory(), self.pod_use.latest
         if inventory is None:
             return {}
-        promised, unconfirmed = self._pods.promised(), self._pods.unconfirmed_units()
-        whole = self._pods.promised_whole()
+        promised, unconfirmed = self.pods.promised(), self.pods.unconfirmed_units()
+        whole = self.pods.promised_whole()
         units = inventory.units_by_card
         by_card: dict[int, dict[str, PolledUse]] = {}
         for (uid, index), figures in self.figures.items():
             by_card.setdefault(index, {})[uid] = figures
         readings: dict[int, CardReading] = {}
-        cards = self._polls.snapshot
+        cards = self.polls.snapshot
         for each in cards.cards:
             index, use = each.index, cards.uses.get(each.index)
             ended = found.ended.get(index, 0) if found is not None else 0
@@ -144,7 +136,7 @@ class OverUseWatch:
 
     def _announce(self, change: OverUseChange) -> None:
         uid, index = change.place
-        entry = self._pods.everyone[uid]
+        entry = self.pods.everyone[uid]
         figures = self.figures.get(change.place, change.over_use.figures)
         if change.kind is OverUseChangeKind.BEGAN:
             since = note_since_s(entry.annotations, index) if self.tracker.is_first_word else None
@@ -157,14 +149,14 @@ class OverUseWatch:
             peak = f", {gib_text(change.over_use.peak)} at its most" if change.over_use.peak > figures.used else ""
             uses = f"{describe_over_use(index, figures)}{peak}"
             words = f"{uses}: other pods of this card may lack what they were granted"
-            self._announcer.about_pod(entry.ref, "OverUse", words, warning=True)
+            self.announcer.about_pod(entry.ref, "OverUse", words, warning=True)
         elif change.kind is OverUseChangeKind.ENDED:
             within = "what it may use" if figures.can_burst else "its grant"
             words = f"within {within} again: {describe_over_use(index, figures)}"
-            self._announcer.about_pod(entry.ref, "OverUseEnded", words, warning=False)
+            self.announcer.about_pod(entry.ref, "OverUseEnded", words, warning=False)
         else:
             words = f"how much of card {index} it uses is not known any more; it was over its grant before"
-            self._announcer.about_pod(entry.ref, "OverUseUnknown", words, warning=False)
+            self.announcer.about_pod(entry.ref, "OverUseUnknown", words, warning=False)
         logger.info("over-use %s: %s %s", change.kind.value, words, fields(pod=entry.ref, uid=uid, card=index))
 
 

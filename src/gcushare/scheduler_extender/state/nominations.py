@@ -12,7 +12,7 @@ and keeps the room there, for everyone else and for the members that follow: a g
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from gcushare.core.assignments import ApartGroup, PodRef
 from gcushare.core.fit_index import Shape
@@ -66,22 +66,19 @@ class Nominee:
         return self.since_s + (KEPT_S if self.is_seen else EXPECTED_S)
 
 
+@dataclass(eq=False)
 class Nominations:
     """The nominees of one vendor, in the order in which they were nominated, and the pods that are leaving.
 
     ``announce`` is called with each node that keeps room for one nominee less: the ledger does not change then.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        monotonic: Callable[[], float],
-        *,
-        announce: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._ledger = ledger
-        self._monotonic = monotonic
-        self._announce = announce
+    ledger: Ledger
+    monotonic: Callable[[], float]
+    _: KW_ONLY
+    announce: Callable[[str], None] = lambda _: None
+
+    def __post_init__(self) -> None:
         self._nominees: dict[str, Nominee] = {}
         self._refused_groups: set[str] = set()
         """Groups with a refused member in the attempt that is under way, or was the last."""
@@ -129,7 +126,7 @@ class Nominations:
 
     def _renew(self, group: str) -> None:
         """Let the time of a group's members start again."""
-        since_s = self._monotonic() - (GROUP_KEPT_S - GROUP_REFUSED_S if group in self._refused_groups else 0.0)
+        since_s = self.monotonic() - (GROUP_KEPT_S - GROUP_REFUSED_S if group in self._refused_groups else 0.0)
         members = self._find_members(group)
         self._nominees |= {uid: replace(self._nominees[uid], since_s=since_s, is_over=False) for uid in members}
         if not members:
@@ -157,7 +154,7 @@ class Nominations:
 
     def announce_ended(self) -> None:
         """Announce the nominees whose time has passed, each once. Preempt may still start the time again."""
-        now_s = self._monotonic()
+        now_s = self.monotonic()
         for uid, nominee in self._nominees.items():
             if not nominee.is_over and now_s >= nominee.ends_s():
                 self._nominees[uid] = replace(nominee, is_over=True)
@@ -165,7 +162,7 @@ class Nominations:
 
     def _release(self, node: str) -> None:
         self.released.add(node)
-        self._announce(node)
+        self.announce(node)
 
     def closed_to(self, request: SchedulingRequest) -> frozenset[str]:
         """The nodes where a pod fits only into room that is kept for nominees. Mostly none."""
@@ -173,7 +170,7 @@ class Nominations:
             return frozenset()
         closed: list[str] = []
         for name, ahead in self.find_ahead(request.pod).items():
-            node = self._ledger.nodes.get(name)
+            node = self.ledger.nodes.get(name)
             if node is None or not node.fits(request.cards):
                 continue
             left = self.find_room(name, ahead, request.cards.apart).left
@@ -202,12 +199,12 @@ class Nominations:
         Of two nominees of one priority, the earlier one goes first, so that they do not wait for each other. A group
         that is being placed goes before everyone who comes later, whatever the priority.
         """
-        now_s, ahead = self._monotonic(), dict[str, list[Nominee]]()
+        now_s, ahead = self.monotonic(), dict[str, list[Nominee]]()
         is_before = True
         for uid, nominee in self._nominees.items():
             if uid == pod.uid:
                 is_before = False
-            elif now_s < nominee.ends_s() and not self._ledger.is_reserved(uid):
+            elif now_s < nominee.ends_s() and not self.ledger.is_reserved(uid):
                 priority = nominee.pod.priority
                 if priority > pod.priority or (is_before and (priority == pod.priority or nominee.group)):
                     ahead.setdefault(nominee.node, []).append(nominee)
@@ -222,7 +219,7 @@ class Nominations:
 
         ``apart``: the pods with which it shares no card.
         """
-        node = self._ledger.nodes.get(name)
+        node = self.ledger.nodes.get(name)
         if node is None or not (ahead or self.leaving):
             return kept_room.NO_NOMINEES
         expected = frozenset().union(*(nominee.victims for nominee in ahead))
@@ -241,7 +238,7 @@ class Nominations:
         group: str = "",
     ) -> None:
         """Keep room from now on. A nominee that stays on its node keeps its place among equals."""
-        uid, now_s = request.pod.uid, self._monotonic()
+        uid, now_s = request.pod.uid, self.monotonic()
         if (known := self._nominees.get(uid)) is not None and known.node != node:
             self.forget(uid)
         self._nominees[uid] = Nominee(request.pod, request.cards, node, now_s, is_seen, victims, group=group)

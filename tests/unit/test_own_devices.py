@@ -40,7 +40,7 @@ def heard(
     heard = Heard()
     report = OwnDevicesReport(vendor, mode, heard)
     for _ in range(2):
-        report.applied(pod)
+        report.pod_applied(pod)
     return heard.pods
 
 
@@ -93,12 +93,12 @@ def test_whole_cards_count_where_the_plugin_serves_them() -> None:
 def test_a_pod_of_the_same_uid_is_named_again_only_once_it_was_gone() -> None:
     seen, pod = Heard(), a_pod(container("main", ENFLAME, 4, {"value": "all"}))
     report = OwnDevicesReport(ENFLAME, GrantMode.MEMORY, seen)
-    report.applied(pod)
-    report.retained(frozenset({"uid-a"}), "1")
-    report.applied(pod)
+    report.pod_applied(pod)
+    report.pods_retained(frozenset({"uid-a"}))
+    report.pod_applied(pod)
     assert len(seen.pods) == 1
-    report.deleted(pod)
-    report.applied(pod)
+    report.pod_deleted(pod)
+    report.pod_applied(pod)
     assert len(seen.pods) == 2
 
 
@@ -106,10 +106,12 @@ def test_a_pod_of_the_same_uid_is_named_again_only_once_it_was_gone() -> None:
 def test_a_container_that_is_added_to_debug_a_pod_is_named_when_it_comes(units: int) -> None:
     seen, main = Heard(), container("main", ENFLAME, units)
     report = OwnDevicesReport(ENFLAME, GrantMode.MEMORY, seen)
-    report.applied(a_pod(main))
+    report.pod_applied(a_pod(main))
     assert seen.pods == []
     for _ in range(2):
-        report.applied(a_pod(main, spec={"ephemeralContainers": [container("debugger", ENFLAME, 0, {"value": "all"})]}))
+        report.pod_applied(
+            a_pod(main, spec={"ephemeralContainers": [container("debugger", ENFLAME, 0, {"value": "all"})]})
+        )
     ((_, _, text),) = seen.pods
     assert text.startswith("container 'debugger' sets ENFLAME_VISIBLE_DEVICES='all'")
 

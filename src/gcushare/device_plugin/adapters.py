@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
 
 from gcushare.cards.ports import CardSource, LimitSource
+from gcushare.device_plugin.claims.claim_pods import ClaimPods
 from gcushare.device_plugin.kubelet.sockets import KubeletSockets, UnixSockets
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.pods.reconciler import AllocationsSource
+from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.collections import WatchHandler
 from gcushare.runtime.http.page_server import start_server
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.serving import ServeSettings
@@ -36,67 +37,29 @@ class HostAdapters:
     limits: LimitSource | None = None
 
 
-class OwnPodHandler:
-    """Passes this node's pods to the agent."""
-
-    def __init__(self, agent: NodeAgent) -> None:
-        self._agent = agent
-
-    def applied(self, obj: PodWithClaims) -> None:
-        """Use a pod's newest state."""
-        self._agent.pod_applied(obj)
-
-    def deleted(self, obj: PodWithClaims) -> None:
-        """Remove a pod that is gone."""
-        self._agent.pod_deleted(obj)
-
-    def retained(self, uids: frozenset[str], version: str) -> None:
-        """Remove every pod that a full list lacks."""
-        self._agent.pods_retained(uids)
-
-
-class WithoutMpsDaemon:
-    """Passes this node's pods on, but for the MPS daemon's: the memory of its servers is no pod's use.
+class PodHandler:
+    """Handles this node's pods, but for the MPS daemon's: the memory of its servers is no pod's use.
 
     It is known by its label in this program's own namespace; elsewhere any author may write it.
     """
 
-    def __init__(self, handler: WatchHandler[PodWithClaims], own_namespace: str) -> None:
-        self._handler = handler
+    def __init__(self, observers: Sequence[NodeAgent | ClaimPods | OwnDevicesReport], own_namespace: str) -> None:
+        self._observers = observers
         self._own_namespace = own_namespace
 
     def applied(self, obj: PodWithClaims) -> None:
         """Pass on a pod's newest state."""
         is_component = obj.metadata.labels.get(COMPONENT_LABEL) == MPS_COMPONENT
         if not is_component or obj.metadata.namespace != self._own_namespace:
-            self._handler.applied(obj)
+            for observer in self._observers:
+                observer.pod_applied(obj)
 
     def deleted(self, obj: PodWithClaims) -> None:
         """Pass on a pod that is gone."""
-        self._handler.deleted(obj)
+        for observer in self._observers:
+            observer.pod_deleted(obj)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         """Pass on what a full list has."""
-        self._handler.retained(uids, version)
-
-
-class PodHandlers:
-    """Passes this node's pods to each of several handlers."""
-
-    def __init__(self, *handlers: WatchHandler[PodWithClaims]) -> None:
-        self._handlers = handlers
-
-    def applied(self, obj: PodWithClaims) -> None:
-        """Pass on a pod's newest state."""
-        for each in self._handlers:
-            each.applied(obj)
-
-    def deleted(self, obj: PodWithClaims) -> None:
-        """Pass on a pod that is gone."""
-        for each in self._handlers:
-            each.deleted(obj)
-
-    def retained(self, uids: frozenset[str], version: str) -> None:
-        """Pass on what a full list has."""
-        for each in self._handlers:
-            each.retained(uids, version)
+        for observer in self._observers:
+            observer.pods_retained(uids)

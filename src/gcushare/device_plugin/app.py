@@ -14,7 +14,7 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
-from gcushare.device_plugin.adapters import HostAdapters, OwnPodHandler, PodHandlers
+from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.allocation.pre_start import PreStart
 from gcushare.device_plugin.kubelet.conflicts import ConflictSearch
@@ -96,7 +96,7 @@ class PluginApp(Way):
             lambda: not any(endpoint.problem for endpoint in self._endpoints.values()),
         )
         own_devices = OwnDevicesReport(self._vendor, settings.cards.mode, self._announcer)
-        self._pods = self._watch_pods(PodHandlers(OwnPodHandler(self._agent), own_devices))
+        self._pods = self._watch_pods(self._agent, own_devices)
         self._node = self._watch_node(self._agent)
         self.observed = self._observe()
         self.metrics.follow(self.observed)

@@ -21,10 +21,12 @@ from gcushare.cards.process_owners import ProcessOwners
 from gcushare.cards.selection import open_source
 from gcushare.cluster.watch_handlers import NodeHandler, NodeObserver
 from gcushare.core.cards import Inventory
-from gcushare.device_plugin.adapters import HostAdapters, WithoutMpsDaemon
+from gcushare.device_plugin.adapters import HostAdapters, PodHandler
+from gcushare.device_plugin.claims.claim_pods import ClaimPods
+from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
+from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
 from gcushare.kube.client import KubeClient
-from gcushare.kube.collections import WatchHandler
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, Selector
@@ -155,11 +157,11 @@ class Way(abc.ABC):
             self._client, NODES, handler, decode=NODE.read, selector=selector, clock=adapters.clock, rng=adapters.rng
         )
 
-    def _watch_pods(self, handler: WatchHandler[PodWithClaims]) -> Reflector[PodWithClaims]:
+    def _watch_pods(self, *observers: NodeAgent | ClaimPods | OwnDevicesReport) -> Reflector[PodWithClaims]:
         return Reflector(
             self._client,
             PODS_WITH_CLAIMS,
-            WithoutMpsDaemon(handler, self._client.config.namespace),
+            PodHandler(observers, self._client.config.namespace),
             decode=POD_WITH_CLAIMS.read,
             selector=Selector(fields=f"spec.nodeName={self._node_name}"),
             settings=ReflectorSettings(from_cache=True),

@@ -16,7 +16,7 @@ from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import DeviceError, GcushareError, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
-from gcushare.device_plugin.adapters import HostAdapters, PodHandlers
+from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.claims.claim_checks import ClaimChecks
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
@@ -103,7 +103,7 @@ class ClaimsApp(Way):
         # A claim names its first pod alone: the pods themselves are followed where each of them is limited or measured.
         is_followed = self._pod_use is not None or self._driver_limits is not None
         own_devices = OwnDevicesReport(self._vendor, None, self._announcer)
-        self._pod_watch = self._watch_pods(PodHandlers(self._pods, own_devices) if is_followed else own_devices)
+        self._pod_watch = self._watch_pods(*([self._pods] if is_followed else []), own_devices)
         self._over_use = self._watch_over_use(
             self._pod_use, self._pods, lambda: self._agent.inventory, lambda: not self._agent.problem
         )

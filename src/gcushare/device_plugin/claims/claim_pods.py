@@ -33,7 +33,7 @@ class ClaimHolder(PlainPod):
 
 
 class ClaimPods(NodePods):
-    """The holders by uid, and the handler of the watch of this node's pods.
+    """The holders by uid, and an observer of this node's pods.
 
     Every share is a claim's, which names its pods and is read when it is prepared: nothing is promised or doubtful.
     """
@@ -50,21 +50,21 @@ class ClaimPods(NodePods):
         self.changed = asyncio.Event()
         """Set by each change of a pod; the one who waits for it clears it."""
 
-    def applied(self, obj: PodWithClaims) -> None:
+    def pod_applied(self, pod: PodWithClaims) -> None:
         """Store a pod's newest state."""
-        if is_finished(obj):
-            self._pods.pop(obj.metadata.uid, None)
+        if is_finished(pod):
+            self._pods.pop(pod.metadata.uid, None)
         else:
-            self._pods[obj.metadata.uid] = obj
+            self._pods[pod.metadata.uid] = pod
         self._counted = None
         self.changed.set()
 
-    def deleted(self, obj: PodWithClaims) -> None:
+    def pod_deleted(self, pod: PodWithClaims) -> None:
         """Remove a pod that is gone."""
-        self._pods.pop(obj.metadata.uid, None)
+        self._pods.pop(pod.metadata.uid, None)
         self._counted = None
 
-    def retained(self, uids: frozenset[str], version: str) -> None:
+    def pods_retained(self, uids: frozenset[str]) -> None:
         """Remove every pod but these: they are all that a full list has."""
         self._pods = {uid: pod for uid, pod in self._pods.items() if uid in uids}
         self._counted = None

@@ -12,7 +12,7 @@ from gcushare.wire.pods import is_finished, pod_ref
 
 
 class OwnDevicesReport:
-    """A handler of the watch of this node's pods: with a card that was given here, or without asking for any.
+    """An observer of this node's pods: with a card that was given here, or without asking for any.
 
     ``mode``: what is given here; None for claims, whose variables replace those of the pod. A container's variables
     never change, so each pod is looked at once, and again when ``kubectl debug`` gave it another container.
@@ -29,23 +29,23 @@ class OwnDevicesReport:
         self._known: dict[str, int] = {}
         """By uid, how many containers a pod had."""
 
-    def applied(self, obj: PodWithClaims) -> None:
+    def pod_applied(self, pod: PodWithClaims) -> None:
         """Look at a pod."""
-        containers = (*obj.spec.init_containers, *obj.spec.containers, *obj.spec.ephemeral_containers)
-        if self._known.get(obj.metadata.uid) == len(containers) or is_finished(obj):
+        containers = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
+        if self._known.get(pod.metadata.uid) == len(containers) or is_finished(pod):
             return
-        self._known[obj.metadata.uid] = len(containers)
+        self._known[pod.metadata.uid] = len(containers)
         if any(not self._resources.isdisjoint(each.resources.limits) for each in containers):
             text = describe_own_devices(containers, self._vendor)
         else:
-            text = describe_free_ride(obj, containers, self._vendor)
+            text = describe_free_ride(pod, containers, self._vendor)
         if text:
-            self._announcer.about_pod(pod_ref(obj), "OwnVisibleDevices", f"{text}; remove the variable", warning=True)
+            self._announcer.about_pod(pod_ref(pod), "OwnVisibleDevices", f"{text}; remove the variable", warning=True)
 
-    def deleted(self, obj: PodWithClaims) -> None:
+    def pod_deleted(self, pod: PodWithClaims) -> None:
         """Forget a pod that is gone."""
-        self._known.pop(obj.metadata.uid, None)
+        self._known.pop(pod.metadata.uid, None)
 
-    def retained(self, uids: frozenset[str], version: str) -> None:
+    def pods_retained(self, uids: frozenset[str]) -> None:
         """Forget every pod that a full list lacks."""
         self._known = {uid: count for uid, count in self._known.items() if uid in uids}

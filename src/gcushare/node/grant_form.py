@@ -72,11 +72,9 @@ class GrantForm:
         limits = NO_LIMITS
         if self.limiter is not None and not grant.whole:
             indexes = [card.index for card in grant.cards]
-            usable = None
-            if shares is None:
-                shares = split_over_cards(grant.units, indexes)
-                usable = split_over_cards(grant.usable_units, indexes)
-            limits = self.limiter.limit(grant.cards, shares, unit, usable=usable, by_memory=grant.shares_threads)
+            units = shares or split_over_cards(grant.units, indexes)
+            usable = shares or split_over_cards(grant.usable_units, indexes)
+            limits = self.limiter.limit(grant, unit, units, usable)
         variables = container_variables(self.vendor, self.strategies, grant, unit)
         with_devices = Strategy.DEVICES in self.strategies
         return ContainerEdits(

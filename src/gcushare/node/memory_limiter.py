@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -12,7 +12,9 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, Health, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.units import MemoryUnit
+from gcushare.node.container_environment import Grant
 from gcushare.node.node_settings import Fallback
+from gcushare.node.pods import CardCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +53,10 @@ class MemoryLimiter(ABC):
         """Why memory of a card cannot be limited now; "" if it can."""
 
     @abstractmethod
-    def limit(
-        self,
-        cards: Sequence[InventoryCard],
-        units: Mapping[int, int],
-        unit: MemoryUnit,
-        *,
-        usable: Mapping[int, int] | None = None,
-        by_memory: bool = False,
-    ) -> ContainerLimits:
-        """Return what a container with so many units of each card gets; nothing if one of the cards has no limit.
+    def limit(self, grant: Grant, unit: MemoryUnit, units: CardCounts, usable: CardCounts) -> ContainerLimits:
+        """Return what a container gets that has a grant; nothing if one of the cards has no limit.
 
-        ``usable``: the units that it may use, if they are more than those granted. ``by_memory``: it may use the chip
-        in proportion to what was granted, too.
+        ``units``: those granted of each card; ``usable``: those that it may use.
         """
 
     def close_cards(self, found: CardsSnapshot) -> CardsSnapshot:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from gcushare.cards.errors import LibraryCallError
 from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.ports import LimitSource
-from gcushare.core.cards import Card, Inventory, InventoryCard
+from gcushare.core.cards import Card, Inventory
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import MemoryUnit
+from gcushare.node.container_environment import Grant
 from gcushare.node.driver_limits.control_groups import GroupLimits, PodGroups, is_hierarchical
 from gcushare.node.memory_limiter import NO_LIMITS, ContainerLimits, MemoryLimiter
 from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.node_settings import Fallback
+from gcushare.node.pods import CardCounts
 
 LIMIT_VARIABLE = "NVIDIA_GPU_MEMORY_LIMIT"
 """Whole MiB: NVIDIA's container toolkit sets them as the hard limit of the container's own group. Its sister with
@@ -82,21 +84,13 @@ class DriverLimiter(MemoryLimiter):
             self.mps.close_cards(found)  # it reads there which of them MPS cannot limit
         return super().close_cards(found)
 
-    def limit(
-        self,
-        cards: Sequence[InventoryCard],
-        units: Mapping[int, int],
-        unit: MemoryUnit,
-        *,
-        usable: Mapping[int, int] | None = None,
-        by_memory: bool = False,
-    ) -> ContainerLimits:
-        if any(map(self._driver_problem_of, cards)) and self.mps is not None:
-            return self.mps.limit(cards, units, unit, usable=usable, by_memory=by_memory)
-        if not self.is_hierarchical or any(map(self._driver_problem_of, cards)):
+    def limit(self, grant: Grant, unit: MemoryUnit, units: CardCounts, usable: CardCounts) -> ContainerLimits:
+        has_problem = any(map(self._driver_problem_of, grant.cards))
+        if has_problem and self.mps is not None:
+            return self.mps.limit(grant, unit, units, usable)
+        if has_problem or not self.is_hierarchical:
             return NO_LIMITS
-        usable = usable or units
-        least = min(unit.bytes_of(usable[card.index]) for card in cards)  # the variable has one amount for all cards
+        least = min(unit.bytes_of(usable[card.index]) for card in grant.cards)  # one amount for all cards
         return ContainerLimits({LIMIT_VARIABLE: str(max(1, least // _MIB))}, {})
 
     async def find(self, inventory: Inventory | None, index: int) -> Card:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.cards import Card
 from gcushare.core.units import MemoryUnit
+from gcushare.node.container_environment import Grant
 from gcushare.node.memory_limiter import NO_LIMITS, ContainerLimits, MemoryLimiter
 from gcushare.node.mps.state import PIPE_VARIABLE, MpsFolders
 from gcushare.node.node_settings import Fallback
+from gcushare.node.pods import CardCounts
 
 MEMORY_VARIABLE = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 THREADS_VARIABLE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
@@ -53,20 +55,12 @@ class MpsLimiter(MemoryLimiter):
         self.card_problems = {each.index: each.limit_problem for each in found.cards if each.limit_problem}
         return super().close_cards(found)
 
-    def limit(
-        self,
-        cards: Sequence[InventoryCard],
-        units: Mapping[int, int],
-        unit: MemoryUnit,
-        *,
-        usable: Mapping[int, int] | None = None,
-        by_memory: bool = False,
-    ) -> ContainerLimits:
-        if any(map(self.problem_of, cards)):
+    def limit(self, grant: Grant, unit: MemoryUnit, units: CardCounts, usable: CardCounts) -> ContainerLimits:
+        if any(map(self.problem_of, grant.cards)):
             return NO_LIMITS
         percent = None
-        if by_memory:
+        if grant.shares_threads:
             # By the largest share: the rest of a card may belong to no other pod yet. At least one percent.
-            percent = max(1, *(units[card.index] * 100 // max(1, card.units) for card in cards))
-        usable = usable or units
-        return limits_of(self.folders, {card.uuid: unit.bytes_of(usable[card.index]) for card in cards}, percent)
+            percent = max(1, *(units[card.index] * 100 // max(1, card.units) for card in grant.cards))
+        sizes = {card.uuid: unit.bytes_of(usable[card.index]) for card in grant.cards}
+        return limits_of(self.folders, sizes, percent)

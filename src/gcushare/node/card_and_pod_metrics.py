@@ -10,11 +10,10 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from prometheus_client import Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from gcushare.cards.health import CardsSnapshot
@@ -26,7 +25,7 @@ from gcushare.node.over_use.evictor import EvictionCause, Outcome
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodMemoryMonitor, granted_bytes
 from gcushare.node.pods import NO_SIZES, NodePods
-from gcushare.runtime.metrics import family, make_registry
+from gcushare.runtime.metrics import counter, gauge, make_registry
 
 _CARD_LABELS = ("vendor", "node", "card", "uuid", "model")
 _POD_LABELS = ("vendor", "node", "card", "pod_namespace", "pod_name")
@@ -132,9 +131,6 @@ def collect_card_metrics(observed: ObservedCards) -> Iterator[Metric]:
     yield from _over_use_metrics(observed)
 
 
-gauge, counter = partial(family, GaugeMetricFamily), partial(family, CounterMetricFamily)
-
-
 def _card_metrics(observed: ObservedCards) -> Iterator[Metric]:
     inventory = observed.inventory()
     sizes = inventory.units_by_card if inventory is not None else NO_SIZES
@@ -233,30 +229,27 @@ def _pod_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
                 limits[key] = limits.get(key, 0) + limit
             if (percent := found.utilization.get(uid, {}).get(index)) is not None:
                 busy[key] = busy.get(key, 0.0) + percent
-    yield gauge(
-        "gcushare_pod_memory_used_bytes", "Bytes of a card that a pod's processes use.", _POD_LABELS, used.items()
-    )
-    yield gauge(
-        "gcushare_pod_memory_used_by_driver",
-        "1 where the driver counts the bytes that a pod uses of a card. No series: they are the sum over processes.",
-        _POD_LABELS,
-        by_driver.items(),
-    )
-    yield gauge(
-        "gcushare_pod_memory_granted_bytes", "Bytes of a card that a pod may use.", _POD_LABELS, granted.items()
-    )
-    yield gauge(
-        "gcushare_pod_memory_limit_bytes",
-        "Bytes of a card that a pod may use while no other pod needs them. No series: only those it was granted.",
-        _POD_LABELS,
-        limits.items(),
-    )
-    yield gauge(
-        "gcushare_pod_utilization_percent",
-        "Percent of a card's time that a pod's processes use. No series: the library does not sample processes.",
-        _POD_LABELS,
-        busy.items(),
-    )
+    for name, text, samples in (
+        ("gcushare_pod_memory_used_bytes", "Bytes of a card that a pod's processes use.", used),
+        (
+            "gcushare_pod_memory_used_by_driver",
+            "1 where the driver counts the bytes that a pod uses of a card. No series: they are the sum over "
+            "processes.",
+            by_driver,
+        ),
+        ("gcushare_pod_memory_granted_bytes", "Bytes of a card that a pod may use.", granted),
+        (
+            "gcushare_pod_memory_limit_bytes",
+            "Bytes of a card that a pod may use while no other pod needs them. No series: only those it was granted.",
+            limits,
+        ),
+        (
+            "gcushare_pod_utilization_percent",
+            "Percent of a card's time that a pod's processes use. No series: the library does not sample processes.",
+            busy,
+        ),
+    ):
+        yield gauge(name, text, _POD_LABELS, samples.items())
 
 
 def _unattributed_metrics(observed: ObservedCards) -> Iterator[Metric]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 from aiohttp import web
@@ -28,6 +29,9 @@ def family(
     for values, number in samples:
         found.add_metric(values, number)
     return found
+
+
+gauge, counter = partial(family, GaugeMetricFamily), partial(family, CounterMetricFamily)
 
 
 def make_registry(program: str) -> CollectorRegistry:

@@ -17,9 +17,10 @@ from gcushare.device_plugin.claims.registration import Registration
 from gcushare.device_plugin.claims.service import CALLS
 from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
 from gcushare.device_plugin.node.publisher import CardsPublisher
-from gcushare.node.card_and_pod_metrics import NodeMetrics, ObservedCards, counter, gauge
+from gcushare.node.card_and_pod_metrics import NodeMetrics, ObservedCards
 from gcushare.node.status import describe_node, make_checks
 from gcushare.runtime.health import HealthChecks
+from gcushare.runtime.metrics import counter, gauge
 from gcushare.wire.contracts import DEVICE_PLUGIN
 from gcushare.wire.documents.plugin_status import ClaimedDevice, ClaimOnNode, PluginStatus, SlicesStatus
 

@@ -15,7 +15,8 @@ from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.node.card_and_pod_metrics import NodeMetrics, ObservedCards, counter, gauge
+from gcushare.node.card_and_pod_metrics import NodeMetrics, ObservedCards
+from gcushare.runtime.metrics import counter, gauge
 
 _REGISTRATION = {SERVES_MEMORY: "registration", SERVES_WHOLE: "wholeRegistration"}
 POD_RECORDS = "podRecords"

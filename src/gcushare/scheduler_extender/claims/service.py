@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from gcushare.core.ledger import Ledger
@@ -17,6 +17,7 @@ from gcushare.kube.clock import Clock
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NAMESPACES, RESOURCE_CLAIM_TEMPLATES, Selector
+from gcushare.runtime.metrics import counter, gauge
 from gcushare.runtime.shutdown import RootTasks
 from gcushare.scheduler_extender.claims.claims_settings import ClaimsSettings
 from gcushare.scheduler_extender.claims.class_mapping import ClassMapping
@@ -102,22 +103,18 @@ class ExtenderClaims(Collector):
         """Yield what /metrics shows, read from the parts' own counters at each scrape."""
         templates = self.keeper.counters
         order = Counter[str]() if self.order is None else self.order.counters
-        yield GaugeMetricFamily(
-            "gcushare_claims_templates", "Templates of gcushare that exist.", value=float(len(self.plan))
-        )
-        writes = CounterMetricFamily(
-            "gcushare_claims_writes", "Writes to the API server, by what was done.", labels=("what",)
-        )
-        writes.add_metric(("template-created",), templates["created"])
-        writes.add_metric(("template-deleted",), templates["deleted"])
-        writes.add_metric(("node-order",), order["written"])
-        yield writes
-        failures = CounterMetricFamily(
-            "gcushare_claims_write_failures", "Writes that failed and are tried again.", labels=("what",)
-        )
-        failures.add_metric(("template",), templates["failed"])
-        failures.add_metric(("node-order",), order["failed"])
-        yield failures
+        yield gauge("gcushare_claims_templates", "Templates of gcushare that exist.", (), [((), len(self.plan))])
+        writes = {
+            "template-created": templates["created"],
+            "template-deleted": templates["deleted"],
+            "node-order": order["written"],
+        }
+        failures = {"template": templates["failed"], "node-order": order["failed"]}
+        for name, text, counts in (
+            ("gcushare_claims_writes", "Writes to the API server, by what was done.", writes),
+            ("gcushare_claims_write_failures", "Writes that failed and are tried again.", failures),
+        ):
+            yield counter(name, text, ("what",), [((what,), count) for what, count in counts.items()])
 
     async def _keep_when_synced(self, watches: Sequence[Reflector[Any]]) -> None:
         for watch in watches:

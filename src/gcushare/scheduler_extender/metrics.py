@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -105,6 +106,7 @@ def _units(vendor: str, cluster: ClusterTotals) -> Iterator[Metric]:
     yield gauge("gcushare_fragmentation", text, ("vendor", "unit", "request"), lost)
 
 
+@dataclass(eq=False)
 class ReplicaCollector(Collector):
     """The figures of this replica: whether it answers the scheduler and on which port, its watches and Events."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
@@ -37,6 +38,7 @@ NODE_TIMEOUT_S = 10.0
 _MAX_NAMES = 5
 
 
+@dataclass(eq=False)
 class NodeProgram:
     """One node's plugin for one vendor. ``server`` is set once it listens; ``way`` is the one that runs.
 
@@ -47,23 +49,16 @@ class NodeProgram:
 
     check_s = 2.0
 
-    def __init__(
-        self,
-        settings: PluginSettings,
-        client: KubeClient,
-        adapters: HostAdapters | None = None,
-        way: Way | None = None,
-    ) -> None:
-        self._settings = settings
-        self._client = client
-        self._adapters = adapters or HostAdapters()
-        self.way = way
-        self.server: RunningServer | None = None
+    settings: PluginSettings
+    client: KubeClient
+    adapters: HostAdapters = field(default_factory=HostAdapters)
+    way: Way | None = None
+    server: RunningServer | None = None
 
     async def run(self, shutdown: Shutdown) -> int:
         """Run until the shutdown. Returns the exit code."""
-        server = self.server = await self._adapters.serve(self._web(), self._settings.serve)
-        logger.info("serving %s", fields(url=server.url, version=__version__, node=self._settings.kubelet.node_name))
+        server = self.server = await self.adapters.serve(self._web(), self.settings.serve)
+        logger.info("serving %s", fields(url=server.url, version=__version__, node=self.settings.kubelet.node_name))
         try:
             if self.way is None:
                 choosing = asyncio.create_task(self._choose(), name="first way")
@@ -105,7 +100,7 @@ class NodeProgram:
 
     def _make(self, serves_claims: bool) -> Way:
         make = ClaimsApp if serves_claims else PluginApp
-        way = make(self._settings, self._client, adapters=self._adapters)
+        way = make(self.settings, self.client, adapters=self.adapters)
         logger.info("cards are given as %s", "claims" if serves_claims else "resources")
         return way
 
@@ -147,7 +142,7 @@ class NodeProgram:
     @property
     def _can_serve_claims(self) -> bool:
         """Whether the kubelet's folders for drivers are here; a chart without claims does not mount them."""
-        return self._settings.kubelet.plugins_registry.is_dir()
+        return self.settings.kubelet.plugins_registry.is_dir()
 
     async def _choose(self) -> bool:
         """Whether claims are served first.
@@ -160,7 +155,7 @@ class NodeProgram:
             if pods:
                 raise DeviceError(
                     f"pods hold claims on this node's cards ({some_names(pods, _MAX_NAMES)}), and claims cannot be "
-                    f"served here: {self._settings.kubelet.plugins_registry} is not there; install with "
+                    f"served here: {self.settings.kubelet.plugins_registry} is not there; install with "
                     "claims.enabled=true, or delete these pods"
                 )
             return False
@@ -176,18 +171,18 @@ class NodeProgram:
         return node is not None and node.metadata.labels.get(SERVE_LABEL) == SERVE_CLAIMS
 
     async def _list_claiming_pods(self) -> tuple[str, ...]:
-        socket = self._settings.kubelet.pod_resources_socket
+        socket = self.settings.kubelet.pod_resources_socket
         if not socket.exists():
             return ()  # A kubelet without podresources is older than claims.
         try:
-            return await list_claiming_pods(socket, self._settings.cards.vendor.claims.driver)
+            return await list_claiming_pods(socket, self.settings.cards.vendor.claims.driver)
         except (RetryableError, RemoteContractError) as error:
             logger.warning("prepared claims on this node are not known %s", fields(reason=error))
             return ()
 
     def _has_prepared(self) -> bool:
         """Whether claims are prepared, by the checkpoint; one that cannot be read may have some."""
-        kubelet, driver = self._settings.kubelet, self._settings.cards.vendor.claims.driver
+        kubelet, driver = self.settings.kubelet, self.settings.cards.vendor.claims.driver
         try:
             found = CheckpointFile(kubelet.driver_dir(driver)).read()
             return bool(found) or (found is None and ClaimCdiFiles(kubelet.cdi_dir, driver).exist())
@@ -198,11 +193,11 @@ class NodeProgram:
             return False
 
     async def _read_node(self) -> Node | None:
-        name = self._settings.kubelet.node_name
+        name = self.settings.kubelet.node_name
         try:
             async with asyncio.timeout(NODE_TIMEOUT_S):
                 # By a list: the rights of the plugin are to list and watch, as its reflectors do.
-                found = await self._client.list_all(NODES, Selector(fields=f"metadata.name={name}"))
+                found = await self.client.list_all(NODES, Selector(fields=f"metadata.name={name}"))
         except (GcushareError, TimeoutError) as error:
             logger.warning("the Node cannot be read, so its label is not known %s", fields(reason=error))
             return None
@@ -210,7 +205,7 @@ class NodeProgram:
 
     def _had_served_claims(self, node: Node) -> bool:
         """Whether its inventory is of claims: slices may stand, and claims may be allocated but not prepared."""
-        text = node.metadata.annotations.get(self._settings.cards.vendor.inventory_annotation)
+        text = node.metadata.annotations.get(self.settings.cards.vendor.inventory_annotation)
         try:
             return text is not None and SERVES_CLAIMS in decode_inventory(text).modes
         except RemoteContractError:
@@ -218,13 +213,13 @@ class NodeProgram:
 
     async def _has_unit_holders(self) -> bool:
         """Whether the kubelet gave units or whole cards to pods, by its checkpoint or by podresources."""
-        kubelet, vendor = self._settings.kubelet, self._settings.cards.vendor
+        kubelet, vendor = self.settings.kubelet, self.settings.cards.vendor
         reader = PodResourcesReader(
             vendor.memory_resource,
             whole=vendor.whole_card_resource,
             pod_resources_socket=kubelet.pod_resources_socket,
             checkpoint=kubelet.device_plugin_dir / CHECKPOINT_NAME,
-            clock=self._adapters.clock.monotonic,
+            clock=self.adapters.clock.monotonic,
         )
         try:
             shown = await reader.fetch()

@@ -17,6 +17,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Protocol
 
 from gcushare.core.errors import GcushareError, RetryableError
@@ -146,39 +147,35 @@ class WatchCache(Protocol):
         """
 
 
+@dataclass(eq=False)
 class ReplicaLeadership:
     """The `Leadership` of one of several replicas; ``run`` it in a task of its own once the watch caches are complete.
 
     ``stale_s``: a replica with a cache older than this stands aside. ``on_lead`` is called when it begins to lead.
     """
 
-    def __init__(
-        self,
-        lease: ApiLease,
-        identity: str,
-        caches: Mapping[str, WatchCache],
-        *,
-        times: LeaseTimes,
-        stale_s: float,
-        on_lead: Callable[[], None] = lambda: None,
-        clock: Clock,
-        rng: random.Random | None = None,
-    ) -> None:
-        self._on_lead = on_lead
-        self._clock = clock
+    lease: ApiLease
+    identity: str
+    caches: Mapping[str, WatchCache]
+    _: KW_ONLY
+    times: LeaseTimes
+    stale_s: float
+    on_lead: Callable[[], None] = lambda: None
+    clock: Clock
+    rng: random.Random | None = None
+
+    def __post_init__(self) -> None:
         self._elector = LeaderElector(
-            lease,
-            identity,
-            times=times,
+            self.lease,
+            self.identity,
+            times=self.times,
             listener=lambda _leads: self._changed.set(),
             stands=self._may_stand,
-            clock=self._clock,
-            rng=rng,
+            clock=self.clock,
+            rng=self.rng,
         )
-        self._caches = caches
-        self._stale_s = stale_s
         # The others find the Lease expired at their first check after its duration, counted from their last check.
-        self._aside_s = times.duration_s + 3 * times.retry_s
+        self._aside_s = self.times.duration_s + 3 * self.times.retry_s
         self._changed = asyncio.Event()
         self._current_term = 0
         self._catching_up_since: float | None = None
@@ -213,30 +210,30 @@ class ReplicaLeadership:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            self._catching_up_since = self._clock.monotonic()
+            self._catching_up_since = self.clock.monotonic()
             while self.is_catching_up:
                 await self._catch_up(self._elector.term)
             self._catching_up_since = None
 
     async def _catch_up(self, term: int) -> None:
-        started = self._clock.monotonic()
+        started = self.clock.monotonic()
         failed = False
         try:
             async with asyncio.TaskGroup() as tasks:
-                for name, cache in self._caches.items():
+                for name, cache in self.caches.items():
                     tasks.create_task(cache.catch_up(), name=f"catch up with {name}")
         except* GcushareError as errors:
             failed = True
             logger.warning("elected, but cannot catch up yet %s", fields(reason=errors.exceptions[0]))
         if failed:
-            await self._clock.sleep(_RETRY_S)
+            await self.clock.sleep(_RETRY_S)
             return
         self._current_term = term
-        self._on_lead()
-        logger.info("watch caches are current %s", fields(ms=round((self._clock.monotonic() - started) * 1000)))
+        self.on_lead()
+        logger.info("watch caches are current %s", fields(ms=round((self.clock.monotonic() - started) * 1000)))
 
     def _may_stand(self) -> bool:
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         problem = self._find_problem(now)
         if problem is None:
             self._aside_since = None
@@ -249,9 +246,9 @@ class ReplicaLeadership:
         return now >= self._aside_since + self._aside_s
 
     def _find_problem(self, now: float) -> str | None:
-        for name, cache in self._caches.items():
+        for name, cache in self.caches.items():
             age_s = cache.age_s
-            if age_s is not None and age_s > self._stale_s:
+            if age_s is not None and age_s > self.stale_s:
                 return f"the watch of {name} has been silent for {age_s:.0f} s"
         if self._catching_up_since is not None and now > self._catching_up_since + _CATCH_UP_S:
             return f"catching up has taken {now - self._catching_up_since:.0f} s"

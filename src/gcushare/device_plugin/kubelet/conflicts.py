@@ -15,6 +15,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -48,6 +49,7 @@ class NodeCounts(Protocol):
     def counts(self, resource: str) -> ResourceCounts | None: ...
 
 
+@dataclass(eq=False)
 class ConflictingPluginWatch:
     """Searches for another plugin of ``resource``, which has ids of memory or of whole cards; ``report`` gets it once.
 
@@ -55,27 +57,22 @@ class ConflictingPluginWatch:
     use, or that we do not serve, only a foreign id that the kubelet can still hand out is a trace.
     """
 
-    def __init__(
-        self,
-        resource: str,
-        part: str,
-        checkpoint: Path,
-        node: NodeCounts,
-        report: Callable[[str], None],
-        *,
-        is_served: bool = True,
-    ) -> None:
-        self._resource = resource
-        self._is_own_id = is_whole_card_id if part == SERVES_WHOLE else is_device_id
-        self._is_strict = is_served and part == SERVES_WHOLE
-        other = vendor_plugin(resource)
-        self._advice = _ADVICE[part] if is_served else (
+    resource: str
+    part: str
+    checkpoint: Path
+    node: NodeCounts
+    report: Callable[[str], None]
+    _: KW_ONLY
+    is_served: bool = True
+
+    def __post_init__(self) -> None:
+        self._is_own_id = is_whole_card_id if self.part == SERVES_WHOLE else is_device_id
+        self._is_strict = self.is_served and self.part == SERVES_WHOLE
+        other = vendor_plugin(self.resource)
+        self._advice = _ADVICE[self.part] if self.is_served else (
             f"It hands out the same cards. Keep {other.name} off this node ({other.removal}), or set --other-systems "
             "allow if the cards are divided between both"
         )  # fmt: skip
-        self._checkpoint = checkpoint
-        self._node = node
-        self._report = report
         self._reported = ""
         self._is_ours = False
         """No other plugin served it at the last check, so what the kubelet was sent since comes from here."""
@@ -90,18 +87,18 @@ class ConflictingPluginWatch:
             ids = None
         conflicting = self._evaluate(*ids) if ids is not None else ""
         if conflicting and not self._reported:
-            self._report(conflicting)
+            self.report(conflicting)
         self._reported, self._is_ours = conflicting, not conflicting
         return conflicting
 
     def _read(self) -> tuple[int, list[str]] | None:
         """How many ids the kubelet was last sent, and which of them are not ours; None if it knows no plugin."""
-        ids = read_registered(self._checkpoint, self._resource)
+        ids = read_registered(self.checkpoint, self.resource)
         return None if ids is None else (len(ids), [each for each in ids if not self._is_own_id(each)])
 
     def _evaluate(self, sent: int, foreign: list[str]) -> str:
         """Go by what the kubelet was last sent; without any id, by whose the resource was before."""
-        counts = self._node.counts(self._resource)
+        counts = self.node.counts(self.resource)
         if foreign:
             is_gone = counts is not None and counts.allocatable == 0 and (counts.capacity > 0 or not self._is_strict)
             usable = "an unknown number" if counts is None else str(counts.allocatable)
@@ -109,7 +106,7 @@ class ConflictingPluginWatch:
                 f"the kubelet was sent {counted(len(foreign), 'device id')} such as {min(foreign)[:60]!r} and "
                 f"counts {usable} of them as usable"
             )  # fmt: skip
-        former = self._node.former
+        former = self.node.former
         was_ours = self._is_ours or (former is not None and SERVES_WHOLE in former.modes)
         if sent or not self._is_strict or (was_ours and not self._reported):
             return ""
@@ -119,7 +116,7 @@ class ConflictingPluginWatch:
         return ""
 
     def _text(self, evidence: str) -> str:
-        return f"another plugin serves {self._resource} on this node: {evidence}. {self._advice}"
+        return f"another plugin serves {self.resource} on this node: {evidence}. {self._advice}"
 
 
 class ConflictSearch:

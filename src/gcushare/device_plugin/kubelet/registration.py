@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import grpc
@@ -34,6 +35,7 @@ RETRY = BackoffPolicy(first_s=0.5, cap_s=5.0)
 """After a registration that failed."""
 
 
+@dataclass(eq=False)
 class Endpoint:
     """Serves one resource to the kubelet and keeps it registered. ``run`` is its owner task.
 
@@ -43,32 +45,23 @@ class Endpoint:
     the resource, which is then left to that plugin; "" if none does.
     """
 
-    def __init__(
-        self,
-        resource: str,
-        directory: Path,
-        socket_name: str,
-        handler: grpc.GenericRpcHandler,
-        table: DeviceList,
-        *,
-        find_conflict: Callable[[], Awaitable[str]] | None,
-        on_registered: Callable[[], None],
-        pre_start: bool = False,
-        pulse: Heartbeat,
-        sockets: KubeletSockets,
-        rng: random.Random,
-    ) -> None:
-        self._backoff = Backoff(RETRY, rng)
-        self.resource = resource
-        self._pre_start = pre_start
-        self._socket = directory / socket_name
-        self._kubelet_socket = directory / KUBELET_SOCKET
-        self._handler = handler
-        self._table = table
-        self._find_conflict = find_conflict
-        self._on_registered = on_registered
-        self.pulse = pulse
-        self._sockets = sockets
+    resource: str
+    directory: Path
+    socket_name: str
+    handler: grpc.GenericRpcHandler
+    table: DeviceList
+    _: KW_ONLY
+    find_conflict: Callable[[], Awaitable[str]] | None
+    on_registered: Callable[[], None]
+    pre_start: bool = False
+    pulse: Heartbeat
+    sockets: KubeletSockets
+    rng: random.Random
+
+    def __post_init__(self) -> None:
+        self._backoff = Backoff(RETRY, self.rng)
+        self._socket = self.directory / self.socket_name
+        self._kubelet_socket = self.directory / KUBELET_SOCKET
         self._server: ServedSocket | None = None
         self.problem = "not registered with the kubelet yet"
         self.registrations = 0
@@ -78,7 +71,7 @@ class Endpoint:
         try:
             while True:
                 self.pulse.beat()
-                kubelet = self._sockets.identity(self._kubelet_socket)
+                kubelet = self.sockets.identity(self._kubelet_socket)
                 if kubelet is None:
                     self.problem = f"the kubelet's socket {self._kubelet_socket} is not there"
                     await asyncio.sleep(POLL_S)
@@ -96,19 +89,19 @@ class Endpoint:
     @property
     def is_read(self) -> bool:
         """Whether the kubelet reads the list now: a kubelet that refuses it takes the registration all the same."""
-        return not self.problem and self._table.streams > 0
+        return not self.problem and self.table.streams > 0
 
     async def probe(self) -> str | None:
         """Call our own socket as the kubelet does; None if it answers, else why not."""
         if self._server is None:
             return self.problem or "the plugin's socket is not served"
-        return await self._sockets.probe(self._socket)
+        return await self.sockets.probe(self._socket)
 
     async def close(self) -> None:
         """Stop serving; open calls may end. The socket file is removed, so that the kubelet connects to no dead one."""
         if self._server is None:
             return
-        self._table.hang_up()
+        self.table.hang_up()
         # Cleared only now: if the shutdown cancels the stop, the next call repeats it.
         await self._server.stop(grace=CLOSE_GRACE_S)
         self._server = None
@@ -120,23 +113,23 @@ class Endpoint:
             RetryableError: another program serves it or the resource, it cannot be created, or others could replace it.
         """
         await self.close()
-        if self._find_conflict is not None and (conflicting := await self._find_conflict()):
+        if self.find_conflict is not None and (conflicting := await self.find_conflict()):
             raise RetryableError(conflicting)
         socket = self._socket
-        if self._sockets.identity(socket) is not None and await self._sockets.probe(socket) is None:
+        if self.sockets.identity(socket) is not None and await self.sockets.probe(socket) is None:
             raise RetryableError(
                 f"another plugin serves {socket}: two would take the resource from each other again and again; "
                 "waiting until it ends"
             )
-        self._server = await self._sockets.serve(socket, self._handler)
+        self._server = await self.sockets.serve(socket, self.handler)
 
     async def _register(self) -> None:
-        await self._sockets.register(self._kubelet_socket, self.resource, self._socket.name, pre_start=self._pre_start)
+        await self.sockets.register(self._kubelet_socket, self.resource, self._socket.name, pre_start=self.pre_start)
         self._backoff.reset()
         self.registrations += 1
         self.problem = ""
-        logger.info("registered with the kubelet %s", fields(resource=self.resource, devices=self._table.size))
-        self._on_registered()
+        logger.info("registered with the kubelet %s", fields(resource=self.resource, devices=self.table.size))
+        self.on_registered()
 
     async def _pause(self, kubelet: Identity, error: RetryableError) -> None:
         """Wait longer after each failure, but not if the kubelet has started again meanwhile."""
@@ -147,7 +140,7 @@ class Endpoint:
         self.problem = problem
         loop = asyncio.get_running_loop()
         until = loop.time() + delay_s
-        while loop.time() < until and self._sockets.identity(self._kubelet_socket) == kubelet:
+        while loop.time() < until and self.sockets.identity(self._kubelet_socket) == kubelet:
             self.pulse.beat()
             await asyncio.sleep(POLL_S)
 
@@ -158,9 +151,9 @@ class Endpoint:
         while True:
             await asyncio.sleep(POLL_S)
             self.pulse.beat()
-            if self._table.streams:
+            if self.table.streams:
                 last_stream = loop.time()
-            if self._sockets.identity(self._kubelet_socket) != kubelet:
+            if self.sockets.identity(self._kubelet_socket) != kubelet:
                 reason = "the kubelet has restarted"
             elif self._server is None or not self._server.is_there:
                 reason = f"the plugin's socket {self._socket} was removed"

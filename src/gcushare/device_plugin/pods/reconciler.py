@@ -9,6 +9,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Collection
+from dataclasses import KW_ONLY, dataclass
 from typing import Protocol
 
 from gcushare.core.errors import DeviceError, RetryableError
@@ -53,6 +54,7 @@ class AllocationsSource(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class AllocationReconciler:
     """Keeps the pod store in line with the kubelet. ``run_checks`` is its task; its ``writer`` has another.
 
@@ -60,32 +62,30 @@ class AllocationReconciler:
     uids of the pods with processes on this machine, None if that is not known; it may block, so a thread calls it.
     """
 
-    def __init__(
-        self,
-        store: PodStore,
-        source: AllocationsSource,
-        client: KubeClient,
-        *,
-        clock: Callable[[], float],
-        wall_clock_ns: Callable[[], int],
-        rng: random.Random,
-        on_read: Callable[[KubeletAllocations], None],
-        on_record_written: Callable[[RecordWrite], None],
-        running_pods: Callable[[], frozenset[str] | None] | None = None,
-    ) -> None:
-        self._running_pods = running_pods
-        self._wall_clock_ns = wall_clock_ns
-        self._store = store
-        self._source = source
-        self._clock = clock
+    store: PodStore
+    source: AllocationsSource
+    client: KubeClient
+    _: KW_ONLY
+    clock: Callable[[], float]
+    wall_clock_ns: Callable[[], int]
+    rng: random.Random
+    on_read: Callable[[KubeletAllocations], None]
+    on_record_written: Callable[[RecordWrite], None]
+    running_pods: Callable[[], frozenset[str] | None] | None = None
+
+    def __post_init__(self) -> None:
         self._check_soon = asyncio.Event()
         self._checking = asyncio.Lock()
         self._missing = 0
         self._unread = ""
         """Why the checkpoint could not be read last time."""
-        self._on_read = on_read
         self.writer = RecordWriter(
-            store, client, clock=clock, wall_clock_ns=wall_clock_ns, rng=rng, on_written=on_record_written
+            self.store,
+            self.client,
+            clock=self.clock,
+            wall_clock_ns=self.wall_clock_ns,
+            rng=self.rng,
+            on_written=self.on_record_written,
         )
         self.problem = "the kubelet's allocations were not read yet"
         self.checks = self.failed_checks = 0
@@ -104,8 +104,8 @@ class AllocationReconciler:
         reads = 0
         while True:
             await self.check()
-            is_pending = self._store.pending_allocations > 0 or (self._missing > 0 and reads < MAX_READS)
-            is_changing = bool(self._store.gone.uids) or self._store.unrecorded.is_young(self._clock())
+            is_pending = self.store.pending_allocations > 0 or (self._missing > 0 and reads < MAX_READS)
+            is_changing = bool(self.store.gone.uids) or self.store.unrecorded.is_young(self.clock())
             calm_s = CHANGING_PERIOD_S if is_changing else PERIOD_S
             delay_s = CHECK_DELAYS_S[min(reads, len(CHECK_DELAYS_S) - 1)] if is_pending else calm_s
             reads = reads + 1 if is_pending else 0
@@ -121,29 +121,29 @@ class AllocationReconciler:
         async with self._checking:
             self.checks += 1
             try:
-                allocations = await self._source.fetch()
+                allocations = await self.source.fetch()
             except RetryableError as error:
                 self.failed_checks += 1
-                self._store.end_pending(self._clock() - PATIENCE_S, is_readable=False)
+                self.store.end_pending(self.clock() - PATIENCE_S, is_readable=False)
                 await self._end_gone(())
                 self._update_problem(str(error))
             else:
                 self._update_problem("")
                 await self._end_gone(() if allocations.source == CHECKPOINT else allocations.pods)
-                known = frozenset(self._store.entries)
+                known = frozenset(self.store.entries)
                 await self._complete(allocations)
-                self._store.on_kubelet_read(allocations, asked=known)
-                self._store.end_pending(self._clock() - PATIENCE_S, is_readable=True)
-                self._store.find_unrecorded(self._clock())
-                self._on_read(allocations)
+                self.store.on_kubelet_read(allocations, asked=known)
+                self.store.end_pending(self.clock() - PATIENCE_S, is_readable=True)
+                self.store.find_unrecorded(self.clock())
+                self.on_read(allocations)
         self.writer.write_soon()
         return not self.problem
 
     async def _end_gone(self, shown: Collection[str]) -> None:
         running = None
-        if self._store.gone.uids and self._running_pods is not None:
-            running = await asyncio.to_thread(self._running_pods)
-        self._store.end_gone(shown, self._clock(), wall_s=self._wall_clock_ns() / 1e9, running=running)
+        if self.store.gone.uids and self.running_pods is not None:
+            running = await asyncio.to_thread(self.running_pods)
+        self.store.end_gone(shown, self.clock(), wall_s=self.wall_clock_ns() / 1e9, running=running)
 
     async def _complete(self, allocations: KubeletAllocations) -> None:
         """Add from the checkpoint what podresources does not show of pods that have cards.
@@ -151,13 +151,13 @@ class AllocationReconciler:
         If such a pod counted as one without cards, a card in whole use could be offered, or held ids turn unhealthy, in
         the moment in which the kubelet admits the pod again.
         """
-        missing = self._store.missing_from(allocations.pods)
+        missing = self.store.missing_from(allocations.pods)
         self._missing = len(missing)
         if allocations.source == CHECKPOINT:
             return
-        if asked := {*missing, *self._store.hidden_in(allocations)}:
+        if asked := {*missing, *self.store.hidden_in(allocations)}:
             try:
-                checkpoint = await self._source.fetch_checkpoint()
+                checkpoint = await self.source.fetch_checkpoint()
             except DeviceError as error:
                 level = logging.DEBUG if str(error) == self._unread else logging.WARNING
                 self._unread, facts = str(error), fields(pods=len(asked), error=error)

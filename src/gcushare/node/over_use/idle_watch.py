@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Health, InventoryCard
@@ -25,6 +26,7 @@ MOST_LISTED = 64
 """EFML lists so many processes of a card at most: one with as many may have more."""
 
 
+@dataclass(eq=False)
 class IdleWatch:
     """``idle`` are the pods that are idle now, by uid; ``doubts`` say of others, by name, why the last reading could
     not tell; ``began`` counts since the start.
@@ -32,30 +34,22 @@ class IdleWatch:
     ``exempt``: see ``decide``. The time before this program was started counts for no pod: nothing read the cards.
     """
 
-    def __init__(
-        self,
-        settings: IdleSettings,
-        pod_use: PodMemoryMonitor,
-        polls: CardPolls,
-        pods: NodePods,
-        announcer: Announcer,
-        *,
-        exempt: tuple[str, ...],
-        is_rehearsing: bool,
-        longest_gap_s: float,
-        clock: Callable[[], float],
-        wall_clock_s: Callable[[], float],
-    ) -> None:
-        self.rules = settings.rules
-        self.exempt = exempt
-        self.is_evicting = settings.idle is IdleAction.EVICT and not is_rehearsing
-        self._tracker = IdleTracker(longest_gap_s)
-        self._pod_use = pod_use
-        self._polls = polls
-        self._pods = pods
-        self._announcer = announcer
-        self._clock = clock
-        self._wall_clock_s = wall_clock_s
+    settings: IdleSettings
+    pod_use: PodMemoryMonitor
+    polls: CardPolls
+    pods: NodePods
+    announcer: Announcer
+    _: KW_ONLY
+    exempt: tuple[str, ...]
+    is_rehearsing: bool
+    longest_gap_s: float
+    clock: Callable[[], float]
+    wall_clock_s: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self.rules = self.settings.rules
+        self.is_evicting = self.settings.idle is IdleAction.EVICT and not self.is_rehearsing
+        self._tracker = IdleTracker(self.longest_gap_s)
         self._noted_s: dict[str, float] = {}
         self.idle: Mapping[str, IdlePod] = {}
         self.doubts: Mapping[str, str] = {}
@@ -68,34 +62,34 @@ class IdleWatch:
 
     def on_poll(self) -> None:
         """Process the newest reading."""
-        now_s, found = self._clock(), self._pod_use.latest
+        now_s, found = self.clock(), self.pod_use.latest
         pods = {
             uid: entry.taken_cards
-            for uid, entry in self._pods.entries.items()
+            for uid, entry in self.pods.entries.items()
             if entry.taken_cards and self.rules.covers(entry.ref.namespace)
         }
-        doubts = _doubts(self._polls.snapshot, found, self._pod_use.problem)
+        doubts = _doubts(self.polls.snapshot, found, self.pod_use.problem)
         users = found.users if found is not None else frozenset()
-        self._tracker.take(pods, users, doubts, now_s, self._wall_clock_s())
-        self.doubts = {str(self._pods.entries[uid].ref): why for uid, why in self._tracker.doubts.items()}
+        self._tracker.take(pods, users, doubts, now_s, self.wall_clock_s())
+        self.doubts = {str(self.pods.entries[uid].ref): why for uid, why in self._tracker.doubts.items()}
         before, self.idle = self.idle, self._find_idle(now_s)
         for uid, pod in self.idle.items():
             if uid not in before:
                 self._announce(pod)
         for uid, pod in before.items():
-            if uid not in self.idle and uid in self._pods.entries:
+            if uid not in self.idle and uid in self.pods.entries:
                 words = self.doubts.get(str(pod.pod)) or "it uses a card again"
-                self._announcer.about_pod(pod.pod, "IdleEnded", words, warning=False)
+                self.announcer.about_pod(pod.pod, "IdleEnded", words, warning=False)
 
     def _find_idle(self, now_s: float) -> dict[str, IdlePod]:
-        found, entries, wall_s = dict[str, IdlePod](), self._pods.entries, self._wall_clock_s()
+        found, entries, wall_s = dict[str, IdlePod](), self.pods.entries, self.wall_clock_s()
         calls_idle = {
             uid
             for uid, quiet in self._tracker.quiet.items()
             if self.rules.calls_idle(now_s - quiet.since_s, wall_s - entries[uid].placed_s)
         }
         busy = {uid: str(entry.ref) for uid, entry in entries.items() if uid not in self._tracker.quiet}
-        shared = [uids for uids, _ in self._pods.shared()]
+        shared = [uids for uids, _ in self.pods.shared()]
         for uid in calls_idle:
             entry, quiet = entries[uid], self._tracker.quiet[uid]
             is_noted = entry.annotations.get(IDLE_SINCE) == utc_text(int(quiet.since))
@@ -126,7 +120,7 @@ class IdleWatch:
     def _announce(self, pod: IdlePod) -> None:
         self.began += 1
         words = f"{idle_text(pod.since)}: {self.outlook(pod)}"
-        self._announcer.about_pod(pod.pod, "Idle", words, warning=False)
+        self.announcer.about_pod(pod.pod, "Idle", words, warning=False)
         logger.info("idle: %s %s", words, fields(pod=pod.pod, uid=pod.pod.uid))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -34,6 +35,7 @@ _EVENTS_HEADERS = {
 _NEVER_KEPT = {**SECURITY_HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}
 
 
+@dataclass(eq=False)
 class Dashboard:
     """The page of one replica. ``explains`` is by the vendor's name.
 
@@ -41,23 +43,18 @@ class Dashboard:
     current.
     """
 
-    def __init__(
-        self,
-        settings: DashboardSettings,
-        client: KubeClient,
-        feed: Feed,
-        serving: Serving,
-        watch_age_s: Callable[[], float | None],
-        explains: Mapping[str, ExplainService],
-        clock: Clock,
-    ) -> None:
-        self._guard = None if settings.dashboard is Access.OPEN else TokenGuard(client, clock=clock)
-        self._feed = feed
-        self._serving = serving
-        self._watch_age_s = watch_age_s
-        self._explains = explains
+    settings: DashboardSettings
+    client: KubeClient
+    feed: Feed
+    serving: Serving
+    watch_age_s: Callable[[], float | None]
+    explains: Mapping[str, ExplainService]
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._guard = None if self.settings.dashboard is Access.OPEN else TokenGuard(self.client, clock=self.clock)
         self._assets = load_assets()
-        self._max_readers = settings.dashboard_readers
+        self._max_readers = self.settings.dashboard_readers
         self._readers = 0
 
     def routes(self) -> list[web.RouteDef]:
@@ -73,7 +70,7 @@ class Dashboard:
     def _guarded(self, handler: Handler) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             await self._admit(request)
-            self._serving.require_synced()
+            self.serving.require_synced()
             return await handler(request)
 
         return handle
@@ -95,7 +92,7 @@ class Dashboard:
 
     async def _cluster(self, request: web.Request) -> web.StreamResponse:
         headers = {**_NEVER_KEPT, "Vary": "Accept-Encoding"}
-        return await send_pieces(request, self._feed.snapshot(self._replica()), headers, packed=accepts_gzip(request))
+        return await send_pieces(request, self.feed.snapshot(self._replica()), headers, packed=accepts_gzip(request))
 
     async def _changes(self, request: web.Request) -> web.StreamResponse:
         if self._readers >= self._max_readers:
@@ -118,22 +115,22 @@ class Dashboard:
 
         self._readers += 1
         try:
-            events = self._feed.events(mark, self._replica, find_refusal, self._serving)
+            events = self.feed.events(mark, self._replica, find_refusal, self.serving)
             return await send_pieces(request, events, _EVENTS_HEADERS)
         finally:
             self._readers -= 1
 
     async def _explain(self, request: web.Request) -> web.Response:
         names = request.match_info
-        service = self._explains.get(names["vendor"])
+        service = self.explains.get(names["vendor"])
         if service is None:
-            known = ", ".join(sorted(self._explains))
+            known = ", ".join(sorted(self.explains))
             raise NotFoundError(f"vendor {names['vendor'][:80]!r} is not served here; accepted: {known}")
         document = await service.explain(names["namespace"], names["pod"])
         return web.Response(body=encode_explanation(document), headers=_NEVER_KEPT)
 
     def _replica(self) -> ReplicaDocument:
-        age_s, leadership = self._watch_age_s(), self._serving.leadership
+        age_s, leadership = self.watch_age_s(), self.serving.leadership
         # Our wall clock, so that a reader's wrong one does not make pods older than they are.
         now_ms = time.time_ns() // 1_000_000
         return ReplicaDocument(

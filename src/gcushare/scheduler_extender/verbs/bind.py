@@ -14,6 +14,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 
 from gcushare.core.assignments import Assignment
 from gcushare.core.errors import GcushareError, Refused
@@ -38,25 +39,20 @@ _MAX_LOGGED_PODS = 20
 """Other pods named in the line of a bind; a card in units of 1 MiB may have a hundred."""
 
 
+@dataclass(eq=False)
 class BindService:
     """Binds pods of one vendor. Calls for one pod share one bind: the scheduler may repeat a call before its answer."""
 
-    def __init__(
-        self,
-        state: VendorState,
-        client: KubeClient,
-        leadership: Leadership,
-        *,
-        times: BindTimes | None = None,
-        now_ns: Callable[[], int] = time.time_ns,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._state = state
-        self._client = client
-        self._times = times or BindTimes()
-        self._now_ns = now_ns
-        self._monotonic = monotonic
-        self.sender = BindingClient(state, client, leadership, self._times, monotonic)
+    state: VendorState
+    client: KubeClient
+    leadership: Leadership
+    _: KW_ONLY
+    times: BindTimes = field(default_factory=BindTimes)
+    now_ns: Callable[[], int] = time.time_ns
+    monotonic: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self.sender = BindingClient(self.state, self.client, self.leadership, self.times, self.monotonic)
         self._under_way: dict[str, tuple[BindArguments, asyncio.Task[None]]] = {}
 
     async def bind(self, arguments: BindArguments) -> None:
@@ -90,7 +86,7 @@ class BindService:
         tasks = [task for _, task in self._under_way.values()]
         if not tasks:
             return
-        _, late = await asyncio.wait(tasks, timeout=self._times.total_s if within_s is None else within_s)
+        _, late = await asyncio.wait(tasks, timeout=self.times.total_s if within_s is None else within_s)
         if late:
             logger.warning("bindings cancelled %s", fields(count=len(late)))
             for task in late:
@@ -113,12 +109,12 @@ class BindService:
 
     async def _bind(self, arguments: BindArguments) -> None:
         self.sender.check_leader()
-        started = self._monotonic()
-        deadline_s = started + self._times.total_s
+        started = self.monotonic()
+        deadline_s = started + self.times.total_s
         try:
             if self._is_done(arguments):
                 return
-            uid, node, state = arguments.pod.uid, arguments.node, self._state
+            uid, node, state = arguments.pod.uid, arguments.node, self.state
             is_allocated = state.counts_by_claim(uid) and state.bound[uid].node == node
             if is_allocated or node in (state.named_without_record.get(uid) or ()):
                 attempt = await self._send_without_cards(arguments, deadline_s)
@@ -136,7 +132,7 @@ class BindService:
                 "not bound %s", fields(pod=arguments.pod, uid=arguments.pod.uid, node=arguments.node, reason=error)
             )
             raise
-        self._log_bound(attempt, ms=round((self._monotonic() - started) * 1000, 2))
+        self._log_bound(attempt, ms=round((self.monotonic() - started) * 1000, 2))
 
     async def _wait_turn(self, request: SchedulingRequest, node: str, deadline_s: float) -> None:
         """Wait until the kubelet can take its calls for this pod for those of no other pod that starts on the node.
@@ -144,11 +140,11 @@ class BindService:
         Raises:
             Refused: another pod did not start in time; nothing is reserved any more.
         """
-        state, uid = self._state, request.pod.uid
+        state, uid = self.state, request.pod.uid
         if request.calls is None:
             return
         state.starting.add(uid, node, request.calls)
-        patience_s = deadline_s - self._monotonic() - self._times.attempt_s
+        patience_s = deadline_s - self.monotonic() - self.times.attempt_s
         try:
             ahead = await state.starting.wait_turn(uid, node, patience_s)
         except asyncio.CancelledError:
@@ -164,7 +160,7 @@ class BindService:
     def _log_bound(self, attempt: BindAttempt, *, ms: float) -> None:
         """Write the one line that explains a bind: which card, who is on it, and what the Binding changed."""
         held, old = attempt.assignment, dict(attempt.old_annotations)
-        node = self._state.ledger.nodes.get(held.node)
+        node = self.state.ledger.nodes.get(held.node)
         cards = {} if node is None else node.cards
         found = [cards.get(grant.index) for grant in held.grants]
         logger.info(
@@ -185,7 +181,7 @@ class BindService:
 
     async def _send_without_cards(self, arguments: BindArguments, deadline_s: float) -> BindAttempt:
         """Bind a pod without a record: kube-scheduler has allocated its claim, or it asks for 0 of our resources."""
-        pod = await read_unbound(self._client, arguments.pod, timeout_s=self.sender.patience_s(deadline_s))
+        pod = await read_unbound(self.client, arguments.pod, timeout_s=self.sender.patience_s(deadline_s))
         attempt = BindAttempt(Assignment(arguments.pod, arguments.node, ()), {})
         await self.sender.send(attempt, deadline_s, version=pod.metadata.resource_version, is_doubtful=False)
         return attempt
@@ -197,14 +193,14 @@ class BindService:
             Refused: to another node, or the uid is another pod's.
         """
         uid = arguments.pod.uid
-        held = self._state.bound.get(uid)
-        if self._state.counts_by_claim(uid):
+        held = self.state.bound.get(uid)
+        if self.state.counts_by_claim(uid):
             return False  # Its claim is allocated, which does not say that the pod is bound.
         if held is None:
             unconfirmed = self.sender.unconfirmed(uid)
             if unconfirmed is None or not unconfirmed.is_acknowledged:
                 return False
-            held = self._state.ledger.assignment(uid)
+            held = self.state.ledger.assignment(uid)
         if held is None:
             return False
         if str(held.pod) != str(arguments.pod):
@@ -215,15 +211,15 @@ class BindService:
 
     async def _find_request(self, arguments: BindArguments, deadline_s: float) -> SchedulingRequest:
         """The pod's request, from the watch or filter, else read. Uid and name must belong to one pod."""
-        waiting = self._state.waiting.get(arguments.pod.uid)
+        waiting = self.state.waiting.get(arguments.pod.uid)
         if isinstance(waiting, RejectedRequest):
             raise Refused(f"pod {arguments.pod}: {waiting.problem}")
-        request = self._state.find_request(arguments.pod.uid)
+        request = self.state.find_request(arguments.pod.uid)
         if request is None:
-            pod = await read_unbound(self._client, arguments.pod, timeout_s=self.sender.patience_s(deadline_s))
-            request = read_scheduling_request(pod, self._state.vendor, self._state.policies)
+            pod = await read_unbound(self.client, arguments.pod, timeout_s=self.sender.patience_s(deadline_s))
+            request = read_scheduling_request(pod, self.state.vendor, self.state.policies)
         if request is None:
-            raise Refused(f"pod {arguments.pod} asks for no {self._state.vendor.memory_resource} and no whole card")
+            raise Refused(f"pod {arguments.pod} asks for no {self.state.vendor.memory_resource} and no whole card")
         if str(request.pod) != str(arguments.pod):
             raise Refused(f"uid {arguments.pod.uid!r} is pod {request.pod}, not {arguments.pod}")
         return request
@@ -250,20 +246,20 @@ class BindService:
             raise
 
     def _reserve(self, arguments: BindArguments, request: SchedulingRequest) -> BindAttempt:
-        ledger, nominations, node = self._state.ledger, self._state.nominations, arguments.node
+        ledger, nominations, node = self.state.ledger, self.state.nominations, arguments.node
         left = nominations.room_left(request, node)
         try:
-            preferences = self._state.preferences
+            preferences = self.state.preferences
             standing = preferences.find_standing(request, node)
             rank = preferences.rank_cards(request, ledger.nodes.get(node))
             ledger.reserve(request.pod, node, request.cards, rank, left=left)
-            named = len(self._state.named_with_record.get(request.pod.uid) or (node,))
+            named = len(self.state.named_with_record.get(request.pod.uid) or (node,))
             preferences.record_choice(request, node, standing, named)
         except Refused as error:
             if not left:
                 raise
             raise Refused(f"{error}; room of node {node} is {nominations.describe_kept(request, node)}") from error
-        assignment = ledger.stamp(arguments.pod.uid, self._now_ns())
+        assignment = ledger.stamp(arguments.pod.uid, self.now_ns())
         cards = ledger.nodes[arguments.node].cards
         record = PodRecord(
             card_indexes=tuple(grant.index for grant in assignment.grants),
@@ -274,7 +270,7 @@ class BindService:
             uid=arguments.pod.uid,
             apart=str(request.cards.apart or ""),
         )
-        annotations = encode_record(self._state.vendor, record)
+        annotations = encode_record(self.state.vendor, record)
         # A Binding removes nothing: what the record of another life has more is made empty.
         annotations |= {key: "" for key, value in request.old_record if value and key not in annotations}
         return BindAttempt(assignment, annotations, request.old_record)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.preemption.choice import Proposed
 from gcushare.scheduler_extender.verbs.filter import DISTRUST_REASON, KEPT_REASON, STARTING_REASON
 from gcushare.vendors import VENDORS
 from gcushare.wire import extender_api as extender
@@ -222,7 +223,7 @@ def test_victims_are_read_in_any_letter_case_and_names_of_nodes_as_they_are(chan
     for key, victims in (("NodeNameToMetaVictims", meta), ("NodeNameToVictims", full)):
         body = json.dumps({change("Pod"): POD, change(key): {"Node-A": victims, "node-a": None}}).encode()
         found = preempt.decode_preempt_arguments(body, MOST).proposals
-        assert found["Node-A"].read() == preempt.Victims(["v"], 2)
+        assert found["Node-A"].read() == Proposed(["v"], 2)
 
 
 def test_the_last_of_two_spellings_counts_as_in_go() -> None:

@@ -5,25 +5,18 @@ Source: k8s.io/kube-scheduler/extender/v1, as in ``extender_api``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from gcushare.core.assignments import PodRef
+from gcushare.core.preemption.choice import Proposed
 from gcushare.wire.extender_api import ABSENT, PodHead, check_size, decode_call, encode_json, too_many_nodes
 from gcushare.wire.untrusted_json import Int
 
 MAX_PREEMPT_BYTES = 4 << 20
 """65,536 uids of victims and a pod."""
-
-
-@dataclass(frozen=True, slots=True)
-class Victims:
-    """The victims on one node, by uid. ``violations`` is the number of PodDisruptionBudget violations."""
-
-    uids: list[str]
-    violations: int
 
 
 class _MetaPod(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -63,7 +56,7 @@ class Proposal:
         """Size in bytes: an estimate of the number of victims without decoding them."""
         return len(self.raw)
 
-    def read(self) -> Victims:
+    def read(self) -> Proposed:
         """Decode the distinct victims.
 
         Raises:
@@ -75,8 +68,8 @@ class Proposal:
         else:
             found = decode_call(_meta_victims_decoder, self.raw, "victims {Pods: [{UID}]}")
         if found is None:
-            return Victims([], 0)
-        return Victims(list(dict.fromkeys(pod.uid for pod in found.pods or ())), found.violations)
+            return Proposed()
+        return Proposed(list(dict.fromkeys(pod.uid for pod in found.pods or ())), found.violations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +111,13 @@ def decode_preempt_arguments(body: bytes, most_nodes: int) -> PreemptArguments:
     return PreemptArguments(arguments.pod.ref, proposals)
 
 
-def encode_victims(by_node: Mapping[str, tuple[Sequence[str], int]]) -> bytes:
+def encode_victims(by_node: Mapping[str, Proposed]) -> bytes:
     """Encode the answer to preempt: per node the uids that must end and the number of budget violations."""
     return encode_json(
         {
             "NodeNameToMetaVictims": {
-                name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations}
-                for name, (uids, violations) in by_node.items()
+                name: {"Pods": [{"UID": uid} for uid in found.uids], "NumPDBViolations": found.violations}
+                for name, found in by_node.items()
             }
         }
     )

@@ -24,7 +24,7 @@ from gcushare.scheduler_extender.state.scheduling_request import SchedulingReque
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.occupancy_reader import OccupancyReader
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
-from gcushare.wire.extender_preempt import PreemptArguments, Proposal, Victims, encode_victims
+from gcushare.wire.extender_preempt import PreemptArguments, Proposal, encode_victims
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class PreemptService:
         """
         proposals = arguments.proposals
         if request is None:
-            unchanged = {name: (found.uids, found.violations) async for name, found in _read_all(proposals)}
+            unchanged = {name: found async for name, found in _read_all(proposals)}
             return VerbAnswer(encode_victims(unchanged), "not_asking", self._state.vendor.name)
         candidates, left_out = await self._judge(proposals, request)
         kept: dict[str, Proposed] = {}
@@ -91,8 +91,7 @@ class PreemptService:
                 raise Refused(f"{text}; ending those of the others would not make room")
             logger.info("preempt left nodes out %s", fields(pod=request.pod, reason=text))
         self._state.nominations.expect(request, {name: found.uids for name, found in kept.items()})
-        answer = encode_victims({name: (found.uids, found.violations) for name, found in kept.items()})
-        return VerbAnswer(answer, "fits" if kept else "refused", self._state.vendor.name)
+        return VerbAnswer(encode_victims(kept), "fits" if kept else "refused", self._state.vendor.name)
 
     async def _judge(self, proposals: dict[str, Proposal], request: SchedulingRequest) -> tuple[list[_JudgedNode], int]:
         """Find the nodes where ending pods frees cards enough, the best first, and count those that were left out."""
@@ -107,9 +106,8 @@ class PreemptService:
                 left_out += 1
                 continue
             weighed += count
-            proposed = Proposed(victims.uids, victims.violations)
             if request.cards.whole and name in self._state.nodes.whole_elsewhere:
-                found.append(_JudgedNode(name, proposed, (victims.violations, rank_victims([request.pod]))))
+                found.append(_JudgedNode(name, victims, (victims.violations, rank_victims([request.pod]))))
                 continue
             if node is None:
                 continue
@@ -117,7 +115,7 @@ class PreemptService:
             chosen = choose_victims(node, request.cards, able, room=room)
             if chosen is not None:
                 rank = rank_victims(chosen or [pod for pod in able if pod.uid in victims.uids])
-                found.append(_JudgedNode(name, proposed, (victims.violations, rank)))
+                found.append(_JudgedNode(name, victims, (victims.violations, rank)))
         return sorted(found, key=lambda each: each.cost), left_out
 
     def _find_able(self, node: NodeState, preemptor: PodRef, proposed: Collection[str]) -> list[PodRef]:
@@ -170,7 +168,7 @@ class PreemptService:
         return found
 
 
-async def _read_all(proposals: dict[str, Proposal]) -> AsyncIterator[tuple[str, Victims]]:
+async def _read_all(proposals: dict[str, Proposal]) -> AsyncIterator[tuple[str, Proposed]]:
     """Read the victims node by node, the shortest proposal first, and yield to other calls in between."""
     turns = CooperativeYield(_VICTIMS_PER_TURN)
     for name, proposal in sorted(proposals.items(), key=lambda item: item[1].size):

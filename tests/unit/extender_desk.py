@@ -15,7 +15,6 @@ from gcushare.kube.resources import NODES, POD_DISRUPTION_BUDGETS
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NamedNodes
-from gcushare.scheduler_extender.inspect_documents import InspectService
 from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
@@ -47,7 +46,6 @@ def services_of(
         state=state,
         filters=filters or FilterService(state, named=NamedNodes(20), refusals=lambda _: None),
         binds=BindService(state, client, AlwaysLeader()),
-        inspects=InspectService(state),
         preempts=PreemptService(state, (reads or LedgersApi(state)).client),
         explains=explains,
         reports=FailedSchedulingReporter(explains, Noted(), clock=SystemClock()),

@@ -44,7 +44,6 @@ from gcushare.scheduler_extender.dashboard.routes import Dashboard
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NAME, ExtenderSettings
-from gcushare.scheduler_extender.inspect_documents import InspectService
 from gcushare.scheduler_extender.leader_label import LeaderLabel
 from gcushare.scheduler_extender.leadership import STALE_SHARE, AlwaysLeader, Leadership, ReplicaLeadership, Serving
 from gcushare.scheduler_extender.metrics import ReplicaCollector, VendorCollector
@@ -388,7 +387,6 @@ class Extender:
             state=state,
             filters=FilterService(state, named=named, refusals=on_refused, offers=wakes.on_offered),
             binds=BindService(state, self._api, self.leadership, now_ns=self._now_ns, monotonic=self._clock.monotonic),
-            inspects=InspectService(state),
             preempts=PreemptService(state, self._api),
             explains=explains,
             reports=reports,

@@ -12,6 +12,7 @@ from aiohttp import web
 from gcushare._version import __version__
 from gcushare.core.errors import NotFoundError
 from gcushare.runtime.http.scheduler_requests import Call, GetPath, Verb
+from gcushare.scheduler_extender.cooperative_yield import join_in_pieces
 from gcushare.scheduler_extender.leadership import NotLeader, NotReady, Serving
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.request_metrics import (
@@ -24,7 +25,7 @@ from gcushare.scheduler_extender.verbs.request_metrics import (
 from gcushare.vendors import Vendor
 from gcushare.wire.documents.explain import encode_explanation, without_uid
 from gcushare.wire.documents.explain_text import render_explanation
-from gcushare.wire.documents.inspect import indent
+from gcushare.wire.documents.inspect import CLOSING, OPENING, encode_node, indent
 from gcushare.wire.extender_api import MAX_BIND_BYTES, largest_filter
 from gcushare.wire.extender_preempt import MAX_PREEMPT_BYTES
 
@@ -104,11 +105,20 @@ class VendorRoutes:
         return web.Response(body=encode_explanation(document), headers=_JSON)
 
     async def _inspect(self, call: Call) -> web.Response | AsyncGenerator[bytes, None]:
-        node = call.names[0] if call.names else None
+        """All nodes by name, or one node.
+
+        A document of 5,000 nodes has megabytes. It is written node by node and yields to other requests in between, so
+        that a curl never delays the scheduler. Each node is consistent; the whole document is not of one instant.
+        """
         self._serving.require_synced()
-        if node is not None:
-            self._services.inspects.require(node)
-        pieces = self._services.inspects.document(node)
+        vendor, nodes = self._services.state.vendor, self._services.state.ledger.nodes
+        names = call.names or sorted(name for name, node in nodes.items() if node.known)
+        if call.names and ((node := nodes.get(names[0])) is None or not node.known):
+            raise NotFoundError(
+                f"node {names[0]!r} has no {vendor.device_word} cards that the scheduler extender knows of"
+            )
+        found = filter(None, map(nodes.get, names))
+        pieces = join_in_pieces(OPENING, (encode_node(vendor, node) for node in found if node.known), CLOSING)
         if call.query.get("pretty", "0").lower() in ("", "1", "true"):
             whole = b"".join([piece async for piece in pieces])
             return web.Response(body=indent(whole), headers=_JSON)

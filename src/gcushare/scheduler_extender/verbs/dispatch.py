@@ -16,7 +16,6 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.inspect_documents import InspectService
 from gcushare.scheduler_extender.leadership import NotLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
@@ -40,7 +39,6 @@ class Services:
     state: VendorState
     filters: FilterService
     binds: BindService
-    inspects: InspectService
     preempts: PreemptService
     explains: ExplainService
     reports: FailedSchedulingReporter

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.errors import NoSourceError
 from gcushare.cards.selection import AutoSource, SourceOptions, open_source
-from gcushare.core.errors import ConfigError
+from gcushare.core.errors import ConfigError, DeviceError
 from tests.native.libraries import FakeLibrary, install_fake
 
 NO_BUS = "/nonexistent"
@@ -60,7 +59,7 @@ async def test_without_any_cards_every_reason_is_reported_and_a_later_driver_fou
     source, efml, nvml = auto_of(tmp_path)
     efml.control("cards 0")
     nvml.control("cards 0")
-    with pytest.raises(NoSourceError) as caught:
+    with pytest.raises(DeviceError) as caught:
         await source.list_cards()
     assert str(caught.value).startswith("no cards (efml ")
     assert str(caught.value).count("it lists no cards") == 2

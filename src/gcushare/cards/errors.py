@@ -43,7 +43,3 @@ class LibraryCallError(DeviceError):
         detail = f": {failure.detail}" if failure.detail else ""
         super().__init__(f"{failure.call} failed with {failure.code_name} ({failure.code}){detail}")
         self.failure = failure
-
-
-class NoSourceError(DeviceError):
-    """None of the sources has cards; the message has the reason for each."""

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gcushare.cards.errors import NoSourceError
 from gcushare.cards.libraries import LIBRARY_FORMS, PCI_DEVICES, SOURCES, VENDOR_OF_LIBRARY, LibrarySpec
 from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LimitSource, LinkLevel
 from gcushare.cards.worker.client import IsolatedSource
@@ -119,7 +118,7 @@ class AutoSource:
         """Ask every candidate; keep the first that has cards, even if it shares none of them.
 
         Raises:
-            NoSourceError: none has.
+            DeviceError: none has; it has the reason for each.
         """
         chosen: CardReport | None = None
         reasons: list[str] = []
@@ -141,7 +140,7 @@ class AutoSource:
             logger.info("cards looked for %s", fields(selection=selection))
         self.selection = selection
         if chosen is None:
-            raise NoSourceError(selection)
+            raise DeviceError(selection)
         for candidate in self._candidates:
             if candidate is not self._chosen:
                 await candidate.close()

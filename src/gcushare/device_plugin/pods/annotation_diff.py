@@ -10,19 +10,8 @@ from gcushare.core.requests import split_over_cards
 from gcushare.device_plugin.pods.pod import PodEntry, PodState
 from gcushare.node.pods import CardCounts
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations import (
-    CARD_MODE,
-    CARD_UUID,
-    CORRECTED,
-    RECORDED_APART,
-    RECORDED_UID,
-    UNITS_BY_CARD,
-    PodRecord,
-    correction_text,
-    encode_record,
-    is_own_record,
-    recorded_time_ns,
-)
+from gcushare.wire import annotations as keys
+from gcushare.wire.annotations import PodRecord, correction_text, encode_record, is_own_record, recorded_time_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,18 +65,18 @@ def compute_write(
         apart=str(entry.apart or ""),
     )
     annotations = encode_record(vendor, truth)
-    for key in {CARD_MODE, UNITS_BY_CARD, RECORDED_APART} - annotations.keys():
+    for key in {keys.CARD_MODE, keys.UNITS_BY_CARD, keys.RECORDED_APART} - annotations.keys():
         if entry.annotations.get(key):
             annotations[key] = ""
     # A card that this node does not know keeps the uuid that the record has.
     before = _recorded_uuids(entry)
     now = {index: uuids.get(index, before.get(index, "")) for index in cards}
-    annotations[CARD_UUID] = ",".join(now.values())
+    annotations[keys.CARD_UUID] = ",".join(now.values())
     corrected = correction_text(recorded, cards) if moved else entry.corrected.get(frozenset(cards), "")
-    if corrected or entry.annotations.get(CORRECTED):
-        annotations[CORRECTED] = corrected
+    if corrected or entry.annotations.get(keys.CORRECTED):
+        annotations[keys.CORRECTED] = corrected
     # A record of an earlier release, or of another system, has no uid: that alone is no reason to write.
-    present = {RECORDED_UID: entry.ref.uid, **entry.annotations}
+    present = {keys.RECORDED_UID: entry.ref.uid, **entry.annotations}
     wrong = [key for key, value in annotations.items() if present.get(key) != value]
     if not wrong:
         return None
@@ -95,7 +84,7 @@ def compute_write(
     exchanged: dict[int, tuple[str, str]] = {}
     if record is not None and record.assigned and not moved:
         exchanged = {index: (was, now[index]) for index, was in before.items() if was and was != now[index]}
-        if wrong != [UNITS_BY_CARD] and not (exchanged and wrong == [CARD_UUID]):
+        if wrong != [keys.UNITS_BY_CARD] and not (exchanged and wrong == [keys.CARD_UUID]):
             damage = f"wrong or missing: {', '.join(wrong)}"
     return RecordWrite(
         pod=entry.ref,
@@ -121,7 +110,7 @@ def expect_write(
 def _recorded_uuids(entry: PodEntry) -> dict[int, str]:
     """The uuids in a pod's record, by card."""
     cards = entry.record.card_indexes if entry.record is not None else ()
-    return dict(zip(cards, entry.annotations.get(CARD_UUID, "").split(","), strict=False))
+    return dict(zip(cards, entry.annotations.get(keys.CARD_UUID, "").split(","), strict=False))
 
 
 def _recorded_time_ns(vendor: Vendor, entry: PodEntry) -> int:

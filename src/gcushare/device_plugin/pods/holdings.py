@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from itertools import chain, pairwise
 
 from gcushare.core.matching import Candidate
@@ -31,12 +31,13 @@ class PodHoldings:
         self._vendor = vendor
         self._longest_wait_s = longest_wait_s
         self._allows_bursts = allows_bursts
-        self._entries: dict[str, PodEntry] = {}
+        self.entries: dict[str, PodEntry] = {}
+        """The pods that ask for cards, by uid."""
         self._others: dict[str, PlainPod] = {}  # They ask for no cards, or their request cannot be read.
         self._unreadable: dict[str, UnreadablePod] = {}
         self._pending = PendingAllocations()
         self._shown = KubeletAllocations()
-        self._ended: set[str] = set()
+        self.ended: set[str] = set()
         """Uids and names of pods that ended. The kubelet may show their ids a while longer."""
         self.gone = ForceDeletedPods(longest_wait_s)
         self.unrecorded = UnrecordedHolders()
@@ -44,25 +45,15 @@ class PodHoldings:
         """Whether all pods of the node are known: the API server has listed them."""
 
     @property
-    def entries(self) -> Mapping[str, PodEntry]:
-        """The pods that ask for cards, by uid."""
-        return self._entries
-
-    @property
     def everyone(self) -> Mapping[str, PodWithCards]:
         """All pods by uid, also ``_others`` with what the kubelet shows that they hold."""
         for pod in self._others.values():
             pod.units, pod.is_whole = self.unrecorded.holding_of(str(pod.ref))
-        return {**self._others, **self._entries}
+        return {**self._others, **self.entries}
 
     def shared(self) -> tuple[SharedGrant, ...]:
         """None: the kubelet gives each id to one pod."""
         return ()
-
-    @property
-    def ended(self) -> Set[str]:
-        """Uids and names of pods that ended, and that the kubelet may still show."""
-        return self._ended
 
     @property
     def unreadable(self) -> tuple[UnreadablePod, ...]:
@@ -76,13 +67,13 @@ class PodHoldings:
 
     def candidates(self, *, whole: bool = False) -> list[Candidate]:
         """The pods that a call of the kubelet for memory, or for whole cards, can be for."""
-        entries = (e for e in self._entries.values() if e.is_whole == whole and e.state in NEEDS_CARDS)
+        entries = (e for e in self.entries.values() if e.is_whole == whole and e.state in NEEDS_CARDS)
         return [each.as_candidate(self._closed_to(each)) for each in entries]
 
     def doubtful(self, amount: int, *, whole: bool = False) -> list[Candidate]:
         """Pods with a container of this amount whose calls are unconfirmed: the next call may be for them."""
         uids = {pending.uid for pending in self._pending if pending.whole == whole}
-        found = [self._entries[uid] for uid in sorted(uids) if uid in self._entries]
+        found = [self.entries[uid] for uid in sorted(uids) if uid in self.entries]
         able = (e for e in found if any(c.amount == amount for c in e.request.containers))
         return [each.as_candidate(self._closed_to(each)) for each in able]
 
@@ -99,13 +90,13 @@ class PodHoldings:
 
     def apart_from(self, uid: str) -> list[PodEntry]:
         """The other pods with which a pod shares no card."""
-        group = self._entries[uid].apart if uid in self._entries else None
-        return [e for e in self._entries.values() if group is not None and e.apart == group and e.ref.uid != uid]
+        group = self.entries[uid].apart if uid in self.entries else None
+        return [e for e in self.entries.values() if group is not None and e.apart == group and e.ref.uid != uid]
 
     def promised(self) -> dict[int, int]:
         """Units per card that are kept for pods that hold nothing yet."""
         promised: Counter[int] = Counter()
-        for entry in self._entries.values():
+        for entry in self.entries.values():
             if entry.state in (PodState.WAITING, PodState.FORGOTTEN) and not entry.is_whole:
                 promised.update(split_over_cards(entry.request.total_units, entry.promise))
         return promised
@@ -114,7 +105,7 @@ class PodHoldings:
         """The cards that are kept whole for pods that do not hold them yet, with the uid of the pod of each."""
         return {
             index: entry.ref.uid
-            for entry in self._entries.values()
+            for entry in self.entries.values()
             if entry.is_whole and entry.state is not PodState.SERVED
             for index in set(entry.promise).difference(entry.taken_cards)
         }
@@ -125,15 +116,15 @@ class PodHoldings:
         What the kubelet shows counts even if its pod is not known here (a list may be older than the pod), and so do
         pending allocations. A pod that the kubelet was not asked about has what its record says.
         """
-        shown = self._shown.cards(whole=whole, without=self._ended)
-        entries = [entry for entry in self._entries.values() if entry.is_whole == whole]
+        shown = self._shown.cards(whole=whole, without=self.ended)
+        entries = [entry for entry in self.entries.values() if entry.is_whole == whole]
         taken = {index for entry in entries for index in entry.taken_cards}
         recorded = {index for entry in entries if entry.state is PodState.UNVERIFIED for index in entry.promise}
         return shown | self._pending.cards(whole=whole) | taken | recorded | self.gone.cards(whole=whole)
 
     def cards_wanted(self) -> frozenset[int]:
         """The cards that pods have in any use, or were bound to get: their numbers must go on meaning these cards."""
-        promised = (index for entry in self._entries.values() for index in entry.promise)
+        promised = (index for entry in self.entries.values() for index in entry.promise)
         return frozenset(promised) | self.cards_used
 
     @property
@@ -144,7 +135,7 @@ class PodHoldings:
     @property
     def is_settled(self) -> bool:
         """Whether all pods are known, none waits for its cards, and no call of the kubelet is unconfirmed."""
-        is_waiting = any(entry.state in NEEDS_CARDS for entry in self._entries.values())
+        is_waiting = any(entry.state in NEEDS_CARDS for entry in self.entries.values())
         return self.is_listed and not self._pending and not is_waiting
 
     def cards_of_unknown(self) -> frozenset[int]:
@@ -157,7 +148,7 @@ class PodHoldings:
         """The names of the pods that have a card, for messages."""
         known = [
             str(entry.ref)
-            for entry in self._entries.values()
+            for entry in self.entries.values()
             if entry.is_whole == whole
             and card_index in (entry.taken_cards or (entry.promise if entry.may_be_assigned else ()))
         ]
@@ -166,7 +157,7 @@ class PodHoldings:
 
     def holders(self) -> list[str]:
         """The names of the pods that have cards of this node, or were bound to get them."""
-        entries = (entry for entry in self._entries.values() if entry.state is not PodState.OVERDUE)
+        entries = (entry for entry in self.entries.values() if entry.state is not PodState.OVERDUE)
         found = {str(entry.ref) for entry in entries} | {str(pod.pod) for pod in self.unreadable}
         is_taken = False
         for whole in (False, True):
@@ -178,7 +169,7 @@ class PodHoldings:
     def users_with_units(self, card_index: int, size: int) -> dict[str, int]:
         """The names of the pods that have a card, with their units of it; ``size`` are the card's, if held whole."""
         sizes = {card_index: size}
-        having = (entry for entry in self._entries.values() if card_index in entry.taken_cards)
+        having = (entry for entry in self.entries.values() if card_index in entry.taken_cards)
         found = {str(entry.ref): entry.units_by_card(sizes)[card_index] for entry in having}
         for holder in self.unrecorded.now.values():
             found[holder.pod] = holder.units.get(card_index, 0) + size * (card_index in holder.whole)
@@ -187,7 +178,7 @@ class PodHoldings:
     def held_units(self, sizes: CardCounts = NO_SIZES) -> Counter[int]:
         """Units per card that pods hold, pending allocations included; ``sizes`` are the units of whole cards."""
         held = self.unrecorded.units(sizes)
-        for entry in self._entries.values():
+        for entry in self.entries.values():
             held.update(entry.units_by_card(sizes))
         return held
 
@@ -210,7 +201,7 @@ class PodHoldings:
         """
         recorded = [
             entry.ref.uid
-            for entry in self._entries.values()
+            for entry in self.entries.values()
             if (entry.shown or entry.may_be_assigned) and shown.isdisjoint(entry.keys)
         ]
         others = {holder.pod for holder in self.unrecorded.now.values()}
@@ -223,7 +214,7 @@ class PodHoldings:
 
         What the read before this one showed of the others is added to it: no container's ids ever change.
         """
-        with_inits = [entry for entry in self._entries.values() if entry.inits]
+        with_inits = [entry for entry in self.entries.values() if entry.inits]
         hidden = [entry for entry in with_inits if entry.inits - entry.shown.keys()]
         shown = {entry.ref.uid for entry in with_inits if str(entry.ref) in found.pods}
         found.add_missing(self._shown, shown.difference(entry.ref.uid for entry in hidden))
@@ -231,8 +222,8 @@ class PodHoldings:
 
     def cards_in_doubt(self) -> frozenset[int]:
         """The cards where pods may hold more units than the kubelet has shown."""
-        unverified = (entry.promise for entry in self._entries.values() if entry.state is PodState.UNVERIFIED)
-        hidden = (entry.taken_cards for entry in self._entries.values() if entry.inits - entry.shown.keys())
+        unverified = (entry.promise for entry in self.entries.values() if entry.state is PodState.UNVERIFIED)
+        hidden = (entry.taken_cards for entry in self.entries.values() if entry.inits - entry.shown.keys())
         return frozenset(chain.from_iterable((*unverified, *hidden)))
 
     def may_continue_another(self, amount: int, *, whole: bool = False) -> bool:
@@ -244,17 +235,17 @@ class PodHoldings:
         given_out = {sum(pending.counts.values()) for pending in self._pending if pending.whole == whole}
         return bool(given_out) and any(
             before.amount in given_out and container.amount == amount and entry.served <= position
-            for entry in self._entries.values()
+            for entry in self.entries.values()
             if entry.is_whole == whole
             for position, (before, container) in enumerate(pairwise(entry.request.containers))
         )
 
     def writes(self, uuids: Mapping[int, str], units: CardCounts, now_ns: int) -> list[RecordWrite]:
         """The records that must be written, by creation and uid of their pods (see ``compute_write``)."""
-        found = (compute_write(entry, self._vendor, uuids, units, now_ns) for entry in self._entries.values())
+        found = (compute_write(entry, self._vendor, uuids, units, now_ns) for entry in self.entries.values())
         return sorted(filter(None, found), key=lambda write: (write.pod.created, write.pod.uid))
 
     def _names(self) -> dict[str, str]:
         """The names of the pods by the uids that a checkpoint has of them, static pods among them."""
-        pods: dict[str, PodWithCards] = {**self._others, **self._entries}
+        pods: dict[str, PodWithCards] = {**self._others, **self.entries}
         return {on_machine: str(pods[uid].ref) for uid, on_machine in machine_uids(pods.values()).items()}

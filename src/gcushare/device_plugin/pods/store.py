@@ -43,11 +43,11 @@ class PodStore(PodHoldings):
         """Store a pod's newest state; True if the kubelet should be read: it is new, has ended or lost its record."""
         ref = pod_ref(pod)
         if not pod.is_bound or is_finished(pod):
-            self._ended |= {ref.uid, str(ref)}
+            self.ended |= {ref.uid, str(ref)}
             return self.pod_deleted(ref.uid, is_over=True)
-        is_new = ref.uid not in self._entries
+        is_new = ref.uid not in self.entries
         reuses_name = is_new and self._is_name_reused(ref)
-        self._ended -= {ref.uid, str(ref)}
+        self.ended -= {ref.uid, str(ref)}
         self.gone.discard(ref.uid)
         self._unreadable.pop(ref.uid, None)
         record, record_error = None, ""
@@ -57,7 +57,7 @@ class PodStore(PodHoldings):
             record_error = str(error)  # The pod keeps what the kubelet gave it in any case.
         if reason := record_error or find_refusal(pod, self._vendor, record):
             self._unreadable[ref.uid] = UnreadablePod(ref, reason)
-        entry = self._entries.get(ref.uid)
+        entry = self.entries.get(ref.uid)
         if entry is None:
             try:
                 entry = new_entry(pod, self._vendor, record, may_burst=self._allows_bursts)
@@ -70,7 +70,7 @@ class PodStore(PodHoldings):
                 self._others[ref.uid] = plain_pod(pod, PlainPod)
                 return is_mirror(pod.metadata.annotations) and not is_known
             self._others.pop(ref.uid, None)
-            self._entries[ref.uid] = entry
+            self.entries[ref.uid] = entry
         entry.on_record_update(record, pod.metadata.annotations, error=record_error)
         entry.ends_at_s = deletion_time_s(pod)
         entry.deletion_grace_s = float(pod.metadata.deletion_grace_period_seconds or 0)
@@ -79,7 +79,7 @@ class PodStore(PodHoldings):
             entry.shown = self._shown.held_by(entry, by_name=not reuses_name)
         if is_new or entry.is_recorded:
             self.unrecorded.drop(entry.keys)
-        compute_states(self._entries, self._pending)
+        compute_states(self.entries, self._pending)
         return is_new or (bool(entry.shown) and not entry.is_recorded)
 
     def pod_deleted(self, uid: str, *, is_over: bool = False) -> bool:
@@ -89,15 +89,15 @@ class PodStore(PodHoldings):
         more (see ``ForceDeletedPods``).
         """
         is_known = self._remove(uid, is_over=is_over)
-        compute_states(self._entries, self._pending)
+        compute_states(self.entries, self._pending)
         return is_known
 
     def pods_retained(self, uids: Collection[str]) -> None:
         """Remove every pod but these: they are all that a full list has."""
-        for uid in [uid for uid in (*self._entries, *self._others) if uid not in uids]:
+        for uid in [uid for uid in (*self.entries, *self._others) if uid not in uids]:
             self._remove(uid, is_over=False)
         self.is_listed = True
-        compute_states(self._entries, self._pending)
+        compute_states(self.entries, self._pending)
 
     def on_allocate(
         self,
@@ -111,7 +111,7 @@ class PodStore(PodHoldings):
     ) -> None:
         """Store what was given out, probably to this pod's container ("" if it is not known to which)."""
         self._pending.add(PendingAllocation(uid, container, dict(counts), now_s, whole, ids))
-        compute_states(self._entries, self._pending)
+        compute_states(self.entries, self._pending)
 
     @contextmanager
     def one_call(self) -> Iterator[None]:
@@ -120,8 +120,8 @@ class PodStore(PodHoldings):
             yield
         except GcushareError:
             # It was one that is partly served, or what is stored for that one was another's.
-            self._pending.disown({e.ref.uid for e in self._entries.values() if e.state is PodState.PARTLY_SERVED})
-            compute_states(self._entries, self._pending)
+            self._pending.disown({e.ref.uid for e in self.entries.values() if e.state is PodState.PARTLY_SERVED})
+            compute_states(self.entries, self._pending)
             raise
 
     def end_pending(self, made_before_s: float, *, is_readable: bool) -> None:
@@ -131,7 +131,7 @@ class PodStore(PodHoldings):
         was given out counts.
         """
         self._pending.end(made_before_s, is_accepted=not is_readable)
-        compute_states(self._entries, self._pending)
+        compute_states(self.entries, self._pending)
 
     def on_kubelet_read(self, shown: KubeletAllocations, *, asked: Collection[str] | None = None) -> None:
         """Store the kubelet's allocations.
@@ -140,31 +140,31 @@ class PodStore(PodHoldings):
         the one made for it, or else one made for the wrong pod. ``asked`` are the pods that were known before the read,
         None for all: what is not shown of a later pod means nothing.
         """
-        entries = self._entries.values()
+        entries = self.entries.values()
         names = self._names()
         new = []
         for pod, container, is_whole in shown.not_in(self._shown, names):
-            uids = {uid for uid, entry in self._entries.items() if pod in entry.keys}
+            uids = {uid for uid, entry in self.entries.items() if pod in entry.keys}
             new.append((shown.counts((pod, container, is_whole)), is_whole, container, uids))
         for each in sorted(new, key=lambda each: not self._pending.names(*each)):
             self._pending.confirm(*each)
         self._pending.accepted.clear()
         self._shown = shown
-        self._ended &= shown.pods
+        self.ended &= shown.pods
         for entry in entries:
             entry.shown = shown.held_by(entry)
             entry.is_checked = entry.is_checked or asked is None or entry.ref.uid in asked
-        compute_states(self._entries, self._pending)
+        compute_states(self.entries, self._pending)
         if exchange_promises(entries):
-            compute_states(self._entries, self._pending)
+            compute_states(self.entries, self._pending)
 
     def on_record_written(self, write: RecordWrite) -> None:
         """Store what is being written on a pod, before the watch shows it."""
-        entry = self._entries.get(write.pod.uid)
+        entry = self.entries.get(write.pod.uid)
         if entry is not None:
             corrected = write.annotations.get(CORRECTED, "")
             entry.on_record_written(write.cards, is_served=write.assigned, corrected=corrected)
-            compute_states(self._entries, self._pending)
+            compute_states(self.entries, self._pending)
 
     def end_gone(
         self, shown: Collection[str], now_s: float, *, wall_s: float = 0.0, running: Collection[str] | None = None
@@ -173,35 +173,35 @@ class PodStore(PodHoldings):
 
         A finalizer may keep a pod's object for good. Once its time is over, only what the kubelet shows counts.
         """
-        for entry in self._entries.values():
+        for entry in self.entries.values():
             since_s = entry.overdue_since_s(self._longest_wait_s)
             entry.is_overdue = since_s is not None and wall_s > since_s + KILL_MARGIN_S
             if entry.is_overdue and not entry.held:
                 entry.promise = ()
-        compute_states(self._entries, self._pending)
-        shown = frozenset(shown) - {str(entry.ref) for entry in self._entries.values()}
+        compute_states(self.entries, self._pending)
+        shown = frozenset(shown) - {str(entry.ref) for entry in self.entries.values()}
         for ref in self.gone.end(shown, now_s, wall_s=wall_s, running=running):
             self._end(ref)
 
     def find_unrecorded(self, now_s: float) -> None:
         """Find the holders of cards that no pod's record names, in the kubelet's allocations as they were read last."""
-        known = {key for entry in self._entries.values() for key in entry.keys}
-        known |= {key for gone in self.gone.pods for key in (gone.ref.uid, str(gone.ref))} | self._ended
-        unwritten = [_holder(each) for each in self._entries.values() if each.shown and not each.is_recorded]
+        known = {key for entry in self.entries.values() for key in entry.keys}
+        known |= {key for gone in self.gone.pods for key in (gone.ref.uid, str(gone.ref))} | self.ended
+        unwritten = [_holder(each) for each in self.entries.values() if each.shown and not each.is_recorded]
         self.unrecorded.update(find_unrecorded(self._shown, known, self._names()), now_s, unwritten=unwritten)
 
     def _is_name_reused(self, ref: PodRef) -> bool:
         """Whether what the kubelet shows under a pod's name may be of another pod, which had the name before."""
         name = str(ref)
         return (
-            name in self._ended
+            name in self.ended
             or self.gone.is_named(name)
-            or any(other.ref.uid != ref.uid and str(other.ref) == name for other in self._entries.values())
+            or any(other.ref.uid != ref.uid and str(other.ref) == name for other in self.entries.values())
         )
 
     def _remove(self, uid: str, *, is_over: bool) -> bool:
         other = self._others.pop(uid, None)
-        entry, unreadable = self._entries.pop(uid, None), self._unreadable.pop(uid, None)
+        entry, unreadable = self.entries.pop(uid, None), self._unreadable.pop(uid, None)
         ref = entry.ref if entry is not None else unreadable.pod if unreadable is not None else None
         if ref is None:
             return other is not None and is_mirror(other.annotations)
@@ -214,9 +214,9 @@ class PodStore(PodHoldings):
     def _end(self, ref: PodRef) -> None:
         """Store that all containers of a pod have ended."""
         self.unrecorded.drop((ref.uid, str(ref)))
-        self._ended.add(ref.uid)
-        if all(str(other.ref) != str(ref) for other in self._entries.values()):
-            self._ended.add(str(ref))
+        self.ended.add(ref.uid)
+        if all(str(other.ref) != str(ref) for other in self.entries.values()):
+            self.ended.add(str(ref))
 
 
 def _holder(entry: PodEntry) -> UnrecordedHolder:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.ledger import Ledger
@@ -60,9 +59,12 @@ class StartingPods:
 
     def find_ahead(self, uid: str, node: str) -> PodRef | None:
         """The pod for whose start this one has to wait; None if there is none."""
-        for other in self._before(uid, node):
-            held = self._ledger.assignment(other)
-            if held is not None:
+        pods = self._of_node.get(node, {})
+        calls = pods.get(uid)
+        for other, its in pods.items():
+            if calls is None or other == uid:
+                return None
+            if its.is_mistakable_for(calls) and (held := self._ledger.assignment(other)) is not None:
                 return held.pod
         return None
 
@@ -77,15 +79,6 @@ class StartingPods:
             except TimeoutError:
                 return ahead
         return None
-
-    def _before(self, uid: str, node: str) -> Iterator[str]:
-        pods = self._of_node.get(node, {})
-        calls = pods.get(uid)
-        for other, its in pods.items():
-            if calls is None or other == uid:
-                return
-            if its.is_mistakable_for(calls):
-                yield other
 
     def _count(self, calls: KubeletCalls | None, node: str, change: int) -> None:
         if calls is None:

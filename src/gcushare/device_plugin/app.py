@@ -82,19 +82,14 @@ class PluginApp(Way):
         self._numbers_problem = "the kubelet's checkpoint was not read yet"
         self._agent = NodeAgent(settings, dependencies)
         self._parts = self._agent.parts
-        self._driver_limits = self._keep_driver_limits(self._parts.store, lambda: self._agent.inventory)
-        self._conflicts = ConflictSearch(settings, self._parts, SliceDrivers(client, self._node_name), clock.monotonic)
-        self._endpoints = {part: self._make_endpoint(part) for part in settings.cards.mode.parts}
-        self._mps = self._watch_mps(
-            self._parts.store, lambda: self._pods.synced.is_set() and not self._parts.reconciler.problem
-        )
-        self._pod_use = self._watch_pod_use(self._parts.store)
-        self._over_use = self._watch_over_use(
-            self._pod_use,
+        self._follow_pods(
             self._parts.store,
             lambda: self._agent.inventory,
-            lambda: not any(endpoint.problem for endpoint in self._endpoints.values()),
+            is_known=lambda: self._pods.synced.is_set() and not self._parts.reconciler.problem,
+            gives_cards=lambda: not any(endpoint.problem for endpoint in self._endpoints.values()),
         )
+        self._conflicts = ConflictSearch(settings, self._parts, SliceDrivers(client, self._node_name), clock.monotonic)
+        self._endpoints = {part: self._make_endpoint(part) for part in settings.cards.mode.parts}
         own_devices = OwnDevicesReport(self._vendor, settings.cards.mode, self._announcer)
         self._pods = self._watch_pods(self._agent, own_devices)
         self._node = self._watch_node(self._agent)

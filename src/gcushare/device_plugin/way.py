@@ -91,6 +91,7 @@ class Way(abc.ABC):
         self._limiter = self._make_limiter(settings.limits)
         self._mps: MpsWatch | None = None
         self._driver_limits: DriverLimits | None = None
+        self._pod_use: PodMemoryMonitor | None = None
         self.pages: Mapping[str, Handler] = {}
         """The handlers of the plugin's HTTP port, by path."""
 
@@ -179,56 +180,52 @@ class Way(abc.ABC):
         """A second process for the library: the first one waits for events most of the time, a kubelet waits here."""
         return self._adapters.limits or open_source(self._source_options)
 
-    def _watch_mps(self, pods: NodePods, is_known: Callable[[], bool]) -> MpsWatch | None:
-        limiter = self._limiter.mps if isinstance(self._limiter, DriverLimiter) else self._limiter
-        if not isinstance(limiter, MpsLimiter):
-            return None
-        daemon = MpsDaemon(limiter.folders)
-        return MpsWatch(daemon, limiter, pods, self._announcer, self._offer_again, is_known=is_known)
-
-    def _keep_driver_limits(self, pods: NodePods, inventory: Callable[[], Inventory | None]) -> DriverLimits | None:
-        if not isinstance(self._limiter, DriverLimiter):
-            return None
-        return DriverLimits(
-            self._limiter,
-            self._settings.limits.cgroup_dir,
-            pods,
-            self._monitor,
-            self._announcer,
-            self._offer_again,
-            inventory=inventory,
-        )
-
-    def _watch_over_use(
+    def _follow_pods(
         self,
-        pod_use: PodMemoryMonitor | None,
         pods: NodePods,
         inventory: Callable[[], Inventory | None],
+        is_known: Callable[[], bool],
         gives_cards: Callable[[], bool],
-    ) -> OverUseParts:
-        """``gives_cards``: whether this program gives out the cards now, so that another system does not."""
-        is_refusing = self._settings.cards.other_systems is OtherSystems.REFUSE
-        return OverUseParts(
-            self._settings.over_use,
-            self._settings.idle,
-            pod_use,
+    ) -> None:
+        """Keep the limits of these pods, and measure what they use.
+
+        ``is_known`` says whether all pods that hold cards are known. ``gives_cards``: whether this program gives out
+        the cards now, so that another system does not.
+        """
+        settings, limiter = self._settings, self._limiter
+        count = None
+        if isinstance(limiter, DriverLimiter):
+            self._driver_limits = DriverLimits(
+                limiter,
+                settings.limits.cgroup_dir,
+                pods,
+                self._monitor,
+                self._announcer,
+                self._offer_again,
+                inventory=inventory,
+            )
+            count, limiter = self._driver_limits.count, limiter.mps
+        if isinstance(limiter, MpsLimiter):
+            daemon = MpsDaemon(limiter.folders)
+            self._mps = MpsWatch(daemon, limiter, pods, self._announcer, self._offer_again, is_known=is_known)
+        if settings.cards.pod_use:
+            owners = ProcessOwners(settings.cards.proc_root)
+            self._pod_use = PodMemoryMonitor(self._monitor, pods, owners, own_pid=os.getpid(), count=count)
+        is_refusing = settings.cards.other_systems is OtherSystems.REFUSE
+        self._over_use = OverUseParts(
+            settings.over_use,
+            settings.idle,
+            self._pod_use,
             self._monitor,
             pods,
             announcer=self._announcer,
             client=self._client,
             inventory=inventory,
             hands_out_alone=lambda: is_refusing and gives_cards(),
-            longest_wait_s=self._settings.kubelet.longest_wait_for_containers,
-            longest_gap_s=longest_silence_s(self._settings.cards),
+            longest_wait_s=settings.kubelet.longest_wait_for_containers,
+            longest_gap_s=longest_silence_s(settings.cards),
             clock=self._adapters.clock,
         )
-
-    def _watch_pod_use(self, pods: NodePods) -> PodMemoryMonitor | None:
-        if not self._settings.cards.pod_use:
-            return None
-        owners = ProcessOwners(self._settings.cards.proc_root)
-        count = self._driver_limits.count if self._driver_limits is not None else None
-        return PodMemoryMonitor(self._monitor, pods, owners, own_pid=os.getpid(), count=count)
 
     def _make_pages(self, health: HealthChecks, describe: Callable[[], PluginStatus]) -> None:
         async def get_status(request: web.Request) -> web.Response:

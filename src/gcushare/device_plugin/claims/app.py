@@ -88,7 +88,12 @@ class ClaimsApp(Way):
             self._writer,
             self._monitor.hold,
         )
-        self._driver_limits = self._keep_driver_limits(self._pods, lambda: self._agent.inventory)
+        self._follow_pods(
+            self._pods,
+            lambda: self._agent.inventory,
+            is_known=lambda: not self._recovery,
+            gives_cards=lambda: not self._agent.problem,
+        )
         self._registration = self._make_registration(directory)
         self._checks = ClaimChecks(
             self._prepared,
@@ -99,15 +104,10 @@ class ClaimsApp(Way):
             announce=self._announce,
             clock=self._adapters.clock.monotonic,
         )
-        self._pod_use = self._watch_pod_use(self._pods)
         # A claim names its first pod alone: the pods themselves are followed where each of them is limited or measured.
         is_followed = self._pod_use is not None or self._driver_limits is not None
         own_devices = OwnDevicesReport(self._vendor, None, self._announcer)
         self._pod_watch = self._watch_pods(*([self._pods] if is_followed else []), own_devices)
-        self._over_use = self._watch_over_use(
-            self._pod_use, self._pods, lambda: self._agent.inventory, lambda: not self._agent.problem
-        )
-        self._mps = self._watch_mps(self._pods, lambda: not self._recovery)
         self._node_watch = self._watch_node(self._agent)
         self._slice_drivers = SliceDrivers(client, node)
         self._slice_watch = self._watch_slices(client)

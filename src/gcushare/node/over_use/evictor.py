@@ -55,20 +55,14 @@ class EvictionCause(enum.Enum):
     IDLE = "idle"
 
 
-@dataclass(frozen=True, slots=True)
-class _Reasons:
-    """The reasons of the Events about an eviction."""
-
-    evicted: str
-    would_evict: str
-    refused: str
-
-
 _REASONS = {
-    EvictionCause.OVER_USE: _Reasons("OverUseEvicted", "OverUseWouldEvict", "OverUseEvictionRefused"),
-    EvictionCause.IDLE: _Reasons("IdleEvicted", "", "IdleEvictionRefused"),
+    (EvictionCause.OVER_USE, Outcome.EVICTED): "OverUseEvicted",
+    (EvictionCause.OVER_USE, Outcome.DRY_RUN): "OverUseWouldEvict",
+    (EvictionCause.OVER_USE, Outcome.REFUSED): "OverUseEvictionRefused",
+    (EvictionCause.IDLE, Outcome.EVICTED): "IdleEvicted",
+    (EvictionCause.IDLE, Outcome.REFUSED): "IdleEvictionRefused",
 }
-"""An idle pod is rehearsed by its first Event: in a dry run none is chosen."""
+"""Of the Events about an eviction. An idle pod is rehearsed by its first Event: in a dry run none is chosen."""
 
 
 @dataclass(eq=False)
@@ -143,37 +137,36 @@ class Evictor:
             self._chosen = None
 
     async def _carry_out(self, cause: EvictionCause, victim: Evictable, reason: str) -> None:
-        pod, pause_s = victim.pod, self.settings.over_use_pause
+        pod = victim.pod
+        outcome, text = await self._evict(cause, pod, reason)
+        self.outcomes[cause, outcome] += 1
+        self.last[cause] = text
+        self._next_at_s = self.clock() + (0.0 if outcome is Outcome.GONE else self.settings.over_use_pause)
+        logger.warning("%s: pod %s %s", cause.value, text, fields(pod=pod, uid=pod.uid))
+        if event := _REASONS.get((cause, outcome)):
+            words = f"{reason}; {text}" if outcome is Outcome.REFUSED else text
+            self.announcer.about_pod(pod, event, words, warning=True)
+
+    async def _evict(self, cause: EvictionCause, pod: PodRef, reason: str) -> tuple[Outcome, str]:
+        """Evict the pod, unless it is a dry run; returns what came of it, and that in words."""
         if self.settings.dry_run:
-            self._record_outcome(cause, Outcome.DRY_RUN, pod, f"would be evicted: {reason} (dry run)", pause_s)
-            self.announcer.about_pod(pod, _REASONS[cause].would_evict, self.last[cause], warning=True)
-            return
+            return Outcome.DRY_RUN, f"would be evicted: {reason} (dry run)"
         try:
             await self.client.evict_pod(pod)
         except (ConflictError, NotFoundError) as error:
-            self._record_outcome(cause, Outcome.GONE, pod, f"gone before it was evicted: {error}", 0.0)
+            return Outcome.GONE, f"gone before it was evicted: {error}"
         except EvictionRefusedError as error:
             # The server's Retry-After is about one request; when the budget allows an eviction is not known.
             self._refused[pod.uid] = (self.clock() + REFUSED_S, f"its eviction was refused a moment ago: {error}")
-            self._record_outcome(cause, Outcome.REFUSED, pod, f"not evicted: {error}", pause_s)
-            words = f"{reason}; {self.last[cause]}"
-            self.announcer.about_pod(pod, _REASONS[cause].refused, words, warning=True)
+            return Outcome.REFUSED, f"not evicted: {error}"
         except GcushareError as error:
             if not isinstance(error, RetryableError):
                 self._refused[pod.uid] = (self.clock() + REFUSED_S, f"its eviction was denied a moment ago: {error}")
                 whose = "over their grant" if cause is EvictionCause.OVER_USE else "that are idle"
                 self.problem = f"pods {whose} cannot be evicted: {_remedy(error)}"
-            self._record_outcome(cause, Outcome.FAILED, pod, f"not evicted: {_remedy(error)}", pause_s)
-        else:
-            self.problem = ""
-            self._record_outcome(cause, Outcome.EVICTED, pod, f"evicted: {reason}", pause_s)
-            self.announcer.about_pod(pod, _REASONS[cause].evicted, self.last[cause], warning=True)
-
-    def _record_outcome(self, cause: EvictionCause, outcome: Outcome, pod: PodRef, text: str, pause_s: float) -> None:
-        self.outcomes[cause, outcome] += 1
-        self.last[cause] = text
-        self._next_at_s = self.clock() + pause_s
-        logger.warning("%s: pod %s %s", cause.value, text, fields(pod=pod, uid=pod.uid))
+            return Outcome.FAILED, f"not evicted: {_remedy(error)}"
+        self.problem = ""
+        return Outcome.EVICTED, f"evicted: {reason}"
 
     def _offenders(self) -> list[Offender]:
         found, pods = [], self.pods.everyone

@@ -49,27 +49,12 @@ def compute_write(
     moved = bool(recorded) and set(recorded) != set(cards)
     if not cards or not (moved or is_served):
         return None
-    sizes = [units.get(index, 0) for index in cards]
-    card_units, whole_units = max(sizes) if entry.is_whole else sizes[0], sum(sizes)
-    if record is not None and not all(sizes):  # A card that the node lost keeps the size that the record has.
-        card_units, whole_units = record.card_units, record.pod_units
-    truth = PodRecord(
-        card_indexes=cards,
-        card_units=card_units,
-        pod_units=whole_units if entry.is_whole else entry.request.total_units,
-        assigned=is_served,
-        assign_time_ns=entry.assign_time_ns or _recorded_time_ns(vendor, entry) or now_ns,
-        whole=entry.is_whole,
-        card_shares=_unequal_shares(entry, cards) if is_served else (),
-        uid=entry.ref.uid,
-        apart=str(entry.apart or ""),
-    )
-    annotations = encode_record(vendor, truth)
+    annotations = encode_record(vendor, _true_record(entry, vendor, cards, units, now_ns))
     for key in {keys.CARD_MODE, keys.UNITS_BY_CARD, keys.RECORDED_APART} - annotations.keys():
         if entry.annotations.get(key):
             annotations[key] = ""
     # A card that this node does not know keeps the uuid that the record has.
-    before = _recorded_uuids(entry)
+    before = dict(zip(recorded, entry.annotations.get(keys.CARD_UUID, "").split(","), strict=False))
     now = {index: uuids.get(index, before.get(index, "")) for index in cards}
     annotations[keys.CARD_UUID] = ",".join(now.values())
     corrected = correction_text(recorded, cards) if moved else entry.corrected.get(frozenset(cards), "")
@@ -107,15 +92,26 @@ def expect_write(
     return compute_write(entry, vendor, uuids, units, now_ns)
 
 
-def _recorded_uuids(entry: PodEntry) -> dict[int, str]:
-    """The uuids in a pod's record, by card."""
-    cards = entry.record.card_indexes if entry.record is not None else ()
-    return dict(zip(cards, entry.annotations.get(keys.CARD_UUID, "").split(","), strict=False))
-
-
-def _recorded_time_ns(vendor: Vendor, entry: PodEntry) -> int:
-    """When its cards were chosen by what is left of its own record; 0 for unknown."""
-    return recorded_time_ns(vendor, entry.annotations) if is_own_record(entry.annotations, entry.ref.uid) else 0
+def _true_record(entry: PodEntry, vendor: Vendor, cards: tuple[int, ...], units: CardCounts, now_ns: int) -> PodRecord:
+    """The record of a pod that holds these cards, or for which they are kept."""
+    is_served, sizes = entry.state is PodState.SERVED, [units.get(index, 0) for index in cards]
+    card_units, whole_units = max(sizes) if entry.is_whole else sizes[0], sum(sizes)
+    if entry.record is not None and not all(sizes):  # A card that the node lost keeps the size that the record has.
+        card_units, whole_units = entry.record.card_units, entry.record.pod_units
+    chosen_ns = entry.assign_time_ns
+    if not chosen_ns and is_own_record(entry.annotations, entry.ref.uid):
+        chosen_ns = recorded_time_ns(vendor, entry.annotations)
+    return PodRecord(
+        card_indexes=cards,
+        card_units=card_units,
+        pod_units=whole_units if entry.is_whole else entry.request.total_units,
+        assigned=is_served,
+        assign_time_ns=chosen_ns or now_ns,
+        whole=entry.is_whole,
+        card_shares=_unequal_shares(entry, cards) if is_served else (),
+        uid=entry.ref.uid,
+        apart=str(entry.apart or ""),
+    )
 
 
 def _unequal_shares(entry: PodEntry, cards: tuple[int, ...]) -> tuple[int, ...]:

@@ -37,17 +37,13 @@ def longest_silence_s(cards: CardSourceSettings) -> float:
     return max(STALE_AFTER_S, BAD_READINGS * cards.poll_interval)
 
 
-def _never(_index: int, _first: int, _end: int) -> bool:
-    return False
-
-
 def offer_card(
     found: InventoryCard,
     unit: MemoryUnit,
     *,
     reserve: Reserve,
     cordoned: frozenset[str],
-    holds: Callable[[int, int, int], bool] = _never,
+    holds: Callable[[int, int, int], bool] = lambda _index, _first, _end: False,
 ) -> InventoryCard:
     """Count a card's units; ``cordoned`` are the admin's cordons, as numbers or uuids.
 

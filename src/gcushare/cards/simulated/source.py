@@ -88,15 +88,12 @@ class SimulatedSource:
                 return False
             cards = parse_simulated_cards(text, str(self._path))
         except ConfigError as error:
-            self._warn(str(error))
+            if (problem := str(error)) != self._warned:
+                self._warned = problem
+                logger.warning("simulated cards keep their last good state %s", fields(reason=problem))
             return False
         self._text, self._cards, self._warned = text, cards, ""
         return True
-
-    def _warn(self, problem: str) -> None:
-        if problem != self._warned:
-            logger.warning("simulated cards keep their last good state %s", fields(reason=problem))
-        self._warned = problem
 
     def _require(self, card: Card) -> SimulatedCard:
         entry = self._cards.find(card.uuid)

@@ -68,7 +68,8 @@ class IdleWatch:
             for uid, entry in self.pods.entries.items()
             if entry.taken_cards and self.rules.covers(entry.ref.namespace)
         }
-        doubts = _doubts(self.polls.snapshot, found, self.pod_use.problem)
+        cards, problem = self.polls.snapshot, self.pod_use.problem
+        doubts = {each.index: why for each in cards.cards if (why := _doubt(each, cards, found, problem))}
         users = found.users if found is not None else frozenset()
         self._tracker.take(pods, users, doubts, now_s, self.wall_clock_s())
         self.doubts = {str(self.pods.entries[uid].ref): why for uid, why in self._tracker.doubts.items()}
@@ -124,12 +125,8 @@ class IdleWatch:
         logger.info("idle: %s %s", words, fields(pod=pod.pod, uid=pod.pod.uid))
 
 
-def _doubts(cards: CardsSnapshot, found: PodUse | None, problem: str) -> dict[int, str]:
-    """Why the reading does not show every user of a card, by card; nothing of a card where it does."""
-    return {each.index: why for each in cards.cards if (why := _doubt(each, cards, found, problem))}
-
-
 def _doubt(card: InventoryCard, cards: CardsSnapshot, found: PodUse | None, problem: str) -> str:
+    """Why the reading does not show every user of a card; "" if it does."""
     index, use = card.index, cards.uses.get(card.index)
     if index in cards.gone:
         return f"card {index} is not listed any more"

@@ -63,7 +63,7 @@ class Feed:
         self._log = NameLog()
         self._wake = asyncio.Event()
         self._encoded: dict[str, bytes] = {}
-        self.metadata = MetadataCache(states, self._touch_node, self._touch_pod)
+        self.metadata = MetadataCache(states, self._touch_node, lambda uid: self._touch(f"{_POD}/{uid}"))
         for state in states:
             state.ledger.listen(partial(self._on_ledger_change, state.vendor.name))
 
@@ -72,9 +72,6 @@ class Feed:
 
     def _touch_node(self, vendor: str, name: str) -> None:
         self._touch(f"{_NODE}/{vendor}/{name}")
-
-    def _touch_pod(self, uid: str) -> None:
-        self._touch(f"{_POD}/{uid}")
 
     def _touch(self, key: str) -> None:
         self._encoded.pop(key, None)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
 
 from gcushare.core.assignments import Assignment
 from gcushare.core.card_state import CardState
@@ -62,7 +64,21 @@ class CardDocument(Document, frozen=True):
     missing: bool = False
 
 
-class PodDocument(Document, frozen=True):
+class PodMetadata(Document, frozen=True):
+    """What the page shows of a pod beyond what it holds."""
+
+    labels: Mapping[str, str] = {}
+    corrected: str = ""
+    over_use: str = ""
+    uses: tuple[tuple[int, int], ...] = ()
+    idle_since: str = ""
+    owner: str = ""
+    ending: bool = False
+    scheduler: str = ""
+    """kube-scheduler's message about a pod that waits."""
+
+
+class PodDocument(PodMetadata, frozen=True, kw_only=True):
     """A pod on a node. ``grants`` are (card, units, 1 if it holds the card whole).
 
     ``reserved``: its Binding is being sent. ``assigned``: the node has handed the card out. ``unrecorded``: the node
@@ -79,16 +95,9 @@ class PodDocument(Document, frozen=True):
     priority: int = 0
     assigned: bool = False
     reserved: bool = False
-    corrected: str = ""
-    over_use: str = ""
-    uses: tuple[tuple[int, int], ...] = ()
-    idle_since: str = ""
-    owner: str = ""
     problem: str = ""
-    ending: bool = False
     unrecorded: bool = False
     limit: int = 0
-    labels: Mapping[str, str] = {}
 
 
 class NodeDocument(Document, frozen=True):
@@ -167,20 +176,6 @@ class NodeMetadata:
     address: str = ""
     uncounted: frozenset[str] = frozenset()
     """The vendors whose units the kubelet does not count."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodMetadata:
-    """What the page shows of a pod beyond what it holds."""
-
-    labels: Mapping[str, str] = field(default_factory=dict)
-    corrected: str = ""
-    over_use: str = ""
-    uses: tuple[tuple[int, int], ...] = ()
-    idle_since: str = ""
-    owner: str = ""
-    ending: bool = False
-    scheduler: str = ""
 
 
 NO_NODE_METADATA, NO_POD_METADATA = NodeMetadata(), PodMetadata()
@@ -275,6 +270,7 @@ def _pod(held: Assignment, context: NodeContext) -> PodDocument:
     pod = held.pod
     metadata = context.pod_metadata.get(pod.uid, NO_POD_METADATA)
     return PodDocument(
+        **msgspec.structs.asdict(metadata),
         uid=pod.uid,
         ns=pod.namespace,
         name=pod.name,
@@ -283,16 +279,9 @@ def _pod(held: Assignment, context: NodeContext) -> PodDocument:
         priority=pod.priority,
         assigned=held.assigned,
         reserved=pod.uid in context.reserved,
-        corrected=metadata.corrected,
-        over_use=metadata.over_use,
-        uses=metadata.uses,
-        idle_since=metadata.idle_since,
-        owner=metadata.owner,
         problem=context.pod_problems.get(pod.uid, ""),
-        ending=metadata.ending,
         unrecorded=held.unrecorded,
         limit=held.limit,
-        labels=metadata.labels,
     )
 
 

@@ -51,7 +51,6 @@ class PreparedClaims:
     node: str
     checkpoint: CheckpointFile
     cdi: ClaimCdiFiles
-    wall_clock_s: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
         self.claims: Mapping[str, PreparedClaim] = {}
@@ -207,7 +206,7 @@ class PreparedClaims:
             name=metadata.name,
             devices=devices,
             users=users_of(claim),
-            prepared_s=self.wall_clock_s(),
+            prepared_s=time.time(),
         )
 
     def mark_orphans(self, uids: Collection[str]) -> None:

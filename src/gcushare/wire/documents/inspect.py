@@ -86,28 +86,12 @@ def encode_node(vendor: Vendor, node: NodeState) -> bytes:
             held[grant.index].append((assignment, node.cards[grant.index].share(grant), grant.whole))
     cards = []
     for index, state in node.cards.items():
-        holders = held[index]
-        if form.is_detailed:
-            pods = [
-                make_pod(
-                    a.pod.name,
-                    a.pod.namespace,
-                    "" if a.unrecorded else a.pod.uid,
-                    a.pod.created,
-                    units,
-                    whole,
-                    a.unrecorded,
-                    a.limit,
-                )
-                for a, units, whole in holders
-            ]
-            cards.append(make_card(state.index, state.total, state.held, state.free, pods, *_condition(state)))
-        else:
-            pods = [
-                make_pod(a.pod.name, a.pod.namespace, units, whole, a.unrecorded, a.limit)
-                for a, units, whole in holders
-            ]
-            cards.append(make_card(state.index, state.total, state.held, pods, *_condition(state)))
+        pods = []
+        for a, units, whole in held[index]:
+            identity = ("" if a.unrecorded else a.pod.uid, a.pod.created) if form.is_detailed else ()
+            pods.append(make_pod(a.pod.name, a.pod.namespace, *identity, units, whole, a.unrecorded, a.limit))
+        free = (state.free,) if form.is_detailed else ()
+        cards.append(make_card(state.index, state.total, state.held, *free, pods, *_condition(state)))
     available = (max(0, node.total - node.used),) if form.is_detailed else ()
     reported = {str(each.pod) for each in node.assignments.values() if each.unrecorded}
     unknown = sorted(

@@ -37,7 +37,7 @@ class HostAdapters:
     limits: LimitSource | None = None
 
 
-class PodHandler:
+class OwnPodsHandler:
     """Handles this node's pods, but for the MPS daemon's: the memory of its servers is no pod's use.
 
     It is known by its label in this program's own namespace; elsewhere any author may write it.

@@ -21,7 +21,7 @@ from gcushare.cards.process_owners import ProcessOwners
 from gcushare.cards.selection import open_source
 from gcushare.cluster.watch_handlers import NodeHandler, NodeObserver
 from gcushare.core.cards import Inventory
-from gcushare.device_plugin.adapters import HostAdapters, PodHandler
+from gcushare.device_plugin.adapters import HostAdapters, OwnPodsHandler
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
@@ -162,7 +162,7 @@ class Way(abc.ABC):
         return Reflector(
             self._client,
             PODS_WITH_CLAIMS,
-            PodHandler(observers, self._client.config.namespace),
+            OwnPodsHandler(observers, self._client.config.namespace),
             decode=POD_WITH_CLAIMS.read,
             selector=Selector(fields=f"spec.nodeName={self._node_name}"),
             settings=ReflectorSettings(from_cache=True),

@@ -14,7 +14,6 @@ from gcushare.core.quantities import parse_count
 from gcushare.wire.annotations import PodRecord, decode_record
 from gcushare.wire.kubelet.device_ids import cards_of_ids
 from gcushare_playground.cluster import Cluster
-from gcushare_playground.doubles import InsideDoubles
 from gcushare_playground.picture import POD_OBJECTS, condition_of, key_of, node_of, phase_of, poll_until
 
 CONTAINER = "main"
@@ -37,10 +36,9 @@ def manifest(name: str, units: object, *, resource: str = "enflame.com/gcu-memor
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """Reads one cluster whose doubles run in this process."""
+    """Reads one cluster."""
 
     cluster: Cluster
-    doubles: InsideDoubles
 
     @property
     def pods(self) -> Mapping[str, Pod]:
@@ -98,7 +96,7 @@ class Census:
 
     def held(self, pod: Pod) -> dict[int, int]:
         """The units that the kubelet gave a pod, by card."""
-        kubelet, vendor = self.doubles.kubelets[node_of(pod)], self.cluster.plan.vendor
+        kubelet, vendor = self.cluster.doubles.kubelets[node_of(pod)], self.cluster.plan.vendor
         return cards_of_ids(kubelet.held_ids(pod["metadata"]["uid"], CONTAINER, vendor.memory_resource))
 
     def problems(self) -> Iterator[str]:
@@ -124,7 +122,7 @@ class Census:
         wanted = dict.fromkeys(cards, units)
         if self.held(pod) != wanted or len(cards) != 1:
             yield f"{name}: record says {wanted}, kubelet gave {self.held(pod)}"
-        view = self.doubles.kubelets[node_of(pod)].container_view(pod["metadata"]["uid"], CONTAINER)
+        view = self.cluster.doubles.kubelets[node_of(pod)].container_view(pod["metadata"]["uid"], CONTAINER)
         seen = None if view is None else view.environment.get(self.cluster.plan.vendor.environment.visible)
         if seen != ",".join(map(str, cards)):
             yield f"{name}: record says card {cards}, its container sees {seen}"

@@ -1,4 +1,4 @@
-"""A cluster of the real programs for one test module; the doubles run in the test's own process."""
+"""A cluster of the real programs for one test module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.cluster import Cluster
 from gcushare_playground.commands import port_of
-from gcushare_playground.doubles import InsideDoubles
 from gcushare_playground.plans import ClusterPlan
 from gcushare_playground.processes import Child
 from tests.playground.census import Census
@@ -26,11 +25,10 @@ _LISTENING = re.compile(r"\blistening\b.*\burl=(\S+)")
 @asynccontextmanager
 async def started(plan: ClusterPlan) -> AsyncIterator[Census]:
     """Start a whole cluster; where something goes wrong, its programs' last lines go with the message."""
-    doubles = InsideDoubles()
-    async with Cluster(plan, doubles) as cluster:
+    async with Cluster(plan) as cluster:
         try:
             await cluster.start_all()
-            yield Census(cluster, doubles)
+            yield Census(cluster)
         except BaseException as error:
             error.add_note(cluster.describe_programs())
             raise
@@ -48,10 +46,10 @@ def show_program(census: Census, node: str, name: str, url: str, page_url: str =
     pod = program_pod(f"{name}-1", name, port_of(url), node="", page_port=port_of(page_url))
     pod["metadata"]["labels"]["app"] = name
     del pod["spec"]["nodeName"]
-    census.doubles.api.registry.put(pod)
+    census.cluster.doubles.api.registry.put(pod)
 
     def bind(obj: JsonObject) -> JsonObject:
         """Bound with the address that it really has, before the kubelet sees it."""
         return {**obj, "spec": {**obj["spec"], "nodeName": node}, "status": {**obj["status"], "podIP": "127.0.0.1"}}
 
-    census.doubles.api.registry.rewrite(BY_NAME["pods"], Key(SYSTEM, f"{name}-1"), bind)
+    census.cluster.doubles.api.registry.rewrite(BY_NAME["pods"], Key(SYSTEM, f"{name}-1"), bind)

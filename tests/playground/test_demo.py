@@ -24,7 +24,6 @@ from gcushare_playground.demo.playing import Player
 from gcushare_playground.demo.scenarios import choose_scenario
 from gcushare_playground.demo.settings import DemoSettings, ScenarioName
 from gcushare_playground.demo.stage import Mismatch, Stage
-from gcushare_playground.doubles import InsideDoubles
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from gcushare_playground.processes import Child, Command
 
@@ -79,7 +78,7 @@ async def test_the_manuals_chapter_is_played_and_kept_until_ctrl_c_ends_it_with_
         assert find_kubeconfig(child).exists()
         await typed_commands_work(child)
         assert await nodes_on_the_page(child) == ["node-1"]
-        assert len(children_of(short_path)) >= 4
+        assert len(children_of(short_path)) == 2
         child.send_signal(signal.SIGINT)
         assert await child.wait() == 0
     text = child.log_file.read_text()
@@ -140,9 +139,9 @@ def check_admin_commands(text: str) -> None:
     ],
 )
 async def test_the_scenarios_of_a_t4_are_played(scenario: ScenarioName, shown: tuple[str, ...]) -> None:
-    """With the doubles in this process: what starts and ends them is the other tests' concern."""
+    """In this process: what starts and ends the demo is the other tests' concern."""
     settings, text = DemoSettings(vendor="aliyun", scenario=scenario), io.StringIO()
-    async with Cluster(settings.plan(), InsideDoubles()) as cluster:
+    async with Cluster(settings.plan()) as cluster:
         player = Player(cluster, Stage(text))
         await player.bring_up()
         await choose_scenario(settings)(player)
@@ -253,7 +252,7 @@ async def nodes_on_the_page(child: Child) -> list[str]:
 async def test_a_step_that_is_not_as_expected_ends_the_scenario() -> None:
     """The negative control: the demo's own bookkeeping is given larger cards than there are."""
     plan = ClusterPlan(nodes=(NodePlan(name="node-1", card_bytes=(16 * GIB,) * 2),), labels_nodes=False)
-    async with Cluster(plan, InsideDoubles()) as cluster:
+    async with Cluster(plan) as cluster:
         shown = io.StringIO()
         player = Player(cluster, Stage(shown))
         await player.bring_up()

@@ -23,7 +23,6 @@ from gcushare.wire.annotations import ROOM_FOUND
 from gcushare.wire.objects import ObjectReference
 from gcushare_playground.apiserver import DropAfter, Fault, RbacAuthorizer, service_account
 from gcushare_playground.cluster import Cluster
-from gcushare_playground.doubles import InsideDoubles
 from gcushare_playground.picture import POD_OBJECTS
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.charts import NAMESPACE, UMBRELLA_CHART, Object, granted, needs_helm, of_kind, rendered
@@ -81,9 +80,9 @@ async def repeat_an_event(site: Site, account: str) -> None:
                 assert recorder.counters["posted"] == count
 
 
-async def place_pods(cluster: Cluster, doubles: InsideDoubles) -> None:
+async def place_pods(cluster: Cluster) -> None:
     """One pod that fits, one whose binding is not answered, one that fits nowhere."""
-    doubles.api.faults.on(Fault(DropAfter(), path="/pods/unanswered/binding", count=1))
+    cluster.doubles.api.faults.on(Fault(DropAfter(), path="/pods/unanswered/binding", count=1))
     for name, units in (("first", 4), ("unanswered", 8), ("large", 20)):
         await cluster.client.create(POD_OBJECTS, memory_pod(name, units), namespace="default")
     assigned = ENFLAME.record.assigned
@@ -105,14 +104,14 @@ async def let_a_pod_end_for_a_more_important_one(cluster: Cluster) -> None:
     await cluster.client.delete(POD_OBJECTS, "urgent", namespace="default")
 
 
-async def make_room_that_the_scheduler_does_not_see(cluster: Cluster, doubles: InsideDoubles) -> None:
+async def make_room_that_the_scheduler_does_not_see(cluster: Cluster) -> None:
     """A pod that fits in sum but on no card fits after a deletion; the scheduler is gone, so the extender notes it."""
     for name, units, condition in (("filler", 14, "True"), ("refused", 5, "False")):
         await cluster.client.create(POD_OBJECTS, memory_pod(name, units), namespace="default")
         await cluster.pods.until(
             partial(is_scheduled, cluster, name, condition), f"PodScheduled of {name} is {condition}", deadline_s=60.0
         )
-    await doubles.scheduler.__aexit__(None, None, None)
+    await cluster.doubles.scheduler.__aexit__(None, None, None)
     await cluster.client.delete(POD_OBJECTS, "filler", namespace="default")
     await cluster.pods.until(
         lambda: ROOM_FOUND in cluster.pods.objects["default/refused"]["metadata"].get("annotations", {}),
@@ -126,9 +125,9 @@ def is_scheduled(cluster: Cluster, name: str, status: str) -> bool:
     return any(each["type"] == "PodScheduled" and each["status"] == status for each in conditions)
 
 
-async def look_at_the_page(cluster: Cluster, doubles: InsideDoubles) -> None:
+async def look_at_the_page(cluster: Cluster) -> None:
     """With the token that the notes of the chart tell admins to make."""
-    token = doubles.api.add_user(service_account(NAMESPACE, READER))
+    token = cluster.doubles.api.add_user(service_account(NAMESPACE, READER))
     headers = {"Authorization": f"Bearer {token}"}
     async with cluster.http.get(f"{cluster.page_url}/dashboard/api/cluster", headers=headers) as answer:
         assert answer.status == 200, await answer.text()
@@ -158,10 +157,9 @@ async def configure_and_recover(site: Site) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def after(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """The API server after everything that the programs do was done once."""
-    doubles = InsideDoubles()
-    async with Cluster(PLAN, doubles) as cluster:
+    async with Cluster(PLAN) as cluster:
         await cluster.start_api_server()
-        api = doubles.api
+        api = cluster.doubles.api
         for each in objects_to_store():
             api.registry.put(each)
         api.authorizer = RbacAuthorizer(api.store)
@@ -180,10 +178,10 @@ async def after(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
             await cluster.start_plugins(PLAN.nodes)
             await cluster.start_scheduler()
             await cluster.wait_ready()
-            await place_pods(cluster, doubles)
+            await place_pods(cluster)
             await let_a_pod_end_for_a_more_important_one(cluster)
-            await make_room_that_the_scheduler_does_not_see(cluster, doubles)
-            await look_at_the_page(cluster, doubles)
+            await make_room_that_the_scheduler_does_not_see(cluster)
+            await look_at_the_page(cluster)
             for account in (EXTENDER, PLUGIN):
                 await repeat_an_event(site, account)
             await configure_and_recover(site)

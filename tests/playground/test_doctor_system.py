@@ -41,7 +41,7 @@ async def census() -> AsyncIterator[Census]:
 
 def install(census: Census) -> None:
     """Show the programs as a cluster shows them: pods, a Service, the policy."""
-    registry, cluster = census.doubles.api.registry, census.cluster
+    registry, cluster = census.cluster.doubles.api.registry, census.cluster
     for obj in (policy(), policy_binding()):
         registry.put(obj)
     plugin_url = listening_url(cluster.plugins[NODE.name])

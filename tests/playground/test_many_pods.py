@@ -92,7 +92,7 @@ async def kill_plugins(census: Census) -> None:
 
 
 async def restart_the_api_server(census: Census) -> None:
-    await census.doubles.api.restart()
+    await census.cluster.doubles.api.restart()
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ async def test_the_census_sees_a_false_record_and_the_plugin_puts_it_right_when_
 async def wait_until_everything_is_returned(census: Census) -> None:
     async def look() -> str | None:
         used = await used_by_inspect(census)
-        left = {name: kubelet.active_uids() for name, kubelet in census.doubles.kubelets.items()}
+        left = {name: kubelet.active_uids() for name, kubelet in census.cluster.doubles.kubelets.items()}
         return f"{used} units used, pods {left}" if used or any(left.values()) else None
 
     await poll_until(look, "every unit is returned")

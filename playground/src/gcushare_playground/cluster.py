@@ -30,12 +30,8 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NAMESPACES, RESOURCE_SLICES, Resource
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, SERVE_CLAIMS, SERVE_LABEL
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
-from gcushare_playground.commands import (
-    extender_command,
-    plugin_command,
-    port_of,
-)
-from gcushare_playground.doubles import Doubles, InsideDoubles
+from gcushare_playground.commands import extender_command, plugin_command, port_of
+from gcushare_playground.doubles import Doubles
 from gcushare_playground.picture import (
     EVENT_OBJECTS,
     NODE_OBJECTS,
@@ -68,14 +64,14 @@ _HTTP_TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 
 
 class Cluster:
-    """One playground cluster. ``async with Cluster(plan, doubles)`` prepares it; ``start_all`` starts everything.
+    """One playground cluster. ``async with Cluster(plan)`` prepares it; ``start_all`` starts everything.
 
     ``root`` is made and removed by the cluster unless it is given; then the files stay.
     """
 
-    def __init__(self, plan: ClusterPlan, doubles: Doubles | None = None, root: Path | None = None) -> None:
+    def __init__(self, plan: ClusterPlan, root: Path | None = None) -> None:
         self.plan = plan
-        self.doubles: Doubles = doubles if doubles is not None else InsideDoubles()
+        self.doubles = Doubles(plan)
         self._given_root = root
         self._stack = AsyncExitStack()
         self._followers: list[asyncio.Task[None]] = []
@@ -134,7 +130,7 @@ class Cluster:
 
     async def start_api_server(self) -> None:
         """Start the API server double and follow what it holds."""
-        self.api_url = await self.doubles.start_api_server(self.place)
+        self.api_url = await self.doubles.start_api_server()
         write_kubeconfig(self.place.kubeconfig, self.api_url, token=None, authority=None, namespace="default")
         config = KubeConfig(server=self.api_url, source="the playground")
         limits = Limits(connections=128)
@@ -146,8 +142,8 @@ class Cluster:
 
     async def start_kubelets(self) -> None:
         """Start a kubelet per node and wait until every Node is there."""
-        starting = (self.doubles.start_kubelet(self.plan, self.place, node, self.api_url) for node in self.plan.nodes)
-        await asyncio.gather(*starting)
+        for node in self.plan.nodes:
+            await self.doubles.start_kubelet(self.place, node)
         await self.nodes.until(lambda: len(self.nodes.objects) == len(self.plan.nodes), "every node registered")
 
     async def start_plugins(self, nodes: Iterable[NodePlan]) -> None:
@@ -206,7 +202,7 @@ class Cluster:
             entry = ExtenderEntry(url=self.extender_url, options=options)
             text = new_config(entry, _SCHEDULER_VERSION, ()).text
         self.place.scheduler_config.write_text(text, encoding="utf-8")
-        await self.doubles.start_scheduler(self.plan, self.place, self.api_url)
+        await self.doubles.start_scheduler(self.place)
 
     async def show_programs(self) -> None:
         """Put the programs into the API server as the charts would, so that commands find them with a kubeconfig alone.
@@ -321,8 +317,8 @@ class Cluster:
         yield from self.plugins.values()
 
     def describe_programs(self) -> str:
-        """Every process's last lines, for messages."""
-        return "\n".join(child.describe_tail() for child in (*self.programs(), *self.doubles.children()))
+        """Every program's last lines, for messages."""
+        return "\n".join(child.describe_tail() for child in self.programs())
 
     def _follow(self, picture: Picture, what: str) -> Picture:
         self._followers.append(asyncio.create_task(picture.run(), name=f"playground follows {what}"))

@@ -1,18 +1,12 @@
-"""The command lines of a playground cluster: the real programs with simulated cards, and the doubles as processes."""
+"""The command lines of a playground cluster: the real programs with simulated cards, and what people type."""
 
 from __future__ import annotations
 
-import re
 import sys
-from dataclasses import replace
 from urllib.parse import urlsplit
 
 from gcushare_playground.plans import ClusterPlan, NodePlan, Place
 from gcushare_playground.processes import Command
-
-_URL_LINE = re.compile(r"^(http://\S+)$")
-_SCHEDULING = re.compile(r"\bscheduling name=(\S+)")
-_KUBELET_SERVING = re.compile(r"\bkubelet serving node=(\S+)")
 
 
 def extender_command(plan: ClusterPlan, place: Place, port: int = 0) -> Command:
@@ -72,49 +66,13 @@ def inspect_name(plan: ClusterPlan) -> str:
     return f"{plan.vendor.device_word.lower()}share"
 
 
-def api_server_command(place: Place) -> Command:
-    """The API server double."""
-    return _command(place, "apiserver", "gcushare_playground.apiserver", ready=_URL_LINE)
-
-
-def scheduler_command(plan: ClusterPlan, place: Place, api_url: str) -> Command:
-    """The scheduler double."""
-    return _command(
-        place,
-        "scheduler",
-        "gcushare_playground.scheduler",
-        *("--server", api_url, "--config", str(place.scheduler_config), "--wait-factor", str(plan.wait_factor)),
-        *("--unschedulable-wait", str(plan.unschedulable_s)),
-        ready=_SCHEDULING,
-    )
-
-
-def kubelet_command(plan: ClusterPlan, place: Place, node: NodePlan, api_url: str) -> Command:
-    """The kubelet double of one node."""
-    machine = [word for name, amount in plan.machine.items() for word in ("--capacity", f"{name}={amount}")]
-    labels = plan.label() if plan.labels_nodes else {}
-    return _command(
-        place,
-        f"kubelet-{node.name}",
-        "gcushare_playground.kubelet",
-        *("--node", node.name, "--root", str(place.kubelet_dir(node)), "--server", api_url),
-        *("--status-interval", str(plan.status_interval_s)),
-        *machine,
-        *(word for key, value in labels.items() for word in ("--label", f"{key}={value}")),
-        ready=_KUBELET_SERVING,
-    )
-
-
 def port_of(url: str) -> int:
     """The port of an address that a program shows."""
     return urlsplit(url).port or 0
 
 
-def _command(
-    place: Place, name: str, module: str, *arguments: str, ready: re.Pattern[str] | None = None, ready_lines: int = 1
-) -> Command:
+def _command(place: Place, name: str, module: str, *arguments: str, ready_lines: int = 1) -> Command:
     words = (sys.executable, "-m", module, *arguments)
     # A kubeconfig of the person at the keyboard must not change the cluster.
     clean = {"KUBECONFIG": ""}
-    command = Command(name=name, arguments=words, log_dir=place.logs, environ=clean, ready_lines=ready_lines)
-    return command if ready is None else replace(command, ready=ready)
+    return Command(name=name, arguments=words, log_dir=place.logs, environ=clean, ready_lines=ready_lines)

@@ -24,7 +24,6 @@ from gcushare_playground.demo.playing import Player
 from gcushare_playground.demo.scenarios import choose_scenario
 from gcushare_playground.demo.settings import PROGRAM, DemoSettings, ScenarioName
 from gcushare_playground.demo.stage import Mismatch, Stage
-from gcushare_playground.doubles import ProcessDoubles
 
 LOOPBACK = "127.0.0.1"
 
@@ -42,14 +41,11 @@ def main(process: ProcessContext | None = None) -> int:
 async def play(settings: DemoSettings, stream: TextIO, shutdown: Shutdown) -> int:
     """Bring the cluster up, play the scenario, and return the exit code; a wish to stop ends it at any moment."""
     stage = Stage(stream)
-    async with Cluster(settings.plan(), ProcessDoubles()) as cluster:
-        handler = logging.FileHandler(cluster.place.logs / "demo.log", encoding="utf-8")
-        logging.getLogger().addHandler(handler)
-        try:
-            return await _play_until_stopped(cluster, stage, settings, shutdown)
-        finally:
-            logging.getLogger().removeHandler(handler)
-            handler.close()
+    async with Cluster(settings.plan()) as cluster:
+        log, form = cluster.place.logs / "demo.log", "%(asctime)s %(levelname)s %(name)s %(message)s"
+        logging.basicConfig(filename=log, format=form, encoding="utf-8")
+        logging.getLogger("gcushare_playground").setLevel(logging.INFO)  # what the doubles do
+        return await _play_until_stopped(cluster, stage, settings, shutdown)
 
 
 async def _play_until_stopped(cluster: Cluster, stage: Stage, settings: DemoSettings, shutdown: Shutdown) -> int:

@@ -21,7 +21,7 @@ from gcushare_playground.scheduler import UNSCHEDULABLE_S
 
 NAME = "gcushare demo"
 MAX_NODES = 32
-"""Each node is two processes; more would take longer than a minute on a small machine."""
+"""Each node is a process; more would take longer than a minute on a small machine."""
 
 
 class ScenarioName(enum.Enum):

@@ -35,8 +35,7 @@ class Kubelet(Startable):
         self._clock = clock
         self._containers = ContainerStore(settings.root_dir / "containers")
         self._session: KubeletSession | None = None
-        self.main: asyncio.Task[None] | None = None
-        """What runs it, while it is started."""
+        self._main: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Return once the sockets accept calls; the Node and the pods follow (``wait_ready``)."""
@@ -45,12 +44,12 @@ class Kubelet(Startable):
         self._session = KubeletSession(
             self.settings, self._api, self._containers, faults=self.faults, clock=self._clock
         )
-        self.main = asyncio.create_task(self._session.run(serving), name=f"kubelet {self.settings.node_name}")
+        self._main = asyncio.create_task(self._session.run(serving), name=f"kubelet {self.settings.node_name}")
         waiter = asyncio.create_task(serving.wait(), name="kubelet serving")
-        await asyncio.wait([self.main, waiter], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([self._main, waiter], return_when=asyncio.FIRST_COMPLETED)
         waiter.cancel()
-        if self.main.done():
-            await self.main
+        if self._main.done():
+            await self._main
         logger.info("kubelet serving node=%s root=%s", self.settings.node_name, self.settings.root_dir)
 
     async def wait_ready(self, timeout_s: float = 60.0) -> None:
@@ -71,7 +70,7 @@ class Kubelet(Startable):
             ExceptionGroup: a task of the kubelet had failed before.
         """
         session, self._session = self._session, None
-        main, self.main = self.main, None
+        main, self._main = self._main, None
         if session is None or main is None:
             return
         if not main.done():

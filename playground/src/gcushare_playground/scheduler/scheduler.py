@@ -46,8 +46,7 @@ class SchedulerDouble(Startable, SchedulerCore):
         self._client = KubeClient(config, program="kube-scheduler", limits=Limits(connections=256))
         self._reporter = Reporter(self._client, NAME)
         self._stack = AsyncExitStack()
-        self.main: asyncio.Task[None] | None = None
-        """What runs it, while it is started."""
+        self._main: asyncio.Task[None] | None = None
         self.synced = asyncio.Event()
         """Set once nodes and pods were listed for the first time."""
 
@@ -55,10 +54,10 @@ class SchedulerDouble(Startable, SchedulerCore):
         await self._stack.enter_async_context(self._client)
         for extender in self.extenders:
             await self._stack.enter_async_context(extender)
-        self.main = asyncio.create_task(self._run(), name="scheduler")
+        self._main = asyncio.create_task(self._run(), name="scheduler")
 
     async def stop(self) -> None:
-        main, self.main = self.main, None
+        main, self._main = self._main, None
         try:
             if main is not None:
                 main.cancel()

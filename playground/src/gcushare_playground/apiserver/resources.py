@@ -82,8 +82,6 @@ RESOURCES: tuple[Resource, ...] = (
         "", "v1", "Namespace", "namespaces", False, ("ns",), ("status",), fields=frozenset({"status.phase"})
     ),
     Resource("", "v1", "Node", "nodes", False, ("no",), ("status",), fields=frozenset({"spec.unschedulable"})),
-    Resource("", "v1", "PersistentVolume", "persistentvolumes", False, ("pv",), ("status",)),
-    Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, ("pvc",), ("status",)),
     Resource("", "v1", "Pod", "pods", True, ("po",), _POD_SUBRESOURCES, _ALL, _POD_FIELDS),
     Resource("", "v1", "ResourceQuota", "resourcequotas", True, ("quota",), ("status",)),
     Resource("", "v1", "Secret", "secrets", fields=frozenset({"type"})),
@@ -109,7 +107,6 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(
         "admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False
     ),
-    Resource("apps", "v1", "ControllerRevision", "controllerrevisions"),
     Resource("apps", "v1", "DaemonSet", "daemonsets", True, ("ds",), ("status",), _ALL),
     Resource("apps", "v1", "Deployment", "deployments", True, ("deploy",), ("status",), _ALL),
     Resource(
@@ -121,7 +118,6 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("batch", "v1", "CronJob", "cronjobs", True, ("cj",), ("status",), _ALL),
     Resource("batch", "v1", "Job", "jobs", True, (), ("status",), _ALL, frozenset({"status.successful"})),
     Resource("coordination.k8s.io", "v1", "Lease", "leases", unconditional_update=False, create_on_update=True),
-    Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"),
     Resource("networking.k8s.io", "v1", "Ingress", "ingresses", True, ("ing",), ("status",)),
     Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True, ("netpol",)),
     Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, ("pdb",), ("status",)),
@@ -139,8 +135,6 @@ RESOURCES: tuple[Resource, ...] = (
         fields=frozenset({"spec.nodeName", "spec.driver"}),
     ),
     Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, ("pc",)),
-    Resource("storage.k8s.io", "v1", "CSINode", "csinodes", False),
-    Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, ("sc",)),
 )  # fmt: skip
 
 BY_PATH: dict[tuple[str, str, str], Resource] = {(r.group, r.version, r.plural): r for r in RESOURCES}

@@ -33,12 +33,12 @@ class ClaimController:
                     found.append(Ref("pods", pod.key))
         return found
 
-    def sync(self, ref: Ref) -> float | None:
+    def sync(self, ref: Ref) -> None:
         """Make what is missing, and write into the pod's status which claims are its own."""
         found = self._cluster.find(ref)
         entries = found.obj["spec"].get("resourceClaims") if found is not None else None
         if found is None or not entries:
-            return None
+            return
         owned = {
             metadata(claim.obj).get("annotations", {}).get("resource.kubernetes.io/pod-claim-name"): claim.key
             for claim in self._cluster.ownership.children(uid_of(found.obj), CLAIMS)
@@ -47,7 +47,7 @@ class ClaimController:
             for key in owned.values():
                 self._cluster.delete(Ref(CLAIMS, key))
         if is_finished(found.obj) or is_deleting(found.obj):
-            return None
+            return
         for entry in entries:
             template = self._cluster.find(
                 Ref(TEMPLATES, Key(ref.key.namespace, entry.get("resourceClaimTemplateName", "")))
@@ -57,7 +57,6 @@ class ClaimController:
         made = [{"name": name, "resourceClaimName": key.name} for name, key in owned.items()]
         if made and made != found.obj["status"].get("resourceClaimStatuses"):
             self._cluster.set_status(ref, {**found.obj["status"], "resourceClaimStatuses": made})
-        return None
 
     def _create(self, ref: Ref, pod: JsonObject, name: str, template: JsonObject) -> Key:
         wanted = copy_of(template["spec"])

@@ -27,12 +27,9 @@ class GarbageCollector:
             return self._cluster.ownership.refs(uid_of(obj))
         return [Ref(change.collection, change.revision.key)] if owners(obj) else []
 
-    def sync(self, ref: Ref) -> float | None:
+    def sync(self, ref: Ref) -> None:
         """Delete the object if no one owns it any more."""
         found = self._cluster.find(ref)
-        if found is None:
-            return None
-        of = [] if is_deleting(found.obj) else owners(found.obj)
+        of = [] if found is None or is_deleting(found.obj) else owners(found.obj)
         if of and not any(self._cluster.ownership.find(owner["uid"]) for owner in of):
             self._cluster.delete(ref)
-        return None

@@ -20,7 +20,6 @@ from gcushare_playground.apiserver.registry import Registry
 from gcushare_playground.apiserver.storage import Change, ChangeType
 
 _log = logging.getLogger(__name__)
-_RETRY_S = 1.0
 
 
 class Controller(Protocol):
@@ -30,17 +29,17 @@ class Controller(Protocol):
         """Return the objects to look at after a change."""
         ...
 
-    def sync(self, ref: Ref) -> float | None:
-        """Take the steps that are due for one object; return in how many seconds to look again, None: on a change.
+    def sync(self, ref: Ref) -> None:
+        """Take the steps that are due for one object.
 
         Raises:
-            ApiFailure: a step was refused; it is tried again later.
+            ApiFailure: a step was refused; it is tried again at the next change.
         """
         ...
 
 
 class ControllerManager:
-    """Owns the task, the queue and the timers."""
+    """Owns the task and the queue."""
 
     def __init__(self, registry: Registry) -> None:
         self._storage = registry.storage
@@ -54,7 +53,6 @@ class ControllerManager:
             GarbageCollector(cluster),
         )
         self._queue: dict[tuple[Controller, Ref], None] = {}
-        self._timers: dict[tuple[Controller, Ref], asyncio.TimerHandle] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -77,9 +75,6 @@ class ControllerManager:
         if self._task is None:
             return
         self._storage.observers.remove(self._note)
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
         self._queue.clear()
         task, self._task = self._task, None
         task.cancel()
@@ -96,11 +91,6 @@ class ControllerManager:
                 self._queue[controller, ref] = None
         self._wake.set()
 
-    def _look_again(self, item: tuple[Controller, Ref]) -> None:
-        self._timers.pop(item, None)
-        self._queue[item] = None
-        self._wake.set()
-
     async def _run(self) -> None:
         while True:
             await self._wake.wait()
@@ -108,19 +98,14 @@ class ControllerManager:
             while self._queue:
                 item = next(iter(self._queue))
                 del self._queue[item]
-                self._sync(item)
+                controller, ref = item
+                try:
+                    controller.sync(ref)
+                except ApiFailure as failure:
+                    words = "controller step refused object=%s/%s/%s reason=%s"
+                    _log.warning(words, ref.collection, *ref.key, failure)
                 # Requests are answered between any two objects.
                 await asyncio.sleep(0)
-
-    def _sync(self, item: tuple[Controller, Ref]) -> None:
-        controller, ref = item
-        try:
-            delay_s = controller.sync(ref)
-        except ApiFailure as failure:
-            _log.warning("controller step refused object=%s/%s/%s reason=%s", ref.collection, *ref.key, failure)
-            delay_s = _RETRY_S
-        if delay_s is not None and item not in self._timers:
-            self._timers[item] = asyncio.get_running_loop().call_later(delay_s, self._look_again, item)
 
 
 def _report_defect(task: asyncio.Task[None]) -> None:

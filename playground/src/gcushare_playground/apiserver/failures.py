@@ -146,13 +146,6 @@ def budget_refuses(name: str) -> ApiFailure:
     return ApiFailure(429, "TooManyRequests", message, {"causes": causes})
 
 
-def version_too_large(asked: int, current: int) -> ApiFailure:
-    """504: the version asked for has not happened yet, as after a restore from an older backup."""
-    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
-    message = f"Timeout: Too large resource version: {asked}, current: {current}"
-    return ApiFailure(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1})
-
-
 def internal(message: str) -> ApiFailure:
     """500: something behind the server failed."""
     return ApiFailure(500, "InternalError", f"Internal error occurred: {message}")

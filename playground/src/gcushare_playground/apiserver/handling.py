@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -36,7 +35,6 @@ from gcushare_playground.apiserver.verbs import Call, Reply, Verbs
 from gcushare_playground.apiserver.watching import Watches
 
 _log = logging.getLogger(__name__)
-_HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
 
 
 class Parts(Protocol):
@@ -126,24 +124,19 @@ class Handler:
         self._authorize(_attributes(user, verb, target), target)
         if target.subresource == "exec":
             return await self._execution.answer(target, request)
-        renderer = self._renderer(target, request.headers.get("Accept", ""), request.query)
+        form = negotiate(request.headers.get("Accept", ""))
+        renderer = Renderer(target.resource, form, self._parts.registry.clock())
         if verb == "watch":
             return await self._watches.serve(request, target, renderer, cut_after=cut_after)
         body = await read_body(request)
         call = Call(target, verb, request.query, media_type(request), body, renderer)
         return _response(await self._verbs.answer(call))
 
-    def _renderer(self, target: Target, accept: str, query: Mapping[str, str]) -> Renderer:
-        include, now_s = query.get("includeObject", "Metadata"), self._parts.registry.clock()
-        return Renderer(target.resource, negotiate(accept), include, now_s)
-
     def _document(self, request: web.BaseRequest, user: User) -> web.StreamResponse:
         path = request.path
         self._authorize(Attributes(user, request.method.lower(), path=path), None)
         if request.method != "GET":
             raise failures.method_not_allowed()
-        if path in _HEALTH_PATHS:
-            return web.Response(text="ok")
         found = self._discovery.find(path)
         if found is None:
             raise failures.unknown_path()

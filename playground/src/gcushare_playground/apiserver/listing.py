@@ -39,14 +39,11 @@ def list_page(storage: Storage, target: Target, query: Mapping[str, str]) -> Pag
     """Return the page that a list request asks for.
 
     Raises:
-        ApiFailure: 400 for parameters that cannot be read, 410 for a page of a moment that is forgotten, 504 for a
-            version that has not happened.
+        ApiFailure: 400 for parameters that cannot be read, 410 for a page of a moment that is forgotten.
     """
     selector, limit = selector_of(query, target.resource), number(query, "limit") or 0
     token = _decode(query["continue"]) if query.get("continue") else None
     asked = None if token else number(query, "resourceVersion")
-    if asked is not None and asked > storage.version:
-        raise failures.version_too_large(asked, storage.version)
     match = query.get("resourceVersionMatch")
     exact = match == "Exact" or (asked and limit and match is None)
     version = token.rv if token else asked if exact else None
@@ -56,17 +53,8 @@ def list_page(storage: Storage, target: Target, query: Mapping[str, str]) -> Pag
     try:
         view = storage.collection(target.resource.qualified).view(version)
     except Expired as error:
-        raise failures.expired(_too_old(error, continued=token is not None)) from error
+        raise failures.expired(f"{error}: start a new list without the continue parameter") from error
     return _page(view, target.namespace, selector, limit, Key(*token.start) if token else None)
-
-
-def _too_old(error: Expired, *, continued: bool) -> str:
-    if continued:
-        return (
-            "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-            f"without the continue parameter ({error})"
-        )
-    return str(error)
 
 
 def _page(view: View, namespace: str | None, selector: Selector, limit: int, after: Key | None) -> Page:

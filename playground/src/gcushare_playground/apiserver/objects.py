@@ -25,13 +25,10 @@ def copy_of(obj: JsonObject) -> JsonObject:
     return copied
 
 
-def dig(obj: Any, *path: str | int, default: Any = None) -> Any:
+def dig(obj: Any, *path: str, default: Any = None) -> Any:
     """Return the value at ``path``, or ``default`` where a step is missing, null or not a container."""
     for step in path:
-        if isinstance(step, int):
-            obj = obj[step] if isinstance(obj, list) and 0 <= step < len(obj) else None
-        else:
-            obj = obj.get(step) if isinstance(obj, dict) else None
+        obj = obj.get(step) if isinstance(obj, dict) else None
         if obj is None:
             return default
     return obj
@@ -48,6 +45,11 @@ def metadata(obj: JsonObject) -> JsonObject:
 def labels_of(obj: JsonObject) -> dict[str, str]:
     """Return the object's labels, empty where there are none."""
     return dig(obj, "metadata", "labels") or {}
+
+
+def has_labels(obj: JsonObject, wanted: dict[str, str]) -> bool:
+    """Tell whether the object has all of these labels."""
+    return wanted.items() <= labels_of(obj).items()
 
 
 def annotations_of(obj: JsonObject) -> dict[str, str]:
@@ -112,10 +114,5 @@ def rfc3339(timestamp_s: float) -> str:
 
 
 def seconds_of(text: str | None) -> float | None:
-    """Read an API time, with or without a fraction; None where there is none or it is not a time."""
-    if not text:
-        return None
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None
+    """Read an API time, with or without a fraction; None where there is none."""
+    return datetime.fromisoformat(text).timestamp() if text else None

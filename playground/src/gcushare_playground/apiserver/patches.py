@@ -55,8 +55,6 @@ def _apply_operation(document: JsonObject, operation: JsonObject) -> None:
             _remove(document, path, "remove")
         case "test":
             _test(document, path, operation)
-        case "move" | "copy":
-            _transfer(document, path, operation)
         case _:
             raise bad_request(f"error decoding patch: Unexpected kind: {kind!r}")
 
@@ -69,14 +67,6 @@ def _test(document: JsonObject, path: list[str], operation: JsonObject) -> None:
         found = None
     if found != operation.get("value"):
         raise unprocessable(f"testing value {operation['path']} failed: test failed")
-
-
-def _transfer(document: JsonObject, path: list[str], operation: JsonObject) -> None:
-    source = _pointer(str(operation.get("from", "")))
-    value = _find(document, source)
-    if operation["op"] == "move":
-        _remove(document, source, "move")
-    _add(document, path, copy_of({"": value})[""])
 
 
 def _pointer(text: str) -> list[str]:

@@ -5,7 +5,6 @@ Source: ``pkg/apis/core/v1/defaults.go``, ``pkg/apis/core/validation/validation.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gcushare_playground.apiserver.failures import Cause
@@ -20,11 +19,8 @@ _POD_DEFAULTS: JsonObject = {
     "securityContext": {},
 }
 _CREATED_POD_DEFAULTS: JsonObject = {"enableServiceLinks": True, "preemptionPolicy": "PreemptLowerPriority"}
-_NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 _UNREADY_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_RESTART_POLICIES = ("Always", "OnFailure", "Never")
-_CONTAINER_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def is_extended(resource: str) -> bool:
@@ -50,8 +46,6 @@ def default_spec(spec: JsonObject) -> None:
         spec.setdefault(name, copy_of({"": value})[""])
     if spec.get("serviceAccountName"):
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
-    elif spec.get("serviceAccount"):
-        spec["serviceAccountName"] = spec["serviceAccount"]
     for _, container in containers_of(spec):
         _default_container(container)
 
@@ -91,37 +85,20 @@ def check_spec(spec: JsonObject, prefix: str = "") -> Iterator[Cause]:
     """Yield every rule that a defaulted pod spec breaks; ``prefix`` is the path of a template."""
     if not spec.get("containers"):
         yield Cause(f"{prefix}spec.containers", "Required value", "FieldValueRequired")
-    if spec["restartPolicy"] not in _RESTART_POLICIES:
-        why = f'Unsupported value: "{spec["restartPolicy"]}": supported values: "Always", "OnFailure", "Never"'
-        yield Cause(f"{prefix}spec.restartPolicy", why, "FieldValueNotSupported")
-    seen: set[str] = set()
     for path, container in containers_of(spec):
         yield from _check_container(prefix + path, container)
-        if (name := str(container.get("name"))) in seen:
-            yield Cause(f"{prefix}{path}.name", f'Duplicate value: "{name}"', "FieldValueDuplicate")
-        seen.add(name)
 
 
 def _check_container(path: str, container: JsonObject) -> Iterator[Cause]:
-    name = container.get("name")
-    if not name:
-        yield Cause(f"{path}.name", "Required value", "FieldValueRequired")
-    elif not _CONTAINER_NAME.fullmatch(name):
-        yield Cause(f"{path}.name", f'Invalid value: "{name}": must be a lowercase RFC 1123 label')
-    if not container.get("image"):
-        yield Cause(f"{path}.image", "Required value", "FieldValueRequired")
+    for name in ("name", "image"):
+        if not container.get(name):
+            yield Cause(f"{path}.{name}", "Required value", "FieldValueRequired")
     limits, requests = (dig(container, "resources", kind, default={}) for kind in ("limits", "requests"))
     for kind, quantities in (("limits", limits), ("requests", requests)):
         for resource, amount in quantities.items():
-            yield from _check_resource_name(f"{path}.resources.{kind}[{resource}]", resource)
             yield from check_amount(f"{path}.resources.{kind}[{resource}]", resource, amount)
     for resource, amount in requests.items():
         yield from _check_request(path, resource, amount, limits.get(resource))
-
-
-def _check_resource_name(path: str, resource: str) -> Iterator[Cause]:
-    if "/" not in resource and resource not in _NATIVE and not resource.startswith("hugepages-"):
-        yield Cause(path, f'Invalid value: "{resource}": must be a standard resource type or fully qualified')
 
 
 def check_amount(path: str, resource: str, amount: str) -> Iterator[Cause]:
@@ -155,12 +132,7 @@ _FROZEN = (
 
 
 def check_spec_update(new: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Yield what a pod update may not change: everything but images, deadline, added tolerations, removed gates."""
-    if any(toleration not in (new.get("tolerations") or []) for toleration in old.get("tolerations") or []):
-        yield Cause("spec.tolerations", "Forbidden: existing toleration can not be modified", "FieldValueForbidden")
-    old_gates = old.get("schedulingGates") or []
-    if any(gate not in old_gates for gate in new.get("schedulingGates") or []):
-        yield Cause("spec.schedulingGates", "Forbidden: only deletion is allowed", "FieldValueForbidden")
+    """Yield what a pod update may not change: everything but images, deadline, tolerations and gates."""
     if _frozen_part(new) != _frozen_part(old):
         yield Cause("spec", _FROZEN, "FieldValueForbidden")
 

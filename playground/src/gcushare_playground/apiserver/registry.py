@@ -246,20 +246,16 @@ class Registry:
         return new
 
     def _facts(self) -> ClusterFacts:
-        services = self.storage.collection("services").view()
         classes = self.storage.collection("priorityclasses.scheduling.k8s.io")
 
         def priority_class(name: str) -> JsonObject | None:
             found = classes.get(Key("", name))
             return found.obj if found else None
 
-        def is_address_taken(address: str) -> bool:
-            return any(dig(revision.obj, "spec", "clusterIP") == address for revision in services.walk(None))
-
         def namespace_labels(name: str) -> dict[str, str]:
             return labels_of(self.read(BY_NAME["namespaces"], Key("", name)).obj)
 
-        return ClusterFacts(self.now, is_address_taken, priority_class, namespace_labels)
+        return ClusterFacts(priority_class, namespace_labels)
 
 
 def _grace_s(obj: JsonObject, how: Deletion) -> int:

@@ -67,8 +67,6 @@ class Renderer:
 
     resource: Resource
     form: Form
-    include_object: str
-    """What a table's row carries of its object: Metadata, Object or None."""
     now_s: float
 
     def one(self, revision: Revision) -> bytes:
@@ -95,7 +93,7 @@ class Renderer:
         found: JsonObject = {"resourceVersion": str(version), "creationTimestamp": None}
         obj = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": found}
         if self.form is Form.TABLE:
-            obj = table(self.resource, [], found, self.include_object, self.now_s)
+            obj = table(self.resource, [], found, self.now_s)
         return msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"
 
     def _typed(self, revision: Revision) -> bytes:
@@ -104,7 +102,7 @@ class Renderer:
 
     def _table(self, revisions: list[Revision], meta: JsonObject) -> bytes:
         objects = [revision.obj for revision in revisions]
-        return msgspec.json.encode(table(self.resource, objects, meta, self.include_object, self.now_s))
+        return msgspec.json.encode(table(self.resource, objects, meta, self.now_s))
 
 
 def error_event(failure: ApiFailure) -> bytes:

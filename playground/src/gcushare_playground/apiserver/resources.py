@@ -27,10 +27,6 @@ class Resource:
     fields: frozenset[str] = field(default_factory=frozenset)
     """Field selectors beyond metadata.name and metadata.namespace; others are refused as kube-apiserver does."""
     verbs: tuple[str, ...] = ALL_VERBS
-    unconditional_update: bool = True
-    """False: a PUT must carry a resourceVersion."""
-    create_on_update: bool = False
-    """True: a PUT of a missing object creates it."""
 
     @property
     def api_version(self) -> str:
@@ -61,27 +57,25 @@ class Resource:
 _POD_FIELDS = frozenset(
     f"{part}.{name}"
     for part, names in {
-        "spec": ("nodeName", "restartPolicy", "schedulerName", "serviceAccountName", "hostNetwork"),
+        "spec": ("nodeName", "restartPolicy", "schedulerName", "serviceAccountName"),
         "status": ("phase", "podIP", "nominatedNodeName"),
     }.items()
     for name in names
 )
 _INVOLVED = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
-_EVENT_FIELDS = frozenset(
-    {f"involvedObject.{n}" for n in _INVOLVED} | {"reason", "type", "source", "reportingComponent"}
-)
+_EVENT_FIELDS = frozenset({f"involvedObject.{n}" for n in _INVOLVED} | {"reason", "type", "reportingComponent"})
 _ALL = ("all",)
 _POD_SUBRESOURCES = ("status", "binding", "eviction", "log", "exec")
 
 RESOURCES: tuple[Resource, ...] = (
     Resource("", "v1", "ConfigMap", "configmaps", short_names=("cm",)),
-    Resource("", "v1", "Endpoints", "endpoints", short_names=("ep",), create_on_update=True),
-    Resource("", "v1", "Event", "events", short_names=("ev",), fields=_EVENT_FIELDS, create_on_update=True),
+    Resource("", "v1", "Endpoints", "endpoints", short_names=("ep",)),
+    Resource("", "v1", "Event", "events", short_names=("ev",), fields=_EVENT_FIELDS),
     Resource("", "v1", "LimitRange", "limitranges", short_names=("limits",)),
     Resource(
         "", "v1", "Namespace", "namespaces", False, ("ns",), ("status",), fields=frozenset({"status.phase"})
     ),
-    Resource("", "v1", "Node", "nodes", False, ("no",), ("status",), fields=frozenset({"spec.unschedulable"})),
+    Resource("", "v1", "Node", "nodes", False, ("no",), ("status",)),
     Resource("", "v1", "Pod", "pods", True, ("po",), _POD_SUBRESOURCES, _ALL, _POD_FIELDS),
     Resource("", "v1", "ResourceQuota", "resourcequotas", True, ("quota",), ("status",)),
     Resource("", "v1", "Secret", "secrets", fields=frozenset({"type"})),
@@ -117,16 +111,14 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", False, verbs=REVIEW_VERBS),
     Resource("batch", "v1", "CronJob", "cronjobs", True, ("cj",), ("status",), _ALL),
     Resource("batch", "v1", "Job", "jobs", True, (), ("status",), _ALL, frozenset({"status.successful"})),
-    Resource("coordination.k8s.io", "v1", "Lease", "leases", unconditional_update=False, create_on_update=True),
+    Resource("coordination.k8s.io", "v1", "Lease", "leases"),
     Resource("networking.k8s.io", "v1", "Ingress", "ingresses", True, ("ing",), ("status",)),
     Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True, ("netpol",)),
     Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, ("pdb",), ("status",)),
-    Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False, create_on_update=True),
-    Resource(
-        "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False, create_on_update=True
-    ),
-    Resource("rbac.authorization.k8s.io", "v1", "Role", "roles", create_on_update=True),
-    Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", create_on_update=True),
+    Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False),
+    Resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False),
+    Resource("rbac.authorization.k8s.io", "v1", "Role", "roles"),
+    Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
     Resource("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", False),
     Resource("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", subresources=("status",)),
     Resource("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates"),

@@ -1,4 +1,4 @@
-"""Strategic merge patch: lists of named things merge by their key instead of being replaced.
+"""Strategic merge patch: lists of named things merge by their key instead of being replaced. It deletes none of them.
 
 The keys of the built-in kinds are looked up by field name: the few names that mean different lists in different
 kinds (``ports``) are distinguished by the elements.
@@ -36,43 +36,23 @@ _MERGE_KEYS: dict[str, tuple[str, ...]] = {
     "volumesAttached": ("name",),
     "webhooks": ("name",),
 }
-_PRIMITIVE_SETS = frozenset({"finalizers", "podCIDRs"})
-"""Lists of plain values that merge as sets; every other list of plain values is replaced."""
-
-_PATCH, _RETAIN_KEYS = "$patch", "$retainKeys"
-_ORDER, _DELETE_VALUES = "$setElementOrder/", "$deleteFromPrimitiveList/"
+_RETAIN_KEYS, _ORDER = "$retainKeys", "$setElementOrder/"
 
 
 def strategic_merge(target: JsonObject, patch: JsonObject) -> JsonObject:
     """Return ``target`` with a strategic merge patch applied.
 
     Raises:
-        ApiFailure: 400 for an unknown directive or a list element without its merge key.
+        ApiFailure: 400 for a directive that is not known here, or a list element without its merge key.
     """
-    directive = patch.get(_PATCH)
-    if directive == "replace":
-        replaced: JsonObject = _without_directives(patch)
-        return replaced
-    if directive == "delete":
-        return {}
-    if directive not in (None, "merge"):
-        raise bad_request(f"unknown patch type found: {directive!r}; known: delete, merge, replace")
-    return _merge_fields(_retained(target, patch), patch)
-
-
-def _retained(target: JsonObject, patch: JsonObject) -> JsonObject:
     keys = patch.get(_RETAIN_KEYS)
-    return dict(target) if keys is None else {name: value for name, value in target.items() if name in keys}
-
-
-def _merge_fields(merged: JsonObject, patch: JsonObject) -> JsonObject:
+    merged = {name: value for name, value in target.items() if keys is None or name in keys}
     for name, value in patch.items():
-        if name in (_PATCH, _RETAIN_KEYS) or name.startswith(_ORDER):
+        if name == _RETAIN_KEYS or name.startswith(_ORDER):
             continue
-        if name.startswith(_DELETE_VALUES):
-            field = name.removeprefix(_DELETE_VALUES)
-            merged[field] = [item for item in merged.get(field) or [] if item not in value]
-        elif value is None:
+        if name.startswith("$"):
+            raise bad_request(f"directive {name!r} is not known here: use a merge patch")
+        if value is None:
             merged.pop(name, None)
         else:
             merged[name] = _merge_value(name, merged.get(name), value)
@@ -88,40 +68,17 @@ def _merge_value(name: str, current: Any, patch: Any) -> Any:
 
 
 def _merge_list(name: str, current: list[Any], patch: list[Any]) -> list[Any]:
-    if name in _PRIMITIVE_SETS:
-        return [*current, *(item for item in patch if item not in current)]
-    key = _merge_key(name, [*patch, *current])
+    of_elements = {key for element in (*patch, *current) if isinstance(element, dict) for key in element}
+    key = next((key for key in _MERGE_KEYS.get(name, ()) if key in of_elements), None)
     if key is None:
-        return [_without_directives(item) for item in patch]
-    if any(isinstance(item, dict) and item.get(_PATCH) == "replace" for item in patch):
-        return [_without_directives(item) for item in patch if item.get(_PATCH) != "replace"]
-    return _merge_elements(name, key, list(current), patch)
-
-
-def _merge_key(name: str, elements: list[Any]) -> str | None:
-    for key in _MERGE_KEYS.get(name, ()):
-        if any(isinstance(element, dict) and key in element for element in elements):
-            return key
-    return None
-
-
-def _merge_elements(name: str, key: str, merged: list[Any], patch: list[Any]) -> list[Any]:
+        return patch
+    merged = list(current)
     for element in patch:
         if not isinstance(element, dict) or key not in element:
             raise bad_request(f"map: {element!r} does not contain declared merge key: {key} (list {name!r})")
         index = next((i for i, item in enumerate(merged) if item.get(key) == element[key]), None)
-        if element.get(_PATCH) == "delete":
-            merged = [item for item in merged if item.get(key) != element[key]]
-        elif index is None:
-            merged.append(_without_directives(element))
+        if index is None:
+            merged.append(strategic_merge({}, element))
         else:
             merged[index] = strategic_merge(merged[index], element)
     return merged
-
-
-def _without_directives(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _without_directives(v) for k, v in value.items() if v is not None and not k.startswith("$")}
-    if isinstance(value, list):
-        return [_without_directives(item) for item in value]
-    return value

@@ -19,15 +19,12 @@ from gcushare_playground.apiserver.pod_rules import (
 )
 from gcushare_playground.apiserver.quantities import canonicalise
 from gcushare_playground.apiserver.resources import Resource
-from gcushare_playground.apiserver.selectors import read_selector
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """What a strategy may ask of the rest of the cluster."""
 
-    now: str
-    is_address_taken: Callable[[str], bool]
     priority_class: Callable[[str], JsonObject | None]
     namespace_labels: Callable[[str], dict[str, str]]
 
@@ -115,7 +112,7 @@ class NamespaceStrategy(Strategy):
 
 
 class WorkloadStrategy(Strategy):
-    """Kinds with a pod template and a selector that must match it."""
+    """Kinds with a pod template and a selector."""
 
     def __init__(self, spec_defaults: JsonObject) -> None:
         self._spec_defaults = spec_defaults
@@ -124,11 +121,6 @@ class WorkloadStrategy(Strategy):
         spec = _section(obj, "spec")
         for name, value in self._spec_defaults.items():
             spec.setdefault(name, dict(value) if isinstance(value, dict) else value)
-        strategy = spec.get("strategy")
-        if strategy is not None and strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("maxUnavailable", "25%")
-            rolling.setdefault("maxSurge", "25%")
         template = _section(spec, "template")
         template.setdefault("metadata", {})
         default_spec(_section(template, "spec"))
@@ -138,20 +130,9 @@ class WorkloadStrategy(Strategy):
 
     def check(self, obj: JsonObject) -> Iterator[Cause]:
         spec = obj["spec"]
-        selector = read_selector(spec.get("selector"))
-        if selector is None or selector.is_everything:
+        if not dig(spec, "selector", "matchLabels"):
             yield Cause("spec.selector", "Required value", "FieldValueRequired")
-        elif not selector.matches(spec["template"]):
-            found = dig(spec, "template", "metadata", "labels", default={})
-            why = f"Invalid value: {found!r}: `selector` does not match template `labels`"
-            yield Cause("spec.template.metadata.labels", why)
-        if (replicas := spec.get("replicas", 0)) < 0:
-            yield Cause("spec.replicas", f"Invalid value: {replicas}: must be greater than or equal to 0")
         yield from check_spec(spec["template"]["spec"], prefix="spec.template.")
-
-    def check_update(self, new: JsonObject, old: JsonObject) -> Iterator[Cause]:
-        if dig(new, "spec", "selector") != dig(old, "spec", "selector"):
-            yield Cause("spec.selector", "Invalid value: field is immutable")
 
 
 class ServiceStrategy(Strategy):
@@ -169,7 +150,7 @@ class ServiceStrategy(Strategy):
     def create(self, obj: JsonObject, facts: ClusterFacts) -> None:
         spec = obj["spec"]
         if spec["type"] != "ExternalName":
-            address = spec.setdefault("clusterIP", "") or _service_address(obj, facts.is_address_taken)
+            address = spec.setdefault("clusterIP", "") or f"10.96.{_number(obj) // 256}.{_number(obj) % 256}"
             spec.update(clusterIP=address, clusterIPs=[address], ipFamilies=["IPv4"], ipFamilyPolicy="SingleStack")
         if spec["type"] in ("NodePort", "LoadBalancer"):
             for index, port in enumerate(spec.get("ports") or []):
@@ -177,28 +158,19 @@ class ServiceStrategy(Strategy):
         obj["status"] = {"loadBalancer": {}}
 
     def check_update(self, new: JsonObject, old: JsonObject) -> Iterator[Cause]:
-        address = dig(old, "spec", "clusterIP")
-        if address and new["spec"].setdefault("clusterIP", address) != address:
-            why = f'Invalid value: "{new["spec"]["clusterIP"]}": field is immutable'
-            yield Cause("spec.clusterIP", why)
-        for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if name in old["spec"]:
                 new["spec"].setdefault(name, old["spec"][name])
+        yield from ()
 
 
 class SecretStrategy(Strategy):
-    """Secrets: ``stringData`` becomes base64 ``data``; an immutable one does not change."""
+    """Secrets: ``stringData`` becomes base64 ``data``."""
 
     def default(self, obj: JsonObject) -> None:
         obj.setdefault("type", "Opaque")
         for name, text in (obj.pop("stringData", None) or {}).items():
             obj.setdefault("data", {})[name] = base64.b64encode(str(text).encode()).decode()
-
-    def check_update(self, new: JsonObject, old: JsonObject) -> Iterator[Cause]:
-        if new.get("type") != old.get("type"):
-            yield Cause("type", f'Invalid value: "{new.get("type")}": field is immutable')
-        if old.get("immutable") and new.get("data") != old.get("data"):
-            yield Cause("data", "Forbidden: field is immutable when `immutable` is set", "FieldValueForbidden")
 
 
 class LeaseStrategy(Strategy):
@@ -220,20 +192,6 @@ class EventStrategy(Strategy):
             yield Cause("involvedObject.namespace", why)
 
 
-class RoleBindingStrategy(Strategy):
-    """Role bindings: the role they bind is fixed permanently."""
-
-    def default(self, obj: JsonObject) -> None:
-        dig(obj, "roleRef", default={}).setdefault("apiGroup", "rbac.authorization.k8s.io")
-        for subject in obj.get("subjects") or []:
-            if subject.get("kind") != "ServiceAccount":
-                subject.setdefault("apiGroup", "rbac.authorization.k8s.io")
-
-    def check_update(self, new: JsonObject, old: JsonObject) -> Iterator[Cause]:
-        if new.get("roleRef") != old.get("roleRef"):
-            yield Cause("roleRef", f"Invalid value: {new.get('roleRef')!r}: cannot change roleRef")
-
-
 def _section(obj: JsonObject, name: str) -> JsonObject:
     section = obj.setdefault(name, {})
     if not isinstance(section, dict):
@@ -242,19 +200,9 @@ def _section(obj: JsonObject, name: str) -> JsonObject:
 
 
 def _number(obj: JsonObject) -> int:
-    found = metadata(obj)
-    name = f"{found.get('namespace')}/{found.get('name')}"
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
-
-
-def _service_address(obj: JsonObject, is_taken: Callable[[str], bool]) -> str:
-    first = _number(obj) % 65_000
-    for step in range(65_000):
-        offset = (first + step) % 65_000 + 10
-        address = f"10.96.{offset // 256}.{offset % 256}"
-        if not is_taken(address):
-            return address
-    raise bad_request("no free address in the service range 10.96.0.0/16")
+    """A number that follows from the name, of 16 bits."""
+    name = f"{metadata(obj).get('namespace')}/{metadata(obj).get('name')}"
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:2], "big")
 
 
 _SETS: JsonObject = {"replicas": 1}
@@ -266,12 +214,10 @@ _STRATEGIES: dict[str, Strategy] = {
     "secrets": SecretStrategy(),
     "events": EventStrategy(),
     "leases.coordination.k8s.io": LeaseStrategy(),
-    "deployments.apps": WorkloadStrategy({"replicas": 1, "progressDeadlineSeconds": 600, "strategy": {}}),
+    "deployments.apps": WorkloadStrategy(_SETS),
     "replicasets.apps": WorkloadStrategy(_SETS),
     "statefulsets.apps": WorkloadStrategy(_SETS),
     "daemonsets.apps": WorkloadStrategy({"updateStrategy": {"type": "RollingUpdate"}}),
-    "rolebindings.rbac.authorization.k8s.io": RoleBindingStrategy(),
-    "clusterrolebindings.rbac.authorization.k8s.io": RoleBindingStrategy(),
 }
 _GENERIC = Strategy()
 

@@ -11,8 +11,8 @@ from gcushare_playground.apiserver.objects import (
     JsonObject,
     Key,
     dig,
+    has_labels,
     is_deleting,
-    labels_of,
     metadata,
     rfc3339,
     set_condition,
@@ -20,7 +20,6 @@ from gcushare_playground.apiserver.objects import (
 )
 from gcushare_playground.apiserver.registry import Deletion, Registry
 from gcushare_playground.apiserver.resources import BY_NAME
-from gcushare_playground.apiserver.selectors import read_selector
 
 PODS = BY_NAME["pods"]
 SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -83,10 +82,8 @@ def evict(registry: Registry, key: Key, eviction: JsonObject) -> None:
     """
     pod = registry.read(PODS, key).obj
     for budget in registry.storage.collection("poddisruptionbudgets.policy").view().walk(key.namespace):
-        selector = read_selector(dig(budget.obj, "spec", "selector"))
-        if selector is None or not selector.matches({"metadata": {"labels": labels_of(pod)}}):
-            continue
-        if dig(budget.obj, "status", "disruptionsAllowed", default=1) <= 0:
+        covers = has_labels(pod, dig(budget.obj, "spec", "selector", "matchLabels", default={}))
+        if covers and dig(budget.obj, "status", "disruptionsAllowed", default=1) <= 0:
             raise failures.budget_refuses(budget.obj["metadata"]["name"])
     registry.delete(PODS, key, read_deletion(eviction.get("deleteOptions") or {}))
 
@@ -95,16 +92,13 @@ def read_deletion(options: JsonObject) -> Deletion:
     """Read a DeleteOptions document.
 
     Raises:
-        ApiFailure: 400 for a grace period that is not a number, an unknown propagation policy, or a dry run.
+        ApiFailure: 400 for a grace period that is not a number, or a dry run.
     """
     grace_s = options.get("gracePeriodSeconds")
     if grace_s is not None and (not isinstance(grace_s, int) or isinstance(grace_s, bool) or grace_s < 0):
         raise failures.bad_request(f"gracePeriodSeconds must be a non-negative integer, got {grace_s!r}")
     if options.get("dryRun"):
         raise failures.bad_request(NO_DRY_RUN)
-    propagation = options.get("propagationPolicy") or "Background"
-    if propagation != "Background":
-        raise failures.bad_request(f"propagationPolicy {propagation!r}: the double accepts Background")
     return Deletion(
         grace_s=grace_s,
         uid=dig(options, "preconditions", "uid"),

@@ -12,7 +12,7 @@ from gcushare_playground.apiserver.bodies import decode_object, decode_patch, de
 from gcushare_playground.apiserver.identities import Identities
 from gcushare_playground.apiserver.listing import list_page
 from gcushare_playground.apiserver.logs import Logs
-from gcushare_playground.apiserver.objects import JsonObject, Key, dig, uid_of
+from gcushare_playground.apiserver.objects import JsonObject, dig, uid_of
 from gcushare_playground.apiserver.registry import Mutation, Registry
 from gcushare_playground.apiserver.rendering import Renderer
 from gcushare_playground.apiserver.requests import Target, number
@@ -101,9 +101,6 @@ class Verbs:
 
     def _update(self, call: Call) -> Reply:
         obj = decode_resource(call.resource, call.media, call.body)
-        if self._registry.collection(call.resource).get(call.target.key) is None and call.resource.create_on_update:
-            return self._create(call)
-        _require_version(call.resource, call.target.key, obj)
         return self._change(call, lambda _: obj)
 
     def _patch(self, call: Call) -> Reply:
@@ -129,17 +126,9 @@ class Verbs:
         return _document(_deleted(call.resource, before))
 
     async def _status(self, call: Call) -> Reply:
-        match call.verb:
-            case "get":
-                return self._get(call)
-            case "update":
-                obj = decode_resource(call.resource, call.media, call.body)
-                _require_version(call.resource, call.target.key, obj)
-                return self._change(call, lambda _: obj, status_only=True)
-            case "patch":
-                return self._change(call, _decode_patch(call), status_only=True)
-            case _:
-                raise failures.method_not_allowed()
+        if call.verb != "patch":
+            raise failures.method_not_allowed()
+        return self._change(call, _decode_patch(call), status_only=True)
 
     async def _binding(self, call: Call) -> Reply:
         document = _created(call)
@@ -187,20 +176,11 @@ def _decode_patch(call: Call) -> Mutation:
     return patch
 
 
-def _require_version(resource: Resource, key: Key, obj: JsonObject) -> None:
-    if resource.unconditional_update or dig(obj, "metadata", "resourceVersion"):
-        return
-    cause = failures.Cause("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
-    raise failures.invalid(resource, key.name, [cause])
-
-
 def _delete_options(call: Call) -> JsonObject:
     options = decode_object(call.media, call.body)
     grace_s = number(call.query, "gracePeriodSeconds")
     if grace_s is not None:
         options.setdefault("gracePeriodSeconds", grace_s)
-    if policy := call.query.get("propagationPolicy"):
-        options.setdefault("propagationPolicy", policy)
     return options
 
 

@@ -28,8 +28,8 @@ class WatchPlan:
     """What a watch request asks for."""
 
     selector: Selector
-    start: int | None
-    """Changes after this version are sent; None: first everything that exists, as ADDED events."""
+    start: int
+    """Changes after this version are sent."""
     bookmarks: bool
     timeout_s: float
 
@@ -38,11 +38,13 @@ def plan_watch(target: Target, query: Mapping[str, str]) -> WatchPlan:
     """Read a watch request.
 
     Raises:
-        ApiFailure: 400 for parameters that cannot be read.
+        ApiFailure: 400 for parameters that cannot be read, or where no version is named to begin at.
     """
+    if (start := number(query, "resourceVersion") or 0) == 0:
+        raise failures.bad_request("a watch begins at a resourceVersion here: list first")
     return WatchPlan(
         selector=selector_of(query, target.resource),
-        start=number(query, "resourceVersion") or None,
+        start=start,
         bookmarks=flag(query, "allowWatchBookmarks"),
         timeout_s=number(query, "timeoutSeconds") or _DEFAULT_TIMEOUT_S,
     )
@@ -112,20 +114,12 @@ class _Stream:
     async def run(self, storage: Storage, bookmark_interval_s: float) -> None:
         """Send everything from the plan's start on; return when the watch has ended."""
         try:
-            await self._follow(storage, await self._send_initial(storage), bookmark_interval_s)
+            await self._follow(storage, self.plan.start, bookmark_interval_s)
         except Expired as error:
             await self.response.write(error_event(failures.expired(str(error))))
         except _Broken:
             if self.request.transport is not None:
                 self.request.transport.abort()
-
-    async def _send_initial(self, storage: Storage) -> int:
-        if self.plan.start is not None:
-            return self.plan.start
-        version = storage.version
-        found = [r for r in self.collection.view().walk(self.namespace) if self.plan.selector.matches(r.obj)]
-        await self._send([self.renderer.event(ChangeType.ADDED, revision) for revision in found])
-        return version
 
     async def _follow(self, storage: Storage, cursor: int, bookmark_interval_s: float) -> None:
         now = asyncio.get_running_loop().time

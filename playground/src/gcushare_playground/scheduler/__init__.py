@@ -1,8 +1,8 @@
 """A scheduler double: behaves like kube-scheduler towards extenders and in a pod's events.
 
 It has kube-scheduler's steps (its own filters, extenders, scores, preemption, asynchronous bind, backoff) and messages,
-and uses a real API server connection and real HTTP to extenders. It does not support volumes, topology, disruption
-budgets and plugin configuration. Tests, the demo and the playground may import it; no program does.
+and uses a real API server connection and real HTTP to extenders. It does not support volumes, affinities, topology,
+disruption budgets and plugin configuration. Tests, the demo and the playground may import it; no program does.
 """
 
 from gcushare_playground.scheduler.configuration import load_scheduler_settings, parse_scheduler_settings

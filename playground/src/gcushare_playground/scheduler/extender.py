@@ -42,8 +42,6 @@ class Extender(Startable):
 
     def __init__(self, settings: ExtenderSettings) -> None:
         self.settings = settings
-        self.calls: dict[str, int] = {}
-        """How often each verb was called."""
         self._managed = frozenset(resource.name for resource in settings.managed_resources)
         self._session: aiohttp.ClientSession | None = None
 
@@ -149,7 +147,6 @@ class Extender(Startable):
         return {node: [each["UID"] for each in _field(of, "Pods", list, [])] for node, of in found.items()}
 
     async def _call(self, verb: str, body: bytes, kind: type = dict) -> Any:
-        self.calls[verb] = self.calls.get(verb, 0) + 1
         url = f"{self.settings.url_prefix.rstrip('/')}/{verb}"
         try:
             code, text = await self._post(url, body)

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gcushare_playground.amounts import JsonObject
-from gcushare_playground.apiserver.selectors import Selector, read_requirements
 from gcushare_playground.scheduler.cache import NodeView
-from gcushare_playground.scheduler.objects import NodeInfo, PodInfo
+from gcushare_playground.scheduler.objects import PodInfo
 
 _UNSCHEDULABLE_TAINT: JsonObject = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
@@ -47,9 +46,9 @@ def _check_taints(pod: PodInfo, view: NodeView, _ignored: frozenset[str]) -> Ref
     return Refusal(("node(s) had untolerated taint(s)",), is_final=True)
 
 
-def _check_affinity(pod: PodInfo, view: NodeView, _ignored: frozenset[str]) -> Refusal | None:
+def _check_selector(pod: PodInfo, view: NodeView, _ignored: frozenset[str]) -> Refusal | None:
     wanted: dict[str, str] = pod.spec.get("nodeSelector") or {}
-    if all(view.node.labels.get(key) == value for key, value in wanted.items()) and _has_affinity(pod, view.node):
+    if wanted.items() <= view.node.labels.items():
         return None
     return Refusal(("node(s) didn't match Pod's node affinity/selector",), is_final=True)
 
@@ -66,7 +65,7 @@ def _check_resources(pod: PodInfo, view: NodeView, ignored: frozenset[str]) -> R
     return Refusal(tuple(reasons), is_final) if reasons else None
 
 
-_FILTERS: tuple[_Filter, ...] = (_check_unschedulable, _check_taints, _check_affinity, _check_resources)
+_FILTERS: tuple[_Filter, ...] = (_check_unschedulable, _check_taints, _check_selector, _check_resources)
 
 
 def _tolerates(pod: PodInfo, taint: JsonObject) -> bool:
@@ -80,30 +79,6 @@ def _covers(toleration: JsonObject, taint: JsonObject) -> bool:
     if toleration.get("operator") == "Exists":
         return not key or key == taint.get("key")
     return bool(key == taint.get("key") and (toleration.get("value") or "") == (taint.get("value") or ""))
-
-
-def _has_affinity(pod: PodInfo, node: NodeInfo) -> bool:
-    required = (pod.spec.get("affinity") or {}).get("nodeAffinity") or {}
-    selector = required.get("requiredDuringSchedulingIgnoredDuringExecution")
-    if selector is None:
-        return True
-    return any(_matches_term(term, node) for term in selector.get("nodeSelectorTerms") or [])
-
-
-def _matches_term(term: JsonObject, node: NodeInfo) -> bool:
-    by_label = Selector(labels=read_requirements(term.get("matchExpressions") or []))
-    by_field = Selector(labels=read_requirements(term.get("matchFields") or []))
-    is_empty = by_label.is_everything and by_field.is_everything
-    return not is_empty and by_label.matches(_labelled(dict(node.labels))) and by_field.matches(_fields(node))
-
-
-def _labelled(labels: dict[str, str]) -> JsonObject:
-    return {"metadata": {"labels": labels}}
-
-
-def _fields(node: NodeInfo) -> JsonObject:
-    # The one field that a node selector may name; daemon pods are tied to their node by it.
-    return _labelled({"metadata.name": node.name})
 
 
 def summarise(refusals: Iterable[Refusal], node_count: int) -> str:

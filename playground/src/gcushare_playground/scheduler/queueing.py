@@ -46,9 +46,6 @@ class SchedulingQueue:
         self._events = 0
         self._changed = asyncio.Event()
 
-    def __len__(self) -> int:
-        return len(self._waiting) + len(self._in_flight)
-
     def pods(self) -> Iterator[PodInfo]:
         """Every pod that is queued or being tried."""
         yield from (each.pod for each in chain(self._waiting.values(), self._in_flight.values()))

@@ -67,11 +67,6 @@ class SchedulerDouble(Startable, SchedulerCore):
         finally:
             await self._stack.aclose()
 
-    @property
-    def waiting(self) -> int:
-        """How many pods have no node yet."""
-        return len(self.queue)
-
     async def _run(self) -> None:
         nodes = Reflector(
             self._client, NODES, _NodeSink(self), decode=decode_node, settings=_FOLLOW, clock=SystemClock()

@@ -9,10 +9,10 @@ from gcushare_playground.apiserver.controllers.ownership import Ref
 from gcushare_playground.apiserver.objects import (
     JsonObject,
     dig,
+    has_labels,
     is_deleting,
     is_finished,
     is_ready,
-    labels_of,
 )
 from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.apiserver.storage import Change
@@ -59,9 +59,8 @@ class EndpointsController:
 
 
 def _selects(service: JsonObject, pod: JsonObject) -> bool:
-    selector = dig(service, "spec", "selector") or {}
-    found = labels_of(pod)
-    return bool(selector) and all(found.get(name) == value for name, value in selector.items())
+    selector = dig(service, "spec", "selector")
+    return bool(selector) and has_labels(pod, selector)
 
 
 def _ports(service: JsonObject, pods: list[JsonObject]) -> list[JsonObject]:

@@ -1,4 +1,4 @@
-"""The rules for names, labels and annotations that hold for every kind.
+"""The rules for metadata that hold for every kind: types as a typed decoder has them, names, labels, annotations.
 
 Source: ``k8s.io/apimachinery/pkg/api/validation/objectmeta.go``.
 """
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
-from gcushare_playground.apiserver.failures import Cause
+import msgspec
+
+from gcushare_playground.apiserver.failures import Cause, bad_request
 from gcushare_playground.apiserver.objects import JsonObject, metadata
 from gcushare_playground.apiserver.resources import Resource
 
@@ -19,6 +22,54 @@ _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LOOSE_NAME_GROUP = "rbac.authorization.k8s.io"
 """RBAC names may hold colons: any path segment will do."""
+
+
+class _Owner(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str
+    kind: str
+    name: str
+    api_version: str
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+    owner_references: list[_Owner] = []
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+def check_types(resource: Resource, obj: JsonObject) -> None:
+    """Refuse an object whose metadata a typed decoder could not read; everything else is stored as it came.
+
+    Raises:
+        ApiFailure: 400, naming the field and both types.
+    """
+    try:
+        msgspec.convert(obj, _Object)
+    except msgspec.ValidationError as error:
+        raise bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
+        ) from error
+
+
+def without_nulls(value: Any) -> Any:
+    """Return a document without its null fields: to a typed decoder they are fields not given."""
+    if isinstance(value, dict):
+        return {name: without_nulls(item) for name, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value
 
 
 def check_metadata(resource: Resource, obj: JsonObject) -> Iterator[Cause]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gcushare_playground.apiserver import failures
 from gcushare_playground.apiserver.failures import Cause
-from gcushare_playground.apiserver.metadata_rules import check_metadata
+from gcushare_playground.apiserver.metadata_rules import check_metadata, check_types, without_nulls
 from gcushare_playground.apiserver.objects import (
     JsonObject,
     Key,
@@ -25,7 +25,6 @@ from gcushare_playground.apiserver.objects import (
     uid_of,
 )
 from gcushare_playground.apiserver.resources import BY_KIND, BY_NAME, Resource
-from gcushare_playground.apiserver.shapes import check_shape, without_nulls
 from gcushare_playground.apiserver.storage import Collection, Revision, Storage
 from gcushare_playground.apiserver.strategies import ClusterFacts, strategy_of
 
@@ -103,7 +102,7 @@ class Registry:
         Raises:
             ApiFailure: 400 shape, 404 no such namespace, 409 name taken, 422 rules broken.
         """
-        check_shape(resource, obj := without_nulls(obj))
+        check_types(resource, obj := without_nulls(obj))
         obj = {name: value for name, value in obj.items() if name not in ("kind", "apiVersion")}
         self._name(resource, namespace, obj)
         self._check_namespace(resource, namespace)
@@ -128,7 +127,7 @@ class Registry:
         """
         old = self.read(resource, key)
         new = without_nulls(mutate(old.copy()))
-        check_shape(resource, new)
+        check_types(resource, new)
         self._check_preconditions(resource, key, new, old)
         new = self._keep_owned(resource, new, old.obj, status_only=status_only)
         strategy = strategy_of(resource)

@@ -63,12 +63,6 @@ class DeviceBooks:
         self.unhealthy.setdefault(resource, set()).update(self.healthy.get(resource, ()))
         self.healthy[resource] = set()
 
-    def drop_resource(self, resource: str) -> None:
-        """Forget the resource's ids; what containers hold of it stays."""
-        for state in (self.healthy, self.unhealthy):
-            state.pop(resource, None)
-        self._numa.pop(resource, None)
-
     def counts(self) -> dict[str, ResourceCount]:
         """Return capacity and allocatable of every known resource, by name."""
         return {

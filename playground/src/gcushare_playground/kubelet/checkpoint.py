@@ -121,9 +121,6 @@ class CheckpointFile:
     def __init__(self, directory: Path) -> None:
         self.path = directory / CHECKPOINT_NAME
 
-    def exists(self) -> bool:
-        return self.path.exists()
-
     def read(self) -> Checkpoint | None:
         """Return what stands there, None when nothing does.
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
 
 from gcushare_playground.kubelet.views import ContainerView
-
-logger = logging.getLogger(__name__)
 
 
 class ContainerStore:
@@ -21,16 +18,11 @@ class ContainerStore:
         self._pods: dict[str, dict[str, ContainerView]] = {}
 
     def load(self) -> None:
-        """Read what runs on this node; a file that cannot be read is a pod that does not run."""
+        """Read what runs on this node."""
         self._directory.mkdir(parents=True, exist_ok=True)
         self._pods = {}
         for path in sorted(self._directory.glob("*.json")):
-            try:
-                views = msgspec.json.decode(path.read_bytes(), type=list[ContainerView])
-            except msgspec.MsgspecError as error:
-                logger.warning("container file unreadable path=%s reason=%s", path, error)
-                path.unlink()
-                continue
+            views = msgspec.json.decode(path.read_bytes(), type=list[ContainerView])
             self._pods[path.stem] = {view.name: view for view in views}
 
     def start(self, uid: str, views: Collection[ContainerView]) -> None:

@@ -45,7 +45,7 @@ class _Parser(Protocol[_Answer]):
 
 
 class PluginEndpoint:
-    """One registered plugin's socket. ``stopped_at`` is set permanently once the kubelet considers the plugin gone."""
+    """One registered plugin's socket. ``is_stopped`` is set for good once the kubelet considers the plugin gone."""
 
     def __init__(
         self,
@@ -57,19 +57,15 @@ class PluginEndpoint:
         self.socket_path = socket_path
         self._message_limit_bytes = message_limit_bytes
         self.options = pb.DevicePluginOptions()
-        self.stopped_at: float | None = None
+        self.is_stopped = False
         self._channel: grpc.aio.Channel | None = None
 
     @classmethod
-    def stopped(cls, resource: str, now: float) -> PluginEndpoint:
+    def stopped(cls, resource: str) -> PluginEndpoint:
         """Return the stand-in for a plugin that a checkpoint names and that has not registered again yet."""
         endpoint = cls(resource, None)
-        endpoint.stopped_at = now
+        endpoint.is_stopped = True
         return endpoint
-
-    @property
-    def is_stopped(self) -> bool:
-        return self.stopped_at is not None
 
     async def connect(self) -> None:
         """Dial the plugin and ask for its options.
@@ -85,13 +81,9 @@ class PluginEndpoint:
             self.options = await self._call(
                 services.GET_DEVICE_PLUGIN_OPTIONS, pb.Empty(), pb.DevicePluginOptions.FromString
             )
-        except BaseException as error:
+        except TimeoutError as error:
             await self.close()
-            if isinstance(error, TimeoutError):
-                raise PluginCallError("failed to dial device plugin: context deadline exceeded") from error
-            if isinstance(error, PluginCallError):
-                raise PluginCallError(f"failed to get device plugin options: {error}") from error
-            raise
+            raise PluginCallError("failed to dial device plugin: context deadline exceeded") from error
 
     async def list_and_watch(self) -> AsyncIterator[pb.ListAndWatchResponse]:
         """Yield the plugin's lists until the stream ends.

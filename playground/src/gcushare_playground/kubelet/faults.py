@@ -14,8 +14,6 @@ class PodResourcesMode(enum.Enum):
     ANSWER = "answer"
     HANG = "hang"
     """Accept calls and never answer them."""
-    REFUSE = "refuse"
-    """Answer every call with an error."""
     FORGET = "forget"
     """List no pod, as a stock kubelet does for a while after its start: it has not looked at its pods again."""
 

@@ -89,11 +89,6 @@ class Kubelet(Startable):
         """Return what a container was given, None when it never started or was removed."""
         return self._containers.view(pod_uid, container)
 
-    def logs(self, namespace: str, pod: str, container: str) -> str | None:
-        """Return what ``kubectl logs`` shows; None if the container does not exist."""
-        view = self._running().view_of(namespace, pod, container)
-        return None if view is None else view.render()
-
     def held_ids(self, pod_uid: str, container: str, resource: str) -> frozenset[str]:
         """Return the ids that the device manager has recorded for a container."""
         return self._running().books.held_ids(pod_uid, container, resource) or frozenset()

@@ -1,4 +1,4 @@
-"""The kubelet's HTTP side: ``/containerLogs`` for ``kubectl logs``, ``/run`` for ``kubectl exec``, and ``/healthz``."""
+"""The kubelet's HTTP side: ``/containerLogs`` for ``kubectl logs``, ``/run`` for ``kubectl exec``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ class LogServer:
         app = web.Application()
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         app.router.add_post("/run/{namespace}/{pod}/{container}", self._run)
-        app.router.add_get("/healthz", _healthz)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         self._runner = runner
@@ -44,11 +43,7 @@ class LogServer:
             await runner.cleanup()
 
     async def _logs(self, request: web.Request) -> web.Response:
-        lines = self._view(request).render().splitlines(keepends=True)
-        tail = request.query.get("tailLines", "")
-        if tail.isdecimal():
-            lines = lines[len(lines) - min(int(tail), len(lines)) :]
-        return web.Response(text="".join(lines))
+        return web.Response(text=self._view(request).render())
 
     async def _run(self, request: web.Request) -> web.Response:
         """Answer the one command whose answer is known without running any: which devices a container has."""
@@ -70,7 +65,3 @@ class LogServer:
         if view is None:
             raise web.HTTPNotFound(text=f"container {names[2]!r} of pod {names[0]}/{names[1]} was not found here\n")
         return view
-
-
-async def _healthz(request: web.Request) -> web.Response:
-    return web.Response(text="ok")

@@ -15,15 +15,12 @@ import grpc.aio
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 from gcushare_playground.kubelet.allocation import PluginCallError
-from gcushare_playground.kubelet.books import DeviceBooks, ResourceCount
+from gcushare_playground.kubelet.books import DeviceBooks
 from gcushare_playground.kubelet.checkpoint import CheckpointFile
 from gcushare_playground.kubelet.endpoints import PluginEndpoint
 from gcushare_playground.kubelet.podspec import is_extended_resource
 
 logger = logging.getLogger(__name__)
-
-STOP_GRACE_S = 300.0
-"""How long the kubelet keeps a resource whose plugin is gone, as unhealthy, before it drops it."""
 
 
 class PluginManager:
@@ -31,7 +28,8 @@ class PluginManager:
 
     As in the stock kubelet, one endpoint stands per resource while every plugin connection has its stream; the end of
     *any* stream of a resource marks the resource unhealthy and its *current* endpoint stopped. A plugin that registers
-    twice with the same kubelet and then ends its older stream therefore loses the newer one too.
+    twice with the same kubelet and then ends its older stream therefore loses the newer one too. A resource is never
+    dropped: the stock kubelet does that when its plugin has been gone for five minutes.
     """
 
     def __init__(
@@ -40,7 +38,6 @@ class PluginManager:
         books: DeviceBooks,
         checkpoint: CheckpointFile,
         *,
-        clock: Callable[[], float],
         on_change: Callable[[], None],
         message_limit_bytes: int,
     ) -> None:
@@ -50,7 +47,6 @@ class PluginManager:
         self.registrations = 0
         self._books = books
         self._checkpoint = checkpoint
-        self._clock = clock
         self._on_change = on_change
         self._streams: set[asyncio.Task[None]] = set()
         self._tasks: asyncio.TaskGroup | None = None
@@ -66,7 +62,7 @@ class PluginManager:
         self.directory.mkdir(parents=True, exist_ok=True)
         remove_sockets(self.directory)
         for resource in self._books.counts():
-            self.endpoints[resource] = PluginEndpoint.stopped(resource, self._clock())
+            self.endpoints[resource] = PluginEndpoint.stopped(resource)
         server = grpc.aio.server()
         handler = grpc.unary_unary_rpc_method_handler(
             self._register,
@@ -94,25 +90,6 @@ class PluginManager:
         for task in streams:
             task.cancel()
         await asyncio.gather(*streams, return_exceptions=True)
-
-    def collect_counts(self) -> dict[str, ResourceCount]:
-        """Return the counts of known resources; one whose plugin is gone for longer than the grace is dropped with 0.
-
-        Effects: drops expired resources and writes the checkpoint then. A dropped resource is reported once.
-        """
-        now = self._clock()
-        expired = [
-            resource
-            for resource, endpoint in self.endpoints.items()
-            if endpoint.stopped_at is not None and now - endpoint.stopped_at > STOP_GRACE_S
-        ]
-        for resource in expired:
-            logger.warning("resource dropped resource=%s reason=plugin gone for more than %ss", resource, STOP_GRACE_S)
-            del self.endpoints[resource]
-            self._books.drop_resource(resource)
-        if expired:
-            self._checkpoint.write(self._books.checkpoint())
-        return self._books.counts() | {resource: ResourceCount(0, 0) for resource in expired}
 
     async def _register(self, request: pb.RegisterRequest, context: grpc.aio.ServicerContext) -> pb.Empty:
         logger.info("registration requested resource=%s endpoint=%s", request.resource_name, request.endpoint)
@@ -163,7 +140,7 @@ class PluginManager:
         if current is None:
             return
         self._books.mark_unhealthy(resource)
-        current.stopped_at = self._clock()
+        current.is_stopped = True
         self._on_change()
 
 

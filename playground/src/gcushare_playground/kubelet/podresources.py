@@ -82,8 +82,6 @@ class PodResourcesServer:
         match self._faults.podresources:
             case PodResourcesMode.HANG:
                 await asyncio.Event().wait()
-            case PodResourcesMode.REFUSE:
-                await context.abort(grpc.StatusCode.INTERNAL, "pod resources are switched off")
             case PodResourcesMode.FORGET:
                 return pb.ListPodResourcesResponse()
             case PodResourcesMode.ANSWER:

@@ -14,7 +14,7 @@ from gcushare_playground.kubelet.books import ResourceCount
 from gcushare_playground.kubelet.clocks import now_micro_text, now_text
 from gcushare_playground.kubelet.retrying import delay_s
 from gcushare_playground.kubelet.settings import KubeletSettings
-from gcushare_playground.kubelet.statuses import node_conditions, resource_status, zeroed_extended_resources
+from gcushare_playground.kubelet.statuses import node_conditions, resource_status
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,6 @@ class NodePublisher:
         settings: KubeletSettings,
         *,
         collect_counts: Callable[[], Mapping[str, ResourceCount]],
-        is_new_machine: bool,
         changed: asyncio.Event,
         clock: Callable[[], float],
     ) -> None:
@@ -43,7 +42,6 @@ class NodePublisher:
         self._api = api
         self._settings = settings
         self._collect_counts = collect_counts
-        self._is_new_machine = is_new_machine
         self._clock = clock
         self._changed = changed
         self._next_heartbeat = 0.0
@@ -110,17 +108,8 @@ class NodePublisher:
             await self._api.create_node(node)
             logger.info("node created node=%s", self._settings.node_name)
         except ConflictError:
-            await self._take_over()
+            logger.info("node taken over node=%s", self._settings.node_name)
         self.registered.set()
-
-    async def _take_over(self) -> None:
-        if not self._is_new_machine:
-            return
-        node = await self._api.get_node(self._settings.node_name)
-        zeros = zeroed_extended_resources(node)
-        if zeros:
-            logger.info("extended resources zeroed node=%s count=%d", self._settings.node_name, len(zeros["capacity"]))
-            await self._api.patch_node_status(self._settings.node_name, {"status": zeros})
 
     def _labels(self) -> dict[str, str]:
         return {

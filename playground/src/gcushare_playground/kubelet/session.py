@@ -57,13 +57,11 @@ class KubeletSession:
         self._order = settings.order or shuffled(settings.seed)
         settings.plugin_dir.mkdir(parents=True, exist_ok=True)
         checkpoint = CheckpointFile(settings.plugin_dir)
-        is_new_machine = not checkpoint.exists()
         restore_books(self.books, checkpoint)
         self.plugins = PluginManager(
             settings.plugin_dir,
             self.books,
             checkpoint,
-            clock=clock,
             on_change=self._devices_changed.set,
             message_limit_bytes=settings.message_limit_bytes,
         )
@@ -76,8 +74,7 @@ class KubeletSession:
         self.publisher = NodePublisher(
             api,
             settings,
-            collect_counts=self.plugins.collect_counts,
-            is_new_machine=is_new_machine,
+            collect_counts=self.books.counts,
             changed=self._devices_changed,
             clock=clock,
         )

@@ -25,7 +25,7 @@ class KubeletSettings:
     """Settings of one node. Times are in seconds.
 
     Raises:
-        ConfigError: the root folder is too long for sockets, or a time makes no sense.
+        ConfigError: the root folder is too long for sockets.
     """
 
     node_name: str
@@ -61,10 +61,6 @@ class KubeletSettings:
             raise ConfigError(
                 f"root folder {str(self.root_dir)!r} leaves no room for sockets, whose paths have at most "
                 f"{_SOCKET_PATH_BYTES} bytes: use a shorter one"
-            )
-        if self.batch_window_s < 0 or self.status_interval_s <= 0:
-            raise ConfigError(
-                f"batch window {self.batch_window_s!r} must be >= 0 and status interval {self.status_interval_s!r} > 0"
             )
 
     @property

@@ -60,3 +60,14 @@ def whole_amounts(texts: Mapping[str, object]) -> dict[str, int]:
         RemoteContractError: one is malformed.
     """
     return {name: math.ceil(parse_quantity(text) * (1000 if name == "cpu" else 1)) for name, text in texts.items()}
+
+
+def is_extended(name: str) -> bool:
+    """Say whether a resource name is one that a device plugin may register.
+
+    Source: Kubernetes' rule: qualified by a domain, not of kubernetes.io, not a quota name.
+    """
+    prefix, slash, local = name.partition("/")
+    if not slash or not prefix or not local or "/" in local:
+        return False
+    return "kubernetes.io" not in prefix and not name.startswith("requests.") and len(local) <= 63

@@ -9,8 +9,7 @@ Import :class:`ApiServer` and its configuration from here; only the playground, 
 
 from __future__ import annotations
 
-from gcushare_playground.apiserver.authorization import AllowAll, Asked, Attributes, Authorizer, RequestRecord
-from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.authorization import Attributes
 from gcushare_playground.apiserver.faults import (
     CutWatch,
     Delay,
@@ -19,10 +18,8 @@ from gcushare_playground.apiserver.faults import (
     FailAfter,
     FailBefore,
     Fault,
-    FaultBoard,
 )
-from gcushare_playground.apiserver.identities import ADMIN, ANONYMOUS, User, service_account
-from gcushare_playground.apiserver.logs import LogProvider
+from gcushare_playground.apiserver.identities import ADMIN, User, service_account
 from gcushare_playground.apiserver.rbac import RbacAuthorizer
 from gcushare_playground.apiserver.registry import Deletion, Registry
 from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
@@ -30,14 +27,9 @@ from gcushare_playground.apiserver.storage import Storage
 
 __all__ = [
     "ADMIN",
-    "ANONYMOUS",
-    "AllowAll",
-    "ApiFailure",
     "ApiServer",
     "ApiServerConfig",
-    "Asked",
     "Attributes",
-    "Authorizer",
     "CutWatch",
     "Delay",
     "Deletion",
@@ -46,11 +38,8 @@ __all__ = [
     "FailAfter",
     "FailBefore",
     "Fault",
-    "FaultBoard",
-    "LogProvider",
     "RbacAuthorizer",
     "Registry",
-    "RequestRecord",
     "Storage",
     "User",
     "service_account",

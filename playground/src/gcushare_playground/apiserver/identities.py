@@ -22,17 +22,12 @@ class User:
 
     name: str
     groups: tuple[str, ...] = ()
-    uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def document(self) -> JsonObject:
         """Return the ``UserInfo`` document."""
-        found: JsonObject = {"username": self.name, "groups": list(self.groups)}
-        if self.uid:
-            found["uid"] = self.uid
-        if self.extra:
-            found["extra"] = {name: list(values) for name, values in self.extra.items()}
-        return found
+        extra = {name: list(values) for name, values in self.extra.items()}
+        return {"username": self.name, "groups": list(self.groups), "extra": extra}
 
 
 ADMIN = User("kubernetes-admin", (MASTERS, "system:authenticated"))

@@ -92,21 +92,15 @@ def kubelet_address(registry: Registry, node: str) -> str:
 
 
 def choose_container(pod: JsonObject, asked: str) -> str:
-    """Return the requested container, or the only one.
+    """Return the requested container, which kubectl always names.
 
     Raises:
-        ApiFailure: 400 no such container, or several and none asked for.
+        ApiFailure: 400 no such container.
     """
     names = [str(c["name"]) for field in ("initContainers", "containers") for c in dig(pod, "spec", field, default=[])]
-    name = dig(pod, "metadata", "name")
-    if asked:
-        if asked not in names:
-            raise failures.bad_request(f"container {asked} is not valid for pod {name}")
-        return asked
-    if len(names) > 1:
-        choice = " ".join(names)
-        raise failures.bad_request(f"a container name must be specified for pod {name}, choose one of: [{choice}]")
-    return names[0]
+    if asked not in names:
+        raise failures.bad_request(f"container {asked} is not valid for pod {dig(pod, 'metadata', 'name')}")
+    return asked
 
 
 def _tail(text: str, query: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gcushare_playground.amounts import is_extended
 from gcushare_playground.apiserver.failures import Cause
 from gcushare_playground.apiserver.objects import JsonObject, copy_of, dig
 from gcushare_playground.apiserver.quantities import canonicalise, parse
@@ -21,12 +22,6 @@ _POD_DEFAULTS: JsonObject = {
 _CREATED_POD_DEFAULTS: JsonObject = {"enableServiceLinks": True, "preemptionPolicy": "PreemptLowerPriority"}
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 _UNREADY_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-
-
-def is_extended(resource: str) -> bool:
-    """Tell whether a resource name is an extended one: it has a domain that is not Kubernetes' own."""
-    domain, slash, _ = resource.partition("/")
-    return bool(slash) and not domain.endswith("kubernetes.io") and not resource.startswith("requests.")
 
 
 def containers_of(spec: JsonObject) -> Iterator[tuple[str, JsonObject]]:

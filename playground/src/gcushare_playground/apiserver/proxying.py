@@ -17,7 +17,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from gcushare_playground.apiserver import failures
 from gcushare_playground.apiserver.failures import ApiFailure
-from gcushare_playground.apiserver.objects import JsonObject, Key, dig
+from gcushare_playground.apiserver.objects import Key, dig
 from gcushare_playground.apiserver.registry import Registry
 from gcushare_playground.apiserver.requests import Target
 from gcushare_playground.apiserver.resources import BY_NAME
@@ -96,10 +96,9 @@ class Proxy:
     def _pod_address(self, proxied: Proxied) -> str:
         pod = self._registry.read(BY_NAME["pods"], Key(proxied.target.namespace or "", proxied.name)).obj
         address = dig(pod, "status", "podIP", default="")
-        port = proxied.port or next(iter(_ports(pod)), "80")
         if not address:
             raise _unavailable(f'error trying to reach service: pod "{proxied.name}" has no address yet')
-        return f"{address}:{port}"
+        return f"{address}:{proxied.port or 80}"
 
     def _endpoint(self, proxied: Proxied) -> str:
         key = Key(proxied.target.namespace or "", proxied.name)
@@ -114,11 +113,6 @@ class Proxy:
                 if number is not None:
                     return f"{address['ip']}:{number}"
         raise _unavailable(f'no endpoints available for service "{proxied.target.name}"')
-
-
-def _ports(pod: JsonObject) -> list[str]:
-    containers = dig(pod, "spec", "containers", default=[])
-    return [str(port["containerPort"]) for container in containers for port in container.get("ports") or []]
 
 
 def _passed_on(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:

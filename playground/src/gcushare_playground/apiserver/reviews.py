@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gcushare_playground.apiserver import failures
 from gcushare_playground.apiserver.authorization import Attributes, Authorizer
 from gcushare_playground.apiserver.identities import Identities, User
-from gcushare_playground.apiserver.objects import JsonObject, dig
+from gcushare_playground.apiserver.objects import JsonObject
 from gcushare_playground.apiserver.resources import Resource
 
 
@@ -35,12 +36,11 @@ class Reviewer:
 
 def _named_user(spec: JsonObject) -> User:
     extra = {str(name): tuple(values) for name, values in (spec.get("extra") or {}).items()}
-    return User(str(spec.get("user", "")), tuple(spec.get("groups") or ()), str(spec.get("uid", "")), extra)
+    return User(str(spec.get("user", "")), tuple(spec.get("groups") or ()), extra)
 
 
 def _attributes(user: User, spec: JsonObject) -> Attributes:
-    if path := dig(spec, "nonResourceAttributes", "path"):
-        return Attributes(user, dig(spec, "nonResourceAttributes", "verb", default=""), path=path)
-    wanted = spec.get("resourceAttributes") or {}
-    names = ("group", "resource", "subresource", "namespace", "name")
-    return Attributes(user, wanted.get("verb", ""), **{name: wanted.get(name, "") for name in names})
+    asked = spec.get("nonResourceAttributes") or {}
+    if not asked.get("path"):
+        raise failures.bad_request("only a review of nonResourceAttributes is answered here")
+    return Attributes(user, asked.get("verb", ""), path=asked["path"])

@@ -35,8 +35,6 @@ _TURNS_TO_ACCEPT = 4
 class ApiServerConfig:
     """How one server is to behave."""
 
-    port: int = 0
-    """0: any free port, kept over restarts."""
     version: str = "v1.36.2"
     """What /version says; kubectl chooses requests by it."""
     history_limit: int = 10_000
@@ -72,14 +70,10 @@ class ApiServer(Startable):
         self._watches = Watches(self.store, self.config.bookmark_interval_s)
         self._handler = Handler(self, self._logs, self._watches, self.config.version)
         self._controllers = ControllerManager(self.registry)
-        self._port = self.config.port
+        self._port = 0
+        """Any free one, kept over restarts."""
         self._web: web.Server | None = None
         self._listener: asyncio.Server | None = None
-
-    @property
-    def port(self) -> int:
-        """The port, 0 before the first start."""
-        return self._port
 
     @property
     def url(self) -> str:

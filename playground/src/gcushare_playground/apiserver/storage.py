@@ -136,9 +136,6 @@ class Collection:
         self._forgotten = storage.compacted
         """The version of the newest change that the history has lost."""
 
-    def __len__(self) -> int:
-        return len(self._keys)
-
     def get(self, key: Key) -> Revision | None:
         """Return the object stored there."""
         return self.items.get(key)

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from gcushare.core.errors import GcushareError
-from gcushare.core.wording import counted
 from gcushare_playground.plans import ClusterPlan
-
-
-class Impossible(GcushareError):
-    """The scenario asks for what its own bookkeeping says cannot be."""
 
 
 @dataclass(slots=True)
@@ -42,27 +36,15 @@ class Ledger:
 
         A node with a card in use that fits comes before one whose card would be opened; among equals the scheduler's
         own scores decide, and they see no cards.
-
-        Raises:
-            Impossible: no card is large enough.
         """
         fitting = {node: card for node in self.capacity if (card := self._card(node, units)) is not None}
-        if not fitting:
-            raise Impossible(f"no card has {counted(units, 'unit')} left: {self.used}")
         shared = {node: card for node, card in fitting.items() if self.used[node][card]}
         return shared or fitting
 
     def candidates_whole(self, count: int) -> dict[str, tuple[int, ...]]:
-        """The nodes with so many cards that no one uses, each with those that must be taken: the lowest.
-
-        Raises:
-            Impossible: no node has so many.
-        """
+        """The nodes with so many cards that no one uses, each with those that must be taken: the lowest."""
         empty = {node: [index for index, used in enumerate(cards) if not used] for node, cards in self.used.items()}
-        fitting = {node: tuple(cards[:count]) for node, cards in empty.items() if len(cards) >= count}
-        if not fitting:
-            raise Impossible(f"no node has {counted(count, 'card')} that no one uses: {self.used}")
-        return fitting
+        return {node: tuple(cards[:count]) for node, cards in empty.items() if len(cards) >= count}
 
     def take_whole(self, node: str, cards: tuple[int, ...]) -> None:
         """Count a pod that has these cards whole."""
@@ -91,8 +73,6 @@ class Ledger:
 
         A node whose sum is too small is refused by the scheduler itself, in its own words; the others by the extender.
         """
-        if any(self._card(node, units) is not None for node in self.capacity):
-            raise Impossible(f"a card has {counted(units, 'unit')} left: {self.used}")
         reasons = Counter(
             reason if units <= self.total(node) - self.used_on(node) else f"Insufficient {resource}"
             for node in self.capacity

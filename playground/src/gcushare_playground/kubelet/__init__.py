@@ -6,19 +6,16 @@ topology manager. Tests, the demo and the playground may import it; no program d
 """
 
 from gcushare_playground.kubelet.api import NodeApi
-from gcushare_playground.kubelet.faults import KubeletFaults, PodResourcesMode
+from gcushare_playground.kubelet.faults import PodResourcesMode
 from gcushare_playground.kubelet.kubelet import Kubelet
 from gcushare_playground.kubelet.settings import AdmissionOrder, KubeletSettings
-from gcushare_playground.kubelet.views import ContainerView, DeviceView, MountView
+from gcushare_playground.kubelet.views import ContainerView
 
 __all__ = [
     "AdmissionOrder",
     "ContainerView",
-    "DeviceView",
     "Kubelet",
-    "KubeletFaults",
     "KubeletSettings",
-    "MountView",
     "NodeApi",
     "PodResourcesMode",
 ]

@@ -14,11 +14,11 @@ import grpc.aio
 
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
+from gcushare_playground.amounts import is_extended
 from gcushare_playground.kubelet.allocation import PluginCallError
 from gcushare_playground.kubelet.books import DeviceBooks
 from gcushare_playground.kubelet.checkpoint import CheckpointFile
 from gcushare_playground.kubelet.endpoints import PluginEndpoint
-from gcushare_playground.kubelet.podspec import is_extended_resource
 
 logger = logging.getLogger(__name__)
 
@@ -157,6 +157,6 @@ def _find_problem(request: pb.RegisterRequest) -> str | None:
             f"requested API version {json.dumps(request.version)} is not supported by kubelet. "
             f'Supported version is ["{services.DEVICE_PLUGIN_VERSION}"]'
         )
-    if not is_extended_resource(request.resource_name):
+    if not is_extended(request.resource_name):
         return f"the ResourceName {json.dumps(request.resource_name)} is invalid"
     return None

@@ -88,17 +88,6 @@ def parse_pod(raw: JsonObject) -> Pod:
     )
 
 
-def is_extended_resource(name: str) -> bool:
-    """Say whether a resource name is one that a device plugin may register.
-
-    Source: Kubernetes' rule: qualified by a domain, not of kubernetes.io, not a quota name.
-    """
-    prefix, slash, local = name.partition("/")
-    if not slash or not prefix or not local or "/" in local:
-        return False
-    return "kubernetes.io" not in prefix and not name.startswith("requests.") and len(local) <= 63
-
-
 def _containers(spec: JsonObject, by_claim: frozenset[tuple[str, str]]) -> Iterator[ContainerSpec]:
     for is_init, key in ((True, "initContainers"), (False, "containers")):
         for raw in spec.get(key) or []:

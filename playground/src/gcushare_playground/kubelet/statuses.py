@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gcushare.core.quantities import parse_quantity
-from gcushare_playground.amounts import JsonObject
+from gcushare_playground.amounts import JsonObject, is_extended
 from gcushare_playground.kubelet.books import ResourceCount
-from gcushare_playground.kubelet.podspec import ContainerSpec, Pod, is_extended_resource
+from gcushare_playground.kubelet.podspec import ContainerSpec, Pod
 from gcushare_playground.kubelet.views import ContainerView
 
 _OWN_POD_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
@@ -97,7 +97,7 @@ def zeroed_extended_resources(node: JsonObject) -> dict[str, dict[str, str]]:
     Extended resources start at 0, whichever program wrote them: the machine may have been replaced.
     """
     capacity = node.get("status", {}).get("capacity") or {}
-    zeros = {resource: "0" for resource in capacity if is_extended_resource(resource)}
+    zeros = {resource: "0" for resource in capacity if is_extended(resource)}
     return {"capacity": zeros, "allocatable": zeros} if zeros else {}
 
 

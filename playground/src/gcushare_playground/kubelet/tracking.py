@@ -6,8 +6,8 @@ import enum
 from dataclasses import dataclass
 
 from gcushare.core.errors import Refused
-from gcushare_playground.amounts import effective_requests, whole_amounts
-from gcushare_playground.kubelet.podspec import Pod, is_extended_resource
+from gcushare_playground.amounts import effective_requests, is_extended, whole_amounts
+from gcushare_playground.kubelet.podspec import Pod
 
 
 class Stage(enum.Enum):
@@ -96,7 +96,7 @@ class PodBook:
         mine = self.pods[uid].requests
         others = [self.pods[other].requests for other in self.active_uids() if other != uid]
         for resource, amount in sorted(mine.items()):
-            if amount == 0 or (resource not in limits and is_extended_resource(resource)):
+            if amount == 0 or (resource not in limits and is_extended(resource)):
                 continue
             used = sum(requests.get(resource, 0) for requests in others)
             limit = limits.get(resource, 0)

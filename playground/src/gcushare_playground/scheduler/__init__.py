@@ -5,8 +5,7 @@ and uses a real API server connection and real HTTP to extenders. It does not su
 disruption budgets and plugin configuration. Tests, the demo and the playground may import it; no program does.
 """
 
-from gcushare_playground.scheduler.configuration import load_scheduler_settings, parse_scheduler_settings
-from gcushare_playground.scheduler.extender import Extender, ExtenderError
+from gcushare_playground.scheduler.configuration import load_scheduler_settings
 from gcushare_playground.scheduler.scheduler import SchedulerDouble
 from gcushare_playground.scheduler.settings import (
     UNSCHEDULABLE_S,
@@ -18,13 +17,10 @@ from gcushare_playground.scheduler.settings import (
 
 __all__ = [
     "UNSCHEDULABLE_S",
-    "Extender",
-    "ExtenderError",
     "ExtenderSettings",
     "ManagedResource",
     "Pacing",
     "SchedulerDouble",
     "SchedulerSettings",
     "load_scheduler_settings",
-    "parse_scheduler_settings",
 ]

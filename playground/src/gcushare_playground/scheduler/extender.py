@@ -71,8 +71,6 @@ class Extender(Startable):
             ExtenderError: no answer, an error, or a node that was not asked about.
         """
         asked = [node.name for node in nodes]
-        if not self.settings.filter_verb:
-            return FilterAnswer(tuple(asked), {}, {})
         answer = await self._call(self.settings.filter_verb, self._arguments(pod, nodes))
         if message := _field(answer, "Error", str, ""):
             raise ExtenderError(message)
@@ -95,8 +93,6 @@ class Extender(Startable):
         Raises:
             ExtenderError: no answer, or not the protocol.
         """
-        if not self.settings.prioritize_verb:
-            return {}
         answer = await self._call(self.settings.prioritize_verb, self._arguments(pod, nodes), list)
         scores: dict[str, int] = {}
         for entry in answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -113,6 +113,35 @@ class _Drawing:
             *(f"extender-{n}" for n in range(settings.replicas)),
             *(f"plugin/node-{n}" for n in range(len(settings.nodes))),
         ]
+        self._args = self._make_args(rng.choice)
+
+    def _make_args(self, one_of: Callable[[Sequence[Any]], Any]) -> dict[str, Callable[[], dict[str, Any]]]:
+        """How to draw what each kind of thing is about."""
+        rng, which, node, card, process = self._rng, self._which, self._node, self._card, self._process
+        for_s, silent = self._duration, self._silent
+        units = ["1", "0.1", None] if self._settings.vendor == "enflame" else ["GiB", None]
+        steps = [0, 1, 2, 3, 5, 8, 13, 30, 100]
+        return {
+            "create": self._create, "delete": which, "force": which, "recreate": which,
+            "edit": lambda: {**which(), "card": one_of(["0", "1", "9", "x", None])},
+            "finish": lambda: {**which(), "phase": one_of(["Succeeded", "Failed"])},
+            "cordon card": card, "uncordon cards": node, "cordon node": node, "uncordon node": node,
+            "relabel": lambda: {**node(), "zone": one_of(["a", "b"])},
+            "change unit": lambda: {**node(), "unit": one_of(units)},
+            "roll out extender": lambda: {"process": self._replica(), "for_s": one_of([0.5, 3.0])},
+            "roll out plugin": lambda: {"process": f"plugin/node-{node()['node']}", "for_s": one_of([0.5, 3.0, 20.0])},
+            "weather": self._weather, "half open": process, "cut": process, "expire": process,
+            "compact": lambda: {"keep": one_of([0, 5, 50])},
+            "restart api": lambda: {"for_s": one_of([0.2, 2.0, 20.0])},
+            "slow view": lambda: {"of": one_of(["scheduler", "kubelet"]), "lag_s": one_of([0.5, 3.0]), **for_s()},
+            "pause": lambda: {**process(), "for_s": one_of([0.2, 2.0, 7.0, 12.0, 40.0])},
+            "kill": lambda: {**process(), "steps": one_of(steps), "for_s": one_of([0.1, 1.0, 5.0, 15.0])},
+            "jump": lambda: {**process(), "by_s": one_of([-86400.0, -3.0, 3.0, 86400.0])},
+            "restart kubelet": lambda: {**node(), "for_s": one_of([0.1, 2.0, 15.0]), "loses": rng.random() < 0.15},
+            "restart scheduler": lambda: {"for_s": one_of([0.1, 2.0, 10.0])},
+            "sick card": lambda: {**card(), **for_s()}, "lose card": lambda: {**card(), **for_s()},
+            "silent library": silent, "silent podresources": silent, "ignore preference": silent,
+        }  # fmt: skip
 
     def storm(self, from_s: float, until_s: float) -> Iterator[Action]:
         """Everything of some minutes in which much goes wrong."""
@@ -132,7 +161,7 @@ class _Drawing:
     def quiet(self, from_s: float, until_s: float) -> Iterator[Action]:
         """Everything of an hour in which little happens; sometimes people tidy up first."""
         for _ in range(self._rng.choice([0, 40, 160])):
-            yield Action(round(from_s + 300.0 * self._rng.random(), 3), "delete", self._delete())
+            yield Action(round(from_s + 300.0 * self._rng.random(), 3), "delete", self._args["delete"]())
         yield from self._stretch(from_s, until_s, QUIET)
         yield from self._policies(from_s, until_s)
 
@@ -146,7 +175,7 @@ class _Drawing:
             at_s = from_s + rng.expovariate(1 / pace_s)
             while at_s < until_s:
                 kind = rng.choices(list(kinds), list(kinds.values()))[0]
-                yield Action(round(at_s, 3), kind, getattr(self, f"_{kind.replace(' ', '_')}")())
+                yield Action(round(at_s, 3), kind, self._args[kind]())
                 at_s += rng.expovariate(1 / pace_s)
 
     def _policies(self, from_s: float, until_s: float) -> Iterator[Action]:
@@ -220,8 +249,6 @@ class _Drawing:
     def _replica(self) -> str:
         return f"extender-{self._rng.randrange(self._settings.replicas)}"
 
-    # Users
-
     def _create(self) -> dict[str, Any]:
         rng = self._rng
         self._names += 1
@@ -244,51 +271,21 @@ class _Drawing:
             made["units"] = [rng.choice([1, 2, 3]), rng.choice([1, 2, 3])]
         return made
 
-    def _delete(self) -> dict[str, Any]:
+    def _which(self) -> dict[str, Any]:
         return {"which": self._rng.random()}
 
-    _force = _recreate = _delete
+    def _node(self) -> dict[str, Any]:
+        return {"node": self._rng.randrange(len(self._settings.nodes))}
 
-    def _edit(self) -> dict[str, Any]:
-        return {"which": self._rng.random(), "card": self._rng.choice(["0", "1", "9", "x", None])}
-
-    def _finish(self) -> dict[str, Any]:
-        return {"which": self._rng.random(), "phase": self._rng.choice(["Succeeded", "Failed"])}
-
-    # Admins
-
-    def _node(self) -> int:
-        return self._rng.randrange(len(self._settings.nodes))
+    def _silent(self) -> dict[str, Any]:
+        return {**self._node(), **self._duration()}
 
     def _card(self) -> dict[str, Any]:
-        node = self._node()
-        return {"node": node, "card": self._rng.randrange(len(self._settings.nodes[node]))}
+        found = self._node()
+        return {**found, "card": self._rng.randrange(len(self._settings.nodes[found["node"]]))}
 
-    def _cordon_card(self) -> dict[str, Any]:
-        return self._card()
-
-    def _uncordon_cards(self) -> dict[str, Any]:
-        return {"node": self._node()}
-
-    _cordon_node = _uncordon_node = _uncordon_cards
-
-    def _relabel(self) -> dict[str, Any]:
-        return {"node": self._node(), "zone": self._rng.choice(["a", "b"])}
-
-    def _change_unit(self) -> dict[str, Any]:
-        units = ["1", "0.1", None] if self._settings.vendor == "enflame" else ["GiB", None]
-        return {"node": self._node(), "unit": self._rng.choice(units)}
-
-    def _roll_out_extender(self) -> dict[str, Any]:
-        return {"process": self._replica(), "for_s": self._rng.choice([0.5, 3.0])}
-
-    def _roll_out_plugin(self) -> dict[str, Any]:
-        return {"process": f"plugin/node-{self._node()}", "for_s": self._rng.choice([0.5, 3.0, 20.0])}
-
-    # Faults
-
-    def _any(self) -> str:
-        return self._rng.choice(self._processes)
+    def _process(self) -> dict[str, Any]:
+        return {"process": self._rng.choice(self._processes)}
 
     def _weather(self) -> dict[str, Any]:
         rng = self._rng
@@ -300,49 +297,7 @@ class _Drawing:
         for slow, most_s in (("slow_s", [0.05, 1.0, 5.0]), ("lag_s", [0.2, 3.0, 20.0]), ("page_s", [0.5, 5.0])):
             if rng.random() < 0.25:
                 odds[slow] = rng.choice(most_s)
-        return {"process": rng.choice([*self._processes, "scheduler"]), "odds": odds, "for_s": self._duration_s()}
+        return {"process": rng.choice([*self._processes, "scheduler"]), "odds": odds, **self._duration()}
 
-    def _duration_s(self) -> float:
-        return round(self._rng.choice([0.5, 3.0, 10.0, 30.0, 90.0]) * self._rng.uniform(0.3, 1.5), 3)
-
-    def _half_open(self) -> dict[str, Any]:
-        return {"process": self._any()}
-
-    _cut = _expire = _half_open
-
-    def _compact(self) -> dict[str, Any]:
-        return {"keep": self._rng.choice([0, 5, 50])}
-
-    def _restart_api(self) -> dict[str, Any]:
-        return {"for_s": self._rng.choice([0.2, 2.0, 20.0])}
-
-    def _slow_view(self) -> dict[str, Any]:
-        return {"of": self._rng.choice(["scheduler", "kubelet"]), "lag_s": self._rng.choice([0.5, 3.0]),
-                "for_s": self._duration_s()}  # fmt: skip
-
-    def _pause(self) -> dict[str, Any]:
-        return {"process": self._any(), "for_s": round(self._rng.choice([0.2, 2.0, 7.0, 12.0, 40.0]), 3)}
-
-    def _kill(self) -> dict[str, Any]:
-        return {"process": self._any(), "steps": self._rng.choice([0, 1, 2, 3, 5, 8, 13, 30, 100]),
-                "for_s": self._rng.choice([0.1, 1.0, 5.0, 15.0])}  # fmt: skip
-
-    def _jump(self) -> dict[str, Any]:
-        return {"process": self._any(), "by_s": self._rng.choice([-86400.0, -3.0, 3.0, 86400.0])}
-
-    def _restart_kubelet(self) -> dict[str, Any]:
-        return {"node": self._node(), "for_s": self._rng.choice([0.1, 2.0, 15.0]),
-                "loses": self._rng.random() < 0.15}  # fmt: skip
-
-    def _restart_scheduler(self) -> dict[str, Any]:
-        return {"for_s": self._rng.choice([0.1, 2.0, 10.0])}
-
-    def _sick_card(self) -> dict[str, Any]:
-        return {**self._card(), "for_s": self._duration_s()}
-
-    _lose_card = _sick_card
-
-    def _silent_library(self) -> dict[str, Any]:
-        return {"node": self._node(), "for_s": self._duration_s()}
-
-    _silent_podresources = _ignore_preference = _silent_library
+    def _duration(self) -> dict[str, Any]:
+        return {"for_s": round(self._rng.choice([0.5, 3.0, 10.0, 30.0, 90.0]) * self._rng.uniform(0.3, 1.5), 3)}

@@ -1,4 +1,4 @@
-"""Strategic merge patch: lists of named things merge by their key instead of being replaced. It deletes none of them.
+"""Strategic merge patch: lists of named things merge by their key instead of being replaced.
 
 The keys of the built-in kinds are looked up by field name: the few names that mean different lists in different
 kinds (``ports``) are distinguished by the elements.
@@ -77,7 +77,9 @@ def _merge_list(name: str, current: list[Any], patch: list[Any]) -> list[Any]:
         if not isinstance(element, dict) or key not in element:
             raise bad_request(f"map: {element!r} does not contain declared merge key: {key} (list {name!r})")
         index = next((i for i, item in enumerate(merged) if item.get(key) == element[key]), None)
-        if index is None:
+        if element.get("$patch") == "delete":
+            merged = [item for item in merged if item.get(key) != element[key]]
+        elif index is None:
             merged.append(strategic_merge({}, element))
         else:
             merged[index] = strategic_merge(merged[index], element)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
 
 from gcushare_playground.apiserver import failures
-from gcushare_playground.apiserver.authorization import Asked, Attributes, Authorizer, RequestRecord
+from gcushare_playground.apiserver.authorization import Asked, Attributes
 from gcushare_playground.apiserver.bodies import media_type, read_body
 from gcushare_playground.apiserver.discovery import Discovery
 from gcushare_playground.apiserver.execution import Execution
@@ -22,34 +22,20 @@ from gcushare_playground.apiserver.faults import (
     DropBefore,
     FailAfter,
     FailBefore,
-    FaultBoard,
 )
-from gcushare_playground.apiserver.identities import Identities, User
+from gcushare_playground.apiserver.identities import User
 from gcushare_playground.apiserver.logs import Logs
 from gcushare_playground.apiserver.proxying import Proxy, parse_proxied
-from gcushare_playground.apiserver.registry import Registry
 from gcushare_playground.apiserver.rendering import Renderer, negotiate
 from gcushare_playground.apiserver.requests import Target, parse_target, proxy_verb_of, verb_of
 from gcushare_playground.apiserver.reviews import Reviewer
 from gcushare_playground.apiserver.verbs import Call, Reply, Verbs
 from gcushare_playground.apiserver.watching import Watches
 
+if TYPE_CHECKING:
+    from gcushare_playground.apiserver.serving import ApiServer
+
 _log = logging.getLogger(__name__)
-
-
-class Parts(Protocol):
-    """What the handler needs of the server."""
-
-    @property
-    def registry(self) -> Registry: ...
-    @property
-    def faults(self) -> FaultBoard: ...
-    @property
-    def identities(self) -> Identities: ...
-    @property
-    def requests(self) -> RequestRecord: ...
-    @property
-    def authorizer(self) -> Authorizer: ...
 
 
 class _Dropped(Exception):
@@ -59,14 +45,14 @@ class _Dropped(Exception):
 class Handler:
     """The request handler of the HTTP server."""
 
-    def __init__(self, parts: Parts, logs: Logs, watches: Watches, version: str) -> None:
-        self._parts = parts
+    def __init__(self, server: ApiServer, logs: Logs, watches: Watches, version: str) -> None:
+        self._server = server
         self._watches = watches
         self._discovery = Discovery(version)
-        reviewer = Reviewer(parts.identities, lambda: parts.authorizer)
-        self._verbs = Verbs(parts.registry, parts.identities, reviewer, logs)
-        self._proxy = Proxy(parts.registry)
-        self._execution = Execution(parts.registry)
+        reviewer = Reviewer(server.identities, lambda: server.authorizer)
+        self._verbs = Verbs(server.registry, server.identities, reviewer, logs)
+        self._proxy = Proxy(server.registry)
+        self._execution = Execution(server.registry)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; a refusal becomes its Status document."""
@@ -87,8 +73,8 @@ class Handler:
             return _failed(failures.internal("the API server double has a defect; its log has the trace"))
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        user = self._parts.identities.authenticate(request.headers.get("Authorization"))
-        effects = self._parts.faults.apply(request.method, request.path_qs, user.name)
+        user = self._server.identities.authenticate(request.headers.get("Authorization"))
+        effects = self._server.faults.apply(request.method, request.path_qs, user.name)
         late_s = sum(delay.seconds for delay in effects.all(Delay))
         if request.method == "GET":
             await asyncio.sleep(late_s)
@@ -107,8 +93,8 @@ class Handler:
         return answer
 
     def _authorize(self, attributes: Attributes, target: Target | None) -> None:
-        allowed = self._parts.authorizer.allows(attributes)
-        self._parts.requests.add(Asked(attributes, allowed))
+        allowed = self._server.authorizer.allows(attributes)
+        self._server.requests.add(Asked(attributes, allowed))
         if not allowed:
             raise _refusal(attributes, target)
 
@@ -125,7 +111,7 @@ class Handler:
         if target.subresource == "exec":
             return await self._execution.answer(target, request)
         form = negotiate(request.headers.get("Accept", ""))
-        renderer = Renderer(target.resource, form, self._parts.registry.clock())
+        renderer = Renderer(target.resource, form, self._server.registry.clock())
         if verb == "watch":
             return await self._watches.serve(request, target, renderer, cut_after=cut_after)
         body = await read_body(request)

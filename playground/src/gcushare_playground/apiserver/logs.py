@@ -6,8 +6,7 @@ status names (``daemonEndpoints.kubeletEndpoint``), under the kubelet's own path
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping
 
 import aiohttp
 
@@ -21,16 +20,8 @@ from gcushare_playground.apiserver.subresources import PODS
 _TIMEOUT_S = 5.0
 
 
-class LogProvider(Protocol):
-    """Knows what the containers of one node have printed."""
-
-    async def __call__(self, pod: JsonObject, container: str) -> str:
-        """Return a container's whole output.
-
-        Raises:
-            ApiFailure: what the client is answered instead.
-        """
-        ...
+LogProvider = Callable[[JsonObject, str], Awaitable[str]]
+"""Returns what a container of a pod, by its name, has printed; raises ApiFailure for what is answered instead."""
 
 
 class Logs:

@@ -16,7 +16,7 @@ from gcushare_playground.apiserver import failures
 from gcushare_playground.apiserver.rendering import Renderer, error_event
 from gcushare_playground.apiserver.requests import Target, flag, number, selector_of
 from gcushare_playground.apiserver.selectors import Selector
-from gcushare_playground.apiserver.storage import Change, ChangeType, Collection, Expired, Revision, Storage
+from gcushare_playground.apiserver.storage import Change, Collection, Expired, Storage
 
 _DEFAULT_TIMEOUT_S = 1800.0
 """kube-apiserver's --min-request-timeout, the least it grants a watch that names none."""
@@ -48,13 +48,6 @@ def plan_watch(target: Target, query: Mapping[str, str]) -> WatchPlan:
         bookmarks=flag(query, "allowWatchBookmarks"),
         timeout_s=number(query, "timeoutSeconds") or _DEFAULT_TIMEOUT_S,
     )
-
-
-def translate(change: Change, namespace: str | None, selector: Selector) -> tuple[ChangeType, Revision] | None:
-    """Return what a change looks like through a selector: an object can enter or leave it by being modified."""
-    if namespace is not None and change.revision.key.namespace != namespace:
-        return None
-    return change.seen_by(selector.matches)
 
 
 def _next_bookmark(now: float, deadline: float, interval_s: float) -> float:
@@ -146,7 +139,8 @@ class _Stream:
             return
 
     async def _deliver(self, changes: list[Change]) -> None:
-        seen = (translate(change, self.namespace, self.plan.selector) for change in changes)
+        here = (each for each in changes if self.namespace in (None, each.revision.key.namespace))
+        seen = (change.seen_by(self.plan.selector.matches) for change in here)
         await self._send([self.renderer.event(*event) for event in seen if event is not None])
 
     async def _send(self, lines: list[bytes]) -> None:

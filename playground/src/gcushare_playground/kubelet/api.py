@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -10,6 +10,7 @@ from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
+from gcushare.kube.collections import WatchHandler
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings
@@ -25,18 +26,6 @@ _CLAIMS: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "resourcecla
 _LEASES: Resource[JsonObject] = Resource("apis/coordination.k8s.io/v1", "leases", dict)
 _LEASE_NAMESPACE = "kube-node-lease"
 _FOLLOW = ReflectorSettings(backoff=BackoffPolicy(first_s=0.1, cap_s=2.0))
-
-
-class PodHandler(Protocol):
-    """Takes the node's pods."""
-
-    def applied(self, obj: Pod) -> None: ...
-
-    def deleted(self, obj: Pod) -> None: ...
-
-    def retained(self, uids: frozenset[str], version: str) -> None:
-        """A list is complete: other pods are gone."""
-        ...
 
 
 class NodeApi(Startable):
@@ -57,7 +46,7 @@ class NodeApi(Startable):
     async def stop(self) -> None:
         await self._client.close()
 
-    async def follow_pods(self, node: str, handler: PodHandler) -> None:
+    async def follow_pods(self, node: str, handler: WatchHandler[Pod]) -> None:
         """List and watch the node's pods until cancelled."""
         selector = Selector(fields=f"spec.nodeName={node}")
         await Reflector(

@@ -33,7 +33,6 @@ from simulation.loop import START_S
 from simulation.rounds import play
 from simulation.schedule import Action
 from simulation.store import Doc
-from simulation.weather import Odds
 from simulation.world import World
 
 POLL_S = 0.5
@@ -264,9 +263,7 @@ class ClaimsCluster:
             case "kill extender":
                 self.replicas[args["replica"]].process.steps_to_live = args["steps"]
             case "extender weather":
-                weather = self.replicas[args["replica"]].weather
-                weather.begin(self._loop.steps, Odds(**args["odds"]))
-                self._loop.call_world(args["for_s"], weather.clear)
+                self.replicas[args["replica"]].disturb(args["odds"], args["for_s"])
             case "delete template":
                 self._remove(_TEMPLATES, _template_name(args["units"]))
             case "foreign template" if self._store.find(_TEMPLATES, (SPACE, _template_name(args["units"]))) is None:
@@ -283,8 +280,7 @@ class ClaimsCluster:
                 self._loss = args["odds"]
                 self._loop.call_world(args["for_s"], setattr, self, "_loss", 0.0)
             case "weather":
-                node.weather.begin(self._loop.steps, Odds(**args["odds"]))
-                self._loop.call_world(args["for_s"], node.weather.clear)
+                node.disturb(args["odds"], args["for_s"])
             case "late slices":
                 self._lag_s = args["lag_s"]
                 self._loop.call_world(args["for_s"], setattr, self, "_lag_s", 0.0)
@@ -328,12 +324,10 @@ class ClaimsCluster:
         self.world.note("calm")
         self._loss = self._lag_s = 0.0
         self._remove_foreign()
-        for replica in self.replicas:
-            replica.weather.clear()
-            replica.process.steps_to_live = None
+        for program in (*self.replicas, *self.nodes):
+            program.calm()
         for node in self.nodes:
-            node.weather.clear()
-            node.disk.writes_to_live = node.process.steps_to_live = None
+            node.disk.writes_to_live = None
             node.machine.is_silent = False
             node.list_all_cards()
             node.heal()

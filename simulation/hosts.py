@@ -31,7 +31,6 @@ from simulation.program import CONFIG, ProcessClock
 from simulation.restarting import RestartingProgram
 from simulation.rounds import play
 from simulation.schedule import Action
-from simulation.weather import Odds
 from simulation.world import World
 
 LOOK_S = 0.2
@@ -170,8 +169,7 @@ class Hosts:
                 self._loop.pause(host.process)
                 self._loop.call_world(args["for_s"], self._loop.resume, host.process)
             case "weather":
-                host.weather.begin(self._loop.steps, Odds(**args["odds"]))
-                self._loop.call_world(args["for_s"], host.weather.clear)
+                host.disturb(args["odds"], args["for_s"])
             case "mode":
                 self.wanted = WantedMode.RECOVER if self.wanted is WantedMode.APPLY else WantedMode.APPLY
             case "url":
@@ -187,10 +185,9 @@ class Hosts:
         self.world.note("calm")
         for host in self.hosts:
             host.disk.fault = ""
-            host.weather.clear()
+            host.calm()
             if host.process.is_paused:
                 self._loop.resume(host.process)
-            host.process.steps_to_live = None
             host.start()
 
     def check_settled(self) -> None:

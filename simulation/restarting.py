@@ -6,7 +6,7 @@ import random
 
 from simulation.process import Process
 from simulation.transport import SimulatedTransport
-from simulation.weather import Weather
+from simulation.weather import Odds, Weather
 from simulation.world import World
 
 
@@ -39,6 +39,16 @@ class RestartingProgram:
         self.world.note(f"{self.name} starts")
         self._reset()
         self.world.loop.create_task(self._live(process), context=process.context)
+
+    def disturb(self, odds: dict[str, float], for_s: float) -> None:
+        """Begin bad weather between it and the API server; any end clears all of it."""
+        self.weather.begin(self.world.loop.steps, Odds(**odds))
+        self.world.loop.call_world(for_s, self.weather.clear)
+
+    def calm(self) -> None:
+        """End its weather, and let it live."""
+        self.weather.clear()
+        self.process.steps_to_live = None
 
     def _ended(self, process: Process) -> None:
         self.world.gateway.drop(process)

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from simulation.run import AnySchedule, Outcome, run
 from simulation.schedule import FIRST_S, Action
 from simulation.violation import Violation
 
-Say = Callable[[str], None]
 
-
-def shrink(
-    schedule: AnySchedule, violation: Violation, *, most_runs: int = 400, say: Say = lambda _: None
-) -> tuple[AnySchedule, int]:
+def shrink(schedule: AnySchedule, violation: Violation, *, most_runs: int = 400) -> tuple[AnySchedule, int]:
     """Leave out what the violation does not need; returns the schedule and how many runs that took.
 
     Args:
         schedule: one that fails.
         violation: what it fails with; another invariant's does not count.
         most_runs: after so many the shortest found so far is the answer.
-        say: hears of the progress.
     """
-    return _Shrinking(schedule, violation, most_runs, say).shrink()
+    return _Shrinking(schedule, violation, most_runs).shrink()
 
 
 class _Shrinking:
-    def __init__(self, schedule: AnySchedule, violation: Violation, most_runs: int, say: Say) -> None:
+    def __init__(self, schedule: AnySchedule, violation: Violation, most_runs: int) -> None:
         self._best = schedule
         self._violation = violation
         self._left = most_runs
         self._most = most_runs
-        self._say = say
 
     def shrink(self) -> tuple[AnySchedule, int]:
         """Cut off what comes after and hours before, then halves, quarters and so on down to single actions."""
@@ -82,5 +75,4 @@ class _Shrinking:
         if found is None or found.invariant != self._violation.invariant:
             return False
         self._best = candidate
-        self._say(f"{len(candidate.actions)} actions still fail")
         return True

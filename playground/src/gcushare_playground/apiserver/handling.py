@@ -26,7 +26,7 @@ from gcushare_playground.apiserver.faults import (
 from gcushare_playground.apiserver.identities import User
 from gcushare_playground.apiserver.logs import Logs
 from gcushare_playground.apiserver.proxying import Proxy, parse_proxied
-from gcushare_playground.apiserver.rendering import Renderer, negotiate
+from gcushare_playground.apiserver.rendering import Renderer, wants_table
 from gcushare_playground.apiserver.requests import Target, parse_target, proxy_verb_of, verb_of
 from gcushare_playground.apiserver.reviews import Reviewer
 from gcushare_playground.apiserver.verbs import Call, Reply, Verbs
@@ -110,8 +110,8 @@ class Handler:
         self._authorize(_attributes(user, verb, target), target)
         if target.subresource == "exec":
             return await self._execution.answer(target, request)
-        form = negotiate(request.headers.get("Accept", ""))
-        renderer = Renderer(target.resource, form, self._server.registry.clock())
+        is_table = wants_table(request.headers.get("Accept", ""))
+        renderer = Renderer(target.resource, is_table, self._server.registry.clock())
         if verb == "watch":
             return await self._watches.serve(request, target, renderer, cut_after=cut_after)
         body = await read_body(request)

@@ -8,13 +8,11 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 
 from gcushare_playground.apiserver import failures
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.rendering import ListMeta
+from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.requests import Target, number, selector_of
 from gcushare_playground.apiserver.selectors import Selector
 from gcushare_playground.apiserver.storage import Expired, Revision, Storage, View
@@ -27,16 +25,8 @@ class _Token(msgspec.Struct, frozen=True):
     start: tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One page of a list."""
-
-    revisions: list[Revision]
-    meta: ListMeta
-
-
-def list_page(storage: Storage, target: Target, query: Mapping[str, str]) -> Page:
-    """Return the page that a list request asks for.
+def list_page(storage: Storage, target: Target, query: Mapping[str, str]) -> tuple[list[Revision], JsonObject]:
+    """Return the page that a list request asks for, and the metadata of the list.
 
     Raises:
         ApiFailure: 400 for parameters that cannot be read, 410 for a page of a moment that is forgotten.
@@ -57,19 +47,22 @@ def list_page(storage: Storage, target: Target, query: Mapping[str, str]) -> Pag
     return _page(view, target.namespace, selector, limit, Key(*token.start) if token else None)
 
 
-def _page(view: View, namespace: str | None, selector: Selector, limit: int, after: Key | None) -> Page:
-    if not limit:
-        return Page([r for r in view.walk(namespace, after) if selector.matches(r.obj)], ListMeta(view.version))
+def _page(
+    view: View, namespace: str | None, selector: Selector, limit: int, after: Key | None
+) -> tuple[list[Revision], JsonObject]:
     found: list[Revision] = []
+    meta: JsonObject = {"resourceVersion": str(view.version)}
     for revision in view.walk(namespace, after):
         if not selector.matches(revision.obj):
             continue
-        if len(found) == limit:
+        if limit and len(found) == limit:
             last = found[-1].key
-            remaining = view.count(namespace, last) if selector.is_everything else None
-            return Page(found, ListMeta(view.version, _encode(_Token(view.version, last)), remaining))
+            meta["continue"] = _encode(_Token(view.version, last))
+            if selector.is_everything:
+                meta["remainingItemCount"] = view.count(namespace, last)
+            break
         found.append(revision)
-    return Page(found, ListMeta(view.version))
+    return found, meta
 
 
 def _encode(token: _Token) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 
 import msgspec
 
@@ -17,33 +16,8 @@ from gcushare_playground.apiserver.tables import table
 _JSON_TYPES = frozenset({"application/json", "application/*", "*/*", ""})
 
 
-class Form(Enum):
-    """How a client wants objects."""
-
-    OBJECT = "object"
-    TABLE = "Table"
-
-
-@dataclass(frozen=True, slots=True)
-class ListMeta:
-    """The metadata of a list."""
-
-    version: int
-    continue_token: str = ""
-    remaining: int | None = None
-
-    def document(self) -> JsonObject:
-        """Return it as a list carries it."""
-        found: JsonObject = {"resourceVersion": str(self.version)}
-        if self.continue_token:
-            found["continue"] = self.continue_token
-        if self.remaining is not None:
-            found["remainingItemCount"] = self.remaining
-        return found
-
-
-def negotiate(accept: str) -> Form:
-    """Choose the first form of an Accept header that is spoken here.
+def wants_table(accept: str) -> bool:
+    """Tell whether the first form of an Accept header that is spoken here is a table, not objects.
 
     Raises:
         ApiFailure: 406 where none is.
@@ -54,10 +28,8 @@ def negotiate(accept: str) -> Form:
         if media not in _JSON_TYPES:
             continue
         kind = wanted.get("as", "").removesuffix("List")
-        if kind == Form.TABLE.value and wanted.get("v") == "v1":
-            return Form.TABLE
-        if not kind:
-            return Form.OBJECT
+        if not kind or (kind == "Table" and wanted.get("v") == "v1"):
+            return bool(kind)
     raise ApiFailure(406, "NotAcceptable", f"only application/json is spoken here, accepted was {accept!r:.200}")
 
 
@@ -66,22 +38,22 @@ class Renderer:
     """Writes objects of one resource for one request."""
 
     resource: Resource
-    form: Form
+    is_table: bool
     now_s: float
 
     def one(self, revision: Revision) -> bytes:
         """Return a single object, or a table of one row."""
-        if self.form is Form.TABLE:
+        if self.is_table:
             return self._table([revision], {"resourceVersion": str(revision.version)})
         return self._typed(revision)
 
-    def many(self, revisions: Iterable[Revision], meta: ListMeta) -> bytes:
+    def many(self, revisions: Iterable[Revision], meta: JsonObject) -> bytes:
         """Return a list; its items carry no kind of their own, as in typed lists."""
-        if self.form is Form.TABLE:
-            return self._table(list(revisions), meta.document())
+        if self.is_table:
+            return self._table(list(revisions), meta)
         items = b",".join(revision.raw for revision in revisions)
         kind, version = f"{self.resource.kind}List", self.resource.api_version
-        head = {"kind": kind, "apiVersion": version, "metadata": meta.document()}
+        head = {"kind": kind, "apiVersion": version, "metadata": meta}
         return msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}"
 
     def event(self, kind: ChangeType, revision: Revision) -> bytes:
@@ -92,7 +64,7 @@ class Renderer:
         """Return the line that tells how far a watch has come."""
         found: JsonObject = {"resourceVersion": str(version), "creationTimestamp": None}
         obj = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": found}
-        if self.form is Form.TABLE:
+        if self.is_table:
             obj = table(self.resource, [], found, self.now_s)
         return msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"
 

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gcushare_playground.apiserver.objects import JsonObject, condition, dig, is_deleting, labels_of, seconds_of
+from gcushare_playground.apiserver.objects import JsonObject, condition, dig, is_deleting, seconds_of
 from gcushare_playground.apiserver.resources import Resource
 
 Cell = Callable[[JsonObject, float], Any]
 """From an object and the present time to what stands in the column."""
 _NONE = "<none>"
-_ROLE_LABEL = "node-role.kubernetes.io/"
 
 
 def _since(timestamp: str | None, now_s: float) -> str:
@@ -93,11 +92,6 @@ def _node_status(node: JsonObject) -> str:
     return ",".join(words)
 
 
-def _node_roles(node: JsonObject) -> str:
-    roles = sorted(name.removeprefix(_ROLE_LABEL) for name in labels_of(node) if name.startswith(_ROLE_LABEL))
-    return ",".join(role for role in roles if role) or _NONE
-
-
 def _node_address(node: JsonObject) -> str:
     found = (a["address"] for a in dig(node, "status", "addresses", default=[]) if a.get("type") == "InternalIP")
     return next(found, _NONE)
@@ -135,7 +129,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
     "nodes": (
         _NAME,
         Column("Status", _plain(_node_status)),
-        Column("Roles", _plain(_node_roles)),
+        Column("Roles", lambda node, now: _NONE),
         _AGE,
         Column("Version", _path("status", "nodeInfo", "kubeletVersion", default="")),
         Column("Internal-IP", _plain(_node_address), wide=True),

@@ -87,8 +87,7 @@ class Verbs:
         return Reply(call.renderer.one(self._registry.read(call.resource, call.target.key)))
 
     def _list(self, call: Call) -> Reply:
-        page = list_page(self._registry.storage, call.target, call.query)
-        return Reply(call.renderer.many(page.revisions, page.meta))
+        return Reply(call.renderer.many(*list_page(self._registry.storage, call.target, call.query)))
 
     def _create(self, call: Call) -> Reply:
         obj = decode_resource(call.resource, call.media, call.body)

@@ -7,7 +7,6 @@ when the history has moved past it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -21,33 +20,6 @@ from gcushare_playground.apiserver.storage import Change, Collection, Expired, S
 _DEFAULT_TIMEOUT_S = 1800.0
 """kube-apiserver's --min-request-timeout, the least it grants a watch that names none."""
 _BOOKMARK_BEFORE_END_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class WatchPlan:
-    """What a watch request asks for."""
-
-    selector: Selector
-    start: int
-    """Changes after this version are sent."""
-    bookmarks: bool
-    timeout_s: float
-
-
-def plan_watch(target: Target, query: Mapping[str, str]) -> WatchPlan:
-    """Read a watch request.
-
-    Raises:
-        ApiFailure: 400 for parameters that cannot be read, or where no version is named to begin at.
-    """
-    if (start := number(query, "resourceVersion") or 0) == 0:
-        raise failures.bad_request("a watch begins at a resourceVersion here: list first")
-    return WatchPlan(
-        selector=selector_of(query, target.resource),
-        start=start,
-        bookmarks=flag(query, "allowWatchBookmarks"),
-        timeout_s=number(query, "timeoutSeconds") or _DEFAULT_TIMEOUT_S,
-    )
 
 
 def _next_bookmark(now: float, deadline: float, interval_s: float) -> float:
@@ -69,18 +41,22 @@ class Watches:
         """Stream changes until the watch ends.
 
         Raises:
-            ApiFailure: 400 before anything is sent.
+            ApiFailure: 400 before anything is sent: parameters that cannot be read, or no version to begin at.
         """
-        plan = plan_watch(target, request.query)
+        query = request.query
+        if (start := number(query, "resourceVersion") or 0) == 0:
+            raise failures.bad_request("a watch begins at a resourceVersion here: list first")
+        selector, timeout_s = selector_of(query, target.resource), number(query, "timeoutSeconds") or _DEFAULT_TIMEOUT_S
         collection = self._storage.collection(target.resource.qualified)
         response = web.StreamResponse(
             headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
         )
         await response.prepare(request)
-        stream = _Stream(request, response, target.namespace, renderer, plan, collection, cut_after)
+        bookmarks = flag(query, "allowWatchBookmarks")
+        stream = _Stream(request, response, target.namespace, renderer, selector, bookmarks, collection, cut_after)
         collection.subscribers.add(stream.wake)
         try:
-            await stream.run(self._storage, self._bookmark_interval_s)
+            await stream.run(self._storage, start, timeout_s, self._bookmark_interval_s)
         finally:
             collection.subscribers.discard(stream.wake)
         return response
@@ -98,25 +74,25 @@ class _Stream:
     response: web.StreamResponse
     namespace: str | None
     renderer: Renderer
-    plan: WatchPlan
+    selector: Selector
+    bookmarks: bool
     collection: Collection
     cut_after: int | None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     delivered: int = 0
 
-    async def run(self, storage: Storage, bookmark_interval_s: float) -> None:
-        """Send everything from the plan's start on; return when the watch has ended."""
+    async def run(self, storage: Storage, start: int, timeout_s: float, bookmark_interval_s: float) -> None:
+        """Send every change after a version; return when the watch has ended."""
         try:
-            await self._follow(storage, self.plan.start, bookmark_interval_s)
+            await self._follow(storage, start, asyncio.get_running_loop().time() + timeout_s, bookmark_interval_s)
         except Expired as error:
             await self.response.write(error_event(failures.expired(str(error))))
         except _Broken:
             if self.request.transport is not None:
                 self.request.transport.abort()
 
-    async def _follow(self, storage: Storage, cursor: int, bookmark_interval_s: float) -> None:
+    async def _follow(self, storage: Storage, cursor: int, deadline: float, bookmark_interval_s: float) -> None:
         now = asyncio.get_running_loop().time
-        deadline = now() + self.plan.timeout_s
         bookmark_at = _next_bookmark(now(), deadline, bookmark_interval_s)
         while True:
             self.wake.clear()
@@ -124,12 +100,12 @@ class _Stream:
             reached = max(storage.version, cursor)
             await self._deliver(changes)
             cursor = reached
-            if self.plan.bookmarks and now() >= min(bookmark_at, deadline):
+            if self.bookmarks and now() >= min(bookmark_at, deadline):
                 await self.response.write(self.renderer.bookmark(cursor))
                 bookmark_at = _next_bookmark(now(), deadline, bookmark_interval_s)
             if now() >= deadline:
                 return
-            await self._wait(min(bookmark_at if self.plan.bookmarks else deadline, deadline) - now())
+            await self._wait(min(bookmark_at if self.bookmarks else deadline, deadline) - now())
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -140,7 +116,7 @@ class _Stream:
 
     async def _deliver(self, changes: list[Change]) -> None:
         here = (each for each in changes if self.namespace in (None, each.revision.key.namespace))
-        seen = (change.seen_by(self.plan.selector.matches) for change in here)
+        seen = (change.seen_by(self.selector.matches) for change in here)
         await self._send([self.renderer.event(*event) for event in seen if event is not None])
 
     async def _send(self, lines: list[bytes]) -> None:

@@ -12,8 +12,6 @@ from gcushare_playground.apiserver.registry import Deletion, Mutation, Registry
 from gcushare_playground.apiserver.resources import BY_NAME, Resource
 from gcushare_playground.apiserver.storage import Change, Revision
 
-_HASH_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-_HASH_LENGTH = 9
 COMPONENTS = {
     "deployments.apps": "deployment-controller",
     "replicasets.apps": "replicaset-controller",
@@ -21,9 +19,8 @@ COMPONENTS = {
 
 
 def template_hash(template: JsonObject) -> str:
-    """Return the name of a pod template: the same text for the same template, in letters a name may hold."""
-    digest = hashlib.sha256(msgspec.json.encode(template, order="sorted")).digest()
-    return "".join(_HASH_LETTERS[byte % len(_HASH_LETTERS)] for byte in digest[:_HASH_LENGTH])
+    """Return the name of a pod template: the same text for the same template."""
+    return hashlib.sha256(msgspec.json.encode(template, order="sorted")).hexdigest()[:9]
 
 
 def own_key(change: Change, collection: str) -> list[Ref]:
@@ -83,10 +80,10 @@ class Cluster:
         self.delete(Ref("pods", key))
         self.tell(owner, owner_obj, "SuccessfulDelete", f"Deleted pod: {key.name}")
 
-    def delete(self, ref: Ref, how: Deletion | None = None) -> None:
+    def delete(self, ref: Ref) -> None:
         """Delete an object that is still there."""
         if self.find(ref) is not None:
-            self.registry.delete(BY_NAME[ref.collection], ref.key, how or Deletion())
+            self.registry.delete(BY_NAME[ref.collection], ref.key, Deletion())
 
     def change(self, ref: Ref, mutate: Mutation) -> None:
         """Change an object's main part."""

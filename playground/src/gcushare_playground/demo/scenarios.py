@@ -29,7 +29,13 @@ async def play_shared_t4(player: Player) -> None:
     key = await _create_deployment(player, "binpack-2", second)
     await player.place(key, second, container="binpack-2")
     player.stage.step("Step 3. A third student asks for more than any card has left")
-    third = max(size - used for name in player.ledger.used for size, used in _cards(player, name)) + 1
+    ledger = player.ledger
+    free = (
+        size - used
+        for node, cards in ledger.used.items()
+        for size, used in zip(ledger.capacity[node], cards, strict=True)
+    )
+    third = max(free) + 1
     await player.create("student-3", {player.vendor.memory_resource: third}, container="notebook")
     await player.refuse("default/student-3", third)
     await player.show_cluster()
@@ -48,10 +54,6 @@ _OF_VENDOR: Mapping[str, Scenario] = {"aliyun": play_shared_t4}
 def choose_scenario(settings: DemoSettings) -> Scenario:
     """The scenario that was asked for, or the vendor's own."""
     return _BY_NAME.get(settings.scenario) or _OF_VENDOR.get(settings.vendor, play_manual)
-
-
-def _cards(player: Player, node: str) -> list[tuple[int, int]]:
-    return list(zip(player.ledger.capacity[node], player.ledger.used[node], strict=True))
 
 
 async def _create_deployment(player: Player, name: str, units: int) -> str:

@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gcushare.core.wording import counted
 from gcushare_playground.demo.playing import CONTAINER, NAMESPACE, Player
 from gcushare_playground.demo.reading import kubelet_whole_cards
 from gcushare_playground.picture import allocatable_of, node_of
-
-
-@dataclass(frozen=True, slots=True)
-class _WholePod:
-    """A pod that asks for whole cards, and where it ended up."""
-
-    name: str
-    count: int
-    node: str = ""
-    cards: tuple[int, ...] = ()
-
-    @property
-    def key(self) -> str:
-        return f"{NAMESPACE}/{self.name}"
 
 
 async def play_whole_and_shared(player: Player) -> None:
@@ -31,23 +15,23 @@ async def play_whole_and_shared(player: Player) -> None:
     await _create_sharing(player, "notebook-1", quarter)
     await _show_allocatable(player)
     player.stage.step("Step 2. A pod that asks for two whole cards gets two that no one uses; their memory is closed")
-    training = await _create_whole(player, _WholePod("training", 2))
+    await player.create("training", {player.vendor.whole_card_resource: 2})
+    node, cards = await _settle_whole(player, "training", 2)
     await _show_allocatable(player)
     player.stage.step("Step 3. A second pod that asks for memory gets the same card: free cards stay free")
     await _create_sharing(player, "notebook-2", quarter)
-    unshared = sum(1 for used in player.ledger.used[training.node] if not used) + training.count
+    unshared = sum(1 for used in player.ledger.used[node] if not used) + len(cards)
     player.stage.step(
         f"Step 4. A pod asks for {counted(unshared, 'card')}, all that are not shared: it stays Pending and says why"
     )
-    waiting = _WholePod("big-training", unshared)
-    await player.create(waiting.name, {player.vendor.whole_card_resource: waiting.count})
+    await player.create("big-training", {player.vendor.whole_card_resource: unshared})
     expected = f"0/1 nodes are available: 1 Insufficient {player.vendor.whole_card_resource}."
-    await player.tell_refused(waiting.key, expected)
+    await player.tell_refused(f"{NAMESPACE}/big-training", expected)
     player.stage.step(
         "Step 5. The training ends: its cards are free again, and the pod that waits gets what it asked for"
     )
-    await player.delete(training.name, training.node, training.cards)
-    await _settle_whole(player, waiting)
+    await player.delete("training", node, cards)
+    await _settle_whole(player, "big-training", unshared)
     await _show_allocatable(player)
     await player.show_cluster()
 
@@ -57,22 +41,17 @@ async def _create_sharing(player: Player, name: str, units: int) -> None:
     await player.place(f"{NAMESPACE}/{name}", units)
 
 
-async def _create_whole(player: Player, pod: _WholePod) -> _WholePod:
-    await player.create(pod.name, {player.vendor.whole_card_resource: pod.count})
-    return await _settle_whole(player, pod)
-
-
-async def _settle_whole(player: Player, pod: _WholePod) -> _WholePod:
-    """Wait until a pod runs on its whole cards, and check everything that says which they are."""
-    stage, candidates = player.stage, player.ledger.candidates_whole(pod.count)
-    found = await player.wait_assigned(pod.key)
+async def _settle_whole(player: Player, name: str, count: int) -> tuple[str, tuple[int, ...]]:
+    """Wait until a pod runs on whole cards, and check everything that says which they are; returns node and cards."""
+    stage, candidates = player.stage, player.ledger.candidates_whole(count)
+    found = await player.wait_assigned(f"{NAMESPACE}/{name}")
     node = node_of(found)
     await player.show_pods()
-    stage.check(f"{pod.key} runs on {' or '.join(sorted(candidates))}", node in candidates, True)
+    stage.check(f"{NAMESPACE}/{name} runs on {' or '.join(sorted(candidates))}", node in candidates, True)
     cards = candidates[node]
     player.ledger.take_whole(node, cards)
     for card in cards:
-        player.shown[node].setdefault(card, {})[pod.name] = player.ledger.capacity[node][card]
+        player.shown[node].setdefault(card, {})[name] = player.ledger.capacity[node][card]
     record = player.record_of(found)
     reported = record and (record.card_indexes, record.whole, record.assigned)
     stage.check(f"its record names card {_names(cards)}, whole, assigned", reported, (cards, True, True))
@@ -82,7 +61,7 @@ async def _settle_whole(player: Player, pod: _WholePod) -> _WholePod:
     limit = sight.environment.get(player.vendor.environment.container_units)
     stage.check("and no limit of memory: the cards are its own", limit, None)
     await player.show_inspect(node)
-    return _WholePod(pod.name, pod.count, node, cards)
+    return node, cards
 
 
 async def _show_allocatable(player: Player) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc
 import grpc.aio
@@ -190,3 +190,14 @@ def describe_status(error: grpc.aio.AioRpcError) -> str:
     # Go's names are these without the underscores, but for one letter.
     name = error.code().name.title().replace("_", "").replace("Cancelled", "Canceled")
     return f"rpc error: code = {name} desc = {error.details()}"
+
+
+async def serve_method(socket: Path, method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.aio.Server:
+    """Answer one method, by its full name, on a socket of the kubelet's."""
+    # A real kubelet bounds what its own clients receive, not what it sends.
+    server = grpc.aio.server(options=(("grpc.max_send_message_length", -1),))
+    service, name = method.removeprefix("/").split("/")
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {name: handler}),))
+    server.add_insecure_port(f"unix:{socket}")
+    await server.start()
+    return server

@@ -18,7 +18,7 @@ from gcushare_playground.amounts import is_extended
 from gcushare_playground.kubelet.allocation import PluginCallError
 from gcushare_playground.kubelet.books import DeviceBooks
 from gcushare_playground.kubelet.checkpoint import CheckpointFile
-from gcushare_playground.kubelet.endpoints import PluginEndpoint
+from gcushare_playground.kubelet.endpoints import PluginEndpoint, serve_method
 
 logger = logging.getLogger(__name__)
 
@@ -63,22 +63,12 @@ class PluginManager:
         remove_sockets(self.directory)
         for resource in self._books.counts():
             self.endpoints[resource] = PluginEndpoint.stopped(resource)
-        server = grpc.aio.server()
         handler = grpc.unary_unary_rpc_method_handler(
             self._register,
             request_deserializer=pb.RegisterRequest.FromString,
             response_serializer=pb.Empty.SerializeToString,
         )
-        server.add_generic_rpc_handlers(
-            (
-                grpc.method_handlers_generic_handler(
-                    services.REGISTRATION_SERVICE, {services.short_name(services.REGISTER): handler}
-                ),
-            )
-        )
-        server.add_insecure_port(f"unix:{self.socket_path}")
-        await server.start()
-        self._server = server
+        self._server = await serve_method(self.socket_path, services.REGISTER, handler)
         logger.info("registration socket serving path=%s", self.socket_path)
 
     async def stop(self) -> None:

@@ -15,6 +15,7 @@ from gcushare.wire.protos import services
 from gcushare_playground.kubelet.books import DeviceBooks
 from gcushare_playground.kubelet.checkpoint import NO_NUMA_NODE
 from gcushare_playground.kubelet.claims import PodClaims
+from gcushare_playground.kubelet.endpoints import serve_method
 from gcushare_playground.kubelet.faults import KubeletFaults, PodResourcesMode
 from gcushare_playground.kubelet.podspec import ContainerSpec, Pod
 
@@ -51,20 +52,12 @@ class PodResourcesServer:
         """Listen on the socket, in place of one that a killed process left."""
         self._socket_path.parent.mkdir(parents=True, exist_ok=True)
         self._socket_path.unlink(missing_ok=True)
-        # A real kubelet bounds what its own clients receive, not what it sends.
-        server = grpc.aio.server(options=(("grpc.max_send_message_length", -1),))
         handler = grpc.unary_unary_rpc_method_handler(
             self._list,
             request_deserializer=pb.ListPodResourcesRequest.FromString,
             response_serializer=pb.ListPodResourcesResponse.SerializeToString,
         )
-        methods = {services.short_name(services.POD_RESOURCES_LIST): handler}
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(services.POD_RESOURCES_SERVICE, methods),)
-        )
-        server.add_insecure_port(f"unix:{self._socket_path}")
-        await server.start()
-        self._server = server
+        self._server = await serve_method(self._socket_path, services.POD_RESOURCES_LIST, handler)
 
     async def stop(self) -> None:
         server, self._server = self._server, None

@@ -30,10 +30,9 @@ from simulation.claims_replica import ClaimsReplica
 from simulation.claims_schedule import NODES, STORM_S, ClaimsSchedule
 from simulation.claims_scheduler import SPACE, ClaimsScheduler, Pod, with_status
 from simulation.loop import START_S
-from simulation.rounds import play
 from simulation.schedule import Action
 from simulation.store import Doc
-from simulation.world import World
+from simulation.world import World, play
 
 POLL_S = 0.5
 """Between two rounds of the scheduler, the kubelets and the checks."""

@@ -16,13 +16,12 @@ from simulation.loop import START_S
 from simulation.people import Admins, Forgers, Secrets, Users
 from simulation.program import CONFIG
 from simulation.programs import ExtenderReplica, PluginReplica
-from simulation.rounds import play
 from simulation.schedule import Action, Schedule
 from simulation.scheduler import Scheduler
 from simulation.service import Service
 from simulation.settled import SettledInvariants
 from simulation.weather import Weather
-from simulation.world import ClusterWorld
+from simulation.world import ClusterWorld, play
 
 END_S = 100.0
 """Time after the deletion of everything, until nothing may be left."""

@@ -29,9 +29,8 @@ from simulation.loop import SimulatedLoop
 from simulation.process import Process
 from simulation.program import CONFIG, ProcessClock
 from simulation.restarting import RestartingProgram
-from simulation.rounds import play
 from simulation.schedule import Action
-from simulation.world import World
+from simulation.world import World, play
 
 LOOK_S = 0.2
 """Between two looks of the kubelets at their manifests, and until what was written is on the disk by itself."""

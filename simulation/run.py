@@ -17,7 +17,7 @@ from simulation.host_schedule import HostSchedule
 from simulation.hosts import Hosts
 from simulation.process import unwinding
 from simulation.schedule import Schedule
-from simulation.violation import Violation
+from simulation.world import Violation
 
 AnySchedule: TypeAlias = Schedule | HostSchedule | ClaimsSchedule
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from simulation.run import AnySchedule, Outcome, run
 from simulation.schedule import FIRST_S, Action
-from simulation.violation import Violation
+from simulation.world import Violation
 
 
 def shrink(schedule: AnySchedule, violation: Violation, *, most_runs: int = 400) -> tuple[AnySchedule, int]:

@@ -1,11 +1,17 @@
-"""The world that every run has: time, an API server, a history and what is violated. It knows no one who acts in it."""
+"""The world that every run has: time, an API server, a history, what is violated, and the rounds that are played in it.
+
+It knows no one who acts in it.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import random
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare_playground.apiserver.storage import Change
@@ -13,16 +19,24 @@ from simulation.admission import AdmissionPolicies
 from simulation.apiserver import ApiServer
 from simulation.bugs import find_bug
 from simulation.loop import START_S, SimulatedLoop
-from simulation.schedule import Schedule
+from simulation.schedule import Action, Schedule
 from simulation.store import Store
 from simulation.transport import Gateway
 from simulation.views import View
-from simulation.violation import Violation
 from simulation.weather import Weather
 
 MOST_LINES = 20_000
 _SILENT = frozenset({"events", "leases", "secrets"})
 """Kinds whose changes are left out of a history that people read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An invariant that did not hold, what was seen instead, and when since the beginning."""
+
+    invariant: str
+    words: str
+    at_s: float
 
 
 class World:
@@ -111,3 +125,36 @@ class ClusterWorld(World):
     def rng(self, name: str) -> random.Random:
         """The random generator of one part, so that omitting an action does not change other parts."""
         return random.Random(f"{self.settings.seed}/{name}")
+
+
+class Actors(Protocol):
+    """Everyone in a world: who starts, does what an action says, calms down, and is checked after that."""
+
+    def start(self) -> None: ...
+
+    def act(self, action: Action) -> None: ...
+
+    def calm(self) -> None: ...
+
+    def check_settled(self) -> None: ...
+
+
+def play(world: World, actors: Actors, actions: tuple[Action, ...], rounds: tuple[tuple[float, float], ...]) -> None:
+    """Start, and live through the rounds: when each storm ends, and when the calm after it."""
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    world.within(actors.start)
+    left = deque(actions)
+    for storm_end_s, calm_end_s in rounds:
+        while left and left[0].at_s <= storm_end_s:  # times are rounded, up to the end itself
+            action = left.popleft()
+            world.live_until(action.at_s)
+            world.within(lambda action=action: _begin(world, actors, action))  # type: ignore[misc]
+        world.live_until(storm_end_s)
+        world.within(actors.calm)
+        world.live_until(calm_end_s)
+        world.within(actors.check_settled)
+
+
+def _begin(world: World, actors: Actors, action: Action) -> None:
+    world.note(f"> {action.words()[11:]}")
+    actors.act(action)

@@ -93,6 +93,8 @@ class Extender(Startable):
         Raises:
             ExtenderError: no answer, or not the protocol.
         """
+        if not self.settings.prioritize_verb:
+            return {}
         answer = await self._call(self.settings.prioritize_verb, self._arguments(pod, nodes), list)
         scores: dict[str, int] = {}
         for entry in answer:

@@ -22,11 +22,11 @@ class ManagedResource(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 
 
 class ExtenderSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """One entry of ``extenders``; it filters and gives scores, and without a verb it does not bind or preempt."""
+    """One entry of ``extenders``; it filters; an empty verb is one that it does not have."""
 
     url_prefix: str
     filter_verb: str
-    prioritize_verb: str
+    prioritize_verb: str = ""
     bind_verb: str = ""
     preempt_verb: str = ""
     weight: Annotated[int, msgspec.Meta(gt=0)] = 1

@@ -53,7 +53,7 @@ class Selector:
 
     def matches(self, obj: JsonObject) -> bool:
         """Tell whether the object satisfies every term."""
-        return all(term.matches(obj) for term in (*self.fields, *self.labels))
+        return all(term.matches(obj) for term in self.fields) and all(term.matches(obj) for term in self.labels)
 
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"

@@ -43,7 +43,7 @@ class Kubelet:
         self.resources = (vendor.memory_resource, vendor.whole_card_resource)
         self.directory = SocketDirectory()
         self.devices = DeviceBooks()
-        self.checkpoint: Checkpoint | None = Checkpoint((), {})
+        self.checkpoint: Checkpoint | None = Checkpoint(None, {})
         self.containers: dict[str, float] = {}
         self.endpoints: dict[str, SimulatedPlugin] = {}
         self.generation = 0

@@ -43,7 +43,7 @@ class KubeletRecord:
         if kubelet.checkpoint is None:
             raise MissingCheckpointError("the kubelet's checkpoint is missing")
         record = KubeletAllocations("checkpoint")
-        for entry in kubelet.checkpoint.entries:
+        for entry in kubelet.checkpoint.entries or ():
             self._add(record, entry.pod_uid, entry)
         return record
 

@@ -119,7 +119,7 @@ def _held_ids(cluster: Cluster, node: str, uid: str, resource: str) -> list[str]
     checkpoint = CheckpointFile(cluster.place.kubelet_dir(plan) / "device-plugins").read()
     return [
         device_id
-        for entry in (checkpoint.entries if checkpoint is not None else ())
+        for entry in (checkpoint and checkpoint.entries) or ()
         if entry.pod_uid == uid and entry.resource == resource
         for part in entry.ids_by_numa.values()
         for device_id in part

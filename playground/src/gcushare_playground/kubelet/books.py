@@ -37,7 +37,7 @@ class DeviceBooks:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Take over a checkpoint. Registered resources are known but empty until their plugin lists its ids again."""
-        for entry in checkpoint.entries:
+        for entry in checkpoint.entries or ():
             self._entries.setdefault(entry.pod_uid, {})[entry.container, entry.resource] = entry
         for resource in checkpoint.registered:
             self.healthy[resource] = set()
@@ -45,7 +45,7 @@ class DeviceBooks:
         self.recount()
 
     def checkpoint(self) -> Checkpoint:
-        return Checkpoint(tuple(self.entries()), self.healthy)
+        return Checkpoint(tuple(self.entries()) or None, self.healthy)
 
     def apply_list(self, resource: str, devices: Iterable[pb.Device]) -> None:
         """Replace the resource's ids by a plugin's whole list; every health but "Healthy" counts as unhealthy."""

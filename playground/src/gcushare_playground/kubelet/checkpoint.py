@@ -6,14 +6,12 @@ nothing else can compute; here it is a CRC-32 over the ``Data`` bytes. Only the 
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import logging
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -28,8 +26,18 @@ NO_NUMA_NODE = -1
 """Key of the ids of devices that name no NUMA node."""
 
 
-@dataclass(frozen=True)
-class PodDevices:
+class PodDevices(
+    msgspec.Struct,
+    frozen=True,
+    dict=True,
+    rename={
+        "pod_uid": "PodUID",
+        "container": "ContainerName",
+        "resource": "ResourceName",
+        "ids_by_numa": "DeviceIDs",
+        "answer": "AllocResp",
+    },
+):
     """What one container holds of one resource; ``answer`` is the plugin's ContainerAllocateResponse as bytes."""
 
     pod_uid: str
@@ -44,25 +52,14 @@ class PodDevices:
         return frozenset().union(*self.ids_by_numa.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(
+    msgspec.Struct, frozen=True, rename={"entries": "PodDeviceEntries", "registered": "RegisteredDevices"}
+):
     """Everything the kubelet remembers about devices across a restart; only healthy ids count as registered."""
 
-    entries: tuple[PodDevices, ...]
-    registered: Mapping[str, Iterable[str]]
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    PodUID: str
-    ContainerName: str
-    ResourceName: str
-    DeviceIDs: dict[str, list[str]]
-    AllocResp: str
-
-
-class _Data(msgspec.Struct, frozen=True):
-    PodDeviceEntries: list[_Entry] | None
-    RegisteredDevices: dict[str, list[str]]
+    entries: tuple[PodDevices, ...] | None
+    """None where there are none: the stock kubelet writes ``null`` then."""
+    registered: Mapping[str, Collection[str]]
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -71,19 +68,8 @@ class _File(msgspec.Struct, frozen=True):
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """Return the file's bytes. Without entries the list is ``null``, as the stock kubelet writes it."""
-    entries = [
-        _Entry(
-            PodUID=entry.pod_uid,
-            ContainerName=entry.container,
-            ResourceName=entry.resource,
-            DeviceIDs={str(numa): list(ids) for numa, ids in entry.ids_by_numa.items()},
-            AllocResp=base64.b64encode(entry.answer).decode(),
-        )
-        for entry in checkpoint.entries
-    ]
-    registered = {resource: list(ids) for resource, ids in checkpoint.registered.items()}
-    data = msgspec.json.encode(_Data(PodDeviceEntries=entries or None, RegisteredDevices=registered))
+    """Return the file's bytes."""
+    data = msgspec.json.encode(checkpoint)
     return msgspec.json.encode(_File(Data=msgspec.Raw(data), Checksum=zlib.crc32(data)))
 
 
@@ -98,21 +84,9 @@ def decode_checkpoint(raw: bytes) -> Checkpoint:
         computed = zlib.crc32(bytes(file.Data))
         if computed != file.Checksum:
             raise RemoteContractError(f"checkpoint is corrupt: checksum {file.Checksum!r}, computed {computed!r}")
-        data = msgspec.json.decode(file.Data, type=_Data)
-        entries = tuple(_decode_entry(entry) for entry in data.PodDeviceEntries or ())
-    except (msgspec.MsgspecError, ValueError) as error:
+        return msgspec.json.decode(file.Data, type=Checkpoint)
+    except msgspec.MsgspecError as error:
         raise RemoteContractError(f"checkpoint is corrupt: {error}; remove the file to start empty") from error
-    return Checkpoint(entries, {resource: tuple(ids) for resource, ids in data.RegisteredDevices.items()})
-
-
-def _decode_entry(entry: _Entry) -> PodDevices:
-    return PodDevices(
-        pod_uid=entry.PodUID,
-        container=entry.ContainerName,
-        resource=entry.ResourceName,
-        ids_by_numa={int(numa): tuple(ids) for numa, ids in entry.DeviceIDs.items()},
-        answer=base64.b64decode(entry.AllocResp, validate=True),
-    )
 
 
 class CheckpointFile:
@@ -144,4 +118,4 @@ class CheckpointFile:
             with contextlib.suppress(FileNotFoundError):
                 Path(name).unlink()
             raise
-        logger.debug("checkpoint written path=%s entries=%d", self.path, len(checkpoint.entries))
+        logger.debug("checkpoint written path=%s entries=%d", self.path, len(checkpoint.entries or ()))

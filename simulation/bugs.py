@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -222,28 +223,7 @@ def _replace(of: object, name: str, by: object) -> None:
     setattr(of, name, by)
 
 
-BUGS: dict[str, type[Bug]] = {
-    "": Bug,
-    "applies old state": AppliesOldState,
-    "forgets reservations": ForgetsReservations,
-    "forgets apart": ForgetsApart,
-    "leads uncurrent": LeadsUncurrent,
-    "leads too long": LeadsTooLong,
-    "keeps the dead": KeepsTheDead,
-    "never settles": NeverSettles,
-    "never wakes": NeverWakes,
-    "refuses without reasons": RefusesWithoutReasons,
-    "refuses all": RefusesAll,
-    "dies of a name": DiesOfAName,
-    "never corrects": NeverCorrects,
-    "forgets init cards": ForgetsInitCards,
-    "leaks tasks": LeaksTasks,
-    "starts unlimited": StartsUnlimited,
-    "limits twice": LimitsTwice,
-    "gives twice": GivesTwice,
+BUGS: dict[str, type[Bug]] = {"": Bug} | {
+    re.sub("(?!^)([A-Z])", r" \1", each.__name__).lower(): each for each in Bug.__subclasses__()
 }
-
-
-def find_bug(name: str) -> Bug:
-    """Find a bug by its name."""
-    return BUGS[name]()
+"""By the words of their names: ``NeverWakes`` is "never wakes"."""

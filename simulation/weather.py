@@ -102,32 +102,26 @@ class Weather:
     def way_s(self) -> float:
         """Draw the latency of one direction."""
         usual_s = 0.0005 + 0.002 * self.rng.random()
-        if self._sum.slow_s:
-            self.counts["message slowed"] += 1
-            return usual_s + self._sum.slow_s * self.rng.random() ** 2
-        return usual_s
+        return usual_s + self._more_s(self._sum.slow_s, "message slowed", 2)
 
     def answer_s(self) -> float:
         """Draw the additional time of the answer to a write."""
-        if self._sum.answer_s:
-            self.counts["answer to a write delayed"] += 1
-            return self._sum.answer_s * self.rng.random()
-        return 0.0
+        return self._more_s(self._sum.answer_s, "answer to a write delayed")
 
     def page_s(self) -> float:
         """Draw the additional time of a page of a list."""
-        if self._sum.page_s:
-            self.counts["page slowed"] += 1
-            return self._sum.page_s * self.rng.random()
-        return 0.0
+        return self._more_s(self._sum.page_s, "page slowed")
 
     def lag_s(self) -> float:
         """Draw how long an event of a watch takes."""
         usual_s = 0.001 + 0.02 * self.rng.random() ** 4
-        if self._sum.lag_s:
-            self.counts["event of a watch delayed"] += 1
-            return usual_s + self._sum.lag_s * self.rng.random() ** 2
-        return usual_s
+        return usual_s + self._more_s(self._sum.lag_s, "event of a watch delayed", 2)
+
+    def _more_s(self, most_s: float, words: str, power: int = 1) -> float:
+        if not most_s:
+            return 0.0
+        self.counts[words] += 1
+        return float(most_s * self.rng.random() ** power)
 
     def is_duplicated(self) -> bool:
         """Draw whether an event comes twice."""

@@ -17,7 +17,7 @@ from gcushare.vendors import VENDORS_BY_NAME
 from gcushare_playground.apiserver.storage import Change
 from simulation.admission import AdmissionPolicies
 from simulation.apiserver import ApiServer
-from simulation.bugs import find_bug
+from simulation.bugs import BUGS
 from simulation.loop import START_S, SimulatedLoop
 from simulation.schedule import Action, Schedule
 from simulation.store import Store
@@ -119,7 +119,7 @@ class ClusterWorld(World):
         self.settings = schedule.settings
         super().__init__(self.rng("api"), schedule.planted, keeps_history=keeps_history)
         self.vendor = VENDORS_BY_NAME[self.settings.vendor]
-        self.bugs = find_bug(schedule.planted)
+        self.bugs = BUGS[schedule.planted]()
         self.weathers: dict[str, Weather] = {}
 
     def rng(self, name: str) -> random.Random:

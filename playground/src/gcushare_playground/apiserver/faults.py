@@ -6,7 +6,7 @@ A fault matches requests by method, path and user, for a number of requests or u
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -101,23 +101,13 @@ class FaultBoard:
         """Switch everything off."""
         self._faults.clear()
 
-    def apply(self, method: str, path: str, user: str) -> Effects:
+    def apply(self, method: str, path: str, user: str) -> tuple[Effect, ...]:
         """Return the effects of all faults on a request, and count them."""
         watching = "watch=" in path
         candidates = (f for f in self._faults if watching or not isinstance(f.effect, CutWatch))
-        return Effects(tuple(fault.effect for fault in candidates if fault.apply(method, path, user)))
+        return tuple(fault.effect for fault in candidates if fault.apply(method, path, user))
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
-    """The effects on one request."""
-
-    effects: tuple[Effect, ...] = ()
-
-    def all(self, kind: type[E]) -> Iterator[E]:
-        """Yield the effects of a kind."""
-        return (effect for effect in self.effects if isinstance(effect, kind))
-
-    def first(self, kind: type[E]) -> E | None:
-        """Return the first effect of a kind."""
-        return next(self.all(kind), None)
+def first(effects: Iterable[Effect], kind: type[E]) -> E | None:
+    """Return the first effect of a kind."""
+    return next((effect for effect in effects if isinstance(effect, kind)), None)

@@ -22,6 +22,7 @@ from gcushare_playground.apiserver.faults import (
     DropBefore,
     FailAfter,
     FailBefore,
+    first,
 )
 from gcushare_playground.apiserver.identities import User
 from gcushare_playground.apiserver.logs import Logs
@@ -75,20 +76,20 @@ class Handler:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         user = self._server.identities.authenticate(request.headers.get("Authorization"))
         effects = self._server.faults.apply(request.method, request.path_qs, user.name)
-        late_s = sum(delay.seconds for delay in effects.all(Delay))
+        late_s = sum(each.seconds for each in effects if isinstance(each, Delay))
         if request.method == "GET":
             await asyncio.sleep(late_s)
-        if effects.first(DropBefore):
+        if first(effects, DropBefore):
             raise _Dropped
-        if failure := effects.first(FailBefore):
+        if failure := first(effects, FailBefore):
             raise ApiFailure(failure.code, failure.reason, failure.message)
-        cut = effects.first(CutWatch)
+        cut = first(effects, CutWatch)
         answer = await self._dispatch(request, user, cut.after_events if cut else None)
         if request.method != "GET":
             await asyncio.sleep(late_s)
-        if effects.first(DropAfter):
+        if first(effects, DropAfter):
             raise _Dropped
-        if after := effects.first(FailAfter):
+        if after := first(effects, FailAfter):
             raise ApiFailure(after.code, after.reason, after.message)
         return answer
 

@@ -19,14 +19,13 @@ from gcushare_playground.apiserver.objects import (
     Key,
     dig,
     is_deleting,
-    labels_of,
     metadata,
     rfc3339,
     uid_of,
 )
 from gcushare_playground.apiserver.resources import BY_KIND, BY_NAME, Resource
 from gcushare_playground.apiserver.storage import Collection, Revision, Storage
-from gcushare_playground.apiserver.strategies import ClusterFacts, strategy_of
+from gcushare_playground.apiserver.strategies import strategy_of
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Letters of generated names: no vowels, no look-alikes, as in Kubernetes."""
@@ -110,7 +109,7 @@ class Registry:
         if resource.has_status and not strategy.keeps_created_status:
             obj.pop("status", None)
         strategy.default(obj)
-        strategy.create(obj, self._facts())
+        strategy.create(obj, self.storage)
         self._check(resource, obj, list(strategy.check(obj)))
         key = Key(namespace, metadata(obj)["name"])
         if self.collection(resource).get(key) is not None:
@@ -243,18 +242,6 @@ class Registry:
             new.pop("status", None)
             new |= {"status": old["status"]} if "status" in old else {}
         return new
-
-    def _facts(self) -> ClusterFacts:
-        classes = self.storage.collection("priorityclasses.scheduling.k8s.io")
-
-        def priority_class(name: str) -> JsonObject | None:
-            found = classes.get(Key("", name))
-            return found.obj if found else None
-
-        def namespace_labels(name: str) -> dict[str, str]:
-            return labels_of(self.read(BY_NAME["namespaces"], Key("", name)).obj)
-
-        return ClusterFacts(priority_class, namespace_labels)
 
 
 def _grace_s(obj: JsonObject, how: Deletion) -> int:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from gcushare_playground.apiserver.claim_admission import admit_claims
 from gcushare_playground.apiserver.failures import Cause, bad_request
-from gcushare_playground.apiserver.objects import JsonObject, dig, metadata
+from gcushare_playground.apiserver.objects import JsonObject, Key, dig, labels_of, metadata
 from gcushare_playground.apiserver.pod_rules import (
     admit_spec,
     check_amount,
@@ -19,14 +18,7 @@ from gcushare_playground.apiserver.pod_rules import (
 )
 from gcushare_playground.apiserver.quantities import canonicalise
 from gcushare_playground.apiserver.resources import Resource
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterFacts:
-    """What a strategy may ask of the rest of the cluster."""
-
-    priority_class: Callable[[str], JsonObject | None]
-    namespace_labels: Callable[[str], dict[str, str]]
+from gcushare_playground.apiserver.storage import Storage
 
 
 class Strategy:
@@ -40,7 +32,7 @@ class Strategy:
     def default(self, obj: JsonObject) -> None:
         """Fill in what the client left open; on create and on every update."""
 
-    def create(self, obj: JsonObject, facts: ClusterFacts) -> None:
+    def create(self, obj: JsonObject, storage: Storage) -> None:
         """Set what only creation sets."""
 
     def check(self, obj: JsonObject) -> Iterator[Cause]:
@@ -62,12 +54,14 @@ class PodStrategy(Strategy):
         default_spec(spec)
         admit_spec(spec)
 
-    def create(self, obj: JsonObject, facts: ClusterFacts) -> None:
+    def create(self, obj: JsonObject, storage: Storage) -> None:
         spec = obj["spec"]
-        if priority := facts.priority_class(spec.get("priorityClassName", "")):
-            spec["priority"] = priority.get("value", 0)
-            spec["preemptionPolicy"] = priority.get("preemptionPolicy", "PreemptLowerPriority")
-        admit_claims(obj, facts.namespace_labels(metadata(obj)["namespace"]))
+        classes = storage.collection("priorityclasses.scheduling.k8s.io")
+        if priority := classes.get(Key("", spec.get("priorityClassName", ""))):
+            spec["priority"] = priority.obj.get("value", 0)
+            spec["preemptionPolicy"] = priority.obj.get("preemptionPolicy", "PreemptLowerPriority")
+        if namespace := storage.collection("namespaces").get(Key("", metadata(obj)["namespace"])):
+            admit_claims(obj, labels_of(namespace.obj))
         obj["status"] = {"phase": "Pending"}
         if spec.get("schedulingGates"):
             waiting = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
@@ -107,7 +101,7 @@ class NamespaceStrategy(Strategy):
         name = metadata(obj).get("name", "")
         metadata(obj).setdefault("labels", {})["kubernetes.io/metadata.name"] = name
 
-    def create(self, obj: JsonObject, facts: ClusterFacts) -> None:
+    def create(self, obj: JsonObject, storage: Storage) -> None:
         obj["status"] = {"phase": "Active"}
 
 
@@ -125,7 +119,7 @@ class WorkloadStrategy(Strategy):
         template.setdefault("metadata", {})
         default_spec(_section(template, "spec"))
 
-    def create(self, obj: JsonObject, facts: ClusterFacts) -> None:
+    def create(self, obj: JsonObject, storage: Storage) -> None:
         obj["status"] = {}
 
     def check(self, obj: JsonObject) -> Iterator[Cause]:
@@ -147,7 +141,7 @@ class ServiceStrategy(Strategy):
             port.setdefault("protocol", "TCP")
             port.setdefault("targetPort", port.get("port"))
 
-    def create(self, obj: JsonObject, facts: ClusterFacts) -> None:
+    def create(self, obj: JsonObject, storage: Storage) -> None:
         spec = obj["spec"]
         if spec["type"] != "ExternalName":
             address = spec.setdefault("clusterIP", "") or f"10.96.{_number(obj) // 256}.{_number(obj) % 256}"

@@ -51,10 +51,6 @@ def _path(*path: str, default: Any = _NONE) -> Cell:
     return lambda obj, now: dig(obj, *path, default=default)
 
 
-def _count(*path: str) -> Cell:
-    return lambda obj, now: dig(obj, *path, default=0)
-
-
 def _plain(function: Callable[[JsonObject], Any]) -> Cell:
     return lambda obj, now: function(obj)
 
@@ -137,8 +133,8 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
     "deployments.apps": (
         _NAME,
         Column("Ready", _ready_of("readyReplicas")),
-        Column("Up-to-date", _count("status", "updatedReplicas"), type="integer"),
-        Column("Available", _count("status", "availableReplicas"), type="integer"),
+        Column("Up-to-date", _path("status", "updatedReplicas", default=0), type="integer"),
+        Column("Available", _path("status", "availableReplicas", default=0), type="integer"),
         _AGE,
     ),
     "events": (

@@ -98,11 +98,6 @@ class DraKubelet(Startable):
         found = dra_pb2.NodeUnprepareResourcesResponse.FromString(answer).claims
         return {uid: each.error for uid, each in found.items()}
 
-    async def prepare_and_lose_the_answer(self, *claims: ClaimRef) -> None:
-        """Have claims prepared and hear nothing of it, as a kubelet that is killed meanwhile."""
-        with contextlib.suppress(grpc.aio.AioRpcError):
-            await self.prepare(*claims)
-
     async def _call(self, method: str, request: bytes, timeout_s: float) -> bytes:
         assert self._channel is not None, "no driver is registered"
         call = self._channel.unary_unary(f"/{services.DRA_SERVICES[self._service]}/{method}")

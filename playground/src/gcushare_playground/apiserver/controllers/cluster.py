@@ -12,11 +12,6 @@ from gcushare_playground.apiserver.registry import Deletion, Mutation, Registry
 from gcushare_playground.apiserver.resources import BY_NAME, Resource
 from gcushare_playground.apiserver.storage import Change, Revision
 
-COMPONENTS = {
-    "deployments.apps": "deployment-controller",
-    "replicasets.apps": "replicaset-controller",
-}
-
 
 def template_hash(template: JsonObject) -> str:
     """Return the name of a pod template: the same text for the same template."""
@@ -97,7 +92,7 @@ class Cluster:
     def tell(self, ref: Ref, obj: JsonObject, reason: str, message: str) -> None:
         """Create a normal event about an object."""
         kind = BY_NAME[ref.collection]
-        now, component = self.registry.now, COMPONENTS.get(ref.collection, "controller-manager")
+        now, component = self.registry.now, f"{kind.singular}-controller"
         involved = {
             "kind": kind.kind,
             "apiVersion": kind.api_version,

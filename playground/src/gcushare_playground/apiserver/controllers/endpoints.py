@@ -77,12 +77,9 @@ def _target_port(port: JsonObject, pods: list[JsonObject]) -> int | None:
     target = port.get("targetPort", port.get("port"))
     if isinstance(target, int):
         return target
-    for pod in pods:
-        for container in dig(pod, "spec", "containers", default=[]):
-            for declared in container.get("ports") or []:
-                if declared.get("name") == target:
-                    return int(declared["containerPort"])
-    return None
+    containers = (each for pod in pods for each in dig(pod, "spec", "containers", default=[]))
+    declared = (port for container in containers for port in container.get("ports") or [])
+    return next((int(each["containerPort"]) for each in declared if each.get("name") == target), None)
 
 
 def _endpoints(service: JsonObject, pods: list[JsonObject]) -> JsonObject:

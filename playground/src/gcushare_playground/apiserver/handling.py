@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 from aiohttp import web
 
 from gcushare_playground.apiserver import failures
-from gcushare_playground.apiserver.authorization import Asked, Attributes
+from gcushare_playground.apiserver.authorization import Asked, Attributes, Authorizer, RequestRecord
 from gcushare_playground.apiserver.bodies import media_type, read_body
 from gcushare_playground.apiserver.discovery import Discovery
 from gcushare_playground.apiserver.execution import Execution
@@ -22,21 +22,35 @@ from gcushare_playground.apiserver.faults import (
     DropBefore,
     FailAfter,
     FailBefore,
+    FaultBoard,
     first,
 )
-from gcushare_playground.apiserver.identities import User
+from gcushare_playground.apiserver.identities import Identities, User
 from gcushare_playground.apiserver.logs import Logs
 from gcushare_playground.apiserver.proxying import Proxy, parse_proxied
+from gcushare_playground.apiserver.registry import Registry
 from gcushare_playground.apiserver.rendering import Renderer, wants_table
 from gcushare_playground.apiserver.requests import Target, parse_target, proxy_verb_of, verb_of
 from gcushare_playground.apiserver.reviews import Reviewer
 from gcushare_playground.apiserver.verbs import Call, Reply, Verbs
 from gcushare_playground.apiserver.watching import Watches
 
-if TYPE_CHECKING:
-    from gcushare_playground.apiserver.serving import ApiServer
-
 _log = logging.getLogger(__name__)
+
+
+class Parts(Protocol):
+    """What the handler needs of the server."""
+
+    @property
+    def registry(self) -> Registry: ...
+    @property
+    def faults(self) -> FaultBoard: ...
+    @property
+    def identities(self) -> Identities: ...
+    @property
+    def requests(self) -> RequestRecord: ...
+    @property
+    def authorizer(self) -> Authorizer: ...
 
 
 class _Dropped(Exception):
@@ -46,7 +60,7 @@ class _Dropped(Exception):
 class Handler:
     """The request handler of the HTTP server."""
 
-    def __init__(self, server: ApiServer, logs: Logs, watches: Watches, version: str) -> None:
+    def __init__(self, server: Parts, logs: Logs, watches: Watches, version: str) -> None:
         self._server = server
         self._watches = watches
         self._discovery = Discovery(version)

@@ -57,7 +57,7 @@ class Happenings:
             "restart kubelet": self._restart_kubelet,
             "restart scheduler": self._restart_scheduler,
             "sick card": partial(self._flag, self._card, "is_sick"),
-            "heal card": self._heal_card,
+            "heal card": lambda node, card: setattr(self._card(node, card), "is_sick", False),
             "lose card": partial(self._flag, self._card, "is_gone"),
             "renumber": self._renumber,
             "silent library": partial(self._flag, self._machine, "is_silent"),
@@ -243,9 +243,6 @@ class Happenings:
         if scheduler.is_up:
             scheduler.stop()
             self._until(for_s, scheduler.start)
-
-    def _heal_card(self, node: int, card: int) -> None:
-        self._card(node, card).is_sick = False
 
     def _flag(self, find: Callable[..., object], name: str, for_s: float, **where: int) -> None:
         """Set a flag of what is found there for a while."""

@@ -34,7 +34,6 @@ class Watch:
         self._arrived: deque[bytes] = deque()
         self._reader: asyncio.Future[None] | None = None
         self._is_moving = False
-        self._delayed: bytes | None = None
         self._last_due_s = 0.0
         self._seen = 0
         """The version up to which everything was sent."""

@@ -93,17 +93,10 @@ def _entries(resource: Resource) -> Iterator[JsonObject]:
         entry["categories"] = list(resource.categories)
     yield entry
     for name in resource.subresources:
-        group, version, kind, verbs = _subresource(resource, name)
+        own = (resource.group, resource.version, resource.kind, _STATUS_VERBS)
+        group, version, kind, verbs = _SUBRESOURCES.get(name, own)
         head = {"name": f"{resource.plural}/{name}", "singularName": "", "namespaced": resource.namespaced}
         yield head | {"kind": kind, "group": group, "version": version, "verbs": list(verbs)}
-
-
-def _subresource(resource: Resource, name: str) -> tuple[str, str, str, tuple[str, ...]]:
-    return _SUBRESOURCES.get(name, (resource.group, resource.version, resource.kind, _STATUS_VERBS))
-
-
-def _gvk(group: str, version: str, kind: str) -> JsonObject:
-    return {"group": group, "version": version, "kind": kind}
 
 
 def _openapi(members: list[Resource]) -> JsonObject:
@@ -130,5 +123,9 @@ def _patch_operation(resource: Resource) -> JsonObject:
         "parameters": parameters,
         "responses": {"200": {"description": "OK"}},
         "x-kubernetes-action": "patch",
-        "x-kubernetes-group-version-kind": _gvk(resource.group, resource.version, resource.kind),
+        "x-kubernetes-group-version-kind": {
+            "group": resource.group,
+            "version": resource.version,
+            "kind": resource.kind,
+        },
     }

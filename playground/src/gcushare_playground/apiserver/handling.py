@@ -32,7 +32,7 @@ from gcushare_playground.apiserver.registry import Registry
 from gcushare_playground.apiserver.rendering import Renderer, wants_table
 from gcushare_playground.apiserver.requests import Target, parse_target, proxy_verb_of, verb_of
 from gcushare_playground.apiserver.reviews import Reviewer
-from gcushare_playground.apiserver.verbs import Call, Reply, Verbs
+from gcushare_playground.apiserver.verbs import Call, Verbs
 from gcushare_playground.apiserver.watching import Watches
 
 _log = logging.getLogger(__name__)
@@ -131,7 +131,8 @@ class Handler:
             return await self._watches.serve(request, target, renderer, cut_after=cut_after)
         body = await read_body(request)
         call = Call(target, verb, request.query, media_type(request), body, renderer)
-        return _response(await self._verbs.answer(call))
+        reply = await self._verbs.answer(call)
+        return web.Response(body=reply.body, status=reply.code, headers={"Content-Type": reply.content_type})
 
     def _document(self, request: web.BaseRequest, user: User) -> web.StreamResponse:
         path = request.path
@@ -167,10 +168,6 @@ def _refusal(attributes: Attributes, target: Target | None) -> ApiFailure:
     where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
     why = f'{who} resource "{attributes.full_resource}" in API group "{attributes.group}" {where}'
     return failures.forbidden(target.resource, attributes.name, why)
-
-
-def _response(reply: Reply) -> web.Response:
-    return web.Response(body=reply.body, status=reply.code, headers={"Content-Type": reply.content_type})
 
 
 def _failed(failure: ApiFailure) -> web.Response:

@@ -104,7 +104,8 @@ class Registry:
         check_types(resource, obj := without_nulls(obj))
         obj = {name: value for name, value in obj.items() if name not in ("kind", "apiVersion")}
         self._name(resource, namespace, obj)
-        self._check_namespace(resource, namespace)
+        if resource.namespaced:
+            self.read(BY_NAME["namespaces"], Key("", namespace))
         strategy = strategy_of(resource)
         if resource.has_status and not strategy.keeps_created_status:
             obj.pop("status", None)
@@ -201,10 +202,6 @@ class Registry:
         found.update(uid=str(uuid.uuid4()), creationTimestamp=self.now)
         if resource.qualified in _GENERATED_BY_SPEC:
             found["generation"] = 1
-
-    def _check_namespace(self, resource: Resource, namespace: str) -> None:
-        if resource.namespaced:
-            self.read(BY_NAME["namespaces"], Key("", namespace))
 
     def _check(self, resource: Resource, obj: JsonObject, causes: list[Cause]) -> None:
         causes = [*check_metadata(resource, obj), *causes]

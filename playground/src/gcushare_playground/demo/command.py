@@ -25,8 +25,6 @@ from gcushare_playground.demo.scenarios import choose_scenario
 from gcushare_playground.demo.settings import PROGRAM, DemoSettings, ScenarioName
 from gcushare_playground.demo.stage import Mismatch, Stage
 
-LOOPBACK = "127.0.0.1"
-
 
 def main(process: ProcessContext | None = None) -> int:
     """Run ``gcushare demo`` and return its exit code."""

@@ -31,7 +31,6 @@ class Reporter:
     def __init__(self, client: KubeClient, component: str) -> None:
         self._client = client
         self._events = EventRecorder(client, component, limits=_LIMITS, clock=SystemClock())
-        self._component = component
         self._patches: asyncio.Queue[tuple[PodInfo, JsonObject]] = asyncio.Queue()
         self._reported: dict[str, tuple[str, str]] = {}
 

@@ -18,7 +18,9 @@ _RESOURCES = ("cpu", "memory")
 def score(pod: PodInfo, view: NodeView) -> int:
     """Score a node that fits."""
     shares = [_used_share(pod, view, name) for name in _RESOURCES]
-    return _free_score(shares) + _balance_score(shares)
+    free = sum(int((1 - share) * MAX_SCORE) for share in shares) // len(shares)
+    balance = int((1 - abs(shares[0] - shares[1]) / 2) * MAX_SCORE)
+    return free + balance
 
 
 def _used_share(pod: PodInfo, view: NodeView, name: str) -> Fraction:
@@ -27,11 +29,3 @@ def _used_share(pod: PodInfo, view: NodeView, name: str) -> Fraction:
         return Fraction(1)
     used = view.scored.get(name, 0) + pod.scored.get(name, 0)
     return min(Fraction(1), Fraction(used, total))
-
-
-def _free_score(shares: list[Fraction]) -> int:
-    return sum(int((1 - share) * MAX_SCORE) for share in shares) // len(shares)
-
-
-def _balance_score(shares: list[Fraction]) -> int:
-    return int((1 - abs(shares[0] - shares[1]) / 2) * MAX_SCORE)

@@ -15,7 +15,12 @@ from gcushare.core.ledger import Drift, FigureDrift
 from gcushare.core.units import parse_memory_unit
 from gcushare.core.whole_cards import CLOSE
 from gcushare.scheduler_extender import maintenance
-from gcushare.scheduler_extender.state.scheduling_request import Policies, RejectedRequest
+from gcushare.scheduler_extender.state.scheduling_request import (
+    Policies,
+    RejectedRequest,
+    SchedulingRequest,
+    read_scheduling_request,
+)
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.annotations import PodRecord, encode_record
@@ -77,9 +82,15 @@ def pod_document(
     annotations: Mapping[str, str] | None = None,
     phase: str = "Pending",
     whole: int = 0,
+    priority: int = 0,
+    nominated: str = "",
+    group: str = "",
     **metadata: object,
 ) -> Document:
-    """A pod of one container that asks for ``units``, or for ``whole`` cards; bound where a node is named."""
+    """A pod of one container that asks for ``units``, or for ``whole`` cards; bound where a node is named.
+
+    ``nominated``: the node on which kube-scheduler keeps room for it; ``group``: its PodGroup.
+    """
     written = encode_record(vendor, record) if record is not None else {}
     amount = {vendor.memory_resource: units} if units is not None else {}
     if whole:
@@ -102,7 +113,17 @@ def pod_document(
     }
     if node:
         document["spec"]["nodeName"] = node
+    if priority:
+        document["spec"]["priority"] = priority
+    if nominated:
+        document["status"]["nominatedNodeName"] = nominated
+    if group:
+        document["spec"]["schedulingGroup"] = {"podGroupName": group}
     return document
+
+
+def as_pod(document: Document) -> Pod:
+    return msgspec.convert(document, Pod)
 
 
 def on_card(index: int, units: int, *, size: int = 16, when: int = 1) -> PodRecord:
@@ -120,7 +141,13 @@ def a_node(name: str, *sizes: int, **options: Any) -> Node:
 
 
 def a_pod(name: str, units: object = 4, **options: Any) -> Pod:
-    return msgspec.convert(pod_document(name, units, **options), Pod)
+    return as_pod(pod_document(name, units, **options))
+
+
+def request_of(pod: Pod, policies: Policies = DEFAULT_POLICIES) -> SchedulingRequest:
+    found = read_scheduling_request(pod, ENFLAME, policies)
+    assert found is not None
+    return found
 
 
 def state_of(
@@ -143,6 +170,22 @@ def recount(state: VendorState) -> list[Drift | FigureDrift]:
 def filter_body(pod: Document, names: Sequence[str]) -> bytes:
     """A filter request in the order and spacing of kube-scheduler."""
     return json.dumps({"Pod": pod, "Nodes": None, "NodeNames": list(names)}, separators=(",", ":")).encode()
+
+
+def preempt_body(pod: Document, victims: Mapping[str, Sequence[str]], violations: int = 0) -> bytes:
+    """A preempt request that proposes to end pods of these names, by node."""
+    meta = {
+        node: {"Pods": [{"UID": f"uid-{name}"} for name in names], "NumPDBViolations": violations}
+        for node, names in victims.items()
+    }
+    return json.dumps({"Pod": pod, "NodeNameToMetaVictims": meta}).encode()
+
+
+def known_request(state: VendorState, name: str) -> SchedulingRequest:
+    """What a pod asks for that the watch or filter has shown."""
+    found = state.find_request(f"uid-{name}")
+    assert found is not None
+    return found
 
 
 def rejected(state: VendorState, uid: str) -> RejectedRequest:

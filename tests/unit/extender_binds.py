@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+import pytest
+
 from gcushare.core.assignments import PodRef
+from gcushare.core.errors import RetryableError
+from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.state.scheduling_request import Policies
+from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.vendors import ENFLAME
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, state_of
-from tests.unit.extender_cluster import Cluster
+from tests.unit.extender_cluster import Cluster, Mishap
 
 QUICK = BindTimes(total_s=0.3, attempt_s=0.1)
 REQUEST_S = 0.02
+ALWAYS = 100
+"""A mishap so often befalls every attempt."""
 
 
 @dataclass
@@ -66,6 +73,15 @@ class Rig:
     async def bind(self, name: str = "a", node: str = "node-1", uid: str | None = None) -> None:
         await self.service.bind(BindArguments(PodRef(uid or f"uid-{name}", "default", name), node))
 
+    async def lose(self, name: str = "a", node: str = "node-1", *, done: bool = False) -> None:
+        """Leave a pod whose Binding no one knows the outcome of; ``done`` says what became of it."""
+        self.cluster.mishaps.extend([Mishap.LOST_AFTER if done else Mishap.LOST_BEFORE, *[Mishap.NOT_SENT] * ALWAYS])
+        self.cluster.read_mishaps.extend([Mishap.LOST_BEFORE] * ALWAYS)
+        with pytest.raises(RetryableError):
+            await self.bind(name, node)
+        self.cluster.mishaps.clear()
+        self.cluster.read_mishaps.clear()
+
     def used(self, node: str = "node-1") -> list[int]:
         return [card.used for card in self.state.ledger.nodes[node].cards.values()]
 
@@ -91,3 +107,15 @@ class Rig:
         for node in ("node-1", "node-2"):
             assert self.used(node) == [card.used for card in fresh.ledger.nodes[node].cards.values()]
         assert not self.state.ledger.reserved
+
+
+async def bind_once(state: VendorState, pod: Pod, node: str = "node-1") -> Pod:
+    """Bind a pod of a cluster that has no other; returns it as it is then, as the watch has shown it."""
+    cluster = Cluster(pod)
+    meta = pod.metadata
+    state.pod_applied(pod)
+    service = BindService(state, cluster.client, AlwaysLeader())
+    await service.bind(BindArguments(PodRef(meta.uid, meta.namespace, meta.name), node))
+    bound = cluster.pods[meta.namespace, meta.name]
+    state.pod_applied(bound)
+    return bound

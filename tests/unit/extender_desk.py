@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-
-import msgspec
+from collections.abc import Mapping, Sequence
 
 from gcushare.core.assignments import Assignment
 from gcushare.core.errors import ForbiddenError, NotFoundError
@@ -23,8 +21,7 @@ from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.scheduler_extender.waking.waker import RoomWaker
-from gcushare.wire.objects import Pod
-from tests.extender_objects import Document, pod_document
+from tests.extender_objects import Document, as_pod, filter_body, pod_document, preempt_body
 from tests.played_api import Asked, PlayedApi
 from tests.unit.extender_cluster import Cluster
 from tests.unit.noted_events import Noted
@@ -127,6 +124,28 @@ class Desk:
     def _see(self, body: bytes) -> None:
         document = json.loads(body)["Pod"]
         self._reads.see(document)
-        pod = msgspec.convert(document, Pod)
+        pod = as_pod(document)
         for state in self._states:
             state.pod_applied(pod)
+
+
+def answer_of(state: VendorState, pod: Document, *names: str, most: int | None = 20) -> Document:
+    """Filter's answer about these nodes, or about all that are known."""
+    filters = FilterService(state, named=NamedNodes(most), refusals=lambda _: None)
+    body = Desk((state, filters)).filter(filter_body(pod, names or list(state.ledger.nodes))).body
+    found: Document = json.loads(body)
+    return found
+
+
+async def victims_of(
+    state: VendorState, pod: Document, victims: Mapping[str, Sequence[str]], *, reads: LedgersApi | None = None
+) -> dict[str, list[str]]:
+    """The names of the pods that preempt ends of those proposed, by node."""
+    body = (await Desk((state, None), reads=reads).preempt(preempt_body(pod, victims))).body
+    return ended_pods(body)
+
+
+def ended_pods(answer: bytes) -> dict[str, list[str]]:
+    """The names in preempt's answer, by node."""
+    found = json.loads(answer)["NodeNameToMetaVictims"] or {}
+    return {node: [pod["UID"].removeprefix("uid-") for pod in each["Pods"]] for node, each in found.items()}

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 import pytest
 
-from gcushare.core.assignments import ApartGroup, PodRef
+from gcushare.core.assignments import ApartGroup
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.filter import APART_REASON
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import APART, RECORDED_APART
 from gcushare.wire.documents.explain_text import render_explanation
-from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod, PodStatus
 from gcushare.wire.pod_options import recorded_apart
 from gcushare.wire.pods import pod_assignment, pod_request
-from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, state_of
-from tests.unit.extender_cluster import Cluster
-from tests.unit.extender_desk import Desk
+from tests.extender_objects import a_node, a_pod, on_card, pod_document, state_of
+from tests.unit.extender_binds import bind_once
+from tests.unit.extender_desk import answer_of, victims_of
 
 
 def replica(name: str, value: str = "web", *, key: str = "app", units: int = 2, **options: Any) -> Pod:
@@ -33,11 +29,7 @@ def replica(name: str, value: str = "web", *, key: str = "app", units: int = 2, 
 
 async def bind(state: VendorState, pod: Pod) -> Pod:
     """Bind a pod to node-1, where the kubelet admits it."""
-    cluster = Cluster(pod)
-    state.pod_applied(pod)
-    ref = PodRef(pod.metadata.uid, pod.metadata.namespace, pod.metadata.name)
-    await BindService(state, cluster.client, AlwaysLeader()).bind(BindArguments(ref, "node-1"))
-    bound = cluster.pods[pod.metadata.namespace, pod.metadata.name]
+    bound = await bind_once(state, pod)
     admitted = msgspec.structs.replace(bound, status=PodStatus(start_time="2026-01-01T00:00:01Z"))
     state.pod_applied(admitted)
     return admitted
@@ -56,7 +48,7 @@ async def test_replicas_never_share_a_card_and_the_one_too_many_waits_with_the_r
     with pytest.raises(Refused, match="other pods of app=web there: default/a, default/b"):
         await bind(state, late)
     document = pod_document("c", 2, annotations={APART: "app"}, labels={"app": "web"})
-    answer = json.loads(Desk((state, None)).filter(filter_body(document, ["node-1", "node-2"])).body)
+    answer = answer_of(state, document)
     text = render_explanation(await ExplainService(state).explain("default", "c"))
 
     assert cards_of(state, "a", "b") == [0, 1]
@@ -153,10 +145,5 @@ async def test_preemption_ends_the_replica_that_is_in_the_way_and_no_other_pod()
     state = state_of(a_node("node-1", 16))
     for pod in (replica("a"), a_pod("free", 2)):
         await bind(state, pod)
-    document = pod_document("c", 2, annotations={APART: "app"}, labels={"app": "web"})
-    document["spec"]["priority"] = 1
-    proposal = {"node-1": {"Pods": [{"UID": "uid-a"}, {"UID": "uid-free"}], "NumPDBViolations": 0}}
-    body = json.dumps({"Pod": document, "NodeNameToMetaVictims": proposal}).encode()
-    answer = json.loads((await Desk((state, None)).preempt(body)).body)
-
-    assert answer["NodeNameToMetaVictims"]["node-1"]["Pods"] == [{"UID": "uid-a"}]
+    document = pod_document("c", 2, annotations={APART: "app"}, labels={"app": "web"}, priority=1)
+    assert await victims_of(state, document, {"node-1": ["a", "free"]}) == {"node-1": ["a"]}

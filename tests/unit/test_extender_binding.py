@@ -22,7 +22,7 @@ from gcushare.wire.annotations import (
 )
 from gcushare.wire.objects import Pod
 from tests.extender_objects import DEFAULT_POLICIES, a_pod, on_card, recount
-from tests.unit.extender_binds import Rig
+from tests.unit.extender_binds import ALWAYS, Rig
 from tests.unit.extender_cluster import Mishap
 
 
@@ -92,50 +92,38 @@ async def test_what_can_still_come_true_is_brought_to_its_end(mishaps: list[Mish
     rig.check_truth()
 
 
-async def test_a_refusal_of_the_api_server_returns_the_units_at_once() -> None:
+@pytest.mark.parametrize(
+    ("mishap", "error"),
+    [(Mishap.FORBIDDEN, ForbiddenError), (Mishap.NOT_SENT, RetryableError)],
+    ids=["403", "no answer"],
+)
+async def test_a_binding_that_came_to_nothing_returns_the_units_at_once(
+    mishap: Mishap, error: type[GcushareError]
+) -> None:
     rig = Rig(a_pod("a", 4))
-    rig.cluster.mishaps.append(Mishap.FORBIDDEN)
-    with pytest.raises(ForbiddenError):
+    rig.cluster.mishaps.extend([mishap] * ALWAYS)
+    with pytest.raises(error, match=r"pods/binding is forbidden|nothing was sent"):
         await rig.bind()
 
     assert rig.used() == [0, 0]
     rig.check_truth()
 
 
-async def test_a_server_that_is_never_reached_returns_the_units() -> None:
+@pytest.mark.parametrize("arrives", [False, True])
+async def test_an_outcome_that_stays_unknown_keeps_the_units_until_it_is_read(arrives: bool) -> None:
     rig = Rig(a_pod("a", 4))
-    rig.cluster.mishaps.extend([Mishap.NOT_SENT] * 100)
-    with pytest.raises(RetryableError, match="nothing was sent"):
-        await rig.bind()
-
-    assert rig.used() == [0, 0]
-    rig.check_truth()
-
-
-async def test_an_outcome_that_stays_unknown_keeps_the_units_until_it_is_read() -> None:
-    rig = Rig(a_pod("a", 4))
-    rig.cluster.mishaps.extend([Mishap.LOST_BEFORE] * 100)
-    rig.cluster.read_mishaps.extend([Mishap.LOST_BEFORE] * 100)
+    rig.cluster.mishaps.extend([Mishap.LOST_BEFORE] * ALWAYS)
+    rig.cluster.read_mishaps.extend([Mishap.LOST_BEFORE] * ALWAYS)
     with pytest.raises(UnknownOutcomeError):
         await rig.bind()
     assert rig.used() == [4, 0]
 
     rig.cluster.read_mishaps.clear()
+    if arrives:
+        rig.cluster.arrive()
     await rig.service.confirm(older_than_s=0.0)
 
-    assert rig.used() == [0, 0]
-    rig.check_truth()
-
-
-async def test_a_binding_that_arrives_late_is_counted_when_it_is_read() -> None:
-    rig = Rig(a_pod("a", 4))
-    rig.cluster.mishaps.extend([Mishap.LOST_BEFORE] * 100)
-    with pytest.raises(UnknownOutcomeError):
-        await rig.bind()
-    rig.cluster.arrive()
-    await rig.service.confirm(older_than_s=0.0)
-
-    assert rig.used() == [4, 0]
+    assert rig.used() == ([4, 0] if arrives else [0, 0])
     rig.check_truth()
 
 
@@ -155,28 +143,11 @@ async def test_settling_leaves_young_reservations_and_a_silent_server_alone() ->
 
 async def test_a_pod_whose_outcome_was_unknown_can_be_bound_elsewhere_and_holds_one_card() -> None:
     rig = Rig(a_pod("a", 4))
-    rig.cluster.mishaps.extend([Mishap.LOST_BEFORE] * 100)
-    with pytest.raises(UnknownOutcomeError):
-        await rig.bind(node="node-1")
-    rig.cluster.mishaps.clear()
+    await rig.lose()
     await rig.bind(node="node-2")
 
     assert (rig.used("node-1"), rig.used("node-2")) == ([0, 0], [4, 0])
     rig.cluster.arrive()
-    rig.check_truth()
-
-
-async def test_a_binding_that_arrived_after_all_wins_over_a_second_attempt_elsewhere() -> None:
-    rig = Rig(a_pod("a", 4))
-    rig.cluster.mishaps.extend([Mishap.LOST_BEFORE] * 100)
-    with pytest.raises(UnknownOutcomeError):
-        await rig.bind(node="node-1")
-    rig.cluster.mishaps.clear()
-    rig.cluster.arrive()
-    with pytest.raises(Refused, match="bound to node 'node-1' already"):
-        await rig.bind(node="node-2")
-
-    assert (rig.used("node-1"), rig.used("node-2")) == ([4, 0], [0, 0])
     rig.check_truth()
 
 
@@ -252,58 +223,37 @@ class TestRefused:
 
         rig.check_truth()
 
-    async def test_a_pod_that_is_being_deleted(self) -> None:
+    @pytest.mark.parametrize(
+        ("found", "reason"),
+        [
+            pytest.param(a_pod("a", deletionTimestamp="2026-01-01T00:00:00Z"), "being deleted", id="ending"),
+            pytest.param(a_pod("a", uid="uid-second"), "does not exist any more", id="another of its name"),
+            pytest.param(a_pod("a", node="node-2", record=on_card(1, 4)), "'node-2'", id="bound by somebody else"),
+        ],
+    )
+    async def test_a_pod_that_is_not_as_it_was_seen(self, found: Pod, reason: str) -> None:
         rig = Rig(a_pod("a"))
-        rig.cluster.put(a_pod("a", deletionTimestamp="2026-01-01T00:00:00Z"))
-        with pytest.raises(Refused, match="being deleted"):
+        rig.cluster.put(found)
+        with pytest.raises(Refused, match=reason):
             await rig.bind()
 
-        assert rig.used() == [0, 0]
-
-    async def test_a_pod_whose_name_was_given_to_another_meanwhile(self) -> None:
-        rig = Rig(a_pod("a"))
-        rig.cluster.put(a_pod("a", uid="uid-second"))
-        with pytest.raises(Refused, match="does not exist any more"):
-            await rig.bind()
-
-        assert not rig.cluster.pods["default", "a"].is_bound
+        assert (rig.used("node-1"), rig.used("node-2")) == ([0, 0], [0, 4] if found.is_bound else [0, 0])
+        assert rig.cluster.pods["default", "a"].spec.node_name == found.spec.node_name
         rig.check_truth()
 
-    async def test_a_pod_that_somebody_else_bound_elsewhere(self) -> None:
-        rig = Rig(a_pod("a"))
-        rig.cluster.put(a_pod("a", node="node-2", record=on_card(1, 4)))
-        with pytest.raises(Refused, match="'node-2'"):
-            await rig.bind()
 
-        assert (rig.used("node-1"), rig.used("node-2")) == ([0, 0], [0, 4])
-
-    async def test_a_record_that_its_author_wrote_is_replaced(self) -> None:
-        rig = Rig(a_pod("a", 4, record=on_card(1, 16)))
-        await rig.bind()
-
-        assert rig.cluster.pods["default", "a"].metadata.annotations[ENFLAME.record.card_index] == "0"
-        assert rig.used() == [4, 0]
-
-
-async def test_a_pod_that_only_filter_has_seen_is_bound_without_a_read() -> None:
+@pytest.mark.parametrize("by_filter", [True, False])
+async def test_a_pod_that_the_watch_has_not_shown_is_read_once_unless_filter_has_seen_it(by_filter: bool) -> None:
     rig = Rig()
     pod = a_pod("a", 4)
     rig.cluster.put(pod)
-    asking = read_scheduling_request(pod, ENFLAME, DEFAULT_POLICIES)
-    assert asking is not None
-    rig.state.remember(asking)
+    if by_filter:
+        asking = read_scheduling_request(pod, ENFLAME, DEFAULT_POLICIES)
+        assert asking is not None
+        rig.state.remember(asking)
     await rig.bind()
 
-    assert rig.cluster.reads == 0
-    rig.check_truth()
-
-
-async def test_a_pod_that_no_one_has_seen_is_read_once() -> None:
-    rig = Rig()
-    rig.cluster.put(a_pod("a", 4))
-    await rig.bind()
-
-    assert rig.cluster.reads == 1
+    assert rig.cluster.reads == (0 if by_filter else 1)
     rig.check_truth()
 
 

@@ -11,10 +11,9 @@ from gcushare.core.errors import ForbiddenError, GcushareError, Refused, Retryab
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_pod, on_card
-from tests.unit.extender_binds import Rig
+from tests.unit.extender_binds import ALWAYS, Rig
 from tests.unit.extender_cluster import Mishap
 
-ALWAYS = 100
 BRIEF = BindTimes(total_s=0.12, attempt_s=0.02)
 """Long enough for a second try; no test here measures time."""
 
@@ -23,20 +22,10 @@ def brief_rig(*pods: Pod) -> Rig:
     return Rig(*pods, times=BRIEF)
 
 
-async def doubtful(rig: Rig, name: str = "a", node: str = "node-1", *, done: bool) -> None:
-    """Leave a pod whose Binding no one knows the outcome of; ``done`` says what became of it."""
-    rig.cluster.mishaps.extend([Mishap.LOST_AFTER if done else Mishap.LOST_BEFORE, *[Mishap.NOT_SENT] * ALWAYS])
-    rig.cluster.read_mishaps.extend([Mishap.LOST_BEFORE] * ALWAYS)
-    with pytest.raises(RetryableError):
-        await rig.bind(name, node)
-    rig.cluster.mishaps.clear()
-    rig.cluster.read_mishaps.clear()
-
-
 @pytest.mark.parametrize("done", [True, False])
 async def test_asked_again_without_reaching_the_server_the_units_stay_held(done: bool) -> None:
     rig = brief_rig(a_pod("a", 12), a_pod("b", 12))
-    await doubtful(rig, done=done)
+    await rig.lose(done=done)
     rig.cluster.mishaps.extend([Mishap.NOT_SENT] * ALWAYS)
     with pytest.raises(RetryableError):
         await rig.bind("a")
@@ -50,7 +39,7 @@ async def test_asked_again_without_reaching_the_server_the_units_stay_held(done:
 
 async def test_asked_for_another_node_the_pod_is_read_first() -> None:
     rig = brief_rig(a_pod("a", 12))
-    await doubtful(rig, done=True)
+    await rig.lose(done=True)
     with pytest.raises(Refused, match="bound to node 'node-1' already"):
         await rig.bind("a", "node-2")
 
@@ -60,7 +49,7 @@ async def test_asked_for_another_node_the_pod_is_read_first() -> None:
 
 async def test_asked_for_another_node_while_nothing_can_be_read_all_stays_as_it_is() -> None:
     rig = brief_rig(a_pod("a", 12), a_pod("b", 12))
-    await doubtful(rig, done=True)
+    await rig.lose(done=True)
     rig.cluster.read_mishaps.append(Mishap.FORBIDDEN)
     with pytest.raises(ForbiddenError):
         await rig.bind("a", "node-2")
@@ -74,7 +63,7 @@ async def test_asked_for_another_node_without_room_the_first_stays_held() -> Non
     rig = brief_rig(a_pod("a", 12), a_pod("b", 12), a_pod("x", 12), a_pod("y", 12))
     await rig.bind("x", "node-2")
     await rig.bind("y", "node-2")
-    await doubtful(rig, done=False)
+    await rig.lose(done=False)
     with pytest.raises(Refused, match="needs 12 GB in one card"):
         await rig.bind("a", "node-2")
     rig.cluster.arrive()
@@ -85,14 +74,14 @@ async def test_asked_for_another_node_without_room_the_first_stays_held() -> Non
 
 async def test_two_nodes_are_held_for_a_pod_that_may_turn_out_on_either_until_that_is_known() -> None:
     rig = brief_rig(a_pod("a", 12))
-    await doubtful(rig, node="node-1", done=False)
+    await rig.lose(node="node-1", done=False)
     rig.cluster.mishaps.extend([Mishap.NOT_SENT] * ALWAYS)
     with pytest.raises(RetryableError):
         await rig.bind("a", "node-2")
     assert (rig.used("node-1"), rig.used("node-2")) == ([12, 0], [0, 0]), "the second was never sent"
 
     rig.cluster.mishaps.clear()
-    await doubtful(rig, node="node-2", done=False)
+    await rig.lose(node="node-2", done=False)
     assert (rig.used("node-1"), rig.used("node-2")) == ([12, 0], [12, 0])
 
     rig.cluster.arrive()

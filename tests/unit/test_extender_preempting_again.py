@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,10 +14,9 @@ from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.kept_room import RoomAfterNominees, compute_room_left, fits_after_nominees
 from gcushare.core.preemption.victims import choose_victims
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.wire.objects import Pod
 from tests.builders import asks, asks_whole
-from tests.extender_objects import Document, a_node, on_card, pod_document, state_of
-from tests.unit.extender_desk import Desk
+from tests.extender_objects import Document, a_node, a_pod, as_pod, known_request, on_card, pod_document, state_of
+from tests.unit.extender_desk import victims_of
 from tests.unit.test_preemption import crowded_nodes
 
 HIGH, LOW = 100, 0
@@ -32,34 +29,25 @@ class Cluster:
         self.state: VendorState = state_of(a_node("node-1", *[16] * cards))
         self._held: dict[str, Document] = {}
 
-    def _see(self, document: Document) -> None:
-        self.state.pod_applied(msgspec.convert(document, Pod))
-
     def hold(self, name: str, card: int, units: int, priority: int = LOW) -> None:
         created = f"2026-01-01T00:00:{len(self._held):02}Z"
-        document = pod_document(name, units, node="node-1", record=on_card(card, units), creationTimestamp=created)
-        document["spec"]["priority"] = priority
-        self._held[name] = document
-        self._see(document)
+        record = on_card(card, units)
+        self._held[name] = pod_document(
+            name, units, node="node-1", record=record, priority=priority, creationTimestamp=created
+        )
+        self.state.pod_applied(as_pod(self._held[name]))
 
     def leave(self, name: str) -> None:
         self._held[name]["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
-        self._see(self._held[name])
+        self.state.pod_applied(as_pod(self._held[name]))
 
     def nominate(self, name: str, units: int, priority: int = HIGH) -> None:
-        document = pod_document(name, units)
-        document["spec"]["priority"], document["status"]["nominatedNodeName"] = priority, "node-1"
-        self._see(document)
+        self.state.pod_applied(a_pod(name, units, priority=priority, nominated="node-1"))
 
     async def preempt(self, units: int, *proposed: str, priority: int = HIGH) -> list[str] | None:
         """The victims that preempt keeps; None where it leaves the node out."""
-        document = pod_document("preemptor", units)
-        document["spec"]["priority"] = priority
-        meta: Any = {"node-1": {"Pods": [{"UID": f"uid-{name}"} for name in proposed], "NumPDBViolations": 0}}
-        body = json.dumps({"Pod": document, "NodeNameToMetaVictims": meta}).encode()
-        answer = json.loads((await Desk((self.state, None)).preempt(body)).body)["NodeNameToMetaVictims"] or {}
-        found = answer.get("node-1")
-        return None if found is None else [each["UID"].removeprefix("uid-") for each in found["Pods"]]
+        document = pod_document("preemptor", units, priority=priority)
+        return (await victims_of(self.state, document, {"node-1": proposed})).get("node-1")
 
 
 @pytest.mark.parametrize("is_seen", [True, False])
@@ -74,9 +62,7 @@ async def test_the_room_of_an_earlier_nominee_is_not_counted_on_although_its_vic
     if is_seen:
         cluster.leave("younger")
     else:
-        asking = cluster.state.find_request("uid-first")
-        assert asking is not None
-        cluster.state.nominations.expect(asking, {"node-1": ["uid-younger"]})
+        cluster.state.nominations.expect(known_request(cluster.state, "first"), {"node-1": ["uid-younger"]})
 
     assert await cluster.preempt(16, "younger", "stays") == ["stays"]
     assert await cluster.preempt(16, "younger", "stays", priority=HIGH + 1) == ["younger"]

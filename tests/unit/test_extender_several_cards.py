@@ -6,21 +6,16 @@ import json
 
 import pytest
 
-from gcushare.core.assignments import PodRef
 from gcushare.core.errors import Refused
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.annotations import CARDS
 from gcushare.wire.documents.explain_text import render_explanation
 from gcushare.wire.documents.inspect import encode_node
-from gcushare.wire.extender_api import BindArguments
-from gcushare.wire.objects import Pod
-from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, state_of
-from tests.unit.extender_cluster import Cluster
-from tests.unit.extender_desk import Desk
+from tests.extender_objects import a_node, a_pod, on_card, pod_document, state_of
+from tests.unit.extender_binds import bind_once
+from tests.unit.extender_desk import answer_of, victims_of
 
 TWO = {CARDS: "2"}
 
@@ -34,18 +29,7 @@ def crowded(vendor: Vendor = ENFLAME) -> VendorState:
 
 
 def fits(state: VendorState, units: int, cards: str = "2") -> bool:
-    body = filter_body(pod_document("p", units, annotations={CARDS: cards}), ["node-1"])
-    return bool(json.loads(Desk((state, None)).filter(body).body)["NodeNames"])
-
-
-async def bind(state: VendorState, pod: Pod) -> Cluster:
-    cluster = Cluster(pod)
-    state.pod_applied(pod)
-    await BindService(state, cluster.client, AlwaysLeader()).bind(
-        BindArguments(PodRef(pod.metadata.uid, "default", pod.metadata.name), "node-1")
-    )
-    state.pod_applied(cluster.pods["default", pod.metadata.name])
-    return cluster
+    return bool(answer_of(state, pod_document("p", units, annotations={CARDS: cards}))["NodeNames"])
 
 
 def test_the_share_of_every_card_has_to_be_free_there() -> None:
@@ -61,10 +45,10 @@ def test_the_share_of_every_card_has_to_be_free_there() -> None:
 async def test_the_record_names_all_cards_and_every_reader_counts_the_same_shares() -> None:
     state = crowded()
     pod = a_pod("p", 20, annotations=TWO)
-    cluster = await bind(state, pod)
-    written = cluster.pods["default", "p"].metadata.annotations
+    bound = await bind_once(state, pod)
+    written = bound.metadata.annotations
     fresh = crowded()
-    fresh.pod_applied(cluster.pods["default", "p"])
+    fresh.pod_applied(bound)
 
     assert (written[ENFLAME.record.card_index], written[ENFLAME.record.pod_units]) == ("1,2", "20")
     for reported in (state, fresh):
@@ -77,7 +61,7 @@ async def test_a_pod_that_finds_too_little_on_one_of_the_cards_is_refused_with_t
     state = crowded()
     pod = a_pod("p", 24, annotations=TWO)
     with pytest.raises(Refused, match=r"needs 12 GB in each of 2 cards; best card free: 16 GB \(card 2 of node-1\)"):
-        await bind(state, pod)
+        await bind_once(state, pod)
     text = render_explanation(await ExplainService(state).explain("default", "p"))
 
     assert "needs 12 GB in each of 2 cards" in text
@@ -85,10 +69,5 @@ async def test_a_pod_that_finds_too_little_on_one_of_the_cards_is_refused_with_t
 
 
 async def test_preemption_frees_as_many_cards_as_are_missing() -> None:
-    proposal = {"node-1": {"Pods": [{"UID": "uid-a"}, {"UID": "uid-b"}], "NumPDBViolations": 0}}
-    preemptor = pod_document("p", 24, annotations=TWO)
-    preemptor["spec"]["priority"] = 1
-    body = json.dumps({"Pod": preemptor, "NodeNameToMetaVictims": proposal}).encode()
-    answer = json.loads((await Desk((crowded(), None)).preempt(body)).body)
-
-    assert answer["NodeNameToMetaVictims"]["node-1"]["Pods"] == [{"UID": "uid-b"}]
+    preemptor = pod_document("p", 24, annotations=TWO, priority=1)
+    assert await victims_of(crowded(), preemptor, {"node-1": ["a", "b"]}) == {"node-1": ["b"]}

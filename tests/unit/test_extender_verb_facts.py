@@ -14,7 +14,7 @@ from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import MAX_VICTIMS, MAX_VICTIMS_OF_NODE
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.wire.objects import Pod
-from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, state_of
+from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, preempt_body, state_of
 from tests.played_api import Asked
 from tests.unit.extender_cluster import Cluster
 from tests.unit.extender_desk import Desk, dispatcher_of
@@ -34,14 +34,6 @@ class Timed(Cluster):
 
 def facts(answer: VerbAnswer) -> tuple[str, str, str]:
     return answer.result, answer.vendor, answer.reason
-
-
-def preempt_body(document: Document, **victims: list[str]) -> bytes:
-    meta = {
-        node: {"Pods": [{"UID": f"uid-{name}"} for name in names], "NumPDBViolations": 0}
-        for node, names in victims.items()
-    }
-    return json.dumps({"Pod": document, "NodeNameToMetaVictims": meta}).encode()
 
 
 @pytest.mark.parametrize(
@@ -104,12 +96,6 @@ def test_a_pod_that_fits_is_offered_and_one_that_does_not_is_refused(units: int)
     )
 
 
-def important(name: str, units: int) -> Document:
-    document = pod_document(name, units)
-    document["spec"]["priority"] = 1
-    return document
-
-
 class TestPreempt:
     @staticmethod
     def state() -> VendorState:
@@ -118,12 +104,12 @@ class TestPreempt:
             state.pod_applied(a_pod(name, 16, node=node, record=on_card(0, 16)))
         return state
 
-    async def test_the_result_says_whether_a_node_is_left(self) -> None:
-        desk = Desk((self.state(), None))
-        assert facts(await desk.preempt(preempt_body(important("p", 8), n1=["a"]))) == ("fits", "enflame", "")
-        assert facts(await desk.preempt(preempt_body(important("p", 17), n1=["x"]))) == ("refused", "enflame", "")
-        asks_nothing = preempt_body(pod_document("q", None), n1=["a"])
-        assert facts(await desk.preempt(asks_nothing)) == ("not_asking", "enflame", "")
+    @pytest.mark.parametrize(
+        ("units", "victim", "result"), [(8, "a", "fits"), (17, "x", "refused"), (None, "a", "not_asking")]
+    )
+    async def test_the_result_says_whether_a_node_is_left(self, units: int | None, victim: str, result: str) -> None:
+        body = preempt_body(pod_document("p", units, priority=1), {"n1": [victim]})
+        assert facts(await Desk((self.state(), None)).preempt(body)) == (result, "enflame", "")
 
     @pytest.mark.slow
     async def test_the_shortest_proposals_are_weighed_first_and_those_left_out_are_logged(
@@ -132,7 +118,7 @@ class TestPreempt:
         caplog.set_level(logging.INFO, "gcushare")
         many = [f"x{number}" for number in range(MAX_VICTIMS_OF_NODE)]
         long = {f"a{number}": many for number in range(-(-MAX_VICTIMS // MAX_VICTIMS_OF_NODE))}
-        body = preempt_body(important("p", 8), **long, n2=["b"])
+        body = preempt_body(pod_document("p", 8, priority=1), long | {"n2": ["b"]})
         answer = await Desk((self.state(), None)).preempt(body)
         assert list(json.loads(answer.body)["NodeNameToMetaVictims"]) == ["n2"]
         (line,) = [each for each in caplog.messages if each.startswith("preempt left nodes out pod=default/p reason=")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -72,6 +73,14 @@ class Rig:
 
     async def bind(self, name: str = "a", node: str = "node-1", uid: str | None = None) -> None:
         await self.service.bind(BindArguments(PodRef(uid or f"uid-{name}", "default", name), node))
+
+    async def begin(self, name: str = "a") -> tuple[asyncio.Task[None], asyncio.Event]:
+        """Begin a bind whose Binding stays on its way until the event is set."""
+        self.cluster.bindings_travel = arrives = asyncio.Event()
+        binding = asyncio.create_task(self.bind(name))
+        while not self.cluster.bindings:  # noqa: ASYNC110 - a few turns of the loop
+            await asyncio.sleep(0)
+        return binding, arrives
 
     async def lose(self, name: str = "a", node: str = "node-1", *, done: bool = False) -> None:
         """Leave a pod whose Binding no one knows the outcome of; ``done`` says what became of it."""

@@ -7,10 +7,9 @@ from msgspec.structs import replace
 
 from gcushare.cluster.watch_handlers import PodHandler
 from gcushare.core.errors import Refused
-from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.objects import Pod
-from tests.extender_objects import a_node, a_pod, on_card, state_of
+from tests.extender_objects import a_node, a_pod, on_card, request_of, state_of
 from tests.unit.extender_binds import Rig
 from tests.unit.extender_cluster import Mishap
 
@@ -46,10 +45,8 @@ def test_a_read_that_is_answered_after_the_pods_end_brings_nothing_back(end: str
     state.on_pod_read(on(0, "5"), 0.0)
     assert used(state) == [0, 0]
     assert state.bound == {}
-    request = read_scheduling_request(a_pod("a", 4), state.vendor, state.policies)
-    assert request is not None
-    state.remember(request)
-    assert state.find_waiting(request.pod.uid) is None
+    state.remember(request_of(a_pod("a", 4)))
+    assert state.find_waiting("uid-a") is None
     watch.applied(on(0, "7"))
     assert used(state) == [12, 0], "the server's store was restored"
 
@@ -173,25 +170,28 @@ class TestReadAgain:
         assert len(rig.state.newer_reads.uids) == 1
         return rig
 
-    async def test_a_pod_that_is_gone_ends(self) -> None:
+    @pytest.mark.parametrize(
+        ("found", "left"),
+        [
+            pytest.param("it is gone", ([0, 0], 0), id="gone"),
+            pytest.param("it stands", ([12, 0], 1), id="as it was"),
+            pytest.param("the read fails", ([12, 0], 1), id="not read"),
+            pytest.param("a store of before the Binding", ([0, 0], 0), id="restored"),
+        ],
+    )
+    async def test_what_is_read_counts(self, found: str, left: tuple[list[int], int]) -> None:
         rig = await self.ahead()
-        rig.cluster.pods.clear()
+        match found:
+            case "it is gone":
+                rig.cluster.pods.clear()
+            case "the read fails":
+                rig.cluster.read_mishaps.append(Mishap.LOST_BEFORE)
+            case "a store of before the Binding":
+                rig.cluster.pods["default", "a"] = at("3", a_pod("a", 12))
         await rig.service.confirm(older_than_s=0.0)
 
-        assert (rig.used(), len(rig.state.newer_reads.uids)) == ([0, 0], 0)
-
-    async def test_a_pod_that_stands_stays(self) -> None:
-        rig = await self.ahead()
-        await rig.service.confirm(older_than_s=0.0)
-
-        assert (rig.used(), len(rig.state.newer_reads.uids)) == ([12, 0], 1)
-
-    async def test_a_read_that_fails_changes_nothing(self) -> None:
-        rig = await self.ahead()
-        rig.cluster.read_mishaps.append(Mishap.LOST_BEFORE)
-        await rig.service.confirm(older_than_s=0.0)
-
-        assert (rig.used(), len(rig.state.newer_reads.uids)) == ([12, 0], 1)
+        assert (rig.used(), len(rig.state.newer_reads.uids)) == left
+        assert rig.state.waiting.keys() == ({"uid-a"} if found == "a store of before the Binding" else set())
 
     async def test_the_watch_counts_again_where_it_reported_the_same(self) -> None:
         """A list passed over the version that was read, where versions cannot be compared."""
@@ -203,11 +203,3 @@ class TestReadAgain:
         await rig.service.confirm(older_than_s=0.0)
 
         assert (rig.used(), len(rig.state.newer_reads.uids)) == ([0, 12], 0)
-
-    async def test_a_store_that_went_back_to_before_the_binding_is_followed(self) -> None:
-        rig = await self.ahead()
-        rig.cluster.pods["default", "a"] = at("3", a_pod("a", 12))
-        await rig.service.confirm(older_than_s=0.0)
-
-        assert (rig.used(), len(rig.state.newer_reads.uids)) == ([0, 0], 0)
-        assert rig.state.waiting.keys() == {"uid-a"}

@@ -1,4 +1,4 @@
-"""Only a leader binds, for as long as its lease lasts; if it dies meanwhile, its successor counts right."""
+"""Only a leader binds, for as long as its lease lasts; if it ends or dies meanwhile, its successor counts right."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import asyncio
 import pytest
 
 from gcushare.core.requests import CardRequest
+from gcushare.runtime.settings.election import ElectionSettings
+from gcushare.runtime.shutdown import STOP_DEADLINE_S
+from gcushare.scheduler_extender.app import BINDS_DRAIN_S, DRAIN_S, EVENTS_DRAIN_S, REQUESTS_DRAIN_S
 from gcushare.scheduler_extender.leadership import NotLeader
 from gcushare.scheduler_extender.verbs.bind import BindService
+from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod
 from tests.unit.extender_binds import QUICK, Office, Rig
@@ -80,3 +84,46 @@ async def kill(service: BindService, *callers: asyncio.Task[None]) -> None:
     for task in (*callers, *own):
         task.cancel()
     await asyncio.gather(*callers, *own, return_exceptions=True)
+
+
+class TestTheEnd:
+    """What ends in time is waited for, the rest is cancelled."""
+
+    @staticmethod
+    async def left_alone() -> tuple[Rig, asyncio.Event]:
+        """A bind whose caller went away while its Binding is on its way."""
+        rig = Rig(a_pod("a", 4))
+        caller, arrives = await rig.begin()
+        caller.cancel()
+        await asyncio.wait([caller])
+        assert rig.service.under_way == 1
+        return rig, arrives
+
+    async def test_a_binding_without_a_caller_is_waited_for(self) -> None:
+        rig, arrives = await self.left_alone()
+        draining = asyncio.create_task(rig.service.drain(60))
+        await asyncio.sleep(0)
+        arrives.set()
+        await draining
+
+        assert (rig.cluster.pods["default", "a"].is_bound, rig.service.under_way) == (True, 0)
+        rig.check_truth()
+
+    async def test_one_that_takes_too_long_is_cancelled_and_gone_when_the_drain_returns(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        before = asyncio.all_tasks()
+        rig, _ = await self.left_alone()
+        await rig.service.drain(0.01)
+
+        assert (rig.service.under_way, asyncio.all_tasks()) == (0, before)
+        assert "bindings cancelled" in caplog.text
+
+
+def test_the_parts_of_the_end_fit_into_the_whole_and_that_into_the_programs() -> None:
+    bind_s = BindTimes().total_s
+    assert bind_s < REQUESTS_DRAIN_S
+    assert bind_s < BINDS_DRAIN_S
+    assert REQUESTS_DRAIN_S + BINDS_DRAIN_S + EVENTS_DRAIN_S < DRAIN_S
+    # Giving the Lease up takes a read and a write after that.
+    assert DRAIN_S + 2 * ElectionSettings().lease_retry < STOP_DEADLINE_S

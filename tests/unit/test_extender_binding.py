@@ -8,7 +8,6 @@ import pytest
 
 from gcushare.core.errors import ForbiddenError, GcushareError, Refused, RetryableError
 from gcushare.kube.errors import UnknownOutcomeError
-from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import (
     CARD_MODE,
@@ -21,7 +20,7 @@ from gcushare.wire.annotations import (
     record_keys,
 )
 from gcushare.wire.objects import Pod
-from tests.extender_objects import DEFAULT_POLICIES, a_pod, on_card, recount
+from tests.extender_objects import a_pod, on_card, recount, request_of
 from tests.unit.extender_binds import ALWAYS, Rig
 from tests.unit.extender_cluster import Mishap
 
@@ -179,17 +178,6 @@ class TestRepeated:
         assert isinstance(results[2], Refused)
         assert len(rig.cluster.bindings) == 1
 
-    async def test_a_caller_that_goes_away_does_not_stop_a_binding_half_sent(self) -> None:
-        rig = Rig(a_pod("a", 4))
-        caller = asyncio.create_task(rig.bind())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        caller.cancel()
-        await rig.service.drain()
-
-        assert rig.cluster.pods["default", "a"].is_bound
-        rig.check_truth()
-
 
 class TestRefused:
     @pytest.mark.parametrize(
@@ -248,9 +236,7 @@ async def test_a_pod_that_the_watch_has_not_shown_is_read_once_unless_filter_has
     pod = a_pod("a", 4)
     rig.cluster.put(pod)
     if by_filter:
-        asking = read_scheduling_request(pod, ENFLAME, DEFAULT_POLICIES)
-        assert asking is not None
-        rig.state.remember(asking)
+        rig.state.remember(request_of(pod))
     await rig.bind()
 
     assert rig.cluster.reads == (0 if by_filter else 1)

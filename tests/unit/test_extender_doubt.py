@@ -6,11 +6,14 @@ import asyncio
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from gcushare.core.errors import ForbiddenError, GcushareError, Refused, RetryableError
+from gcushare.scheduler_extender.leadership import NotLeader
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
-from gcushare.wire.objects import Pod
-from tests.extender_objects import a_pod, on_card
+from gcushare.wire.annotations import encode_record
+from gcushare.wire.objects import Condition, Pod, PodStatus
+from tests.extender_objects import a_pod, on_card, request_of
 from tests.unit.extender_binds import ALWAYS, Rig
 from tests.unit.extender_cluster import Mishap
 
@@ -175,15 +178,12 @@ async def test_a_pod_that_went_while_no_one_watched_waits_no_more() -> None:
 async def test_a_pod_that_went_while_it_was_bound_and_no_one_watched_waits_no_more(is_late: bool) -> None:
     """A list says that it is gone, and no event of it will come."""
     rig = brief_rig(a_pod("a", 4))
-    rig.cluster.bindings_travel = asyncio.Event()
-    binding = asyncio.create_task(rig.bind())
-    while not rig.cluster.bindings:  # noqa: ASYNC110 - a few turns of the loop
-        await asyncio.sleep(0)
+    binding, arrives = await rig.begin()
     rig.cluster.pods.clear()
     if is_late:
         rig.state.pods_retained(frozenset(), "500")
         assert (rig.used(), dict(rig.state.waiting)) == ([4, 0], {}), "what the Binding may still do stays counted"
-    rig.cluster.bindings_travel.set()
+    arrives.set()
     with pytest.raises(Refused, match="does not exist any more"):
         await binding
 
@@ -233,3 +233,53 @@ def tell_some(rig: Rig, rng: random.Random) -> None:
     reported: list[Pod] = rng.sample(list(rig.cluster.pods.values()), 4)
     for pod in reported:
         rig.state.pod_applied(pod)
+
+
+class TestVersions:
+    """A Binding is for the pod as it stood when it was decided on: one that comes late changes no other."""
+
+    @staticmethod
+    def refused_by_the_scheduler(rig: Rig) -> None:
+        """As kube-scheduler leaves a pod whose bind came to nothing: it writes a condition."""
+        why = Condition(type="PodScheduled", status="False", reason="SchedulerError", message="deadline exceeded")
+        status = PodStatus(phase="Pending", conditions=(why,))
+        rig.cluster.put(replace(rig.cluster.pods["default", "a"], status=status))
+
+    async def test_a_replica_that_was_paused_past_its_lease_binds_nothing(self) -> None:
+        """It stood still with the Binding ready to leave; the scheduler gave up, the next leader gave the card away."""
+        rig = Rig(a_pod("a", 12), a_pod("b", 12), cards=(16,))
+        binding, resumed = await rig.begin()
+        rig.office.is_leader = False
+        self.refused_by_the_scheduler(rig)
+        record = encode_record(rig.state.vendor, on_card(0, 12))
+        rig.cluster.put(rig.cluster.bound(rig.cluster.pods["default", "b"], "node-1", record))
+        resumed.set()
+        with pytest.raises(NotLeader):
+            await binding
+
+        assert rig.recorded() == {("node-1", "0"): 12}
+        assert rig.used() == [0]
+
+    @pytest.mark.parametrize(("seen_by", "bindings"), [("no one", 2), ("filter", 1), ("the watch", 1)], ids=str)
+    async def test_a_pod_that_has_changed_is_bound_at_its_newest_version(self, seen_by: str, bindings: int) -> None:
+        rig = Rig(a_pod("a", 4))
+        older = rig.cluster.pods["default", "a"]
+        rig.cluster.put(older)
+        if seen_by == "filter":
+            rig.state.remember(request_of(rig.cluster.pods["default", "a"]))
+        elif seen_by == "the watch":
+            rig.cluster.tell(rig.state)
+            rig.state.remember(request_of(older))
+        await rig.bind()
+
+        assert (len(rig.cluster.bindings), rig.cluster.reads) == (bindings, bindings - 1)
+        assert rig.service.sender.conflicts == bindings - 1
+        rig.check_truth()
+
+    async def test_a_binding_that_arrives_late_changes_no_pod_that_was_written_since(self) -> None:
+        rig = Rig(a_pod("a", 12))
+        await rig.lose()
+        self.refused_by_the_scheduler(rig)
+        rig.cluster.arrive()
+
+        assert rig.recorded() == {}

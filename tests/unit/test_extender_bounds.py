@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-import msgspec
 import pytest
 from aiohttp import web
 
@@ -21,7 +20,6 @@ from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.explain import failed_scheduling_events, service
 from gcushare.scheduler_extender.state import nominations, preferences
 from gcushare.scheduler_extender.state.preferences import SpareObserver
-from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest, read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs import pod_lookup
 from gcushare.scheduler_extender.waking import waker
@@ -29,24 +27,12 @@ from gcushare.scheduler_extender.waking.refused_pods import MAX_GROUPS
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import OVER_USE
 from gcushare.wire.objects import Pod
-from tests.extender_objects import a_node, a_pod, on_card, pod_document, state_of
+from tests.extender_objects import a_node, a_pod, on_card, request_of, state_of
 from tests.manual_clock import ManualClock
 from tests.unit.extender_cluster import Cluster
 from tests.unit.extender_waker import Bench
 from tests.unit.noted_events import Noted
 from tests.unit.test_dashboard_reviewed_tokens import Desk, asking
-
-
-def request_of(state: VendorState, pod: Pod) -> SchedulingRequest:
-    request = read_scheduling_request(pod, ENFLAME, state.policies)
-    assert request is not None
-    return request
-
-
-def nominated(name: str, node: str) -> Pod:
-    document = pod_document(name, 4)
-    document["status"]["nominatedNodeName"] = node
-    return msgspec.convert(document, Pod)
 
 
 class TestWaking:
@@ -76,7 +62,7 @@ class TestWaking:
         bench.serves = False
         async with bench.running():
             for number in range(50):
-                bench.state.pod_applied(nominated("a", f"node-{number}"))
+                bench.state.pod_applied(a_pod("a", 4, nominated=f"node-{number}"))
             assert len(bench.state.nominations.released) == 49
             await bench.pass_(2 * waker.IDLE_CHECK_S)
             assert bench.state.nominations.released == set()
@@ -84,7 +70,7 @@ class TestWaking:
 
 def test_the_reasons_of_the_last_choices_are_stored() -> None:
     state = state_of(a_node("node-1", 16))
-    request = request_of(state, a_pod("a", 4))
+    request = request_of(a_pod("a", 4))
     state.indexes.get(request.shape)
     standing = state.preferences.find_standing(request, "node-1")
     for number in range(preferences._MAX_CHOICES + 3):
@@ -120,7 +106,7 @@ def test_reported_pods_are_stored_up_to_a_number() -> None:
     reporter = failed_scheduling_events.FailedSchedulingReporter(
         service.ExplainService(state), Noted(), clock=SystemClock()
     )
-    request = request_of(state, a_pod("a", 20))
+    request = request_of(a_pod("a", 20))
     for number in range(failed_scheduling_events._MAX_REMEMBERED + 3):
         reporter.on_refused(replace(request, pod=PodRef(f"uid-{number}", "default", f"p{number}")))
         reporter._queue.clear()  # As if it were reported.
@@ -147,7 +133,7 @@ async def test_reviewed_tokens_are_stored_up_to_a_number() -> None:
 def test_the_victims_of_a_nominee_are_stored_up_to_a_number() -> None:
     state = state_of(a_node("node-1", 16))
     victims = [f"uid-{number}" for number in range(nominations._MAX_VICTIMS + 3)]
-    state.nominations.expect(request_of(state, a_pod("a", 4)), {"node-1": victims})
+    state.nominations.expect(request_of(a_pod("a", 4)), {"node-1": victims})
     ((_, nominee),) = state.nominations._nominees.items()
     assert len(nominee.victims) == nominations._MAX_VICTIMS
 
@@ -211,7 +197,7 @@ def pods_of(turn: int) -> list[Pod]:
         a_pod(f"leaving-{turn}", 4, node=f"n-{turn}", record=on_card(0, 4), deletionTimestamp="2026-11-22T03:00:00Z"),
         a_pod(f"elsewhere-{turn}", 4, node=f"no-such-node-{turn}"),
         a_pod(f"bare-{turn}", None, node=f"n-{turn}"),
-        nominated(f"nominee-{turn}", f"n-{turn}"),
+        a_pod(f"nominee-{turn}", 4, nominated=f"n-{turn}"),
         damaged,
     ]
 

@@ -12,19 +12,19 @@ import pytest
 from gcushare.core.explain.explanation import MAX_REMEDIES_TRIED
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes
-from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.vendors import ENFLAME
 from gcushare.wire.documents.explain import AskedDocument, RulesDocument
-from gcushare.wire.objects import Node, Pod
+from gcushare.wire.objects import Node
 from tests.extender_objects import (
-    DEFAULT_POLICIES,
     a_node,
     a_pod,
+    as_pod,
     filter_body,
+    known_request,
     node_document,
     on_card,
     pod_document,
+    request_of,
     state_of,
 )
 from tests.unit.extender_desk import Desk
@@ -33,8 +33,7 @@ from tests.unit.extender_desk import Desk
 async def test_a_pod_whose_binding_is_under_way_is_explained_by_its_card() -> None:
     state = state_of(a_node("node-1", 16))
     state.pod_applied(a_pod("a", 4))
-    found = state.find_request("uid-a")
-    assert found is not None
+    found = known_request(state, "a")
     state.ledger.reserve(found.pod, "node-1", found.cards, state.preferences.rank_cards(found, None))
 
     assert (await ExplainService(state).explain("default", "a")).state == "bound"
@@ -74,7 +73,7 @@ async def test_what_was_found_is_recalled_until_a_node_changes() -> None:
     for name in ("a", "b"):
         state.pod_applied(a_pod(name, 20))
     service = ExplainService(state)
-    first, second = (service.question_of(asked) for name in "ab" if (asked := state.find_request(f"uid-{name}")))
+    first, second = (service.question_of(known_request(state, name)) for name in "ab")
     assert (first, service.cost_of(first)) == (second, 1)
 
     found = await service.gather(first)
@@ -156,8 +155,7 @@ class TestNames:
 
     async def test_a_pod_that_only_filter_and_bind_saw_is_found_by_its_reservation(self) -> None:
         state = state_of(a_node("node-1", 16))
-        asking = read_scheduling_request(a_pod("a", 4), ENFLAME, DEFAULT_POLICIES)
-        assert asking is not None
+        asking = request_of(a_pod("a", 4))
         state.ledger.reserve(asking.pod, "node-1", asking.cards, state.preferences.rank_cards(asking, None))
 
         assert (await ExplainService(state).explain("default", "a")).state == "bound"
@@ -198,7 +196,7 @@ class TestRules:
         state.node_applied(labelled("n2", 8, 24, labels={"pool": "b"}))
         pod = pod_document("a", 18)
         pod["spec"].update(spec)
-        state.pod_applied(msgspec.convert(pod, Pod))
+        state.pod_applied(as_pod(pod))
         return ExplainService(state)
 
     async def test_a_pod_whose_rules_leave_it_other_nodes_does_not_fit(self) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
 import pytest
 
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.wire.objects import Pod
-from tests.extender_objects import a_node, pod_document, state_of
+from tests.extender_objects import a_node, a_pod, known_request, state_of
 
 NOMINEES = 64
 
@@ -32,13 +30,8 @@ class Crowd:
         return 0.0
 
     def see(self, name: str, units: int, *, nominated: str = "") -> SchedulingRequest:
-        document = pod_document(name, units)
-        document["spec"]["priority"] = 100
-        document["status"]["nominatedNodeName"] = nominated
-        self.state.pod_applied(msgspec.convert(document, Pod))
-        request = self.state.find_request(f"uid-{name}")
-        assert request is not None
-        return request
+        self.state.pod_applied(a_pod(name, units, priority=100, nominated=nominated))
+        return known_request(self.state, name)
 
 
 def test_all_nominees_are_gone_through_once_whatever_their_nodes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,24 +12,27 @@ import msgspec
 import pytest
 
 from gcushare.core.fit_index import SCORED_PER_CALL
-from gcushare.core.nodes import NodeState
 from gcushare.core.other_resources import Amounts, SpareResources
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.packing.learned_fill import MOST_SHAPES, LearnedFill
 from gcushare.core.requests import CardRequest
 from gcushare.scheduler_extender.state.preferences import SpareObserver
-from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Pod, PodStatus
-from tests.extender_objects import DEFAULT_POLICIES, a_node, as_whole, on_card, pod_document
+from tests.extender_objects import DEFAULT_POLICIES, a_node, as_pod, as_whole, known_request, on_card, pod_document
 
 EXPECTED_FILL = replace(DEFAULT_POLICIES, node="expected-fill", card="expected-fill")
 
 
-def make_state() -> tuple[VendorState, SpareObserver]:
+def make_state(*nodes: str, sizes: Sequence[int] = (16, 16)) -> tuple[VendorState, SpareObserver]:
+    """A state, and what follows the nodes' and pods' other resources, that know nodes with cards of these sizes."""
     spare = SpareResources()
-    return VendorState(ENFLAME, EXPECTED_FILL, spare=spare), SpareObserver(spare)
+    state, observer = VendorState(ENFLAME, EXPECTED_FILL, spare=spare), SpareObserver(spare)
+    for name in nodes:
+        observer.node_applied(a_node(name, *sizes))
+        state.node_applied(a_node(name, *sizes))
+    return state, observer
 
 
 def see(state: VendorState, observer: SpareObserver, *pods: Pod) -> None:
@@ -43,11 +47,8 @@ def pod(name: str, units: object = 4, *, cpu: str = "", owner: str = "", **optio
     if document["spec"].get("nodeName"):
         document["status"] = {**document.get("status", {}), "conditions": [{"type": "PodScheduled", "status": "True"}]}
     if cpu:
-        document["spec"]["containers"][0]["resources"]["requests"] = {
-            **document["spec"]["containers"][0]["resources"]["requests"],
-            "cpu": cpu,
-        }
-    return msgspec.convert(document, Pod)
+        document["spec"]["containers"][0]["resources"]["requests"] |= {"cpu": cpu}
+    return as_pod(document)
 
 
 def learn(state: VendorState) -> None:
@@ -58,19 +59,14 @@ def learn(state: VendorState) -> None:
 
 
 def best(state: VendorState, name: str, names: list[str]) -> list[str]:
-    request = state.find_request(f"uid-{name}")
-    assert isinstance(request, SchedulingRequest)
-    index = state.indexes.get(request.shape)
+    index = state.indexes.get(known_request(state, name).shape)
     while state.indexes.score_due(1000):
         pass
     return index.best(dict.fromkeys(names), 1)
 
 
 def test_it_learns_from_the_pods_on_nodes_with_cards_but_not_from_those_that_are_on_every_node() -> None:
-    state, observer = make_state()
-    node = a_node("node-1", 16, 16)
-    observer.node_applied(node)
-    state.node_applied(node)
+    state, observer = make_state("node-1")
     see(
         state,
         observer,
@@ -118,11 +114,7 @@ def test_it_learns_again_when_a_tenth_more_or_fewer_or_other_pods_are_there() ->
 
 def fragmented() -> tuple[VendorState, SpareObserver]:
     """Pods ask for 8, hardly one for other sizes. Node a has 8 free on a card, node b 4 and 8; node a is the fuller."""
-    state, observer = make_state()
-    for name in ("a", "b"):
-        node = a_node(name, 16, 16)
-        observer.node_applied(node)
-        state.node_applied(node)
+    state, observer = make_state("a", "b")
     for number, (where, index, units) in enumerate([("a", 0, 8), ("a", 1, 8), ("a", 1, 8), ("b", 0, 12), ("b", 1, 8)]):
         see(state, observer, pod(f"p{number}", units, node=where, record=on_card(index, units)))
     see(state, observer, pod("new", 4))
@@ -133,8 +125,7 @@ def test_a_small_share_goes_where_the_typical_one_does_not_fit() -> None:
     state, _ = fragmented()
     learn(state)
     assert best(state, "new", ["a", "b"]) == ["b"]
-    request = state.find_request("uid-new")
-    assert request is not None
+    request = known_request(state, "new")
     held = state.ledger.reserve(
         request.pod, "b", request.cards, state.preferences.rank_cards(request, state.ledger.nodes["b"])
     )
@@ -144,11 +135,7 @@ def test_a_small_share_goes_where_the_typical_one_does_not_fit() -> None:
 def test_a_restarted_extender_prefers_the_same_whatever_the_order_of_the_lists() -> None:
     first, _ = fragmented()
     learn(first)
-    second, observer = make_state()
-    for name in ("b", "a"):
-        node = a_node(name, 16, 16)
-        observer.node_applied(node)
-        second.node_applied(node)
+    second, observer = make_state("b", "a")
     pods = [
         pod(held.pod.name, held.units, node=held.node, record=on_card(held.grants[0].index, held.units))
         for held in first.bound.values()
@@ -158,7 +145,7 @@ def test_a_restarted_extender_prefers_the_same_whatever_the_order_of_the_lists()
 
     assert first.preferences.fill.typical == second.preferences.fill.typical
     assert best(second, "new", ["a", "b"]) == ["b"]
-    shape = first.find_request("uid-new").shape  # type: ignore[union-attr]
+    shape = known_request(first, "new").shape
     assert first.indexes.get(shape).scores("ab") == second.indexes.get(shape).scores("ab")
 
 
@@ -174,10 +161,7 @@ def test_a_pod_without_cards_that_takes_a_nodes_cpu_moves_the_node_back() -> Non
 
 
 def test_a_change_of_cpu_alone_is_no_change_of_the_ledger() -> None:
-    state, observer = make_state()
-    node = a_node("a", 16)
-    observer.node_applied(node)
-    state.node_applied(node)
+    state, observer = make_state("a")
     before = state.changes.position
     see(state, observer, pod("web", None, cpu="4", node="a"))
     assert state.changes.position == before
@@ -186,14 +170,11 @@ def test_a_change_of_cpu_alone_is_no_change_of_the_ledger() -> None:
 async def test_nodes_that_a_call_left_for_later_are_scored_in_the_background() -> None:
     state, observer = fragmented()
     for number in range(3 * SCORED_PER_CALL):
-        node = a_node(f"more-{number}", 16)
-        observer.node_applied(node)
-        state.node_applied(node)
+        observer.node_applied(a_node(f"more-{number}", 16))
+        state.node_applied(a_node(f"more-{number}", 16))
     for _ in state.preferences.learn(state.bound):
         pass
-    request = state.find_request("uid-new")
-    assert request is not None
-    index = state.indexes.get(request.shape)
+    index = state.indexes.get(known_request(state, "new").shape)
     assert index.due > 0
     scoring = asyncio.create_task(state.preferences.run())
     for _ in range(60_000):  # a minute, on the busiest machine more
@@ -209,7 +190,7 @@ def test_pods_of_other_policies_share_an_order_whatever_cpu_they_ask_for() -> No
     state = VendorState(ENFLAME, DEFAULT_POLICIES)
     state.pod_applied(pod("a", 4, cpu="1"))
     state.pod_applied(pod("b", 4, cpu="2"))
-    shapes = {request.shape for request in map(state.find_request, ("uid-a", "uid-b")) if request is not None}
+    shapes = {known_request(state, name).shape for name in "ab"}
     assert len(shapes) == 1
     assert shapes.pop().request == CardRequest(4)
 
@@ -217,10 +198,7 @@ def test_pods_of_other_policies_share_an_order_whatever_cpu_they_ask_for() -> No
 @pytest.mark.slow
 def test_pods_whose_authors_named_the_node_and_that_no_kubelet_accepted_teach_nothing() -> None:
     """Its kubelet is down, say: they stay Pending, and a pod's author may make any number of them."""
-    state, observer = make_state()
-    node = a_node("node-1", 16, 16)
-    observer.node_applied(node)
-    state.node_applied(node)
+    state, observer = make_state("node-1")
     see(state, observer, pod("a", 4, cpu="2", node="node-1", record=on_card(0, 4)))
     learn(state)
     before = dict(state.preferences.fill.typical)
@@ -239,7 +217,7 @@ def test_a_hundred_thousand_different_requests_do_not_slow_scoring_down_and_comm
     fill = LearnedFill(lambda _name: Amounts(64_000, 262_144))
     began = time.process_time()
     assert fill.learn(seen, 1000)
-    node = a_ledger_node()
+    node = make_state("n", sizes=[16] * 8)[0].ledger.nodes["n"]
     for units in range(1, 17):
         for cpu_milli in range(8):
             assert 0.0 <= fill.score(node, CardRequest(units), Amounts(cpu_milli, 1)) <= 1.0
@@ -251,11 +229,8 @@ def test_a_hundred_thousand_different_requests_do_not_slow_scoring_down_and_comm
 
 def test_whatever_was_learned_every_node_with_room_is_still_offered() -> None:
     """Sizes chosen to make the placement of others bad change the order of nodes, never whether a pod fits."""
-    state, observer = make_state()
     names = [f"node-{number}" for number in range(4)]
-    for name in names:
-        observer.node_applied(a_node(name, 16, 16))
-        state.node_applied(a_node(name, 16, 16))
+    state, observer = make_state(*names)
     see(
         state,
         observer,
@@ -263,12 +238,4 @@ def test_whatever_was_learned_every_node_with_room_is_still_offered() -> None:
     )
     learn(state)
     see(state, observer, pod("victim", 16))
-    request = state.find_request("uid-victim")
-    assert isinstance(request, SchedulingRequest)
-    assert set(state.indexes.get(request.shape).best(dict.fromkeys(names), 9)) == set(names)
-
-
-def a_ledger_node() -> NodeState:
-    state, _ = make_state()
-    state.node_applied(a_node("node-1", *[16] * 8))
-    return state.ledger.nodes["node-1"]
+    assert set(state.indexes.get(known_request(state, "victim").shape).best(dict.fromkeys(names), 9)) == set(names)

@@ -18,10 +18,8 @@ from gcushare.scheduler_extender.explain.failed_scheduling_events import (
     FailedSchedulingReporter,
 )
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.vendors import ENFLAME
-from tests.extender_objects import DEFAULT_POLICIES, a_node, a_pod, on_card, state_of
+from tests.extender_objects import a_node, a_pod, on_card, request_of, state_of
 from tests.running import running
 from tests.unit.kube_time import VirtualTime
 from tests.unit.noted_events import Noted
@@ -41,9 +39,7 @@ class Bench:
         """Let filter refuse a pod that the watch has brought."""
         pod = a_pod(name, units)
         self.state.pod_applied(pod)
-        found = read_scheduling_request(pod, ENFLAME, DEFAULT_POLICIES)
-        assert found is not None
-        self.reporter.on_refused(found)
+        self.reporter.on_refused(request_of(pod))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

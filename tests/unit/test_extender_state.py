@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from gcushare.core.cards import Inventory, UnrecordedHolder
 from gcushare.core.requests import MAX_REQUESTING_CONTAINERS
 from gcushare.core.units import parse_memory_unit
-from gcushare.scheduler_extender.state.scheduling_request import (
-    RejectedRequest,
-    SchedulingRequest,
-    read_scheduling_request,
-)
+from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import MAX_REMEMBERED, VendorState
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CARDS, NODE_POLICY, USE_CARDS
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, NodeSpec, ObjectMeta, Pod
 from tests.builders import asks, card
-from tests.extender_objects import a_node, a_pod, on_card, pod_document, recount, rejected, state_of
+from tests.extender_objects import (
+    a_node,
+    a_pod,
+    as_pod,
+    known_request,
+    on_card,
+    pod_document,
+    recount,
+    rejected,
+    request_of,
+    state_of,
+)
 
 INVENTORY, CORDON = ENFLAME.inventory_annotation, ENFLAME.cordon_annotation
 
@@ -43,7 +49,7 @@ class TestMemoryWithoutARecord:
         document = pod_document("a", 12, node="node-1", record=on_card(1, 12))
         document["spec"]["containers"][0]["resources"]["limits"][ENFLAME.count_resource] = "2"
         state = state_of(a_node("node-1", 16, 16))
-        state.pod_applied(msgspec.convert(document, Pod))
+        state.pod_applied(as_pod(document))
 
         assert used(state) == {0: 0, 1: 12}
         assert state.pod_problems == {}
@@ -73,7 +79,7 @@ class TestMemoryWithoutARecord:
             document["spec"]["containers"][0] | {"name": f"c{n}"} for n in range(MAX_REQUESTING_CONTAINERS + 1)
         ]
         state = state_of(a_node("node-1", 100))
-        state.pod_applied(msgspec.convert(document, Pod))
+        state.pod_applied(as_pod(document))
 
         assert f"at most {MAX_REQUESTING_CONTAINERS} of a pod may" in rejected(state, "uid-a").problem
 
@@ -143,23 +149,18 @@ class TestPods:
 
     def test_what_filter_saw_is_known_until_the_watch_tells_more(self) -> None:
         state = state_of(a_node("node-1", 16))
-        asking = read_scheduling_request(a_pod("a"), state.vendor, state.policies)
-        assert asking is not None
+        asking = request_of(a_pod("a"))
         state.remember(asking)
         assert state.find_request("uid-a") is asking
 
         state.pod_applied(a_pod("a", 8))
-        seen = state.find_request("uid-a")
-        assert seen is not None
-        assert seen.cards.units == 8
+        assert known_request(state, "a").cards.units == 8
 
     @pytest.mark.slow
     def test_only_so_many_filtered_pods_are_remembered(self) -> None:
         state = state_of()
         for number in range(MAX_REMEMBERED + 5):
-            asking = read_scheduling_request(a_pod(f"p{number}"), state.vendor, state.policies)
-            assert asking is not None
-            state.remember(asking)
+            state.remember(request_of(a_pod(f"p{number}")))
 
         assert state.find_request("uid-p4") is None
         assert state.find_request("uid-p5") is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError
@@ -10,16 +9,13 @@ from gcushare.scheduler_extender.state.nominations import KEPT_S
 from gcushare.scheduler_extender.waking.waker import ANSWER_S, CHECK_S, IDLE_CHECK_S, LEFT_ALONE_S, SETTLE_S
 from gcushare.wire.annotations import CARDS, USE_CARDS
 from gcushare.wire.objects import Pod
-from tests.extender_objects import a_node, pod_document
+from tests.extender_objects import a_node, a_pod, as_pod, pod_document
 from tests.unit.extender_waker import SOON_S, Bench
 
 
 def nominated(node: str) -> Pod:
     """A preemptor of 16 that outranks the others, for which room of a node is kept."""
-    document = pod_document("nominee", 16)
-    document["spec"]["priority"] = 7
-    document["status"]["nominatedNodeName"] = node
-    return msgspec.convert(document, Pod)
+    return a_pod("nominee", 16, priority=7, nominated=node)
 
 
 @pytest.fixture
@@ -65,9 +61,7 @@ async def test_as_many_are_woken_as_would_fit_by_priority_and_then_by_age() -> N
     async with bench.running():
         for number in range(200):
             bench.ask(f"pod-{number:03}", 5, creationTimestamp=f"2026-01-01T{number // 60:02}:{number % 60:02}:00Z")
-        urgent = pod_document("urgent", 5)
-        urgent["spec"]["priority"] = 7
-        bench.state.pod_applied(msgspec.convert(urgent, Pod))
+        bench.state.pod_applied(a_pod("urgent", 5, priority=7))
         bench.ask("urgent", 5)
         bench.end("x")
         assert await bench.pass_(ANSWER_S) == ["pod-000", "pod-001", "urgent"]
@@ -262,7 +256,7 @@ async def test_pods_that_an_earlier_leader_refused_are_woken_unless_the_schedule
         full.create(name, 4)
     gated = pod_document("gated", 4)
     gated["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
-    full.state.pod_applied(msgspec.convert(gated, Pod))
+    full.state.pod_applied(as_pod(gated))
     full.serves = False
     async with full.running():
         full.end("x")
@@ -299,10 +293,7 @@ async def test_a_group_is_woken_as_one() -> None:
     bench.hold("y", 16, card=1)
     async with bench.running():
         for name, group in (("g-1", "g"), ("alone", ""), ("g-2", "g"), ("g-3", "g")):
-            document = pod_document(name, 8, creationTimestamp=f"2026-01-01T00:{len(bench.state.waiting):02}:00Z")
-            if group:
-                document["spec"]["schedulingGroup"] = {"podGroupName": group}
-            bench.state.pod_applied(msgspec.convert(document, Pod))
+            bench.create(name, 8, group=group)
             assert bench.ask(name, 8) == "refused"
         bench.end("x")
         bench.end("y")

@@ -8,23 +8,14 @@ from typing import Any
 
 import pytest
 
-from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest, read_scheduling_request
 from gcushare.scheduler_extender.waking.refused_pods import MAX_GROUPS, MAX_NAMES, MAX_PODS, RefusedPods
 from gcushare.scheduler_extender.waking.waker import ANSWER_S, BURST_WRITES, WRITES_PER_S
-from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import ROOM_FOUND
-from tests.extender_objects import a_pod
+from tests.extender_objects import a_pod, request_of
 from tests.unit.extender_waker import SOON_S, Bench
 
 OLD = "2025-01-01T00:00:00Z"
 """Before the pods of others: the attacker's pods come first in the scheduler's order."""
-
-
-def request_of(bench: Bench, name: str, units: int, namespace: str) -> SchedulingRequest:
-    request = read_scheduling_request(a_pod(name, units, namespace=namespace), ENFLAME, bench.state.policies)
-    assert isinstance(request, SchedulingRequest)
-    assert request.pod.namespace == namespace
-    return request
 
 
 async def test_a_pod_whose_author_writes_the_annotation_in_a_loop_causes_no_write_of_ours() -> None:
@@ -155,16 +146,15 @@ async def test_pods_that_come_and_go_with_ever_new_shapes_leave_no_memory_behind
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", ["many pods", "many sets of nodes", "many shapes"])
 def test_a_flood_of_refused_pods_pushes_no_pod_of_another_namespace_out(attack: str) -> None:
-    bench = Bench(4)
     refused = RefusedPods()
     asked = frozenset(f"node-{number}" for number in range(500))
     for number in range(3):
-        refused.add(request_of(bench, f"victim-{number}", 8, "tenant"), asked, 0)
+        refused.add(request_of(a_pod(f"victim-{number}", 8, namespace="tenant")), asked, 0)
     count = {"many pods": MAX_PODS + 20, "many sets of nodes": 500, "many shapes": MAX_GROUPS + 20}[attack]
     for number in range(count):
         units = 1 + number if attack == "many shapes" else 8
         names = frozenset(f"n-{number}-{n}" for n in range(500)) if attack == "many sets of nodes" else asked
-        refused.add(request_of(bench, f"pod-{number}", units, "attacker"), names, 0)
+        refused.add(request_of(a_pod(f"pod-{number}", units, namespace="attacker")), names, 0)
     for number in range(3):
         assert refused.pods[f"uid-victim-{number}"].group in refused.groups.values()
     assert len(refused.pods) <= MAX_PODS

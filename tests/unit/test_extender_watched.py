@@ -16,28 +16,16 @@ from gcushare.core.assignments import PodRef
 from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.pod_stores import PodNames
-from gcushare.scheduler_extender.state.scheduling_request import (
-    Policies,
-    SchedulingRequest,
-    read_claiming_request,
-    read_scheduling_request,
-)
+from gcushare.scheduler_extender.state.scheduling_request import read_claiming_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import NODE_POLICY, OVER_USE
 from gcushare.wire.dra.claims import claimed_request
-from gcushare.wire.objects import Pod
 from tests.builders import asks, pod
-from tests.extender_objects import DEFAULT_POLICIES, a_node, a_pod, on_card, pod_document, state_of
+from tests.extender_objects import DEFAULT_POLICIES, a_node, a_pod, as_pod, on_card, pod_document, request_of, state_of
 from tests.unit.test_extender_claims import allocated, claiming_document
 
 OVER = '{"cards":{"0":{"used":9,"granted":4}},"since":"2026-01-01T00:00:00Z"}'
-
-
-def request_of(bound: Pod, policies: Policies | None = None) -> SchedulingRequest:
-    found = read_scheduling_request(bound, ENFLAME, policies or DEFAULT_POLICIES)
-    assert found is not None
-    return found
 
 
 class TestWhereAPodWaits:
@@ -122,14 +110,14 @@ class TestWhatABoundPodHolds:
         state = state_of(a_node("n", 16, 16, modes=(SERVES_CLAIMS,)))
         handler = ClaimHandler([state])
         for name in ("a", "b", "c"):
-            state.pod_applied(msgspec.convert(claiming_document(name, 4), Pod))
+            state.pod_applied(as_pod(claiming_document(name, 4)))
         assert set(state.claiming) == {"uid-a", "uid-b", "uid-c"}
         claims = {name: allocated(name, "n", card, 4) for name, card in (("a", 0), ("b", 1), ("c", 1))}
         for claim in claims.values():
             handler.applied(claim)
         bound_document = claiming_document("a", 4, **{OVER_USE: OVER})
         bound_document["spec"]["nodeName"] = "n"
-        state.pod_applied(msgspec.convert(bound_document, Pod))
+        state.pod_applied(as_pod(bound_document))
         assert (set(state.bound), state.claiming, set(state.over_use)) == ({"uid-a", "uid-b", "uid-c"}, {}, {"uid-a"})
         assert {index: card.used for index, card in state.ledger.nodes["n"].cards.items()} == {0: 4, 1: 8}
         assert (state.counts_by_claim("uid-a"), state.counts_by_claim("uid-x")) == (True, False)
@@ -158,8 +146,7 @@ class TestRemembered:
 class TestRequests:
     @pytest.mark.parametrize(("asked", "policy"), [("", "spread"), ("binpack", "binpack"), ("best", "spread")])
     def test_of_a_claiming_pods_options_the_node_policy_counts(self, asked: str, policy: str) -> None:
-        document = claiming_document("a", 4, **({NODE_POLICY: asked} if asked else {}))
-        pod = msgspec.convert(document, Pod)
+        pod = as_pod(claiming_document("a", 4, **({NODE_POLICY: asked} if asked else {})))
         claimed = claimed_request(pod, ENFLAME)
         assert claimed is not None
         found = read_claiming_request(pod, claimed, replace(DEFAULT_POLICIES, node="spread", card="spread"))
@@ -213,7 +200,7 @@ class TestChangeLog:
             a_pod("a"),
             a_pod("a", None, phase="Running", annotations=record),
             a_pod("b", vendor=ALIYUN),
-            msgspec.convert(init, Pod),
+            as_pod(init),
         ):
             log.pod_applied(each)
         start = 'old_status="" new_status=Pending old_annotations={} new_annotations={}'

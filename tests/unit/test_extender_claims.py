@@ -14,8 +14,8 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claims import ClaimSpec, ConsumerReference, ResourceClaim, asked_of_claim
-from gcushare.wire.objects import Pod, PodResourceClaim
-from tests.extender_objects import Document, a_node, a_pod, as_whole, filter_body, pod_document, state_of
+from gcushare.wire.objects import PodResourceClaim
+from tests.extender_objects import Document, a_node, a_pod, as_pod, as_whole, filter_body, pod_document, state_of
 from tests.unit.claims_driver_values import a_claim, a_result
 from tests.unit.extender_cluster import Cluster
 from tests.unit.extender_desk import dispatcher_of
@@ -51,7 +51,7 @@ class Side:
     def __init__(self, *documents: Document) -> None:
         nodes = (a_node(name, 16, 16, modes=CLAIMS) for name in ("claims-1", "claims-2"))
         self.state: VendorState = state_of(*nodes, a_node("resources", 16, 16))
-        self.cluster = Cluster(*(msgspec.convert(each, Pod) for each in documents))
+        self.cluster = Cluster(*(as_pod(each) for each in documents))
         self.cluster.tell(self.state)
         self.dispatcher = dispatcher_of((self.state, None), cluster=self.cluster)
 
@@ -165,7 +165,7 @@ async def test_the_name_of_another_pod_is_refused() -> None:
 async def test_a_pod_that_the_watch_has_not_brought_is_let_through() -> None:
     document = claiming_document("new", 4)
     side = Side()
-    side.cluster.put(msgspec.convert(document, Pod))
+    side.cluster.put(as_pod(document))
     assert await side.named(document, "claims-1", "claims-2") == ["claims-1", "claims-2"]
     assert await side.bind("new", "claims-2") == ""
 

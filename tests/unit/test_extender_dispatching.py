@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError, Refused, RemoteContractError, RetryableError
@@ -20,8 +19,7 @@ from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.pod_lookup import BURST_READS
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer, reason_of, result_of
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-from gcushare.wire.objects import Pod
-from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, state_of
+from tests.extender_objects import Document, a_node, a_pod, as_pod, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_binds import Office
 from tests.unit.extender_cluster import Cluster, Mishap
 from tests.unit.extender_desk import dispatcher_of, services_of
@@ -210,7 +208,7 @@ class TestZero:
         state = state_of(a_node("gcu", 16))
         document = pod_document("zero")
         document["spec"]["containers"][0]["resources"] = {"limits": {ENFLAME.whole_card_resource: "0"}}
-        cluster = Cluster(msgspec.convert(document, Pod))
+        cluster = Cluster(as_pod(document))
         dispatcher = dispatcher_of((state, None), cluster=cluster)
         await ask(dispatcher, document, "gcu")
         assert (await dispatcher.bind(bind_body("zero", "gcu"))).result == "bound"

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 import pytest
 
 from gcushare.core.explain.explanation import Explainer
 from gcushare.core.explain.reason_text import summarise
 from gcushare.core.explain.verdicts import Verdict
-from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.filter import DISTRUST_REASON, FilterService
+from gcushare.scheduler_extender.verbs.filter import DISTRUST_REASON
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Node
 from tests.builders import asks, card
 from tests.extender_objects import (
     Document,
     a_node,
-    filter_body,
     inventory_text,
     node_document,
     pod_document,
     state_of,
 )
-from tests.unit.extender_desk import Desk
+from tests.unit.extender_desk import answer_of
 
 MEMORY = ENFLAME.memory_resource
 HAMI_MIB = 2 * 48 * 1024
@@ -47,15 +41,9 @@ def update(state: VendorState, units: int, *sizes: int, unit: str = "1") -> None
     state.node_applied(counted(node_document("n", offered=offered, annotations=annotations), units))
 
 
-def answer(state: VendorState, names: list[str], *, most: int | None = 20) -> Mapping[str, Any]:
-    filters = FilterService(state, named=NamedNodes(most), refusals=lambda _: None)
-    found: Mapping[str, Any] = json.loads(Desk((state, filters)).filter(filter_body(pod_document("p", 4), names)).body)
-    return found
-
-
 def test_a_node_counted_in_mib_by_another_system_takes_no_pod_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
     state = state_of(counted(node_document("theirs", 48, 48), HAMI_MIB), a_node("full", 2))
-    found = answer(state, ["theirs", "full"])
+    found = answer_of(state, pod_document("p", 4), "theirs", "full")
     assert not found["NodeNames"]
     assert found["FailedNodes"]["theirs"] == found["FailedAndUnresolvableNodes"]["theirs"] == DISTRUST_REASON
     assert found["FailedNodes"]["full"] == ENFLAME.refused_reason

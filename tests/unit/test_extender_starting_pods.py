@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import pytest
 from msgspec.structs import replace
@@ -12,15 +11,14 @@ from gcushare.core.errors import Refused
 from gcushare.core.ledger import Ledger
 from gcushare.core.matching import KubeletCalls
 from gcushare.core.requests import CardRequest, CardSelection, ContainerKind
-from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.starting_pods import StartingPods
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
-from gcushare.scheduler_extender.verbs.filter import STARTING_REASON, FilterService
+from gcushare.scheduler_extender.verbs.filter import STARTING_REASON
 from gcushare.wire.annotations import AVOID_CARDS, CARDS, COMPUTE_SHARE, MEMORY_LIMIT, USE_CARDS
-from gcushare.wire.extender_api import FilterDecoder
-from gcushare.wire.objects import Container, Pod
-from tests.extender_objects import a_pod, filter_body, pod_document
+from gcushare.wire.objects import Container
+from tests.extender_objects import Document, a_pod, as_pod, known_request, pod_document
 from tests.unit.extender_binds import Rig
+from tests.unit.extender_desk import answer_of
 
 PATIENT = BindTimes(total_s=60.0, attempt_s=0.1)
 APP, INIT = ContainerKind.APP, ContainerKind.INIT
@@ -149,30 +147,25 @@ async def test_a_first_one_that_never_starts_is_named_and_the_room_is_free_again
     rig.check_truth()
 
 
-def filtered(rig: Rig, pod: Pod, named: NamedNodes) -> tuple[list[str], dict[str, str]]:
-    service = FilterService(rig.state, named=named, refusals=lambda _: None)
-    document = pod_document(pod.metadata.name, 4, annotations=pod.metadata.annotations)
-    request = rig.state.find_request(pod.metadata.uid)
-    answer = service.filter(FilterDecoder().decode(filter_body(document, ["node-1", "node-2"])), request)
-    found = json.loads(answer.body)
-    return found["NodeNames"], found["FailedNodes"] or {}
+def filtered(rig: Rig, pod: Document, most: int | None) -> tuple[list[str], dict[str, str]]:
+    found = answer_of(rig.state, pod, "node-1", "node-2", most=most)
+    return found["NodeNames"], found["FailedNodes"]
 
 
 @pytest.mark.parametrize("most", [None, 1, 20])
 async def test_filter_names_other_nodes_meanwhile_and_the_busy_one_if_there_is_no_other(most: int | None) -> None:
-    second = a_pod("two", 4, annotations={CARDS: "2"})
-    rig = Rig(a_pod("none", 4), second)
-    named = NamedNodes(most)
+    second = pod_document("two", 4, annotations={CARDS: "2"})
+    rig = Rig(a_pod("none", 4), as_pod(second))
     await rig.bind("none")
     rig.cluster.tell(rig.state)
-    nodes, reasons = filtered(rig, second, named)
+    nodes, reasons = filtered(rig, second, most)
     assert nodes == ["node-2"]
     assert reasons == ({"node-1": STARTING_REASON} if most is None else {})
     rig.state.node_deleted("node-2")
-    assert filtered(rig, second, named)[0] == ["node-1"]
+    assert filtered(rig, second, most)[0] == ["node-1"]
     rig.cluster.start("none")
     rig.cluster.tell(rig.state)
-    assert filtered(rig, second, named)[0] == ["node-1"]
+    assert filtered(rig, second, most)[0] == ["node-1"]
 
 
 @pytest.mark.slow
@@ -182,8 +175,7 @@ def test_a_pod_with_two_containers_and_one_with_an_equal_container_do_not_start_
     two = replace(one, spec=replace(one.spec, containers=(container, Container("b", container.resources))))
     rig = Rig(one)
     rig.state.pod_applied(two)
-    request = rig.state.find_request("uid-one")
-    assert request is not None
+    request = known_request(rig.state, "one")
     assert request.calls is not None
     assert request.calls.is_mistakable_for(calls(4))
 

@@ -4,42 +4,37 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.assignments import PodRef
 from gcushare.core.card_state import CardMode
 from gcushare.core.cards import BOTH_MODES, SERVES_WHOLE
 from gcushare.core.errors import Refused
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.dashboard.feed_documents import NO_NODE_METADATA, NodeContext, node_document
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.leadership import AlwaysLeader
-from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import AVOID_CARDS, CARD_MODE, WHOLE_CARD_POLICY
 from gcushare.wire.documents.inspect import encode_node
-from gcushare.wire.extender_api import BindArguments
-from gcushare.wire.objects import Node, Pod
+from gcushare.wire.objects import Node
 from tests.extender_objects import (
     DEFAULT_POLICIES,
     Document,
     a_node,
     a_pod,
     as_whole,
-    filter_body,
     on_card,
     pod_document,
+    preempt_body,
+    request_of,
     state_of,
 )
-from tests.unit.extender_cluster import Cluster
-from tests.unit.extender_desk import Desk
+from tests.unit.extender_binds import bind_once
+from tests.unit.extender_desk import Desk, answer_of
 
 WHOLE = {"modes": (SERVES_WHOLE,)}
 BOTH = {"modes": BOTH_MODES}
@@ -50,46 +45,24 @@ def mixed_state() -> VendorState:
     return state_of(a_node("both", 16, 16, **BOTH), a_node("memory", 16, 16), a_node("whole", 16, 16, **WHOLE))
 
 
-def answer_of(state: VendorState, pod: Document, names: list[str]) -> Any:
-    return json.loads(Desk((state, None)).filter(filter_body(pod, names)).body)
-
-
-def ask_filter(state: VendorState, pod: Document) -> Any:
-    return answer_of(state, pod, ["both", "memory", "whole", "stranger"])
-
-
-class Rig:
-    """A bind service over a cluster whose one node serves both."""
-
-    def __init__(self, *pods: Pod, sizes: tuple[int, ...] = (16, 16, 16)) -> None:
-        self.sizes = sizes
-        self.state = state_of(a_node("node-1", *sizes, **BOTH))
-        self.cluster = Cluster(*pods)
-        self.cluster.tell(self.state)
-        self.service = BindService(self.state, self.cluster.client, AlwaysLeader())
-
-    async def bind(self, name: str) -> dict[str, str]:
-        """Bind, let the watch tell it, and return what was written on the pod."""
-        await self.service.bind(BindArguments(PodRef(f"uid-{name}", "default", name), "node-1"))
-        self.cluster.tell(self.state)
-        return self.cluster.pods["default", name].metadata.annotations
-
-    def modes(self, state: VendorState | None = None) -> list[CardMode]:
-        return [card.mode for card in (state or self.state).ledger.nodes["node-1"].cards.values()]
+def named(state: VendorState, pod: Document, *names: str) -> list[str]:
+    """The nodes that filter names; of those of ``mixed_state`` and another if none is given."""
+    found: list[str] = answer_of(state, pod, *(names or ("both", "memory", "whole", "stranger")))["NodeNames"]
+    return found
 
 
 class TestFilter:
     def test_a_whole_request_goes_where_whole_cards_are_served_and_first_where_nothing_else_is(self) -> None:
-        assert ask_filter(mixed_state(), pod_document("a", whole=1))["NodeNames"] == ["whole", "both"]
+        assert named(mixed_state(), pod_document("a", whole=1)) == ["whole", "both"]
 
     def test_a_memory_request_goes_where_memory_is_served_and_first_where_nothing_else_is(self) -> None:
-        assert ask_filter(mixed_state(), pod_document("a", 4))["NodeNames"] == ["memory", "both"]
+        assert named(mixed_state(), pod_document("a", 4)) == ["memory", "both"]
 
     def test_nodes_that_could_never_hold_it_are_distinguished_from_those_where_pods_may_end(self) -> None:
         state = mixed_state()
         for name, node in (("x", "both"), ("y", "whole")):
             state.pod_applied(a_pod(name, node=node, whole=2, record=as_whole(0, 1)))
-        answer = ask_filter(state, pod_document("a", whole=2))
+        answer = answer_of(state, pod_document("a", whole=2), "both", "memory", "whole", "stranger")
         reason = ENFLAME.refused_whole_reason
 
         assert answer["NodeNames"] == []
@@ -99,23 +72,23 @@ class TestFilter:
     def test_a_shared_card_is_no_whole_one_and_a_whole_one_has_no_memory_left(self) -> None:
         state = state_of(a_node("both", 16, 16, **BOTH))
         state.pod_applied(a_pod("shared", 1, node="both", record=on_card(0, 1)))
-        assert ask_filter(state, pod_document("a", whole=2))["NodeNames"] == []
-        assert ask_filter(state, pod_document("b", whole=1))["NodeNames"] == ["both"]
+        assert named(state, pod_document("a", whole=2)) == []
+        assert named(state, pod_document("b", whole=1)) == ["both"]
 
         state.pod_applied(a_pod("owner", node="both", whole=1, record=as_whole(1)))
-        assert ask_filter(state, pod_document("c", 16))["NodeNames"] == []
-        assert ask_filter(state, pod_document("d", 15))["NodeNames"] == ["both"]
+        assert named(state, pod_document("c", 16)) == []
+        assert named(state, pod_document("d", 15)) == ["both"]
 
 
-class TestBind:
-    async def test_the_record_names_the_cards_and_says_that_they_are_whole(self) -> None:
-        rig = Rig(a_pod("shared", 4), a_pod("owner", whole=2))
-        await rig.bind("shared")
-        written = await rig.bind("owner")
+async def test_the_record_names_the_cards_and_says_that_they_are_whole() -> None:
+    state = state_of(a_node("node-1", 16, 16, 16, **BOTH))
+    await bind_once(state, a_pod("shared", 4))
+    written = (await bind_once(state, a_pod("owner", whole=2))).metadata.annotations
 
-        assert (written[ENFLAME.record.card_index], written[CARD_MODE]) == ("1,2", "whole")
-        assert (written[ENFLAME.record.card_units], written[ENFLAME.record.pod_units]) == ("16", "32")
-        assert rig.modes() == [CardMode.SHARED, CardMode.WHOLE, CardMode.WHOLE]
+    assert (written[ENFLAME.record.card_index], written[CARD_MODE]) == ("1,2", "whole")
+    assert (written[ENFLAME.record.card_units], written[ENFLAME.record.pod_units]) == ("16", "32")
+    modes = [card.mode for card in state.ledger.nodes["node-1"].cards.values()]
+    assert modes == [CardMode.SHARED, CardMode.WHOLE, CardMode.WHOLE]
 
 
 class TestOtherPlugins:
@@ -148,11 +121,8 @@ class TestOtherPlugins:
 
     async def test_a_parked_pod_is_refused_with_what_would_help(self) -> None:
         state = state_of(a_node("memory", 16))
-        pod = a_pod("owner", whole=1)
-        state.pod_applied(pod)
-        binds = BindService(state, Cluster(pod).client, AlwaysLeader())
         with pytest.raises(Refused, match="node memory serves no whole cards"):
-            await binds.bind(BindArguments(PodRef("uid-owner", "default", "owner"), "memory"))
+            await bind_once(state, a_pod("owner", whole=1), "memory")
 
         document = await ExplainService(state).explain("default", "owner")
         assert (document.state, document.can_ever_fit) == ("waits", False)
@@ -160,14 +130,8 @@ class TestOtherPlugins:
         assert "never" not in document.summary, "the pod may be theirs"
 
     async def test_a_node_that_none_of_us_serves_is_refused(self) -> None:
-        state = state_of(a_node("both", 16, **BOTH))
-        pod = a_pod("owner", whole=1)
-        state.pod_applied(pod)
-
         with pytest.raises(Refused, match="node 'theirs' has no cards that the scheduler extender knows of"):
-            await BindService(state, Cluster(pod).client, AlwaysLeader()).bind(
-                BindArguments(PodRef("uid-owner", "default", "owner"), "theirs")
-            )
+            await bind_once(state_of(a_node("both", 16, **BOTH)), a_pod("owner", whole=1), "theirs")
 
 
 def a_node_of_theirs(name: str = "theirs", **annotations: str) -> Node:
@@ -181,24 +145,19 @@ class TestNodesOfAnotherPlugin:
 
     async def test_a_pod_goes_there_without_a_record_if_ours_have_no_whole_card(self) -> None:
         state = state_of(a_node("both", 16, **BOTH), a_node("memory", 16), a_node_of_theirs())
-        names = ["both", "memory", "theirs"]
-        assert answer_of(state, pod_document("a", whole=1), names)["NodeNames"] == ["both"], "ours first"
-        assert answer_of(state, pod_document("b", whole=2), names)["NodeNames"] == ["theirs"]
-        cluster = Cluster(a_pod("b", whole=2))
-        await BindService(state, cluster.client, AlwaysLeader()).bind(
-            BindArguments(PodRef("uid-b", "default", "b"), "theirs")
-        )
-        assert cluster.pods["default", "b"].metadata.annotations == {}
+        names = ("both", "memory", "theirs")
+        assert named(state, pod_document("a", whole=1), *names) == ["both"], "ours first"
+        assert named(state, pod_document("b", whole=2), *names) == ["theirs"]
+        assert (await bind_once(state, a_pod("b", whole=2), "theirs")).metadata.annotations == {}
 
     def test_memory_a_choice_of_cards_and_an_inventory_that_cannot_be_read_are_not_for_their_count(self) -> None:
         damaged = a_node_of_theirs("damaged", **{ENFLAME.inventory_annotation: "{"})
         state = state_of(a_node("memory", 16), a_node_of_theirs(), damaged)
-        assert answer_of(state, pod_document("a", 17), ["memory", "theirs"])["NodeNames"] == []
-        chosen = pod_document("b", whole=1, annotations={AVOID_CARDS: "0"})
-        assert answer_of(state, chosen, ["theirs"])["NodeNames"] == []
-        assert answer_of(state, pod_document("c", whole=1), ["damaged"])["NodeNames"] == []
+        assert named(state, pod_document("a", 17), "memory", "theirs") == []
+        assert named(state, pod_document("b", whole=1, annotations={AVOID_CARDS: "0"}), "theirs") == []
+        assert named(state, pod_document("c", whole=1), "damaged") == []
         state.node_deleted("theirs")
-        assert answer_of(state, pod_document("c", whole=1), ["theirs"])["NodeNames"] == []
+        assert named(state, pod_document("c", whole=1), "theirs") == []
 
     async def test_a_pod_that_waits_for_them_is_not_told_that_it_can_never_fit(self) -> None:
         state = state_of(a_node("memory", 16), a_node_of_theirs())
@@ -210,10 +169,9 @@ class TestNodesOfAnotherPlugin:
 
     async def test_preemption_there_is_the_schedulers_own(self) -> None:
         state = state_of(a_node("memory", 16), a_node_of_theirs())
-        victims = {"theirs": {"Pods": [{"UID": "x"}], "NumPDBViolations": 1}, "memory": {"Pods": [{"UID": "y"}]}}
-        body = {"Pod": pod_document("a", whole=8), "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
-        answer = json.loads((await Desk((state, None)).preempt(json.dumps(body).encode())).body)
-        assert answer["NodeNameToMetaVictims"] == {"theirs": victims["theirs"]}
+        body = preempt_body(pod_document("a", whole=8), {"theirs": ["x"], "memory": ["y"]}, violations=1)
+        answer = json.loads((await Desk((state, None)).preempt(body)).body)
+        assert answer["NodeNameToMetaVictims"] == {"theirs": {"Pods": [{"UID": "uid-x"}], "NumPDBViolations": 1}}
 
 
 class TestAnswersForPeople:
@@ -234,19 +192,12 @@ class TestAnswersForPeople:
         assert (document["usedGCU"], [device["usedGCU"] for device in document["devices"]]) == (48, [16, 32, 0])
         assert (shown["used"], [each.get("used", 0) for each in shown["cards"]]) == (48, [16, 32, 0])
         assert not node.is_unconfirmed, "the third card is not closed until the plugin has confirmed the pod"
-        assert ask_filter(state, pod_document("a", whole=1))["NodeNames"] == ["both"]
+        assert named(state, pod_document("a", whole=1)) == ["both"]
 
 
 def test_the_settings_decide_if_the_author_does_not() -> None:
     policies = replace(DEFAULT_POLICIES, whole_card="loose")
-    asked = [
-        read_scheduling_request(a_pod("a", whole=2, annotations=annotations), ENFLAME, policies)
-        for annotations in ({}, {WHOLE_CARD_POLICY: "close"})
-    ]
-
-    assert [found.cards.whole_policy for found in asked if found is not None] == ["loose", "close"]
-    shared = read_scheduling_request(a_pod("b", 4, annotations={WHOLE_CARD_POLICY: "loose"}), ENFLAME, policies)
-    plain = read_scheduling_request(a_pod("c", 4), ENFLAME, policies)
-    assert shared is not None
-    assert plain is not None
-    assert shared.shape == plain.shape
+    for wish, expected in (({}, "loose"), ({WHOLE_CARD_POLICY: "close"}, "close")):
+        assert request_of(a_pod("a", whole=2, annotations=wish), policies).cards.whole_policy == expected
+    shared = request_of(a_pod("b", 4, annotations={WHOLE_CARD_POLICY: "loose"}), policies)
+    assert shared.shape == request_of(a_pod("c", 4), policies).shape

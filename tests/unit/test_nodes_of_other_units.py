@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -22,16 +21,15 @@ from gcushare.core.ledger import Ledger
 from gcushare.core.packing.defragment import plan_room
 from gcushare.core.placement import POLICIES
 from gcushare.core.units import parse_memory_unit
-from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.filter import UNIT_REASON, FilterService
+from gcushare.scheduler_extender.verbs.filter import UNIT_REASON
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import MEMORY_UNIT
 from gcushare.wire.objects import Node
 from gcushare.wire.pod_options import pod_options
 from tests.builders import asks, card, held, pod
-from tests.extender_objects import DEFAULT_POLICIES, a_node, filter_body, inventory_text, pod_document, state_of
-from tests.unit.extender_desk import Desk
+from tests.extender_objects import DEFAULT_POLICIES, a_node, inventory_text, pod_document, state_of
+from tests.unit.extender_desk import answer_of
 
 GB, MIB = parse_memory_unit("1"), parse_memory_unit("MiB")
 IN_MIB = {MEMORY_UNIT: "MiB"}
@@ -45,10 +43,7 @@ def node_in(unit: str, name: str, *units: int) -> Node:
 def answer(
     state: VendorState, units: int, annotations: Mapping[str, str] | None = None, most: int | None = 20
 ) -> Mapping[str, Any]:
-    filters = FilterService(state, named=NamedNodes(most), refusals=lambda _: None)
-    body = filter_body(pod_document("p", units, annotations=annotations), [*state.ledger.nodes])
-    found: Mapping[str, Any] = json.loads(Desk((state, filters)).filter(body).body)
-    return found
+    return answer_of(state, pod_document("p", units, annotations=annotations), most=most)
 
 
 @pytest.mark.parametrize(
@@ -94,13 +89,10 @@ def test_the_admins_unit_holds_for_all_nodes_and_a_pods_own_before_it() -> None:
 
 
 def test_whole_cards_have_no_unit() -> None:
-    nodes = [a_node(name, modes=("memory", "whole"), offered=[card(0, 16)]) for name in "ab"]
     state = VendorState(ENFLAME, DEFAULT_POLICIES, unit=MIB)
-    for each in nodes:
-        state.node_applied(each)
-    filters = FilterService(state, named=NamedNodes(20), refusals=lambda _: None)
-    body = filter_body(pod_document("p", None, whole=1), ["a", "b"])
-    assert len(json.loads(Desk((state, filters)).filter(body).body)["NodeNames"]) == 2
+    for name in "ab":
+        state.node_applied(a_node(name, modes=("memory", "whole"), offered=[card(0, 16)]))
+    assert {*answer_of(state, pod_document("p", None, whole=1))["NodeNames"]} == {"a", "b"}
 
 
 def test_a_bind_to_such_a_node_is_refused_and_the_explanation_says_why() -> None:

@@ -129,6 +129,38 @@ class Desk:
             state.pod_applied(pod)
 
 
+class Caller:
+    """Calls the extender as kube-scheduler does; ``seen``: the watch has shown the cluster's pods."""
+
+    def __init__(
+        self, cluster: Cluster, *states: VendorState, filters: FilterService | None = None, seen: bool = True
+    ) -> None:
+        self.state, self._states, self.cluster = states[0], states, cluster
+        if seen:
+            self.see()
+        self.dispatcher = dispatcher_of(*((state, filters) for state in states), cluster=cluster)
+
+    def see(self) -> None:
+        """Let the watch show the cluster as it is now."""
+        for state in self._states:
+            self.cluster.tell(state)
+
+    async def filter(self, pod: Document, *nodes: str) -> Document:
+        """Filter's answer, whether or not the pod has to be read."""
+        answer = self.dispatcher.filter(filter_body(pod, nodes))
+        found: Document = json.loads((answer if isinstance(answer, VerbAnswer) else await answer).body)
+        return found
+
+    async def bind(self, name: str, node: str, uid: str | None = None) -> VerbAnswer:
+        call = {"PodName": name, "PodNamespace": "default", "PodUID": uid or f"uid-{name}", "Node": node}
+        return await self.dispatcher.bind(json.dumps(call).encode())
+
+    async def bind_error(self, name: str, node: str, uid: str | None = None) -> str:
+        """The error of a bind call; empty if the pod is bound."""
+        error: str = json.loads((await self.bind(name, node, uid)).body)["Error"]
+        return error
+
+
 def answer_of(state: VendorState, pod: Document, *names: str, most: int | None = 20) -> Document:
     """Filter's answer about these nodes, or about all that are known."""
     filters = FilterService(state, named=NamedNodes(most), refusals=lambda _: None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
@@ -10,15 +9,13 @@ import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
-from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claims import ClaimSpec, ConsumerReference, ResourceClaim, asked_of_claim
 from gcushare.wire.objects import PodResourceClaim
-from tests.extender_objects import Document, a_node, a_pod, as_pod, as_whole, filter_body, pod_document, state_of
+from tests.extender_objects import Document, a_node, a_pod, as_pod, as_whole, pod_document, state_of
 from tests.unit.claims_driver_values import a_claim, a_result
 from tests.unit.extender_cluster import Cluster
-from tests.unit.extender_desk import dispatcher_of
+from tests.unit.extender_desk import Caller
 
 MARK = ENFLAME.claims.extender_resource
 CLAIMS = (SERVES_CLAIMS,)
@@ -45,31 +42,20 @@ def allocated(pod: str, node: str, card: int, units: int) -> ResourceClaim:
     return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, reserved_for=users))
 
 
-class Side:
-    """One extender with two nodes that serve claims, and one that serves resources."""
+class Side(Caller):
+    """The caller of an extender with two nodes that serve claims, and one that serves resources."""
 
     def __init__(self, *documents: Document) -> None:
         nodes = (a_node(name, 16, 16, modes=CLAIMS) for name in ("claims-1", "claims-2"))
-        self.state: VendorState = state_of(*nodes, a_node("resources", 16, 16))
-        self.cluster = Cluster(*(as_pod(each) for each in documents))
-        self.cluster.tell(self.state)
-        self.dispatcher = dispatcher_of((self.state, None), cluster=self.cluster)
+        super().__init__(Cluster(*map(as_pod, documents)), state_of(*nodes, a_node("resources", 16, 16)))
 
     def allocate(self, pod: str, node: str, card: int, units: int) -> None:
         self.state.claim_applied(allocated(pod, node, card, units))
 
     async def named(self, document: Document, *nodes: str) -> list[str]:
         """The nodes that filter names."""
-        answer = self.dispatcher.filter(filter_body(document, nodes))
-        body = (answer if isinstance(answer, VerbAnswer) else await answer).body
-        found: list[str] = json.loads(body)["NodeNames"]
+        found: list[str] = (await self.filter(document, *nodes))["NodeNames"]
         return found
-
-    async def bind(self, pod: str, node: str) -> str:
-        """The error of a bind call; empty if the pod is bound."""
-        call = {"PodName": pod, "PodNamespace": "default", "PodUID": f"uid-{pod}", "Node": node}
-        error: str = json.loads((await self.dispatcher.bind(json.dumps(call).encode())).body)["Error"]
-        return error
 
 
 async def test_a_claim_is_sent_to_the_fullest_node_with_room() -> None:
@@ -125,7 +111,7 @@ async def test_a_pod_with_a_claim_is_bound_without_a_record(is_allocated: bool) 
     (node,) = await side.named(claiming_document("a", 4), "claims-1", "claims-2")
     if is_allocated:
         side.allocate("a", node, 0, 4)
-    assert await side.bind("a", node) == ""
+    assert await side.bind_error("a", node) == ""
     pod = side.cluster.pods["default", "a"]
     assert pod.spec.node_name == node
     assert not {ENFLAME.record.card_index, "gcushare.io/card-uuid"} & pod.metadata.annotations.keys()
@@ -138,18 +124,18 @@ async def test_a_pod_whose_bind_failed_is_filtered_and_bound_again() -> None:
     side = Side(document)
     side.allocate("a", "claims-2", 0, 4)
     assert await side.named(document, "claims-2") == ["claims-2"]
-    assert await side.bind("a", "claims-2") == ""
+    assert await side.bind_error("a", "claims-2") == ""
     assert len(side.cluster.bindings) == 1
 
 
 async def test_a_pod_with_a_claim_is_bound_only_where_filter_or_its_claim_says() -> None:
     side = Side(claiming_document("a", 4))
-    assert "has not passed filter here lately" in await side.bind("a", "claims-1")
+    assert "has not passed filter here lately" in await side.bind_error("a", "claims-1")
     (node,) = await side.named(claiming_document("a", 4), "claims-1", "claims-2")
     other = "claims-2" if node == "claims-1" else "claims-1"
-    assert "filter did not name" in await side.bind("a", other)
+    assert "filter did not name" in await side.bind_error("a", other)
     side.allocate("a", node, 0, 4)
-    assert await side.bind("a", other) != ""
+    assert await side.bind_error("a", other) != ""
     assert side.cluster.bindings == []
 
 
@@ -157,9 +143,7 @@ async def test_the_name_of_another_pod_is_refused() -> None:
     side = Side(claiming_document("a", 4), claiming_document("b", 4))
     forged = claiming_document("b", 4)
     forged["metadata"]["uid"] = "uid-a"
-    answer = side.dispatcher.filter(filter_body(forged, ["claims-1"]))
-    assert isinstance(answer, VerbAnswer)
-    assert json.loads(answer.body)["Error"] == "uid 'uid-a' is pod default/a, not default/b"
+    assert (await side.filter(forged, "claims-1"))["Error"] == "uid 'uid-a' is pod default/a, not default/b"
 
 
 async def test_a_pod_that_the_watch_has_not_brought_is_let_through() -> None:
@@ -167,7 +151,7 @@ async def test_a_pod_that_the_watch_has_not_brought_is_let_through() -> None:
     side = Side()
     side.cluster.put(as_pod(document))
     assert await side.named(document, "claims-1", "claims-2") == ["claims-1", "claims-2"]
-    assert await side.bind("new", "claims-2") == ""
+    assert await side.bind_error("new", "claims-2") == ""
 
 
 async def test_a_whole_card_is_taken_on_a_node_that_serves_claims_if_no_other_has_one() -> None:
@@ -179,7 +163,7 @@ async def test_a_whole_card_is_taken_on_a_node_that_serves_claims_if_no_other_ha
     side.state.pod_applied(a_pod("taker", whole=1, node="both", record=as_whole(0)))
     assert await side.named(document, "claims-1", "both") == ["claims-1"]
     side.allocate("whole", "claims-1", 1, 16)
-    assert await side.bind("whole", "claims-1") == ""
+    assert await side.bind_error("whole", "claims-1") == ""
     assert ENFLAME.record.card_index not in side.cluster.pods["default", "whole"].metadata.annotations
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,42 +21,37 @@ from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.pod_lookup import BURST_READS
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer, reason_of, result_of
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_node, a_pod, as_pod, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_binds import Office
 from tests.unit.extender_cluster import Cluster, Mishap
-from tests.unit.extender_desk import dispatcher_of, services_of
+from tests.unit.extender_desk import Caller, dispatcher_of, services_of
 
 
-def bind_body(name: str, node: str, uid: str | None = None) -> bytes:
-    arguments = {"PodName": name, "PodNamespace": "default", "PodUID": uid or f"uid-{name}", "Node": node}
-    return json.dumps(arguments).encode()
+def caller(*pods: Pod, nodes: Sequence[str] = ("gcu",), seen: bool = True, **options: Any) -> Caller:
+    """The caller of an extender of one vendor, whose nodes have a card of 16."""
+    return Caller(Cluster(*pods), state_of(*(a_node(name, 16) for name in nodes)), seen=seen, **options)
 
 
-async def ask(dispatcher: Dispatcher, pod: Document, *nodes: str) -> Document:
-    """Filter's answer, whether or not the pod has to be read."""
-    answer = dispatcher.filter(filter_body(pod, nodes))
-    found: Document = json.loads((answer if isinstance(answer, VerbAnswer) else await answer).body)
-    return found
+def of_both_vendors(*pods: Pod, seen: bool = True) -> Caller:
+    """The caller of an extender whose nodes gcu and gpu have a card of 16 of their vendor."""
+    gcu, gpu = state_of(a_node("gcu", 16)), state_of(a_node("gpu", 16, vendor=ALIYUN), vendor=ALIYUN)
+    return Caller(Cluster(*pods), gcu, gpu, seen=seen)
+
+
+NOT_FILTERED = "has not passed filter here lately"
 
 
 @pytest.mark.parametrize("seen", [True, False])
 async def test_a_bind_finds_the_vendor_of_its_pod(seen: bool) -> None:
-    gcu = state_of(a_node("gcu", 16))
-    gpu = state_of(a_node("gpu", 16, vendor=ALIYUN), vendor=ALIYUN)
-    cluster = Cluster(a_pod("a", 4), a_pod("b", 4, vendor=ALIYUN))
-    if seen:
-        cluster.tell(gcu)
-        cluster.tell(gpu)
-    dispatcher = dispatcher_of((gcu, None), (gpu, None), cluster=cluster)
+    here = of_both_vendors(a_pod("a", 4), a_pod("b", 4, vendor=ALIYUN), seen=seen)
     for document in (pod_document("a", 4), pod_document("b", 4, vendor=ALIYUN)):
-        await ask(dispatcher, document, "gcu", "gpu")
+        await here.filter(document, "gcu", "gpu")
 
-    assert (await dispatcher.bind(bind_body("b", "gpu"))).vendor == "aliyun"
-    assert (await dispatcher.bind(bind_body("a", "gcu"))).vendor == "enflame"
-    assert cluster.reads == (0 if seen else 2)
-    assert ALIYUN.record.card_index in cluster.pods["default", "b"].metadata.annotations
-    assert ENFLAME.record.card_index in cluster.pods["default", "a"].metadata.annotations
-    assert (await dispatcher.bind(bind_body("b", "gpu"))).vendor == "aliyun"
+    for name, node, vendor in (("b", "gpu", ALIYUN), ("a", "gcu", ENFLAME), ("b", "gpu", ALIYUN)):
+        assert (await here.bind(name, node)).vendor == vendor.name
+        assert vendor.record.card_index in here.cluster.pods["default", name].metadata.annotations
+    assert here.cluster.reads == (0 if seen else 2)
 
 
 class TestForged:
@@ -72,111 +69,73 @@ class TestForged:
     async def test_a_pod_that_is_not_as_the_body_says_passes_no_filter(
         self, document: Document, words: str, seen: bool
     ) -> None:
-        state = state_of(a_node("gcu", 16))
         refused: list[SchedulingRequest] = []
-        cluster = Cluster(a_pod("a", 4), a_pod("bound", 4, node="gcu", record=on_card(0, 4)))
-        if seen:
-            cluster.tell(state)
+        state = state_of(a_node("gcu", 16))
         filters = FilterService(state, named=NamedNodes(20), refusals=refused.append)
-        dispatcher = dispatcher_of((state, filters), cluster=cluster)
+        bound = a_pod("bound", 4, node="gcu", record=on_card(0, 4))
+        here = Caller(Cluster(a_pod("a", 4), bound), state, filters=filters, seen=seen)
 
-        assert words in (await ask(dispatcher, document, "gcu"))["Error"]
+        assert words in (await here.filter(document, "gcu"))["Error"]
         meta = document["metadata"]
-        error = json.loads((await dispatcher.bind(bind_body(meta["name"], "other", meta["uid"]))).body)["Error"]
-        assert "has not passed filter here lately" in error or "already" in error
-        assert (cluster.bindings, refused) == ([], [])
+        error = await here.bind_error(meta["name"], "other", meta["uid"])
+        assert NOT_FILTERED in error or "already" in error
+        assert (here.cluster.bindings, refused) == ([], [])
 
     async def test_the_uid_of_one_pod_under_the_name_of_another_passes_no_filter(self) -> None:
-        state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("a", 4), a_pod("b", 4))
-        cluster.tell(state)
-        dispatcher = dispatcher_of((state, None), cluster=cluster)
-
-        error = (await ask(dispatcher, pod_document("b", 4, uid="uid-a"), "gcu"))["Error"]
+        here = caller(a_pod("a", 4), a_pod("b", 4))
+        error = (await here.filter(pod_document("b", 4, uid="uid-a"), "gcu"))["Error"]
         assert error == "uid 'uid-a' is pod default/a, not default/b"
 
     @pytest.mark.parametrize("seen", [True, False])
     async def test_a_pod_that_asks_for_nothing_is_bound_nowhere_whatever_its_body_asks_for(self, seen: bool) -> None:
-        state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("plain", None))
-        if seen:
-            cluster.tell(state)
-        dispatcher = dispatcher_of((state, None), cluster=cluster)
-
-        assert (await ask(dispatcher, pod_document("plain", 4), "gcu"))["NodeNames"] == ["gcu"]
-        assert (await ask(dispatcher, pod_document("plain", 4), "gcu"))["NodeNames"] == ["gcu"]
-        answer = await dispatcher.bind(bind_body("plain", "gcu"))
-        assert "has not passed filter here lately" in json.loads(answer.body)["Error"]
-        assert (cluster.bindings, cluster.reads) == ([], 1)
-
-    async def test_one_that_asks_for_zero_is_bound_only_where_filter_let_it_go(self) -> None:
-        state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("zero", 0))
-        dispatcher = dispatcher_of((state, None), cluster=cluster)
-        unasked = await dispatcher.bind(bind_body("zero", "gcu"))
-        assert "has not passed filter here lately" in json.loads(unasked.body)["Error"]
-
-        await ask(dispatcher, pod_document("zero", 0), "gcu")
-        elsewhere = await dispatcher.bind(bind_body("zero", "tainted"))
-        assert "node 'tainted', which filter did not name for it" in json.loads(elsewhere.body)["Error"]
-        renamed = await dispatcher.bind(bind_body("b", "gcu", "uid-zero"))
-        assert "pod default/b does not exist" in json.loads(renamed.body)["Error"]
-        assert cluster.bindings == []
+        here = caller(a_pod("plain", None), seen=seen)
+        for _ in range(2):
+            assert (await here.filter(pod_document("plain", 4), "gcu"))["NodeNames"] == ["gcu"]
+        assert NOT_FILTERED in await here.bind_error("plain", "gcu")
+        assert (here.cluster.bindings, here.cluster.reads) == ([], 1)
 
     @pytest.mark.parametrize("seen", [True, False])
     @pytest.mark.parametrize("said", [1, None])
     async def test_a_pod_is_judged_by_what_the_api_server_has_of_it(self, said: int | None, seen: bool) -> None:
-        state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("large", 20))
-        if seen:
-            cluster.tell(state)
-        dispatcher = dispatcher_of((state, None), cluster=cluster)
-        await ask(dispatcher, pod_document("large", said), "gcu")
-        answer = await dispatcher.bind(bind_body("large", "gcu"))
+        here = caller(a_pod("large", 20), seen=seen)
+        await here.filter(pod_document("large", said), "gcu")
+        assert NOT_FILTERED in await here.bind_error("large", "gcu")
+        assert here.cluster.bindings == []
 
-        assert "has not passed filter" in json.loads(answer.body)["Error"]
-        assert cluster.bindings == []
-
-    @pytest.mark.parametrize("best", [20, None])
-    async def test_a_pod_is_bound_only_where_filter_sent_it(self, best: int | None) -> None:
-        state = state_of(a_node("gcu", 16), a_node("cordoned", 16))
-        cluster = Cluster(a_pod("a", 4))
-        cluster.tell(state)
-        filters = FilterService(state, named=NamedNodes(best), refusals=lambda _: None)
-        dispatcher = dispatcher_of((state, filters), cluster=cluster)
-        unasked = await dispatcher.bind(bind_body("a", "gcu"))
-        assert "has not passed filter here lately" in json.loads(unasked.body)["Error"]
-
-        await ask(dispatcher, pod_document("a", 4), "gcu")
-        elsewhere = await dispatcher.bind(bind_body("a", "cordoned"))
+    @pytest.mark.parametrize("units", [0, 4])
+    async def test_a_pod_is_bound_only_where_filter_sent_it(self, units: int) -> None:
+        here = caller(a_pod("a", units), nodes=("gcu", "cordoned"))
+        assert NOT_FILTERED in await here.bind_error("a", "gcu")
+        await here.filter(pod_document("a", units), "gcu")
+        elsewhere = await here.bind("a", "cordoned")
         assert "node 'cordoned', which filter did not name for it" in json.loads(elsewhere.body)["Error"]
         assert (elsewhere.result, elsewhere.reason) == ("refused", "declined")
-        renamed = await dispatcher.bind(bind_body("b", "gcu", "uid-a"))
-        assert "uid 'uid-a' is pod default/a" in json.loads(renamed.body)["Error"]
-        assert cluster.bindings == []
-        assert (await dispatcher.bind(bind_body("a", "gcu"))).result == "bound"
-        assert (await dispatcher.bind(bind_body("a", "gcu"))).result == "bound", "asked again, the answer is the same"
-        assert len(cluster.bindings) == 1
+        renamed = await here.bind_error("b", "gcu", "uid-a")
+        assert ("uid 'uid-a' is pod default/a" if units else "pod default/b does not exist") in renamed
+        assert here.cluster.bindings == []
+        assert (await here.bind("a", "gcu")).result == "bound"
+        if units:
+            assert (await here.bind("a", "gcu")).result == "bound", "asked again, the answer is the same"
+        assert len(here.cluster.bindings) == 1
 
     async def test_a_pod_that_has_gone_takes_its_filter_with_it(self) -> None:
-        state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("a", 4))
-        cluster.tell(state)
-        dispatcher = dispatcher_of((state, None), cluster=cluster)
-        await ask(dispatcher, pod_document("a", 4), "gcu")
-        state.pod_deleted("uid-a")
+        here = caller(a_pod("a", 4))
+        await here.filter(pod_document("a", 4), "gcu")
+        here.state.pod_deleted("uid-a")
 
-        assert (await dispatcher.bind(bind_body("a", "gcu"))).result == "refused"
-        assert cluster.bindings == []
+        assert (await here.bind("a", "gcu")).result == "refused"
+        assert here.cluster.bindings == []
 
     async def test_pods_that_no_one_has_seen_are_read_so_many_and_no_more(self) -> None:
-        state, cluster = state_of(a_node("gcu", 16)), Cluster()
-        dispatcher = dispatcher_of((state, None), cluster=cluster)
-        errors = [
-            (await ask(dispatcher, pod_document(f"ghost-{number}", 4), "gcu"))["Error"]
-            for number in range(2 * BURST_READS)
-        ]
+        here = caller()
+        ghosts = [pod_document(f"ghost-{number}", 4) for number in range(2 * BURST_READS)]
+        errors = [(await here.filter(ghost, "gcu"))["Error"] for ghost in ghosts]
 
-        assert BURST_READS <= cluster.reads < 2 * BURST_READS
+        assert BURST_READS <= here.cluster.reads < 2 * BURST_READS
         assert "try again in a moment" in errors[-1]
-        cluster.put(a_pod("a", 4))
-        cluster.tell(state)
-        assert (await ask(dispatcher, pod_document("a", 4), "gcu"))["NodeNames"] == ["gcu"], "known pods need no read"
+        here.cluster.put(a_pod("a", 4))
+        here.see()
+        assert (await here.filter(pod_document("a", 4), "gcu"))["NodeNames"] == ["gcu"], "known pods need no read"
 
 
 class TestZero:
@@ -186,94 +145,81 @@ class TestZero:
     @pytest.mark.parametrize("zero", [0, "0"])
     @pytest.mark.parametrize("sends", ["names", "nodes"])
     async def test_it_is_bound_to_any_node_without_a_record(self, vendor: Vendor, zero: object, sends: str) -> None:
-        gcu, gpu = state_of(a_node("gcu", 16)), state_of(a_node("gpu", 16, vendor=ALIYUN), vendor=ALIYUN)
-        cluster = Cluster(a_pod("zero", zero, vendor=vendor))
-        cluster.tell(gcu)
-        cluster.tell(gpu)
-        dispatcher = dispatcher_of((gcu, None), (gpu, None), cluster=cluster)
+        here = of_both_vendors(a_pod("zero", zero, vendor=vendor))
         body = filter_body(pod_document("zero", zero, vendor=vendor), ["gcu", "plain"])
         if sends == "nodes":
             items = {"items": [{"metadata": {"name": name}} for name in ("gcu", "plain")]}
             body = json.dumps({**json.loads(body), "Nodes": items, "NodeNames": None}).encode()
-        answer = dispatcher.filter(body)
+        answer = here.dispatcher.filter(body)
         answer = answer if isinstance(answer, VerbAnswer) else await answer
-        bound = await dispatcher.bind(bind_body("zero", "plain"))
+        bound = await here.bind("zero", "plain")
 
         assert (answer.result, bound.result, bound.vendor) == ("not_asking", "bound", vendor.name)
-        pod = cluster.pods["default", "zero"]
+        pod = here.cluster.pods["default", "zero"]
         assert (pod.spec.node_name, pod.metadata.annotations) == ("plain", {})
-        assert not gcu.ledger.reserved | gpu.ledger.reserved
+        assert not here.state.ledger.reserved
 
     async def test_its_whole_cards_count_as_named_too(self) -> None:
-        state = state_of(a_node("gcu", 16))
         document = pod_document("zero")
         document["spec"]["containers"][0]["resources"] = {"limits": {ENFLAME.whole_card_resource: "0"}}
-        cluster = Cluster(as_pod(document))
-        dispatcher = dispatcher_of((state, None), cluster=cluster)
-        await ask(dispatcher, document, "gcu")
-        assert (await dispatcher.bind(bind_body("zero", "gcu"))).result == "bound"
+        here = caller(as_pod(document), seen=False)
+        await here.filter(document, "gcu")
+        assert (await here.bind("zero", "gcu")).result == "bound"
 
     async def test_a_lost_answer_is_read_and_a_bound_pod_is_forgotten(self) -> None:
-        state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("zero", 0))
-        cluster.mishaps.append(Mishap.LOST_AFTER)
-        dispatcher = dispatcher_of((state, None), cluster=cluster)
-        await ask(dispatcher, pod_document("zero", 0), "gcu")
-        assert (await dispatcher.bind(bind_body("zero", "gcu"))).result == "bound"
-        cluster.tell(state)
-        assert state.named_without_record.get("uid-zero") is None
-        assert not state.bound
+        here = caller(a_pod("zero", 0), seen=False)
+        here.cluster.mishaps.append(Mishap.LOST_AFTER)
+        await here.filter(pod_document("zero", 0), "gcu")
+        assert (await here.bind("zero", "gcu")).result == "bound"
+        here.see()
+        assert here.state.named_without_record.get("uid-zero") is None
+        assert not here.state.bound
 
 
 async def test_a_pod_is_read_once_for_all_the_calls_about_it() -> None:
-    state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("a", 4))
-    dispatcher = dispatcher_of((state, None), cluster=cluster)
-    await ask(dispatcher, pod_document("a", 4), "gcu")
-    assert isinstance(dispatcher.prioritize(filter_body(pod_document("a", 4), ["gcu"])), VerbAnswer)
-    assert (await dispatcher.bind(bind_body("a", "gcu"))).result == "bound"
+    here = caller(a_pod("a", 4), seen=False)
+    await here.filter(pod_document("a", 4), "gcu")
+    assert isinstance(here.dispatcher.prioritize(filter_body(pod_document("a", 4), ["gcu"])), VerbAnswer)
+    assert (await here.bind("a", "gcu")).result == "bound"
 
-    assert cluster.reads == 1
+    assert here.cluster.reads == 1
 
 
 async def test_a_pod_that_cannot_be_read_now_is_no_refusal() -> None:
-    cluster = Cluster(a_pod("a", 4))
-    cluster.read_mishaps.extend((Mishap.HANGS_AFTER, Mishap.HANGS_AFTER))
-    dispatcher = dispatcher_of((state_of(a_node("gcu", 16)), None), cluster=cluster)
-
-    answer = dispatcher.filter(filter_body(pod_document("a", 4), ["gcu"]))
+    here = caller(a_pod("a", 4), seen=False)
+    here.cluster.read_mishaps.extend((Mishap.HANGS_AFTER, Mishap.HANGS_AFTER))
+    body = filter_body(pod_document("a", 4), ["gcu"])
+    answer = here.dispatcher.filter(body)
     assert not isinstance(answer, VerbAnswer)
     assert (await answer).reason == "unavailable"
-    scores = dispatcher.prioritize(filter_body(pod_document("a", 4), ["gcu"]))
+    scores = here.dispatcher.prioritize(body)
     assert not isinstance(scores, VerbAnswer)
     with pytest.raises(RetryableError):
         await scores
-    assert (await ask(dispatcher, pod_document("a", 4), "gcu"))["NodeNames"] == ["gcu"]
+    assert (await here.filter(pod_document("a", 4), "gcu"))["NodeNames"] == ["gcu"]
 
 
 async def test_a_bind_that_fails_is_counted_for_the_vendor_whose_pod_it_is() -> None:
-    gcu, gpu = state_of(a_node("gcu", 16)), state_of(a_node("gpu", 4, vendor=ALIYUN), vendor=ALIYUN)
-    cluster = Cluster(a_pod("b", 4, vendor=ALIYUN), a_pod("c", 4, vendor=ALIYUN, node="gpu", record=on_card(0, 4)))
-    gpu.pod_applied(cluster.pods["default", "b"])
-    dispatcher = dispatcher_of((gcu, None), (gpu, None), cluster=cluster)
-    await ask(dispatcher, pod_document("b", 4, vendor=ALIYUN), "gpu")
-    cluster.tell(gpu)
-    answer = await dispatcher.bind(bind_body("b", "gpu"))
+    here = of_both_vendors(a_pod("b", 12, vendor=ALIYUN))
+    await here.filter(pod_document("b", 12, vendor=ALIYUN), "gpu")
+    here.cluster.put(a_pod("c", 8, vendor=ALIYUN, node="gpu", record=on_card(0, 8)))
+    here.see()
+    answer = await here.bind("b", "gpu")
 
-    assert "needs 4 GB in one card" in json.loads(answer.body)["Error"]
+    assert "needs 12 GB in one card" in json.loads(answer.body)["Error"]
     assert (answer.vendor, answer.result) == ("aliyun", "refused")
 
 
 @pytest.mark.parametrize(("units", "seen"), [(0, False), (4, True)])
 async def test_one_that_may_not_bind_says_nothing_in_the_protocols_place(units: int, seen: bool) -> None:
-    state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("a", units))
-    client = cluster.client
-    if seen:
-        cluster.tell(state)
-    services = replace(services_of(state, None, client), binds=BindService(state, client, Office(is_leader=False)))
-    dispatcher = Dispatcher([services], client, SystemClock())
-    await ask(dispatcher, pod_document("a", units), "gcu")
+    here = caller(a_pod("a", units), seen=seen)
+    binds = BindService(here.state, here.cluster.client, Office(is_leader=False))
+    services = replace(services_of(here.state, None, here.cluster.client), binds=binds)
+    here.dispatcher = Dispatcher([services], here.cluster.client, SystemClock())
+    await here.filter(pod_document("a", units), "gcu")
     with pytest.raises(NotLeader):
-        await dispatcher.bind(bind_body("a", "gcu"))
-    assert cluster.bindings == []
+        await here.bind("a", "gcu")
+    assert here.cluster.bindings == []
 
 
 @pytest.mark.parametrize(

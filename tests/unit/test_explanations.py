@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.assignments import PodRef
+from gcushare.core.assignments import Assignment, PodRef
 from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.explain.explanation import MAX_REMEDIES_TRIED, Explainer, Explanation
 from gcushare.core.explain.reason_text import summarise
@@ -24,20 +24,36 @@ from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod
 
 
 def node_of(
-    offered: Sequence[InventoryCard], *holders: tuple[int, int], modes: Sequence[str] = BOTH_MODES
+    offered: Sequence[InventoryCard], *holders: tuple[int, int], modes: Sequence[str] = BOTH_MODES, name: str = "node-1"
 ) -> NodeState:
+    """A node with these cards, and a pod for each (card index, units); the pods have the node's name and a number."""
     ledger = Ledger()
-    ledger.set_node("node-1", offered, GIB_UNIT, modes)
+    ledger.set_node(name, offered, GIB_UNIT, modes)
     for number, grant in enumerate(holders):
-        ledger.apply(held(f"p{number}", "node-1", grant))
-    return ledger.nodes["node-1"]
+        ledger.apply(held(f"{name}-{number}", name, grant))
+    return ledger.nodes[name]
 
 
-def explain(ledger: Ledger, request: CardRequest, priority: int = 0) -> Explanation:
+def explain(
+    request: CardRequest, *nodes: NodeState, priority: int = 0, by_claim: bool = False, **obstacles: str
+) -> Explanation:
+    """Explain a request on nodes, some of them excluded by rules of the pod; a cordon passes."""
     explainer = Explainer(request, priority=priority)
-    for node in ledger.nodes.values():
-        explainer.add(node)
+    found = {name: Obstacle(text, "cordon" in text) for name, text in obstacles.items()}
+    for node in nodes:
+        explainer.add(node, obstacle=found.get(node.name), by_claim=by_claim)
     return explainer.finish()
+
+
+def named(name: str, *units: int, modes: Sequence[str] = (SERVES_MEMORY,), taken: int = 0) -> NodeState:
+    """A node with cards of these sizes; a pod has so much of the first."""
+    return node_of(cards(*units), *([(0, taken)] if taken else []), modes=modes, name=name)
+
+
+def ended(found: Explanation) -> tuple[str, list[str]]:
+    """The node, and the pods that would have to end there."""
+    assert found.remedy is not None
+    return found.remedy.node, [victim.name for victim in found.remedy.victims]
 
 
 @pytest.mark.parametrize(
@@ -94,16 +110,8 @@ def test_the_verdict_agrees_with_the_ledger(
 
 
 def test_the_remedy_ends_the_fewest_pods() -> None:
-    ledger = Ledger()
-    ledger.set_node("many", cards(16), GIB_UNIT)
-    ledger.set_node("one", cards(16), GIB_UNIT)
-    for number in range(4):
-        ledger.apply(held(f"small-{number}", "many", (0, 4)))
-    ledger.apply(held("large", "one", (0, 16)))
-    remedy = explain(ledger, asks(12)).remedy
-
-    assert remedy is not None
-    assert (remedy.node, [victim.name for victim in remedy.victims]) == ("one", ["large"])
+    found = explain(asks(12), node_of(cards(16), *[(0, 4)] * 4, name="many"), named("one", 16, taken=16))
+    assert ended(found) == ("one", ["one-0"])
 
 
 @pytest.mark.parametrize(
@@ -119,9 +127,7 @@ def test_the_remedy_ends_the_fewest_pods() -> None:
     ids=["an unknown model", "a range", "an odd index and a long name", "all avoided", "several cards", "whole cards"],
 )
 def test_a_pod_that_allows_no_card_there_is_explained_by_what_it_names(request_: CardRequest, said: str) -> None:
-    ledger = Ledger()
-    ledger.set_node("node-1", cards(16, 16), GIB_UNIT, BOTH_MODES)
-    text = summarise(explain(ledger, request_))
+    text = summarise(explain(request_, node_of(cards(16, 16))))
     assert f"it can never fit: no usable card is one that the pod allows (gcushare.io/{said}" in text
     assert "where cards are named 0, 1" in text
     assert len(text) < 500
@@ -129,7 +135,7 @@ def test_a_pod_that_allows_no_card_there_is_explained_by_what_it_names(request_:
 
 def test_a_node_that_settles_is_reported_as_such() -> None:
     node = node_of(cards(16, 16), (1, 12), (1, 12))
-    found = explain_all(asks(4), node)
+    found = explain(asks(4), node)
     assert (evaluate(node, asks(4)), evaluate(node, asks(20))) == (Verdict.UNCONFIRMED, Verdict.TOO_SMALL)
     assert "1 node: the cards of its pods are not confirmed yet" in summarise(found)
     assert "higher priority" not in summarise(found)
@@ -137,77 +143,51 @@ def test_a_node_that_settles_is_reported_as_such() -> None:
 
 class TestPriority:
     @staticmethod
-    def cluster(**priorities: int) -> Ledger:
+    def nodes(**priorities: int) -> list[NodeState]:
         """A node of one full card for each pod."""
-        ledger = Ledger()
+        nodes = []
         for name, priority in priorities.items():
-            ledger.set_node(f"node-{name}", cards(16), GIB_UNIT)
-            holding = held(name, f"node-{name}", (0, 16))
-            ledger.apply(replace(holding, pod=replace(holding.pod, priority=priority)))
-        return ledger
+            nodes.append(NodeState(f"node-{name}"))
+            nodes[-1].set_cards(cards(16), GIB_UNIT)
+            nodes[-1].add(important(held(name, f"node-{name}", (0, 16)), priority))
+        return nodes
 
     def test_pods_of_lower_priority_are_what_the_scheduler_may_end(self) -> None:
-        found = explain(self.cluster(high=9, same=5, low=1), asks(12), priority=5)
+        found = explain(asks(12), *self.nodes(high=9, same=5, low=1), priority=5)
 
-        assert found.remedy is not None
-        assert (found.remedy.node, found.remedy.is_preemption) == ("node-low", True)
+        assert (ended(found), found.remedy and found.remedy.is_preemption) == (("node-low", ["low"]), True)
         assert summarise(found).endswith("it would fit on node-low if these pods ended: default/low")
 
     def test_pods_of_higher_priority_are_never_proposed(self) -> None:
-        found = explain(self.cluster(high=9), asks(12), priority=5)
+        found = explain(asks(12), *self.nodes(high=9), priority=5)
 
-        assert found.remedy is None
-        assert found.can_ever_fit
+        assert (found.remedy, found.can_ever_fit) == (None, True)
         assert summarise(found).endswith("only pods of higher priority are in the way")
 
     def test_an_important_pod_stays_where_an_unimportant_one_is_enough(self) -> None:
-        ledger = self.cluster(low=1)
-        important = held("important", "node-2", (0, 8))
-        ledger.set_node("node-2", cards(16, 16), GIB_UNIT)
-        ledger.apply(replace(important, pod=replace(important.pod, priority=9)))
-        low = held("low-2", "node-2", (1, 5))
-        ledger.apply(low)
+        node = node_of(cards(16, 16), (1, 5), name="node-2")
+        node.add(important(held("important", "node-2", (0, 8)), 9))
 
-        found = explain(ledger, asks(12), priority=5)
+        assert ended(explain(asks(12), *self.nodes(low=1), node, priority=5)) == ("node-2", ["node-2-0"])
 
-        assert found.remedy is not None
-        assert [victim.name for victim in found.remedy.victims] == ["low-2"]
+
+def important(holder: Assignment, priority: int) -> Assignment:
+    return replace(holder, pod=replace(holder.pod, priority=priority))
 
 
 def test_of_many_nodes_some_are_weighed_and_that_is_reported() -> None:
-    ledger = Ledger()
-    for number in range(MAX_REMEDIES_TRIED + 8):
-        ledger.set_node(f"node-{number}", cards(16), GIB_UNIT)
-        ledger.apply(held(f"p{number}", f"node-{number}", (0, 10)))
-    found = explain(ledger, asks(12))
+    many = MAX_REMEDIES_TRIED + 8
+    found = explain(asks(12), *(named(f"node-{number}", 16, taken=10) for number in range(many)))
 
-    assert (found.weighed, found.after_preemption) == (MAX_REMEDIES_TRIED, MAX_REMEDIES_TRIED + 8)
-    assert summarise(found).endswith(
-        f"pods to end were sought on {found.weighed} of {found.after_preemption} such nodes"
-    )
+    assert (found.weighed, found.after_preemption) == (MAX_REMEDIES_TRIED, many)
+    assert summarise(found).endswith(f"pods to end were sought on {MAX_REMEDIES_TRIED} of {many} such nodes")
 
 
 CLAIMS = (SERVES_CLAIMS,)
 
 
-def explain_all(request: CardRequest, *nodes: NodeState, by_claim: bool = False, **obstacles: str) -> Explanation:
-    """Explain a request on nodes, some of them excluded by rules of the pod; a cordon passes."""
-    explainer, found = Explainer(request), {name: Obstacle(text, "cordon" in text) for name, text in obstacles.items()}
-    for node in nodes:
-        explainer.add(node, obstacle=found.get(node.name), by_claim=by_claim)
-    return explainer.finish()
-
-
-def named(name: str, *units: int, modes: Sequence[str] = (SERVES_MEMORY,), taken: int = 0) -> NodeState:
-    ledger = Ledger()
-    ledger.set_node(name, cards(*units), GIB_UNIT, modes)
-    if taken:
-        ledger.apply(held(f"on-{name}", name, (0, taken)))
-    return ledger.nodes[name]
-
-
 def test_a_request_is_judged_on_the_nodes_that_the_rules_leave_and_then_on_all() -> None:
-    found = explain_all(asks(18), named("n1", 16, 16, taken=16), named("n2", 8, 24), n2="nodeSelector pool=a")
+    found = explain(asks(18), named("n1", 16, 16, taken=16), named("n2", 8, 24), n2="nodeSelector pool=a")
 
     assert (found.nodes_fit, found.can_ever_fit, found.largest_now, found.largest_ever) == (0, False, 16, 16)
     assert summarise(found) == (
@@ -229,43 +209,43 @@ def test_a_request_is_judged_on_the_nodes_that_the_rules_leave_and_then_on_all()
     ("found", "said"),
     [
         pytest.param(
-            explain_all(CardRequest(4, 4, selection=CardSelection(use=("0", "1", "2"))), named("n1", *[16] * 4)),
+            explain(CardRequest(4, 4, selection=CardSelection(use=("0", "1", "2"))), named("n1", *[16] * 4)),
             "it can never fit: no node has 4 usable cards; the most is 3, of those that the pod allows",
             id="three are allowed and four needed",
         ),
         pytest.param(
-            explain_all(asks_whole(3), named("n1", 16, 16, modes=BOTH_MODES)),
+            explain(asks_whole(3), named("n1", 16, 16, modes=BOTH_MODES)),
             "it can never fit: no node that serves whole cards has 3 usable cards; the most is 2",
             id="no node has three whole cards",
         ),
         pytest.param(
-            explain_all(asks(4), named("n1", 16, 16, modes=CLAIMS)),
+            explain(asks(4), named("n1", 16, 16, modes=CLAIMS)),
             "needs 4 GiB in one card; 1 node: its cards are given as claims",
             id="nothing is said of the room of cards that claims give",
         ),
         pytest.param(
-            explain_all(asks(4), named("n1", 16), named("n2", 16), n1="nodeSelector a=b", n2="taint gpu:NoSchedule"),
+            explain(asks(4), named("n1", 16), named("n2", 16), n1="nodeSelector a=b", n2="taint gpu:NoSchedule"),
             "it may run on none of 2 nodes (kept off 1 by nodeSelector a=b, 1 by taint gpu:NoSchedule); 2 of them (n1, "
             "n2) have room; it can never fit: no node is left",
             id="no node is left",
         ),
         pytest.param(
-            explain_all(asks(4), named("n1", 16), named("n2", 2), n1="a cordon"),
+            explain(asks(4), named("n1", 16), named("n2", 2), n1="a cordon"),
             "it may run on 1 of 2 nodes (kept off 1 by a cordon); 1 of the others (n1) has room; best card free: 2 GiB "
             "(card 0 of n2); total free 2 of 2 GiB; 1 node: no card that is large enough; it has to wait until a node "
             "takes pods again, such as n1",
             id="a cordon passes",
         ),
-        pytest.param(explain_all(asks(4)), "it can never fit: no node has cards", id="there is no node"),
+        pytest.param(explain(asks(4)), "it can never fit: no node has cards", id="there is no node"),
         pytest.param(
-            explain_all(asks(4), NodeState("new")),
+            explain(asks(4), NodeState("new")),
             "needs 4 in one card; 1 node: its cards are not known yet, or cannot be read; it may fit once the cards of "
             "new are known",
             id="no figure of a node whose cards are not known yet",
         ),
         pytest.param(
-            explain_all(asks(12), named("n1", 16, modes=BOTH_MODES, taken=8), by_claim=True),
-            "would fit on n1 if these pods ended: default/on-n1 (kube-scheduler ends no pod for a claim)",
+            explain(asks(12), named("n1", 16, modes=BOTH_MODES, taken=8), by_claim=True),
+            "would fit on n1 if these pods ended: default/n1-0 (kube-scheduler ends no pod for a claim)",
             id="no preemption for a claim",
         ),
     ],
@@ -282,7 +262,7 @@ def test_a_pod_can_be_called_hopeless_only_where_all_cards_are_known() -> None:
         ((named("n1", 16), NodeState("new")), None, False),
         ((named("n1", 32, taken=20), NodeState("new")), True, False),
     ):
-        document = explain_waiting(PodRef("uid", "default", "a"), asked, explain_all(asks(18), *nodes), divisor=1)
+        document = explain_waiting(PodRef("uid", "default", "a"), asked, explain(asks(18), *nodes), divisor=1)
         assert (document.can_ever_fit, bool(document.ways_out)) == (can_fit, helps)
 
 
@@ -304,13 +284,10 @@ def test_a_node_that_was_not_asked_about_counts_where_its_memory_is_too_little_i
         Verdict.TOO_SMALL: ["asked"],
         Verdict.UNASKED: ["elsewhere"],
     }
-    assert (found.asked, found.can_ever_fit, found.remedy and found.remedy.node) == (1, True, "full")
+    assert (found.asked, found.can_ever_fit, ended(found)) == (1, True, ("full", ["full-0"]))
 
 
 def test_a_claim_is_free_only_once_every_pod_that_shares_it_has_ended() -> None:
     node = named("n1", 16)
     node.add(replace(held("first", "n1", (0, 8)), sharers=(pod("second"),)))
-    remedy = explain_all(asks(12), node, by_claim=True).remedy
-
-    assert remedy is not None
-    assert [str(victim) for victim in remedy.victims] == ["default/first", "default/second"]
+    assert ended(explain(asks(12), node, by_claim=True)) == ("n1", ["first", "second"])

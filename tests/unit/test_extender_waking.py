@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.core.errors import ForbiddenError, NotFoundError
+from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
 from gcushare.scheduler_extender.state.nominations import KEPT_S
 from gcushare.scheduler_extender.waking.waker import ANSWER_S, CHECK_S, IDLE_CHECK_S, LEFT_ALONE_S, SETTLE_S
 from gcushare.wire.annotations import CARDS, USE_CARDS
@@ -22,15 +22,6 @@ def nominated(node: str) -> Pod:
 def full() -> Bench:
     """One node of one card that is full."""
     return Bench.filled()
-
-
-async def test_a_refused_pod_is_woken_when_room_appears_and_nothing_else_happens(full: Bench) -> None:
-    async with full.running():
-        assert full.ask("a", 8) == "refused"
-        assert await full.pass_(4) == [], "there is no room"
-        full.end("x")
-        assert await full.pass_(SOON_S) == ["a"]
-        assert await full.pass_(8) == [], "one write for one room"
 
 
 async def test_room_that_was_there_before_the_watch_reported_wakes_as_well(full: Bench) -> None:
@@ -128,24 +119,18 @@ async def test_a_pod_that_the_scheduler_leaves_alone_makes_way_and_is_not_writte
         assert await bench.pass_(SOON_S) == ["stuck"], "another node has room"
 
 
-async def test_room_that_went_and_came_back_is_new(full: Bench) -> None:
-    async with full.running():
-        full.ask("stuck", 8)
-        full.end("x")
-        assert await full.pass_(4) == ["stuck"]
-        full.hold("y", 16)
-        assert await full.pass_(4) == []
-        full.end("y")
-        assert await full.pass_(4) == ["stuck"]
-
-
-async def test_a_woken_pod_that_is_refused_again_waits_for_the_next_room(full: Bench) -> None:
+@pytest.mark.parametrize("is_asked", [True, False])
+async def test_room_that_went_and_came_back_is_new(full: Bench, *, is_asked: bool) -> None:
+    """Whether or not the scheduler asked about the pod that it was woken for."""
     async with full.running():
         full.ask("a", 8)
+        assert await full.pass_(4) == [], "there is no room"
         full.end("x")
         assert await full.pass_(SOON_S) == ["a"]
+        assert await full.pass_(8) == [], "one write for one room"
         full.hold("thief", 16)
-        assert full.ask("a", 8) == "refused"
+        if is_asked:
+            assert full.ask("a", 8) == "refused"
         assert await full.pass_(4) == []
         full.end("thief")
         assert await full.pass_(SOON_S) == ["a"]
@@ -229,25 +214,20 @@ async def test_room_that_was_kept_long_enough_wakes_pods_that_were_kept_out_once
         assert bench.state.changes.position == changes, "the node is not checked again and again"
 
 
-async def test_a_write_that_fails_is_made_up_for(full: Bench) -> None:
+@pytest.mark.parametrize(
+    ("error", "woken"), [(ForbiddenError("pods/status is forbidden"), ["a"]), (NotFoundError("pods a not found"), [])]
+)
+async def test_a_write_that_fails_is_made_up_for_unless_the_pod_is_gone(
+    full: Bench, error: GcushareError, woken: list[str]
+) -> None:
     async with full.running():
         full.ask("a", 8)
-        full.api.error = ForbiddenError("pods/status is forbidden")
+        full.api.error = error
         full.end("x")
         assert await full.pass_(SOON_S) == []
         full.api.error = None
-        assert await full.pass_(10) == ["a"]
-        assert full.waker.counters["failed"] > 0
-
-
-async def test_a_pod_that_is_gone_when_it_is_written_to_is_forgotten(full: Bench) -> None:
-    async with full.running():
-        full.ask("a", 8)
-        full.api.error = NotFoundError("pods a not found")
-        full.end("x")
-        await full.pass_(SOON_S)
-        full.api.error = None
-        assert await full.pass_(6) == []
+        assert await full.pass_(10) == woken
+        assert (full.waker.counters["failed"] > 0) is bool(woken)
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import pytest
+
 from gcushare.core.matching import Candidate, has_room, match, order_candidates
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
 from tests.builders import pod
@@ -34,40 +36,29 @@ def test_a_pod_half_served_comes_first_then_assume_time_then_creation_then_uid()
     assert names(order_candidates(pods, 4)) == ["half", "older", "a", "b", "later", "unassigned"]
 
 
-def test_among_equals_one_whose_card_has_room_is_taken() -> None:
-    first, second = candidate("first", 4, cards=(0,), assumed=1), candidate("second", 4, cards=(1,), assumed=2)
-    assert match([first, second], 4, {0: 3, 1: 8}) is second
-    assert match([first, second], 4, {0: 4, 1: 8}) is first
-    assert match([first, second], 4, {0: 3, 1: 3}) is first
+FIRST, SECOND = candidate("first", 4, cards=(0,), assumed=1), candidate("second", 4, cards=(1,), assumed=2)
+HALF = candidate("half", 1, 4, served=1)
+DISPLACED, FORGOTTEN = replace(FIRST, is_displaced=True), replace(FIRST, is_forgotten=True)
 
 
-def test_a_pod_half_served_keeps_its_turn_even_if_its_card_is_full() -> None:
-    half, other = candidate("half", 1, 4, served=1), candidate("other", 4, cards=(1,))
-    assert match([half, other], 4, {0: 0, 1: 8}) is half
-
-
-def test_a_pod_whose_room_was_handed_out_already_comes_behind_one_whose_was_not() -> None:
-    displaced = replace(candidate("displaced", 4, cards=(0,), assumed=1), is_displaced=True)
-    other = candidate("other", 4, cards=(1,), assumed=2)
-    assert match([displaced, other], 4, {0: 16, 1: 4}) is other
-    assert match([displaced, other], 4, {0: 16, 1: 3}) is displaced
-
-
-def test_a_pod_that_the_kubelet_forgot_matches_only_if_no_other_can_be() -> None:
-    forgotten = replace(candidate("forgotten", 4, cards=(0,), assumed=1), is_forgotten=True)
-    other = candidate("other", 4, cards=(1,), assumed=2)
-    assert match([forgotten, other], 4, {0: 16, 1: 4}) is other
-    assert match([forgotten, other], 4, {0: 16, 1: 3}) is other, "what is free on another's card is not for it"
-    assert match([forgotten, candidate("larger", 8)], 4, {0: 16}) is forgotten
-
-
-def test_a_card_of_which_no_ids_are_known_to_be_free_has_no_room() -> None:
-    gone, other = candidate("gone", 1, cards=(7,), assumed=1), candidate("other", 1, cards=(0,), assumed=2)
-    assert match([gone, other], 1, {0: 1}) is other
-
-
-def test_no_pod_matches_a_size_that_no_one_asks_for() -> None:
-    assert match([candidate("a", 4)], 5, {0: 16}) is None
+@pytest.mark.parametrize(
+    ("candidates", "free", "taken"),
+    [
+        pytest.param([FIRST, SECOND], {0: 4, 1: 8}, FIRST, id="the first, with room"),
+        pytest.param([FIRST, SECOND], {0: 3, 1: 8}, SECOND, id="the one whose card has room"),
+        pytest.param([FIRST, SECOND], {1: 4}, SECOND, id="no ids of the first one's card are known to be free"),
+        pytest.param([FIRST, SECOND], {0: 3, 1: 3}, FIRST, id="the first, if none has room"),
+        pytest.param([HALF, SECOND], {0: 0, 1: 8}, HALF, id="one half served, even if its card is full"),
+        pytest.param([DISPLACED, SECOND], {0: 16, 1: 4}, SECOND, id="not one whose room was handed out already"),
+        pytest.param([DISPLACED, SECOND], {0: 16, 1: 3}, DISPLACED, id="unless none has room"),
+        pytest.param([FORGOTTEN, SECOND], {0: 16, 1: 4}, SECOND, id="not one that the kubelet forgot"),
+        pytest.param([FORGOTTEN, SECOND], {0: 16, 1: 3}, SECOND, id="what is free on its card is not for the other"),
+        pytest.param([FORGOTTEN, candidate("larger", 8)], {0: 16}, FORGOTTEN, id="unless no other can be"),
+        pytest.param([candidate("larger", 8)], {0: 16}, None, id="no one asks for that size"),
+    ],
+)
+def test_a_call_for_4_units_is_for(candidates: list[Candidate], free: dict[int, int], taken: Candidate | None) -> None:
+    assert match(candidates, 4, free) is taken
 
 
 def test_room_is_asked_of_every_recorded_card_and_of_none_of_a_pod_half_served() -> None:

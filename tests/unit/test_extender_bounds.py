@@ -165,7 +165,8 @@ class Watched:
     """All that follows the watches, as the extender has it."""
 
     def __init__(self) -> None:
-        self.state = state_of()
+        self.bench = Bench(16)
+        self.state = self.bench.state
         self.spare = SpareResources()
         self.feed = Feed([self.state])
         observers: list[SpareObserver | VendorState | MetadataCache] = [
@@ -176,7 +177,8 @@ class Watched:
         self.nodes, self.pods = NodeHandler(observers), PodHandler(observers)
 
     def sizes(self) -> dict[str, int]:
-        owners = {"state": self.state, "spare": self.spare, "feed": self.feed, "nodes": self.nodes}
+        follows = {"spare": self.spare, "feed": self.feed, "nodes": self.nodes}
+        owners = {"state": self.state, "waker": self.bench.waker, **follows}
         return {path: size for name, owner in owners.items() for path, size in sizes_of(owner, name)}
 
     async def show(self) -> None:
@@ -190,7 +192,8 @@ def pods_of(turn: int) -> list[Pod]:
     damaged = a_pod(f"damaged-{turn}", 4, node=f"n-{turn}", annotations={ENFLAME.record.card_index: "no number"})
     over = '{"cards":{"0":{"used":9,"granted":4}},"since":"2026-11-22T03:00:00Z"}'
     return [
-        a_pod(f"waiting-{turn}", 4, labels={f"label-{turn}": "x"}),
+        a_pod(f"waiting-{turn}", 4, labels={f"label-{turn}": "x"}, namespace=f"team-{turn}"),
+        a_pod(f"large-{turn}", 17),
         a_pod(f"unreadable-{turn}", "a lot"),
         a_pod(f"whole-{turn}", None, whole=1),
         a_pod(f"bound-{turn}", 4, node=f"n-{turn}", record=on_card(0, 4), annotations={OVER_USE: over}),
@@ -211,6 +214,7 @@ async def churn(watched: Watched, turns: int, *, missed: bool) -> None:
         for pod in found:
             watched.pods.applied(pod)
             if (request := watched.state.find_request(pod.metadata.uid)) is not None:
+                watched.bench.waker.on_refused(request)
                 names = frozenset({f"n-{turn}"})
                 for store in (
                     watched.state.refused_on,
@@ -228,16 +232,17 @@ async def churn(watched: Watched, turns: int, *, missed: bool) -> None:
             for pod in found:
                 watched.pods.deleted(pod)
         await watched.show()
-        watched.state.nominations.released.clear()
+        await watched.bench.pass_(waker.IDLE_CHECK_S + waker.CHECK_S)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("missed", [False, True])
 async def test_nothing_is_left_of_pods_and_nodes_that_are_gone(*, missed: bool) -> None:
     watched = Watched()
-    await churn(watched, 1, missed=missed)
-    after_one = watched.sizes()
-    await churn(watched, 40, missed=missed)
+    async with watched.bench.running():
+        await churn(watched, 1, missed=missed)
+        after_one = watched.sizes()
+        await churn(watched, 40, missed=missed)
     assert watched.sizes() == after_one
     filled = Watched()
     filled.nodes.applied(a_node("n-0", 16))

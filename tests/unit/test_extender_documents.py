@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.ledger import Ledger
@@ -29,50 +30,8 @@ def manual_ledger() -> Ledger:
 def test_the_enflame_document_is_the_manuals() -> None:
     node = manual_ledger().nodes["sse-lab-inspur-048"]
 
-    assert indent(OPENING + encode_node(ENFLAME, node) + CLOSING.strip()).decode() == (
-        """{
-    "nodes": [
-        {
-            "name": "sse-lab-inspur-048",
-            "totalGCU": 32,
-            "usedGCU": 12,
-            "availableGCU": 20,
-            "devices": [
-                {
-                    "id": 0,
-                    "totalGCU": 16,
-                    "usedGCU": 12,
-                    "availableGCU": 4,
-                    "pods": [
-                        {
-                            "name": "gcushare-pod-1",
-                            "namespace": "kube-system",
-                            "uid": "2713cdab-6ec7-40be-a0e6-bf144efb0098",
-                            "createTime": "2022-09-06T07:40:43Z",
-                            "usedGCU": 4
-                        },
-                        {
-                            "name": "gcushare-pod-2",
-                            "namespace": "kube-system",
-                            "uid": "62b070a4-0c77-4371-adfa-b20b17e90657",
-                            "createTime": "2022-09-06T08:28:09Z",
-                            "usedGCU": 8
-                        }
-                    ]
-                },
-                {
-                    "id": 1,
-                    "totalGCU": 16,
-                    "usedGCU": 0,
-                    "availableGCU": 16,
-                    "pods": []
-                }
-            ]
-        }
-    ]
-}
-"""
-    )
+    shown = indent(OPENING + encode_node(ENFLAME, node) + CLOSING.strip())
+    assert shown == (Path(__file__).parents[1] / "recorded" / "manual-inspect.json").read_bytes()
 
 
 def test_a_card_that_is_gone_still_shows_who_is_on_it() -> None:

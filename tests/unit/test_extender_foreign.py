@@ -68,31 +68,12 @@ def test_figures_and_documents_can_be_made_of_whatever_nodes_and_pods_say(
     assert "good" in [each.name for each in decode_document(OPENING + document + CLOSING)]
 
 
-def inventory(**card: Any) -> str:
-    """An inventory of one card, written as another program may; big numbers as they are."""
-    return json.dumps(
-        {"version": 1, "unit": "1", "cards": [{"index": 0, "uuid": "u", "memory": 1, "units": 1, **card}]}
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        pytest.param(
-            '{"version":1,"unit":"1","cards":[],"x":' + "[" * 1500 + "]" * 1500 + "}",
-            "cannot be read: nested",
-            id="deep",
-        ),
-        pytest.param(inventory(units=10**400), "cannot be read: Expected `int` <= 10000000", id="400 digits"),
-        pytest.param(inventory(index=16), "cannot be read: Expected `int` <= 15", id="a 17th card"),
-        pytest.param(inventory(units=3_958_496), "beyond a node's limits", id="more than any kubelet takes"),
-    ],
-)
-def test_one_nodes_inventory_is_set_aside_with_its_reason_and_nothing_else(text: str, reason: str) -> None:
+def test_one_nodes_inventory_is_set_aside_with_its_reason_and_nothing_else() -> None:
+    text = '{"version":1,"unit":"1","cards":[],"x":' + "[" * 1500 + "]" * 1500 + "}"
     document = node_document("bad", 16, annotations={ENFLAME.inventory_annotation: text})
     state = state_of(*(NODE.read(json.dumps(each).encode()) for each in (node_document("good", 16), document)))
 
-    assert reason in state.nodes.problems["bad"]
+    assert "cannot be read: nested" in state.nodes.problems["bad"]
     assert list(state.nodes.problems) == ["bad"]
     assert not state.ledger.nodes["bad"].fits(asks(1))
     assert state.ledger.nodes["good"].fits(asks(16))

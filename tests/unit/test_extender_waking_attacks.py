@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
-from typing import Any
-
 import pytest
 
 from gcushare.scheduler_extender.waking.refused_pods import MAX_GROUPS, MAX_NAMES, MAX_PODS, RefusedPods
@@ -106,41 +102,6 @@ async def test_room_that_appears_and_goes_in_a_loop_causes_a_bounded_number_of_w
             await bench.pass_(0.05)
             assert len(bench.api.pods) <= BURST_WRITES + WRITES_PER_S * (turn + 1) / 2
         assert bench.api.pods, "the attack does cause writes"
-
-
-# Ten thousands of pods.
-@pytest.mark.slow
-async def test_pods_that_come_and_go_with_ever_new_shapes_leave_no_memory_behind() -> None:
-    """Each has a name, namespace, label, size and set of cards of its own; a third of them gets cards for a moment."""
-    bench = Bench(*[97] * 8, nodes=20)
-    traced = {}
-
-    async def churn(numbers: range) -> None:
-        for number in numbers:
-            cards = ",".join(str(index) for index in range(8) if number // 97 >> index & 1) or "0"
-            annotations = {"gcushare.io/use-cards": cards, "gcushare.io/node-policy": "expected-fill"}
-            labels = {f"label-{number}": "x"}
-            own: dict[str, Any] = {"annotations": annotations, "namespace": f"team-{number}", "labels": labels}
-            name, units = f"churned-{number}", 1 + number % 97
-            bench.ask(name, units, **own)
-            if number % 3 == 0:
-                bench.hold(name, units, node=f"node-{1 + number % 20}", card=number % 8, **own)
-            bench.state.pod_deleted(f"uid-churned-{number - 50}")
-            if number % 100 == 99:
-                await bench.pass_(1)
-        gc.collect()
-        traced[numbers.stop] = tracemalloc.get_traced_memory()[0]
-
-    tracemalloc.start(1)
-    for number in range(4096):
-        bench.state.pod_deleted(f"uid-long-gone-{number}")  # Their uids are all that is stored of deleted pods.
-    try:
-        async with bench.running():
-            await churn(range(400))
-            await churn(range(400, 1_200))
-    finally:
-        tracemalloc.stop()
-    assert traced[1_200] - traced[400] < 800 * 60, "not 60 bytes for each pod"
 
 
 @pytest.mark.slow

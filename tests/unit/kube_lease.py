@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -12,7 +14,7 @@ from gcushare.kube.election import ApiLease
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.wire.objects import Lease, LeaseSpec
 from tests.played_api import Asked, PlayedApi
-from tests.unit.kube_time import VirtualClock
+from tests.unit.kube_time import VirtualClock, VirtualTime
 
 
 @dataclass
@@ -78,3 +80,63 @@ class LeaseAccess(PlayedApi):
             raise ConflictError("the object has been modified")
         spec = msgspec.convert(msgspec.to_builtins(there.spec) | asked.body["spec"], LeaseSpec)
         return self._answer(self.server.store(msgspec.structs.replace(there, spec=spec)))
+
+
+class Elected(Protocol):
+    """What takes part in an election while it runs."""
+
+    @property
+    def is_leader(self) -> bool: ...
+
+    async def run(self) -> None: ...
+
+
+E = TypeVar("E", bound=Elected)
+
+
+@dataclass
+class Contender(Generic[E]):
+    """One that takes part, and its way to the lease."""
+
+    name: str
+    access: LeaseAccess
+    elected: E
+    task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.task = asyncio.create_task(self.elected.run(), name=self.name)
+
+    async def stop(self) -> None:
+        """SIGTERM: the program cancels the election and waits for its end."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait([self.task])
+
+
+@dataclass
+class LeaseWorld(Generic[E]):
+    """A lease on virtual time, and those who want it; all of them are stopped at its end."""
+
+    time: VirtualTime = field(default_factory=VirtualTime)
+    server: LeaseServer = field(default_factory=LeaseServer)
+    contenders: list[Contender[E]] = field(default_factory=list)
+
+    @property
+    def leaders(self) -> list[str]:
+        return [each.name for each in self.contenders if each.elected.is_leader]
+
+    async def pass_watching(self, seconds: float) -> None:
+        """Let time pass in small steps and check the one thing that must always hold."""
+        for _ in range(int(seconds * 10)):
+            await self.time.pass_(0.1)
+            assert len(self.leaders) <= 1, self.leaders
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for each in self.contenders:
+            each.access.cut = True
+            await each.stop()

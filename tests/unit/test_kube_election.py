@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -14,51 +10,33 @@ import pytest
 
 from gcushare.kube.election import LeaderElector, LeaseTimes, observe
 from gcushare.wire.objects import Lease, LeaseSpec
-from tests.unit.kube_lease import LeaseAccess, LeaseServer
-from tests.unit.kube_time import VirtualTime
+from tests.unit.kube_lease import Contender, LeaseAccess, LeaseWorld
 
 TIMES = LeaseTimes(duration_s=10, renew_deadline_s=6.5, retry_s=1)
 
 
-@dataclass
-class Candidate:
-    access: LeaseAccess
-    elector: LeaderElector
-    changes: list[bool]
-    stands: bool = True
-    task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self.task = asyncio.create_task(self.elector.run(), name=self.elector.identity)
-
-    async def stop(self) -> None:
-        """SIGTERM: the program cancels the election and waits for its end."""
-        if self.task is not None:
-            self.task.cancel()
-            await asyncio.wait([self.task])
-
-
-@dataclass
-class Cluster:
-    time: VirtualTime = field(default_factory=VirtualTime)
-    server: LeaseServer = field(default_factory=LeaseServer)
-    candidates: list[Candidate] = field(default_factory=list)
-
-    def candidate(self, identity: str, *, wall_offset_s: float = 0.0) -> Candidate:
-        clock = self.time.clock(wall_offset_s=wall_offset_s)
-        access = LeaseAccess(self.server, clock)
-        changes: list[bool] = []
+class Candidate(Contender[LeaderElector]):
+    def __init__(self, world: Cluster, identity: str, wall_offset_s: float) -> None:
+        clock = world.time.clock(wall_offset_s=wall_offset_s)
+        self.changes: list[bool] = []
+        self.stands = True
+        access = LeaseAccess(world.server, clock)
         elector = LeaderElector(
             access.lease,
             identity,
             times=TIMES,
-            listener=changes.append,
-            stands=lambda: made.stands,
+            listener=self.changes.append,
+            stands=lambda: self.stands,
             clock=clock,
             rng=random.Random(identity),
         )
-        made = Candidate(access, elector, changes)
-        self.candidates.append(made)
+        super().__init__(identity, access, elector)
+
+
+class Cluster(LeaseWorld[LeaderElector]):
+    def candidate(self, identity: str, *, wall_offset_s: float = 0.0) -> Candidate:
+        made = Candidate(self, identity, wall_offset_s)
+        self.contenders.append(made)
         return made
 
     async def start(self, *identities: str) -> list[Candidate]:
@@ -80,35 +58,14 @@ class Cluster:
         spec = msgspec.structs.replace(self.spec, **changes)
         self.server.store(msgspec.structs.replace(self.server.lease, spec=spec))
 
-    @property
-    def leaders(self) -> list[str]:
-        return [each.elector.identity for each in self.candidates if each.elector.is_leader]
-
-    async def pass_watching(self, seconds: float) -> None:
-        """Let time pass in small steps and check the one thing that must always hold."""
-        for _ in range(int(seconds * 10)):
-            await self.time.pass_(0.1)
-            assert len(self.leaders) <= 1, self.leaders
-
-
-@asynccontextmanager
-async def cluster() -> AsyncIterator[Cluster]:
-    made = Cluster()
-    try:
-        yield made
-    finally:
-        for each in made.candidates:
-            each.access.cut = True
-            await each.stop()
-
 
 @pytest.mark.slow
 async def test_the_first_candidate_leads_at_once_and_stays() -> None:
-    async with cluster() as world:
+    async with Cluster() as world:
         first = world.candidate("a")
         first.start()
         await world.time.settle()
-        assert first.elector.is_leader
+        assert first.elected.is_leader
         await world.pass_watching(60)
         assert (first.changes, world.spec.lease_transitions) == ([True], 0)
         assert world.server.writes > 40
@@ -116,11 +73,11 @@ async def test_the_first_candidate_leads_at_once_and_stays() -> None:
 
 @pytest.mark.parametrize("fault", ["cut", "hanging"])
 async def test_a_leader_that_gets_no_answer_stops_well_before_another_may_start(fault: str) -> None:
-    async with cluster() as world:
+    async with Cluster() as world:
         first, _ = await world.start("a", "b")
         setattr(first.access, fault, True)
         lost_at = world.time.now_s
-        while first.elector.is_leader:
+        while first.elected.is_leader:
             await world.pass_watching(0.1)
         assert world.time.now_s - lost_at <= TIMES.renew_deadline_s + 0.1
         await world.pass_watching(TIMES.duration_s - TIMES.renew_deadline_s - TIMES.retry_s - 0.2)
@@ -130,7 +87,7 @@ async def test_a_leader_that_gets_no_answer_stops_well_before_another_may_start(
 
 
 async def test_a_leader_back_after_its_deadline_takes_its_own_lease_again() -> None:
-    async with cluster() as world:
+    async with Cluster() as world:
         (first,) = await world.start("a")
         first.access.cut = True
         await world.pass_watching(8)
@@ -141,7 +98,7 @@ async def test_a_leader_back_after_its_deadline_takes_its_own_lease_again() -> N
 
 
 async def test_renewals_whose_answers_are_lost_end_the_term_but_never_make_two_leaders() -> None:
-    async with cluster() as world:
+    async with Cluster() as world:
         first, _ = await world.start("a", "b")
         first.access.answers_lost = True
         await world.pass_watching(30)
@@ -152,7 +109,7 @@ async def test_renewals_whose_answers_are_lost_end_the_term_but_never_make_two_l
 
 
 async def test_a_deleted_lease_is_made_by_no_one_else_before_its_holder_must_have_stopped() -> None:
-    async with cluster() as world:
+    async with Cluster() as world:
         first, _ = await world.start("a", "b")
         # Its holder is cut off just then, and goes on leading until its deadline.
         first.access.cut = True
@@ -162,48 +119,48 @@ async def test_a_deleted_lease_is_made_by_no_one_else_before_its_holder_must_hav
 
 
 async def test_a_candidate_stopped_in_the_middle_of_taking_the_lease_gives_it_up() -> None:
-    async with cluster() as world:
+    async with Cluster() as world:
         first = world.candidate("a")
         first.access.answers_lost = True
         first.start()
         await world.time.settle()
         assert world.server.holder == "a"
-        assert not first.elector.is_leader
+        assert not first.elected.is_leader
         first.access.answers_lost = False
         await first.stop()
         assert world.server.holder == ""
 
 
 async def test_holds_says_no_when_a_bind_could_outlast_the_lease() -> None:
-    async with cluster() as world:
+    async with Cluster() as world:
         first = world.candidate("a")
-        assert not first.elector.holds(0)
+        assert not first.elected.holds(0)
         first.start()
         await world.time.settle()
-        assert first.elector.holds(5)
+        assert first.elected.holds(5)
         first.access.cut = True
         await world.time.pass_(6)
-        assert first.elector.is_leader
-        assert first.elector.holds(3.9)
-        assert not first.elector.holds(4.1)
+        assert first.elected.is_leader
+        assert first.elected.holds(3.9)
+        assert not first.elected.holds(4.1)
         await world.time.pass_(0.6)
-        assert not first.elector.holds(0)
+        assert not first.elected.holds(0)
 
 
 async def test_leadership_ends_with_the_clock_even_when_the_loop_stood_still() -> None:
-    async with cluster() as world:
+    async with Cluster() as world:
         first = world.candidate("a")
         first.start()
         await world.time.settle()
-        assert first.elector.is_leader
+        assert first.elected.is_leader
         # The process was stopped: time went on, none of its tasks ran.
         world.time.now_s += TIMES.renew_deadline_s
-        assert not first.elector.is_leader
-        assert not first.elector.holds(0)
+        assert not first.elected.is_leader
+        assert not first.elected.holds(0)
 
 
 async def test_a_leader_that_does_not_stand_lets_its_lease_run_out_and_another_takes_it() -> None:
-    async with cluster() as world:
+    async with Cluster() as world:
         first, _ = await world.start("a", "b")
         first.stands = False
         # Requests sent while it led have ended by then: it serves to its deadline, and the others wait longer.
@@ -211,11 +168,11 @@ async def test_a_leader_that_does_not_stand_lets_its_lease_run_out_and_another_t
         assert world.leaders == []
         await world.pass_watching(TIMES.duration_s - TIMES.renew_deadline_s + 2 * TIMES.retry_s)
         assert world.leaders == ["b"]
-        assert first.elector.holder == "b"
+        assert first.elected.holder == "b"
 
 
 async def test_one_that_does_not_stand_takes_not_even_a_free_lease() -> None:
-    async with cluster() as world:
+    async with Cluster() as world:
         first = world.candidate("a")
         first.stands = False
         first.start()
@@ -228,11 +185,11 @@ async def test_one_that_does_not_stand_takes_not_even_a_free_lease() -> None:
 
 @pytest.mark.slow
 async def test_a_term_goes_on_until_another_may_have_led() -> None:
-    async with cluster() as world:
+    async with Cluster() as world:
         first, second = world.candidate("a"), world.candidate("b")
         first.start()
         await world.pass_watching(5)
-        assert first.elector.term == 1
+        assert first.elected.term == 1
 
         # Out of office for longer than the lease lasts, and no one came.
         first.stands = False
@@ -240,7 +197,7 @@ async def test_a_term_goes_on_until_another_may_have_led() -> None:
         assert world.leaders == []
         first.stands = True
         await world.pass_watching(5)
-        assert (world.leaders, first.elector.term, first.changes) == (["a"], 1, [True, False, True])
+        assert (world.leaders, first.elected.term, first.changes) == (["a"], 1, [True, False, True])
 
         first.stands = False
         second.start()
@@ -249,41 +206,41 @@ async def test_a_term_goes_on_until_another_may_have_led() -> None:
         first.stands = True
         await second.stop()
         await world.pass_watching(5)
-        assert (world.leaders, first.elector.term) == (["a"], 2)
+        assert (world.leaders, first.elected.term) == (["a"], 2)
 
 
 async def test_a_lease_that_was_taken_and_won_back_unseen_begins_a_new_term() -> None:
-    async with cluster() as world:
+    async with Cluster() as world:
         (first,) = await world.start("a")
         world.write(lease_transitions=1)  # Another took it, and a write of ours whose answer was lost took it back.
         await world.pass_watching(2)
-        assert (first.elector.is_leader, first.elector.term, first.changes) == (True, 2, [True, True])
+        assert (first.elected.is_leader, first.elected.term, first.changes) == (True, 2, [True, True])
 
 
 async def test_a_lease_that_was_deleted_or_lost_and_won_in_one_round_begins_a_new_term() -> None:
-    async with cluster() as world:
+    async with Cluster() as world:
         (first,) = await world.start("a")
         world.write(holder_identity="", lease_transitions=1)  # Another took it, and gave it up.
         await world.pass_watching(2)
-        assert (first.elector.term, first.changes) == (2, [True, True])
+        assert (first.elected.term, first.changes) == (2, [True, True])
         world.server.lease = None
         await world.pass_watching(3)
-        assert (first.elector.is_leader, first.elector.term) == (True, 3)
+        assert (first.elected.is_leader, first.elected.term) == (True, 3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 async def test_at_most_one_leads_in_any_order_of_faults(seed: int) -> None:
     chance = random.Random(seed)
-    async with cluster() as world:
+    async with Cluster() as world:
         for name in "abc":
             world.candidate(name, wall_offset_s=chance.uniform(-1000, 1000)).start()
         for _ in range(40):
-            access = chance.choice(world.candidates).access
+            access = chance.choice(world.contenders).access
             fault = chance.choice(["cut", "hanging", "answers_lost"])
             setattr(access, fault, not getattr(access, fault))
             await world.pass_watching(chance.uniform(0.2, 6))
-        for each in world.candidates:
+        for each in world.contenders:
             each.access.cut = each.access.hanging = each.access.answers_lost = False
         await world.pass_watching(20)
         assert len(world.leaders) == 1, f"seed {seed}"

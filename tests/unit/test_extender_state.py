@@ -7,7 +7,6 @@ import pytest
 from gcushare.core.cards import Inventory, UnrecordedHolder
 from gcushare.core.requests import MAX_REQUESTING_CONTAINERS
 from gcushare.core.units import parse_memory_unit
-from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import MAX_REMEMBERED, VendorState
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CARDS, NODE_POLICY, USE_CARDS
@@ -85,27 +84,36 @@ class TestMemoryWithoutARecord:
 
 
 class TestPods:
-    def test_the_units_come_from_the_spec_and_not_from_the_annotation(self) -> None:
+    @pytest.mark.parametrize(
+        ("pods", "held", "waiting"),
+        [
+            pytest.param([a_pod("a", node="node-1", record=on_card(0, 1))], 4, [], id="its spec's units"),
+            pytest.param([bound("a", deletionTimestamp="2026-01-01T00:00:10Z")], 4, [], id="until it is gone"),
+            pytest.param([a_pod("a", record=on_card(0, 16))], 0, ["uid-a"], id="nothing while it is unbound"),
+            pytest.param([bound("a"), a_pod("a")], 4, [], id="as before, when an older state arrives late"),
+            pytest.param(
+                [
+                    a_pod("a", vendor=ALIYUN),
+                    a_pod("b", vendor=ALIYUN, node="node-1", record=on_card(0, 4)),
+                    a_pod("c", None, node="node-1"),
+                ],
+                0,
+                [],
+                id="nothing of another vendor",
+            ),
+            *(
+                pytest.param([bound("a", annotations=wish)], 4, [], id=f"not less by {wish}")
+                for wish in ({CARDS: "3"}, {CARDS: "none"}, {USE_CARDS: ",,"}, {NODE_POLICY: "best"})
+            ),
+        ],
+    )
+    def test_a_pod_holds(self, pods: list[Pod], held: int, waiting: list[str]) -> None:
         state = state_of(a_node("node-1", 16))
-        state.pod_applied(a_pod("a", 4, node="node-1", record=on_card(0, 1)))
-
-        assert used(state) == {0: 4}
-
-    def test_a_pod_being_deleted_holds_until_it_is_gone(self) -> None:
-        state = state_of(a_node("node-1", 16))
-        leaving = bound("a", deletionTimestamp="2026-01-01T00:00:10Z")
-        state.pod_applied(leaving)
-        assert used(state) == {0: 4}
-
+        for each in pods:
+            state.pod_applied(each)
+        assert (used(state), list(state.waiting), len(state.bound)) == ({0: held}, waiting, held // 4)
         state.pod_deleted("uid-a")
-        assert used(state) == {0: 0}
-
-    def test_an_unbound_pods_record_is_ignored(self) -> None:
-        state = state_of(a_node("node-1", 16))
-        state.pod_applied(a_pod("forged", 4, record=on_card(0, 16)))
-
-        assert used(state) == {0: 0}
-        assert isinstance(state.waiting["uid-forged"], SchedulingRequest)
+        assert (used(state), state.waiting) == ({0: 0}, {})
 
     def test_a_damaged_record_is_a_problem_that_is_reported_and_goes_away_with_its_correction(self) -> None:
         state = state_of(a_node("node-1", 16))
@@ -116,36 +124,6 @@ class TestPods:
         state.pod_applied(bound("a"))
         assert state.pod_problems == {}
         assert used(state) == {0: 4}
-
-    @pytest.mark.parametrize("wish", [{CARDS: "3"}, {CARDS: "none"}, {USE_CARDS: ",,"}, {NODE_POLICY: "best"}])
-    def test_a_bound_pods_author_cannot_make_it_hold_less_by_its_wishes(self, wish: dict[str, str]) -> None:
-        state = state_of(a_node("node-1", 16))
-        state.pod_applied(bound("a", 4, annotations=wish))
-
-        assert used(state) == {0: 4}
-
-    def test_pods_of_another_vendor_leave_no_trace(self) -> None:
-        state = state_of(a_node("node-1", 16))
-        state.pod_applied(a_pod("a", 4, vendor=ALIYUN))
-        state.pod_applied(a_pod("b", 4, vendor=ALIYUN, node="node-1", record=on_card(0, 4)))
-        state.pod_applied(a_pod("c", None, node="node-1"))
-
-        assert (state.waiting, state.bound, used(state)) == ({}, {}, {0: 0})
-
-    def test_a_pod_that_cannot_be_granted_waits_with_its_problem(self) -> None:
-        state = state_of(a_node("node-1", 16))
-        state.pod_applied(a_pod("a", "1.5"))
-
-        assert isinstance(state.waiting["uid-a"], RejectedRequest)
-        assert "1.5" in rejected(state, "uid-a").problem
-
-    def test_an_older_state_that_arrives_late_does_not_unbind_a_pod(self) -> None:
-        state = state_of(a_node("node-1", 16))
-        state.pod_applied(bound("a"))
-        state.pod_applied(a_pod("a"))
-
-        assert used(state) == {0: 4}
-        assert state.waiting == {}
 
     def test_what_filter_saw_is_known_until_the_watch_tells_more(self) -> None:
         state = state_of(a_node("node-1", 16))
@@ -167,11 +145,6 @@ class TestPods:
 
 
 class TestNodes:
-    def test_a_node_without_an_inventory_is_divided_equally(self) -> None:
-        state = state_of(without_inventory(a_node("node-1", 16, 16)))
-
-        assert [found.total for found in state.ledger.nodes["node-1"].cards.values()] == [16, 16]
-
     def test_a_node_that_returns_smaller_has_less_room(self) -> None:
         state = state_of(a_node("node-1", 16, 16))
         state.pod_applied(bound("a", 12))
@@ -227,7 +200,3 @@ class TestNodes:
         state.node_applied(Node(metadata=ObjectMeta(name="node-1")))
 
         assert "node-1" not in state.ledger.nodes
-
-
-def without_inventory(node: Node) -> Node:
-    return Node(metadata=ObjectMeta(name=node.metadata.name, uid=node.metadata.uid), status=node.status)

@@ -72,6 +72,7 @@ def ended(found: Explanation) -> tuple[str, list[str]]:
             id="not chosen",
         ),
         pytest.param(node_of([]), asks(4), Verdict.NO_CARDS, id="no cards"),
+        pytest.param(node_of([card(0, 0)]), asks_whole(), Verdict.TOO_SMALL, id="a card without memory"),
         pytest.param(NodeState("new"), asks(4), Verdict.AWAITED, id="not known yet"),
         pytest.param(node_of(cards(16, 16), (0, 1)), asks_whole(2), Verdict.IN_USE, id="a whole card in use"),
         pytest.param(node_of(cards(16)), asks_whole(2), Verdict.TOO_FEW, id="too few cards"),
@@ -87,6 +88,7 @@ def ended(found: Explanation) -> tuple[str, list[str]]:
 )
 def test_the_verdict_names_what_is_in_the_way(node: NodeState, request_: CardRequest, verdict: Verdict) -> None:
     assert evaluate(node, request_) is verdict
+    assert can_ever_fit(node, request_) is (verdict in POSSIBLE)
 
 
 @given(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
+from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.change_log import MAX_LOGGED_CHANGES, ChangeLog, NameLog
 from gcushare.core.fit_index import SCORED_PER_CALL, FitIndex, FitIndexes, Shape, can_ever_fit
 from gcushare.core.ledger import Ledger
@@ -16,7 +16,7 @@ from gcushare.core.nodes import NodeState
 from gcushare.core.other_resources import Amounts
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest, CardSelection
-from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, node_score
+from tests.builders import GIB_UNIT, asks, asks_whole, cards, held, node_score
 
 NODES = [f"node-{number}" for number in range(6)]
 
@@ -139,46 +139,6 @@ def test_the_index_unused_for_longest_makes_room() -> None:
 
     assert indexes.get(Shape(asks(1), "binpack")) is first
     assert indexes.get(Shape(asks(2), "binpack")) is not second
-
-
-@pytest.mark.parametrize(
-    ("offered", "request_", "hope"),
-    [
-        pytest.param([card(0, 16)], asks(16), True, id="as large as the card"),
-        pytest.param([card(0, 16)], asks(17), False, id="larger than the card"),
-        pytest.param([card(0, 16, sick=True), card(1, 8)], asks(16), False, id="the large one is sick"),
-        pytest.param([card(0, 16, cordoned=True)], asks(4), False, id="cordoned"),
-        pytest.param([card(0, 16), card(1, 16)], asks_whole(2), True, id="two whole cards"),
-        pytest.param([card(0, 16)], asks_whole(2), False, id="one whole card too few"),
-        pytest.param([card(0, 0)], asks_whole(), False, id="a card without memory"),
-    ],
-)
-def test_hope_is_what_ending_every_pod_would_give(
-    offered: list[InventoryCard], request_: CardRequest, hope: bool
-) -> None:
-    ledger = Ledger()
-    ledger.set_node("node-1", offered, GIB_UNIT)
-    ledger.apply(held("a", "node-1", (0, 16)))
-
-    assert can_ever_fit(ledger.nodes["node-1"], request_) is hope
-
-
-@pytest.mark.parametrize(
-    ("modes", "request_", "hope"),
-    [
-        pytest.param([SERVES_MEMORY], asks(4), True, id="memory where it is served"),
-        pytest.param([SERVES_MEMORY], asks_whole(), False, id="whole where memory is served"),
-        pytest.param([SERVES_WHOLE], asks_whole(), True, id="whole where it is served"),
-        pytest.param([SERVES_WHOLE], asks(4), False, id="memory where whole cards are served"),
-        pytest.param([], asks(4), False, id="nothing served"),
-    ],
-)
-def test_there_is_no_hope_for_what_a_node_does_not_serve(modes: list[str], request_: CardRequest, hope: bool) -> None:
-    ledger = Ledger()
-    ledger.set_node("node-1", cards(16), GIB_UNIT, modes)
-    node = ledger.nodes["node-1"]
-
-    assert (can_ever_fit(node, request_), node.fits(request_)) == (hope, hope)
 
 
 def _slow_score(node: NodeState, shape: Shape) -> float:

@@ -72,17 +72,6 @@ DEMANDS = st.one_of(
 )
 
 
-def test_free_room_that_no_typical_pod_can_use_is_worth_nothing() -> None:
-    fill = ExpectedFill({share(810): 1.0})
-    assert fill.value(room(shared=(190, 400))) == 0
-
-
-def test_idle_cards_are_worth_nothing_if_the_cpu_is_spent() -> None:
-    fill = ExpectedFill({Demand(1, 0, True, 100): 1.0})
-    assert fill.value(room(idle=4, cpu=99)) == 0
-    assert fill.value(room(idle=4, cpu=400)) == 4000 * PARTS * len(fill.sequences)
-
-
 def test_a_small_share_goes_next_to_the_large_one_and_not_if_two_halves_would_have_fitted() -> None:
     fill = ExpectedFill({share(500): 1.0, share(190): 0.2})
     loss, spot = fill.best_spot(room(shared=(190, 500)), share(190))

@@ -87,15 +87,6 @@ def test_what_is_no_list_of_names_is_refused(raw: bytes) -> None:
         extender.decode_asked_nodes(extender.FilterArguments(PodRef("", "", ""), None, raw, b""), MOST)
 
 
-def test_what_follows_the_list_of_names_is_not_taken_for_names() -> None:
-    body = b'{"Pod":%b,"NodeNames":["a"],"More":["b"]}' % HEAD
-    arguments = decode(body)
-
-    assert arguments.node_names is not None
-    with pytest.raises(RemoteContractError):
-        extender.decode_asked_nodes(arguments, MOST)
-
-
 def test_bind_arguments_need_every_field() -> None:
     whole = {"PodName": "a", "PodNamespace": "default", "PodUID": "u", "Node": "node-1"}
     assert extender.decode_bind_arguments(json.dumps(whole).encode()).pod == PodRef("u", "default", "a")
@@ -116,15 +107,6 @@ def test_whole_nodes_are_answered_as_they_came_and_names_as_names() -> None:
     assert list(asked.names) == ["a", "b"]
     answer = json.loads(asked.encode_answer(["b"]))
     assert (answer["Nodes"]["kind"], answer["Nodes"]["items"], answer["NodeNames"]) == ("NodeList", items[1:], None)
-
-
-@pytest.mark.parametrize("names", [["a", "b", "a"], []], ids=["one twice", "none"])
-def test_a_name_that_is_written_twice_is_asked_about_once(names: list[str]) -> None:
-    body = json.dumps({"Pod": json.loads(HEAD), "NodeNames": names}).encode()
-
-    asked = extender.decode_asked_nodes(extender.FilterDecoder().decode(body), MOST)
-
-    assert list(asked.names) == list(dict.fromkeys(names))
 
 
 def test_both_forms_of_victims_are_the_same_proposal() -> None:

@@ -30,11 +30,13 @@ from tests.extender_objects import (
 from tests.unit.extender_desk import Desk
 
 
-async def test_a_pod_whose_binding_is_under_way_is_explained_by_its_card() -> None:
+@pytest.mark.parametrize("seen", [True, False], ids=["seen by the watch", "seen by filter and bind alone"])
+async def test_a_pod_whose_binding_is_under_way_is_explained_by_its_card(*, seen: bool) -> None:
     state = state_of(a_node("node-1", 16))
-    state.pod_applied(a_pod("a", 4))
-    found = known_request(state, "a")
-    state.ledger.reserve(found.pod, "node-1", found.cards, state.preferences.rank_cards(found, None))
+    if seen:
+        state.pod_applied(a_pod("a", 4))
+    asked = request_of(a_pod("a", 4))
+    state.ledger.reserve(asked.pod, "node-1", asked.cards, state.preferences.rank_cards(asked, None))
 
     assert (await ExplainService(state).explain("default", "a")).state == "bound"
 
@@ -152,13 +154,6 @@ class TestNames:
         assert (await service.explain("default", "a")).uid == "uid-successor"
         state.pod_deleted("uid-successor")
         assert service.find("default", "a") is None
-
-    async def test_a_pod_that_only_filter_and_bind_saw_is_found_by_its_reservation(self) -> None:
-        state = state_of(a_node("node-1", 16))
-        asking = request_of(a_pod("a", 4))
-        state.ledger.reserve(asking.pod, "node-1", asking.cards, state.preferences.rank_cards(asking, None))
-
-        assert (await ExplainService(state).explain("default", "a")).state == "bound"
 
 
 class TestAskedNodes:

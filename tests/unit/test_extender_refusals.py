@@ -218,21 +218,3 @@ async def test_explaining_a_large_cluster_again_and_again_is_paced() -> None:
         async with asyncio.timeout(60):
             while len(reported) < 3:
                 await bench.heard()
-
-
-async def test_the_nodes_that_the_scheduler_asked_about_are_what_a_refusal_is_about() -> None:
-    state = state_of(a_node("node-1", 16), a_node("node-2", 16))
-    state.pod_applied(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
-    bench = Bench(state)
-    state.refused_on.record("uid-a", frozenset({"node-1"}))
-    bench.refuse("a", 12)
-    async with bench.running():
-        await bench.heard()
-
-    ((_, reason, message),) = bench.noted.events
-    assert reason == REFUSED_REASON
-    assert message.startswith(
-        "needs 12 GB in one card; kube-scheduler asked about 1 of 2 nodes; 1 of the others (node-2) has room, but "
-        "something else keeps the pod off: another resource, a volume, a port, affinity to pods; best card free: 6 GB "
-        "(card 0 of node-1); total free 6 of 16 GB; 1 node: too little free memory; the largest request that fits now "
-    )

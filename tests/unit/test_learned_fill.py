@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
 
 import pytest
 from benchmarks.packing.cluster import SimulatedCluster, request_of
 from benchmarks.packing.extender_policies import LeastLoss
 from benchmarks.packing.runs import Placer
 from benchmarks.packing.workload import EmptyNode
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.change_log import ChangeLog
@@ -37,7 +34,6 @@ TRACE = [
     *[Demand(2, 300, False, 2000, 1000)] * 2,
     *[Demand(4, 0, True, 20000, 60000)] * 2,
 ]
-DEMANDS = st.builds(Demand, st.just(1), st.integers(1, 999), st.just(False), st.integers(0, 2000))
 
 
 def nothing_is_known(_name: str) -> Amounts:
@@ -121,22 +117,6 @@ def test_a_node_without_the_cpu_that_is_asked_for_comes_last() -> None:
     node = cluster.ledger.nodes["a-0"]
     assert fill.score(node, CardRequest(100), Amounts(16000, 0)) > 0
     assert fill.score(node, CardRequest(100), Amounts(16001, 0)) == 0
-
-
-@pytest.mark.slow
-@given(st.dictionaries(DEMANDS, st.integers(1, 9), min_size=1, max_size=6), st.randoms())
-def test_what_is_learned_does_not_depend_on_the_order_in_which_pods_were_seen(
-    seen: Mapping[Demand, int], draw: random.Random
-) -> None:
-    other = list(seen.items())
-    draw.shuffle(other)
-    node = SimulatedCluster(SPECS).ledger.nodes["b-0"]
-    scores = []
-    for pods in (seen, dict(other)):
-        fill = LearnedFill(lambda _name: Amounts(5000, 5000))
-        assert fill.learn(pods, 1000)
-        scores.append([fill.score(node, CardRequest(units), NO_AMOUNTS) for units in (100, 500, 900)])
-    assert scores[0] == scores[1]
 
 
 def test_a_few_other_pods_are_no_reason_to_learn_again_and_many_are() -> None:

@@ -4,7 +4,11 @@ import pytest
 
 from gcushare.core.matching import Candidate, has_room, match, order_candidates
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.vendors import ENFLAME
 from tests.builders import pod
+from tests.unit.plugin_pods import pod as bound_pod
+from tests.unit.plugin_reconcile import reconcile
 
 
 def candidate(
@@ -81,3 +85,12 @@ def test_whole_cards_have_room_if_as_many_of_the_pods_own_are_free() -> None:
     assert match([pair], 4, {}) is None
     assert match([pair], 2, {}) is None, "memory was not requested"
     assert match([pair], 2, {}, whole=True) is pair
+
+
+def test_after_a_restart_one_change_of_places_makes_way_for_the_next() -> None:
+    """Three of four pods got each other's cards, and nothing of it was written before the plugin ended."""
+    store = PodStore(ENFLAME)
+    for name, index in (("p1", 1), ("p2", 1), ("p3", 0), ("p4", 0)):
+        store.pod_applied(bound_pod(name, 4, card=index))
+    reconcile(store, {f"d/{name}": {"c0": {index: 4}} for name, index in (("p1", 0), ("p3", 1), ("p4", 0))})
+    assert (store.held_units(), store.promised()) == ({0: 8, 1: 4}, {1: 4})

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.assignments import PodRef
+from gcushare.core.over_use.eviction import Decision
 from gcushare.core.over_use.idleness import IdlePod, IdleRules, IdleTracker, decide_idle
 
 RULES = IdleRules(after_s=3600.0, least_age_s=7200.0, namespaces=("*",))
@@ -79,38 +80,16 @@ def test_what_keeps_an_idle_pod(change: dict[str, Any], words: str) -> None:
         )
 
 
-PODS = st.builds(
-    IdlePod,
-    st.builds(
-        PodRef,
-        st.uuids().map(str),
-        st.just("team"),
-        st.uuids().map(str),
-        priority=st.integers(0, 2),
-        controller=st.sampled_from(("", "Job j")),
-    ),
-    st.floats(0, 100),
-    st.just(4000.0),
-    st.sampled_from((None, 0.0, 300.0)),
-    st.sampled_from(("", "keep", "evict", "x")),
-    ending=st.booleans(),
-)
-
-
-@pytest.mark.slow
-@given(st.lists(PODS, max_size=6), st.sampled_from(("", "a pause")))
-def test_at_most_one_pod_goes_and_of_every_other_it_is_said_why_not(pods: list[IdlePod], pausing: str) -> None:
-    found = decide_idle(pods, RULES, pausing=pausing)
-    names = {str(each.pod) for each in pods}
-    assert found.passed_over.keys() == names - ({str(found.victim.pod)} if found.victim is not None else set())
-    assert all(found.passed_over.values())
-    if (victim := found.victim) is not None:
-        assert not pausing
-        assert victim.wish == "evict" or (victim.pod.controller and victim.wish == "")
-        assert victim.noted_s == 300.0
-        assert not victim.ending
-        able = [each for each in pods if "one at a time" in found.passed_over.get(str(each.pod), "")]
-        assert all((victim.pod.priority, victim.since) <= (each.pod.priority, each.since) for each in able)
+def test_the_least_important_pod_goes_that_was_idle_longest_and_one_at_a_time() -> None:
+    pods = [
+        replace(IDLE, pod=replace(OF_A_CONTROLLER, uid=name, name=name, priority=priority), since=since)
+        for name, priority, since in (("younger", 0, 9.0), ("oldest", 0, 5.0), ("important", 1, 1.0))
+    ]
+    found = decide_idle(pods, RULES)
+    assert found.victim is pods[1]
+    assert found.passed_over == dict.fromkeys(("team/younger", "team/important"), "after team/oldest: one at a time")
+    names = (str(each.pod) for each in pods)
+    assert decide_idle(pods, RULES, pausing="a pause") == Decision(None, "", dict.fromkeys(names, "a pause"))
 
 
 @pytest.mark.parametrize(

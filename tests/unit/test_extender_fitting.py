@@ -12,8 +12,6 @@ from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.change_log import MAX_LOGGED_CHANGES, ChangeLog, NameLog
 from gcushare.core.fit_index import SCORED_PER_CALL, FitIndex, FitIndexes, Shape, can_ever_fit
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import NodeState
-from gcushare.core.other_resources import Amounts
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, cards, held, node_score
@@ -141,40 +139,6 @@ def test_the_index_unused_for_longest_makes_room() -> None:
     assert indexes.get(Shape(asks(2), "binpack")) is not second
 
 
-def _slow_score(node: NodeState, shape: Shape) -> float:
-    return (node.largest_free + shape.amounts.cpu_milli) % 7 / 7
-
-
-@pytest.mark.slow
-@given(requests, st.lists(changes, max_size=40), st.sets(st.sampled_from(NODES)))
-def test_slow_scores_are_made_some_at_a_time_and_in_the_end_are_those_of_every_node(
-    request_: CardRequest, steps: list[tuple[str, str, Any]], among: set[str]
-) -> None:
-    shape, asked = Shape(request_, "expected-fill", Amounts(3)), []
-
-    def score(node: NodeState, shape: Shape) -> float:
-        asked.append(node.name)
-        return _slow_score(node, shape)
-
-    ledger = Ledger()
-    indexes = FitIndexes(ledger.nodes, ChangeLog(ledger), slow={"expected-fill": score})
-    for what in steps:
-        change(ledger, what)
-        asked.clear()
-        index = indexes.get(shape)
-        assert len(asked) <= SCORED_PER_CALL
-        fitting_now = {name for name, node in ledger.nodes.items() if node.known and node.fits(request_)}
-        assert set(index.fitting) == fitting_now, "what fits is known at once"
-    index = indexes.get(shape)
-    while indexes.score_due(1):
-        pass
-    known = {name: node for name, node in ledger.nodes.items() if node.known and node.fits(request_)}
-    assert index.best(dict.fromkeys(among), 6) == sorted(
-        known.keys() & among, key=lambda name: (-_slow_score(known[name], shape), name)
-    )
-    assert index.recount() == []
-
-
 def test_nodes_that_are_not_scored_yet_come_after_the_others_the_fullest_first() -> None:
     ledger = Ledger()
     for number in range(20):
@@ -198,7 +162,7 @@ def test_a_call_does_not_name_a_node_by_an_old_score_while_it_may_score_more(los
     value = {name: (99 - number) / 100 for number, name in enumerate(names)}
     indexes = FitIndexes(ledger.nodes, ChangeLog(ledger), slow={"expected-fill": lambda node, _: value[node.name]})
     index = indexes.get(Shape(asks(4), "expected-fill"))
-    while indexes.score_due(100):
+    while indexes.score_due(1):
         pass
     changed = [*list(names)[:lost], *list(names)[20:50]]
     for name in changed:
@@ -223,12 +187,12 @@ def test_preferences_that_change_do_not_empty_the_order_while_nodes_are_scored_a
         ledger.nodes, ChangeLog(ledger), slow={"expected-fill": lambda node, _: 0.5 + sign * int(node.name[2:]) / 100}
     )
     index = indexes.get(Shape(asks(4), "expected-fill"))
-    while indexes.score_due(100):
+    while indexes.score_due(1):
         pass
     assert index.best(dict.fromkeys(ledger.nodes), 2) == ["n-9", "n-8"]
     sign = -1
     indexes.score_again("expected-fill")
     assert len(index.best(dict.fromkeys(ledger.nodes), 10)) == 10
-    while indexes.score_due(100):
+    while indexes.score_due(1):
         pass
     assert index.best(dict.fromkeys(ledger.nodes), 2) == ["n-0", "n-1"]

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from gcushare.core.card_state import CardMode
@@ -59,31 +57,6 @@ def test_a_shortage_names_the_best_of_the_cards_that_the_pod_allows() -> None:
         ledger.reserve(pod("a"), "n", request, BINPACK)
 
 
-def test_room_that_a_corrected_pod_left_is_kept_until_its_counterpart_is_corrected_too() -> None:
-    ledger = ledger_of(n=(8, 8, 8))
-    ledger.apply(held("a", "n", (0, 8)))
-    ledger.apply(held("b", "n", (1, 8)))
-    ledger.apply(replace(held("b", "n", (0, 8)), assigned=True))
-    with pytest.raises(Refused):
-        ledger.reserve(pod("c"), "n", asks(8), BINPACK)
-    ledger.apply(replace(held("a", "n", (1, 8)), assigned=True))
-    assert ledger.reserve(pod("c"), "n", asks(8), BINPACK).grants[0].index == 2
-
-
-def test_a_node_that_shrinks_or_goes_keeps_what_its_pods_hold() -> None:
-    ledger = ledger_of(n=(16, 16))
-    ledger.apply(held("a", "n", (1, 4)))
-    ledger.set_node("n", cards(16), GIB_UNIT)
-    assert ledger.nodes["n"].cards[1].used == 4
-    assert ledger.nodes["n"].total == 16
-    ledger.remove_node("n")
-    assert ledger.nodes["n"].total == 0
-    with pytest.raises(Refused, match="no cards that the scheduler extender knows"):
-        ledger.reserve(pod("b"), "n", asks(1), BINPACK)
-    ledger.set_node("n", cards(16, 16), GIB_UNIT)
-    assert [s.free for s in ledger.nodes["n"].cards.values()] == [16, 12]
-
-
 def test_a_card_is_free_shared_or_whole() -> None:
     ledger = ledger_of(n=(16, 16))
     ledger.apply(held("a", "n", (0, 4)))
@@ -132,20 +105,6 @@ def test_a_whole_card_is_held_as_it_is_and_not_as_large_as_its_pods_largest() ->
     ledger.forget("uid-wrong")
     ledger.set_node("n", cards(16), GIB_UNIT)
     assert [s.held for s in node.cards.values()] == [16, 32], "of a card that is gone the record's size is all we know"
-
-
-def test_drift_is_what_a_fresh_count_says_otherwise_and_no_reservation_under_way() -> None:
-    ledger = ledger_of(n=(16, 16))
-    ledger.apply(held("stale", "n", (0, 4)))
-    ledger.apply(held("moved", "n", (0, 4)))
-    ledger.reserve(pod("binding"), "n", asks(4), BINPACK)
-    found = [ledger.find_drift("uid-stale", None), ledger.find_drift("uid-missed", held("missed", "n", (1, 2)))]
-    assert [(d.uid, d.counted is None, d.observed is None) for d in found if d is not None] == [
-        ("uid-stale", False, True), ("uid-missed", True, False),
-    ]  # fmt: skip
-    assert ledger.find_drift("uid-moved", held("moved", "n", (0, 4))) is None
-    assert ledger.find_drift("uid-moved", held("moved", "n", (1, 4))) is not None
-    assert ledger.find_drift("uid-binding", None) is None
 
 
 def test_a_node_that_is_counted_again_says_what_was_wrong_and_its_listeners_hear_of_it() -> None:

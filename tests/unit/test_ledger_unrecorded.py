@@ -80,23 +80,6 @@ def test_units_of_a_bound_pod_whose_card_is_not_known_are_kept_on_every_card_tha
     assert node.largest_free == 16
 
 
-def test_several_such_pods_may_all_turn_out_on_one_card() -> None:
-    ledger = node_with()
-    ledger.apply(unplaced("a", 4))
-    ledger.apply(unplaced("b", 4))
-    assert ledger.nodes["n"].largest_free == 8
-    assert ledger.nodes["n"].copy().largest_free == 8
-    assert ledger.recount_node("n") is None
-
-
-def test_units_are_not_kept_twice_for_a_pod_whose_card_the_node_tells() -> None:
-    ledger = node_with(UnrecordedHolder(pod="default/a", units={0: 12}))
-    ledger.apply(unplaced("a", 12))
-    assert [state.grantable for state in ledger.nodes["n"].cards.values()] == [4, 16]
-    ledger.set_node("n", cards(16, 16), GIB_UNIT)
-    assert [state.grantable for state in ledger.nodes["n"].cards.values()] == [4, 4]
-
-
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize(
     ("request_", "frees"), [(asks(12), True), (asks(13), False), (asks(16), False), (asks_whole(), False)]
@@ -117,15 +100,6 @@ def test_a_nominee_is_placed_next_to_what_is_kept(nominee: CardRequest, left: di
     ledger = node_with(sizes=(16,))
     ledger.apply(unplaced("a", 4))
     assert compute_room_left(ledger.nodes["n"], [nominee], []) == left
-
-
-def test_preemption_frees_what_is_kept_as_well() -> None:
-    ledger = node_with(sizes=(16,))
-    ledger.apply(replace(held("low", "n", (0, 8)), assigned=True))
-    assert choose_victims(ledger.nodes["n"], asks(16), [pod("low")]) is not None
-    ledger.apply(unplaced("a", 4))
-    assert choose_victims(ledger.nodes["n"], asks(16), [pod("low")]) is None
-    assert choose_victims(ledger.nodes["n"], asks(12), [pod("low")]) is not None
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gcushare.core.assignments import Assignment, CardGrant
-from gcushare.core.card_state import CardState
+from gcushare.core.assignments import Assignment
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
-from gcushare.core.placement import POLICIES, choose_cards
+from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod
 
@@ -39,10 +38,6 @@ def test_a_pod_that_allows_some_cards_fits_where_one_of_these_has_room(*, whole:
 
 def test_a_request_of_nothing_fits_nowhere() -> None:
     assert not node_of(8).fits(asks(0))
-
-
-def test_nothing_is_taken_back_for_a_pod_that_holds_nothing() -> None:
-    assert node_of(8).remove("uid-absent") is None
 
 
 def test_a_card_of_one_unit_can_be_given_whole() -> None:
@@ -96,19 +91,6 @@ def test_a_reservation_leaves_what_is_kept_for_others(request_: CardRequest) -> 
     assert ledger.assignment("uid-a") == Assignment(pod("a"), "node-1", reserved.grants, assign_time_ns=7)
 
 
-def test_equally_good_whole_cards_are_ranked_for_the_pod_that_asks() -> None:
-    asked: list[CardRequest] = []
-
-    def highest_first(state: CardState, request: CardRequest) -> tuple[int, int]:
-        asked.append(request)
-        return -state.index, 0
-
-    chosen = choose_cards(node_of(8, 8), asks_whole(), highest_first)
-    assert chosen is not None
-    assert [each.index for each in chosen] == [1]
-    assert set(asked) == {asks_whole()}
-
-
 def test_how_close_whole_cards_would_be_is_asked_of_those_that_are_free() -> None:
     groups = zip(cards(8, 8, 8), ("a", "a", ""), strict=True)
     linked = [msgspec.structs.replace(each, link_group=group) for each, group in groups]
@@ -119,12 +101,3 @@ def test_how_close_whole_cards_would_be_is_asked_of_those_that_are_free() -> Non
     used.add(held("x", "used", (0, 8)))
     score = POLICIES["spread"].score_node
     assert score(free, asks_whole(2)) > score(used, asks_whole(2))
-
-
-def test_whole_cards_that_are_not_enough_are_none() -> None:
-    node = node_of(8, 8)
-    node.add(Assignment(pod("x"), "node-1", (CardGrant(0, 2),)))
-    assert choose_cards(node, asks_whole(2), FULLEST) is None
-    chosen = choose_cards(node, asks_whole(), FULLEST)
-    assert chosen is not None
-    assert [each.index for each in chosen] == [1]

@@ -179,15 +179,6 @@ def test_the_extenders_nodes_are_those_of_the_server(steps: list[tuple[str, int]
     assert found.nodes == {name: obj.metadata.uid for name, obj in server.objects.items()}
 
 
-def test_a_node_that_a_list_shows_in_place_of_another_is_preceded_by_the_end_of_that_one() -> None:
-    found = NamedNodes()
-    handler = NodeHandler([found])
-    for uid in ("uid-1", "uid-2", "uid-2"):
-        handler.applied(Node(metadata=ObjectMeta(name="a", uid=uid)))
-    handler.deleted(Node(metadata=ObjectMeta(name="a", uid="uid-1")))
-    assert found.nodes == {"a": "uid-2"}
-
-
 @given(STEPS)
 def test_a_publisher_knows_the_slices_of_the_server(steps: list[tuple[str, int]]) -> None:
     publisher = SlicePublisher(KubeClient(KubeConfig("http://127.0.0.1:1", "a test")), "d", "n", random.Random(1))

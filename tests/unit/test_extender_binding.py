@@ -255,18 +255,3 @@ async def test_the_authors_card_policy_and_choice_of_cards_are_obeyed() -> None:
         rig.cluster.tell(rig.state)
 
     assert rig.used() == [4, 8]
-
-
-@pytest.mark.slow
-async def test_a_burst_larger_than_the_room_ends_with_every_pod_bound_or_refused_with_a_reason() -> None:
-    pods = [a_pod(f"p{number}", 5) for number in range(30)]
-    rig = Rig(*pods)
-    results = await asyncio.gather(
-        *(rig.bind(pod.metadata.name, f"node-{number % 2 + 1}") for number, pod in enumerate(pods)),
-        return_exceptions=True,
-    )
-
-    assert sum(result is None for result in results) == 12
-    assert all(result is None or isinstance(result, GcushareError) for result in results)
-    assert rig.used("node-1") == rig.used("node-2") == [15, 15]
-    rig.check_truth()

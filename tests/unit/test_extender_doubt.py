@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 import pytest
 from msgspec.structs import replace
 
-from gcushare.core.errors import ForbiddenError, GcushareError, Refused, RetryableError
+from gcushare.core.errors import ForbiddenError, Refused, RetryableError
 from gcushare.scheduler_extender.leadership import NotLeader
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.wire.annotations import encode_record
@@ -195,44 +194,6 @@ async def test_a_call_under_another_name_does_not_join_a_binding() -> None:
     results = await asyncio.gather(rig.bind("a"), rig.bind("b", uid="uid-a"), return_exceptions=True)
     assert results[0] is None
     assert isinstance(results[1], Refused)
-
-
-@pytest.mark.parametrize("seed", range(12))
-async def test_no_order_of_mishaps_gives_a_card_away_twice(seed: int) -> None:
-    """Pods asked for again and again, on any node; Bindings that arrive late, a watch that tells late and in parts."""
-    rng = random.Random(seed)
-    pods = [a_pod(f"p{number}", rng.choice([4, 8, 12])) for number in range(8)]
-    rig = brief_rig(*pods)
-    for _ in range(5):
-        rig.cluster.mishaps.extend(rng.choices(list(Mishap), k=16))
-        rig.cluster.read_mishaps.extend(rng.choices([Mishap.NONE, Mishap.LOST_BEFORE, Mishap.FORBIDDEN], k=12))
-        asked = rng.sample(pods, 4)
-        results = await asyncio.gather(
-            *(rig.bind(pod.metadata.name, f"node-{rng.randint(1, 2)}") for pod in asked), return_exceptions=True
-        )
-        assert all(result is None or isinstance(result, GcushareError | RuntimeError) for result in results), results
-        match rng.randrange(3):
-            case 0:
-                rig.cluster.arrive()
-            case 1:
-                tell_some(rig, rng)
-            case _:
-                # The server gives up what it was not done with in time, long before anything is settled.
-                rig.cluster.late.clear()
-                await rig.service.confirm(older_than_s=0.0)
-    rig.cluster.arrive()
-    rig.cluster.mishaps.clear()
-    rig.cluster.read_mishaps.clear()
-    await rig.service.confirm(older_than_s=0.0)
-    assert {card: units for card, units in rig.recorded().items() if units > 16} == {}, f"{seed=}"
-    rig.check_truth()
-
-
-def tell_some(rig: Rig, rng: random.Random) -> None:
-    """Let the watch tell of some pods."""
-    reported: list[Pod] = rng.sample(list(rig.cluster.pods.values()), 4)
-    for pod in reported:
-        rig.state.pod_applied(pod)
 
 
 class TestVersions:

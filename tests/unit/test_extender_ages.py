@@ -109,17 +109,6 @@ def test_a_page_that_is_older_takes_no_card_back() -> None:
     assert used(state) == [0, 12]
 
 
-def test_a_list_that_begins_again_after_its_pages_were_gone_is_judged_by_its_own_version() -> None:
-    state, sink = reading("105")
-    sink.applied(at("101", a_pod("other", 4)))  # Then 410, and everything at once.
-    sink.retained(frozenset({"uid-other"}), "104")
-    assert used(state) == [12, 0]
-
-    sink.retained(frozenset({"uid-other"}), "110")
-    assert used(state) == [0, 0]
-    assert state.waiting.keys() == {"uid-other"}
-
-
 def test_a_late_watch_changes_nothing_until_it_comes_to_what_was_read() -> None:
     state, sink = reading("105")
     sink.applied(at("101", a_pod("a", 12)))
@@ -132,13 +121,6 @@ def test_a_late_watch_changes_nothing_until_it_comes_to_what_was_read() -> None:
     assert used(state) == [0, 0], "the watch holds it now, and says that it is gone"
 
 
-def test_a_deletion_is_the_last_word_however_late_it_comes() -> None:
-    state, sink = reading("105")
-    sink.deleted(on(0, "107"))
-
-    assert (used(state), len(state.newer_reads.uids)) == ([0, 0], 0)
-
-
 def test_a_pod_that_was_read_at_its_end_holds_nothing_again() -> None:
     state, sink = reading("105")
     state.on_pod_read(on(0, "109", phase="Succeeded"), 1.0)
@@ -147,16 +129,6 @@ def test_a_pod_that_was_read_at_its_end_holds_nothing_again() -> None:
     assert used(state) == [0, 0]
     sink.retained(frozenset(), "112")
     assert len(state.newer_reads.uids) == 0
-
-
-def test_opaque_versions_are_caught_up_with_when_they_are_equal() -> None:
-    state, sink = reading("vf")
-    sink.applied(on(1, "va"))
-    assert used(state) == [12, 0]
-    sink.applied(on(0, "vf"))
-    sink.applied(on(1, "v3"))
-
-    assert used(state) == [0, 12]
 
 
 class TestReadAgain:

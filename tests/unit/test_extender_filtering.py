@@ -137,14 +137,6 @@ def test_every_answer_of_a_conversation_is_what_the_rules_say(
                 }
 
 
-@pytest.mark.parametrize("most", [None, 20])
-def test_a_pod_that_asks_for_nothing_keeps_every_node(most: int | None) -> None:
-    service = Service(state_of(a_node("node-1", 16)), NamedNodes(most))
-
-    assert service.filter(pod_document("a", None), ["node-1", "node-9"])["NodeNames"] == ["node-1", "node-9"]
-    assert service.prioritize(pod_document("a", None), ["node-1"]) == {"node-1": 0}
-
-
 @pytest.mark.parametrize(
     ("units", "annotations", "words"),
     [
@@ -253,28 +245,8 @@ def test_a_refusal_says_in_one_word_why(units: int, asked: list[str], reason: st
     assert (full.result, full.reason) == ("refused", "full")
 
 
-def test_scores_of_whole_nodes_are_given_as_well() -> None:
-    service = Service(state_of(a_node("node-1", 16)))
-    body = json.dumps({"Pod": pod_document("a"), "Nodes": {"items": [node_document("node-1", 16)]}}).encode()
-
-    assert [entry["Host"] for entry in json.loads(service.desk.prioritize(body).body)] == ["node-1"]
-
-
 class TestBothVendors:
     """One entry of the scheduler serves the pods of both, under either prefix."""
-
-    def test_the_pods_resource_decides_and_not_the_prefix(self) -> None:
-        gcu = state_of(a_node("gcu", 16))
-        gpu = state_of(a_node("gpu", 16, vendor=ALIYUN), vendor=ALIYUN)
-        for states in ((gcu, gpu), (gpu, gcu)):
-            desk = Desk(*((state, None) for state in states))
-            for vendor, node in ((ENFLAME, "gcu"), (ALIYUN, "gpu")):
-                body = filter_body(pod_document(f"for-{node}", 4, vendor=vendor), ["gcu", "gpu"])
-                answer = desk.filter(body)
-                assert json.loads(answer.body)["NodeNames"] == [node]
-                assert answer.vendor == vendor.name
-                best = max(json.loads(desk.prioritize(body).body), key=lambda entry: entry["Host"] == node)
-                assert best["Host"] == node
 
     def test_a_pod_that_asks_for_cards_of_both_is_refused(self) -> None:
         desk = Desk((state_of(), None), (state_of(vendor=ALIYUN), None))

@@ -225,17 +225,3 @@ def test_a_hundred_thousand_different_requests_do_not_slow_scoring_down_and_comm
     assert time.process_time() - began < 2.0
     assert common in fill.typical
     assert len(fill.typical) == MOST_SHAPES
-
-
-def test_whatever_was_learned_every_node_with_room_is_still_offered() -> None:
-    """Sizes chosen to make the placement of others bad change the order of nodes, never whether a pod fits."""
-    names = [f"node-{number}" for number in range(4)]
-    state, observer = make_state(*names)
-    see(
-        state,
-        observer,
-        *(pod(f"odd-{n}", 7, cpu=f"{n + 1}", node=names[n % 4], record=on_card(0, 7)) for n in range(4)),
-    )
-    learn(state)
-    see(state, observer, pod("victim", 16))
-    assert set(state.indexes.get(known_request(state, "victim").shape).best(dict.fromkeys(names), 9)) == set(names)

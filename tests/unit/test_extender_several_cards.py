@@ -15,7 +15,7 @@ from gcushare.wire.documents.explain_text import render_explanation
 from gcushare.wire.documents.inspect import encode_node
 from tests.extender_objects import a_node, a_pod, on_card, pod_document, state_of
 from tests.unit.extender_binds import bind_once
-from tests.unit.extender_desk import answer_of, victims_of
+from tests.unit.extender_desk import victims_of
 
 TWO = {CARDS: "2"}
 
@@ -26,20 +26,6 @@ def crowded(vendor: Vendor = ENFLAME) -> VendorState:
     for name, index, units in (("a", 0, 12), ("b", 1, 6)):
         state.pod_applied(a_pod(name, units, node="node-1", record=on_card(index, units)))
     return state
-
-
-def fits(state: VendorState, units: int, cards: str = "2") -> bool:
-    return bool(answer_of(state, pod_document("p", units, annotations={CARDS: cards}))["NodeNames"])
-
-
-def test_the_share_of_every_card_has_to_be_free_there() -> None:
-    state = crowded()
-
-    assert fits(state, 20)
-    assert not fits(state, 22)
-    assert fits(state, 12, "3")
-    assert not fits(state, 15, "3")
-    assert not fits(state, 4, "4")
 
 
 async def test_the_record_names_all_cards_and_every_reader_counts_the_same_shares() -> None:

@@ -145,25 +145,6 @@ class TestPods:
 
 
 class TestNodes:
-    def test_a_node_that_returns_smaller_has_less_room(self) -> None:
-        state = state_of(a_node("node-1", 16, 16))
-        state.pod_applied(bound("a", 12))
-        state.pod_applied(bound("b", 12, card_index=1))
-        state.node_applied(a_node("node-1", 8))
-
-        assert largest(state) == 0
-        assert used(state) == {0: 12, 1: 12}
-        state.pod_deleted("uid-b")
-        assert used(state) == {0: 12}
-
-    def test_a_cordoned_card_takes_no_pods_and_keeps_those_it_has(self) -> None:
-        state = state_of(a_node("node-1", 16, 8))
-        state.pod_applied(bound("a"))
-        state.node_applied(a_node("node-1", 16, 8, annotations={CORDON: "0"}))
-
-        assert largest(state) == 8
-        assert used(state)[0] == 4
-
     def test_a_cordoned_node_is_the_schedulers_business(self) -> None:
         """kube-scheduler drops unschedulable nodes before it asks; who tolerates that may still be placed."""
         node = a_node("node-1", 16)

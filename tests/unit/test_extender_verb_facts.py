@@ -37,23 +37,24 @@ def facts(answer: VerbAnswer) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize(
-    ("document", "nodes", "filtered", "prioritized"),
+    ("document", "nodes", "filtered", "prioritized", "scores"),
     [
-        pytest.param(pod_document("p", 4), ["n"], ("fits", ""), "scored", id="fits"),
-        pytest.param(pod_document("p", 17), ["n"], ("refused", "too_large"), "scored", id="refused"),
-        pytest.param(pod_document("p", 4), [], ("empty", ""), "scored", id="no nodes"),
-        pytest.param(pod_document("p", None), ["n"], ("not_asking", ""), "not_asking", id="not asking"),
+        pytest.param(pod_document("p", 4), ["n"], ("fits", ""), "scored", [2], id="fits"),
+        pytest.param(pod_document("p", 17), ["n"], ("refused", "too_large"), "scored", [0], id="refused"),
+        pytest.param(pod_document("p", 4), [], ("empty", ""), "scored", [], id="no nodes"),
+        pytest.param(pod_document("p", None), ["n"], ("not_asking", ""), "not_asking", [0], id="not asking"),
     ],
 )
 def test_an_answer_says_what_became_of_the_call(
-    document: Document, nodes: list[str], filtered: tuple[str, str], prioritized: str
+    document: Document, nodes: list[str], filtered: tuple[str, str], prioritized: str, scores: list[int]
 ) -> None:
     desk = Desk((state_of(a_node("n", 16)), None))
     result, vendor, reason = facts(desk.filter(filter_body(document, nodes)))
     assert (result, vendor) == (filtered[0], "enflame")
     assert bool(reason) is bool(filtered[1]), reason
     answer = desk.prioritize(filter_body(document, nodes))
-    assert (answer.result, answer.vendor, len(json.loads(answer.body))) == (prioritized, "enflame", len(nodes))
+    assert (answer.result, answer.vendor) == (prioritized, "enflame")
+    assert [each["Score"] for each in json.loads(answer.body)] == scores
 
 
 @pytest.mark.parametrize(("units", "reason"), [("1.5", "malformed"), (1 << 40, "declined")])

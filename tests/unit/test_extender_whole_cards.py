@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gcushare.core.card_state import CardMode
 from gcushare.core.cards import BOTH_MODES, SERVES_WHOLE
@@ -27,7 +25,6 @@ from tests.extender_objects import (
     a_node,
     a_pod,
     as_whole,
-    on_card,
     pod_document,
     preempt_body,
     request_of,
@@ -69,16 +66,6 @@ class TestFilter:
         assert answer["FailedNodes"] == dict.fromkeys(["both", "memory", "whole", "stranger"], reason)
         assert answer["FailedAndUnresolvableNodes"] == dict.fromkeys(["memory", "stranger"], reason)
 
-    def test_a_shared_card_is_no_whole_one_and_a_whole_one_has_no_memory_left(self) -> None:
-        state = state_of(a_node("both", 16, 16, **BOTH))
-        state.pod_applied(a_pod("shared", 1, node="both", record=on_card(0, 1)))
-        assert named(state, pod_document("a", whole=2)) == []
-        assert named(state, pod_document("b", whole=1)) == ["both"]
-
-        state.pod_applied(a_pod("owner", node="both", whole=1, record=as_whole(1)))
-        assert named(state, pod_document("c", 16)) == []
-        assert named(state, pod_document("d", 15)) == ["both"]
-
 
 async def test_the_record_names_the_cards_and_says_that_they_are_whole() -> None:
     state = state_of(a_node("node-1", 16, 16, 16, **BOTH))
@@ -93,24 +80,6 @@ async def test_the_record_names_the_cards_and_says_that_they_are_whole() -> None
 
 class TestOtherPlugins:
     """Another plugin may serve the resource: its pods are none of ours."""
-
-    @given(st.permutations(["pod", "memory pod", "both", "memory", "lost"]))
-    def test_what_waits_does_not_depend_on_the_order_of_what_was_seen(self, order: list[str]) -> None:
-        state = state_of(a_node("gone", 16, **WHOLE))
-        for what in order:
-            match what:
-                case "pod":
-                    state.pod_applied(a_pod("owner", whole=1))
-                case "memory pod":
-                    state.pod_applied(a_pod("sharer", 4))
-                case "both" | "memory":
-                    state.node_applied(a_node(what, 16, **(BOTH if what == "both" else {})))
-                case _:
-                    state.node_deleted("gone")
-
-        assert set(state.waiting) == {"uid-owner", "uid-sharer"}
-        state.node_deleted("both")
-        assert set(state.waiting) == {"uid-sharer"}
 
     def test_a_bound_pod_without_our_record_holds_no_card_of_ours(self) -> None:
         state = state_of(a_node("node-1", 16), vendor=ALIYUN)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gcushare.core.assignments import ApartGroup, Assignment, CardGrant, PodRef
-from gcushare.core.cards import Health, InventoryCard
+from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.nodes import NodeState
 from gcushare.core.over_use.tracking import Tolerance
 from gcushare.core.placement import MAX_NODE_SCORE, POLICIES
@@ -18,23 +20,20 @@ TOLERANCE = Tolerance(share_percent=5.0, least_bytes=GIB // 4)
 WEB, API = ApartGroup("default", "app", "web"), ApartGroup("default", "app", "api")
 
 
-def card(
-    index: int, units: int = 16, *, sick: bool = False, cordoned: bool = False, model: str = "", link: str = ""
-) -> InventoryCard:
-    return InventoryCard(
-        index=index,
-        uuid=f"uuid-{index}",
-        memory_bytes=units * GIB,
-        model=model,
-        link_group=link,
-        units=units,
-        health=Health.UNHEALTHY if sick else Health.HEALTHY,
-        cordoned=cordoned,
-    )
+def card(index: int, units: int = 16, *, sick: bool = False, link: str = "", **more: Any) -> InventoryCard:
+    health = Health.UNHEALTHY if sick else Health.HEALTHY
+    facts: dict[str, Any] = {"uuid": f"uuid-{index}", "memory_bytes": units * GIB, "units": units, "link_group": link}
+    return InventoryCard(index=index, health=health, **(facts | more))
 
 
 def cards(*units: int) -> list[InventoryCard]:
     return [card(index, size) for index, size in enumerate(units)]
+
+
+def inventory(*offered: int | InventoryCard, unit: str = "1") -> Inventory:
+    """What a node offers: these cards, or healthy ones of these sizes."""
+    shown = (card(index, each) if isinstance(each, int) else each for index, each in enumerate(offered))
+    return Inventory(unit=parse_memory_unit(unit), cards=tuple(shown))
 
 
 def pod(name: str, *, namespace: str = "default", created: str = "") -> PodRef:

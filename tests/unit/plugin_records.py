@@ -7,21 +7,18 @@ import copy
 import random
 from dataclasses import dataclass, field
 
-from gcushare.core.cards import Inventory, InventoryCard
+from gcushare.core.cards import Inventory
 from gcushare.core.errors import DeviceError, GcushareError, RetryableError
-from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Pod
+from tests.builders import inventory
 from tests.played_api import Asked, PlayedApi
 from tests.unit.plugin_pods import pod
 
-CARDS = Inventory(
-    unit=parse_memory_unit("1"),
-    cards=tuple(InventoryCard(index=i, uuid=f"uuid-{i}", memory_bytes=1, units=16) for i in range(2)),
-)
+CARDS = inventory(16, 16)
 
 
 @dataclass

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import Refused
-from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.plugin_settings import GrantMode
@@ -25,12 +23,13 @@ from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_ca
 from gcushare.wire.kubelet.plugin_messages import DeviceIds, PreferredRequest, device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
+from tests.builders import card, inventory
 from tests.unit.node_agent_rig import Rig, make_rig
 from tests.unit.plugin_pods import pod, whole_pod, with_annotations
 
 
-def units(card: int, count: int, *, start: int = 0) -> list[str]:
-    return device_ids_of_card(card, 16)[start : start + count]
+def units(index: int, count: int, *, start: int = 0) -> list[str]:
+    return device_ids_of_card(index, 16)[start : start + count]
 
 
 def ask(size: int, *ids: Sequence[str], must: Sequence[str] = ()) -> PreferredRequest:
@@ -230,8 +229,7 @@ def waiting_allocator(
         wall_clock_ns=lambda: 7,
         on_allocate=lambda: None,
     )
-    cards = (InventoryCard(index=index, uuid=f"u{index}", memory_bytes=16 * GIB, units=16) for index in range(2))
-    allocator.set_inventory(Inventory(unit=parse_memory_unit("1"), cards=tuple(cards)))
+    allocator.set_inventory(inventory(16, 16))
     return allocator
 
 
@@ -326,12 +324,11 @@ async def test_threads_are_unlimited_if_any_pod_that_the_call_can_be_for_did_not
 
 async def test_a_tiny_share_still_gets_one_percent_of_the_threads() -> None:
     allocator, store = limited()
-    cards = (InventoryCard(index=0, uuid="u0", memory_bytes=1000 << 20, units=1000),)
-    allocator.set_inventory(Inventory(unit=parse_memory_unit("MiB"), cards=cards))
+    allocator.set_inventory(inventory(card(0, 1000, memory_bytes=1000 << 20), unit="MiB"))
     store.pod_applied(proportional("a", 4))
     answer = await allocator.allocate(device_ids(device_ids_of_card(0, 1000)[:4]))
     assert answer.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
-    assert answer.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "u0=4M"
+    assert answer.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "uuid-0=4M"
 
 
 async def test_memory_that_cannot_be_limited_is_refused_or_given_without_a_limit() -> None:

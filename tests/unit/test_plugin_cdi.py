@@ -5,27 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError
-from gcushare.core.units import parse_memory_unit
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher, cdi_name, cdi_spec
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-
-
-def inventory(*indexes: int) -> Inventory:
-    cards = tuple(InventoryCard(index=index, uuid=f"u{index}", memory_bytes=1 << 34, units=16) for index in indexes)
-    return Inventory(unit=parse_memory_unit("1"), cards=cards)
-
+from tests.builders import card, inventory
 
 NVML_ORDER = {4: "GPU-44", 0: "GPU-00"}
 """Minor numbers and uuids of two cards, in the order in which NVML counts them: index 0 is /dev/nvidia4."""
 
 
-def nvidia() -> Inventory:
-    cards = (
-        InventoryCard(index=minor, uuid=uuid, memory_bytes=1 << 34, units=16) for minor, uuid in NVML_ORDER.items()
-    )
-    return Inventory(unit=parse_memory_unit("1"), cards=tuple(cards))
+NVIDIA = inventory(*(card(minor, uuid=uuid) for minor, uuid in NVML_ORDER.items()))
 
 
 def toolkit_file(*uuids: str) -> str:
@@ -48,7 +37,7 @@ def names(path: Path) -> list[str]:
 
 
 def test_each_card_is_a_device_and_every_container_gets_the_control_nodes() -> None:
-    spec = cdi_spec(ENFLAME, inventory(0, 5))
+    spec = cdi_spec(ENFLAME, inventory(card(0), card(5)))
     assert (spec["cdiVersion"], spec["kind"]) == ("0.6.0", "enflame.com/gcu")
     assert spec["devices"][1] == {
         "name": "5",
@@ -59,9 +48,9 @@ def test_each_card_is_a_device_and_every_container_gets_the_control_nodes() -> N
 
 def test_the_file_follows_the_cards_and_leaves_no_temporary_one(tmp_path: Path) -> None:
     publisher = CdiSpecPublisher(file := in_directories(ENFLAME, tmp_path / "cdi"), is_wanted=True)
-    publisher.update(inventory(0, 1))
+    publisher.update(inventory(16, 16))
     assert names(file.path) == ["0", "1"]
-    publisher.update(inventory(0, 1, 2))
+    publisher.update(inventory(16, 16, 16))
     assert names(file.path) == ["0", "1", "2"]
     assert [path.name for path in file.path.parent.iterdir()] == ["gcushare-enflame.json"]
 
@@ -69,9 +58,9 @@ def test_the_file_follows_the_cards_and_leaves_no_temporary_one(tmp_path: Path) 
 @pytest.mark.parametrize("text", [None, '{"devices": []}'], ids=["removed", "overwritten"])
 def test_a_file_that_another_program_changed_is_written_again(tmp_path: Path, text: str | None) -> None:
     publisher = CdiSpecPublisher(file := in_directories(ENFLAME, tmp_path), is_wanted=True)
-    publisher.update(inventory(0))
+    publisher.update(inventory(16))
     file.path.unlink() if text is None else file.path.write_text(text)
-    publisher.update(inventory(0))
+    publisher.update(inventory(16))
     assert names(file.path) == ["0"]
 
 
@@ -79,8 +68,8 @@ def test_no_file_is_read_again_while_nothing_changed(tmp_path: Path, caplog: pyt
     publisher = CdiSpecPublisher(in_directories(ENFLAME, tmp_path), is_wanted=True)
     (tmp_path / "a-directory.json").mkdir()
     for _ in range(3):
-        publisher.update(inventory(0))
-    publisher.update(inventory(0, 1))
+        publisher.update(inventory(16))
+    publisher.update(inventory(16, 16))
     reads = [record for record in caplog.records if "a-directory.json" in record.getMessage()]
     assert len(reads) == 2, "once for each list of cards"
 
@@ -96,28 +85,28 @@ def test_no_file_is_read_again_while_nothing_changed(tmp_path: Path, caplog: pyt
 def test_without_the_strategy_the_file_goes_when_no_one_can_need_it(
     tmp_path: Path, holders: int | None, is_kept: bool
 ) -> None:
-    (file := in_directories(ENFLAME, tmp_path)).write(inventory(0))
+    (file := in_directories(ENFLAME, tmp_path)).write(inventory(16))
     publisher = CdiSpecPublisher(file, is_wanted=False)
     if holders is not None:
         publisher.update_holders(holders)
-    publisher.update(inventory(0))
+    publisher.update(inventory(16))
     assert file.path.exists() is is_kept
 
 
 def test_a_card_that_toolkits_know_by_uuid_is_named_so_and_by_its_index_as_before() -> None:
     nodes = {
         device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]]
-        for device in cdi_spec(ALIYUN, nvidia())["devices"]
+        for device in cdi_spec(ALIYUN, NVIDIA)["devices"]
     }
     four, zero = ["/dev/nvidia4"], ["/dev/nvidia0"]
     assert nodes == {"GPU-44": four, "4": four, "GPU-00": zero, "0": zero}
-    assert [cdi_name(ALIYUN, each) for each in nvidia().cards] == ["GPU-44", "GPU-00"]
-    assert cdi_name(ENFLAME, nvidia().cards[0]) == "4"
+    assert [cdi_name(ALIYUN, each) for each in NVIDIA.cards] == ["GPU-44", "GPU-00"]
+    assert cdi_name(ENFLAME, NVIDIA.cards[0]) == "4"
 
 
 @pytest.mark.parametrize("uuid", ["", "no name", "GPU-", "-4"])
 def test_a_uuid_that_is_no_name_for_a_device_does_not_make_the_file_unusable(uuid: str) -> None:
-    assert cdi_name(ALIYUN, Card(index=4, uuid=uuid, memory_bytes=1)) == "4"
+    assert cdi_name(ALIYUN, card(4, uuid=uuid)) == "4"
 
 
 @pytest.mark.parametrize(
@@ -133,13 +122,13 @@ def test_ours_stays_away_while_a_toolkit_defines_the_same_devices(tmp_path: Path
     (tmp_path / "etc").mkdir()
     file = in_directories(ALIYUN, tmp_path / "run", tmp_path / "etc", tmp_path / "run")
     publisher = CdiSpecPublisher(file, is_wanted=True)
-    publisher.update(nvidia())
+    publisher.update(NVIDIA)
     path = tmp_path / folder / "nvidia.yaml"
     path.write_text(other)
-    publisher.update(nvidia())
+    publisher.update(NVIDIA)
     assert (file.path.exists(), publisher.problem) == (False, "")
     path.write_text("kind: nvidia.com/gpu-other\n")
-    publisher.update(nvidia())
+    publisher.update(NVIDIA)
     assert names(file.path) == ["GPU-44", "4", "GPU-00", "0"]
 
 
@@ -147,27 +136,27 @@ def test_a_toolkits_file_without_a_cards_uuid_is_a_problem_and_not_taken_for_ano
     other = tmp_path / "nvidia.yaml"
     other.write_text(toolkit_file("GPU-00", "GPU-441"))
     publisher = CdiSpecPublisher(file := in_directories(ALIYUN, tmp_path), is_wanted=True)
-    assert [publisher.update(nvidia()), publisher.update(nvidia())] == [True, False]
+    assert [publisher.update(NVIDIA), publisher.update(NVIDIA)] == [True, False]
     assert f"{other} defines nvidia.com/gpu without GPU-44, so no container" in publisher.problem
     assert not file.path.exists()
     other.write_text(toolkit_file("GPU-00", "GPU-44"))
-    publisher.update(nvidia())
+    publisher.update(NVIDIA)
     assert publisher.problem == ""
 
 
 def test_a_directory_that_cannot_be_written_is_a_problem_reported_once_and_gone_when_it_can(tmp_path: Path) -> None:
     (tmp_path / "cdi").write_text("a file where the directory should be")
     publisher = CdiSpecPublisher(in_directories(ENFLAME, tmp_path / "cdi"), is_wanted=True)
-    assert [publisher.update(inventory(0)), publisher.update(inventory(0))] == [True, False]
+    assert [publisher.update(inventory(16)), publisher.update(inventory(16))] == [True, False]
     assert "gcushare-enflame.json cannot be written" in publisher.problem
     (tmp_path / "cdi").unlink()
-    assert not publisher.update(inventory(0))
+    assert not publisher.update(inventory(16))
     assert publisher.problem == ""
 
 
 def test_removal_says_whether_there_was_a_file_and_fails_in_words(tmp_path: Path) -> None:
     file = in_directories(ENFLAME, tmp_path)
-    file.write(inventory(0))
+    file.write(inventory(16))
     assert [file.remove(), file.remove()] == [True, False]
     file.path.mkdir()
     with pytest.raises(DeviceError, match="cannot be removed"):
@@ -181,7 +170,7 @@ def test_nothing_is_written_if_others_could_plant_a_link(tmp_path: Path) -> None
     (tmp_path / "victim").write_text("precious")
     file.path.with_name(f"{file.path.name}.tmp").symlink_to(tmp_path / "victim")
     with pytest.raises(DeviceError, match="can be written by others"):
-        file.write(inventory(0))
+        file.write(inventory(16))
     file.path.parent.chmod(0o755)
-    file.write(inventory(0))
+    file.write(inventory(16))
     assert ((tmp_path / "victim").read_text(), names(file.path)) == ("precious", ["0"])

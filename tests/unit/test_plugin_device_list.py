@@ -5,25 +5,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from gcushare.core.cards import Health, Inventory, InventoryCard
-from gcushare.core.units import parse_memory_unit
+from gcushare.core.cards import Inventory
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList
 from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, device_ids_of_card
 from gcushare.wire.protos import deviceplugin_pb2 as pb
-
-
-def inventory(*units: int, sick: tuple[int, ...] = ()) -> Inventory:
-    cards = tuple(
-        InventoryCard(
-            index=index,
-            uuid=f"u{index}",
-            memory_bytes=count << 30,
-            units=count,
-            health=Health.UNHEALTHY if index in sick else Health.HEALTHY,
-        )
-        for index, count in enumerate(units)
-    )
-    return Inventory(unit=parse_memory_unit("1"), cards=cards)
+from tests.builders import card, inventory
 
 
 def listed(message: bytes) -> dict[str, str]:
@@ -49,15 +35,15 @@ def test_every_unit_of_every_card_is_reported_once() -> None:
 
 def test_of_a_sick_card_nothing_is_healthy_while_it_is_not_known_what_pods_hold() -> None:
     table = MemoryDeviceList()
-    offer(table, inventory(2, 2, sick=(1,)))
+    offer(table, inventory(2, card(1, 2, sick=True)))
     assert [health for _, health in sorted(listed(table.message).items())] == ["Healthy"] * 2 + ["Unhealthy"] * 2
 
 
-@pytest.mark.parametrize("sick", [(), (0,)], ids=["cordoned", "sick"])
-def test_of_a_closed_card_only_what_somebody_holds_stays_healthy(sick: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("sick", [False, True], ids=["cordoned", "sick"])
+def test_of_a_closed_card_only_what_somebody_holds_stays_healthy(sick: bool) -> None:
     table = MemoryDeviceList()
     first, second = device_ids_of_card(0, 2)
-    offer(table, inventory(2, sick=sick), closed=(0,), held={0: {second}})
+    offer(table, inventory(card(0, 2, sick=sick)), closed=(0,), held={0: {second}})
     assert listed(table.message) == {first: "Unhealthy", second: "Healthy"}
 
 
@@ -81,7 +67,7 @@ def test_a_full_nodes_list_stays_within_the_kubelets_limit_when_a_card_falls_sic
     table = MemoryDeviceList()
     offer(table, inventory(*[32_768] * 8))
     assert len(table.message) == KUBELET_MESSAGE_LIMIT_BYTES
-    offer(table, inventory(*[32_768] * 8, sick=(3,)))
+    offer(table, inventory(*(card(index, 32_768, sick=index == 3) for index in range(8))))
     assert len(table.message) <= KUBELET_MESSAGE_LIMIT_BYTES
     devices = listed(table.message)
     assert len(devices) == 262_144

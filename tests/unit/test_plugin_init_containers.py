@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, CardSelection, ContainerKind, ContainerRequest, PodRequest
@@ -20,10 +19,11 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.plugin_messages import DeviceIds, PreferredRequest, device_ids
 from gcushare.wire.objects import Pod
+from tests.builders import card
 from tests.builders import pod as ref
 from tests.unit.plugin_pods import UNITS, UUIDS, pod, store_of, with_annotations
 
-CARDS = {i: InventoryCard(index=i, uuid=f"u{i}", memory_bytes=16 << 30, units=16, model="S60") for i in range(3)}
+CARDS = {index: card(index, model="S60") for index in range(3)}
 
 
 def spread(name: str, *amounts: tuple[str, int], cards: str = "0,1", assigned: bool = False) -> Pod:

@@ -2,11 +2,9 @@ import asyncio
 
 import pytest
 
-from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
-from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.card_choice import Preference, choose_card, choose_ids
 from gcushare.device_plugin.allocation.response import AllocateResponses
@@ -18,11 +16,11 @@ from gcushare.wire.annotations import MEMORY_LIMIT
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.plugin_messages import DeviceIds, PreferredRequest, device_ids
 from gcushare.wire.objects import Pod
-from tests.builders import pod
+from tests.builders import card, inventory, pod
 from tests.extender_objects import a_pod, on_card
 
 TOTALS = {0: 16, 1: 16, 2: 16}
-CARDS = {i: InventoryCard(index=i, uuid=f"u{i}", memory_bytes=units << 30, units=units) for i, units in TOTALS.items()}
+CARDS = {index: card(index) for index in TOTALS}
 
 
 def allocate(ids: list[str], *pods: Pod) -> dict[str, str]:
@@ -41,7 +39,7 @@ def allocate(ids: list[str], *pods: Pod) -> dict[str, str]:
         wall_clock_ns=lambda: 0,
         on_allocate=lambda: None,
     )
-    allocator.set_inventory(Inventory(unit=parse_memory_unit("1"), cards=tuple(CARDS.values())))
+    allocator.set_inventory(inventory(*CARDS.values()))
     return dict(asyncio.run(allocator.allocate(device_ids(ids))).envs)
 
 
@@ -86,7 +84,7 @@ def test_a_card_with_room_for_the_first_container_alone_is_left_to_the_equal_pod
     """Pods of equal requests start together, and the first one admitted got the cards of the second one's record."""
     containers = tuple(ContainerRequest(f"c{n}", ContainerKind.APP, units) for n, units in enumerate(amounts))
     own, elsewhere = ((0,), (2,)) if per_pod == 1 else ((0, 1), (2, 3))
-    cards = {i: InventoryCard(index=i, uuid=f"u{i}", memory_bytes=16 << 30, units=16) for i in range(4)}
+    cards = {index: card(index) for index in range(4)}
     wants = PodRequest(containers, CardRequest(sum(amounts) // per_pod, per_pod))
     second = Candidate(pod("b"), wants, own, 1)
     free = dict.fromkeys(own, 16 - wants.cards.units) | dict.fromkeys(elsewhere, 16)
@@ -102,11 +100,11 @@ def test_a_card_with_room_for_the_first_container_alone_is_left_to_the_equal_pod
 def test_containers_of_a_pod_that_is_not_known_follow_each_other(
     first: int, later: tuple[int, ...], free: dict[int, int]
 ) -> None:
-    (card,) = cards_of(choose_ids(request(free, first), [], {}, CARDS))
-    left = {**free, card: free[card] - first}
+    (begun,) = cards_of(choose_ids(request(free, first), [], {}, CARDS))
+    left = {**free, begun: free[begun] - first}
     for amount in later:
-        assert cards_of(choose_ids(request(left, amount), [], {}, CARDS, begun={card})) == {card: amount}
-        left[card] -= amount
+        assert cards_of(choose_ids(request(left, amount), [], {}, CARDS, begun={begun})) == {begun: amount}
+        left[begun] -= amount
 
 
 def test_where_no_card_fits_the_message_names_every_card() -> None:

@@ -7,25 +7,20 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import ForbiddenError
-from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.node.publisher import CardsPublisher
 from gcushare.device_plugin.plugin_settings import CardCount
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
+from tests.builders import inventory
 from tests.played_api import Asked, PlayedApi
 from tests.running import running
 
 COUNT, INVENTORY = ENFLAME.count_resource, ENFLAME.inventory_annotation
 
 
-def inventory(cards: int, unit: str = "1") -> Inventory:
-    return Inventory(
-        unit=parse_memory_unit(unit),
-        cards=tuple(InventoryCard(index=i, uuid=f"u{i}", memory_bytes=1, units=16) for i in range(cards)),
-    )
+EIGHT, SEVEN = inventory(*[16] * 8), inventory(*[16] * 7)
 
 
 class ANode(PlayedApi):
@@ -74,18 +69,18 @@ async def publishing(node: ANode, vendor: Vendor = ENFLAME, count: int = 1) -> A
 async def test_without_a_count_the_inventory_alone_is_written() -> None:
     node = ANode()
     async with publishing(node, count=0) as publisher:
-        publisher.publish(inventory(8))
+        publisher.publish(EIGHT)
         await node.until_writes(1)
-        publisher.publish(inventory(7))
+        publisher.publish(SEVEN)
         await node.until_writes(2)
     assert (node.writes, node.capacity) == (["annotations"] * 2, {})
 
 
 async def test_what_stands_there_already_is_not_written_again() -> None:
     node = ANode()
-    node.annotations[INVENTORY] = encode_inventory(inventory(8))
+    node.annotations[INVENTORY] = encode_inventory(EIGHT)
     async with publishing(node) as publisher:
-        publisher.publish(inventory(8))
+        publisher.publish(EIGHT)
         await node.until_writes(1)
     assert node.writes == ["capacity"]
 
@@ -93,7 +88,7 @@ async def test_what_stands_there_already_is_not_written_again() -> None:
 async def test_what_the_kubelet_zeroed_or_somebody_removed_is_written_again() -> None:
     node = ANode()
     async with publishing(node) as publisher:
-        publisher.publish(inventory(8))
+        publisher.publish(EIGHT)
         await node.until_writes(2)
         node.capacity[COUNT] = "0"
         node.annotations.clear()
@@ -106,7 +101,7 @@ async def test_a_refused_write_is_a_problem_until_it_succeeds() -> None:
     node = ANode()
     node.refusals = 1
     async with publishing(node) as publisher:
-        publisher.publish(inventory(1))
+        publisher.publish(inventory(16))
         async with asyncio.timeout(60):
             await node.refused.wait()
         assert publisher.problem == "the Node could not be written: nodes is forbidden"
@@ -118,7 +113,7 @@ def test_the_unit_of_a_plugin_before_this_one_is_read_from_the_node() -> None:
     node = ANode()
     publisher = CardsPublisher(ENFLAME, "node-1", node.client, rng=random.Random(1), pods_per_count=1)
     assert publisher.published_unit() is None
-    node.annotations[INVENTORY] = encode_inventory(inventory(1, unit="0.1"))
+    node.annotations[INVENTORY] = encode_inventory(inventory(16, unit="0.1"))
     publisher.node_applied(node.as_object())
     assert publisher.published_unit() == "0.1"
     node.annotations[INVENTORY] = "not ours"
@@ -138,7 +133,7 @@ def test_the_unit_of_a_plugin_before_this_one_is_read_from_the_node() -> None:
 async def test_the_count_is_of_cards_or_a_thousand_for_each(vendor: Vendor, count: CardCount, shown: str) -> None:
     node = ANode()
     async with publishing(node, vendor, count.pods_per_count(vendor)) as publisher:
-        publisher.publish(inventory(8))
+        publisher.publish(EIGHT)
         await node.until_writes(2)
     assert node.capacity == {vendor.count_resource: shown}
 
@@ -147,8 +142,8 @@ async def test_a_count_that_the_api_server_wrote_in_its_own_way_is_not_written_a
     node = ANode()
     node.capacity[ALIYUN.count_resource] = "8k"
     async with publishing(node, ALIYUN, ALIYUN.pods_per_count) as publisher:
-        publisher.publish(inventory(8))
+        publisher.publish(EIGHT)
         await node.until_writes(1)
-        publisher.publish(inventory(7))
+        publisher.publish(SEVEN)
         await node.until_writes(3)
     assert node.writes == ["annotations", "annotations", "capacity"]

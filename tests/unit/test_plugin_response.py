@@ -5,16 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.core.cards import InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.node.container_environment import Grant
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-
-
-def card(index: int, uuid: str = "") -> InventoryCard:
-    return InventoryCard(index=index, uuid=uuid, memory_bytes=16 * GIB, units=16)
+from tests.builders import card
 
 
 def delivery(vendor: Vendor, *strategies: Strategy) -> AllocateResponses:
@@ -38,7 +34,7 @@ def test_enflames_container_is_reported_its_card_and_its_limits_in_units_and_byt
 
 @pytest.mark.parametrize(("uuid", "visible"), [("GPU-8f4e", "GPU-8f4e"), ("", "1")])
 def test_nvidias_container_sees_its_card_by_uuid_if_there_is_one(uuid: str, visible: str) -> None:
-    grant = Grant((card(1, uuid),), 2048)
+    grant = Grant((card(1, uuid=uuid),), 2048)
     variables = delivery(ALIYUN, Strategy.ENV).edits(grant, parse_memory_unit("MiB")).variables
     assert variables["NVIDIA_VISIBLE_DEVICES"] == visible
     assert variables["ALIYUN_COM_GPU_MEM_IDX"] == "1"
@@ -56,8 +52,7 @@ def test_nvidias_container_sees_its_card_by_uuid_if_there_is_one(uuid: str, visi
 def test_nvidias_container_has_upstreams_variables_and_no_other_of_these_names(
     index: int, size: int, units: int, pod_units: int, unit: str, expected: str
 ) -> None:
-    offered = InventoryCard(index=index, uuid="GPU-8f4e", memory_bytes=size * GIB, units=size)
-    grant = Grant((offered,), units, pod_units=pod_units)
+    grant = Grant((card(index, size),), units, pod_units=pod_units)
     variables = delivery(ALIYUN, Strategy.ENV).edits(grant, parse_memory_unit(unit)).variables
     shown = {name: value for name, value in variables.items() if "ALIYUN" in name}
     assert shown == {f"ALIYUN_COM_GPU_MEM_{name}": value for name, value in (w.split("=") for w in expected.split())}
@@ -88,7 +83,7 @@ def test_an_unknown_pods_limit_is_its_containers_own() -> None:
 def test_each_strategy_adds_its_own_words(
     vendor: Vendor, strategies: Collection[Strategy], visible: str | None, devices: list[str], cdi: list[str]
 ) -> None:
-    answer = AllocateResponses(vendor, strategies).build(Grant((card(2, "GPU-8f4e"),), 1), parse_memory_unit("1"))
+    answer = AllocateResponses(vendor, strategies).build(Grant((card(2, uuid="GPU-8f4e"),), 1), parse_memory_unit("1"))
     assert answer.envs.get(vendor.environment.visible) == visible
     assert [(device.container_path, device.host_path, device.permissions) for device in answer.devices] == [
         (path, path, "rw") for path in devices

@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-import msgspec
 import pytest
 
-from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
@@ -13,18 +11,14 @@ from gcushare.core.whole_cards import LOOSE
 from gcushare.device_plugin.allocation.card_choice import NodeUse, choose_whole_cards, read_cards
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.plugin_messages import device_ids
-from tests.builders import pod
+from tests.builders import card, pod
 
 FREE = (0, 1, 2, 3)
 
 
-def card(index: int, numa: int | None = None) -> InventoryCard:
-    return InventoryCard(index=index, uuid=f"u{index}", memory_bytes=1 << 34, numa_node=numa, units=16)
-
-
 def node(*numa: int | None, shared: tuple[int, ...] = (), promised: dict[int, str] | None = None) -> NodeUse:
     places = numa or (None,) * 4
-    cards = {index: card(index, place) for index, place in enumerate(places)}
+    cards = {index: card(index, numa_node=place) for index, place in enumerate(places)}
     return NodeUse(cards, frozenset(shared), promised or {})
 
 
@@ -76,7 +70,7 @@ def test_a_pod_that_wants_loose_cards_gets_the_odd_ones_and_keeps_its_own() -> N
 
 
 def test_a_card_that_takes_no_pods_is_described_and_the_advice_is_complete() -> None:
-    cards = {0: msgspec.structs.replace(card(0), cordoned=True), 1: card(1)}
+    cards = {0: card(0, cordoned=True), 1: card(1)}
     text = (
         r"^2 whole cards wanted, 0 free on this node \(card 0: not taking pods, card 1: in use or not healthy\); the "
     )

@@ -20,6 +20,7 @@ from gcushare.wire.objects import (
     Status,
     WatchEvent,
 )
+from tests.extender_objects import on_card, pod_document
 
 T = TypeVar("T")
 JsonObject = dict[str, Any]
@@ -29,54 +30,31 @@ def decode(kind: type[T], document: object) -> T:
     return msgspec.json.decode(json.dumps(document), type=kind)
 
 
-def pod_json(number: int = 1) -> JsonObject:
-    """A pod about as large as the API server sends them."""
-    amounts = {"cpu": "4", "memory": "8Gi", "enflame.com/gcu-memory": "4"}
-    record = {
-        "enflame.com/gcu-device-id": "3",
-        "enflame.com/gcu-device-memory": "16",
-        "enflame.com/gcu-device-memory-request": "4",
-        "enflame.com/gcu-device-assigned": "true",
-        "enflame.com/gcu-device-assign-time": str(1_700_000_000_000_000_000 + number),
+def pod_json() -> JsonObject:
+    """A pod as the API server sends it, with much that nobody here reads."""
+    document = pod_document("train-1", node="node-1", record=on_card(3, 4), phase="Running", namespace="team-1")
+    document["metadata"] |= {
+        "resourceVersion": "500001",
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "train", "uid": "u"}],
+        "managedFields": [{"manager": "m", "fieldsV1": {"f:metadata": {"f:annotations": {}}}}],
     }
-    condition = {"type": "Ready", "status": "True", "lastProbeTime": None, "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"train-{number:06}",
-            "namespace": f"team-{number % 40}",
-            "uid": f"{number:08x}-0000-4000-8000-000000000000",
-            "resourceVersion": str(500_000 + number),
-            "generation": 1,
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-            "labels": {"app": "train", "pod-template-hash": "5d8c7"},
-            "annotations": {**record, "kubectl.kubernetes.io/last-applied-configuration": "x" * 800},
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "train", "uid": "u"}],
-            "managedFields": [{"manager": "m", "fieldsV1": {"f:metadata": {"f:annotations": {}}}}],
-        },
-        "spec": {
-            "nodeName": f"node-{number % 5000}",
-            "schedulerName": "default-scheduler",
-            "priority": 0,
-            "volumes": [{"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}],
-            "initContainers": [{"name": "proxy", "restartPolicy": "Always", "image": "i"}],
-            "containers": [{"name": "main", "image": "i:1", "resources": {"limits": amounts, "requests": amounts}}],
-        },
-        "status": {
-            "phase": "Running",
-            "startTime": "2026-01-01T00:00:00Z",
-            "conditions": [condition] * 4,
-            "containerStatuses": [{"name": "main", "ready": True, "containerID": "containerd://ab", "restartCount": 2}],
-        },
+    document["spec"] |= {
+        "priority": 0,
+        "volumes": [{"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}],
+        "initContainers": [{"name": "proxy", "restartPolicy": "Always", "image": "i"}],
     }
+    document["status"] |= {
+        "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": None}],
+        "containerStatuses": [{"name": "main", "ready": True, "containerID": "containerd://ab", "restartCount": 2}],
+    }
+    return document
 
 
 def test_a_pod_keeps_what_is_declared_and_skips_the_rest() -> None:
     pod = decode(Pod, pod_json())
-    assert pod.key == "team-1/train-000001"
+    assert pod.key == "team-1/train-1"
     assert (pod.spec.node_name, pod.spec.priority, pod.status.phase) == ("node-1", 0, "Running")
-    assert pod.spec.containers[0].resources.limits["enflame.com/gcu-memory"] == "4"
+    assert pod.spec.containers[0].resources.limits["enflame.com/gcu-memory"] == 4
     assert pod.spec.init_containers[0].restart_policy == "Always"
     assert pod.status.container_statuses[0].restart_count == 2
     assert pod.metadata.owner_references[0].kind == "ReplicaSet"

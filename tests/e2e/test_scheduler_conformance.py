@@ -12,6 +12,7 @@ from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import SCHEDULER, ControlPlane
 from tests.protocol.scheduler_under_test import SchedulerUnderTest
 from tests.protocol.test_scheduler_conformance import *  # noqa: F403 - every test of there, on this module's fixture
+from tests.protocol.test_scheduler_conformance_preemption import *  # noqa: F403
 
 
 class RealScheduler:

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +21,7 @@ from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.scheduler import Pacing, SchedulerDouble
 from gcushare_playground.scheduler.configuration import parse_scheduler_settings
 from tests.protocol.scheduler_under_test import RESOURCE, JsonObject, SchedulerUnderTest
-from tests.protocol.scripted_extender import Answer, refuse
+from tests.protocol.scripted_extender import refuse
 
 FULL = "card is full"
 
@@ -155,12 +154,15 @@ async def test_a_resource_that_the_scheduler_ignores_is_counted_by_the_extender_
         pytest.param({"busy": 4, "idle": 0}, 3, "busy", id="four do with a weight of three"),
         pytest.param({"busy": 10, "idle": 10}, 9, "idle", id="equal ones change nothing"),
         pytest.param({"busy": 10, "idle": 0, "stranger": 99}, 1, "busy", id="an unknown node changes nothing"),
+        pytest.param(None, 1, "idle", id="nonsense costs its opinion only"),
     ],
 )
 async def test_scores_are_multiplied_by_the_weight_and_added_to_the_schedulers(
-    cluster: SchedulerUnderTest, scores: dict[str, int], weight: int, chosen: str
+    cluster: SchedulerUnderTest, scores: dict[str, int] | None, weight: int, chosen: str
 ) -> None:
     async def score(_: JsonObject) -> Any:
+        if scores is None:
+            return {"not": "a list"}
         return [{"Host": name, "Score": points} for name, points in scores.items()]
 
     cluster.extender.answers["prioritize"] = score
@@ -171,18 +173,6 @@ async def test_scores_are_multiplied_by_the_weight_and_added_to_the_schedulers(
     await cluster.start(weight=weight)
     await cluster.add_pod("p")
     assert await cluster.until_bound("p") == chosen
-
-
-async def test_a_failed_prioritize_costs_its_opinion_only(cluster: SchedulerUnderTest) -> None:
-    async def nonsense(_: JsonObject) -> Any:
-        return {"not": "a list"}
-
-    cluster.extender.answers["prioritize"] = nonsense
-    await cluster.add_node("node-1")
-    await cluster.add_node("node-2")
-    await cluster.start()
-    await cluster.add_pod("p")
-    await cluster.until_bound("p")
 
 
 async def test_refusals_are_counted_by_their_words_and_said_in_condition_and_event(
@@ -332,91 +322,6 @@ async def test_the_next_pod_is_tried_while_one_is_being_bound_and_finds_it_count
     await cluster.until_bound("fits")
 
 
-# Preemption
-
-
-async def _full_node(cluster: SchedulerUnderTest, preempt: Answer) -> tuple[str, str]:
-    """Have an important pod find a node without room; returns the uids of the pod that has to end and of that pod."""
-    cluster.extender.answers["preempt"] = preempt
-    await cluster.make_important()
-    await cluster.add_node("node-1", units=6)
-    await cluster.start(preemptVerb="preempt")
-    ends = await cluster.add_pod("ends", 4)
-    await cluster.until_bound("ends")
-    await cluster.add_pod("stays", 2, priorityClassName="important")
-    await cluster.until_bound("stays")
-    return ends, await cluster.add_pod("p", 3, priorityClassName="important")
-
-
-async def test_a_less_important_pod_ends_where_the_extender_agrees(cluster: SchedulerUnderTest) -> None:
-    async def agree(arguments: JsonObject) -> Any:
-        return {"NodeNameToMetaVictims": arguments["NodeNameToMetaVictims"]}
-
-    victim, uid = await _full_node(cluster, agree)
-    await cluster.until_bound("p")
-    (asked,) = cluster.extender.of("preempt")
-    assert list(asked.document) == ["Pod", "NodeNameToVictims", "NodeNameToMetaVictims"]
-    assert asked.document["NodeNameToVictims"] is None
-    victims = {"node-1": {"Pods": [{"UID": victim}], "NumPDBViolations": 0}}
-    assert asked.document["NodeNameToMetaVictims"] == victims
-    assert "default/ends" not in cluster.pods.objects
-    await cluster.until_event("ends", "Preempted", f"Preempted by pod {uid} on node node-1", "Normal")
-
-
-async def test_no_pod_ends_where_the_extender_names_no_node(cluster: SchedulerUnderTest) -> None:
-    async def disagree(_: JsonObject) -> Any:
-        return {"NodeNameToMetaVictims": {}}
-
-    await _full_node(cluster, disagree)
-    await cluster.until_said(
-        "p",
-        f"0/1 nodes are available: 1 Insufficient {RESOURCE}. no new claims to deallocate, preemption: no candidate "
-        "node for preemption",
-    )
-    assert "default/ends" in cluster.pods.objects
-
-
-async def _name_another(cluster: SchedulerUnderTest, stranger: str = "") -> dict[str, str]:
-    """Have the extender name another of two less important pods than the one proposed; returns the pods' uids."""
-    uids: dict[str, str] = {}
-    proposed: list[str] = []
-
-    async def name_another(arguments: JsonObject) -> Any:
-        (victim,) = arguments["NodeNameToMetaVictims"]["node-1"]["Pods"]
-        proposed.append(victim["UID"])
-        (other,) = {uids["one"], uids["two"]} - {victim["UID"]}
-        victims = [{"UID": stranger or other}]
-        return {"NodeNameToMetaVictims": {"node-1": {"Pods": victims, "NumPDBViolations": 0}}}
-
-    cluster.extender.answers["preempt"] = name_another
-    await cluster.make_important()
-    await cluster.add_node("node-1", units=8)
-    await cluster.start(preemptVerb="preempt")
-    for name in ("one", "two"):
-        uids[name] = await cluster.add_pod(name, 4)
-        await cluster.until_bound(name)
-    await cluster.add_pod("p", 3, priorityClassName="important")
-    await cluster.asked("preempt", "p")
-    return {"proposed": proposed[0]} | uids
-
-
-@pytest.mark.slow
-async def test_the_extender_may_name_a_pod_of_the_node_that_was_not_proposed(cluster: SchedulerUnderTest) -> None:
-    uids = await _name_another(cluster)
-    await cluster.until_bound("p")
-    (left,) = (name for name in ("one", "two") if f"default/{name}" in cluster.pods.objects)
-    assert uids[left] == uids["proposed"]
-
-
-async def test_no_pod_ends_where_the_extender_names_one_that_is_not_on_the_node(cluster: SchedulerUnderTest) -> None:
-    await _name_another(cluster, stranger="stranger")
-    await cluster.until_said("p", f"0/1 nodes are available: 1 Insufficient {RESOURCE}.")
-    assert cluster.message("p").endswith(
-        "/ext claims to preempt pod (UID: &{stranger}) on node: node-1, but the pod is not found on that node"
-    )
-    assert {"default/one", "default/two"} <= cluster.pods.objects.keys()
-
-
 # What brings a pod back
 
 
@@ -437,37 +342,28 @@ async def _wait_for_room(cluster: SchedulerUnderTest) -> None:
     cluster.extender.answers["filter"] = keep
 
 
+LOOK = {"example.com/look": "again"}
+CHANGES: dict[str, JsonObject] = {
+    "annotated": {"metadata": {"annotations": LOOK}},
+    "labelled": {"metadata": {"labels": LOOK}},
+    "conditioned": {"status": {"conditions": [{"type": "example.com/a", "status": "True"}]}},
+}
+EVENTS = ["pod deleted", "node added", *(f"{kind} {how}" for kind in ("pod", "node") for how in CHANGES)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "event",
-    [
-        "pod annotated", "pod labelled", "condition of the pod", "pod deleted",
-        "node annotated", "node labelled", "condition of the node", "node added",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("event", EVENTS)
 async def test_a_pod_that_was_refused_is_tried_again_after(cluster: SchedulerUnderTest, event: str) -> None:
     await cluster.add_pod("other", 1, nodeName="node-1")
     await _wait_for_room(cluster)
-    of_the_node = partial(cluster.change, NODES, "node-1")
-    of_the_pod = partial(cluster.change, PODS, "p")
-    condition = {"status": {"conditions": [{"type": "example.com/a", "status": "True"}]}}
-    match event:
-        case "pod annotated":
-            await of_the_pod({"metadata": {"annotations": {"example.com/look": "again"}}})
-        case "pod labelled":
-            await of_the_pod({"metadata": {"labels": {"example.com/look": "again"}}})
-        case "condition of the pod":
-            await of_the_pod(condition, subresource="status")
-        case "pod deleted":
+    match event.split():
+        case _, "deleted":
             await cluster.delete_pod("other")
-        case "node annotated":
-            await of_the_node({"metadata": {"annotations": {"example.com/look": "again"}}})
-        case "node labelled":
-            await of_the_node({"metadata": {"labels": {"example.com/look": "again"}}})
-        case "condition of the node":
-            await of_the_node(condition, subresource="status")
-        case _:
+        case _, "added":
             await cluster.add_node("node-2")
+        case kind, how:
+            changed = (PODS, "p") if kind == "pod" else (NODES, "node-1")
+            await cluster.change(*changed, CHANGES[how], subresource="status" if how == "conditioned" else "")
     await cluster.until_bound("p")
 
 

@@ -81,6 +81,10 @@ class Client:
         self.writer.write(text.replace("\n", "\r\n").encode())
         await self.writer.drain()
 
+    async def ask(self, request: str) -> tuple[int, dict[str, Any]]:
+        await self.send(request)
+        return await self.receive_response()
+
     async def receive_response(self) -> tuple[int, dict[str, Any]]:
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
         (length,) = (

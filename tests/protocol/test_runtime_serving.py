@@ -106,8 +106,7 @@ async def test_a_body_above_the_limit_is_refused_before_it_is_read() -> None:
 @pytest.mark.parametrize("rest", ["Content-Length: 3\n\nabc", "Transfer-Encoding: chunked\n\n3\nabc\n0\n\n"])
 async def test_a_page_takes_no_body(rest: str) -> None:
     async with serving_pages() as server, connected(server) as client:
-        await client.send(f"GET /hold HTTP/1.1\nHost: x\n{rest}")
-        status, body = await client.receive_response()
+        status, body = await client.ask(f"GET /hold HTTP/1.1\nHost: x\n{rest}")
         assert (status, body["error"]) == (413, "the request has a body; accepted on this port: none")
         await client.wait_closed()
 
@@ -152,8 +151,7 @@ async def test_what_is_no_http_is_answered_and_the_server_goes_on(
 ) -> None:
     async with serving() as server, ClientSession() as session:
         async with connected(server) as client:
-            await client.send(nonsense)
-            status, body = await client.receive_response()
+            status, body = await client.ask(nonsense)
             await client.wait_closed()
         assert (status, body["status"]) == (400, 400)
         assert "Traceback" not in caplog.text

@@ -76,15 +76,19 @@ async def calling(context: ssl.SSLContext) -> AsyncIterator[ClientSession]:
         yield session
 
 
+async def echoes(server: RunningServer, context: ssl.SSLContext) -> bool:
+    """Whether a client on a new connection is answered."""
+    async with calling(context) as session, session.post(f"{server.url}/echo", data=b"x") as got:
+        return (got.status, await got.read()) == (200, b"x")
+
+
 async def test_it_answers_over_tls_to_clients_that_trust_its_authority(secret: Secret) -> None:
     secret.publish(secret.authority.issue("server"))
     async with serving(secret.settings) as server:
         assert server.url.startswith("https://")
-        async with calling(trusting(secret.authority)) as session, session.post(f"{server.url}/echo", data=b"x") as got:
-            assert (got.status, await got.read()) == (200, b"x")
-        async with calling(trusting(Authority("another"))) as session:
-            with pytest.raises(ClientConnectorError):
-                await session.get(f"{server.url}/echo")
+        assert await echoes(server, trusting(secret.authority))
+        with pytest.raises(ClientConnectorError):
+            await echoes(server, trusting(Authority("another")))
 
 
 @pytest.mark.slow
@@ -98,8 +102,7 @@ async def test_a_renewed_certificate_holds_for_new_connections_and_open_ones_go_
         await wait_for_serial(server, secret.authority, second.serial)
         assert [each.not_after.timestamp() for each in server.certificate_ends] == [second.end_s]
 
-        await open_before.send("GET /well HTTP/1.1\nHost: x\n\n")
-        assert (await open_before.receive_response())[0] == 200
+        assert (await open_before.ask("GET /well HTTP/1.1\nHost: x\n\n"))[0] == 200
 
 
 async def test_files_that_cannot_be_used_are_reported_once_and_the_old_ones_stay(
@@ -190,12 +193,9 @@ async def test_the_schedulers_port_is_for_clients_of_the_authority_alone(
     secret.publish(secret.authority.issue("server"), clients)
     async with serving(guarded) as server:
         for stranger in (trusting(secret.authority), trusting(secret.authority, Authority("x").issue("y"), tmp_path)):
-            async with calling(stranger) as session:
-                with pytest.raises(ClientConnectionError):
-                    await session.post(f"{server.url}/echo", data=b"x")
-        async with calling(trusting(secret.authority, clients.issue("scheduler"), tmp_path)) as session:
-            got = await session.post(f"{server.url}/echo", data=b"x")
-            assert (got.status, await got.read()) == (200, b"x")
+            with pytest.raises(ClientConnectionError):
+                await echoes(server, stranger)
+        assert await echoes(server, trusting(secret.authority, clients.issue("scheduler"), tmp_path))
 
 
 @pytest.mark.slow
@@ -208,22 +208,19 @@ async def test_a_client_of_a_replaced_authority_is_out_even_with_its_old_session
     old_context = trusting(secret.authority, old.issue("scheduler"), tmp_path)
     new_context = trusting(secret.authority, new.issue("scheduler"), tmp_path)
     async with serving(guarded) as server:
-        async with calling(old_context) as session, session.post(f"{server.url}/echo", data=b"x") as got:
-            assert got.status == 200
+        assert await echoes(server, old_context)
         secret.publish(server_cert, new)
 
         async def is_new_accepted() -> bool:
             try:
-                async with calling(new_context) as session, session.post(f"{server.url}/echo", data=b"x") as got:
-                    return got.status == 200
+                return await echoes(server, new_context)
             except ClientConnectionError:
                 return False
 
         while not await is_new_accepted():  # noqa: ASYNC110 - what it waits for is seen from outside only
             await asyncio.sleep(0.05)
-        async with calling(old_context) as session:
-            with pytest.raises(ClientConnectionError):
-                await session.post(f"{server.url}/echo", data=b"x")
+        with pytest.raises(ClientConnectionError):
+            await echoes(server, old_context)
 
 
 async def test_no_session_is_resumed(secret: Secret) -> None:
@@ -262,8 +259,7 @@ async def test_of_many_clients_that_do_not_finish_their_handshakes_the_longest_m
         for client in silent[:6]:
             assert await client.wait_closed() == b""
         assert server.rejected[Cause.HANDSHAKE] == 6
-        async with calling(trusting(secret.authority)) as session, session.post(f"{server.url}/echo", data=b"x") as got:
-            assert got.status == 200
+        assert await echoes(server, trusting(secret.authority))
         assert server.rejected[Cause.HANDSHAKE] == 7
         assert await silent[6].wait_closed() == b""
 
@@ -271,8 +267,7 @@ async def test_of_many_clients_that_do_not_finish_their_handshakes_the_longest_m
 async def test_a_handshake_under_way_does_not_hold_up_the_end(secret: Secret) -> None:
     secret.publish(secret.authority.issue("server"))
     async with serving(secret.settings) as server, connected(server) as client:
-        async with calling(trusting(secret.authority)) as session, session.post(f"{server.url}/echo", data=b"x") as got:
-            assert got.status == 200, "the client before it was accepted as well"
+        assert await echoes(server, trusting(secret.authority)), "the client before it was accepted as well"
         async with asyncio.timeout(1):
             await server.stop(0)
             assert await client.wait_closed() == b""
@@ -284,8 +279,7 @@ async def test_plain_http_on_the_tls_port_does_not_disturb_the_server(secret: Se
         async with connected(server) as client:
             await client.send("GET / HTTP/1.1\nHost: x\n\n")
             await client.wait_closed()
-        async with calling(trusting(secret.authority)) as session, session.post(f"{server.url}/echo", data=b"x") as got:
-            assert got.status == 200
+        assert await echoes(server, trusting(secret.authority))
 
 
 @pytest.mark.parametrize(

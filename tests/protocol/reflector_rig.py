@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -105,3 +106,11 @@ async def following(
         )
         async with running(reflector.run(), "reflector under test") as task:
             yield Running(server, picture, reflector, task)
+
+
+@asynccontextmanager
+async def streaming(server: CollectionServer, **options: Any) -> AsyncIterator[Running]:
+    """Likewise, once its first watch has begun."""
+    async with following(server, **options) as found:
+        await found.streaming()
+        yield found

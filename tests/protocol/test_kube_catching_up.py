@@ -11,7 +11,7 @@ from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import ForbiddenError
 from gcushare.kube.reflector import ReflectorSettings
 from tests.protocol.kube_collection import CollectionServer, collection
-from tests.protocol.reflector_rig import FAST, following
+from tests.protocol.reflector_rig import FAST, streaming
 
 
 @pytest.fixture
@@ -23,8 +23,7 @@ async def server() -> AsyncIterator[CollectionServer]:
 
 
 async def test_catching_up_costs_no_list_when_the_watch_is_there_already(server: CollectionServer) -> None:
-    async with following(server) as running:
-        await running.streaming()
+    async with streaming(server) as running:
         await server.put("c")
         await running.picture.shows("a", "b", "c")
         await running.reflector.catch_up()
@@ -34,8 +33,7 @@ async def test_catching_up_costs_no_list_when_the_watch_is_there_already(server:
 
 
 async def test_catching_up_lists_again_when_the_stream_is_half_open(server: CollectionServer) -> None:
-    async with following(server) as running:
-        await running.streaming()
+    async with streaming(server) as running:
         server.silent = True
         await server.put("c")
         await server.delete("a")
@@ -54,8 +52,7 @@ ASKING = ReflectorSettings(backoff=FAST, page_size=2, ask_above_s=0.0)
 async def test_catching_up_with_a_long_list_asks_a_new_stream_where_the_collection_stands(
     server: CollectionServer,
 ) -> None:
-    async with following(server, settings=ASKING) as running:
-        await running.streaming()
+    async with streaming(server, settings=ASKING) as running:
         server.version += 5  # Others wrote other things: no event of ours will ever carry this version.
         catching_up = asyncio.create_task(running.reflector.catch_up())
         await running.until(lambda: server.watches[-1]["timeoutSeconds"] == "3")
@@ -71,8 +68,7 @@ async def test_catching_up_with_a_long_list_asks_a_new_stream_where_the_collecti
 
 @pytest.mark.slow
 async def test_catching_up_lists_if_no_bookmark_comes_in_time(server: CollectionServer) -> None:
-    async with following(server, settings=ASKING) as running:
-        await running.streaming()
+    async with streaming(server, settings=ASKING) as running:
         server.silent = True
         await server.put("c")
         await running.reflector.catch_up()
@@ -82,8 +78,7 @@ async def test_catching_up_lists_if_no_bookmark_comes_in_time(server: Collection
 
 async def test_catching_up_does_not_wait_for_the_pause_after_failures(server: CollectionServer) -> None:
     patient = ReflectorSettings(backoff=BackoffPolicy(first_s=3600, cap_s=3600), page_size=2)
-    async with following(server, settings=patient) as running:
-        await running.streaming()
+    async with streaming(server, settings=patient) as running:
         server.refuse_watches.append((500, "InternalError"))
         server.cut_streams()
         await running.until(lambda: running.reflector.counters["failures"] > 0)
@@ -93,8 +88,7 @@ async def test_catching_up_does_not_wait_for_the_pause_after_failures(server: Co
 
 
 async def test_catching_up_goes_by_the_list_if_versions_tell_no_order(server: CollectionServer) -> None:
-    async with following(server) as running:
-        await running.streaming()
+    async with streaming(server) as running:
         server.opaque = True
         await asyncio.gather(running.reflector.catch_up(), running.reflector.catch_up())
         # The first call made the others list again; that list answers every call from before it began.
@@ -103,8 +97,7 @@ async def test_catching_up_goes_by_the_list_if_versions_tell_no_order(server: Co
 
 async def test_many_may_catch_up_at_once(server: CollectionServer) -> None:
     """Two that are out of patience in one moment both end the reflector's turn."""
-    async with following(server) as running:
-        await running.streaming()
+    async with streaming(server) as running:
         server.silent = True
         await server.put("c")
         await asyncio.gather(*(running.reflector.catch_up() for _ in range(30)))
@@ -112,8 +105,7 @@ async def test_many_may_catch_up_at_once(server: CollectionServer) -> None:
 
 
 async def test_catching_up_fails_when_the_version_is_not_reported(server: CollectionServer) -> None:
-    async with following(server) as running:
-        await running.streaming()
+    async with streaming(server) as running:
         server.refuse_lists.append((403, "Forbidden"))
         with pytest.raises(ForbiddenError):
             await running.reflector.catch_up()

@@ -19,7 +19,7 @@ from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS
 from gcushare.wire.objects import Pod
 from tests.protocol.kube_collection import CollectionServer, collection
-from tests.protocol.reflector_rig import DECODER, FAST, Picture, following
+from tests.protocol.reflector_rig import DECODER, FAST, Picture, following, streaming
 
 
 @pytest.fixture
@@ -38,6 +38,17 @@ def decode_unbroken(raw: msgspec.Raw) -> Pod:
     return pod
 
 
+class Noting(SystemClock):
+    """Notes the pauses, and makes none."""
+
+    def __init__(self) -> None:
+        self.delays: list[float] = []
+
+    async def sleep(self, delay_s: float) -> None:
+        self.delays.append(delay_s)
+        await asyncio.sleep(0)
+
+
 async def test_a_list_is_followed_by_its_changes(server: CollectionServer) -> None:
     async with following(server) as running:
         await running.picture.shows("a", "b")
@@ -51,8 +62,7 @@ async def test_a_list_is_followed_by_its_changes(server: CollectionServer) -> No
 
 
 async def test_the_selector_goes_with_lists_and_watches(server: CollectionServer) -> None:
-    async with following(server) as running:
-        await running.streaming()
+    async with streaming(server):
         assert server.lists[0]["fieldSelector"] == server.watches[0]["fieldSelector"] == "spec.nodeName=n1"
 
 
@@ -79,8 +89,7 @@ async def test_a_list_is_the_newest_state_unless_the_owner_accepts_a_cache(serve
 
 
 async def test_a_cut_stream_is_resumed_where_it_broke(server: CollectionServer) -> None:
-    async with following(server) as running:
-        await running.streaming()
+    async with streaming(server) as running:
         await server.put("c")
         await running.picture.shows("a", "b", "c")
         seen = running.reflector.version
@@ -94,8 +103,7 @@ async def test_a_cut_stream_is_resumed_where_it_broke(server: CollectionServer) 
 
 
 async def test_a_stream_that_the_server_ends_is_resumed_without_being_a_failure(server: CollectionServer) -> None:
-    async with following(server) as running:
-        await running.streaming()
+    async with streaming(server) as running:
         await server.put("c")
         await running.picture.shows("a", "b", "c")
         await server.end_streams()
@@ -105,8 +113,7 @@ async def test_a_stream_that_the_server_ends_is_resumed_without_being_a_failure(
 
 
 async def test_a_bookmark_moves_the_version_that_a_resume_starts_from(server: CollectionServer) -> None:
-    async with following(server) as running:
-        await running.streaming()
+    async with streaming(server) as running:
         await server.bookmark()
         await running.until(lambda: running.reflector.counters["bookmarks"] == 1)
         server.cut_streams()
@@ -116,8 +123,7 @@ async def test_a_bookmark_moves_the_version_that_a_resume_starts_from(server: Co
 
 
 async def test_after_410_a_new_list_drops_what_went_away_meanwhile(server: CollectionServer) -> None:
-    async with following(server) as running:
-        await running.streaming()
+    async with streaming(server) as running:
         server.silent = True
         server.forget("a")
         await server.put("c")
@@ -148,8 +154,7 @@ async def test_pages_that_expire_are_replaced_by_one_list_of_everything(server: 
 
 async def test_a_silent_stream_is_left_and_resumed(server: CollectionServer) -> None:
     settings = ReflectorSettings(backoff=FAST, stall_s=0.05)
-    async with following(server, settings=settings) as running:
-        await running.streaming()
+    async with streaming(server, settings=settings) as running:
         server.silent = True
         await server.put("c")
         await running.until(lambda: running.reflector.counters["failures"] > 0)
@@ -159,16 +164,14 @@ async def test_a_silent_stream_is_left_and_resumed(server: CollectionServer) -> 
 
 
 async def test_a_name_used_again_is_another_object(server: CollectionServer) -> None:
-    async with following(server) as running:
-        await running.streaming()
+    async with streaming(server) as running:
         await server.delete("a")
         await server.put("a", uid="another")
         await running.picture.until(lambda picture: set(picture.pods) == {"another", "uid-b"})
 
 
 async def test_a_replayed_history_changes_nothing(server: CollectionServer) -> None:
-    async with following(server) as running:
-        await running.streaming()
+    async with streaming(server) as running:
         for change in list(server.history):
             await server.line(change.line)
         await server.put("c")
@@ -181,8 +184,7 @@ async def test_a_replayed_history_changes_nothing(server: CollectionServer) -> N
     ids=["no json", "no version", "unknown type"],
 )
 async def test_a_broken_line_makes_it_list_again(server: CollectionServer, line: bytes) -> None:
-    async with following(server) as running:
-        await running.streaming()
+    async with streaming(server) as running:
         await server.line(line)
         await running.until(lambda: running.reflector.counters["lists"] == 2)
         await running.streaming()
@@ -192,8 +194,7 @@ async def test_a_broken_line_makes_it_list_again(server: CollectionServer, line:
 
 
 async def test_one_unreadable_object_hides_no_other_and_is_not_forgotten(server: CollectionServer) -> None:
-    async with following(server, decode=decode_unbroken) as running:
-        await running.streaming()
+    async with streaming(server, decode=decode_unbroken) as running:
         await server.put("a", broken="yes")
         await server.put("c")
         await running.picture.shows("a", "b", "c")
@@ -219,8 +220,7 @@ async def test_the_log_says_what_was_listed_what_broke_and_when_it_is_tried_agai
     caplog.set_level(logging.INFO, "gcushare.kube.reflector")
     server.refuse_watches = [(503, "ServiceUnavailable")]
     settings = ReflectorSettings(backoff=BackoffPolicy(first_s=0.3, cap_s=0.3))
-    async with following(server, decode=decode_unbroken, settings=settings) as running:
-        await running.streaming()
+    async with streaming(server, decode=decode_unbroken, settings=settings) as running:
         await server.put("a", broken="yes")
         await server.put("b", broken="yes")
         await running.until(lambda: running.reflector.counters["undecodable"] == 2)
@@ -234,14 +234,7 @@ async def test_the_log_says_what_was_listed_what_broke_and_when_it_is_tried_agai
 
 
 async def test_a_server_that_asks_for_a_pause_gets_it(server: CollectionServer) -> None:
-    class Recording(SystemClock):
-        def __init__(self) -> None:
-            self.delays: list[float] = []
-
-        async def sleep(self, delay_s: float) -> None:
-            self.delays.append(delay_s)
-
-    clock = Recording()
+    clock = Noting()
     server.refuse_watches = [(429, "TooManyRequests")]
     server.retry_after_s = 7
     async with following(server, clock=clock) as running:
@@ -299,8 +292,7 @@ async def test_what_a_restored_etcd_lost_is_not_kept_once_its_version_has_passed
 
 async def test_a_list_from_the_cache_gets_past_a_deletion_that_cannot_be_read(server: CollectionServer) -> None:
     cached = ReflectorSettings(from_cache=True, page_size=2, backoff=FAST)
-    async with following(server, settings=cached, decode=decode_unbroken) as running:
-        await running.streaming()
+    async with streaming(server, settings=cached, decode=decode_unbroken) as running:
         await server.put("a", broken="yes")
         await server.delete("a")
         await running.picture.shows("b")
@@ -310,14 +302,6 @@ async def test_a_list_from_the_cache_gets_past_a_deletion_that_cannot_be_read(se
 
 async def test_a_watch_that_is_never_allowed_has_lists_with_growing_pauses(server: CollectionServer) -> None:
     """Lists that work are no reason to ask at once again."""
-
-    class Noting(SystemClock):
-        def __init__(self) -> None:
-            self.delays: list[float] = []
-
-        async def sleep(self, delay_s: float) -> None:
-            self.delays.append(delay_s)
-            await asyncio.sleep(0)
 
     server.refuse_watches = [(403, "Forbidden")] * 1000
     clock = Noting()
@@ -341,8 +325,7 @@ async def test_what_the_sink_raises_ends_the_reflector(server: CollectionServer)
 
 async def test_cancelling_it_leaves_no_task_behind(server: CollectionServer) -> None:
     before = asyncio.all_tasks()
-    async with following(server) as running:
-        await running.streaming()
+    async with streaming(server) as running:
         running.task.cancel()
         await asyncio.wait([running.task])
         assert running.task.cancelled()

@@ -356,14 +356,16 @@ EVENTS = ["pod deleted", "node added", *(f"{kind} {how}" for kind in ("pod", "no
 async def test_a_pod_that_was_refused_is_tried_again_after(cluster: SchedulerUnderTest, event: str) -> None:
     await cluster.add_pod("other", 1, nodeName="node-1")
     await _wait_for_room(cluster)
+    subresource = "status" if "conditioned" in event else ""
     match event.split():
         case _, "deleted":
             await cluster.delete_pod("other")
         case _, "added":
             await cluster.add_node("node-2")
-        case kind, how:
-            changed = (PODS, "p") if kind == "pod" else (NODES, "node-1")
-            await cluster.change(*changed, CHANGES[how], subresource="status" if how == "conditioned" else "")
+        case "pod", how:
+            await cluster.change(PODS, "p", CHANGES[how], subresource=subresource)
+        case _, how:
+            await cluster.change(NODES, "node-1", CHANGES[how], subresource=subresource)
     await cluster.until_bound("p")
 
 

@@ -100,45 +100,31 @@ def full_nodes(draw: st.DrawFn) -> tuple[NodeState, list[PodRef]]:
     return node, victims
 
 
-@pytest.mark.slow
-@given(full_nodes(), st.sampled_from([1, 4, 6, 8]), st.integers(1, 3), st.booleans())
-def test_on_full_cards_too_the_set_is_the_one_that_trying_every_set_finds(
-    crowd: tuple[NodeState, list[PodRef]], units: int, count: int, whole: bool
-) -> None:
-    node, victims = crowd
-    request = asks_whole(count) if whole else asks(units, count)
-
-    chosen = choose_victims(node, request, victims)
-
-    assert names(chosen) == names(by_brute_force(node, request, victims))
+def requests(units: st.SearchStrategy[int], cards: st.SearchStrategy[int]) -> st.SearchStrategy[CardRequest]:
+    return st.builds(asks, units, cards) | st.builds(asks_whole, cards)
 
 
-@pytest.mark.slow
-@given(crowded_nodes(), st.integers(1, 16), st.booleans())
-def test_the_chosen_set_is_the_one_that_trying_every_set_finds(
-    crowd: tuple[NodeState, list[PodRef]], units: int, whole: bool
-) -> None:
-    node, victims = crowd
-    request = asks_whole() if whole else asks(units)
-
-    chosen = choose_victims(node, request, victims)
-
-    assert names(chosen) == names(by_brute_force(node, request, victims))
-
-
-@pytest.mark.slow
-@given(crowded_nodes(most_cards=4), st.integers(1, 12), st.integers(2, 3), st.booleans())
-def test_for_several_cards_too_the_set_is_the_one_that_trying_every_set_finds(
-    crowd: tuple[NodeState, list[PodRef]], units: int, count: int, whole: bool
-) -> None:
+def is_tried_exactly(crowd: tuple[NodeState, list[PodRef]]) -> bool:
     node, victims = crowd
     wide = [held for held in node.assignments.values() if len(held.grants) > 1]
-    assume(2 ** len(wide) * len(victims) <= EXACT_WORK)
-    request = asks_whole(count) if whole else asks(units, count)
+    return 2 ** len(wide) * len(victims) <= EXACT_WORK
 
-    chosen = choose_victims(node, request, victims)
 
-    assert names(chosen) == names(by_brute_force(node, request, victims))
+CASES = (
+    st.tuples(crowded_nodes(), requests(st.integers(1, 16), st.just(1)))
+    | st.tuples(crowded_nodes(most_cards=4).filter(is_tried_exactly), requests(st.integers(1, 12), st.integers(2, 3)))
+    | st.tuples(full_nodes(), requests(st.sampled_from([1, 4, 6, 8]), st.integers(1, 3)))
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=3 * settings().max_examples)
+@given(CASES)
+def test_the_chosen_set_is_the_one_that_trying_every_set_finds(
+    case: tuple[tuple[NodeState, list[PodRef]], CardRequest],
+) -> None:
+    (node, victims), request = case
+    assert names(choose_victims(node, request, victims)) == names(by_brute_force(node, request, victims))
 
 
 @pytest.mark.slow
@@ -170,8 +156,7 @@ def test_the_set_frees_linked_cards_without_pods_that_are_to_be_kept_apart(
     crowd: tuple[NodeState, list[PodRef]], units: int, count: int, is_linked: bool, data: st.DataObject
 ) -> None:
     node, victims = crowd
-    wide = [held for held in node.assignments.values() if len(held.grants) > 1]
-    assume(2 ** len(wide) * len(victims) <= EXACT_WORK)
+    assume(is_tried_exactly(crowd))
     links = st.sampled_from(["", "x", "x", "y"])
     offered = [msgspec.structs.replace(each, link_group=data.draw(links)) for each in node.present_cards]
     node.set_cards(offered, GIB_UNIT, node.modes)
@@ -181,9 +166,7 @@ def test_the_set_frees_linked_cards_without_pods_that_are_to_be_kept_apart(
         node.add(replace(held, apart=None if is_whole else data.draw(st.sampled_from([None, WEB, API]))))
     request = asks(units, count, linked=is_linked and count > 1, apart=data.draw(st.sampled_from([None, WEB])))
 
-    chosen = choose_victims(node, request, victims)
-
-    assert names(chosen) == names(by_brute_force(node, request, victims))
+    assert names(choose_victims(node, request, victims)) == names(by_brute_force(node, request, victims))
 
 
 SMALL = PodRef("uid-a", "default", "a", "2026-01-02T00:00:00Z", 1)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gcushare.core.assignments import PodRef
-from gcushare.core.cards import BOTH_MODES, Closure, InventoryCard
+from gcushare.core.cards import BOTH_MODES, Closure
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.force_deleted import KILL_MARGIN_S, ForceDeletedPod
 from gcushare.device_plugin.pods.store import PodStore
@@ -14,6 +14,7 @@ from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import has_stopped
+from tests.builders import card
 from tests.unit.plugin_pods import in_use, pod, store_of, whole_pod
 from tests.unit.plugin_reconcile import reconcile
 from tests.unit.plugin_records import World, reconciler_of
@@ -33,13 +34,13 @@ def state_of(phase: str, *states: object, is_deleted: bool = True) -> Pod:
     return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
 
 
-def gone_store(grace_s: int, *, longest_wait_s: float = 600.0) -> PodStore:
+def gone_store(grace_s: int = 30, *, key: str = "uid-a") -> PodStore:
     """A store whose pod held memory of card 0 and went away without having been seen to end."""
     plain = pod("a", 4, card=0)
     spec = msgspec.structs.replace(plain.spec, termination_grace_period_seconds=grace_s)
-    store = PodStore(ENFLAME, longest_wait_s=longest_wait_s)
+    store = PodStore(ENFLAME, longest_wait_s=600.0)
     store.pod_applied(msgspec.structs.replace(plain, spec=spec))
-    reconcile(store, {"uid-a": {"c0": {0: 4}}})
+    reconcile(store, {key: {"c0": {0: 4}}})
     store.pod_deleted("uid-a")
     return store
 
@@ -84,22 +85,38 @@ def test_a_pod_that_held_nothing_leaves_nothing_behind() -> None:
     assert (store.gone.uids, in_use(store)) == (frozenset(), (set(), set()))
 
 
-def test_a_card_is_free_when_the_time_is_over_in_which_its_gone_pod_had_to_end() -> None:
-    store = store_of(pod("a", 4, card=0))
-    reconcile(store, {"uid-a": {"c0": {0: 4}}})
-    store.pod_deleted("uid-a")
-    store.end_gone((), 100.0)
-    store.end_gone((), 100.0 + GRACE_S + KILL_MARGIN_S)
-    assert in_use(store) == ({0}, set())
-    store.end_gone((), 101.0 + GRACE_S + KILL_MARGIN_S)
+Look = tuple[float, set[str] | None]
+"""When the kubelet did not show the pod, and whose processes were seen."""
+K = KILL_MARGIN_S
+RUNS = {"uid-a"}
+
+
+@pytest.mark.parametrize(
+    ("grace_s", "closed", "opened"),
+    [
+        pytest.param(30, [(100.0, None), (130.0 + K, None)], (131.0 + K, None), id="since the first look"),
+        pytest.param(500, [(0.0, None), (500.0 + K, None)], (501.0 + K, None), id="the time of its own"),
+        *(
+            pytest.param(grace_s, [(0.0, None), (600.0, None)], (601.0 + K, None), id=f"the limit, not {grace_s} s")
+            for grace_s in (4_000_000_000, 2**63 - 1, 601)
+        ),
+        pytest.param(500, [(0.0, RUNS), (K + 1, RUNS), (K + 2, None)], (K + 3, {"uid-b"}), id="its processes' end"),
+        pytest.param(500, [(0.0, set()), (K, set())], (K + 1, set()), id="those that may still be starting"),
+        pytest.param(30, [(0.0, RUNS), (1_000.0, RUNS), (10_000.0, RUNS)], (10_001.0, None), id="as long as it runs"),
+    ],
+)
+def test_a_card_is_closed_as_long_as_its_gone_pod_may_run(grace_s: int, closed: list[Look], opened: Look) -> None:
+    store = gone_store(grace_s)
+    for now_s, running in closed:
+        store.end_gone((), now_s, running=running)
+        assert in_use(store) == ({0}, set())
+    store.end_gone((), opened[0], running=opened[1])
     assert in_use(store) == (set(), set()), "a checkpoint may go on naming it"
 
 
 @pytest.mark.parametrize("key", ["uid-a", "d/a"])
 def test_while_the_kubelet_shows_a_pod_it_may_not_have_heard_of_its_deletion_and_no_time_passes(key: str) -> None:
-    store = store_of(pod("a", 4, card=0))
-    reconcile(store, {key: {"c0": {0: 4}}})
-    store.pod_deleted("uid-a")
+    store = gone_store(key=key)
     for now_s in (0.0, 10_000.0, 20_000.0):
         store.end_gone({key}, now_s)
         assert in_use(store) == ({0}, set())
@@ -109,9 +126,7 @@ def test_while_the_kubelet_shows_a_pod_it_may_not_have_heard_of_its_deletion_and
 
 
 def test_another_pod_of_the_same_name_does_not_keep_the_cards_of_the_one_before() -> None:
-    store = store_of(pod("a", 4, card=0))
-    reconcile(store, {"d/a": {"c0": {0: 4}}})
-    store.pod_deleted("uid-a")
+    store = gone_store(key="d/a")
     store.pod_applied(pod("a", 4, card=1, uid="new"))
     reconcile(store, {"d/a": {"c0": {1: 4}}})
     for now_s in (0.0, 1_000.0):
@@ -119,17 +134,8 @@ def test_another_pod_of_the_same_name_does_not_keep_the_cards_of_the_one_before(
     assert in_use(store) == ({1}, set())
 
 
-def test_a_pods_own_time_to_end_is_waited_for() -> None:
-    store = gone_store(500)
-    for now_s in (0.0, 500.0):
-        store.end_gone((), now_s)
-        assert in_use(store) == ({0}, set())
-
-
 def test_a_pod_that_is_here_again_is_not_gone() -> None:
-    store = store_of(pod("a", 4, card=0))
-    reconcile(store, {"uid-a": {"c0": {0: 4}}})
-    store.pod_deleted("uid-a")
+    store = gone_store()
     store.pod_applied(pod("a", 4, card=0, assigned=True))
     assert store.gone.uids == frozenset()
     assert (in_use(store), store.held_units()) == (({0}, set()), {0: 4})
@@ -156,41 +162,6 @@ async def test_the_reconciler_counts_the_time_from_the_look_that_does_not_show_t
     await reconciler.check()
     assert store.gone.uids == frozenset()
     assert in_use(store) == (set(), set())
-
-
-@pytest.mark.parametrize("grace_s", [4_000_000_000, 2**63 - 1, 601])
-def test_what_an_author_writes_closes_a_card_for_no_longer_than_the_limit(grace_s: int) -> None:
-    store = gone_store(grace_s)
-    store.end_gone((), 0.0)
-    store.end_gone((), 600.0)
-    assert in_use(store) == ({0}, set())
-    store.end_gone((), 601.0 + KILL_MARGIN_S)
-    assert in_use(store) == (set(), set())
-
-
-def test_a_card_opens_early_if_the_machine_has_no_process_of_the_pod_any_more() -> None:
-    store = gone_store(500)
-    store.end_gone((), 0.0, running={"uid-a"})
-    store.end_gone((), KILL_MARGIN_S + 1.0, running={"uid-a"})
-    assert in_use(store) == ({0}, set()), "its processes run"
-    store.end_gone((), KILL_MARGIN_S + 2.0, running=None)
-    assert in_use(store) == ({0}, set()), "nothing can be said"
-    store.end_gone((), KILL_MARGIN_S + 3.0, running={"uid-other"})
-    assert in_use(store) == (set(), set())
-
-
-def test_a_pod_that_is_just_gone_may_still_be_starting_its_processes() -> None:
-    store = gone_store(500)
-    store.end_gone((), 0.0, running=set())
-    store.end_gone((), KILL_MARGIN_S, running=set())
-    assert in_use(store) == ({0}, set())
-
-
-def test_a_card_stays_closed_as_long_as_processes_of_the_pod_are_seen() -> None:
-    store = gone_store(30)
-    for now_s in (0.0, 1_000.0, 10_000.0):
-        store.end_gone((), now_s, running={"uid-a"})
-        assert in_use(store) == ({0}, set())
 
 
 def test_a_closed_card_says_to_which_use_for_which_pod_and_until_when() -> None:
@@ -257,9 +228,8 @@ def test_what_the_plugin_before_had_closed_stays_closed_for_the_rest_of_its_time
         1: (Closure(use="whole", pod="d/a", until=1_100), Closure(use="memory", pod="d/w")),
         2: (Closure(use="whole", pod="d/past", until=999),),
     }
-    cards = [InventoryCard(index=i, uuid=f"u{i}", memory_bytes=1, units=16, closures=c) for i, c in closures.items()]
     store = PodStore(ENFLAME, longest_wait_s=300.0)
-    store.gone.restore(cards, 1_000.0)
+    store.gone.restore([card(index, closures=each) for index, each in closures.items()], 1_000.0)
     assert in_use(store) == ({0, 1}, {1})
     store.end_gone((), 0.0, wall_s=1_000.0, running=running)
     assert closures_of(0, store.gone.pods, BOTH_MODES) == closures[0]
@@ -272,10 +242,7 @@ def test_what_the_plugin_before_had_closed_stays_closed_for_the_rest_of_its_time
 
 
 def test_an_end_in_a_thousand_years_is_within_the_limit() -> None:
-    card = InventoryCard(
-        index=0, uuid="u", memory_bytes=1, units=16, closures=(Closure(use="whole", pod="x", until=2**40),)
-    )
     store = PodStore(ENFLAME, longest_wait_s=300.0)
-    store.gone.restore([card], 1_000.0)
+    store.gone.restore([card(0, closures=(Closure(use="whole", pod="x", until=2**40),))], 1_000.0)
     store.end_gone((), 0.0, wall_s=1_000.0)
     assert [closure.until for closure in closures_of(0, store.gone.pods, BOTH_MODES)] == [1_310]

@@ -60,6 +60,11 @@ def rig(tmp_path: Path) -> Rig:
     return made
 
 
+def taken(rig: Rig) -> dict[str, Sequence[int]]:
+    """The cards that each pod was given."""
+    return {entry.ref.name: entry.taken_cards for entry in rig.parts.store.entries.values()}
+
+
 async def test_without_cards_both_calls_say_that_the_pod_can_be_created_again(tmp_path: Path) -> None:
     allocator = make_rig(tmp_path).parts.allocator
     text = r"^the plugin has not found this node's cards yet; the pod can be created again in a moment$"
@@ -102,8 +107,7 @@ async def test_an_allocation_is_for_the_pod_whose_card_was_preferred(rig: Rig) -
     # No unit of card 0 is free, so the call must be for b; Allocate alone would take a, the first by name.
     entries = await rig.parts.allocator.prefer(ask(4, units(1, 16)))
     await rig.parts.allocator.allocate(DeviceIds(b"".join(entries)))
-    entries_of = rig.parts.store.entries
-    assert (entries_of["uid-a"].taken_cards, entries_of["uid-b"].taken_cards) == ((), (1,))
+    assert taken(rig) == {"a": (), "b": (1,)}
 
 
 async def test_no_further_container_runs_on_a_card_that_its_pod_excludes(rig: Rig) -> None:
@@ -119,8 +123,7 @@ async def test_a_pod_that_appears_between_the_two_calls_is_not_the_one_that_was_
     entries = await rig.parts.allocator.prefer(ask(4, units(0, 16)))
     rig.agent.pod_applied(pod("a", 4, card=0))
     await rig.parts.allocator.allocate(DeviceIds(b"".join(entries)))
-    entries_of = rig.parts.store.entries
-    assert (entries_of["uid-a"].taken_cards, entries_of["uid-b"].taken_cards) == ((), (0,))
+    assert taken(rig) == {"a": (), "b": (0,)}
     rig.agent.pod_applied(pod("c", 3, card=0))
     await rig.parts.allocator.prefer(ask(3, units(0, 16)))
     rig.parts.store.pod_deleted("uid-c")
@@ -150,8 +153,7 @@ async def test_a_preference_that_the_kubelet_did_not_follow_says_nothing_of_the_
     await rig.parts.allocator.prefer(ask(4, units(1, 16)))
     await rig.parts.allocator.allocate(device_ids(units(0, 4)))
     await rig.parts.allocator.allocate(device_ids(units(1, 4)))
-    entries_of = rig.parts.store.entries
-    assert (entries_of["uid-a"].taken_cards, entries_of["uid-b"].taken_cards) == ((0,), (1,))
+    assert taken(rig) == {"a": (0,), "b": (1,)}
 
 
 async def test_a_pod_of_two_cards_gets_units_of_two_and_not_of_three(rig: Rig) -> None:
@@ -233,46 +235,66 @@ def waiting_allocator(
     return allocator
 
 
+class Waiting:
+    """A call that waits at most a minute for a pod, on a node with these pods."""
+
+    def __init__(self, *known: Pod, whole: bool = False) -> None:
+        self.store, self.pods = PodStore(ENFLAME), PodChanges()
+        self.allocator = waiting_allocator(self.store, self.pods, wait_s=60.0, whole=whole)
+        self.asking: asyncio.Task[Sequence[bytes]]
+        self.show(*known)
+
+    def show(self, *pods: Pod) -> None:
+        for each in pods:
+            self.store.pod_applied(each)
+        self.pods.notify()
+
+    async def ask(self, request: PreferredRequest) -> None:
+        self.asking = asyncio.create_task(self.allocator.prefer(request), name="prefer")
+        await self.check_waits()
+
+    async def check_waits(self) -> None:
+        await asyncio.sleep(0)
+        assert not self.asking.done()
+
+    async def answer(self) -> Sequence[bytes]:
+        async with asyncio.timeout(10):
+            return await self.asking
+
+
 async def test_a_call_waits_for_a_pod_that_the_watch_shows_later(caplog: pytest.LogCaptureFixture) -> None:
-    store, pods = PodStore(ENFLAME), PodChanges()
-    allocator = waiting_allocator(store, pods, wait_s=60.0)
-    call = asyncio.create_task(allocator.prefer(ask(4, units(0, 5), units(1, 16))), name="prefer")
-    await asyncio.sleep(0)
-    store.pod_applied(pod("another-size", 3, card=0))
-    pods.notify()
-    await asyncio.sleep(0)
-    assert not call.done()
-    store.pod_applied(pod("a", 4, card=1))
-    pods.notify()
-    async with asyncio.timeout(10):
-        assert chosen(await call) == {1: 4}
+    waiting = Waiting()
+    await waiting.ask(ask(4, units(0, 5), units(1, 16)))
+    waiting.show(pod("another-size", 3, card=0))
+    await waiting.check_waits()
+    waiting.show(pod("a", 4, card=1))
+    assert chosen(await waiting.answer()) == {1: 4}
     assert caplog.messages == [], "the pod was found in time"
 
 
 async def test_a_call_for_whole_cards_waits_for_a_pod_whose_cards_are_free() -> None:
-    store, pods = PodStore(ENFLAME), PodChanges()
-    store.pod_applied(pod("memory", 1, card=0))
-    allocator = waiting_allocator(store, pods, wait_s=60.0, whole=True)
-    call = asyncio.create_task(allocator.prefer(ask_whole(1, 0, 1)), name="prefer")
-    await asyncio.sleep(0)
-    assert not call.done()
-    store.pod_applied(whole_pod("a", 1, "1"))
-    pods.notify()
-    async with asyncio.timeout(10):
-        assert chosen_whole(await call) == [encode_whole_card_id(1)]
+    waiting = Waiting(pod("memory", 1, card=0), whole=True)
+    await waiting.ask(ask_whole(1, 0, 1))
+    waiting.show(whole_pod("a", 1, "1"))
+    assert chosen_whole(await waiting.answer()) == [encode_whole_card_id(1)]
 
 
 async def test_a_pod_whose_card_is_taken_does_not_end_the_wait() -> None:
-    store, pods = PodStore(ENFLAME), PodChanges()
-    store.pod_applied(pod("a", 4, card=0))
-    allocator = waiting_allocator(store, pods, wait_s=60.0)
-    call = asyncio.create_task(allocator.prefer(ask(4, units(0, 3), units(1, 16))), name="prefer")
-    await asyncio.sleep(0)
-    assert not call.done()
-    store.pod_applied(pod("b", 4, card=1))
-    pods.notify()
-    async with asyncio.timeout(10):
-        assert chosen(await call) == {1: 4}
+    waiting = Waiting(pod("a", 4, card=0))
+    await waiting.ask(ask(4, units(0, 3), units(1, 16)))
+    waiting.show(pod("b", 4, card=1))
+    assert chosen(await waiting.answer()) == {1: 4}
+
+
+async def test_a_call_that_may_continue_another_pod_waits_until_the_kubelet_shows_which() -> None:
+    waiting = Waiting(pod("a", 4, 4, card=0), pod("b", 4, 4, card=1))
+    await waiting.allocator.allocate(device_ids(units(1, 4)))
+    await waiting.ask(ask(4, units(0, 16), units(1, 12, start=4)))  # It may be the second container of either pod.
+    shown = KubeletAllocations("podresources")
+    shown.add("d/b", "c0", device_ids(units(1, 4)))
+    waiting.store.on_kubelet_read(shown)
+    waiting.show()
+    assert chosen(await waiting.answer()) == {1: 4}
 
 
 async def test_a_wait_is_bounded_and_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -281,23 +303,6 @@ async def test_a_wait_is_bounded_and_logged(caplog: pytest.LogCaptureFixture) ->
     async with asyncio.timeout(10):
         assert chosen(await allocator.prefer(ask(4, units(0, 5), units(1, 16)))) == {1: 4}
     assert "no bound pod with room on its card asks for this size size=4 whole=False waited_s=0.01" in caplog.text
-
-
-async def test_a_call_that_may_continue_another_pod_waits_until_the_kubelet_shows_which() -> None:
-    store, pods = PodStore(ENFLAME), PodChanges()
-    store.pod_applied(pod("a", 4, 4, card=0))
-    store.pod_applied(pod("b", 4, 4, card=1))
-    allocator = waiting_allocator(store, pods, wait_s=60.0)
-    await allocator.allocate(device_ids(units(1, 4)))
-    call = asyncio.create_task(allocator.prefer(ask(4, units(0, 16), units(1, 12, start=4))), name="prefer")
-    await asyncio.sleep(0)
-    assert not call.done(), "it may be the second container of either pod"
-    shown = KubeletAllocations("podresources")
-    shown.add("d/b", "c0", device_ids(units(1, 4)))
-    store.on_kubelet_read(shown)
-    pods.notify()
-    async with asyncio.timeout(10):
-        assert chosen(await call) == {1: 4}
 
 
 def limited(*, problem: str = "", fallback: Fallback = Fallback.REFUSE) -> tuple[CardAllocator, PodStore]:

@@ -57,11 +57,14 @@ class FakeLibrary:
         half.replace(control)
 
 
-def install_fake(kind: FakeKind, folder: Path) -> FakeLibrary:
-    """Put a fake library into ``folder``; skip the test where there is no C compiler."""
+def install_fake(kind: FakeKind, folder: Path, *rules: str) -> FakeLibrary:
+    """Put a fake library with these rules into ``folder``; skip the test where there is no C compiler."""
     target = folder / _BUILDS[kind][1]
     shutil.copy(_build(kind), target)
-    return FakeLibrary(target, kind)
+    fake = FakeLibrary(target, kind)
+    if rules:
+        fake.control(*rules)
+    return fake
 
 
 @asynccontextmanager

@@ -18,9 +18,7 @@ BOTH: tuple[Keeping, ...] = ("dmem", "misc")
 
 
 def fake_keeping(folder: Path, keeping: Keeping, *rules: str) -> FakeLibrary:
-    fake = install_fake("nvml", folder)
-    fake.control(f"set keeping * {keeping}", *rules)
-    return fake
+    return install_fake("nvml", folder, f"set keeping * {keeping}", *rules)
 
 
 def direct(*rules: str) -> tuple[FakeLibrary, DirectSource]:

@@ -142,8 +142,7 @@ async def test_a_critical_event_makes_its_card_sick_without_waiting_for_the_next
 
 
 async def test_without_cards_it_stays_up_says_so_and_looks_again(tmp_path: Path) -> None:
-    fake = install_fake("efml_native", tmp_path)
-    fake.control("fail EfmlInit * 6")
+    fake = install_fake("efml_native", tmp_path, "fail EfmlInit * 6")
     async with monitoring(isolated(fake), QUICK) as (monitor, changes):
         assert monitor.snapshot.cards == ()
         assert "EFML_ERROR_DRIVER_NOT_LOADED" in monitor.problem
@@ -172,15 +171,13 @@ async def test_a_library_that_stops_answering_keeps_the_last_readings_for_a_boun
 
 
 async def test_a_card_whose_sensors_fail_is_well_and_reports_no_use(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    fake.control("fail EfmlGetDevPwr 1 254")
+    fake = install_fake("efml", tmp_path, "fail EfmlGetDevPwr 1 254")
     async with monitoring(isolated(fake), QUICK) as (monitor, _):
         assert health_of(monitor) == [Health.HEALTHY, Health.HEALTHY]
         assert monitor.snapshot.uses.keys() == {0}
 
 
 async def test_the_monitor_reports_which_cards_are_linked(tmp_path: Path) -> None:
-    fake = install_fake("nvml", tmp_path)
-    fake.control("cards 3", "set topology 0 10")
+    fake = install_fake("nvml", tmp_path, "cards 3", "set topology 0 10")
     async with monitoring(isolated(fake, "nvml"), QUICK) as (monitor, _):
         assert [each.link_group for each in monitor.snapshot.cards] == ["link-0"] * 3

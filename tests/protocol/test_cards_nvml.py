@@ -299,8 +299,7 @@ def test_a_library_without_its_driver_says_so(code: int, name: str) -> None:
 
 @pytest.mark.slow
 async def test_a_question_about_links_that_hangs_makes_no_card_sick(tmp_path: Path) -> None:
-    fake = install_fake("nvml", tmp_path)
-    fake.control("hang nvmlDeviceGetP2PStatus 0")
+    fake = install_fake("nvml", tmp_path, "hang nvmlDeviceGetP2PStatus 0")
     async with isolated(fake, IsolationSettings(call_timeout_s=3.0)) as source:
         report = await LinkTable(source).fill(await source.list_cards())
         readings = [await source.health(card) for card in report.cards]

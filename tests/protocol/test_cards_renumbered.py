@@ -31,8 +31,7 @@ async def test_a_replaced_card_is_another_card(tmp_path: Path) -> None:
 @asynccontextmanager
 async def last_of_three_rests(folder: Path) -> AsyncIterator[tuple[FakeLibrary, IsolatedSource, tuple[Card, ...]]]:
     """A library of three cards, whose last one crashed when it was asked."""
-    fake = install_fake("efml", folder)
-    fake.control("cards 3")
+    fake = install_fake("efml", folder, "cards 3")
     async with source_of(fake) as source:
         cards = (await source.list_cards()).cards
         fake.control("cards 3", "crash EfmlGetDevIsHealth 2")
@@ -62,8 +61,7 @@ WITHOUT_THE_FIRST = ("cards 2", *(f"set uuid {slot} GCU-UUID-{slot + 1:04d}" for
 
 
 async def test_cards_that_a_library_renumbered_are_not_read_at_their_old_places(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    fake.control("cards 3")
+    fake = install_fake("efml", tmp_path, "cards 3")
     async with source_of(fake) as source:
         cards = (await source.list_cards()).cards
         fake.control(*WITHOUT_THE_FIRST, "set healthy 1 0")  # card 2 is sick, at the place that card 1 had
@@ -80,8 +78,7 @@ async def test_cards_that_a_library_renumbered_are_not_read_at_their_old_places(
 
 
 async def test_a_card_that_is_only_remembered_is_neither_anothers_health_nor_a_second_card(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    fake.control("cards 3")
+    fake = install_fake("efml", tmp_path, "cards 3")
     async with source_of(fake) as source:
         cards = (await source.list_cards()).cards
         fake.control(*WITHOUT_THE_FIRST, "fail EfmlGetDevInfo 0 254")

@@ -197,8 +197,7 @@ async def test_a_library_whose_process_is_stuck_is_not_opened_again(tmp_path: Pa
 
 @pytest.mark.slow
 async def test_a_card_that_hung_before_it_was_ever_seen_is_left_out_with_the_reason(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    fake.control("crash EfmlGetDevInfo 0")
+    fake = install_fake("efml", tmp_path, "crash EfmlGetDevInfo 0")
     async with source_of(fake) as source:
         report = await source.list_cards()
     assert [card.index for card in report.cards] == [1]
@@ -234,8 +233,7 @@ async def test_a_code_from_a_known_card_is_a_reading_and_not_an_error(tmp_path: 
 )
 async def test_a_library_that_does_not_start_is_tried_again_later(tmp_path: Path, rule: str, message: str) -> None:
     clock = ManualClock()
-    fake = install_fake("efml_native", tmp_path)
-    fake.control(rule)
+    fake = install_fake("efml_native", tmp_path, rule)
     async with source_of(fake, clock) as source:
         for _ in range(2):  # the second time it rests, and says the same
             with pytest.raises(DeviceError, match=message):
@@ -249,8 +247,7 @@ async def test_a_library_that_does_not_start_is_tried_again_later(tmp_path: Path
 
 @pytest.mark.slow
 async def test_a_library_that_hangs_when_opened_is_given_up(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    fake.control("hang EfmlInit *")
+    fake = install_fake("efml", tmp_path, "hang EfmlInit *")
     spec = LibrarySpec(kind="efml", library=str(fake.path))
     message = "(before the first)"
     for timeout_s in (1.0, 5.0, 20.0):  # a loaded machine takes seconds to start a process
@@ -283,8 +280,7 @@ async def test_a_library_that_cannot_be_opened_again_is_no_cards_illness(tmp_pat
 
 @pytest.mark.slow
 async def test_cards_that_a_driver_brings_later_are_found(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    fake.control("cards 0")
+    fake = install_fake("efml", tmp_path, "cards 0")
     async with source_of(fake) as source:
         assert (await source.list_cards()).cards == ()
         assert source.worker_pid is None  # the next look loads the library again
@@ -338,8 +334,7 @@ async def test_the_same_call_goes_on_after_a_cancelled_one(tmp_path: Path) -> No
 
 
 async def test_calls_from_several_tasks_get_each_its_own_answer(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    fake.control("cards 6")
+    fake = install_fake("efml", tmp_path, "cards 6")
     async with source_of(fake) as source:
         cards = (await source.list_cards()).cards
         uses = await asyncio.gather(*(source.use(card) for card in cards for _ in range(5)))

@@ -9,23 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.core.errors import Refused
+from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.mps.state import MpsFolders
 from gcushare.node.node_settings import Fallback, Strategy
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations import MEMORY_LIMIT
 from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_card_id
 from gcushare.wire.kubelet.plugin_messages import DeviceIds, PreferredRequest, device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.builders import card, inventory
 from tests.unit.node_agent_rig import Rig, make_rig
-from tests.unit.plugin_pods import pod, whole_pod, with_annotations
+from tests.unit.plugin_pods import pod, store_of, whole_pod, with_annotations
 
 
 def units(index: int, count: int, *, start: int = 0) -> list[str]:
@@ -172,12 +174,13 @@ async def test_a_pod_of_two_cards_gets_units_of_two_and_not_of_three(rig: Rig) -
 @pytest.mark.parametrize(
     ("ids", "text"),
     [
-        pytest.param([], "the kubelet asked to allocate no device ids; nothing was granted", id="none"),
-        pytest.param(units(5, 2), r"card 5 is not on this node any more; its cards are \[0, 1, 2\]", id="gone"),
+        pytest.param([], "^the kubelet asked to allocate no device ids; nothing was granted$", id="none"),
+        pytest.param(units(5, 2), r"^card 5 is not on this node any more; its cards are \[0, 1, 2\]$", id="gone"),
+        pytest.param(["GPU-1-_-0"], "Aliyun's gpushare", id="of another layout"),
     ],
 )
 async def test_ids_that_name_no_card_are_refused(rig: Rig, ids: list[str], text: str) -> None:
-    with pytest.raises(Refused, match=f"^{text}$"):
+    with pytest.raises((Refused, RemoteContractError), match=text):
         await rig.parts.allocator.allocate(device_ids(ids))
 
 
@@ -303,6 +306,22 @@ async def test_a_wait_is_bounded_and_logged(caplog: pytest.LogCaptureFixture) ->
     async with asyncio.timeout(10):
         assert chosen(await allocator.prefer(ask(4, units(0, 5), units(1, 16)))) == {1: 4}
     assert "no bound pod with room on its card asks for this size size=4 whole=False waited_s=0.01" in caplog.text
+
+
+async def test_a_container_may_use_its_request_and_what_its_pods_limit_adds() -> None:
+    async def usable(*pods: Pod) -> str:
+        allocator = waiting_allocator(store_of(*pods), PodChanges(), wait_s=0.0)
+        return (await allocator.allocate(device_ids(units(0, 4)))).envs[CONTAINER_BYTES]
+
+    def limit(name: str, units: str) -> Pod:
+        plain = pod(name, 4, card=0)
+        return with_annotations(plain, plain.metadata.annotations | {MEMORY_LIMIT: units})
+
+    assert await usable(limit("burst", "12")) == str(12 << 30)
+    assert await usable(limit("burst", "12"), limit("same", "12")) == str(12 << 30)
+    assert await usable(limit("burst", "12"), pod("plain", 4, card=0)) == str(4 << 30), "the call may be for either"
+    with pytest.raises(Refused, match="annotations of pod d/large exclude"):
+        await usable(limit("large", "99"))
 
 
 def limited(*, problem: str = "", fallback: Fallback = Fallback.REFUSE) -> tuple[CardAllocator, PodStore]:

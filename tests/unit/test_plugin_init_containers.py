@@ -1,4 +1,4 @@
-"""Pods over several cards whose init containers hold more than podresources shows, and calls that name no pod."""
+"""Pods over several cards whose init containers hold more than podresources shows."""
 
 from __future__ import annotations
 
@@ -8,22 +8,13 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import Refused
-from gcushare.core.matching import Candidate
-from gcushare.core.requests import CardRequest, CardSelection, ContainerKind, ContainerRequest, PodRequest
-from gcushare.device_plugin.allocation.card_choice import choose_ids
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.pod import PodState
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.pods import CardCounts
 from gcushare.vendors import ENFLAME
-from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.kubelet.plugin_messages import DeviceIds, PreferredRequest, device_ids
 from gcushare.wire.objects import Pod
-from tests.builders import card
-from tests.builders import pod as ref
 from tests.unit.plugin_pods import UNITS, UUIDS, pod, store_of, with_annotations
-
-CARDS = {index: card(index, model="S60") for index in range(3)}
 
 
 def spread(name: str, *amounts: tuple[str, int], cards: str = "0,1", assigned: bool = False) -> Pod:
@@ -166,52 +157,6 @@ def test_no_pod_goes_on_after_a_refusal() -> None:
         raise Refused("no card has room")
     assert [(each.pod.uid, each.served) for each in store.candidates()] == [("uid-p", 0), ("uid-q", 0)]
     assert store.unconfirmed_units() == {1: 2}, "the ids are counted until the kubelet was read"
-
-
-def candidate(name: str, *amounts: int, cards: tuple[int, ...] = (), per_pod: int = 1, **other: object) -> Candidate:
-    containers = tuple(ContainerRequest(f"c{n}", ContainerKind.APP, units) for n, units in enumerate(amounts))
-    request = PodRequest(containers, CardRequest(sum(amounts) // per_pod, per_pod))
-    return Candidate(ref(name), request, cards, **other)  # type: ignore[arg-type]
-
-
-def ask(size: int, *, must: list[str] | None = None, free: Mapping[int, int] | None = None) -> PreferredRequest:
-    amounts = free or dict.fromkeys(CARDS, 16)
-    ids = [each for index, count in amounts.items() for each in device_ids_of_card(index, 16)[16 - count :]]
-    return PreferredRequest(device_ids(sorted({*ids, *(must or [])})), device_ids(must or []), size)
-
-
-def chosen(request: PreferredRequest, *candidates: Candidate) -> CardCounts:
-    return DeviceIds(b"".join(choose_ids(request, candidates, {}, CARDS).entries)).count_by_card()
-
-
-def test_ids_of_an_init_container_from_one_card_do_not_draw_the_rest_from_it() -> None:
-    going_on = candidate("p", 4, 6, cards=(0, 1), per_pod=2, served=1, held={0: 2, 1: 2})
-    assert chosen(ask(6, must=device_ids_of_card(0, 2)), going_on) == {0: 4, 1: 2}, "the pod then has 4 of each"
-
-
-class TestAnAnswerIsRightForEveryPodThatACallMayBeFor:
-    def test_a_card_that_all_allow_is_chosen_although_another_is_recorded(self) -> None:
-        free = candidate("free", 4, cards=(1,))
-        first = candidate("first", 4, cards=(0,), selection=CardSelection(("0",)))
-        assert chosen(ask(4), free, first) == {0: 4}
-        assert chosen(ask(4), candidate("x", 4, cards=(0,), selection=CardSelection((), ("0",)))) == {1: 4}
-
-    def test_pods_that_exclude_each_others_cards_are_refused_by_name(self) -> None:
-        one = candidate("one", 4, cards=(0,), selection=CardSelection(("0",)))
-        other = candidate("other", 4, cards=(1,), selection=CardSelection(("1",)))
-        with pytest.raises(
-            Refused, match=r"not allowed by the pod's annotations.*which of default/one, default/other it is for"
-        ):
-            chosen(ask(4), one, other)
-
-    def test_pods_over_one_card_and_over_two_are_refused_by_name(self) -> None:
-        with pytest.raises(Refused, match=r"which of default/one, default/two asks for 4 units"):
-            chosen(ask(4), candidate("one", 4, cards=(0,)), candidate("two", 4, cards=(0, 1), per_pod=2))
-
-    def test_a_pod_that_is_being_deleted_decides_nothing_while_another_waits(self) -> None:
-        leaving = candidate("leaving", 4, cards=(0, 1), per_pod=2, is_ending=True)
-        assert chosen(ask(4), leaving, candidate("one", 4, cards=(2,))) == {2: 4}
-        assert chosen(ask(4), leaving) == {0: 2, 1: 2}
 
 
 def test_equal_requests_with_other_rules_do_not_inherit_each_others_cards() -> None:

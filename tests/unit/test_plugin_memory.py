@@ -1,80 +1,115 @@
-import asyncio
+"""Which ids the plugin prefers for a container: right for every pod that the kubelet's call may be for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
 
 import pytest
 
-from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.errors import Refused
 from gcushare.core.matching import Candidate
-from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
-from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
-from gcushare.device_plugin.allocation.card_choice import Preference, choose_card, choose_ids
-from gcushare.device_plugin.allocation.response import AllocateResponses
-from gcushare.device_plugin.pods.store import PodStore
-from gcushare.node.container_environment import CONTAINER_BYTES
-from gcushare.node.node_settings import Strategy
-from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import MEMORY_LIMIT
+from gcushare.core.requests import CardRequest, CardSelection, ContainerKind, ContainerRequest, PodRequest
+from gcushare.device_plugin.allocation.card_choice import choose_card, choose_ids
+from gcushare.node.pods import CardCounts
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.plugin_messages import DeviceIds, PreferredRequest, device_ids
-from gcushare.wire.objects import Pod
-from tests.builders import card, inventory, pod
-from tests.extender_objects import a_pod, on_card
+from tests.builders import card, pod
 
-TOTALS = {0: 16, 1: 16, 2: 16}
-CARDS = {index: card(index) for index in TOTALS}
-
-
-def allocate(ids: list[str], *pods: Pod) -> dict[str, str]:
-    """The variables of the container that is given these ids, if these pods of the node may have asked for them."""
-    responses = AllocateResponses(ENFLAME, (Strategy.ENV,))
-    store = PodStore(ENFLAME)
-    for each in pods:
-        store.pod_applied(each)
-    allocator = CardAllocator(
-        store,
-        responses,
-        PodChanges(),
-        whole=False,
-        wait_for_pod_s=0.0,
-        clock=lambda: 0.0,
-        wall_clock_ns=lambda: 0,
-        on_allocate=lambda: None,
-    )
-    allocator.set_inventory(inventory(*CARDS.values()))
-    return dict(asyncio.run(allocator.allocate(device_ids(ids))).envs)
+CARDS = {index: card(index, model="S60") for index in range(4)}
+NOTHING: Mapping[int, int] = {}
+FREE: Mapping[int, int] = dict.fromkeys(range(3), 16)
 
 
-def request(free: dict[int, int], size: int, must: list[str] | None = None) -> PreferredRequest:
-    available = [
-        device_id for index, count in free.items() for device_id in device_ids_of_card(index, 16)[16 - count :]
-    ]
-    return PreferredRequest(device_ids([*available, *(must or [])]), device_ids(must or []), size)
+def ask(size: int, free: Mapping[int, int] = FREE, *, must: Iterable[str] = ()) -> PreferredRequest:
+    """GetPreferredAllocation for ``size`` units, of cards with so many free ones."""
+    ids = {each for index, count in free.items() for each in device_ids_of_card(index, 16)[16 - count :]}
+    return PreferredRequest(device_ids(sorted(ids.union(must))), device_ids(list(must)), size)
 
 
-def candidate(name: str, units: int, *cards: int, served: int = 0, per_pod: int = 1) -> Candidate:
-    containers = tuple(ContainerRequest(f"c{number}", ContainerKind.APP, units) for number in range(served + 1))
-    return Candidate(pod(name), PodRequest(containers, CardRequest(units // per_pod, per_pod)), cards, 1, served)
+def candidate(name: str, *amounts: int, cards: tuple[int, ...] = (), per_pod: int = 1, **other: object) -> Candidate:
+    containers = tuple(ContainerRequest(f"c{n}", ContainerKind.APP, units) for n, units in enumerate(amounts))
+    request = PodRequest(containers, CardRequest(sum(amounts) // per_pod, per_pod))
+    return Candidate(pod(name), request, cards, **other)  # type: ignore[arg-type]
 
 
-def cards_of(preference: Preference) -> dict[int, int]:
-    return DeviceIds(b"".join(preference.entries)).count_by_card()
+def chosen(
+    request: PreferredRequest,
+    *candidates: Candidate,
+    promised: Mapping[int, int] = NOTHING,
+    begun: Iterable[int] = (),
+) -> CardCounts:
+    found = choose_ids(request, candidates, promised, CARDS, begun=set(begun))
+    return DeviceIds(b"".join(found.entries)).count_by_card()
 
 
-def test_where_the_recorded_card_is_full_another_that_fits_is_taken_without_breaking_promises() -> None:
-    preference = choose_ids(request({0: 3, 1: 6, 2: 8}, 4), [candidate("a", 4, 0)], {0: 4, 1: 6}, CARDS)
-    assert cards_of(preference) == {2: 4}
-    assert preference.moved_from == (0,)
+TWO = candidate("two", 8, cards=(0, 2), per_pod=2)
+GOES_ON = candidate("p", 4, 6, cards=(0, 1), per_pod=2, served=1, held={0: 2, 1: 2})
+LEAVES = candidate("leaving", 4, cards=(0, 1), per_pod=2, is_ending=True)
+NEEDS_0, AVOIDS_0 = CardSelection(("0",)), CardSelection((), ("0",))
 
 
-def test_a_pod_that_no_one_assigned_gets_the_fullest_card_that_fits() -> None:
-    assert cards_of(choose_ids(request({0: 3, 1: 6, 2: 16}, 4), [candidate("a", 4)], {}, CARDS)) == {1: 4}
+@pytest.mark.parametrize(
+    ("request_", "candidates", "promised", "expected"),
+    [
+        pytest.param(ask(4, {0: 3, 1: 6, 2: 16}), [candidate("a", 4)], {}, {1: 4}, id="the fullest that fits"),
+        pytest.param(
+            ask(4, {0: 3, 1: 6, 2: 8}), [candidate("a", 4, cards=(0,))], {0: 4, 1: 6}, {2: 4}, id="one not promised"
+        ),
+        pytest.param(
+            ask(6, {1: 7, 2: 10}), [candidate("a", 6, cards=(2, 0))], {1: 5, 2: 6}, {2: 6}, id="promised to it"
+        ),
+        pytest.param(ask(4, {0: 6, 1: 10, 2: 16}), [candidate("a", 4, 4)], {}, {1: 4}, id="room for all containers"),
+        pytest.param(ask(4, {0: 6, 1: 10, 2: 16}), [candidate("a", 4, 4)], {1: 3}, {2: 4}, id="and for promises"),
+        pytest.param(ask(4, {0: 6, 1: 5, 2: 3}), [candidate("a", 4, 4)], {}, {1: 4}, id="or for this one alone"),
+        pytest.param(ask(8), [TWO], {}, {0: 4, 2: 4}, id="two cards equally"),
+        pytest.param(ask(8, {0: 1, 1: 16, 2: 16}), [TWO], {}, {1: 4, 2: 4}, id="two others equally"),
+        pytest.param(ask(6, must=device_ids_of_card(0, 2)), [GOES_ON], {}, {0: 4, 1: 2}, id="then it has 4 of each"),
+        pytest.param(
+            ask(4),
+            [candidate("free", 4, cards=(1,)), candidate("first", 4, cards=(0,), selection=NEEDS_0)],
+            {},
+            {0: 4},
+            id="a card that all allow",
+        ),
+        pytest.param(ask(4), [candidate("x", 4, cards=(0,), selection=AVOIDS_0)], {}, {1: 4}, id="none that it avoids"),
+        pytest.param(ask(4), [LEAVES, candidate("one", 4, cards=(2,))], {}, {2: 4}, id="not for a pod that ends"),
+        pytest.param(ask(4), [LEAVES], {}, {0: 2, 1: 2}, id="unless it is the only one"),
+    ],
+)
+def test_the_card_is_chosen(
+    request_: PreferredRequest, candidates: list[Candidate], promised: Mapping[int, int], expected: CardCounts
+) -> None:
+    assert chosen(request_, *candidates, promised=promised) == expected
 
 
-def test_a_pod_of_several_containers_goes_where_all_have_room_if_a_card_has() -> None:
-    containers = tuple(ContainerRequest(name, ContainerKind.APP, 4) for name in ("c0", "c1"))
-    pair = Candidate(pod("a"), PodRequest(containers, CardRequest(8)), (), 1)
-    assert cards_of(choose_ids(request({0: 6, 1: 10, 2: 16}, 4), [pair], {}, CARDS)) == {1: 4}
-    assert cards_of(choose_ids(request({0: 6, 1: 10, 2: 16}, 4), [pair], {1: 3}, CARDS)) == {2: 4}
-    assert cards_of(choose_ids(request({0: 6, 1: 5, 2: 3}, 4), [pair], {}, CARDS)) == {1: 4}
+@pytest.mark.parametrize(
+    ("request_", "candidates", "words"),
+    [
+        pytest.param(
+            ask(9, {0: 3, 1: 6, 2: 8}),
+            [candidate("a", 9, cards=(0,))],
+            r"no card of this node has 9 free units \(card 0: 3 of 16, card 1: 6 of 16, card 2",
+            id="no card fits",
+        ),
+        pytest.param(
+            ask(4),
+            [candidate(name, 4, selection=CardSelection((index,))) for name, index in (("one", "0"), ("other", "1"))],
+            r"not allowed by the pod's annotations.*which of default/one, default/other it is for",
+            id="pods that exclude each other's cards",
+        ),
+        pytest.param(
+            ask(4),
+            [candidate("one", 4, cards=(0,)), candidate("two", 4, cards=(0, 1), per_pod=2)],
+            r"which of default/one, default/two asks for 4 units",
+            id="pods over one card and over two",
+        ),
+    ],
+)
+def test_where_no_card_is_right_the_refusal_names_cards_or_pods(
+    request_: PreferredRequest, candidates: list[Candidate], words: str
+) -> None:
+    with pytest.raises(Refused, match=words):
+        chosen(request_, *candidates)
 
 
 @pytest.mark.parametrize(("amounts", "per_pod"), [((4, 6), 1), ((4, 16), 2), ((4, 4, 4), 1), ((4, 2, 12), 2)])
@@ -82,17 +117,12 @@ def test_a_card_with_room_for_the_first_container_alone_is_left_to_the_equal_pod
     amounts: tuple[int, ...], per_pod: int
 ) -> None:
     """Pods of equal requests start together, and the first one admitted got the cards of the second one's record."""
-    containers = tuple(ContainerRequest(f"c{n}", ContainerKind.APP, units) for n, units in enumerate(amounts))
     own, elsewhere = ((0,), (2,)) if per_pod == 1 else ((0, 1), (2, 3))
-    cards = {index: card(index) for index in range(4)}
-    wants = PodRequest(containers, CardRequest(sum(amounts) // per_pod, per_pod))
-    second = Candidate(pod("b"), wants, own, 1)
-    free = dict.fromkeys(own, 16 - wants.cards.units) | dict.fromkeys(elsewhere, 16)
-    share = dict.fromkeys(elsewhere, amounts[0] // per_pod)
-    assert cards_of(choose_ids(request(free, amounts[0]), [second], {}, cards)) == share
+    second = candidate("b", *amounts, cards=own, per_pod=per_pod)
+    request = ask(amounts[0], dict.fromkeys(own, 16 - sum(amounts) // per_pod) | dict.fromkeys(elsewhere, 16))
+    assert chosen(request, second) == dict.fromkeys(elsewhere, amounts[0] // per_pod)
     taken = dict.fromkeys(elsewhere, 16)
-    kept = dict.fromkeys(own, amounts[0] // per_pod)
-    assert cards_of(choose_ids(request(free, amounts[0]), [second], taken, cards)) == kept, "promised to others"
+    assert chosen(request, second, promised=taken) == dict.fromkeys(own, amounts[0] // per_pod), "promised to others"
 
 
 @pytest.mark.parametrize(("first", "later"), [(4, (4,)), (4, (2, 2)), (1, (9, 1))])
@@ -100,61 +130,19 @@ def test_a_card_with_room_for_the_first_container_alone_is_left_to_the_equal_pod
 def test_containers_of_a_pod_that_is_not_known_follow_each_other(
     first: int, later: tuple[int, ...], free: dict[int, int]
 ) -> None:
-    (begun,) = cards_of(choose_ids(request(free, first), [], {}, CARDS))
+    (begun,) = chosen(ask(first, free))
     left = {**free, begun: free[begun] - first}
     for amount in later:
-        assert cards_of(choose_ids(request(left, amount), [], {}, CARDS, begun={begun})) == {begun: amount}
+        assert chosen(ask(amount, left), begun={begun}) == {begun: amount}
         left[begun] -= amount
-
-
-def test_where_no_card_fits_the_message_names_every_card() -> None:
-    with pytest.raises(
-        Refused, match=r"no card of this node has 9 free units \(card 0: 3 of 16, card 1: 6 of 16, card 2"
-    ):
-        choose_ids(request({0: 3, 1: 6, 2: 8}, 9), [candidate("a", 9, 0)], {}, CARDS)
 
 
 def test_ids_that_must_be_included_decide_the_card_and_are_in_the_answer() -> None:
     must = device_ids_of_card(1, 2)
-    preference = choose_ids(request({0: 16, 1: 10}, 5, must), [candidate("a", 5, 0)], {}, CARDS)
-    assert cards_of(preference) == {1: 5}
-    assert set(must) <= set(DeviceIds(b"".join(preference.entries)).text())
-    assert len(set(preference.entries)) == 5
-
-
-def test_memory_over_two_cards_is_taken_equally_from_both() -> None:
-    preference = choose_ids(request(TOTALS, 8), [candidate("a", 8, 0, 2, per_pod=2)], {}, CARDS)
-    assert cards_of(preference) == {0: 4, 2: 4}
-    moved = choose_ids(request({0: 1, 1: 16, 2: 16}, 8), [candidate("a", 8, 0, 2, per_pod=2)], {}, CARDS)
-    assert cards_of(moved) == {1: 4, 2: 4}
-
-
-def test_a_pods_own_promise_keeps_no_room_from_it() -> None:
-    moved = choose_ids(request({1: 7, 2: 10}, 6), [candidate("a", 6, 2, 0)], {1: 5, 2: 6}, CARDS)
-    assert cards_of(moved) == {2: 6}
-
-
-def test_ids_of_another_layout_are_refused_and_explained() -> None:
-    with pytest.raises(RemoteContractError, match="Aliyun's gpushare"):
-        allocate(["GPU-1-_-0"])
-
-
-def test_a_container_may_use_its_request_and_what_its_pods_limit_adds() -> None:
-    names, ids = ENFLAME.environment, device_ids_of_card(0, 16)[:4]
-
-    def bound(name: str, **annotations: str) -> Pod:
-        return a_pod(name, 4, node="n1", record=on_card(0, 4), annotations=annotations)
-
-    burst = bound("burst", **{MEMORY_LIMIT: "12"})
-    assert allocate(ids, burst)[CONTAINER_BYTES] == str(12 << 30)
-    assert allocate(ids, burst)[names.container_units] == "4"
-    same = bound("same", **{MEMORY_LIMIT: "12"})
-    assert allocate(ids, burst, same)[CONTAINER_BYTES] == str(12 << 30)
-    plain = bound("plain")
-    assert allocate(ids, burst, plain)[CONTAINER_BYTES] == str(4 << 30), "the call may be for either"
-    large = bound("large", **{MEMORY_LIMIT: "99"})
-    with pytest.raises(Refused, match="annotations of pod default/large exclude"):
-        allocate(ids, large)
+    found = choose_ids(ask(5, {0: 16, 1: 10}, must=must), [candidate("a", 5, cards=(0,))], {}, CARDS)
+    ids = DeviceIds(b"".join(found.entries))
+    assert (ids.count_by_card(), len(set(found.entries))) == ({1: 5}, 5)
+    assert set(must) <= set(ids.text())
 
 
 def test_a_card_without_a_promise_on_it_comes_first_then_the_fullest_then_the_lowest() -> None:
@@ -162,6 +150,5 @@ def test_a_card_without_a_promise_on_it_comes_first_then_the_fullest_then_the_lo
     assert choose_card({0: 8, 1: 4}, {1: 1}, 4, 4) == 0
     assert choose_card({0: 8, 1: 4}, {0: 4, 1: 1}, 4, 4) == 0
     assert choose_card({0: 8, 1: 4}, {0: 5, 1: 1}, 4, 4) == 1
-    assert choose_card({0: 3}, {}, 4, 4) is None
     assert choose_card({0: 3}, {}, 4, None) is None
     assert choose_card({0: 8, 1: 9}, {1: 6}, 4, None, begun={1}) == 0

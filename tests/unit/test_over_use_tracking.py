@@ -6,17 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.over_use.tracking import (
-    UNKNOWN_POLLS,
-    OverUseChangeKind,
-    OverUseTracker,
-    PolledUse,
-)
+from gcushare.core.over_use.tracking import UNKNOWN_POLLS, OverUseChangeKind, OverUseTracker, PolledUse
 from gcushare.core.units import GIB
 from tests.builders import TOLERANCE
 
 MIB = GIB // 1024
 PLACE = ("uid", 0)
+BEGAN, ENDED, UNKNOWN = OverUseChangeKind.BEGAN, OverUseChangeKind.ENDED, OverUseChangeKind.UNKNOWN
 OVER, WITHIN = PolledUse(5 * GIB, 4 * GIB), PolledUse(4 * GIB, 4 * GIB)
 
 
@@ -45,27 +41,14 @@ def test_the_tolerance_is_a_share_of_the_grant_or_a_fixed_amount_whichever_is_mo
 
 def test_a_pod_is_over_after_as_many_polls_in_a_row_as_were_asked_for_and_no_longer_after_as_many_within() -> None:
     tracker = OverUseTracker(TOLERANCE, polls=2)
-    assert kinds(tracker, OVER, OVER, OVER, WITHIN, WITHIN) == [
-        None,
-        OverUseChangeKind.BEGAN,
-        None,
-        None,
-        OverUseChangeKind.ENDED,
-    ]
+    assert kinds(tracker, OVER, OVER, OVER, WITHIN, WITHIN) == [None, BEGAN, None, None, ENDED]
     assert not tracker.over
 
 
 def test_what_jumps_about_the_limit_neither_begins_nor_ends() -> None:
     tracker = OverUseTracker(TOLERANCE, polls=2)
     assert kinds(tracker, OVER, WITHIN, OVER, WITHIN) == [None] * 4
-    assert kinds(tracker, OVER, OVER, WITHIN, OVER, WITHIN, OVER) == [
-        None,
-        OverUseChangeKind.BEGAN,
-        None,
-        None,
-        None,
-        None,
-    ]
+    assert kinds(tracker, OVER, OVER, WITHIN, OVER, WITHIN, OVER) == [None, BEGAN, None, None, None, None]
 
 
 def test_an_over_use_began_with_its_first_poll_and_knows_its_most() -> None:
@@ -78,14 +61,14 @@ def test_an_over_use_began_with_its_first_poll_and_knows_its_most() -> None:
 def test_a_peak_between_two_polls_counts_if_the_library_keeps_accounts() -> None:
     tracker = OverUseTracker(TOLERANCE, polls=2)
     peak = PolledUse(2 * GIB, 4 * GIB, 7 * GIB)
-    assert kinds(tracker, peak, peak) == [None, OverUseChangeKind.BEGAN]
+    assert kinds(tracker, peak, peak) == [None, BEGAN]
     assert tracker.over[PLACE].peak == 7 * GIB
 
 
 def test_polls_that_cannot_tell_change_nothing_until_what_was_known_is_old() -> None:
     tracker = OverUseTracker(TOLERANCE, polls=2)
-    assert kinds(tracker, OVER, None, OVER) == [None, None, OverUseChangeKind.BEGAN]
-    assert kinds(tracker, *[None] * UNKNOWN_POLLS) == [None] * (UNKNOWN_POLLS - 1) + [OverUseChangeKind.UNKNOWN]
+    assert kinds(tracker, OVER, None, OVER) == [None, None, BEGAN]
+    assert kinds(tracker, *[None] * UNKNOWN_POLLS) == [None] * (UNKNOWN_POLLS - 1) + [UNKNOWN]
     assert not tracker.over
 
 
@@ -120,9 +103,9 @@ def test_beginnings_and_ends_take_turns_and_agree_with_who_is_over(uses: list[in
     for use in uses:
         (kind,) = kinds(tracker, None if use is None else PolledUse(use * GIB, 4 * GIB))
         if kind is not None:
-            assert (kind is OverUseChangeKind.BEGAN) == (last is not OverUseChangeKind.BEGAN)
+            assert (kind is BEGAN) == (last is not BEGAN)
             last = kind
-        assert (PLACE in tracker.over) == (last is OverUseChangeKind.BEGAN)
+        assert (PLACE in tracker.over) == (last is BEGAN)
 
 
 def test_polls_that_could_not_tell_say_nothing_of_an_earlier_over_use_until_there_were_many() -> None:

@@ -10,19 +10,17 @@ import pytest
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.assignments import PodRef
 from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
-from gcushare.core.over_use.tracking import OverUseTracker, PolledUse
+from gcushare.core.over_use.tracking import PolledUse
 from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.node.over_use.watch import divide_grant
 from gcushare.wire.pods import MACHINE_UID, MIRROR
-from tests.builders import TOLERANCE
 from tests.extender_objects import a_pod, on_card
 from tests.fake_proc import FakeProc, cgroup_of
 from tests.unit.over_use_node import NODE, OverUseNode
 
 ATTACKER = "0f3c8e5a-1b2c-4d3e-8f90-a1b2c3d4e5f6"
 NEIGHBOUR = "11111111-2222-3333-4444-555555555555"
-PLACE = (ATTACKER, 0)
 
 
 def test_a_process_in_a_group_named_like_a_neighbours_pod_stays_the_pods_own(tmp_path: Path) -> None:
@@ -100,26 +98,6 @@ async def test_a_forged_mirror_that_names_a_neighbours_uid_takes_none_of_its_fig
     assert set(node.watch.over) == {uid}
 
 
-@pytest.mark.parametrize("polls", [2, 3])
-def test_memory_that_is_freed_before_every_second_poll_is_never_an_over_use(polls: int) -> None:
-    """It is the known limit of polling: fewer polls in a row (overUse.looks: 1) report it."""
-    over, within = PolledUse(8 * GIB, 4 * GIB), PolledUse(GIB, 4 * GIB)
-    tracker, strict = OverUseTracker(TOLERANCE, polls=polls), OverUseTracker(TOLERANCE, polls=1)
-    began = 0
-    for number in range(100):
-        figures = {PLACE: over if number % 2 else within}
-        assert tracker.take(figures, {ATTACKER}, float(number)) == []
-        began += bool(strict.take(figures, {ATTACKER}, float(number)))
-    assert began == 99, "with one poll every change is reported"
-
-
-def test_where_the_library_keeps_accounts_what_was_freed_before_the_poll_is_reported() -> None:
-    tracker = OverUseTracker(TOLERANCE, polls=2)
-    for number in range(2):
-        tracker.take({PLACE: PolledUse(GIB, 4 * GIB, peak=8 * GIB)}, {ATTACKER}, float(number))
-    assert PLACE in tracker.over
-
-
 def _refused(name: str, used: int) -> Offender:
     return Offender(PodRef(f"uid-{name}", "default", name), 0, PolledUse(used * GIB, 4 * GIB))
 
@@ -127,13 +105,6 @@ def _refused(name: str, used: int) -> Offender:
 def _card(*offenders: Offender) -> CardReading:
     figures = {each.pod.uid: each.figures for each in offenders} | {"n": PolledUse(0, 8 * GIB)}
     return CardReading(0, 16 * GIB, sum(each.used for each in figures.values()), 0, figures)
-
-
-def test_a_pod_whose_eviction_is_refused_for_ever_does_not_protect_the_next_one() -> None:
-    worst, next_worst = replace(_refused("worst", 8), refused_lately="a budget refuses"), _refused("next", 6)
-    found = decide([worst, next_worst], {0: _card(worst, next_worst)}, When.DANGER)
-    assert found.victim == next_worst
-    assert found.passed_over["default/worst"] == "a budget refuses"
 
 
 def test_a_pod_within_its_grant_is_never_chosen_for_the_shortage_that_another_makes() -> None:

@@ -96,11 +96,6 @@ def test_of_a_card_that_was_not_seen_no_one_is_evicted() -> None:
     assert decide([offender(card=3)], {}, When.ALWAYS).victim is None
 
 
-def test_a_pod_that_is_within_its_grant_at_the_last_poll_is_not_evicted_for_a_peak() -> None:
-    peaked = replace(offender(), figures=PolledUse(2 * GIB, 4 * GIB, 9 * GIB))
-    assert decide([peaked], {0: card_of(peaked, memory=8)}, When.ALWAYS).victim is None
-
-
 def test_while_an_offender_is_ending_whose_memory_suffices_no_one_else_of_the_card_is_evicted() -> None:
     ending, other = replace(offender("ending", 9), ending=True), offender("other", 9)
     elsewhere = offender("elsewhere", 12, card=1)
@@ -152,8 +147,3 @@ def test_in_a_pause_no_one_is_evicted() -> None:
     greedy = offender(used=9)
     found = decide([greedy], {0: card_of(greedy)}, When.DANGER, pausing="the next in 5s")
     assert (found.victim, dict(found.passed_over)) == (None, {"default/greedy": "the next in 5s"})
-
-
-def test_one_that_uses_another_pods_card_without_a_grant_is_an_offender_like_any() -> None:
-    intruder = offender("intruder", used=9, granted=0)
-    assert decide([intruder], {0: card_of(intruder)}, When.DANGER).victim == intruder

@@ -79,15 +79,6 @@ def test_a_pod_that_is_gone_is_forgotten_without_a_word() -> None:
     assert not tracker.over
 
 
-def test_nothing_is_settled_before_enough_polls() -> None:
-    tracker = OverUseTracker(TOLERANCE, polls=2)
-    kinds(tracker, WITHIN)
-    assert not tracker.has_enough_polls
-    kinds(tracker, WITHIN)
-    assert tracker.has_enough_polls
-    assert tracker.is_first_word
-
-
 def test_an_earlier_time_is_kept_and_a_later_one_is_not() -> None:
     tracker = OverUseTracker(TOLERANCE, polls=1)
     kinds(tracker, OVER)

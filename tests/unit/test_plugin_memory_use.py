@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.node.pod_use import PodUse, divide_use, granted_bytes
+from gcushare.node.pod_use import divide_use, granted_bytes
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import MACHINE_UID, MIRROR
@@ -34,11 +34,6 @@ def uid_of(store: PodStore, name: str) -> str:
 def test_a_pod_whose_card_is_sampled_and_that_has_no_process_uses_none_of_the_chip() -> None:
     store = store_of(("a", 0))
     assert divide_use({0: {}}, {}, store.entries.values(), {0: {}}).utilization == {uid_of(store, "a"): {0: 0.0}}
-
-
-def test_a_pod_without_a_process_uses_none_of_its_card() -> None:
-    store = store_of(("a", 1))
-    assert divide_use({0: {}, 1: {}}, {}, store.entries.values()) == PodUse({uid_of(store, "a"): {1: 0}}, {0: 0, 1: 0})
 
 
 def test_a_pod_that_has_no_card_yet_and_no_process_is_not_reported() -> None:

@@ -107,7 +107,7 @@ def requests(units: st.SearchStrategy[int], cards: st.SearchStrategy[int]) -> st
 def is_tried_exactly(crowd: tuple[NodeState, list[PodRef]]) -> bool:
     node, victims = crowd
     wide = [held for held in node.assignments.values() if len(held.grants) > 1]
-    return 2 ** len(wide) * len(victims) <= EXACT_WORK
+    return (1 << len(wide)) * len(victims) <= EXACT_WORK
 
 
 CASES = (

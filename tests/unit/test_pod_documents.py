@@ -119,12 +119,6 @@ def test_a_sidecar_is_distinguished_from_an_init_container() -> None:
     assert [container.name for container in request.containers] == ["s", "i", "main"]
 
 
-@pytest.mark.parametrize("units", ["1.5", "-1", "many", "1e40"])
-def test_a_malformed_quantity_is_an_error_that_names_it(units: str) -> None:
-    with pytest.raises(RemoteContractError, match=f"'{units}'"):
-        pod_request(pod(units), ENFLAME)
-
-
 def test_wishes_are_read() -> None:
     wishes = pod_options(
         {"gcushare.io/card-policy": "spread", "gcushare.io/use-cards": "0, S60", "gcushare.io/avoid-cards": "GCU-1"}

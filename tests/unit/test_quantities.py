@@ -1,8 +1,6 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.quantities import parse_count, parse_quantity
@@ -56,8 +54,3 @@ def test_what_is_no_quantity_is_refused_by_name(text: object) -> None:
 def test_a_count_is_whole_non_negative_and_fits_int64(text: object, why: str) -> None:
     with pytest.raises(RemoteContractError, match=why):
         parse_count(text)
-
-
-@given(st.integers(min_value=0, max_value=2**63 - 1))
-def test_every_plain_count_is_read_back(count: int) -> None:
-    assert parse_count(str(count)) == parse_count(count) == count

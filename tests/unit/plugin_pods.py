@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations import PodRecord, decode_record
 from gcushare.wire.objects import Pod
 from tests.unit.plugin_reconcile import MIRROR_ANNOTATIONS
 
@@ -90,6 +92,12 @@ def store_of(*pods: Pod) -> PodStore:
     for each in pods:
         store.pod_applied(each)
     return store
+
+
+def record_of(write: RecordWrite) -> PodRecord:
+    found = decode_record(ENFLAME, write.annotations)
+    assert found is not None
+    return found
 
 
 def written(store: PodStore) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:

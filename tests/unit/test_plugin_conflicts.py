@@ -12,6 +12,7 @@ from gcushare.device_plugin.kubelet.conflicts import ConflictingPluginWatch
 from gcushare.device_plugin.node.publisher import ResourceCounts
 
 RESOURCE = "nvidia.com/gpu"
+REMOVE = "Memory is not offered next to it: remove that plugin from this node"
 
 
 @dataclass
@@ -53,23 +54,26 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.mark.parametrize(
-    "counted",
+    ("part", "counted", "ids", "advice"),
     [
-        pytest.param((8, 8), id="usable"),
-        pytest.param((8, 1), id="one left"),
-        pytest.param((0, 0), id="the kubelet has restarted"),
-        pytest.param(None, id="Node not seen"),
+        pytest.param(SERVES_WHOLE, (8, 8), ("GPU-1", "GPU-2"), "--mode memory", id="usable"),
+        pytest.param(SERVES_WHOLE, (8, 1), ("GPU-1", "GPU-2"), "--mode memory", id="one left"),
+        pytest.param(SERVES_WHOLE, (0, 0), ("GPU-1", "GPU-2"), "--mode memory", id="the kubelet has restarted"),
+        pytest.param(SERVES_WHOLE, None, ("GPU-1", "GPU-2"), "--mode memory", id="Node not seen"),
+        pytest.param(SERVES_MEMORY, (8, 8), ("mock-0", "mock-1"), REMOVE, id="of memory, usable"),
+        pytest.param(SERVES_MEMORY, None, ("mock-0", "mock-1"), REMOVE, id="of memory, Node not seen"),
     ],
 )
-async def test_ids_of_another_layout_are_another_plugin(world: World, counted: tuple[int, int] | None) -> None:
+async def test_ids_of_another_layout_are_another_plugin(
+    world: World, part: str, counted: tuple[int, int] | None, ids: tuple[str, ...], advice: str
+) -> None:
     world.counted = counted
-    world.register("GPU-1", "GPU-2")
-    watch = world.watch()
+    world.register(*ids)
+    watch = world.watch(part)
     found = await watch.find()
-    assert (
-        "another plugin serves nvidia.com/gpu on this node: the kubelet was sent 2 device ids such as 'GPU-1'" in found
-    )
-    assert "--mode memory" in found
+    words = f"another plugin serves nvidia.com/gpu on this node: the kubelet was sent 2 device ids such as '{ids[0]}'"
+    assert words in found
+    assert advice in found
     assert await watch.find() == found
     assert world.reported == [found]
 
@@ -124,18 +128,6 @@ async def test_one_that_comes_back_is_reported_again(world: World) -> None:
         found.append(bool(await watch.find()))
     assert found == [True, False, True]
     assert len(world.reported) == 2
-
-
-@pytest.mark.parametrize("counted", [pytest.param((8, 8), id="usable"), pytest.param(None, id="Node not seen")])
-async def test_foreign_ids_of_memory_that_the_kubelet_hands_out_are_another_plugin(
-    world: World, counted: tuple[int, int] | None
-) -> None:
-    world.counted = counted
-    world.register("mock-devices-id-0", "mock-devices-id-1")
-    found = await world.watch(SERVES_MEMORY).find()
-    assert "the kubelet was sent 2 device ids such as 'mock-devices-id-0'" in found
-    assert "Memory is not offered next to it: remove that plugin from this node" in found
-    assert world.reported == [found]
 
 
 @pytest.mark.parametrize("counted", [(8, 0), (0, 0)], ids=["its units are lost", "the kubelet has restarted"])

@@ -2,8 +2,6 @@
 
 import pytest
 
-from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import decode_record
 from gcushare.wire.objects import Pod
 from tests.unit.plugin_pods import (
     UNITS,
@@ -12,6 +10,7 @@ from tests.unit.plugin_pods import (
     in_use,
     init_pod,
     pod,
+    record_of,
     store_of,
     waiting,
     whole_pod,
@@ -49,7 +48,7 @@ def test_a_pod_that_the_kubelet_shows_half_served_goes_on_where_it_is() -> None:
     reconcile(store, {"d/a": {"c0": {3: 4}}})
     store.pod_applied(pod("a", 4, 2, card=0))
     (candidate,) = store.candidates()
-    assert (candidate.served, candidate.card_indexes) == (1, (3,))
+    assert (candidate.served, candidate.next_units, candidate.card_indexes, written(store)) == (1, 2, (3,), {})
 
 
 def test_a_pod_that_took_the_name_of_another_gets_nothing_of_what_is_shown_under_that_name() -> None:
@@ -106,8 +105,7 @@ def test_a_corrupt_record_of_a_running_pod_is_written_again_from_what_the_kubele
     assert (waiting(store), store.promised(), store.held_units()) == ([], {}, {0: 4})
     assert (store.users_of(0, whole=False), in_use(store)) == (["d/a"], ({0}, set()))
     (write,) = store.writes(UUIDS, UNITS, 99)
-    record = decode_record(ENFLAME, write.annotations)
-    assert record is not None
+    record = record_of(write)
     assert (record.card_indexes, record.pod_units, record.assigned, record.assign_time_ns) == ((0,), 4, True, 7)
     assert (write.placed_here, write.corrected_from, "gcushare.io/corrected" in write.annotations) == (False, (), False)
     assert "is not a whole number" in write.repaired

@@ -12,7 +12,7 @@ from gcushare.device_plugin.pods.annotation_diff import compute_write
 from gcushare.device_plugin.pods.pod import PodState
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import CARD_MODE, CARD_UUID, RECORDED_UID, UNITS_BY_CARD, decode_record
+from gcushare.wire.annotations import CARD_MODE, CARD_UUID, RECORDED_UID, UNITS_BY_CARD
 from gcushare.wire.objects import Pod
 from tests.unit.plugin_pods import (
     UNITS,
@@ -20,6 +20,7 @@ from tests.unit.plugin_pods import (
     ended,
     in_use,
     pod,
+    record_of,
     store_of,
     whole_pod,
     with_annotations,
@@ -28,20 +29,11 @@ from tests.unit.plugin_pods import (
 from tests.unit.plugin_reconcile import reconcile
 
 
-def test_nothing_is_written_before_the_kubelets_record_shows_it() -> None:
-    store = store_of(pod("a", 4))
-    store.on_allocate("uid-a", "c0", {0: 4}, 0.0)
-    assert written(store) == {}
-    reconcile(store, {"d/a": {"c0": {0: 4}}})
-    assert written(store) == {"a": ((0,), ())}
-
-
 def test_a_pod_on_another_card_than_recorded_is_corrected_and_says_from_where() -> None:
     store = store_of(pod("a", 4, card=0))
     reconcile(store, {"d/a": {"c0": {3: 4}}})
     (write,) = store.writes(UUIDS, UNITS, 1)
-    record = decode_record(ENFLAME, write.annotations)
-    assert record is not None
+    record = record_of(write)
     assert (record.card_indexes, record.assigned, record.assign_time_ns) == ((3,), True, 7)
     assert write.annotations["gcushare.io/corrected"] == "0->3"
     assert write.annotations["gcushare.io/card-uuid"] == "uuid-3"
@@ -51,9 +43,7 @@ def test_a_pod_that_was_torn_over_two_cards_says_how_much_it_has_of_each() -> No
     store = store_of(pod("a", 2, 3, card=0))
     reconcile(store, {"d/a": {"c0": {0: 2}, "c1": {3: 3}}})
     (write,) = store.writes(UUIDS, UNITS, 1)
-    record = decode_record(ENFLAME, write.annotations)
-    assert record is not None
-    assert record.units_by_card(5) == {0: 2, 3: 3}
+    assert record_of(write).units_by_card(5) == {0: 2, 3: 3}
     store.on_record_written(write)
     store.pod_applied(with_annotations(pod("a", 2, 3), write.annotations))
     assert written(store) == {}
@@ -74,18 +64,11 @@ def test_shares_that_somebody_else_wrote_on_a_pod_with_equal_ones_are_taken_away
     assert written(store) == {}
 
 
-def test_a_pod_half_served_is_not_written_and_holds_its_card() -> None:
-    store = store_of(pod("a", 4, 2, card=0))
-    reconcile(store, {"d/a": {"c0": {5: 4}}})
-    assert written(store) == {}
-    (candidate,) = store.candidates()
-    assert (candidate.served, candidate.next_units, candidate.card_indexes) == (1, 2, (5,))
-
-
 def test_a_wrong_guess_frees_the_pod_that_it_was_made_for() -> None:
     store = store_of(pod("a", 4, card=0), pod("b", 4, card=1))
     store.on_allocate("uid-a", "c0", {0: 4}, 0.0)
-    assert [c.pod.name for c in store.candidates()] == ["b"]
+    reconcile(store, {})
+    assert ([c.pod.name for c in store.candidates()], written(store)) == (["b"], {}), "the guess is young"
     reconcile(store, {"d/b": {"c0": {0: 4}}})
     assert [c.pod.name for c in store.candidates()] == ["a"]
     assert store.pending_allocations == 0
@@ -97,8 +80,7 @@ def test_pods_of_equal_requests_change_places_so_that_each_still_fits_as_planned
     reconcile(store, {"d/b": {"c0": {0: 8}}})
     assert {c.pod.name: c.card_indexes for c in store.candidates()} == {"a": (1,), "c": (1,)}
     (swapped,) = [write for write in store.writes(UUIDS, UNITS, 1) if write.pod.name == "a"]
-    record = decode_record(ENFLAME, swapped.annotations)
-    assert record is not None
+    record = record_of(swapped)
     assert (record.card_indexes, record.assigned) == ((1,), False)
 
 
@@ -155,13 +137,6 @@ def test_whose_units_were_handed_out_is_no_pod_that_the_kubelet_forgot() -> None
     reconcile(store, {"d/right": {"c0": {0: 4}}})
     displaced = {each.pod.name for each in store.candidates() if each.is_displaced}
     assert displaced == {"a"}, "z is younger, and runs"
-
-
-def test_a_guess_too_young_for_the_kubelets_record_stands() -> None:
-    store = store_of(pod("a", 4), pod("b", 4))
-    store.on_allocate("uid-a", "c0", {0: 4}, 0.0)
-    reconcile(store, {})
-    assert [c.pod.name for c in store.candidates()] == ["b"]
 
 
 @pytest.mark.parametrize(("is_readable", "left"), [(True, ["a"]), (False, [])])

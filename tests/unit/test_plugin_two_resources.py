@@ -8,11 +8,10 @@ from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import decode_record
 from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.unit.node_agent_rig import Rig, make_rig
-from tests.unit.plugin_pods import UNITS, UUIDS, in_use, pod, store_of, whole_pod, written
+from tests.unit.plugin_pods import UNITS, UUIDS, in_use, pod, record_of, store_of, whole_pod, written
 from tests.unit.plugin_reconcile import reconcile
 
 
@@ -61,8 +60,7 @@ def test_whole_cards_are_recorded_with_their_sizes_and_corrected_if_the_kubelet_
     store = store_of(whole_pod("w", 2, "0,1"))
     reconcile(store, {}, {"d/w": {"c0": {1: 1, 5: 1}}})
     (write,) = store.writes(UUIDS, UNITS, 1)
-    record = decode_record(ENFLAME, write.annotations)
-    assert record is not None
+    record = record_of(write)
     assert (record.card_indexes, record.card_units, record.pod_units, record.whole) == ((1, 5), 16, 32, True)
     assert write.corrected_from == (0, 1)
     assert write.annotations["gcushare.io/card-uuid"] == "uuid-1,uuid-5"

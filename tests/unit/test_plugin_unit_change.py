@@ -118,18 +118,6 @@ def test_cards_that_go_away_meanwhile_do_not_overwrite_the_unit_of_before(tmp_pa
     assert (rig.listed(), to_write(rig)) == ((160, 4), None)
 
 
-@pytest.mark.parametrize("is_seen_late", [False, True])
-def test_a_unit_of_another_name_and_the_same_size_is_no_change(tmp_path: Path, is_seen_late: bool) -> None:
-    rig = make_rig(tmp_path, unit="1")
-    if not is_seen_late:
-        rig.node(inventory=published(tmp_path, "GiB"))
-    rig.hold(a=device_ids_of_card(0, 4))
-    rig.see(16)
-    if is_seen_late:
-        rig.node(inventory=published(tmp_path, "GiB"))
-    assert (rig.agent.problem, rig.listed(), to_write(rig)) == ("", (16, 16), "1")
-
-
 @pytest.mark.parametrize("has_allocated", [False, True])
 def test_an_automatic_unit_gives_way_to_that_of_before_unless_both_were_given_out(
     tmp_path: Path, has_allocated: bool

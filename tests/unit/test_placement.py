@@ -4,11 +4,11 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
+from gcushare.core.cards import BOTH_MODES, InventoryCard
 from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.requests import CardRequest, CardSelection
-from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, node_score
+from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
 
 
 def node(
@@ -64,13 +64,6 @@ def test_a_choosy_pod_gets_only_what_it_allows() -> None:
     assert chosen(state, CardRequest(4, selection=CardSelection(use=("T21",))), "binpack") is None
 
 
-def test_node_binpack_prefers_cards_in_use_then_fuller_nodes() -> None:
-    empty, full, tight = node(cards(16, 16)), node(cards(16, 16), (0, 8)), node(cards(16, 16), (0, 15))
-    scores = [node_score(state, asks(4), "binpack") for state in (empty, tight, full)]
-    assert scores == sorted(scores)
-    assert scores[0] < scores[1] < scores[2]
-
-
 def linked(groups: str) -> list[InventoryCard]:
     """Cards of 16 in the link groups that the letters name; a dot is a card without a link, alone on its NUMA node."""
     made = []
@@ -78,35 +71,6 @@ def linked(groups: str) -> list[InventoryCard]:
         place = {"numa_node": index} if group == "." else {"numa_node": 100, "link_group": group}
         made.append(msgspec.structs.replace(card(index), **place))
     return made
-
-
-def test_memory_goes_to_cards_in_use_so_that_whole_ones_stay_free() -> None:
-    state = node(cards(16, 16, 16, 16))
-    for number, units in enumerate((4, 8, 4, 6, 10)):
-        index = choose_cards(state, asks(units), POLICIES["binpack"].rank_card)
-        assert index is not None
-        state.add(held(f"pod-{number}", "n", (index[0].index, units)))
-
-    assert [s.used for s in state.cards.values()] == [16, 16, 0, 0]
-    assert state.empty_cards == 2
-
-
-def test_a_card_is_opened_for_memory_if_no_one_could_have_had_it_whole() -> None:
-    both, full_both = node(cards(16, 16)), node(cards(16, 16), (0, 16))
-    memory_only = node(cards(16, 16), modes=[SERVES_MEMORY])
-    shared = node(cards(16, 16), (0, 1))
-    policy = POLICIES["binpack"].score_node
-    worth = [policy(state, asks(4)) for state in (both, full_both, memory_only, shared)]
-
-    assert worth == sorted(worth)
-    assert len(set(worth)) == 4
-
-
-def test_a_whole_card_is_taken_if_no_pod_could_have_shared_it() -> None:
-    both, whole_only = node(cards(16, 16), (0, 8)), node(cards(16, 16), modes=[SERVES_WHOLE])
-    policy = POLICIES["binpack"].score_node
-
-    assert policy(both, asks_whole()) < policy(whole_only, asks_whole())
 
 
 def test_a_single_whole_card_comes_from_the_tightest_group_so_that_pairs_stay_whole() -> None:
@@ -134,10 +98,3 @@ def test_the_node_where_several_whole_cards_are_close_is_preferred(name: str) ->
     assert len(set(worth)) == 3
     loose = replace(asks_whole(2), whole_policy="loose")
     assert len({POLICIES[name].score_node(state, loose) for state in (apart, near, linked_pair)}) == 1
-
-
-def test_node_spread_prefers_the_emptier_node_and_scores_stay_in_bounds() -> None:
-    empty, full = node(cards(16)), node(cards(16), (0, 8))
-    assert node_score(empty, asks(4), "spread") == 10
-    assert node_score(full, asks(4), "spread") == 5
-    assert node_score(full, asks(9), "spread") == 0

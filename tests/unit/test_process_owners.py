@@ -27,13 +27,15 @@ def test_processes_are_reported_with_their_pods_and_those_of_the_host_are_left_o
     assert ProcessOwners(proc.root).find([42, 43, 44, 45]) == {42: UID, 43: OTHER}
 
 
-def test_a_number_that_was_given_again_is_the_new_processs(proc: FakeProc) -> None:
+def test_a_number_that_was_given_again_is_the_new_processs_until_that_ends(proc: FakeProc) -> None:
     owners = ProcessOwners(proc.root)
     proc.start_in_pod(42, UID)
     assert owners.find([42]) == {42: UID}
+    proc.start(42, "0::/init.scope\n")
+    assert owners.find([42]) == {}
     proc.start_in_pod(42, OTHER)
     assert owners.find([42]) == {42: OTHER}
-    proc.start(42, "0::/init.scope\n")
+    proc.end(42)
     assert owners.find([42]) == {}
 
 
@@ -60,14 +62,6 @@ def test_a_process_that_is_moved_into_its_pod_later_is_found_then(proc: FakeProc
     assert owners.find([42]) == {}
     (proc.root / "42" / "cgroup").write_text(cgroup_of(UID))
     assert owners.find([42]) == {42: UID}
-
-
-def test_a_process_that_ended_belongs_to_no_one(proc: FakeProc) -> None:
-    owners = ProcessOwners(proc.root)
-    proc.start_in_pod(42, UID)
-    owners.find([42])
-    proc.end(42)
-    assert owners.find([42]) == {}
 
 
 def test_a_number_that_changes_hands_while_one_looks_is_no_ones(proc: FakeProc) -> None:
@@ -136,7 +130,7 @@ def test_within_a_container_nothing_is_said_and_it_says_why(tmp_path: Path) -> N
 
 def test_without_a_proc_nothing_is_said_and_it_says_why(tmp_path: Path) -> None:
     owners = ProcessOwners(tmp_path / "nowhere")
-    assert owners.find([42]) == {}
+    assert (owners.find([42]), owners.running_pods()) == ({}, None)
     assert "nowhere" in owners.problem()
 
 
@@ -155,7 +149,3 @@ def test_the_pods_that_run_are_those_with_any_process_on_a_card_or_not(proc: Fak
     proc.start_in_pod(44, OTHER)
     proc.start(45, "0::/system.slice/sshd.service\n")
     assert owners.running_pods() == frozenset({UID, OTHER})
-
-
-def test_nothing_is_said_of_running_pods_if_processes_cannot_be_seen(tmp_path: Path) -> None:
-    assert ProcessOwners(tmp_path / "none").running_pods() is None

@@ -49,12 +49,6 @@ def check_handshake(server_side: Data, client_side: Data, now: datetime) -> None
     policy(server_side, now).build_client_verifier().verify(certificate(client_side, CLIENT_CERT), [])
 
 
-def test_a_first_set_lets_both_sides_verify_each_other() -> None:
-    data = first()
-    check_handshake(data, data, START + 100 * DAY)
-    assert next_issue(data, YEAR, START + 100 * DAY) is None
-
-
 def test_each_certificate_is_for_its_own_side_and_name() -> None:
     data = first()
     for key, purpose, names in (

@@ -9,7 +9,6 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -37,9 +36,7 @@ class DevTools:
         self._reading = asyncio.create_task(self._read(), name="read DevTools")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._socket.close()
         await self._reading
         await self._http.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from aiohttp import web
@@ -77,9 +76,7 @@ class PageRig:
         self.server = await start_server(app, ServeSettings(listen_address="127.0.0.1", listen_port=self._port))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.serving.stopping.set()
         await self.server.stop(1.0)
 

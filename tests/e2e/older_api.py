@@ -6,7 +6,6 @@ Everything else is passed on as it is, both ways. Budgets are answered with none
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import Self
 
 import aiohttp
@@ -51,9 +50,7 @@ class OlderApi:
         self.scheduler = OlderScheduler(self._binary, VERSION, path)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._ended.set()
         await self._runner.cleanup()
 

@@ -7,7 +7,6 @@ import contextlib
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -75,9 +74,7 @@ class Kubelets:
         self._task = asyncio.create_task(self._run(), name="kubelets")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._task.cancel()
         await asyncio.wait([self._task])
         if not self._task.cancelled():

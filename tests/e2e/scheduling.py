@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from gcushare.config_manager.manager_settings import ExtenderOptions
@@ -60,9 +59,7 @@ class Scheduling:
             self._followers.append(asyncio.create_task(picture.run(), name=f"follow {what}"))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         try:
             await self.delete_pods()
             for name in [name for name in self.control_plane.children if name not in self._kept]:

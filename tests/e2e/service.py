@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -51,9 +50,7 @@ class Service:
         self._looking = asyncio.create_task(self._look(), name=f"endpoints of {self._name}")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._looking.cancel()
         await asyncio.wait([self._looking])
         self._server.close()

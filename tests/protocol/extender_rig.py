@@ -9,7 +9,6 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -126,9 +125,7 @@ class ExtenderRig:
             await self.until_serving()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     async def add_replica(self, settings: ExtenderSettings | None = None, *, api_url: str = "") -> Replica:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 import grpc
@@ -83,9 +82,7 @@ class NodeUnderTest:
         await self.offers(len(IDS), len(IDS))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         try:
             for each in list(self.pods.objects.values()):
                 await self.delete(each["metadata"]["name"], grace_s=0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 import msgspec
@@ -57,9 +56,7 @@ class SchedulerUnderTest:
         await self.extender.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         try:
             await self.backend.stop()
             await self.extender.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -61,9 +60,7 @@ class QuietCluster:
         await scheduler.synced.wait()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     def put(self, *documents: Document) -> None:

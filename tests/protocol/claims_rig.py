@@ -31,11 +31,9 @@ from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.protos import podresources_pb2, services
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.patches import merge
-from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
 from gcushare_playground.kubelet.dra import ClaimRef, DraKubelet
+from tests.api_objects import an_object, delete, find, merge_into
 
 NODE = "node-1"
 NAMES = ENFLAME.claims
@@ -85,7 +83,7 @@ class ClaimsRig:
         self.write_cards()
         self.api = await self._stack.enter_async_context(ApiServer(ApiServerConfig(runs_controllers=False)))
         self.api.kubeconfig(self.root / "kubeconfig")
-        self.api.registry.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": LABELS}})
+        self.api.registry.put(an_object("Node", NODE, metadata={"labels": LABELS}))
         self.kubelet = await self._stack.enter_async_context(DraKubelet(self.root))
         await self._serve_pod_resources()
         self._stack.push_async_callback(self.stop)
@@ -195,6 +193,17 @@ class ClaimsRig:
         """The slices that stand there, in the scheduler's order."""
         return sorted(self.api.store.list(SLICES), key=lambda each: str(each["metadata"]["name"]))
 
+    def delete_slices(self) -> None:
+        for each in self.slices():
+            delete(self.api, "ResourceSlice", each["metadata"]["name"])
+
+    def annotate_node(self, key: str, value: str | None) -> None:
+        merge_into(self.api, "Node", NODE, {"metadata": {"annotations": {key: value}}})
+
+    def node_annotations(self) -> dict[str, str]:
+        found: dict[str, str] = find(self.api, "Node", NODE)["metadata"].get("annotations", {})
+        return found
+
     def devices(self) -> dict[str, dict[str, Any]]:
         """The devices of all slices, in order."""
         return {each["name"]: each for found in self.slices() for each in found["spec"].get("devices") or []}
@@ -202,52 +211,32 @@ class ClaimsRig:
     def allocate(self, name: str, *results: Mapping[str, Any], namespace: str = "default") -> ClaimRef:
         """Create a claim as the scheduler leaves it."""
         whole = [{"request": "card", "driver": self.vendor.claims.driver, "pool": NODE, **each} for each in results]
-        body = {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"devices": {"requests": [{"name": "card"}]}},
-            "status": {
-                "allocation": {"devices": {"results": whole}},
-                "reservedFor": [{"resource": "pods", "name": name, "uid": name}],
-            },
-        }
-        created = self.api.registry.put(body)
-        status = {"status": body["status"]}
-        key = Key(namespace, name)
-        self.api.registry.update(
-            BY_NAME["resourceclaims.resource.k8s.io"], key, lambda obj: merge(obj, status), status_only=True
-        )
-        return ClaimRef(created["metadata"]["uid"], name, namespace)
+        spec = {"devices": {"requests": [{"name": "card"}]}}
+        created = self.api.registry.put(an_object("ResourceClaim", name, namespace, spec=spec))
+        claim = ClaimRef(created["metadata"]["uid"], name, namespace)
+        self.reserve(claim, (name, name))
+        self.set_status("ResourceClaim", name, namespace, allocation={"devices": {"results": whole}})
+        return claim
 
     def reserve(self, claim: ClaimRef, *pods: tuple[str, str]) -> None:
         """Reserve a claim for these pods, by name and uid."""
-        reserved = {"status": {"reservedFor": [{"resource": "pods", "name": name, "uid": uid} for name, uid in pods]}}
-        key = Key(claim.namespace, claim.name)
-        self.api.registry.update(
-            BY_NAME["resourceclaims.resource.k8s.io"], key, lambda obj: merge(obj, reserved), status_only=True
-        )
+        reserved = [{"resource": "pods", "name": name, "uid": uid} for name, uid in pods]
+        self.set_status("ResourceClaim", claim.name, claim.namespace, reservedFor=reserved)
+
+    def set_status(self, kind: str, name: str, namespace: str = "default", **status: Any) -> None:
+        merge_into(self.api, kind, name, {"status": status}, namespace, status_only=True)
 
     def run_pod(
         self, name: str, *claims: str, namespace: str = "default", annotations: Mapping[str, str] | None = None
     ) -> str:
         """Bind a pod to this node that has these claims, as Kubernetes leaves it; returns its uid."""
         container = {"name": "main", "image": "x", "resources": {"claims": [{"name": each} for each in claims]}}
-        body = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": namespace, "annotations": dict(annotations or {})},
-            "spec": {
-                "nodeName": NODE,
-                "containers": [container],
-                "resourceClaims": [{"name": each, "resourceClaimTemplateName": "t"} for each in claims],
-            },
-        }
-        uid = str(self.api.registry.put(body)["metadata"]["uid"])
+        asked = [{"name": each, "resourceClaimTemplateName": "t"} for each in claims]
+        spec = {"nodeName": NODE, "containers": [container], "resourceClaims": asked}
+        pod = an_object("Pod", name, namespace, metadata={"annotations": dict(annotations or {})}, spec=spec)
+        uid = str(self.api.registry.put(pod)["metadata"]["uid"])
         made = [{"name": each, "resourceClaimName": each} for each in claims]
-        status = {"status": {"phase": "Running", "resourceClaimStatuses": made}}
-        key = Key(namespace, name)
-        self.api.registry.update(BY_NAME["pods"], key, lambda obj: merge(obj, status), status_only=True)
+        self.set_status("Pod", name, namespace, phase="Running", resourceClaimStatuses=made)
         return uid
 
     async def get(self, path: str) -> tuple[int, str]:

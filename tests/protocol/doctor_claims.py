@@ -13,6 +13,7 @@ from gcushare.wire.dra.slices import new_slice
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import ObjectMeta
 from gcushare_playground.apiserver.objects import JsonObject
+from tests.api_objects import an_object
 from tests.builders import cards
 from tests.protocol.doctor_rig import EXTENDER, NODE, PLUGIN, SERVICE, SYSTEM, DoctorRig, program_pod, status
 
@@ -23,12 +24,7 @@ INVENTORY = Inventory(unit=parse_memory_unit("1"), cards=(*cards(16, 16),), mode
 
 def device_class(name: str, resource: str = "") -> JsonObject:
     spec = {"extendedResourceName": resource} if resource else {}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}
-
-
-def admission(kind: str, spec: JsonObject) -> JsonObject:
-    group = "admissionregistration.k8s.io/v1"
-    return {"apiVersion": group, "kind": kind, "metadata": {"name": POLICY}, "spec": spec}
+    return an_object("DeviceClass", name, spec=spec)
 
 
 def serve_claims(rig: DoctorRig) -> None:
@@ -50,5 +46,6 @@ def serve_claims(rig: DoctorRig) -> None:
     rig.put(msgspec.to_builtins(new_slice(ObjectMeta(name=SLICE), spec)))
     rig.put(device_class(NAMES.memory_class))
     rig.put(device_class(NAMES.whole_class, ENFLAME.whole_card_resource))
-    rig.put(admission("MutatingAdmissionPolicy", {"mutations": [f"gcushare-{NAMES.template_prefix}"]}))
-    rig.put(admission("MutatingAdmissionPolicyBinding", {"policyName": POLICY}))
+    mutations = [f"gcushare-{NAMES.template_prefix}"]
+    rig.put(an_object("MutatingAdmissionPolicy", POLICY, spec={"mutations": mutations}))
+    rig.put(an_object("MutatingAdmissionPolicyBinding", POLICY, spec={"policyName": POLICY}))

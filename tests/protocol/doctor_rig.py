@@ -28,6 +28,7 @@ from gcushare.wire.documents.plugin_status import PluginStatus
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion, User
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
+from tests.api_objects import an_object
 from tests.builders import cards
 from tests.extender_objects import inventory_text, pod_document
 from tests.protocol.inspect_rig import Tty
@@ -130,22 +131,15 @@ def status(**parts: Any) -> str:
 def node_object(name: str = NODE, offered: Sequence[InventoryCard] | None = None, **labels: str) -> JsonObject:
     shown = cards(16, 16) if offered is None else offered
     amounts = {ENFLAME.memory_resource: str(sum(card.units for card in shown)), ENFLAME.count_resource: str(len(shown))}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": labels or LABEL,
-            "annotations": {ENFLAME.inventory_annotation: inventory_text(shown)},
-        },
-        "status": {
-            "capacity": {**amounts, "cpu": "64"},
-            "allocatable": {**amounts, "cpu": "64"},
-            "conditions": READY,
-            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-            "nodeInfo": {"kubeletVersion": "v1.36.2"},
-        },
+    metadata = {"labels": labels or LABEL, "annotations": {ENFLAME.inventory_annotation: inventory_text(shown)}}
+    status = {
+        "capacity": {**amounts, "cpu": "64"},
+        "allocatable": {**amounts, "cpu": "64"},
+        "conditions": READY,
+        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+        "nodeInfo": {"kubeletVersion": "v1.36.2"},
     }
+    return an_object("Node", name, metadata=metadata, status=status)
 
 
 @dataclass
@@ -280,82 +274,48 @@ def program_pod(
     name: str, program: str, port: int, *flags: str, node: str, page_port: int = 0, **spec: Any
 ) -> JsonObject:
     """A pod as the charts make it; without ``page_port`` one server stands for both ports of the extender."""
-    container = {
-        "name": program,
-        "image": f"registry/enflame:{__version__}",
-        "command": [program],
-        "args": [*flags],
-        "ports": [{"name": "status", "containerPort": port}, {"name": "page", "containerPort": page_port or port}],
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": SYSTEM, "labels": {"app.kubernetes.io/part-of": "gcushare"}},
-        "spec": {"nodeName": node, "containers": [container], **spec},
-    }
+    ports = [{"name": "status", "containerPort": port}, {"name": "page", "containerPort": page_port or port}]
+    image = {"name": program, "image": f"registry/enflame:{__version__}"}
+    container = {**image, "command": [program], "args": [*flags], "ports": ports}
+    labels = {"app.kubernetes.io/part-of": "gcushare"}
+    spec = {"nodeName": node, "containers": [container], **spec}
+    return an_object("Pod", name, SYSTEM, metadata={"labels": labels}, spec=spec)
 
 
 def lease(namespace: str, name: str, holder: str) -> JsonObject:
     renewed = rfc3339_micro(datetime.now(UTC))
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 10, "renewTime": renewed},
-    }
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 10, "renewTime": renewed}
+    return an_object("Lease", name, namespace, spec=spec)
 
 
 def service(address: str = "10.96.1.37") -> JsonObject:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": SERVICE, "namespace": SYSTEM},
-        "spec": {"clusterIP": address, "ports": [{"name": "http", "port": 32766}]},
-    }
+    spec = {"clusterIP": address, "ports": [{"name": "http", "port": 32766}]}
+    return an_object("Service", SERVICE, SYSTEM, spec=spec)
 
 
 def endpoints(port: int) -> JsonObject:
     subset = {"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "http", "port": port}]}
-    return {
-        "apiVersion": "v1",
-        "kind": "Endpoints",
-        "metadata": {"name": SERVICE, "namespace": SYSTEM},
-        "subsets": [subset],
-    }
+    return an_object("Endpoints", SERVICE, SYSTEM, subsets=[subset])
 
 
 def policy(text: str = ENFLAME.record.card_index) -> JsonObject:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": "records"},
-        "spec": {"validations": [{"expression": f"!('{text}' in object.metadata.annotations)"}]},
-    }
+    spec = {"validations": [{"expression": f"!('{text}' in object.metadata.annotations)"}]}
+    return an_object("ValidatingAdmissionPolicy", "records", spec=spec)
 
 
 def policy_binding(action: str = "Deny") -> JsonObject:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": "records"},
-        "spec": {"policyName": "records", "validationActions": [action]},
-    }
+    spec = {"policyName": "records", "validationActions": [action]}
+    return an_object("ValidatingAdmissionPolicyBinding", "records", spec=spec)
 
 
 def config_map(name: str, namespace: str = SYSTEM, **data: str) -> JsonObject:
     named = {key.replace("__", "."): value for key, value in data.items()}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": named}
+    return an_object("ConfigMap", name, namespace, data=named)
 
 
 def tls_secret(name: str, certificate: bytes) -> JsonObject:
     data = {"tls.crt": base64.b64encode(certificate).decode(), "tls.key": base64.b64encode(b"very secret").decode()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": SYSTEM},
-        "type": "kubernetes.io/tls",
-        "data": data,
-    }
+    return an_object("Secret", name, SYSTEM, type="kubernetes.io/tls", data=data)
 
 
 def record(card: int, units: int, *, assigned: bool = True, age_s: float = 600.0) -> PodRecord:

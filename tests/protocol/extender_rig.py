@@ -30,6 +30,7 @@ from gcushare.scheduler_extender.extender_settings import (
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.contracts import EXTENDER
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from tests.api_objects import find
 from tests.extender_objects import Document, filter_body, node_document, pod_document
 
 DEADLINE_S = 60.0
@@ -168,9 +169,7 @@ class ExtenderRig:
         return self.api.registry.put(wanted)
 
     def pod(self, name: str) -> Document:
-        found = self.api.store.get("pods", name)
-        assert found is not None, f"there is no pod {name}"
-        return found
+        return find(self.api, "Pod", name)
 
     def events(self) -> list[Document]:
         return self.api.store.list("events")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import msgspec
 from aiohttp import web
 
 from gcushare.cli.inspect.command_line import NAMES, main
@@ -20,10 +19,11 @@ from gcushare.cli.kubectl.help_text import Names
 from gcushare.core.cards import SERVES_MEMORY, InventoryCard
 from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME, Vendor
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
+from tests.api_objects import delete
 from tests.extender_objects import Document, node_document, on_card, pod_document
 from tests.protocol.extender_rig import Replica, extender_settings, until
 
@@ -78,15 +78,8 @@ class Front:
 
 
 def _status(code: int, reason: str, message: str) -> web.Response:
-    body = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "status": "Failure",
-        "code": code,
-        "reason": reason,
-        "message": message,
-    }
-    return web.Response(status=code, body=msgspec.json.encode(body), content_type="application/json")
+    document = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
+    return web.json_response(document, status=code)
 
 
 @asynccontextmanager
@@ -154,7 +147,7 @@ class Cluster:
 
     def delete(self, name: str, *, namespace: str = "default") -> None:
         """Make a pod disappear."""
-        self.api.registry.delete(PODS, Key(namespace, name), Deletion(grace_s=0))
+        delete(self.api, "Pod", name, namespace)
 
     def environ(self, **more: str) -> dict[str, str]:
         return {"HOME": "/nowhere", "KUBECONFIG": str(self.kubeconfig), **more}

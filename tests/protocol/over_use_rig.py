@@ -9,8 +9,7 @@ from typing import Any
 from gcushare.core.units import GIB
 from gcushare.wire.annotations import OVER_USE
 from gcushare.wire.contracts import COMPONENT_LABEL, MPS_COMPONENT
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.resources import BY_NAME
+from tests.api_objects import an_object, merge_into
 from tests.fake_proc import FakeProc
 from tests.protocol.plugin_rig import NODE, PluginRig
 
@@ -49,9 +48,8 @@ class OverUseRig(PluginRig):
     def run_mps_daemon(self, namespace: str, gib: int) -> None:
         """Run a pod that is labelled as an MPS daemon, and whose process uses so much of card 0."""
         labels = {COMPONENT_LABEL: MPS_COMPONENT}
-        metadata = {"name": "daemon", "namespace": namespace, "labels": labels}
         spec = {"nodeName": NODE, "containers": [{"name": "c", "image": "i"}]}
-        made = self.api.registry.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        made = self.api.registry.put(an_object("Pod", "daemon", namespace, metadata={"labels": labels}, spec=spec))
         self.proc.start_in_pod(7, made["metadata"]["uid"])
         self.write_cards({0: {"used": gib * GIB, "processes": {"7": gib * GIB}}})
 
@@ -76,17 +74,9 @@ class OverUseRig(PluginRig):
 
     def put_budget(self) -> None:
         """Have a disruption budget allow no eviction of any pod."""
-        self.api.registry.put(
-            {
-                "apiVersion": "policy/v1",
-                "kind": "PodDisruptionBudget",
-                "metadata": {"name": "keep", "namespace": "default"},
-                "spec": {"selector": {}, "maxUnavailable": 0},
-            }
-        )
-        resource, key = BY_NAME["poddisruptionbudgets.policy"], Key("default", "keep")
-        none = {"disruptionsAllowed": 0}
-        self.api.registry.update(resource, key, lambda obj: {**obj, "status": none}, status_only=True)
+        budget, none = "PodDisruptionBudget", {"status": {"disruptionsAllowed": 0}}
+        self.api.registry.put(an_object(budget, "keep", spec={"selector": {}, "maxUnavailable": 0}))
+        merge_into(self.api, budget, "keep", none, status_only=True)
 
     def is_here(self, name: str) -> bool:
         found = self.api.store.get("pods", name)

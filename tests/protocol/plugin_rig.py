@@ -39,6 +39,7 @@ from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
 from gcushare_playground.kubelet import AdmissionOrder, ContainerView, Kubelet, NodeApi
 from gcushare_playground.kubelet import KubeletSettings as DoubleSettings
 from gcushare_playground.kubelet.podspec import Pod
+from tests.api_objects import an_object, find, owned_by
 
 PLUGIN_USER = "plugin"
 """Tells the plugin's requests from those of the kubelet double, which patches the status of pods, too."""
@@ -206,44 +207,27 @@ class PluginRig:
 
         ``controller``: what made it, such as ``ReplicaSet web-5d8``.
         """
-        record = {} if card is None else {
-            "enflame.com/gcu-device-id": str(card),
-            "enflame.com/gcu-device-memory": "16",
-            "enflame.com/gcu-device-memory-request": str(sum(units)),
-            "enflame.com/gcu-device-assigned": "false",
-            "enflame.com/gcu-device-assign-time": str(next(self._times)),
-        }  # fmt: skip
+        record = {} if card is None else self._record(str(card), sum(units))
         containers = [container(f"c{n}", size) for n, size in enumerate(units)]
-        kind, _, owner = controller.partition(" ")
-        owners = [{"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": f"uid-{owner}", "controller": True}]
-        metadata = {"name": name, "namespace": "default", "annotations": record | dict(annotations)}
-        self.api.registry.put(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": metadata | ({"ownerReferences": owners} if controller else {}),
-                "spec": {"nodeName": NODE, "containers": containers, "initContainers": list(init)},
-            }
-        )
+        metadata = {"annotations": record | dict(annotations), **owned_by(controller)}
+        spec = {"nodeName": NODE, "containers": containers, "initContainers": list(init)}
+        self.api.registry.put(an_object("Pod", name, metadata=metadata, spec=spec))
 
     def bind_whole(self, name: str, count: int = 1, cards: str = "") -> None:
         """Put a bound pod into the API server that asks for whole cards, recorded on ``cards`` where there are any."""
-        annotations = {} if not cards else {
+        record = {"gcushare.io/card-mode": "whole", **self._record(cards, 16 * count)} if cards else {}
+        spec = {"nodeName": NODE, "containers": [container("c0", count, WHOLE)]}
+        self.api.registry.put(an_object("Pod", name, metadata={"annotations": record}, spec=spec))
+
+    def _record(self, cards: str, units: int) -> dict[str, str]:
+        """What the extender writes on a pod that it binds."""
+        return {
             "enflame.com/gcu-device-id": cards,
             "enflame.com/gcu-device-memory": "16",
-            "enflame.com/gcu-device-memory-request": str(16 * count),
+            "enflame.com/gcu-device-memory-request": str(units),
             "enflame.com/gcu-device-assigned": "false",
             "enflame.com/gcu-device-assign-time": str(next(self._times)),
-            "gcushare.io/card-mode": "whole",
-        }  # fmt: skip
-        self.api.registry.put(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": name, "namespace": "default", "annotations": annotations},
-                "spec": {"nodeName": NODE, "containers": [container("c0", count, WHOLE)]},
-            }
-        )
+        }
 
     async def until_allocatable(self, resource: str, count: int) -> None:
         """Wait until the kubelet could hand out so many of a resource."""
@@ -255,18 +239,14 @@ class PluginRig:
         await self.until(holds, f"{count} of {resource} allocatable")
 
     def pod(self, name: str) -> dict[str, Any]:
-        found = self.api.store.get("pods", name)
-        assert found is not None, f"pod {name} is not there"
-        return found
+        return find(self.api, "Pod", name)
 
     def annotation(self, name: str, key: str) -> str | None:
         value: str | None = self.pod(name)["metadata"].get("annotations", {}).get(key)
         return value
 
     def node(self) -> dict[str, Any]:
-        found = self.api.store.get("nodes", NODE, "")
-        assert found is not None
-        return found
+        return find(self.api, "Node", NODE)
 
     def published(self) -> Inventory:
         """The inventory on the Node."""
@@ -396,9 +376,5 @@ def container(name: str, units: int, resource: str = RESOURCE, **extra: Any) -> 
 def false_mirror(name: str, units: int, uid: str) -> dict[str, Any]:
     """A pod whose author names the node and says that it is the mirror of a static pod; a finalizer keeps it."""
     annotations = {"kubernetes.io/config.source": "file", MACHINE_UID: uid, MIRROR: uid}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "annotations": annotations, "finalizers": ["a.example/b"]},
-        "spec": {"nodeName": "node-1", "containers": [container("c0", units)]},
-    }
+    spec = {"nodeName": NODE, "containers": [container("c0", units)]}
+    return an_object("Pod", name, metadata={"annotations": annotations, "finalizers": ["a.example/b"]}, spec=spec)

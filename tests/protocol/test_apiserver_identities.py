@@ -1,25 +1,18 @@
 from __future__ import annotations
 
 from gcushare_playground.apiserver import ApiServer, RbacAuthorizer, User, service_account
+from tests.api_objects import an_object, grant
 from tests.protocol.apiserver_client import PODS, Api
 from tests.unit.apiserver_objects import pod
 
 JANE = User("jane", ("system:authenticated",))
-RBAC = "rbac.authorization.k8s.io/v1"
 ACCOUNT = "/api/v1/namespaces/default/serviceaccounts"
-
-
-def _let_jane_list_pods(server: ApiServer) -> None:
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
-    server.registry.put({"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "r"}, "rules": rules})
-    reference, subjects = {"kind": "Role", "name": "r"}, [{"kind": "User", "name": "jane"}]
-    binding = {"apiVersion": RBAC, "kind": "RoleBinding", "metadata": {"name": "b"}}
-    server.registry.put({**binding, "roleRef": reference, "subjects": subjects})
 
 
 async def test_stored_roles_decide_and_the_record_tells_what_was_needed(server: ApiServer) -> None:
     server.authorizer = RbacAuthorizer(server.store)
-    _let_jane_list_pods(server)
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+    grant(server, {"kind": "User", "name": "jane"}, rules, "lists-pods", "default")
     async with Api(server, server.add_user(JANE)) as jane:
         assert (await jane.get(PODS)).code == 200
         refused = await jane.call("POST", PODS, pod())
@@ -32,7 +25,7 @@ async def test_stored_roles_decide_and_the_record_tells_what_was_needed(server: 
 
 
 async def test_a_requested_token_stands_for_the_account_and_the_node_of_its_pod(api: Api, server: ApiServer) -> None:
-    server.registry.put({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "plugin"}})
+    server.registry.put(an_object("ServiceAccount", "plugin"))
     created = server.registry.put(pod(nodeName="n1"))
     bound = {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": created["metadata"]["uid"]}
     asked = {"spec": {"boundObjectRef": bound, "expirationSeconds": 600}}

@@ -11,11 +11,8 @@ from gcushare.cards.simulated.source import SimulatedSource
 from gcushare.core.errors import DeviceError
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ALIYUN
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.patches import merge
-from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.kubelet.checkpoint import decode_checkpoint
-from tests.protocol.claims_rig import NODE, ClaimsRig, share
+from tests.protocol.claims_rig import ClaimsRig, share
 from tests.protocol.plugin_rig import PluginRig
 
 
@@ -76,11 +73,9 @@ async def test_what_a_claim_was_given_counts_before_an_inventory_of_another_time
         full = rig.allocate("full", share("card-1", 14))
         assert (await rig.kubelet.prepare(full))[full.uid].error == ""
         await rig.stop()
-        key = ALIYUN.inventory_annotation
-        text = rig.api.store.list("nodes")[0]["metadata"]["annotations"][key]
+        text = rig.node_annotations()[ALIYUN.inventory_annotation]
         text = text.replace("uuid-1", "uuid-x").replace("uuid-2", "uuid-1").replace("uuid-x", "uuid-2")
-        restored = {"metadata": {"annotations": {key: text}}}
-        rig.api.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, restored))
+        rig.annotate_node(ALIYUN.inventory_annotation, text)
         await rig.start()
         await rig.until(lambda: numbers(rig) == {"uuid-0": 0, "uuid-1": 1, "uuid-2": 2}, "the numbers are as before")
 

@@ -13,13 +13,10 @@ from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.device_plugin.claims.slice_publisher import slice_name
 from gcushare.vendors import ENFLAME
 from gcushare.wire.nodes import decode_inventory
-from gcushare_playground.apiserver import Deletion
 from gcushare_playground.apiserver.faults import Delay, Fault
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.patches import merge
-from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.kubelet.dra import ClaimRef, DraKubelet
-from tests.protocol.claims_rig import NAMES, NODE, SLICES, ClaimsRig, share
+from tests.api_objects import an_object, delete
+from tests.protocol.claims_rig import LABELS, NAMES, NODE, SLICES, ClaimsRig, share
 
 
 @pytest_asyncio.fixture
@@ -118,17 +115,13 @@ async def test_slices_follow_sick_cards_cordons_and_their_deletion(rig: ClaimsRi
     rig.write_cards({1: "it smokes"})
     sick = f"{NAMES.driver}/sick"
     await rig.until(lambda: taints("card-1") == [sick], "card 1 is tainted")
-    cordon = {"metadata": {"annotations": {ENFLAME.cordon_annotation: "0"}}}
-    rig.api.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, cordon))
+    rig.annotate_node(ENFLAME.cordon_annotation, "0")
     cordoned = f"{NAMES.driver}/cordoned"
     await rig.until(lambda: taints("card-0") == [cordoned], "card 0 is tainted")
     generations = {each["spec"]["pool"]["generation"] for each in rig.slices()}
     assert len(generations) == 1
     uids = {each["metadata"]["uid"] for each in rig.slices()}
-    for each in rig.slices():
-        rig.api.registry.delete(
-            BY_NAME["resourceslices.resource.k8s.io"], Key("", each["metadata"]["name"]), Deletion()
-        )
+    rig.delete_slices()
     await rig.until(
         lambda: len(rig.slices()) == 1 and not {each["metadata"]["uid"] for each in rig.slices()} & uids,
         "the slices are there again",
@@ -147,19 +140,13 @@ async def test_the_card_in_use_is_listed_first_and_nothing_is_written_while_the_
 
 
 async def test_nothing_is_published_while_the_node_is_deleted(rig: ClaimsRig) -> None:
-    node = rig.api.store.get("nodes", NODE, "")
-    assert node is not None
-    rig.api.registry.delete(BY_NAME["nodes"], Key("", NODE), Deletion())
+    delete(rig.api, "Node", NODE)
     await rig.until(lambda: not rig.app.observed.publisher.is_current, "the driver has seen it")
-    for each in rig.slices():  # as Kubernetes collects what the Node owns
-        name = Key("", each["metadata"]["name"])
-        rig.api.registry.delete(BY_NAME["resourceslices.resource.k8s.io"], name, Deletion())
+    rig.delete_slices()  # as Kubernetes collects what the Node owns
     rig.write_cards({1: "it smokes"})
     await rig.until(lambda: rig.kubelet.health["card-1"].message == "it smokes", "it goes on with its cards")
     assert rig.slices() == []
-    back = rig.api.registry.put(
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": node["metadata"]["labels"]}}
-    )
+    back = rig.api.registry.put(an_object("Node", NODE, metadata={"labels": LABELS}))
     await rig.until(lambda: bool(rig.slices()), "the slices are back with the Node")
     (owner,) = rig.slices()[0]["metadata"]["ownerReferences"]
     assert owner["uid"] == back["metadata"]["uid"]
@@ -177,8 +164,7 @@ async def test_the_kubelet_hears_of_a_sick_card_and_of_its_recovery(rig: ClaimsR
 @pytest.mark.slow
 async def test_the_node_gets_the_inventory_that_all_readers_know(rig: ClaimsRig) -> None:
     def published() -> Inventory | None:
-        node = rig.api.store.get("nodes", NODE, "")
-        text = (node or {})["metadata"].get("annotations", {}).get(ENFLAME.inventory_annotation)
+        text = rig.node_annotations().get(ENFLAME.inventory_annotation)
         return decode_inventory(text) if text is not None else None
 
     await rig.until(lambda: published() is not None, "the annotation is there")
@@ -187,31 +173,26 @@ async def test_the_node_gets_the_inventory_that_all_readers_know(rig: ClaimsRig)
     assert (found.modes, found.units_by_card) == ((SERVES_CLAIMS,), {0: 16, 1: 16})
     rig.write_cards({1: "it smokes"})
     await rig.until(lambda: (read := published()) is not None and not read.cards[1].is_usable, "card 1 is sick")
-    gone = {"metadata": {"annotations": {ENFLAME.inventory_annotation: None}}}
-    rig.api.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, gone))
+    rig.annotate_node(ENFLAME.inventory_annotation, None)
     await rig.until(lambda: published() is not None, "it is written again")
 
 
 def offers(rig: ClaimsRig, units: str) -> None:
     """Have the kubelet count so many units of the device plugin on the Node."""
-    status = {"status": {"allocatable": {ENFLAME.memory_resource: units}}}
-    rig.api.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, status), status_only=True)
+    rig.set_status("Node", NODE, allocatable={ENFLAME.memory_resource: units})
 
 
 async def test_nothing_is_offered_while_a_device_plugin_is_registered_even_if_no_pod_has_its_units() -> None:
     """A pod could be given units at any moment: the node has to stop counting them first."""
     async with ClaimsRig() as rig:
         plugins_own = "what the plugin wrote"
-        before = {"metadata": {"annotations": {ENFLAME.inventory_annotation: plugins_own}}}
-        rig.api.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, before))
+        rig.annotate_node(ENFLAME.inventory_annotation, plugins_own)
         offers(rig, "32")
         await rig.start(until_published=False)
         problems = rig.app.observed.problems
         await rig.until(lambda: "still offers enflame.com/gcu-memory" in problems().get("cards", ""), "it says so")
         assert rig.api.store.list(SLICES) == []
-        node = rig.api.store.get("nodes", NODE, "")
-        assert node is not None
-        assert node["metadata"]["annotations"][ENFLAME.inventory_annotation] == plugins_own, "it has its pods' unit"
+        assert rig.node_annotations()[ENFLAME.inventory_annotation] == plugins_own, "it has its pods' unit"
         offers(rig, "0")
         await rig.until(lambda: bool(rig.slices()), "the slices are published")
 
@@ -264,10 +245,7 @@ async def test_a_slice_of_another_node_under_our_name_does_not_hide_our_cards() 
     """A kubelet may create slices of its own node under any name."""
     async with ClaimsRig() as rig:
         spec = {"driver": "other.example", "nodeName": "node-2", "pool": {"name": "node-2", "resourceSliceCount": 1}}
-        name = slice_name(NODE, NAMES.driver, 0)
-        rig.api.registry.put(
-            {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
-        )
+        rig.api.registry.put(an_object("ResourceSlice", slice_name(NODE, NAMES.driver, 0), spec=spec))
         await rig.start(until_published=False)
         await rig.until(lambda: rig.app.observed.publisher.is_current, "slices stand under another name")
         (ours,) = [each for each in rig.slices() if each["spec"]["nodeName"] == NODE]
@@ -279,9 +257,7 @@ async def test_a_slice_that_another_program_writes_for_our_driver_is_deleted(rig
     pool = {"name": NODE, "generation": 99, "resourceSliceCount": 1}
     device = {"name": "card-0", "capacity": {"memory": {"value": "999Gi"}}, "allowMultipleAllocations": True}
     spec = {"driver": NAMES.driver, "nodeName": NODE, "pool": pool, "devices": [device]}
-    rig.api.registry.put(
-        {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "forged"}, "spec": spec}
-    )
+    rig.api.registry.put(an_object("ResourceSlice", "forged", spec=spec))
     await rig.until(lambda: "forged" not in {each["metadata"]["name"] for each in rig.slices()}, "it is deleted")
     await rig.until(lambda: rig.app.observed.publisher.is_current, "our slices stand")
     assert all(each["spec"]["pool"]["generation"] > 99 for each in rig.slices())
@@ -320,13 +296,8 @@ async def test_a_claim_that_is_allocated_again_without_an_end_of_its_first_use_g
 ) -> None:
     claim = rig.allocate("one", share("card-0", 4))
     first = await rig.kubelet.prepare(claim)
-    moved = {"status": {"allocation": {"devices": {"results": [
-        {"request": "card", "driver": NAMES.driver, "pool": NODE, **share("card-1", 8)}
-    ]}}}}  # fmt: skip
-    key = Key(claim.namespace, claim.name)
-    rig.api.registry.update(
-        BY_NAME["resourceclaims.resource.k8s.io"], key, lambda obj: merge(obj, moved), status_only=True
-    )
+    moved = {"request": "card", "driver": NAMES.driver, "pool": NODE, **share("card-1", 8)}
+    rig.set_status("ResourceClaim", claim.name, allocation={"devices": {"results": [moved]}})
     second = await rig.kubelet.prepare(claim)
     assert [each.device_name for each in first[claim.uid].devices] == ["card-0"]
     assert [each.device_name for each in second[claim.uid].devices] == ["card-1"]

@@ -19,6 +19,7 @@ from gcushare.vendors import ALIYUN
 from gcushare.wire.annotations import OVER_USE, WHEN_IDLE
 from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT
 from gcushare_playground.kubelet.dra import ClaimRef
+from tests.api_objects import find
 from tests.extender_objects import node_document, pod_document
 from tests.fake_proc import FakeProc
 from tests.protocol.cards_command_rig import Caller
@@ -49,11 +50,8 @@ class UseRig(ClaimsRig):
     async def share(self, name: str, other: str) -> None:
         """Run another pod with the claim of a pod."""
         uid = self.run_pod(name, other)
-        claim = self.api.store.get("resourceclaims.resource.k8s.io", other)
-        first = self.api.store.get("pods", other)
-        assert claim is not None
-        assert first is not None
-        users = ((other, first["metadata"]["uid"]), (name, uid))
+        claim = find(self.api, "ResourceClaim", other)
+        users = ((other, find(self.api, "Pod", other)["metadata"]["uid"]), (name, uid))
         self.reserve(ClaimRef(claim["metadata"]["uid"], other), *users)
         self.join(name, uid)
         await self.until(lambda: uid in self.app.observed.pods.entries, "the driver knows the pod")
@@ -145,9 +143,7 @@ async def test_pods_that_a_claim_is_reserved_for_share_it_and_the_one_that_uses_
         assert rig.annotation("second") is None
         rig.use(greedy=9, second=1, modest=2)
         await rig.until(lambda: bool(rig.events("OverUseEvicted")), "a pod is evicted")
-        second = rig.api.store.get("pods", "second")
-        assert second is not None
-        assert "deletionTimestamp" not in second["metadata"]
+        assert "deletionTimestamp" not in find(rig.api, "Pod", "second")["metadata"]
 
 
 async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Path) -> None:

@@ -15,14 +15,12 @@ from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CLAIMED_UNITS
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.patches import merge
-from gcushare_playground.apiserver.resources import BY_NAME
+from tests.api_objects import an_object, find, merge_into
 from tests.extender_objects import Document, filter_body, node_document, on_card, pod_document
+from tests.protocol.claims_rig import share
 from tests.protocol.extender_rig import Replica, extender_settings, until
 from tests.protocol.inspect_rig import Cluster, cluster, extender_of
 
-CLAIMS = BY_NAME["resourceclaims.resource.k8s.io"]
 SOURCES = ("api", "extender")
 NAMES = ENFLAME.claims
 
@@ -38,46 +36,27 @@ def claiming_pod(name: str, units: int, node: str = "") -> Document:
 
 def uid_of(found: Cluster, pod: str) -> str:
     """The uid that the API server gave a pod."""
-    stored = found.api.store.get("pods", pod, "default")
-    assert stored is not None
-    return str(stored["metadata"]["uid"])
+    return str(find(found.api, "Pod", pod)["metadata"]["uid"])
 
 
 def put_claim(found: Cluster, pod: str, node: str, card: int, gib: int, *sharers: str, whole: bool = False) -> None:
     """A claim as kube-scheduler leaves it for a pod, or for several."""
     name = f"claim-of-{pod}"
-    klass = NAMES.whole_class if whole else NAMES.memory_class
-    result = {
-        "request": "card",
-        "driver": NAMES.driver,
-        "pool": node,
-        "device": f"card-{card}",
-        "consumedCapacity": {"memory": f"{gib}Gi"},
-    }
+    result = {"request": "card", "driver": NAMES.driver, "pool": node, **share(f"card-{card}", gib)}
     reserved = [{"resource": "pods", "name": each, "uid": uid_of(found, each)} for each in (pod, *sharers)]
-    status: dict[str, Any] = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
-    spec = {"devices": {"requests": [{"name": "card", "exactly": {"deviceClassName": klass}}]}}
-    found.api.registry.put(
-        {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": spec,
-        }
-    )
-    found.api.registry.update(
-        CLAIMS, Key("default", name), lambda obj: merge(obj, {"status": status}), status_only=True
-    )
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
+    found.api.registry.put(claim_of(name, NAMES.whole_class if whole else NAMES.memory_class))
+    merge_into(found.api, "ResourceClaim", name, {"status": status}, status_only=True)
 
 
-def own_claim(name: str, gib: int, *, whole: bool = False) -> Document:
-    """A claim as a pod's author writes it."""
-    exactly: Document = {"deviceClassName": NAMES.whole_class if whole else NAMES.memory_class}
-    if not whole:
-        exactly["capacity"] = {"requests": {"memory": f"{gib}Gi"}}
-    spec = {"devices": {"requests": [{"name": "gcu", "exactly": exactly}]}}
-    head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
-    return {**head, "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+def claim_of(name: str, klass: str, **more: Any) -> Document:
+    request = {"name": "card", "exactly": {"deviceClassName": klass, **more}}
+    return an_object("ResourceClaim", name, spec={"devices": {"requests": [request]}})
+
+
+def own_claim(name: str, gib: int) -> Document:
+    """A claim for memory as a pod's author writes it."""
+    return claim_of(name, NAMES.memory_class, capacity={"requests": {"memory": f"{gib}Gi"}})
 
 
 def naming_pod(name: str, claim: str, node: str = "") -> Document:
@@ -201,12 +180,7 @@ async def test_a_claim_is_counted_until_it_is_deallocated(both: Cluster) -> None
         both.delete("new")
         await until(lambda: both.api.store.get("pods", "new", "default") is None)
         assert ledger.nodes["serves-claims"].used == 20
-        both.api.registry.update(
-            CLAIMS,
-            Key("default", "claim-of-new"),
-            lambda obj: {**obj, "status": {}},
-            status_only=True,
-        )
+        merge_into(both.api, "ResourceClaim", "claim-of-new", {"status": None}, status_only=True)
         await until(lambda: ledger.nodes["serves-claims"].used == 16)
 
 
@@ -246,22 +220,14 @@ async def test_without_its_verbs_the_extender_shows_all_and_places_nothing(both:
         await replica.stop()
 
 
-OTHERS = {
-    "apiVersion": "resource.k8s.io/v1",
-    "kind": "ResourceClaim",
-    "metadata": {"name": "of-a-nic", "namespace": "default"},
-    "spec": {"devices": {"requests": [{"name": "x", "exactly": {"deviceClassName": "nic.example.com"}}]}},
-}
-
-
 async def test_pods_with_a_claim_of_their_author_are_seen_like_those_with_one_of_the_policy(both: Cluster) -> None:
     both.api.registry.put(own_claim("small", 2))
     large = own_claim("large", 24)
     alternatives = large["spec"]["devices"]["requests"][0]
     alternatives["firstAvailable"] = [{"name": "any", **alternatives.pop("exactly")}]
     both.api.registry.put(large)
-    both.api.registry.put(own_claim("entire", 0, whole=True))
-    both.api.registry.put(OTHERS)
+    both.api.registry.put(claim_of("entire", NAMES.whole_class))
+    both.api.registry.put(claim_of("of-a-nic", "nic.example.com"))
     both.put(naming_pod("wants-2", "small"), naming_pod("wants-24", "large"), naming_pod("wants-a-card", "entire"))
     both.api.registry.put(own_claim("templated-cards-x7k2p", 6))
     templated = naming_pod("wants-6", "")
@@ -313,8 +279,7 @@ async def test_a_pod_that_asks_by_a_claim_and_by_a_resource_is_refused_in_the_sa
             explained = await both.call("explain", "twice", f"--source={source}")
             assert explained.out.splitlines()[0].rpartition(": ")[2] == "refused", explained
             assert "asks for enflame.com/gcu-memory and for cards by a claim" in explained.out
-        stored = both.api.store.get("pods", "twice", "default")
-        assert stored is not None
+        stored = find(both.api, "Pod", "twice")
         url = f"{replica.url}{ENFLAME.url_prefix}/filter"
         async with (
             aiohttp.ClientSession() as http,
@@ -327,8 +292,7 @@ def put_shared(found: Cluster, node: str = "serves-claims") -> None:
     """Two running pods of one claim of 5."""
     found.put(naming_pod("first", "claim-of-first", node), naming_pod("second", "claim-of-first", node))
     put_claim(found, "first", node, 0, 5, "second")
-    claim = own_claim("claim-of-first", 5)
-    found.api.registry.update(CLAIMS, Key("default", "claim-of-first"), lambda obj: {**obj, "spec": claim["spec"]})
+    merge_into(found.api, "ResourceClaim", "claim-of-first", {"spec": own_claim("claim-of-first", 5)["spec"]})
 
 
 async def test_a_claim_that_two_pods_share_counts_once_in_every_view(tmp_path: Path) -> None:
@@ -393,9 +357,9 @@ async def test_a_claim_that_no_driver_prepares_is_not_said_to_be_confirmed(
     both: Cluster, has_slice: bool, said: str
 ) -> None:
     if has_slice:
-        head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}}
         pool = {"name": "serves-claims", "generation": 1, "resourceSliceCount": 1}
-        both.api.registry.put({**head, "spec": {"driver": NAMES.driver, "nodeName": "serves-claims", "pool": pool}})
+        spec = {"driver": NAMES.driver, "nodeName": "serves-claims", "pool": pool}
+        both.api.registry.put(an_object("ResourceSlice", "s", spec=spec))
     explained = await both.call("explain", "big", "--source=api")
     assert said in explained.out, explained
     assert "confirmed" not in explained.out

@@ -8,24 +8,17 @@ import pytest
 
 from gcushare.node.node_settings import OtherSystems
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-from gcushare_playground.apiserver import Deletion
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.patches import merge
-from gcushare_playground.apiserver.resources import BY_NAME
+from tests.api_objects import merge_into
 from tests.neighbours import read_objects
 from tests.protocol.claims_rig import NODE, ClaimsRig
 
 
 def put_neighbour(rig: ClaimsRig, name: str) -> None:
     node, *others = read_objects(name)
-    change_node(rig, {"metadata": node["metadata"]})
-    change_node(rig, {"status": node["status"]}, status_only=True)
+    merge_into(rig.api, "Node", NODE, {"metadata": node["metadata"]})
+    rig.set_status("Node", NODE, **node["status"])
     for each in others:
         rig.api.registry.put(each)
-
-
-def change_node(rig: ClaimsRig, change: dict[str, Any], *, status_only: bool = False) -> None:
-    rig.api.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, change), status_only=status_only)
 
 
 def own_slices(rig: ClaimsRig) -> list[dict[str, Any]]:
@@ -55,9 +48,7 @@ async def test_the_slices_come_when_the_other_system_has_gone() -> None:
         put_neighbour(rig, "nvidia-dra")
         await rig.start(until_published=False)
         await rig.until(lambda: "NVIDIA's DRA" in rig.app.observed.problems().get("cards", ""), "it stands back")
-        (theirs,) = rig.slices()
-        slices = BY_NAME["resourceslices.resource.k8s.io"]
-        rig.api.registry.delete(slices, Key("", theirs["metadata"]["name"]), Deletion())
+        rig.delete_slices()
         await rig.until(lambda: bool(own_slices(rig)), "ours are published")
 
 

@@ -14,13 +14,10 @@ from gcushare.device_plugin.claims.service import ClaimsOfContainers
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare_playground.apiserver.faults import FailBefore, Fault
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.registry import Deletion
-from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.kubelet.dra import ClaimRef
+from tests.api_objects import delete
 from tests.protocol.claims_rig import ClaimsRig, share
 
-CLAIMS = "resourceclaims.resource.k8s.io"
 IN_USE = {("default/orphan", "main"): frozenset({"default/orphan"})}
 
 
@@ -66,7 +63,7 @@ class Bench:
         return claim
 
     def delete(self, claim: ClaimRef) -> None:
-        self.rig.api.registry.delete(BY_NAME[CLAIMS], Key(claim.namespace, claim.name), Deletion())
+        delete(self.rig.api, "ResourceClaim", claim.name)
 
     def is_held(self, claim: ClaimRef) -> bool:
         return claim.uid in self.rig.app.observed.prepared.claims

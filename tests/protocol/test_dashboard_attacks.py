@@ -16,10 +16,11 @@ from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.runtime.logs import TextFormatter
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare_playground.apiserver import ApiServer, service_account
+from tests.api_objects import grant
 from tests.browser.page_rig import PageRig
 from tests.extender_objects import a_node, a_pod
 from tests.protocol.event_stream import DEADLINE_S
-from tests.protocol.page_reviews import JANE, MALLORY, RBAC, extender_client, reviewing_api
+from tests.protocol.page_reviews import JANE, MALLORY, extender_client, reviewing_api
 
 EXPLAIN = "api/explain/enflame/default/w"
 PATHS = (EXPLAIN, "api/cluster", "api/changes?since=00000000.0")
@@ -53,12 +54,7 @@ async def status(http: aiohttp.ClientSession, url: str, token: str | None) -> in
 def admin_of_a_namespace(api: ApiServer) -> str:
     """The token of a service account that may do everything in its own namespace."""
     rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
-    meta = {"name": "admin", "namespace": "default"}
-    subject = {"kind": "ServiceAccount", "name": "admin", "namespace": "default"}
-    reference = {"kind": "Role", "name": "admin", "apiGroup": "rbac.authorization.k8s.io"}
-    api.registry.put({"apiVersion": RBAC, "kind": "Role", "metadata": meta, "rules": rules})
-    binding = {"apiVersion": RBAC, "kind": "RoleBinding", "metadata": meta}
-    api.registry.put({**binding, "roleRef": reference, "subjects": [subject]})
+    grant(api, {"kind": "ServiceAccount", "name": "admin", "namespace": "default"}, rules, "admin", "default")
     return api.add_user(service_account("default", "admin"))
 
 

@@ -7,19 +7,13 @@ import io
 import json
 import shlex
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.runtime.entry import ProcessContext
+from tests.api_objects import owned_by
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
-
-
-def owned(pod: dict[str, Any]) -> dict[str, Any]:
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
-    pod["metadata"]["ownerReferences"] = [owner]
-    return pod
 
 
 async def ask(name: str, rig: Cluster, *words: str) -> tuple[int, str, str]:
@@ -32,9 +26,8 @@ async def ask(name: str, rig: Cluster, *words: str) -> tuple[int, str, str]:
 async def test_the_one_pod_that_comes_again_is_named_with_its_new_place(tmp_path: Path) -> None:
     async with cluster(tmp_path) as rig:
         rig.put(a_node("gpu-1", 16, 16), a_node("gpu-2", 16))
-        rig.put(
-            owned(bound_pod("web", "gpu-1", 0, 6)), bound_pod("alone", "gpu-1", 1, 9), bound_pod("other", "gpu-2", 0, 8)
-        )
+        rig.put(bound_pod("web", "gpu-1", 0, 6, **owned_by("ReplicaSet web")))
+        rig.put(bound_pod("alone", "gpu-1", 1, 9), bound_pod("other", "gpu-2", 0, 8))
         code, text, errors = await ask("defragment", rig, "--for", "12")
         assert (code, errors) == (0, "")
         assert "Room on node gpu-1, card 0, once 1 pod moved:\n  default/web from gpu-1 to gpu-1, card 1" in text

@@ -10,6 +10,7 @@ import pytest
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, DEVICE_PLUGIN
 from gcushare_playground.apiserver.objects import JsonObject
+from tests.api_objects import an_object
 from tests.protocol.doctor_claims import DRIVER, NAMES, POLICY, SLICE, device_class, serve_claims
 from tests.protocol.doctor_rig import EXTENDER, NODE, SERVICE, SYSTEM, DoctorRig, program_pod, status
 from tests.protocol.test_doctor_rights import ALL_RIGHTS, examine_with
@@ -90,7 +91,7 @@ def class_of_another_driver_for_our_resource(rig: DoctorRig) -> None:
 def limit_range(rig: DoctorRig, **limits: JsonObject) -> None:
     rig.change("namespaces", "default", lambda found: found["metadata"].update(labels={CLAIMS_LABEL: CLAIMS_ENABLED}))
     spec = {"limits": [{"type": "Container", **limits}]}
-    rig.put({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "default"}, "spec": spec})
+    rig.put(an_object("LimitRange", "l", spec=spec))
 
 
 def limit_range_with_a_minimum(rig: DoctorRig) -> None:
@@ -132,9 +133,8 @@ def quota_on_memory(rig: DoctorRig) -> None:
 
 
 def put_quota(rig: DoctorRig, namespace: str, *resources: str) -> None:
-    meta = {"name": f"of-{len(resources)}-{len(resources[0])}", "namespace": namespace}
-    hard = dict.fromkeys(resources, "8")
-    rig.put({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": hard}})
+    name = f"of-{len(resources)}-{len(resources[0])}"
+    rig.put(an_object("ResourceQuota", name, namespace, spec={"hard": dict.fromkeys(resources, "8")}))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import OVER_USE
+from tests.api_objects import an_object, owned_by
 from tests.extender_objects import pod_document
 from tests.protocol.doctor_rig import NODE, READY, DoctorRig, record
 
@@ -169,17 +170,15 @@ async def test_pods_that_can_fit_or_had_no_turn_yet_do_not_wait_in_vain(rig: Doc
 
 async def test_what_another_system_that_is_here_has_to_place_is_its_own_matter(rig: DoctorRig) -> None:
     annotations = {"hami.io/node-enflame-register": "x"}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "theirs", "annotations": annotations}}
-    rig.put({**node, "status": {"capacity": {"cpu": "4"}, "conditions": READY}})
+    status = {"capacity": {"cpu": "4"}, "conditions": READY}
+    rig.put(an_object("Node", "theirs", metadata={"annotations": annotations}, status=status))
     rig.put_pod(waiting("a", {"enflame.com/gcu-core": "50"}), age_s=600.0, phase="Pending", conditions=TRIED)
     assert (await rig.examine()).kinds == set()
 
 
 async def test_a_pod_that_its_kubelet_refused_and_no_one_starts_again_is_found(rig: DoctorRig) -> None:
     for name, reason in (("bare", "UnexpectedAdmissionError"), ("out", f"OutOf{MEMORY}"), ("of-a-job", "OutOfcpu")):
-        made = pod_document(name, 4, node=NODE)
-        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
-        made["metadata"]["ownerReferences"] = [owner] if name == "of-a-job" else []
+        made = pod_document(name, 4, node=NODE, **owned_by("Job j" if name == "of-a-job" else ""))
         rig.put_pod(made, age_s=600.0, phase="Failed", reason=reason, conditions=[])
     rig.put_pod(pod_document("ended", 4, node=NODE), age_s=600.0, phase="Failed", reason="Evicted", conditions=[])
     found = await rig.examine()

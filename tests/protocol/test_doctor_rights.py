@@ -7,33 +7,9 @@ from typing import Any
 import pytest
 
 from gcushare_playground.apiserver import RbacAuthorizer, User
-from gcushare_playground.apiserver.objects import JsonObject
-from tests.protocol.doctor_rig import (
-    EXTENDER,
-    PLUGIN,
-    SERVICE,
-    SYSTEM,
-    DoctorRig,
-    config_map,
-)
+from tests.api_objects import grant
+from tests.protocol.doctor_rig import EXTENDER, PLUGIN, SERVICE, SYSTEM, DoctorRig, config_map
 from tests.unit.certificates import certificate_pem
-
-
-def role(*rules: tuple[str, str, str]) -> list[JsonObject]:
-    granted = [{"apiGroups": [group], "resources": [resource], "verbs": [verb]} for verb, resource, group in rules]
-    head = "rbac.authorization.k8s.io/v1"
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "looker"}
-    return [
-        {"apiVersion": head, "kind": "ClusterRole", "metadata": {"name": "looker"}, "rules": granted},
-        {
-            "apiVersion": head,
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": "looker"},
-            "roleRef": reference,
-            "subjects": [{"kind": "User", "name": "looker"}],
-        },
-    ]
-
 
 ALL_RIGHTS = (
     ("list", "nodes", ""),
@@ -54,10 +30,15 @@ ALL_RIGHTS = (
 LOOKER = User("looker", ("system:authenticated",))
 
 
-async def examine_with(rig: DoctorRig, *rights: tuple[str, str, str]) -> Any:
-    for each in role(*rights):
-        rig.put(each)
+def allow(rig: DoctorRig, *rights: tuple[str, str, str]) -> None:
+    """Give the user these rights, and no others."""
+    rules = [{"apiGroups": [group], "resources": [resource], "verbs": [verb]} for verb, resource, group in rights]
+    grant(rig.api, {"kind": "User", "name": LOOKER.name}, rules, "looker")
     rig.api.authorizer = RbacAuthorizer(rig.api.store)
+
+
+async def examine_with(rig: DoctorRig, *rights: tuple[str, str, str]) -> Any:
+    allow(rig, *rights)
     return await rig.examine(user=LOOKER)
 
 

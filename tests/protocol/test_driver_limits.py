@@ -21,9 +21,7 @@ from gcushare.node.mps.limits import MEMORY_VARIABLE
 from gcushare.node.node_settings import Fallback, LimitSettings, MemoryLimit
 from gcushare.wire.annotations import MEMORY_LIMIT, OVER_USE
 from gcushare.wire.pods import MACHINE_UID, MIRROR
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.registry import Deletion
-from gcushare_playground.apiserver.resources import BY_NAME
+from tests.api_objects import delete
 from tests.fake_proc import FakeProc
 from tests.native.libraries import DirectSource, FakeLibrary, nvml_here
 from tests.protocol.claims_rig import ClaimsRig, share
@@ -424,7 +422,7 @@ async def test_pods_of_a_shared_claim_have_together_no_more_than_the_claim(tmp_p
         groups.free(first_group, 0)
         await rig.until(lambda: groups.limit_of(later_group, 0) == 2 * GIB, "equal parts")
         assert groups.limit_of(first_group, 0) == 2 * GIB
-        rig.api.registry.delete(BY_NAME["pods"], Key("default", "first"), Deletion(grace_s=0))
+        delete(rig.api, "Pod", "first")
         await rig.until(lambda: groups.limit_of(later_group, 0) == 4 * GIB, "the other one has gone")
 
 

@@ -11,8 +11,7 @@ import pytest
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CARD_POLICY
 from gcushare_playground.apiserver import ADMIN
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.resources import BY_NAME
+from tests.api_objects import an_object, merge_into
 from tests.builders import card
 from tests.extender_objects import filter_body, node_document, on_card, pod_document
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
@@ -72,13 +71,6 @@ async def test_prioritize_prefers_the_node_that_is_used_already(rig: ExtenderRig
     assert by_name["node-3"] == 0
 
 
-def allow_to_end(rig: ExtenderRig, allowed: int) -> None:
-    """Have the budget of a allow so many of its pods to end."""
-    resource, key = BY_NAME["poddisruptionbudgets.policy"], Key("default", "keep-a")
-    status = {"disruptionsAllowed": allowed}
-    rig.api.registry.update(resource, key, lambda obj: {**obj, "status": status}, status_only=True)
-
-
 async def test_preempt_names_the_pods_that_free_one_card_and_break_no_budget(rig: ExtenderRig) -> None:
     await rig.add_nodes(node_document("node-1", 16, 16), node_document("node-2", 16))
     for name, units, node, index in (("a", 10, "node-1", 0), ("b", 10, "node-1", 1), ("c", 6, "node-1", 1)):
@@ -90,14 +82,8 @@ async def test_preempt_names_the_pods_that_free_one_card_and_break_no_budget(rig
         "node-2": {"Pods": [], "NumPDBViolations": 0},
         "gone": {"Pods": [{"UID": "x"}], "NumPDBViolations": 0},
     }
-    rig.api.registry.put(
-        {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": "keep-a", "namespace": "default"},
-            "spec": {"selector": {"matchLabels": {"app": "a"}}},
-        }
-    )
+    budget = "PodDisruptionBudget"
+    rig.api.registry.put(an_object(budget, "keep-a", spec={"selector": {"matchLabels": {"app": "a"}}}))
     preemptor = pod_document("p", 12)
     preemptor["spec"]["priority"] = 1
     (pod,) = await rig.add_pods(preemptor)
@@ -105,7 +91,7 @@ async def test_preempt_names_the_pods_that_free_one_card_and_break_no_budget(rig
 
     both = {"Pods": [{"UID": uid} for uid in sorted((uids["b"], uids["c"]))], "NumPDBViolations": 0}
     assert await rig.post("preempt", body) == (200, {"NodeNameToMetaVictims": {"node-1": both}})
-    allow_to_end(rig, 1)
+    merge_into(rig.api, budget, "keep-a", {"status": {"disruptionsAllowed": 1}}, status_only=True)
     one = {"Pods": [{"UID": uids["a"]}], "NumPDBViolations": 0}
     assert await rig.post("preempt", body) == (200, {"NodeNameToMetaVictims": {"node-1": one}})
 

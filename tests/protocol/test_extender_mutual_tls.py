@@ -27,9 +27,6 @@ from gcushare.config_manager.scheduler_config.extender_entry import ExtenderTls
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.errors import AlreadyExistsError
-from gcushare.kube.patches import Patch, PatchKind
-from gcushare.kube.resources import Resource
 from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.scheduler_extender.app import Extender
@@ -37,7 +34,8 @@ from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CA, CA_KEY, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVER_CERT
-from tests.extender_objects import Document, filter_body, pod_document
+from tests.api_objects import an_object, find
+from tests.extender_objects import filter_body, pod_document
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
 from tests.protocol.runtime_certificates import Authority
 
@@ -48,28 +46,14 @@ PREFIX = ENFLAME.url_prefix
 VERBS = ("filter", "prioritize", "preempt", "bind")
 
 
-async def put(rig: ExtenderRig, document: Document) -> None:
-    """Make an object, or change what it holds."""
-    meta = document["metadata"]
-    resource: Resource[Document] = Resource("api/v1", f"{document['kind'].lower()}s", dict)
-    async with KubeClient(KubeConfig(rig.api.url, "the test")) as client:
-        try:
-            await client.create(resource, document, namespace=meta["namespace"])
-        except AlreadyExistsError:
-            patch = Patch(PatchKind.JSON, [{"op": "replace", "path": "/data", "value": document["data"]}])
-            await client.patch(resource, meta["name"], patch, namespace=meta["namespace"])
-
-
-async def put_secret(rig: ExtenderRig, data: Mapping[str, bytes] | None = None) -> None:
-    """Make the Secret as the chart does, empty, or change what it holds."""
+def put_secret(rig: ExtenderRig, data: Mapping[str, bytes] | None = None) -> None:
+    """Make the Secret as the chart does, empty, or with this in it."""
     encoded = {key: base64.b64encode(value).decode() for key, value in (data or {}).items()}
-    meta = {"name": SECRET.name, "namespace": SECRET.namespace}
-    await put(rig, {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque", "data": encoded})
+    rig.api.registry.put(an_object("Secret", SECRET.name, SECRET.namespace, type="Opaque", data=encoded))
 
 
 def held(rig: ExtenderRig) -> dict[str, bytes]:
-    found = rig.api.store.get("secrets", SECRET.name, SECRET.namespace)
-    assert found is not None
+    found = find(rig.api, "Secret", SECRET.name, SECRET.namespace)
     return {key: base64.b64decode(text) for key, text in (found.get("data") or {}).items()}
 
 
@@ -114,7 +98,7 @@ async def verbs_port(rig: ExtenderRig, folder: Path) -> VerbsPort:
 
 
 async def start(rig: ExtenderRig, data: Mapping[str, bytes] | None = None) -> None:
-    await put_secret(rig, data)
+    put_secret(rig, data)
     rig.replica = await rig.add_replica()
     await rig.until_serving()
 
@@ -222,7 +206,7 @@ async def test_the_first_port_goes_on_reading_and_answers_no_verb(tmp_path: Path
 @pytest.mark.slow
 async def test_two_replicas_that_begin_at_once_work_with_one_set(tmp_path: Path) -> None:
     async with rig_of() as rig:
-        await put_secret(rig)
+        put_secret(rig)
         replicas = await asyncio.gather(rig.add_replica(), rig.add_replica())
         for replica in replicas:
             rig.replica = replica
@@ -239,7 +223,7 @@ async def test_a_replica_is_not_ready_before_it_has_certificates(tmp_path: Path)
         assert status == 503
         assert "no certificates for the scheduler's calls yet" in text
         assert "gcushare_leader 0.0" in (await rig.get("/metrics"))[1]
-        await put_secret(rig)
+        put_secret(rig)
         await verbs_port(rig, tmp_path)
         assert "gcushare_leader 1.0" in (await rig.get("/metrics"))[1]
         assert (await rig.get("/readyz"))[0] == 200

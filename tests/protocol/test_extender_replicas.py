@@ -18,6 +18,7 @@ import pytest
 from gcushare.scheduler_extender.extender_settings import FollowSettings
 from gcushare.wire.contracts import LEADS_LABEL
 from gcushare_playground.apiserver import Delay, FailBefore, Fault
+from tests.api_objects import find
 from tests.extender_objects import filter_body, node_document, pod_document
 from tests.protocol.extender_rig import ExtenderRig, Replica, eight_cards, extender_settings, quick_election, until
 from tests.protocol.watch_wire import watch_wire
@@ -210,9 +211,7 @@ async def test_the_program_ends_in_order_at_sigterm(tmp_path: Path) -> None:
             running.terminate()
             async with asyncio.timeout(60):
                 assert await running.wait() == 0
-        lease = rig.api.store.get("leases.coordination.k8s.io", "gcushare-scheduler-extender")
-
-    assert lease is not None
+        lease = find(rig.api, "Lease", "gcushare-scheduler-extender")
     assert lease["spec"].get("holderIdentity", "") == ""
 
 

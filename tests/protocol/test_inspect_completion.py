@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.api_objects import an_object
 from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace
 
@@ -21,7 +22,7 @@ DEADLINE_S = 60.0
 @pytest.fixture
 async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
     async with cluster(tmp_path) as found:
-        found.api.registry.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+        found.put(an_object("Namespace", "team"))
         found.put(a_node("node-1", 16), a_node("node-2", 16), bound_pod("a", "node-1", 0, 4), pod_document("wait", 20))
         found.put(in_namespace(bound_pod("t", "node-2", 0, 1), "team"), pod_document("no-cards", None))
         yield found

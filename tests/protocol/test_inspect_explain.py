@@ -14,6 +14,7 @@ from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CARDS, CORRECTED, PodRecord
 from gcushare.wire.contracts import STARTUP_TAINT
 from gcushare_playground.apiserver.faults import FailBefore, Fault
+from tests.api_objects import an_object
 from tests.builders import card
 from tests.extender_objects import pod_document
 from tests.protocol.doctor_claims import device_class
@@ -103,7 +104,7 @@ async def test_a_pod_that_no_one_can_serve_is_refused_with_the_reason(
 
 
 async def test_namespaces_come_from_the_name_the_flag_or_the_context(seen: Cluster) -> None:
-    seen.api.registry.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    seen.put(an_object("Namespace", "team"))
     seen.put(in_namespace(bound_pod("t", "node-2", 0, 1), "team"))
     for argv in (("team/t",), ("t", "-n", "team"), ("-n", "team", "t")):
         assert "pod team/t (" in (await seen.call("explain", *argv)).out

@@ -21,6 +21,7 @@ import pytest
 from gcushare.cli.inspect.command_line import NAMES
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.annotations import PodRecord
+from tests.api_objects import an_object
 from tests.builders import card
 from tests.extender_objects import Document, inventory_text, node_document, pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, cluster, extender_of, in_namespace
@@ -40,9 +41,9 @@ def cluster_of(path: Path, vendor: Vendor = ALIYUN) -> list[Document]:
     """The namespaces, Nodes and Pods that a file describes."""
     lines = [line.split() for line in path.read_text().partition(COMMAND)[0].splitlines()]
     pods = [pod_of(vendor, *rest) for word, *rest in lines if word == "pod"]
-    names = {pod["metadata"]["namespace"] for pod in pods} - {"default"}
-    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names]
-    return [*namespaces, *(node_of(vendor, *rest) for word, *rest in lines if word == "node"), *pods]
+    namespaces = {pod["metadata"]["namespace"] for pod in pods} - {"default"}
+    nodes = [node_of(vendor, *rest) for word, *rest in lines if word == "node"]
+    return [*(an_object("Namespace", name) for name in namespaces), *nodes, *pods]
 
 
 def node_of(vendor: Vendor, name: str, address: str, unit: str, *sizes: str) -> Document:

@@ -15,23 +15,14 @@ from typing import Any
 import pytest
 
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-from gcushare_playground.apiserver import Deletion
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.resources import BY_NAME
+from tests.api_objects import delete, listed
 from tests.documents import guide
 from tests.neighbours import read_objects
 from tests.protocol.plugin_rig import NODE, PluginRig
 from tests.protocol.test_plugin_neighbours import put_neighbour
 
 RELEASE = "meta.helm.sh/release-name"
-KINDS = {
-    "DaemonSet": "daemonsets.apps",
-    "Deployment": "deployments.apps",
-    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations.admissionregistration.k8s.io",
-    "ResourceSlice": "resourceslices.resource.k8s.io",
-    "Pod": "pods",
-    "Namespace": "namespaces",
-}
+KINDS = ("DaemonSet", "Deployment", "MutatingWebhookConfiguration", "ResourceSlice", "Pod", "Namespace")
 
 
 def commands_of(heading: str, resource: str) -> list[list[str]]:
@@ -72,15 +63,12 @@ class Neighbourhood:
 
     def _stored(self, *kinds: str) -> Iterator[dict[str, Any]]:
         for kind in kinds or KINDS:
-            yield from self.rig.api.store.list(KINDS[kind])
+            yield from listed(self.rig.api, kind)
 
     def _delete(self, objects: list[dict[str, Any]]) -> None:
         assert objects, "the release has objects"
         for each in objects:
-            meta = each["metadata"]
-            self.rig.api.registry.delete(
-                BY_NAME[KINDS[each["kind"]]], Key(meta.get("namespace", ""), meta["name"]), Deletion()
-            )
+            delete(self.rig.api, each["kind"], each["metadata"]["name"], each["metadata"].get("namespace", ""))
 
     async def _reconcile(self) -> None:
         """End what no DaemonSet runs here any more: its resource turns 0, its slices go."""

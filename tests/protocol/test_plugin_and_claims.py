@@ -23,9 +23,8 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import DEVICE_PLUGIN, SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.checkpoint import CHECKPOINT_NAME
 from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.patches import merge
-from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.apiserver.subresources import bind
+from tests.api_objects import an_object
 from tests.charts import granted, needs_helm
 from tests.protocol.claims_rig import SLICES, ClaimsRig, share
 from tests.protocol.plugin_rig import NODE, PLUGIN_USER, RESOURCE, PluginRig
@@ -217,20 +216,12 @@ async def test_a_whole_card_by_a_claim_is_given_on_a_node_that_served_it_as_a_re
         claims = claims_of(rig)
         made = claims.allocate("made", share("card-1", 16))
         container = {"name": "main", "image": "x", "resources": {"limits": {whole: "1"}, "requests": {whole: "1"}}}
-        body = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "pod", "namespace": "default"},
-            "spec": {"containers": [container]},
-        }
-        uid = rig.api.registry.put(body)["metadata"]["uid"]
+        uid = rig.api.registry.put(an_object("Pod", "pod", spec={"containers": [container]}))["metadata"]["uid"]
         claims.reserve(made, ("pod", uid))
         mapping = {"containerName": "main", "resourceName": whole, "requestName": "card"}
         extended = {"resourceClaimName": "made", "requestMappings": [mapping]}
-        status_of_claim = {"status": {"extendedResourceClaimStatus": extended}}
-        key = Key("default", "pod")
-        rig.api.registry.update(BY_NAME["pods"], key, lambda obj: merge(obj, status_of_claim), status_only=True)
-        bind(rig.api.registry, key, {"target": {"name": NODE}})
+        claims.set_status("Pod", "pod", extendedResourceClaimStatus=extended)
+        bind(rig.api.registry, Key("default", "pod"), {"target": {"name": NODE}})
         await rig.until(lambda: rig.kubelet.container_view(uid, "main") is not None, "the kubelet starts it")
         assert rig.view("pod", "main").environment[ENFLAME.environment.visible] == "1"
         shown = await list_claims_of_containers(rig.settings().kubelet.pod_resources_socket)

@@ -11,6 +11,7 @@ from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.reporting.status import describe
 from gcushare_playground.apiserver.faults import Delay, FailBefore, Fault
 from gcushare_playground.kubelet.faults import PodResourcesMode
+from tests.api_objects import an_object
 from tests.protocol.plugin_rig import NODE, RESOURCE, WHOLE, PluginRig
 
 PODS_LIST = r"^/api/v1/pods"
@@ -144,19 +145,5 @@ async def test_what_no_record_can_tell_is_published_on_the_node_until_it_ends() 
 
 def put(rig: PluginRig, name: str, limits: dict[str, str], spec: Mapping[str, object] | None = None) -> None:
     """Put a pod into the API server that its author bound to the node."""
-    rig.api.registry.put(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {
-                "nodeName": NODE,
-                "containers": [{"name": "c0", "image": "x", "resources": {"limits": limits}}],
-                **(spec or {}),
-            },
-        }
-    )
-
-
-def closures(rig: PluginRig) -> list[Closure]:
-    return [closure for card in rig.published().cards for closure in card.closures]
+    containers = [{"name": "c0", "image": "x", "resources": {"limits": limits}}]
+    rig.api.registry.put(an_object("Pod", name, spec={"nodeName": NODE, "containers": containers, **(spec or {})}))

@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -15,18 +14,11 @@ from gcushare.cli.top.rightsize import workload_of
 from gcushare.core.assignments import PodRef
 from gcushare.core.units import GIB
 from gcushare.wire.documents.plugin_status import PodOnNode
+from tests.api_objects import owned_by
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, plugin_pod
 from tests.unit.card_views import card, pod, status, use
 
 PLUGIN = "gcushare-device-plugin-x"
-REPLICAS: dict[str, Any] = {
-    "ownerReferences": [
-        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d8fbc77b6", "uid": "u", "controller": True}
-    ]
-}
-BATCH: dict[str, Any] = {
-    "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "batch", "uid": "j", "controller": True}]
-}
 
 
 def seen(name: str, card_index: int, units: int, peak_gib: float, hours: float) -> PodOnNode:
@@ -43,10 +35,9 @@ async def measured(tmp_path: Path) -> AsyncIterator[Cluster]:
     async with cluster(tmp_path) as found:
         found.put(
             a_node("node-1", 32, 32),
-            bound_pod("web-1", "node-1", 0, 8, **REPLICAS),
-            bound_pod("web-2", "node-1", 1, 8, **REPLICAS),
+            *(bound_pod(f"web-{n}", "node-1", n - 1, 8, **owned_by("ReplicaSet web-5d8fbc77b6")) for n in (1, 2)),
             bound_pod("notebook", "node-1", 0, 8),
-            bound_pod("batch-1", "node-1", 1, 8, **BATCH),
+            bound_pod("batch-1", "node-1", 1, 8, **owned_by("Job batch")),
             plugin_pod(PLUGIN, "node-1"),
         )
         holders = (

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from gcushare.vendors import ENFLAME
-from gcushare_playground.apiserver import RbacAuthorizer, User
+from gcushare_playground.apiserver import User
 from gcushare_playground.apiserver.objects import JsonObject
+from tests.api_objects import an_object
 from tests.extender_objects import pod_document
 from tests.protocol.doctor_rig import (
     EXTENDER,
@@ -26,7 +27,7 @@ from tests.protocol.doctor_rig import (
     record,
     tls_secret,
 )
-from tests.protocol.test_doctor_rights import role
+from tests.protocol.test_doctor_rights import LOOKER, allow
 
 
 @pytest.fixture
@@ -34,8 +35,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
     async with DoctorRig(tmp_path) as running:
         for node in (NODE, "master"):
             running.api.register_logs(node, print_log)
-        if not running.api.store.get("nodes", "master", ""):
-            running.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "master"}})
+        running.put(an_object("Node", "master"))
         yield running
 
 
@@ -163,15 +163,9 @@ def plant(rig: DoctorRig) -> None:
 
     rig.change("pods", EXTENDER, change, SYSTEM)
     call_another_extender(rig)
-    rig.put(
-        {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": "e", "namespace": "default"},
-            "involvedObject": {"kind": "Pod", "namespace": "default", "name": "user"},
-            "message": f'mount failed: {{"apiKey": "{SECRETS["event"]}"}}',
-        }
-    )
+    about = {"kind": "Pod", "namespace": "default", "name": "user"}
+    message = f'mount failed: {{"apiKey": "{SECRETS["event"]}"}}'
+    rig.put(an_object("Event", "e", involvedObject=about, message=message))
     rig.set_status(problems={"node": f"GET failed with token={SECRETS['status']}"})
     for node in (NODE, "master"):
         rig.api.register_logs(node, print_secrets)
@@ -226,11 +220,9 @@ async def test_no_planted_secret_is_in_a_bundle(rig: DoctorRig, tmp_path: Path) 
 
 
 async def test_missing_rights_leave_a_smaller_bundle_that_says_so(rig: DoctorRig, tmp_path: Path) -> None:
-    for each in role(("list", "pods", ""), ("list", "nodes", "")):
-        rig.put(each)
-    rig.api.authorizer = RbacAuthorizer(rig.api.store)
+    allow(rig, ("list", "pods", ""), ("list", "nodes", ""))
     path = tmp_path / "bundle.tar.gz"
-    answer = await rig.bundle(str(path), user=User("looker", ("system:authenticated",)))
+    answer = await rig.bundle(str(path), user=LOOKER)
     assert answer.code == 0
     missing = {each["path"]: each["why"] for each in manifest_of(path)["leftOut"]}
     assert "Forbidden" in missing[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"]

@@ -14,9 +14,9 @@ from gcushare.core.errors import ConflictError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
-from gcushare_playground.apiserver.objects import JsonObject, Key
-from gcushare_playground.apiserver.resources import BY_NAME
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from gcushare_playground.apiserver.objects import JsonObject
+from tests.api_objects import delete, find, merge_into
 from tests.unit.apiserver_objects import node
 
 MEMORY, COUNT = ENFLAME.memory_resource, ENFLAME.count_resource
@@ -37,21 +37,16 @@ def _node(name: str) -> JsonObject:
 
 
 ENFLAME_LABEL = {ENFLAME.label_key: "true"}
+BOTH_WAYS = '{"version":1,"unit":"1","cards":[],"modes":["memory","whole"]}'
 
 
 def stored(server: ApiServer, name: str) -> JsonObject:
-    found: JsonObject = server.registry.read(BY_NAME["nodes"], Key("", name)).obj
-    return found
+    return find(server, "Node", name)
 
 
 def write_back(server: ApiServer, amount: str, **others: str) -> None:
     """What the kubelet of n1 does with its next status update: ``amount`` of memory is what it counts."""
-
-    def change(obj: JsonObject) -> JsonObject:
-        capacity = {**obj["status"]["capacity"], MEMORY: amount, **others}
-        return {**obj, "status": {**obj["status"], "capacity": capacity}}
-
-    server.registry.update(BY_NAME["nodes"], Key("", "n1"), change, status_only=True)
+    merge_into(server, "Node", "n1", {"status": {"capacity": {MEMORY: amount, **others}}}, status_only=True)
 
 
 async def clean(server: ApiServer, settings: UninstallSettings) -> tuple[frozenset[str], list[str]]:
@@ -86,7 +81,7 @@ async def test_nodes_without_the_labels_of_the_release_are_left_alone(server: Ap
 async def test_a_run_after_the_kubelet_forgot_leaves_not_even_its_zero(server: ApiServer) -> None:
     whole = {ENFLAME.whole_card_resource: "8"}
     write_back(server, "128", **whole)
-    annotate(server, '{"version":1,"unit":"1","cards":[],"modes":["memory","whole"]}')
+    merge_into(server, "Node", "n1", {"metadata": {"annotations": {ENFLAME.inventory_annotation: BOTH_WAYS}}})
     cleanup = UninstallSettings(vendor="enflame")
     assert (await clean(server, cleanup))[0] == {"n1"}
     write_back(server, "128", **whole)
@@ -96,13 +91,6 @@ async def test_a_run_after_the_kubelet_forgot_leaves_not_even_its_zero(server: A
     assert remembering == frozenset()
     assert stored(server, "n1")["status"]["capacity"] == {"cpu": "8"}
     assert len(lines) == 1
-
-
-def annotate(server: ApiServer, inventory: str) -> None:
-    def change(obj: JsonObject) -> JsonObject:
-        return {**obj, "metadata": {**obj["metadata"], "annotations": {ENFLAME.inventory_annotation: inventory}}}
-
-    server.registry.update(BY_NAME["nodes"], Key("", "n1"), change)
 
 
 class DyingError(Exception):
@@ -136,11 +124,10 @@ async def test_after_an_end_at_any_write_the_next_run_does_what_is_left(
     server: ApiServer, writes: int, after: bool
 ) -> None:
     whole = ENFLAME.whole_card_resource
-    inventory = '{"version":1,"unit":"1","cards":[],"modes":["memory","whole"]}'
-    server.registry.delete(BY_NAME["nodes"], Key("", "n1"), Deletion())
+    delete(server, "Node", "n1")
     for name in ("n1", "n2"):
         made = _node(name)
-        made["metadata"]["annotations"] = {ENFLAME.inventory_annotation: inventory, "theirs": "stays"}
+        made["metadata"]["annotations"] = {ENFLAME.inventory_annotation: BOTH_WAYS, "theirs": "stays"}
         made["status"]["capacity"][whole] = "8"
         server.registry.put(made)
     cleanup = UninstallSettings(vendor="enflame", remove_node_label=True)
@@ -184,7 +171,7 @@ async def test_a_node_that_another_system_takes_over_meanwhile_keeps_what_that_s
     served = {"cpu": "8", ALIYUN.count_resource: "2", ALIYUN.memory_resource: "32"}
 
     def replace() -> None:
-        remove_node(server, "n1")
+        delete(server, "Node", "n1")
         theirs = node("n1")
         theirs["metadata"]["labels"] = {ALIYUN.label_key: "true"}
         theirs["status"] = {"capacity": served, "allocatable": served}
@@ -199,12 +186,8 @@ async def test_what_an_admin_and_a_second_run_do_meanwhile_stays_done(server: Ap
     async def second_run() -> None:
         await clean(server, UninstallSettings(vendor="enflame"))
 
-    def cordon(obj: JsonObject) -> JsonObject:
-        annotations = {**obj["metadata"].get("annotations", {}), ENFLAME.cordon_annotation: "0"}
-        return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
-
     def disturb() -> None:
-        server.registry.update(BY_NAME["nodes"], Key("", "n1"), cordon)
+        merge_into(server, "Node", "n1", {"metadata": {"annotations": {ENFLAME.cordon_annotation: "0"}}})
 
     await asyncio.gather(clean_disturbed(server, disturb), second_run())
     found = stored(server, "n1")
@@ -218,7 +201,7 @@ async def test_a_node_that_never_stands_still_is_named_and_the_others_are_cleane
     server.registry.put(_node("n2"))
 
     def disturb() -> None:
-        server.registry.update(BY_NAME["nodes"], Key("", "n1"), lambda obj: labelled(obj, str(next(numbers))))
+        merge_into(server, "Node", "n1", {"metadata": {"labels": {"beat": str(next(numbers))}}})
 
     with pytest.raises(ConflictError, match="n1"):
         await clean_disturbed(server, disturb, times=100)
@@ -226,11 +209,3 @@ async def test_a_node_that_never_stands_still_is_named_and_the_others_are_cleane
     assert ENFLAME.inventory_annotation in stored(server, "n1")["metadata"]["annotations"]
     await clean(server, UninstallSettings(vendor="enflame"))
     assert not stored(server, "n1")["metadata"].get("annotations")
-
-
-def labelled(obj: JsonObject, value: str) -> JsonObject:
-    return {**obj, "metadata": {**obj["metadata"], "labels": {**obj["metadata"].get("labels", {}), "beat": value}}}
-
-
-def remove_node(server: ApiServer, name: str) -> None:
-    server.registry.delete(BY_NAME["nodes"], Key("", name), Deletion())

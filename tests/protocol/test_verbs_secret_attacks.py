@@ -19,24 +19,23 @@ from gcushare.kube.resources import Selector
 from gcushare.scheduler_extender.mutual_tls.certificate_keeper import SECRETS, CertificateKeeper
 from gcushare.wire.contracts import CA, CLIENT_CERT, SERVER_CERT
 from gcushare_playground.apiserver import ApiServer, RbacAuthorizer, User, service_account
+from tests.api_objects import an_object, grant
 from tests.charts import UMBRELLA_CHART, in_one_worker, needs_helm, of_kind, rendered
 from tests.protocol.test_verbs_renewal import SECRET, TERMS
 
 CHART_SECRET = "gcushare-scheduler-extender-verbs"
-RBAC = "rbac.authorization.k8s.io/v1"
 SECOND = "gcushare-scheduler-extender-chart.scheduler.mode=second-scheduler"
 
 
 def put_secret(server: ApiServer, namespace: str, data: Mapping[str, str] | None = None) -> None:
     """Make the Secret, or replace all that it holds."""
     put_namespace(server, namespace)
-    meta = {"name": SECRET.name, "namespace": namespace}
-    server.registry.put({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": dict(data or {})})
+    server.registry.put(an_object("Secret", SECRET.name, namespace, data=dict(data or {})))
 
 
 def put_namespace(server: ApiServer, name: str) -> None:
     if name not in {each["metadata"]["name"] for each in server.store.list("namespaces")}:
-        server.registry.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        server.registry.put(an_object("Namespace", name))
 
 
 @asynccontextmanager
@@ -118,22 +117,10 @@ async def test_of_all_accounts_only_the_extenders_reaches_the_secret_and_an_admi
 ) -> None:
     objects = rendered(UMBRELLA_CHART, *values)
     accounts = load_rights(server, objects)
-    server.registry.put(
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": CHART_SECRET, "namespace": "kube-system"}}
-    )
+    server.registry.put(an_object("Secret", CHART_SECRET, "kube-system"))
     rules = [{"apiGroups": [""], "resources": ["*"], "verbs": ["*"]}]
     put_namespace(server, "tenant")
-    role = {"name": "tenant-admin", "namespace": "tenant"}
-    server.registry.put({"apiVersion": RBAC, "kind": "Role", "metadata": role, "rules": rules})
-    server.registry.put(
-        {
-            "apiVersion": RBAC,
-            "kind": "RoleBinding",
-            "metadata": role,
-            "roleRef": {"kind": "Role", "name": "tenant-admin"},
-            "subjects": [{"kind": "User", "name": "mallory"}],
-        }
-    )
+    grant(server, {"kind": "User", "name": "mallory"}, rules, "tenant-admin", "tenant")
     server.authorizer = RbacAuthorizer(server.store)
     for name in accounts:
         expected = {"get", "patch"} if name == "gcushare-scheduler-extender" else set()

@@ -50,10 +50,10 @@ def merge_into(
     api.registry.update(resource, key, lambda obj: merge(obj, change), status_only=status_only)
 
 
-def delete(api: ApiServer, kind: str, name: str, namespace: str = "default") -> None:
-    """Delete an object without a time to end."""
+def delete(api: ApiServer, kind: str, name: str, namespace: str = "default", *, grace_s: int | None = 0) -> None:
+    """Delete an object; without a time to end, or with this one, or with a pod's own."""
     resource, key = _place(kind, name, namespace)
-    api.registry.delete(resource, key, Deletion(grace_s=0))
+    api.registry.delete(resource, key, Deletion(grace_s=grace_s))
 
 
 def grant(api: ApiServer, subject: JsonObject, rules: Sequence[JsonObject], name: str, namespace: str = "") -> None:

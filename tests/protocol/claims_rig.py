@@ -3,80 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import aiohttp
 import grpc
 import grpc.aio
 
-from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.claims.app import ClaimsApp
 from gcushare.device_plugin.claims.reporting import ClaimsMetrics
-from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings, PluginSettings
-from gcushare.device_plugin.program import NodeProgram
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.node.node_settings import LimitSettings, OtherSystems
-from gcushare.node.over_use.idle_settings import IdleSettings
-from gcushare.node.over_use.over_use_settings import OverUseSettings
-from gcushare.runtime.settings.kubernetes import KubeSettings
-from gcushare.runtime.settings.log import LogSettings
-from gcushare.runtime.settings.serving import ServeSettings
-from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.protos import podresources_pb2, services
 from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
 from gcushare_playground.kubelet.dra import ClaimRef, DraKubelet
-from tests.api_objects import an_object, delete, find, merge_into
+from tests.api_objects import an_object, delete, listed, merge_into
+from tests.protocol.node_rig import NODE, NOTHING, NodeRig
 
-NODE = "node-1"
 NAMES = ENFLAME.claims
 LABELS = {SERVE_LABEL: SERVE_CLAIMS}
-SLICES = "resourceslices.resource.k8s.io"
 DEADLINE_S = 60.0
 
 
-class ClaimsRig:
-    """Started parts: ``api``, ``kubelet``, its podresources socket, and the driver of ``start`` and ``stop``."""
+class ClaimsRig(NodeRig):
+    """Started parts: ``api``, ``kubelet``, its podresources socket, and the driver of ``start`` and ``end_program``."""
 
-    def __init__(
-        self,
-        cards: Sequence[int] = (16, 16),
-        *,
-        vendor: Vendor = ENFLAME,
-        source: Mapping[str, Any] | None = None,
-        over_use: OverUseSettings | None = None,
-        idle: IdleSettings | None = None,
-        limits: LimitSettings | None = None,
-        **node: Any,
-    ) -> None:
-        self._sizes = cards
-        self.vendor = vendor
-        self._source_settings = source or {}
-        self.adapters = HostAdapters()
-        self._over_use_settings = over_use or OverUseSettings()
-        self._idle_settings = idle or IdleSettings()
-        self._limit_settings = limits or LimitSettings()
-        self._node_settings = node
-        self.other_systems = OtherSystems.REFUSE
-        self.changes: dict[int, dict[str, Any]] = {}
-        """Of the simulated cards, by index; ``write_cards`` writes them."""
-        self._stack = AsyncExitStack()
-        self._shutdown: Shutdown | None = None
-        self._running: asyncio.Task[int] | None = None
+    app: ClaimsApp
+
+    def __init__(self, cards: Sequence[int] = (16, 16), **settings: Any) -> None:
+        super().__init__(cards, settings)
+        self.vendor: Vendor = settings.get("vendor", ENFLAME)
         self.claims_of: dict[str, list[str]] = {}
         """The claims of each pod's one container, by podresources."""
-        self.root = Path()
-        self.api: ApiServer
         self.kubelet: DraKubelet
-        self.app: ClaimsApp
-        self.program: NodeProgram
 
     async def __aenter__(self) -> Self:
         self.root = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="drv-")))
@@ -86,37 +49,12 @@ class ClaimsRig:
         self.api.registry.put(an_object("Node", NODE, metadata={"labels": LABELS}))
         self.kubelet = await self._stack.enter_async_context(DraKubelet(self.root))
         await self._serve_pod_resources()
-        self._stack.push_async_callback(self.stop)
+        self._stack.push_async_callback(self.end_program)
         return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
 
     @property
     def directory(self) -> Path:
         return self.root / "plugins" / self.vendor.claims.driver
-
-    def settings(self) -> PluginSettings:
-        return PluginSettings(
-            cards=CardSettings(
-                **{
-                    "vendor": self.vendor,
-                    "cards": f"simulated:{self.root / 'cards.json'}",
-                    "poll_interval": 0.2,
-                    "other_systems": self.other_systems,
-                    **self._source_settings,
-                }
-            ),
-            over_use=self._over_use_settings,
-            idle=self._idle_settings,
-            limits=self._limit_settings,
-            kubelet=KubeletSettings(
-                node_name=NODE, kubelet_dir=self.root, cdi_dir=self.root / "cdi", **self._node_settings
-            ),
-            kube=KubeSettings(kubeconfig=str(self.root / "kubeconfig")),
-            serve=ServeSettings(listen_address="127.0.0.1", listen_port=0),
-            log=LogSettings(log_dir=None),
-        )
 
     async def start(self, *, until_published: bool = True) -> None:
         """Start the driver; until its slices stand there and the kubelet has registered it."""
@@ -124,36 +62,21 @@ class ClaimsRig:
         config = KubeConfig(self.api.url, "the rig")  # as the kubeconfig says, which takes long to read
         client = KubeClient(config, observer=metrics.observe_request)
         self.app = ClaimsApp(self.settings(), client, metrics, self.adapters)
-        self.program = NodeProgram(self.settings(), client, way=self.app)
         self.app.observed.agent.others_poll_s = 0.05
-        self._shutdown = Shutdown()
-
-        async def run(shutdown: Shutdown) -> int:
-            async with client:
-                return await self.program.run(shutdown)
-
-        self._running = asyncio.create_task(run(self._shutdown), name="claims driver")
+        self.run_program(client, self.app)
         if until_published:
             await self.until(lambda: bool(self.slices()) and self.app.observed.publisher.is_current, "slices stand")
             await self.until_registered()
 
-    async def stop(self) -> None:
-        """End the driver as its DaemonSet does; nothing if it does not run."""
-        if self._shutdown is None or self._running is None:
-            return
-        self._shutdown.request("the test is over")
-        running, self._running, self._shutdown = self._running, None, None
-        assert await running == 0
-
     @asynccontextmanager
     async def another(self) -> AsyncIterator[ClaimsRig]:
         """Have a second driver for the same node; it ends with the block."""
-        other = ClaimsRig(self._sizes, **self._node_settings)
+        other = ClaimsRig(self._sizes, **self.plugin_settings)
         other.root, other.api, other.kubelet = self.root, self.api, self.kubelet
         try:
             yield other
         finally:
-            await other.stop()
+            await other.end_program()
 
     async def until_registered(self) -> None:
         """Have the kubelet find the driver."""
@@ -165,44 +88,13 @@ class ClaimsRig:
             while not await found():  # noqa: ASYNC110 - no one over there sets an event of ours
                 await asyncio.sleep(0.02)
 
-    async def until(self, holds: Callable[[], bool], what: str) -> None:
-        try:
-            async with asyncio.timeout(DEADLINE_S):
-                while not holds():
-                    self._check_running()
-                    await asyncio.sleep(0.02)
-        except TimeoutError:
-            raise AssertionError(f"not in {DEADLINE_S:g}s: {what}; problems: {self.app.observed.problems()}") from None
-
-    def _check_running(self) -> None:
-        if self._running is not None and self._running.done():
-            self._running.result()
-
-    def write_cards(self, sick: Mapping[int, str] | None = None) -> None:
-        cards = [
-            {"index": index, "uuid": f"uuid-{index}", "memory": f"{size}GiB"}
-            | ({"health": "unhealthy", "reason": sick[index]} if sick and index in sick else {})
-            | self.changes.get(index, {})
-            for index, size in enumerate(self._sizes)
-        ]
-        half = self.root / "cards.half"
-        half.write_text(json.dumps({"cards": cards}))
-        half.replace(self.root / "cards.json")
-
     def slices(self) -> list[dict[str, Any]]:
         """The slices that stand there, in the scheduler's order."""
-        return sorted(self.api.store.list(SLICES), key=lambda each: str(each["metadata"]["name"]))
+        return sorted(listed(self.api, "ResourceSlice"), key=lambda each: str(each["metadata"]["name"]))
 
     def delete_slices(self) -> None:
         for each in self.slices():
             delete(self.api, "ResourceSlice", each["metadata"]["name"])
-
-    def annotate_node(self, key: str, value: str | None) -> None:
-        merge_into(self.api, "Node", NODE, {"metadata": {"annotations": {key: value}}})
-
-    def node_annotations(self) -> dict[str, str]:
-        found: dict[str, str] = find(self.api, "Node", NODE)["metadata"].get("annotations", {})
-        return found
 
     def devices(self) -> dict[str, dict[str, Any]]:
         """The devices of all slices, in order."""
@@ -227,23 +119,17 @@ class ClaimsRig:
         merge_into(self.api, kind, name, {"status": status}, namespace, status_only=True)
 
     def run_pod(
-        self, name: str, *claims: str, namespace: str = "default", annotations: Mapping[str, str] | None = None
+        self, name: str, *claims: str, namespace: str = "default", annotations: Mapping[str, str] = NOTHING
     ) -> str:
         """Bind a pod to this node that has these claims, as Kubernetes leaves it; returns its uid."""
         container = {"name": "main", "image": "x", "resources": {"claims": [{"name": each} for each in claims]}}
         asked = [{"name": each, "resourceClaimTemplateName": "t"} for each in claims]
         spec = {"nodeName": NODE, "containers": [container], "resourceClaims": asked}
-        pod = an_object("Pod", name, namespace, metadata={"annotations": dict(annotations or {})}, spec=spec)
+        pod = an_object("Pod", name, namespace, metadata={"annotations": dict(annotations)}, spec=spec)
         uid = str(self.api.registry.put(pod)["metadata"]["uid"])
         made = [{"name": each, "resourceClaimName": each} for each in claims]
         self.set_status("Pod", name, namespace, phase="Running", resourceClaimStatuses=made)
         return uid
-
-    async def get(self, path: str) -> tuple[int, str]:
-        """Ask the driver's own port."""
-        assert self.program.server is not None
-        async with aiohttp.ClientSession() as session, session.get(f"{self.program.server.url}{path}") as answer:
-            return answer.status, await answer.text()
 
     async def _serve_pod_resources(self) -> None:
         async def answer(_request: bytes, _context: object) -> bytes:

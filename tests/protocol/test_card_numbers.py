@@ -40,13 +40,11 @@ async def test_a_prepared_claim_keeps_its_card_whatever_the_driver_calls_it() ->
         await rig.start()
         full = rig.allocate("full", share("card-1", 14))
         assert (await rig.kubelet.prepare(full))[full.uid].error == ""
-        await rig.stop()
-        for index, uuid in enumerate(("uuid-1", "uuid-2", "new")):
-            rig.changes[index] = {"uuid": uuid}
-        rig.write_cards()
+        await rig.end_program()
+        rig.write_cards({index: {"uuid": uuid} for index, uuid in enumerate(("GCU-1", "GCU-2", "new"))})
         await rig.start()
         await rig.until(lambda: "new" in numbers(rig), "the cards are counted")
-        assert {uuid: numbers(rig)[uuid] for uuid in ("uuid-1", "uuid-2")} == {"uuid-1": 1, "uuid-2": 2}
+        assert {uuid: numbers(rig)[uuid] for uuid in ("GCU-1", "GCU-2")} == {"GCU-1": 1, "GCU-2": 2}
         again = rig.allocate("again", share("card-1", 14))
         assert "card 1 has 2 of 16 units free" in (await rig.kubelet.prepare(again))[again.uid].error
         assert (await rig.kubelet.prepare(full))[full.uid].error == ""
@@ -58,13 +56,11 @@ async def test_a_prepared_claim_keeps_its_card_while_the_drivers_library_does_no
         await rig.start()
         claim = rig.allocate("full", share("card-1", 14))
         assert (await rig.kubelet.prepare(claim))[claim.uid].error == ""
-        await rig.stop()
-        for index, uuid in enumerate(("uuid-1", "uuid-0")):
-            rig.changes[index] = {"uuid": uuid}
-        rig.write_cards()
+        await rig.end_program()
+        rig.write_cards({0: {"uuid": "GCU-1"}, 1: {"uuid": "GCU-0"}})
         rig.adapters = replace(rig.adapters, cards=LateSource(rig.root / "cards.json"))
         await rig.start()
-        await rig.until(lambda: numbers(rig) == {"uuid-0": 0, "uuid-1": 1}, "the numbers are as before")
+        await rig.until(lambda: numbers(rig) == {"GCU-0": 0, "GCU-1": 1}, "the numbers are as before")
 
 
 async def test_what_a_claim_was_given_counts_before_an_inventory_of_another_time() -> None:
@@ -72,12 +68,12 @@ async def test_what_a_claim_was_given_counts_before_an_inventory_of_another_time
         await rig.start()
         full = rig.allocate("full", share("card-1", 14))
         assert (await rig.kubelet.prepare(full))[full.uid].error == ""
-        await rig.stop()
-        text = rig.node_annotations()[ALIYUN.inventory_annotation]
-        text = text.replace("uuid-1", "uuid-x").replace("uuid-2", "uuid-1").replace("uuid-x", "uuid-2")
+        await rig.end_program()
+        text = rig.node()["metadata"]["annotations"][ALIYUN.inventory_annotation]
+        text = text.replace("GCU-1", "GCU-x").replace("GCU-2", "GCU-1").replace("GCU-x", "GCU-2")
         rig.annotate_node(ALIYUN.inventory_annotation, text)
         await rig.start()
-        await rig.until(lambda: numbers(rig) == {"uuid-0": 0, "uuid-1": 1, "uuid-2": 2}, "the numbers are as before")
+        await rig.until(lambda: numbers(rig) == {"GCU-0": 0, "GCU-1": 1, "GCU-2": 2}, "the numbers are as before")
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}"], ids=["empty", "half", "without pods"])
@@ -89,11 +85,6 @@ async def test_a_kubelet_writes_a_broken_checkpoint_again_and_the_cards_are_offe
         await rig.kubelet.restart()
         rig.plugin_settings |= {"vendor": ALIYUN, "device_list_strategy": (Strategy.ENV,)}
         await rig.start_plugin()
-
-        def offered() -> int:
-            counts = rig.kubelet.counts().get(ALIYUN.memory_resource)
-            return counts.allocatable if counts is not None else 0
-
-        await rig.until(lambda: offered() > 0, "it offers its cards")
+        await rig.until_allocatable(ALIYUN.memory_resource, 8 * 16)
         assert decode_checkpoint(file.read_bytes()).registered.keys() == {ALIYUN.memory_resource}
-        assert "cards" not in rig.app.observed.problems()
+        assert rig.problem("cards") == ""

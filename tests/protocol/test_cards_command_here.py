@@ -23,11 +23,6 @@ USE |= {"process_utilization": {7: 5, 4242: 80}, "process_names": {4242: "python
 USE |= {"fan": 30, "performance_state": 2, "compute_mode": "exclusive-process", "ecc": True, "mig": False}
 
 
-def address(rig: PluginRig) -> str:
-    assert rig.program.server is not None
-    return rig.program.server.url
-
-
 def silent_url() -> str:
     """An address at which no one listens any more."""
     with socket.socket() as listener:
@@ -50,9 +45,9 @@ async def rig() -> AsyncIterator[PluginRig]:
 
 
 async def test_the_plugin_of_this_machine_reports_cards_use_and_pods(rig: PluginRig) -> None:
-    ran = await Caller({}).call("--plugin", address(rig), columns=80)
+    ran = await Caller({}).call("--plugin", rig.url, columns=80)
     assert (ran.code, ran.err) == (0, "")
-    plain = await Caller({}).call("--plugin", address(rig), columns=80, NO_COLOR="1")
+    plain = await Caller({}).call("--plugin", rig.url, columns=80, NO_COLOR="1")
     lines = plain.lines
     assert lines[0].startswith("node-1   enflame   group a10   driver simulated   unit GB")
     assert "2 cards  1 free, 1 shared  granted 6 of 32 GB  used 9.0 GB  1 pod" in lines
@@ -62,14 +57,14 @@ async def test_the_plugin_of_this_machine_reports_cards_use_and_pods(rig: Plugin
     assert any("a default/a  6 GB   c0 4, c1 2" in line for line in lines)
     processes = "processes, their pod unknown: pid 7 (1.0 GB, 5% busy), pid 4242 (5.0"
     assert any(processes in line for line in lines)
-    wide = (await Caller({}).call("--plugin", address(rig), "-o", "wide", columns=120)).out
+    wide = (await Caller({}).call("--plugin", rig.url, "-o", "wide", columns=120)).out
     assert "pid 7 - (1.0 GB, 5% busy), pid 4242 python3 (5.0 GB, 80% busy)" in wide
 
 
 async def test_a_process_is_shown_with_the_pod_of_its_control_group(rig: PluginRig, tmp_path: Path) -> None:
-    uid = rig.pod("a")["metadata"]["uid"]
+    uid = rig.uid("a")
     caller = Caller({}, make_proc(tmp_path, {4242: f"0::/kubepods/burstable/pod{uid}/c\n", 7: "0::/init.scope\n"}))
-    document = await caller.ask("--plugin", address(rig))
+    document = await caller.ask("--plugin", rig.url)
     first = document["nodes"][0]["cards"][0]
     assert first["holders"][0]["processes"] == [
         {"pid": 4242, "bytes": 5 * GIB, "utilizationPercent": 80.0, "name": "python3"}
@@ -83,7 +78,7 @@ async def test_a_card_that_a_pod_has_whole_is_shown_so_before_and_after_its_admi
         rig.bind_whole("now", cards="0")
         await rig.until_recorded("now")
         rig.app.observed.store.pod_applied(a_pod("later", None, whole=1, node="node-1", record=as_whole(1)))
-        (node,) = (await Caller({}).ask("--plugin", address(rig)))["nodes"]
+        (node,) = (await Caller({}).ask("--plugin", rig.url))["nodes"]
     assert node["status"]["modes"] == ["memory", "whole"]
     assert [(card["mode"], card["grantedUnits"]) for card in node["cards"]] == [("whole", 16), ("whole", 0)]
     holders = [holder for card in node["cards"] for holder in card["holders"]]

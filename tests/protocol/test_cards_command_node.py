@@ -34,8 +34,7 @@ async def test_a_real_plugin_is_reached_through_the_api_server(seen: Cluster) ->
     async with PluginRig(cards=(16,)) as rig:
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
-        assert rig.program.server is not None
-        seen.front.backends[f"pods/http:{PLUGIN}:32767"] = rig.program.server.url
+        seen.front.backends[f"pods/http:{PLUGIN}:32767"] = rig.url
         ran = await caller(seen).call("node-1")
         assert (ran.code, ran.err) == (0, "")
         assert ran.lines[0].startswith("node-1   enflame   group a10   driver simulated")

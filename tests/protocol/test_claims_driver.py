@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -16,7 +15,8 @@ from gcushare.wire.nodes import decode_inventory
 from gcushare_playground.apiserver.faults import Delay, Fault
 from gcushare_playground.kubelet.dra import ClaimRef, DraKubelet
 from tests.api_objects import an_object, delete
-from tests.protocol.claims_rig import LABELS, NAMES, NODE, SLICES, ClaimsRig, share
+from tests.protocol.claims_rig import LABELS, NAMES, ClaimsRig, share
+from tests.protocol.node_rig import NODE, SICK
 
 
 @pytest_asyncio.fixture
@@ -49,8 +49,8 @@ async def test_an_older_kubelet_is_served_by_v1beta1(rig: ClaimsRig) -> None:
 async def test_a_kubelet_that_knows_no_version_of_ours_is_reported(rig: ClaimsRig) -> None:
     async with DraKubelet(rig.root, known=("v2.DRAPlugin",)) as newer:
         await newer.find_driver()
-    problem = rig.app.observed.problems()["registration"]
-    assert problem.startswith("the kubelet refused the driver: none of ['v1.DRAPlugin', 'v1beta1.DRAPlugin']")
+    why = "the kubelet refused the driver: none of ['v1.DRAPlugin', 'v1beta1.DRAPlugin']"
+    assert rig.problem("registration").startswith(why)
 
 
 async def test_one_claim_that_cannot_be_prepared_keeps_no_other_back(rig: ClaimsRig) -> None:
@@ -76,7 +76,7 @@ async def test_a_prepared_claim_needs_no_api_server(rig: ClaimsRig) -> None:
 async def test_a_restarted_driver_knows_its_claims(rig: ClaimsRig) -> None:
     claim = rig.allocate("one", share("card-0", 4))
     first = await rig.kubelet.prepare(claim)
-    await rig.stop()
+    await rig.end_program()
     await rig.start()
     assert await rig.kubelet.prepare(claim) == first
 
@@ -95,12 +95,10 @@ async def test_a_removed_socket_is_served_again(rig: ClaimsRig) -> None:
 async def test_a_second_driver_waits_until_the_first_has_ended(rig: ClaimsRig) -> None:
     async with rig.another() as other:
         await other.start(until_published=False)
-        await other.until(
-            lambda: "another driver" in other.app.observed.problems().get("registration", ""), "it says why it waits"
-        )
-        assert other.app.observed.problems()["registration"].startswith(f"another driver, {NAMES.driver}, serves")
+        why = f"another driver, {NAMES.driver}, serves"
+        await other.until(lambda: other.problem("registration").startswith(why), "it says why it waits")
         assert rig.app.observed.problems() == {}
-        await rig.stop()
+        await rig.end_program()
         waiting = "the kubelet has not registered the driver yet"
         await other.until(lambda: other.app.observed.registration.problem == waiting, "it serves")
 
@@ -112,7 +110,7 @@ async def test_slices_follow_sick_cards_cordons_and_their_deletion(rig: ClaimsRi
     def taints(device: str) -> list[str]:
         return [taint["key"] for taint in rig.devices()[device].get("taints", [])]
 
-    rig.write_cards({1: "it smokes"})
+    rig.write_cards({1: SICK})
     sick = f"{NAMES.driver}/sick"
     await rig.until(lambda: taints("card-1") == [sick], "card 1 is tainted")
     rig.annotate_node(ENFLAME.cordon_annotation, "0")
@@ -143,8 +141,8 @@ async def test_nothing_is_published_while_the_node_is_deleted(rig: ClaimsRig) ->
     delete(rig.api, "Node", NODE)
     await rig.until(lambda: not rig.app.observed.publisher.is_current, "the driver has seen it")
     rig.delete_slices()  # as Kubernetes collects what the Node owns
-    rig.write_cards({1: "it smokes"})
-    await rig.until(lambda: rig.kubelet.health["card-1"].message == "it smokes", "it goes on with its cards")
+    rig.write_cards({1: SICK})
+    await rig.until(lambda: rig.kubelet.health["card-1"].message == SICK["reason"], "it goes on with its cards")
     assert rig.slices() == []
     back = rig.api.registry.put(an_object("Node", NODE, metadata={"labels": LABELS}))
     await rig.until(lambda: bool(rig.slices()), "the slices are back with the Node")
@@ -155,8 +153,8 @@ async def test_nothing_is_published_while_the_node_is_deleted(rig: ClaimsRig) ->
 async def test_the_kubelet_hears_of_a_sick_card_and_of_its_recovery(rig: ClaimsRig) -> None:
     kubelet = rig.kubelet
     await rig.until(lambda: set(kubelet.health) == set(rig.devices()), "every device is reported")
-    rig.write_cards({0: "it smokes"})
-    await rig.until(lambda: kubelet.health["card-0"].message == "it smokes", "the sick card is reported")
+    rig.write_cards({0: SICK})
+    await rig.until(lambda: kubelet.health["card-0"].message == SICK["reason"], "the sick card is reported")
     assert kubelet.health["card-0"].health == 2
     assert kubelet.health["card-1"].health == 1
 
@@ -164,14 +162,14 @@ async def test_the_kubelet_hears_of_a_sick_card_and_of_its_recovery(rig: ClaimsR
 @pytest.mark.slow
 async def test_the_node_gets_the_inventory_that_all_readers_know(rig: ClaimsRig) -> None:
     def published() -> Inventory | None:
-        text = rig.node_annotations().get(ENFLAME.inventory_annotation)
+        text = rig.node()["metadata"].get("annotations", {}).get(ENFLAME.inventory_annotation)
         return decode_inventory(text) if text is not None else None
 
     await rig.until(lambda: published() is not None, "the annotation is there")
     found = published()
     assert found is not None
     assert (found.modes, found.units_by_card) == ((SERVES_CLAIMS,), {0: 16, 1: 16})
-    rig.write_cards({1: "it smokes"})
+    rig.write_cards({1: SICK})
     await rig.until(lambda: (read := published()) is not None and not read.cards[1].is_usable, "card 1 is sick")
     rig.annotate_node(ENFLAME.inventory_annotation, None)
     await rig.until(lambda: published() is not None, "it is written again")
@@ -189,10 +187,10 @@ async def test_nothing_is_offered_while_a_device_plugin_is_registered_even_if_no
         rig.annotate_node(ENFLAME.inventory_annotation, plugins_own)
         offers(rig, "32")
         await rig.start(until_published=False)
-        problems = rig.app.observed.problems
-        await rig.until(lambda: "still offers enflame.com/gcu-memory" in problems().get("cards", ""), "it says so")
-        assert rig.api.store.list(SLICES) == []
-        assert rig.node_annotations()[ENFLAME.inventory_annotation] == plugins_own, "it has its pods' unit"
+        await rig.until(lambda: "still offers enflame.com/gcu-memory" in rig.problem("cards"), "it says so")
+        assert rig.slices() == []
+        found = rig.node()["metadata"]["annotations"][ENFLAME.inventory_annotation]
+        assert found == plugins_own, "it has its pods' unit"
         offers(rig, "0")
         await rig.until(lambda: bool(rig.slices()), "the slices are published")
 
@@ -209,22 +207,19 @@ async def test_the_slices_go_if_a_device_plugin_registers_next_to_the_driver(rig
 async def test_an_unreadable_checkpoint_is_made_of_the_claims_in_the_cluster(rig: ClaimsRig) -> None:
     claim = rig.allocate("one", share("card-0", 4))
     await rig.kubelet.prepare(claim)
-    await rig.stop()
+    await rig.end_program()
     (rig.directory / "checkpoint.json").write_text("{")
     await rig.start()
     assert set(rig.app.observed.prepared.claims) == {claim.uid}
     assert (rig.directory / "checkpoint.json.unreadable-1").read_text() == "{"
-    await rig.until(
-        lambda: any(each["reason"] == "CheckpointUnreadable" for each in rig.api.store.list("events")), "an event"
-    )
+    await rig.until(lambda: rig.events("CheckpointUnreadable"), "an event")
 
 
 async def test_status_metrics_and_health_tell_what_is_prepared(rig: ClaimsRig) -> None:
     claim = rig.allocate("one", share("card-0", 4))
     await rig.kubelet.prepare(claim)
-    status, text = await rig.get("/status")
-    document = json.loads(text)
-    assert (status, document["problems"]) == (200, {})
+    document = await rig.status()
+    assert document["problems"] == {}
     assert [each["claim"] for each in document["claims"]] == ["default/one"]
     assert (await rig.get("/healthz"))[0] == (await rig.get("/readyz"))[0] == 200
     _, metrics = await rig.get("/metrics")
@@ -235,7 +230,7 @@ async def test_status_metrics_and_health_tell_what_is_prepared(rig: ClaimsRig) -
 
 @pytest.mark.slow
 async def test_a_driver_that_ends_takes_its_sockets_along(rig: ClaimsRig) -> None:
-    await rig.stop()
+    await rig.end_program()
     assert list((rig.root / "plugins_registry").iterdir()) == []
     assert not (rig.directory / "dra.sock").exists()
     assert len(rig.slices()) == 1, "the kubelet deletes them if no driver comes back"

@@ -9,41 +9,39 @@ from typing import Any
 import pytest
 
 from gcushare.cli.cards.cards import ask_addresses
-from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.units import GIB
-from gcushare.node.node_settings import LimitSettings, MemoryLimit
-from gcushare.node.over_use.idle_settings import IdleAction, IdleSettings
-from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
+from gcushare.node.node_settings import MemoryLimit
+from gcushare.node.over_use.idle_settings import IdleAction
+from gcushare.node.over_use.over_use_settings import Action
 from gcushare.vendors import ALIYUN
-from gcushare.wire.annotations import OVER_USE, WHEN_IDLE
+from gcushare.wire.annotations import WHEN_IDLE
 from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT
 from gcushare_playground.kubelet.dra import ClaimRef
 from tests.api_objects import find
 from tests.extender_objects import node_document, pod_document
 from tests.fake_proc import FakeProc
 from tests.protocol.cards_command_rig import Caller
-from tests.protocol.claims_rig import NODE, ClaimsRig, share
+from tests.protocol.claims_rig import ClaimsRig, share
 from tests.protocol.inspect_rig import cluster, in_namespace
 from tests.protocol.mps_rig import MpsRig, mps_rig
+from tests.protocol.node_rig import NODE
+from tests.protocol.over_use_rig import ProcessUse
 from tests.protocol.test_cards_command_here import silent_url
 
 
-class UseRig(ClaimsRig):
-    """One card of 16 GiB; ``use`` sets what the one process of each pod has of it."""
+class UseRig(ProcessUse, ClaimsRig):
+    """One card of 16 GiB."""
 
-    def __init__(self, proc: Path, idle: IdleSettings | None = None, **over_use: Any) -> None:
-        self.proc = FakeProc(proc)
-        self._pids: dict[str, int] = {}
-        source = {"pod_use": True, "proc_root": proc}
-        super().__init__((16,), source=source, over_use=OverUseSettings(**over_use), idle=idle)
+    def __init__(self, proc: Path, **settings: Any) -> None:
+        self.proc, self._pids = FakeProc(proc), {}
+        ClaimsRig.__init__(self, (16,), pod_use=True, proc_root=proc, **settings)
 
     async def run(self, name: str, gib: int) -> None:
         """Run a pod whose claim has so much of the card."""
         claim = self.allocate(name, share("card-0", gib))
         uid = self.run_pod(name, name, annotations={WHEN_IDLE: "evict"})
         self.reserve(claim, (name, uid))
-        self.join(name, uid)
         assert (await self.kubelet.prepare(claim))[claim.uid].error == ""
         await self.until(lambda: uid in self.app.observed.pods.entries, "the driver knows the pod")
 
@@ -51,40 +49,8 @@ class UseRig(ClaimsRig):
         """Run another pod with the claim of a pod."""
         uid = self.run_pod(name, other)
         claim = find(self.api, "ResourceClaim", other)
-        users = ((other, find(self.api, "Pod", other)["metadata"]["uid"]), (name, uid))
-        self.reserve(ClaimRef(claim["metadata"]["uid"], other), *users)
-        self.join(name, uid)
+        self.reserve(ClaimRef(claim["metadata"]["uid"], other), (other, self.uid(other)), (name, uid))
         await self.until(lambda: uid in self.app.observed.pods.entries, "the driver knows the pod")
-
-    def join(self, name: str, uid: str) -> None:
-        """Start the one process of a pod."""
-        self._pids[name] = 100 + len(self._pids)
-        self.proc.start_in_pod(self._pids[name], uid)
-
-    def use(self, **gib: float) -> None:
-        processes = {str(self._pids[name]): int(size * GIB) for name, size in gib.items()}
-        busy = dict.fromkeys(processes, 10.0)
-        self.changes[0] = {"used": sum(processes.values()), "processes": processes, "process_utilization": busy}
-        self.write_cards()
-
-    def events(self, reason: str) -> list[str]:
-        return [str(each["message"]) for each in self.api.store.list("events") if each["reason"] == reason]
-
-    def annotation(self, name: str) -> str | None:
-        found = self.api.store.get("pods", name) or {"metadata": {}}
-        return (found["metadata"].get("annotations") or {}).get(OVER_USE)
-
-    async def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((await self.get("/status"))[1])
-        return found
-
-    async def polls(self, count: int) -> None:
-        """Wait until over-use was decided on this many more readings."""
-        over_use = self.app.observed.over_use
-        assert over_use.watch is not None
-        tracker = over_use.watch.tracker
-        before = tracker.polls
-        await self.until(lambda: tracker.polls >= before + count, f"{count} readings")
 
 
 async def test_an_over_use_of_a_claim_is_reported_as_on_a_node_of_the_plugin(tmp_path: Path) -> None:
@@ -93,7 +59,7 @@ async def test_an_over_use_of_a_claim_is_reported_as_on_a_node_of_the_plugin(tmp
         await rig.run("greedy", 4)
         await rig.run("modest", 12)
         rig.use(greedy=5, modest=2)
-        await rig.until(lambda: rig.annotation("greedy") is not None, "it is noted on the pod")
+        await rig.until_noted("greedy")
         assert rig.events("OverUse") == [
             "5.00 GiB of card 0 in use, 4.00 GiB granted: other pods of this card may lack what they were granted"
         ]
@@ -103,13 +69,13 @@ async def test_an_over_use_of_a_claim_is_reported_as_on_a_node_of_the_plugin(tmp
         assert pods["default/modest"]["overUse"] == {}
         assert status["cards"][0]["holders"] == ["default/greedy", "default/modest"]
         assert status["cards"][0]["heldUnits"] == 16
-        page = parse_figures((await rig.get("/metrics"))[1])
+        page = await rig.figures()
         figures = ("memory_used_bytes", "memory_granted_bytes", "utilization_percent")
         found = [page.sum(f"gcushare_pod_{figure}", pod_name="greedy", card="0") for figure in figures]
         assert found == [5 * GIB, 4 * GIB, 10.0]
 
         rig.use(greedy=4, modest=2)
-        await rig.until(lambda: rig.annotation("greedy") is None, "the note is removed")
+        await rig.until_noted("greedy", noted=False)
         assert len(rig.events("OverUseEnded")) == 1
 
 
@@ -121,7 +87,7 @@ async def test_a_pod_that_only_names_a_claim_of_the_card_is_no_user_of_it(tmp_pa
         await rig.run("modest", 8)
         rig.run_pod("second", named)
         rig.use(greedy=9, modest=2)
-        await rig.until(lambda: bool(rig.events("OverUseEvicted")), "the pod is evicted")
+        await rig.until(lambda: rig.events("OverUseEvicted"), "the pod is evicted")
         assert [each for each in rig.app.observed.pods.entries.values() if each.ref.name == "second"] == []
 
 
@@ -134,16 +100,16 @@ async def test_pods_that_a_claim_is_reserved_for_share_it_and_the_one_that_uses_
         await rig.run("greedy", 4)
         await rig.run("modest", 8)
         await rig.share("second", "greedy")
-        page = parse_figures((await rig.get("/metrics"))[1])
+        page = await rig.figures()
         granted = [page.sum("gcushare_pod_granted_bytes", pod_name=name) for name in ("greedy", "second", "modest")]
         assert granted == [2 * GIB, 2 * GIB, 8 * GIB], "the sum over pods counts their claim once"
         rig.use(greedy=2, second=1, modest=2)
         await rig.polls(4)
-        assert rig.annotation("greedy") is None
-        assert rig.annotation("second") is None
+        assert rig.note("greedy") is None
+        assert rig.note("second") is None
         rig.use(greedy=9, second=1, modest=2)
-        await rig.until(lambda: bool(rig.events("OverUseEvicted")), "a pod is evicted")
-        assert "deletionTimestamp" not in find(rig.api, "Pod", "second")["metadata"]
+        await rig.until(lambda: rig.events("OverUseEvicted"), "a pod is evicted")
+        assert rig.is_here("second")
 
 
 async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Path) -> None:
@@ -155,8 +121,7 @@ async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Pat
         pod = in_namespace(pod_document("x7", None, node=NODE, phase="Running"), "kube-system")
         pod["spec"]["containers"][0]["command"] = [DEVICE_PLUGIN]
         found.put(node_document(NODE, 16, modes=(SERVES_CLAIMS,)), pod)
-        assert rig.program.server is not None
-        found.front.backends[f"pods/http:x7:{PLUGIN_PORT}"] = rig.program.server.url
+        found.front.backends[f"pods/http:x7:{PLUGIN_PORT}"] = rig.url
 
         ran = await Caller(found.environ()).call(NODE)
         assert (ran.code, ran.err) == (0, "")
@@ -169,13 +134,12 @@ async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Pat
         assert row.split()[2:9] == ["default/greedy", "4.0", "-", "5.0", "processes", "10%", "over"]
         assert "not reported" not in top.err
 
-        here = await ask_addresses((silent_url(),), others=(rig.program.server.url,))
-        assert [view.origin for view in here.nodes] == [rig.program.server.url]
+        here = await ask_addresses((silent_url(),), others=(rig.url,))
+        assert [view.origin for view in here.nodes] == [rig.url]
 
 
 def limited_rig(mps: MpsRig) -> ClaimsRig:
-    limits = LimitSettings(memory_limit=MemoryLimit.MPS, mps_root=mps.folders.root)
-    return ClaimsRig((16,), vendor=ALIYUN, limits=limits)
+    return ClaimsRig((16,), vendor=ALIYUN, memory_limit=MemoryLimit.MPS, mps_root=mps.folders.root)
 
 
 def edits(rig: ClaimsRig) -> dict[str, Any]:
@@ -191,13 +155,13 @@ async def test_no_claim_is_prepared_without_the_mps_daemon_and_with_it_each_is_l
         claim = rig.allocate("one", share("card-0", 4))
         error = (await rig.kubelet.prepare(claim))[claim.uid].error
         assert "memory cannot be limited (card 0: the MPS daemon does not answer: Cannot find" in error
-        assert "memoryLimit" in rig.app.observed.problems()
+        assert rig.problem("memoryLimit")
 
         await mps.start()
         await rig.until(lambda: "taints" not in rig.devices()["card-0"], "the card is open")
         assert (await rig.kubelet.prepare(claim))[claim.uid].error == ""
         found = edits(rig)
-        assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=uuid-0=4096M" in found["env"]
+        assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=GCU-0=4096M" in found["env"]
         pipe = str(mps.folders.pipe)
         assert f"CUDA_MPS_PIPE_DIRECTORY={pipe}" in found["env"]
         assert [(each["hostPath"], each["containerPath"], each["options"][0]) for each in found["mounts"]] == [
@@ -215,41 +179,35 @@ async def test_pods_are_told_by_event_that_the_daemon_was_started_again() -> Non
         await rig.kubelet.prepare(claim)
         await mps.kill()
         await mps.start()
-
-        def events() -> list[str]:
-            found = rig.api.store.list("events")
-            return [each["involvedObject"]["name"] for each in found if each["reason"] == "MpsDaemonRestarted"]
-
-        await rig.until(lambda: events() == ["one"], "the pod that the claim was reserved for has the Event")
+        await rig.until(lambda: rig.events("MpsDaemonRestarted"), "the Event")
+        (event,) = [each for each in rig.api.store.list("events") if each["reason"] == "MpsDaemonRestarted"]
+        assert event["involvedObject"]["name"] == "one", "the pod that the claim was reserved for has it"
 
 
 async def test_cards_that_are_all_left_out_are_named_with_the_reason() -> None:
-    rig = ClaimsRig((16, 16))
-    rig.changes = {0: {"left_out": "MIG mode is on"}, 1: {"left_out": "MIG mode is on"}}
-    async with rig:
+    async with ClaimsRig() as rig:
+        rig.write_cards({card: {"left_out": "MIG mode is on"} for card in (0, 1)})
         await rig.start(until_published=False)
         why = "lists no card that can be shared: cards 0,1: MIG mode is on"
         await rig.until(lambda: why in rig.app.observed.agent.problem, "the driver says why")
         assert why in (await rig.get("/readyz"))[1]
-        status = json.loads((await rig.get("/status"))[1])
-        assert [card["index"] for card in status["leftOut"]] == [0, 1]
-        await rig.stop()
+        assert [card["index"] for card in (await rig.status())["leftOut"]] == [0, 1]
 
 
 @pytest.mark.slow
 async def test_an_idle_pod_keeps_a_claim_that_another_one_computes_with_and_gives_it_back_afterwards(
     tmp_path: Path,
 ) -> None:
-    idle = IdleSettings(idle=IdleAction.EVICT, idle_after=1.0, idle_least_age=0.0)
-    async with UseRig(tmp_path / "proc", idle, over_use_pause=0.5) as rig:
+    idle = {"idle": IdleAction.EVICT, "idle_after": 1.0, "idle_least_age": 0.0}
+    async with UseRig(tmp_path / "proc", over_use_pause=0.5, **idle) as rig:
         await rig.start()
         await rig.run("first", 4)
         await rig.share("second", "first")
         rig.use(second=1)
-        await rig.until(lambda: bool(rig.events("Idle")), "the first pod is called idle")
+        await rig.until(lambda: rig.events("Idle"), "the first pod is called idle")
         await rig.polls(10)
         assert rig.events("IdleEvicted") == []
         outlook = (await rig.status())["idle"]["outlook"]
         assert outlook == {"default/first": "it shares its memory with default/second, which uses the card"}
         rig.use()
-        await rig.until(lambda: bool(rig.events("IdleEvicted")), "it is evicted once no one uses the claim")
+        await rig.until(lambda: rig.events("IdleEvicted"), "it is evicted once no one uses the claim")

@@ -10,7 +10,8 @@ from gcushare.node.node_settings import OtherSystems
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from tests.api_objects import merge_into
 from tests.neighbours import read_objects
-from tests.protocol.claims_rig import NODE, ClaimsRig
+from tests.protocol.claims_rig import ClaimsRig
+from tests.protocol.node_rig import NODE
 
 
 def put_neighbour(rig: ClaimsRig, name: str) -> None:
@@ -34,27 +35,24 @@ def own_slices(rig: ClaimsRig) -> list[dict[str, Any]]:
     ],
 )
 async def test_each_known_system_is_named_and_no_slice_published(name: str, vendor: Vendor, words: str) -> None:
-    async with ClaimsRig() as rig:
-        rig.vendor = vendor
+    async with ClaimsRig(vendor=vendor) as rig:
         put_neighbour(rig, name)
         await rig.start(until_published=False)
-        await rig.until(lambda: words in rig.app.observed.problems().get("cards", ""), "the system is named")
+        await rig.until(lambda: words in rig.problem("cards"), "the system is named")
         assert own_slices(rig) == []
 
 
 async def test_the_slices_come_when_the_other_system_has_gone() -> None:
-    async with ClaimsRig() as rig:
-        rig.vendor = ALIYUN
+    async with ClaimsRig(vendor=ALIYUN) as rig:
         put_neighbour(rig, "nvidia-dra")
         await rig.start(until_published=False)
-        await rig.until(lambda: "NVIDIA's DRA" in rig.app.observed.problems().get("cards", ""), "it stands back")
+        await rig.until(lambda: "NVIDIA's DRA" in rig.problem("cards"), "it stands back")
         rig.delete_slices()
         await rig.until(lambda: bool(own_slices(rig)), "ours are published")
 
 
 async def test_an_admin_who_divided_the_cards_has_both() -> None:
-    async with ClaimsRig() as rig:
-        rig.other_systems = OtherSystems.ALLOW
+    async with ClaimsRig(other_systems=OtherSystems.ALLOW) as rig:
         put_neighbour(rig, "enflame-gcushare")
         await rig.start()
         assert own_slices(rig)

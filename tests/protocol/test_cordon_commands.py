@@ -9,7 +9,8 @@ from pathlib import Path
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
-from tests.protocol.plugin_rig import NODE, PluginRig
+from tests.protocol.node_rig import NODE
+from tests.protocol.plugin_rig import PluginRig
 
 
 async def run_command(name: str, kubeconfig: Path, *words: str) -> tuple[int, str, str]:

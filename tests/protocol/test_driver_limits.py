@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Mapping
@@ -18,10 +17,10 @@ from gcushare.device_plugin.claims.claim_checks import CHECK_S
 from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.node.driver_limits.pod_amounts import LEAST_BYTES
 from gcushare.node.mps.limits import MEMORY_VARIABLE
-from gcushare.node.node_settings import Fallback, LimitSettings, MemoryLimit
+from gcushare.node.node_settings import Fallback, MemoryLimit
 from gcushare.wire.annotations import MEMORY_LIMIT, OVER_USE
 from gcushare.wire.pods import MACHINE_UID, MIRROR
-from tests.api_objects import delete
+from tests.api_objects import delete, merge_into
 from tests.fake_proc import FakeProc
 from tests.native.libraries import DirectSource, FakeLibrary, nvml_here
 from tests.protocol.claims_rig import ClaimsRig, share
@@ -47,11 +46,7 @@ class DriverRig(PluginRig):
         self.groups.make("kubepods")
         self.library, adapters = nvml_adapters()
         self.rules()
-        settings = {
-            "memory_limit": MemoryLimit.DRIVER,
-            "cgroup_dir": self.groups.root,
-            **plugin,
-        }
+        settings = {"memory_limit": MemoryLimit.DRIVER, "cgroup_dir": self.groups.root, **plugin}
         super().__init__(cards=(16, 16), plugin=settings, plugin_first=False, start_retry_s=0.2)
         self.adapters = adapters
 
@@ -59,11 +54,6 @@ class DriverRig(PluginRig):
         """Replace the rules of the library; ``keeping``: it is of a driver that keeps limits."""
         kept = (f"set keeping * {self.groups.keeping}",) if keeping else ()
         self.library.control(*CARDS, *kept, *more)
-
-    async def start(self, allocatable: int = 32) -> None:
-        await self.start_plugin()
-        await self.until_units(32, allocatable=allocatable)
-        await self.until(self.is_registered, "every resource is registered and listed")
 
     def pod_with_group(self, name: str, *units: int, **options: Any) -> Path:
         """Bind a pod, and make its group, as the kubelet does before anything of it runs."""
@@ -73,17 +63,11 @@ class DriverRig(PluginRig):
     def make_group(self, name: str) -> Path:
         return self.groups.make(f"kubepods/burstable/pod{self.uid(name)}")
 
-    def uid(self, name: str) -> str:
-        return str(self.pod(name)["metadata"]["uid"])
-
     def is_running(self, name: str) -> bool:
         return self.kubelet.container_view(self.uid(name), "c0") is not None
 
     async def until_running(self, name: str) -> None:
         await self.until(lambda: self.is_running(name), f"{name} runs; {self.problem('memoryLimit')}")
-
-    def variables(self, name: str) -> Mapping[str, str]:
-        return self.view(name).environment
 
     def calls_for(self, group: Path) -> list[SetCall]:
         return [call for call in read_set_calls(self.library.path) if call.group == group]
@@ -203,7 +187,7 @@ async def test_limits_are_taken_back_from_running_pods_when_an_admin_gives_them_
         group = rig.pod_with_group("pod", 4)
         await rig.until_running("pod")
         child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/c0")
-        await rig.end_plugin()
+        await rig.end_program()
         rig.plugin_settings["memory_limit"] = MemoryLimit.CLEAR
         await rig.start()
         places = [(each, card) for each in (group, child) for card in (0, 1)]
@@ -261,9 +245,8 @@ async def test_a_reloaded_drivers_limits_are_set_again_and_a_false_mirror_moves_
             rig.api.registry.put(false_mirror(name, units, "default/pod"))
         rig.pod_with_group("next", 1)
         await rig.until_recorded("pod", "next")
-        then = {"metadata": {"annotations": {MACHINE_UID: rig.uid("pod")}}}
         for name in false:
-            await rig.request("PATCH", f"/api/v1/namespaces/default/pods/{name}", then)
+            merge_into(rig.api, "Pod", name, {"metadata": {"annotations": {MACHINE_UID: rig.uid("pod")}}})
         store = rig.app.observed.store
         said = f"{MACHINE_UID!r}: {rig.uid('pod')!r}"
         await rig.until(
@@ -280,7 +263,7 @@ async def test_a_restarted_plugin_finds_every_pod_again_and_limits_what_it_misse
         await rig.start()
         group = rig.pod_with_group("pod", 4)
         await rig.until_running("pod")
-        await rig.end_plugin()
+        await rig.end_program()
         rig.groups.reload_driver()
         assert rig.groups.allocate(group, 0, 6 * GIB)
         await rig.start()
@@ -312,9 +295,7 @@ async def test_a_changed_annotation_counts_without_a_restart(tmp_path: Path) -> 
         child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/c0")
         await rig.until_running("pod")
         await rig.until(lambda: rig.groups.limit_of(child, 0) == 6 * GIB, "the container sees it")
-        await rig.request(
-            "PATCH", "/api/v1/namespaces/default/pods/pod", {"metadata": {"annotations": {MEMORY_LIMIT: "10"}}}
-        )
+        merge_into(rig.api, "Pod", "pod", {"metadata": {"annotations": {MEMORY_LIMIT: "10"}}})
         await rig.until(lambda: rig.groups.limit_of(group, 0) == 10 * GIB, "the pod has it")
         await rig.until(lambda: rig.groups.limit_of(child, 0) == 10 * GIB, "the container sees it")
 
@@ -330,7 +311,7 @@ async def test_use_per_pod_is_what_the_driver_counts_where_the_hosts_processes_a
         await rig.until_running("whole")
         assert rig.groups.allocate(group, 0, 3 * GIB)
         await rig.until(lambda: used_by(rig, rig.uid("pod")) == {0: 3 * GIB}, "the driver's count")
-        status = json.loads((await rig.get("/status"))[1])
+        status = await rig.status()
         found = {pod["pod"]: (pod["usedByCard"], pod["usedByDriver"]) for pod in status["pods"]}
         # Without the kernel's controller the driver counts only where it has set a limit.
         assert found == {"default/pod": ({"0": 3 * GIB}, [0]), "default/whole": ({}, [])}
@@ -346,7 +327,7 @@ async def test_over_use_says_that_the_driver_counts_it(tmp_path: Path) -> None:
         await rig.start()
         group = rig.pod_with_group("pod", 4)
         await rig.until_running("pod")
-        await rig.end_plugin()
+        await rig.end_program()
         rig.groups.reload_driver()
         assert rig.groups.allocate(group, 0, 6 * GIB)
         await rig.start()
@@ -361,14 +342,14 @@ def used_by(rig: DriverRig | ClaimsRig, uid: str) -> Mapping[int, int]:
     return {} if found is None else found.by_pod.get(uid, {})
 
 
-def claims_rig(folder: Path, **settings: Any) -> tuple[ClaimsRig, ControlGroups]:
+def claims_rig(folder: Path) -> tuple[ClaimsRig, ControlGroups]:
     groups = ControlGroups(folder / "cgroup")
     groups.make("kubepods")
     library, adapters = nvml_adapters()
     library.control(*CARDS, "set keeping * dmem")
-    limits = LimitSettings(memory_limit=MemoryLimit.DRIVER, cgroup_dir=groups.root, **settings)
-    source = {"pod_use": True, "proc_root": FakeProc(folder / "proc", CONTAINER).root}
-    rig = ClaimsRig(source=source, limits=limits)
+    proc = FakeProc(folder / "proc", CONTAINER)
+    limits: dict[str, Any] = {"memory_limit": MemoryLimit.DRIVER, "cgroup_dir": groups.root}
+    rig = ClaimsRig(pod_use=True, proc_root=proc.root, **limits)
     rig.adapters = adapters
     return rig, groups
 

@@ -92,7 +92,7 @@ async def test_pods_stand_below_the_cards_if_a_plugin_reports_what_each_uses(tmp
         rig.bind("b", 4, card=0)
         await rig.until_recorded("a", "b")
         for pid, name in ((7, "a"), (8, "b")):
-            proc.start_in_pod(pid, rig.pod(name)["metadata"]["uid"])
+            proc.start_in_pod(pid, rig.uid(name))
         rig.write_cards({0: {"used": 7 * GIB, "processes": {7: 6 * GIB, 8: GIB}, "process_utilization": {7: 60, 8: 5}}})
         keeper = rig.app.observed.pod_use
         assert keeper is not None
@@ -102,8 +102,7 @@ async def test_pods_stand_below_the_cards_if_a_plugin_reports_what_each_uses(tmp
         await rig.until(lambda: watch.over, "it is reported")
         found.put(a_node("node-1", 16), bound_pod("a", "node-1", 0, 4), bound_pod("b", "node-1", 0, 4))
         found.put(plugin_pod("gcushare-device-plugin-x", "node-1"))
-        assert rig.program.server is not None
-        found.front.backends["pods/http:gcushare-device-plugin-x:32767"] = rig.program.server.url
+        found.front.backends["pods/http:gcushare-device-plugin-x:32767"] = rig.url
         ran = await found.call("top")
         assert (ran.code, ran.err) == (0, "")
         assert [line.split() for line in ran.lines[-4:-1]] == [
@@ -116,7 +115,7 @@ async def test_pods_stand_below_the_cards_if_a_plugin_reports_what_each_uses(tmp
         ]
         assert ran.lines[-1] == "1 pod uses more than granted"
         rig.write_cards({0: {"used": 2 * GIB, "processes": {7: GIB, 8: GIB}, "process_utilization": {7: 60, 8: 5}}})
-        uid = rig.pod("a")["metadata"]["uid"]
+        uid = rig.uid("a")
         await rig.until(lambda: keeper.latest and keeper.latest.by_pod[uid] == {0: GIB}, "it uses less now")
         peaks = [line.split() for line in (await found.call("top", "--peak")).lines if "default/" in line]
         assert [(row[2], row[5], row[6]) for row in peaks] == [("default/a", "1.0", "6.0"), ("default/b", "1.0", "1.0")]

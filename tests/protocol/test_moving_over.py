@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-from tests.api_objects import delete, listed
+from tests.api_objects import delete, listed, merge_into
 from tests.documents import guide
 from tests.neighbours import read_objects
-from tests.protocol.plugin_rig import NODE, PluginRig
+from tests.protocol.node_rig import NODE
+from tests.protocol.plugin_rig import PluginRig
 from tests.protocol.test_plugin_neighbours import put_neighbour
 
 RELEASE = "meta.helm.sh/release-name"
@@ -50,9 +51,9 @@ class Neighbourhood:
         match words:
             case ["kubectl", "label" | "annotate" as verb, kind, _, *changes]:
                 field = "labels" if verb == "label" else "annotations"
-                path = f"/api/v1/nodes/{NODE}" if kind == "node" else "/api/v1/namespaces/default"
                 values = dict(_change(each) for each in changes if each != "--overwrite")
-                await self.rig.request("PATCH", path, {"metadata": {field: values}})
+                place = ("Node", NODE) if kind == "node" else ("Namespace", "default")
+                merge_into(self.rig.api, *place, {"metadata": {field: values}})
             case ["helm", "uninstall", release, "-n", _]:
                 self._delete([each for each in self._stored() if _annotations(each).get(RELEASE) == release])
             case ["helm", "upgrade", release, *_, "resources.gpus.enabled=false"]:
@@ -87,9 +88,9 @@ class Neighbourhood:
                 self._delete(slices)
             elif "/" in served:
                 none = {"capacity": {served: "0"}, "allocatable": {served: "0"}}
-                await self.rig.request("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": none})
+                merge_into(self.rig.api, "Node", NODE, {"status": none}, status_only=True)
             for key in _annotations(given).get("removes", "").split():
-                await self.rig.annotate_node(key, None)
+                self.rig.annotate_node(key, None)
 
 
 def _change(word: str) -> tuple[str, str | None]:

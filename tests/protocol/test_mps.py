@@ -98,14 +98,6 @@ class LimitedRig(PluginRig):
         settings = {"memory_limit": MemoryLimit.MPS, "mps_root": rig.folders.root, **plugin}
         super().__init__(cards=(16, 16), plugin=settings, plugin_first=False)
 
-    async def start(self) -> None:
-        await self.start_plugin()
-        await self.until_units(32)
-        await self.until(self.is_registered, "every resource is registered and listed")
-
-    def variables(self, name: str) -> dict[str, str]:
-        return self.view(name).environment
-
 
 async def test_a_container_gets_the_limit_of_its_grant_and_hears_nothing_of_a_plugin_that_is_replaced() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:

@@ -24,25 +24,21 @@ from gcushare.wire.contracts import DEVICE_PLUGIN, SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.checkpoint import CHECKPOINT_NAME
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.subresources import bind
-from tests.api_objects import an_object
+from tests.api_objects import an_object, delete, listed, merge_into
 from tests.charts import granted, needs_helm
-from tests.protocol.claims_rig import SLICES, ClaimsRig, share
-from tests.protocol.plugin_rig import NODE, PLUGIN_USER, RESOURCE, PluginRig
+from tests.protocol.claims_rig import ClaimsRig, share
+from tests.protocol.node_rig import NODE
+from tests.protocol.plugin_rig import PLUGIN_USER, RESOURCE, PluginRig
 
 CLAIMS_DIR = f"plugins/{ENFLAME.claims.driver}"
 
 
-async def label(rig: PluginRig, value: str | None) -> None:
-    await rig.request("PATCH", f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {SERVE_LABEL: value}}})
+def label(rig: PluginRig, value: str | None) -> None:
+    merge_into(rig.api, "Node", NODE, {"metadata": {"labels": {SERVE_LABEL: value}}})
 
 
 def slices(rig: PluginRig) -> list[dict[str, Any]]:
-    return list(rig.api.store.list(SLICES))
-
-
-async def status(rig: PluginRig) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((await rig.get("/status"))[1])
-    return found
+    return listed(rig.api, "ResourceSlice")
 
 
 def claims_of(rig: PluginRig) -> ClaimsRig:
@@ -83,10 +79,10 @@ async def test_a_node_changes_to_claims_and_back_only_when_nothing_holds_cards()
         server = rig.program.server
         rig.bind("old", 4, card=0)
         await rig.until_recorded("old")
-        await label(rig, SERVE_CLAIMS)
+        label(rig, SERVE_CLAIMS)
         await rig.until(lambda: "default/old" in rig.problem("leaving"), "it names the pod that holds a card")
         await rig.until_units(32, allocatable=4)
-        assert (await status(rig))["modes"] == [SERVES_MEMORY]
+        assert (await rig.status())["modes"] == [SERVES_MEMORY]
         assert rig.published().modes == (SERVES_MEMORY,), "the pod is counted in its unit"
         await rig.until(lambda: all(card.cordoned for card in rig.published().cards), "the extender learns it")
         assert slices(rig) == []
@@ -96,12 +92,12 @@ async def test_a_node_changes_to_claims_and_back_only_when_nothing_holds_cards()
         await rig.until(lambda: len(slices(rig)) == 1, "the cards stand in a slice")
         await rig.until(lambda: rig.published().modes == (SERVES_CLAIMS,), "every reader learns it")
         assert rig.program.server is server, "the HTTP port stays as it is"
-        assert (await status(rig))["modes"] == [SERVES_CLAIMS]
+        assert (await rig.status())["modes"] == [SERVES_CLAIMS]
         assert not any(card.cordoned for card in rig.published().cards)
 
         claims = claims_of(rig)
         claims.allocate("held", share("card-0", 4))
-        await label(rig, None)
+        label(rig, None)
         await rig.until(lambda: slices(rig) == [], "nothing is offered to claims any more")
         assert isinstance(rig.program.way, ClaimsApp)
         async with asyncio.timeout(20):
@@ -110,7 +106,7 @@ async def test_a_node_changes_to_claims_and_back_only_when_nothing_holds_cards()
                 await asyncio.sleep(0.05)
         await asyncio.sleep(0.5)
         assert isinstance(rig.program.way, ClaimsApp)
-        await rig.request("DELETE", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/held")
+        delete(rig.api, "ResourceClaim", "held")
         await until_serving(rig, PluginApp)
         await rig.until_units(32)
         await rig.until(lambda: rig.published().modes == (SERVES_MEMORY,), "every reader learns it")
@@ -122,9 +118,9 @@ async def test_a_label_that_is_taken_back_leaves_the_node_as_it_was() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("old", 4, card=0)
         await rig.until_recorded("old")
-        await label(rig, SERVE_CLAIMS)
+        label(rig, SERVE_CLAIMS)
         await rig.until_units(32, allocatable=4)
-        await label(rig, None)
+        label(rig, None)
         await rig.until_units(32)
         assert rig.problem("leaving") == ""
         assert isinstance(rig.program.way, PluginApp)
@@ -135,7 +131,7 @@ async def test_units_that_pods_hold_decide_before_the_label() -> None:
         rig.bind("old", 4, card=0)
         await rig.until_recorded("old")
         await rig.stop_plugin()
-        await label(rig, SERVE_CLAIMS)
+        label(rig, SERVE_CLAIMS)
         await rig.start_plugin(chooses=True)
         await rig.until_units(32, allocatable=4)
         assert slices(rig) == []
@@ -161,17 +157,17 @@ async def test_prepared_claims_decide_before_the_label(is_readable: bool) -> Non
 async def test_a_node_whose_inventory_is_of_claims_withdraws_its_slices_first() -> None:
     """They may stand still, and claims may be allocated: the program was ended before the label was taken away."""
     async with PluginRig(cards=(16, 16), plugin_first=False) as rig, watched(rig):
-        await label(rig, SERVE_CLAIMS)
+        label(rig, SERVE_CLAIMS)
         await rig.start_plugin(chooses=True)
         await rig.until(lambda: len(slices(rig)) == 1, "the cards stand in a slice")
-        await rig.end_plugin()
+        await rig.end_program()
         claims = claims_of(rig)
         claims.allocate("held", share("card-0", 4))
-        await label(rig, None)
+        label(rig, None)
         await rig.start_plugin(chooses=True)
         await rig.until(lambda: slices(rig) == [], "it withdraws them")
         assert RESOURCE not in rig.kubelet.counts()
-        await rig.request("DELETE", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/held")
+        delete(rig.api, "ResourceClaim", "held")
         await rig.until_units(32)
 
 
@@ -192,11 +188,11 @@ async def test_without_the_folders_for_drivers_resources_are_served_unless_pods_
 async def test_both_ways_and_the_choice_need_no_right_that_the_chart_does_not_give(*, serves_claims: bool) -> None:
     async with PluginRig(cards=(16, 16), plugin_first=False) as rig:
         if serves_claims:
-            await label(rig, SERVE_CLAIMS)
+            label(rig, SERVE_CLAIMS)
         await rig.start_plugin(chooses=True)
         if serves_claims:
             await rig.until(lambda: len(slices(rig)) == 1, "the cards stand in a slice")
-            await label(rig, None)
+            label(rig, None)
         await rig.until_units(32)
         rig.bind("new", 4, card=1)
         await rig.until_recorded("new")
@@ -210,7 +206,7 @@ async def test_a_whole_card_by_a_claim_is_given_on_a_node_that_served_it_as_a_re
     async with PluginRig(cards=(16, 16), plugin={"mode": GrantMode.BOTH}) as rig:
         whole = ENFLAME.whole_card_resource
         await rig.until(lambda: whole in rig.kubelet.counts(), "the kubelet has known the resource")
-        await label(rig, SERVE_CLAIMS)
+        label(rig, SERVE_CLAIMS)
         await until_serving(rig, ClaimsApp)
         await rig.until(lambda: len(slices(rig)) == 1, "the cards stand in a slice")
         claims = claims_of(rig)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -74,7 +73,7 @@ async def test_a_card_in_trouble_takes_no_unit_of_the_others_and_its_pods_are_ad
         await rig.until(lambda: rig.kubelet.registrations == 2, "registered again")
         await rig.until_allocatable(RESOURCE, 42)
         for name in ("held", "whole"):
-            await rig.kubelet.restart_container(rig.pod(name)["metadata"]["uid"], "c0")
+            await rig.kubelet.restart_container(rig.uid(name), "c0")
             assert rig.pod(name)["status"]["phase"] == "Running"
 
 
@@ -124,7 +123,7 @@ async def test_a_cordoned_card_gets_no_new_pods_and_keeps_those_that_run() -> No
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
-        await rig.annotate_node(CORDON, "GCU-0")
+        rig.annotate_node(CORDON, "GCU-0")
         # The four units that the pod holds stay healthy: it could not be admitted again otherwise.
         await rig.until_units(32, allocatable=20)
         rig.bind("b", 4, card=0)
@@ -132,9 +131,9 @@ async def test_a_cordoned_card_gets_no_new_pods_and_keeps_those_that_run() -> No
         assert rig.visible("b") == "1"
         await rig.kubelet.restart()
         await rig.until(lambda: rig.kubelet.registrations == 1, "registered again")
-        await rig.kubelet.restart_container(rig.pod("a")["metadata"]["uid"], "c0")
+        await rig.kubelet.restart_container(rig.uid("a"), "c0")
         assert rig.pod("a")["status"]["phase"] == "Running"
-        await rig.annotate_node(CORDON, None)
+        rig.annotate_node(CORDON, None)
         await rig.until_units(32)
 
 
@@ -162,13 +161,12 @@ async def test_cards_that_are_all_left_out_are_named_with_the_reason_wherever_th
         assert why in (await rig.get("/readyz"))[1]
         assert (await rig.get("/healthz"))[0] == 200, "a restart would not bring cards"
         assert why in caplog.text
-        status = json.loads((await rig.get("/status"))[1])
+        status = await rig.status()
         assert why in status["problems"]["cards"]
         assert [(card["index"], card["reason"]) for card in status["leftOut"]] == [
             (0, mig["left_out"]), (1, unified["left_out"]), (2, mig["left_out"])
         ]  # fmt: skip
-        assert rig.program.server is not None
-        lines = view_lines(await ask_addresses([rig.program.server.url]), None, is_wide=False)
+        lines = view_lines(await ask_addresses([rig.url]), None, is_wide=False)
         shown = "".join(f"{line.plain}\n" for line in lines)
         assert [f"card {index} GCU-{index} is not shared" in shown for index in range(3)] == [True] * 3
         rig.write_cards({1: mig})
@@ -208,7 +206,7 @@ async def test_a_kubelet_built_with_a_larger_limit_has_mib_units_of_eight_cards_
         await rig.until_units(655_360)
         rig.bind("a", 81_920, card=7)
         await rig.until_recorded("a")
-        held = rig.kubelet.held_ids(rig.pod("a")["metadata"]["uid"], "c0", RESOURCE)
+        held = rig.kubelet.held_ids(rig.uid("a"), "c0", RESOURCE)
         assert len(held) == 81_920
         assert cards_of_ids(held) == {7: 81_920}
     warned = [record.getMessage() for record in caplog.records if "feature gates" in record.getMessage()]

@@ -15,7 +15,8 @@ from gcushare.node.cdi import CdiSpecFile
 from gcushare.node.node_settings import Strategy
 from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
-from tests.protocol.plugin_rig import NODE, PluginRig
+from tests.protocol.node_rig import NODE
+from tests.protocol.plugin_rig import PluginRig
 
 
 async def run_command(rig: PluginRig, *words: str, port: int | None = None, node: str = NODE) -> tuple[int, str, str]:
@@ -94,7 +95,7 @@ async def test_remove_from_node_is_refused_while_the_plugin_runs() -> None:
 
 async def test_remove_from_node_takes_back_what_the_plugin_wrote_and_may_be_repeated() -> None:
     async with PluginRig(strategies=(Strategy.CDI,)) as rig:
-        await rig.annotate_node(ENFLAME.cordon_annotation, "1")
+        rig.annotate_node(ENFLAME.cordon_annotation, "1")
         await rig.until(lambda: ENFLAME.count_resource in rig.node()["status"]["capacity"], "the card count")
         await rig.stop_plugin()
         code, text, why = await run_command(rig, "--remove-from-node")

@@ -11,8 +11,9 @@ from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.reporting.status import describe
 from gcushare_playground.apiserver.faults import Delay, FailBefore, Fault
 from gcushare_playground.kubelet.faults import PodResourcesMode
-from tests.api_objects import an_object
-from tests.protocol.plugin_rig import NODE, RESOURCE, WHOLE, PluginRig
+from tests.api_objects import an_object, merge_into
+from tests.protocol.node_rig import NODE
+from tests.protocol.plugin_rig import RESOURCE, WHOLE, PluginRig
 
 PODS_LIST = r"^/api/v1/pods"
 BOTH = {"mode": GrantMode.BOTH}
@@ -58,12 +59,6 @@ async def test_a_start_without_the_api_server_is_bounded_and_pods_that_come_late
         assert (rig.visible("b", "c0"), rig.visible("b", "c1")) == ("1", "1")
 
 
-async def annotate(rig: PluginRig, name: str, card: str | None) -> None:
-    """Write a card on a pod, as ``kubectl annotate`` does."""
-    body = {"metadata": {"annotations": {"enflame.com/gcu-device-id": card}}}
-    await rig.request("PATCH", f"/api/v1/namespaces/default/pods/{name}", body)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("value", [pytest.param("zzz", id="unreadable"), pytest.param("1", id="another card")])
 async def test_what_somebody_writes_on_a_running_pod_is_put_right_and_hides_nothing(value: str | None) -> None:
@@ -71,7 +66,7 @@ async def test_what_somebody_writes_on_a_running_pod_is_put_right_and_hides_noth
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
         await rig.until(lambda: rig.app.observed.store.writes({}, {}, 0) == [], "the watch has shown the record")
-        await annotate(rig, "a", value)
+        merge_into(rig.api, "Pod", "a", {"metadata": {"annotations": {"enflame.com/gcu-device-id": value}}})
         assert rig.app.observed.store.held_units() == {0: 4}
         await rig.until(lambda: rig.record("a") == ("0", "true"), "the record is true again", SOON_S)
         await rig.until(lambda: rig.app.observed.store.unreadable == (), "the plugin reads it")
@@ -85,7 +80,7 @@ async def test_a_card_whose_pod_was_deleted_by_force_is_not_given_whole_while_it
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
         await rig.until_allocatable(WHOLE, 0)
-        uid = rig.pod("a")["metadata"]["uid"]
+        uid = rig.uid("a")
         # As real kubelets do, it does not show a pod any more whose object is gone.
         rig.kubelet.faults.podresources = PodResourcesMode.FORGET
         await rig.delete("a", force=True)
@@ -105,7 +100,7 @@ async def test_a_card_that_was_closed_for_a_pod_deleted_by_force_stays_closed_ov
         put(rig, "a", {RESOURCE: "4"}, {"terminationGracePeriodSeconds": 600})
         await rig.until_recorded("a")
         rig.kubelet.faults.podresources = PodResourcesMode.FORGET
-        uid = rig.pod("a")["metadata"]["uid"]
+        uid = rig.uid("a")
         (held,) = rig.held_cards("a")
         await rig.delete("a", force=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,7 +29,7 @@ async def test_cards_and_pods_are_reported_in_bytes_and_without_the_flag_nothing
         assert found.sum(name, pod_namespace="default", pod_name="a", card="0") == 4 * GIB
         assert found.sum(name, pod_namespace="default", pod_name="b", card="1") == 3 * GIB
         assert found.sum(name) == found.sum("gcushare_card_granted_bytes") == 7 * GIB
-        document = json.loads((await rig.get("/status"))[1])
+        document = await rig.status()
         assert (document["podUse"], document["pods"][0]["usedByCard"]) == (None, None)
         assert "gcushare_pod_memory_used_bytes" not in (await rig.get("/metrics"))[1]
         await rig.delete("b")
@@ -53,7 +52,7 @@ async def test_what_pods_use_is_reported_by_pod_and_card_with_what_belongs_to_no
         rig.bind_whole("w", cards="1")
         await rig.until_recorded("a", "b", "w")
         for pid, name in ((11, "a"), (12, "a"), (13, "b"), (21, "w")):
-            proc.start_in_pod(pid, rig.pod(name)["metadata"]["uid"])
+            proc.start_in_pod(pid, rig.uid(name))
         proc.start(99, "0::/system.slice/sshd.service\n")
         _used(rig, {0: {11: 3 * GIB, 12: 2 * GIB, 13: GIB, 99: GIB // 2, 98: 5}, 1: {21: 9 * GIB}})
         used, no_ones = "gcushare_pod_memory_used_bytes", "gcushare_card_memory_unattributed_bytes"
@@ -65,7 +64,7 @@ async def test_what_pods_use_is_reported_by_pod_and_card_with_what_belongs_to_no
         assert [found.sum(granted, pod_name=name) for name in ("a", "b", "w")] == [4 * GIB, 2 * GIB, 16 * GIB]
         assert found.sum(no_ones, card="0", uuid="GCU-0") == GIB // 2 + 5
         assert found.sum(no_ones, card="1") == 0
-        document = json.loads((await rig.get("/status"))[1])
+        document = await rig.status()
         pods = {pod["pod"]: pod["usedByCard"] for pod in document["pods"]}
         assert pods == {"default/a": {"0": 5 * GIB}, "default/b": {"0": GIB}, "default/w": {"1": 9 * GIB}}
         assert [card["unattributedBytes"] for card in document["cards"]] == [GIB // 2 + 5, 0]
@@ -84,14 +83,14 @@ async def test_a_pods_use_of_the_chip_and_of_a_card_that_it_does_not_hold_is_rep
         rig.bind("b", 4, card=1)
         await rig.until_recorded("a", "b")
         for pid, name in ((11, "a"), (12, "a"), (21, "b")):
-            proc.start_in_pod(pid, rig.pod(name)["metadata"]["uid"])
+            proc.start_in_pod(pid, rig.uid(name))
         sampled = {"processes": {11: GIB, 12: GIB}, "process_utilization": {11: 30.5, 12: 20}}
         rig.write_cards({0: sampled, 1: {"processes": {21: GIB, 12: 3 * GIB}}})
         busy = "gcushare_pod_utilization_percent"
         found = await rig.until_figures(lambda found: found.sum(busy) > 0)
         assert found.sum(busy, card="0", pod_name="a", pod_namespace="default") == 50.5
         assert f'{busy}{{card="1"' not in (await rig.get("/metrics"))[1]
-        document = json.loads((await rig.get("/status"))[1])
+        document = await rig.status()
         assert {pod["pod"]: pod["utilizationByCard"] for pod in document["pods"]} == {
             "default/a": {"0": 50.5},
             "default/b": {},
@@ -111,7 +110,7 @@ async def test_without_the_hosts_process_ids_nothing_is_reported_and_the_status_
         reconciler = rig.app.observed.pod_use
         assert reconciler is not None
         await rig.until(lambda: reconciler.problem, "the processes were looked for")
-        document = json.loads((await rig.get("/status"))[1])
+        document = await rig.status()
         assert "hostPID" in document["podUse"]
         assert document["cards"][0]["unattributedBytes"] is None
         assert document["problems"] == {}

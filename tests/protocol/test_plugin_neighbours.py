@@ -10,16 +10,18 @@ from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.node.node_settings import OtherSystems
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare_playground.apiserver.faults import Delay, FailBefore, Fault
+from tests.api_objects import merge_into
 from tests.neighbours import read_objects
-from tests.protocol.plugin_rig import NODE, PluginRig
+from tests.protocol.node_rig import NODE
+from tests.protocol.plugin_rig import PluginRig
 from tests.protocol.reference_plugin import ReferencePlugin, devices
 
 
 async def put_neighbour(rig: PluginRig, stack: AsyncExitStack, name: str) -> None:
     """Put a system's objects into the API server; if it serves whole cards, the kubelet has its plugin."""
     node, *others = read_objects(name)
-    await rig.request("PATCH", f"/api/v1/nodes/{NODE}", {"metadata": node["metadata"]})
-    await rig.request("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": node["status"]})
+    merge_into(rig.api, "Node", NODE, {"metadata": node["metadata"]})
+    merge_into(rig.api, "Node", NODE, {"status": node["status"]}, status_only=True)
     for each in others:
         rig.api.registry.put(each)
     whole = ALIYUN.whole_card_resource
@@ -112,7 +114,7 @@ async def test_memory_units_of_another_plugin_are_left_alone_and_taken_over_when
 async def test_the_system_is_looked_for_again_when_the_kubelet_restarts() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         node, *_ = read_objects("enflame-gcushare")
-        await rig.request("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": node["status"]})
+        merge_into(rig.api, "Node", NODE, {"status": node["status"]}, status_only=True)
         await rig.kubelet.restart()
         await rig.until(lambda: "Enflame's gcushare 3.6" in rig.problem("registration"), "it was found")
 

@@ -110,10 +110,10 @@ async def test_a_plugin_does_not_take_the_socket_of_one_that_still_serves() -> N
                 lambda: "another plugin serves" in second.problem("registration"), "the second plugin stands back"
             )
             assert (_identity(rig), rig.kubelet.registrations) == (first, 1)
-            await rig.end_plugin()
+            await rig.end_program()
             await rig.until(lambda: rig.kubelet.registrations == 2, "the second takes over", 10.0)
         finally:
-            await second.end_plugin()
+            await second.end_program()
 
 
 def _identity(rig: PluginRig) -> int:
@@ -217,7 +217,7 @@ async def test_a_kubelet_that_dies_between_preference_and_allocate_loses_no_unit
 
 async def test_no_socket_is_served_if_others_could_replace_it() -> None:
     async with PluginRig() as rig:
-        await rig.end_plugin()
+        await rig.end_program()
         directory = rig.root / "device-plugins"
         directory.chmod(0o777)
         await rig.start_plugin()

@@ -72,7 +72,7 @@ async def test_a_false_mirror_that_names_another_pod_is_given_no_card_and_no_rec
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=1)
         await rig.until_recorded("a")
-        rig.api.registry.put(false_mirror("false", 4, rig.pod("a")["metadata"]["uid"]))
+        rig.api.registry.put(false_mirror("false", 4, rig.uid("a")))
         rig.bind("b", 4, card=1)
         await rig.until_recorded("b")
         assert [rig.record(name)[0] for name in ("a", "b")] == [rig.visible(name) for name in ("a", "b")] == ["1", "1"]
@@ -106,5 +106,5 @@ async def test_uids_of_pods_are_told_to_callers_of_the_same_machine_alone(caller
         answer = (await rig.get("/status"))[1]
         (pod,) = PLUGIN_STATUS.read(answer).pods
         assert (pod.pod, pod.cards) == ("default/a", (1,))
-        uid = rig.pod("a")["metadata"]["uid"]
+        uid = rig.uid("a")
         assert (pod.uid, uid in answer) == ((uid, True) if caller == "of its own machine" else ("", False))

@@ -72,7 +72,7 @@ async def test_a_kubelet_that_shows_no_pod_after_its_start_opens_no_card_that_is
         rig.bind("a", 4, card=0)
         rig.bind_whole("w", cards="1")
         await rig.until_recorded("a", "w")
-        await rig.annotate_node("gcushare.io/enflame-cordoned-cards", "0")
+        rig.annotate_node("gcushare.io/enflame-cordoned-cards", "0")
         await rig.until_allocatable(RESOURCE, 4 + 16)
         rig.kubelet.faults.podresources = PodResourcesMode.FORGET
         if is_new:

@@ -16,11 +16,13 @@ from gcushare.core.units import GIB
 from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.annotations import encode_record, record_keys
+from tests.api_objects import an_object
 from tests.charts import Object, Rendering, containers, needs_helm, of_kind, pod_specs, render, render_text
 from tests.extender_objects import node_document, on_card, pod_document
 from tests.protocol.extender_rig import ExtenderRig, extender_settings
 from tests.protocol.inspect_rig import SERVICE, a_node, bound_pod, cluster
-from tests.protocol.plugin_rig import NODE, PluginRig, container
+from tests.protocol.node_rig import NODE
+from tests.protocol.plugin_rig import PluginRig, container
 
 ACME = VENDORS_BY_NAME["acme"]
 DEPLOY = Path(os.environ["THIRD_VENDOR_DEPLOY"])
@@ -44,14 +46,9 @@ async def test_the_kubelet_gets_its_units_and_a_container_its_variables() -> Non
     async with PluginRig(cards=(16, 16), memory_unit="GiB", plugin_first=False, plugin={"vendor": ACME}) as rig:
         await rig.start_plugin()
         await rig.until_allocatable(ACME.memory_resource, 32)
-        rig.api.registry.put(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": "a", "namespace": "default", "annotations": encode_record(ACME, on_card(1, 4))},
-                "spec": {"nodeName": NODE, "containers": [container("c0", 4, ACME.memory_resource)]},
-            }
-        )
+        spec = {"nodeName": NODE, "containers": [container("c0", 4, ACME.memory_resource)]}
+        record = encode_record(ACME, on_card(1, 4))
+        rig.api.registry.put(an_object("Pod", "a", metadata={"annotations": record}, spec=spec))
         await rig.until(lambda: rig.annotation("a", ACME.record.assigned) == "true", "its record says it was assigned")
         seen = rig.view("a")
         assert (seen.environment["ACME_VISIBLE_DEVICES"], seen.environment["ACME_NPU_INDEX"]) == ("GCU-1", "1")

@@ -31,7 +31,7 @@ from gcushare_playground.apiserver.resources import BY_NAME
 from tests.api_objects import an_object
 from tests.builders import cards
 from tests.extender_objects import inventory_text, pod_document
-from tests.protocol.inspect_rig import Tty
+from tests.protocol.commands import Ran, Tty, run_command
 
 NODE, SYSTEM = "n1", "kube-system"
 EXTENDER, PLUGIN, SCHEDULER = "gcushare-scheduler-extender-1", "gcushare-device-plugin-n1", "kube-scheduler-master"
@@ -70,17 +70,8 @@ class Responder:
         return web.Response(text=text or "no such page\n", status=404 if text is None else 200)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a command did."""
-
-    code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.stdout)
+class Answer(Ran):
+    """What a command found."""
 
     @property
     def kinds(self) -> set[tuple[str, str]]:
@@ -89,7 +80,7 @@ class Answer:
 
     def finding(self, kind: str) -> Any:
         found = [each for each in self.document["findings"] if each["id"] == kind]
-        assert found, self.stdout
+        assert found, self.out
         return found[0]
 
     def assert_only(self, severity: str, kind: str, words: str) -> None:
@@ -264,10 +255,8 @@ class DoctorRig:
     ) -> Answer:
         """Run any command against this cluster."""
         path = self.kubeconfig if user is None else self.api.kubeconfig(self.folder / user.name, user)
-        stdout, stderr = io.StringIO(), io.StringIO()
-        process = ProcessContext(argv, {"KUBECONFIG": str(path), "HOME": str(self.folder), **environ}, stdout, stderr)
-        code = await asyncio.to_thread(main, process)
-        return Answer(code, stdout.getvalue(), stderr.getvalue())
+        given = {"KUBECONFIG": str(path), "HOME": str(self.folder), **environ}
+        return Answer(*await run_command(main, *argv, environ=given))
 
 
 def program_pod(

@@ -32,6 +32,7 @@ from gcushare.wire.contracts import EXTENDER
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.api_objects import find
 from tests.extender_objects import Document, filter_body, node_document, pod_document
+from tests.protocol.fetching import fetch
 
 DEADLINE_S = 60.0
 ALONE = ElectionSettings(leader_elect=False)
@@ -97,6 +98,17 @@ class Replica:
         """The address of the port that has a path."""
         is_page = path.startswith(("/dashboard", "/metrics", "/healthz", "/readyz"))
         return self.page_url if is_page else self.url
+
+    async def get(self, path: str) -> str:
+        """What it answers to a GET that succeeds."""
+        status, text = await fetch(f"{self.url_of(path)}{path}")
+        assert status == 200, text
+        return text
+
+    async def ask(self, question: str) -> Any:
+        """The document of ``inspect`` or ``explain/NAMESPACE/POD`` of its first vendor."""
+        prefix = self.extender.states[0].vendor.url_prefix
+        return json.loads(await self.get(f"{prefix}/{question}"))
 
     def held(self) -> dict[str, Assignment]:
         return {a.pod.name: a for state in self.extender.states for a in state.ledger.assignments()}
@@ -210,10 +222,7 @@ class ExtenderRig:
         self, path: str, headers: Mapping[str, str] | None = None, *, url: str | None = None
     ) -> tuple[int, str]:
         """Read a path of the replica, at the port that has it."""
-        if url is None:
-            url = self.replica.url_of(path)
-        async with self.http.get(f"{url}{path}", headers=headers) as answer:
-            return answer.status, await answer.text()
+        return await fetch(f"{url or self.replica.url_of(path)}{path}", headers, tls=self._tls)
 
     async def get_json(self, path: str, *, url: str | None = None) -> Any:
         status, text = await self.get(path, url=url)

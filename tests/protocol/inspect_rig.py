@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from aiohttp import web
 from gcushare.cli.inspect.command_line import NAMES, main
 from gcushare.cli.kubectl.help_text import Names
 from gcushare.core.cards import SERVES_MEMORY, InventoryCard
-from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
@@ -25,6 +25,7 @@ from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.api_objects import delete
 from tests.extender_objects import Document, node_document, on_card, pod_document
+from tests.protocol.commands import Ran, run_command
 from tests.protocol.extender_rig import Replica, extender_settings, until
 
 PODS = BY_NAME["pods"]
@@ -97,26 +98,6 @@ async def front_of(api: ApiServer) -> AsyncIterator[Front]:
         await listener.wait_closed()
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """What a command printed, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.splitlines()
-
-
-class Tty(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 @dataclass(slots=True)
 class Cluster:
     """The front with what tests put into it, and a kubeconfig that names it."""
@@ -153,14 +134,9 @@ class Cluster:
         return {"HOME": "/nowhere", "KUBECONFIG": str(self.kubeconfig), **more}
 
     async def call(self, *argv: str, columns: int | None = None, environ: Mapping[str, str] | None = None) -> Ran:
-        """Run a command as the console script would: on a pipe, or on a terminal of so many columns."""
-        out, err = (Tty() if columns else io.StringIO()), io.StringIO()
-        given = self.environ() if environ is None else dict(environ)
-        if columns:
-            given = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm", **given}
-        process = ProcessContext(argv=argv, environ=given, stdout=out, stderr=err)
-        code = await asyncio.to_thread(main, self.names.word, process)
-        return Ran(code, out.getvalue(), err.getvalue())
+        """Run the command on a pipe, or on a terminal of so many columns."""
+        given = self.environ() if environ is None else environ
+        return await run_command(partial(main, self.names.word), *argv, environ=given, columns=columns)
 
     async def show(self, *argv: str) -> Ran:
         """Run a command as people do: on a terminal, here a broad one without colours."""

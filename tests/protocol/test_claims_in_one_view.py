@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
@@ -98,31 +98,23 @@ async def test_what_is_free_on_a_node_that_serves_claims_is_shown_as_free(both: 
         state = replica.extender.states[0]
         await until(lambda: all(uid_of(both, pod) in state.bound for pod in ("new", "big")))
         for source in SOURCES:
-            document = json.loads((await both.call("-o", "json", f"--source={source}")).out)
+            document = (await both.call("-o", "json", f"--source={source}")).document
             free = {node["name"]: [card["free"] for card in node["cards"]] for node in document["nodes"]}
             assert free == {"serves-claims": [12, 0], "serves-memory": [16, 12]}, source
             wide = (await both.call("-o", "wide", f"--source={source}")).lines
             at = next(line for line in wide if line.startswith("NAME")).index("FREE")
             assert next(line for line in wide if line.startswith("serves-claims"))[at:].split()[:2] == ["12", "12"]
-        async with aiohttp.ClientSession() as http, http.get(f"{replica.page_url}/metrics") as answer:
-            metrics = await answer.text()
-        figures = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if 'vendor="enflame"' in line)
-        shown = {key.partition("{")[0]: float(value) for key, value in figures.items()}
-        assert (shown["gcushare_units_free"], shown["gcushare_largest_request_units"]) == (40, 16)
+        figures = parse_figures(await replica.get("/metrics"))
+        shown = [figures.sum(f"gcushare_{name}", vendor="enflame") for name in ("units_free", "largest_request_units")]
+        assert shown == [40, 16]
 
 
 async def test_the_extender_shows_and_the_commands_read_the_same(both: Cluster) -> None:
     async with extender_of(both) as replica:
         state = replica.extender.states[0]
         await until(lambda: all(uid_of(both, pod) in state.bound for pod in ("new", "big")))
-        async with aiohttp.ClientSession() as http:
-            async with http.get(f"{replica.url}{ENFLAME.url_prefix}/inspect") as answer:
-                document = json.loads(await answer.text())
-            assert held(document) == EXPECTED
-            async with http.get(f"{replica.url}{ENFLAME.url_prefix}/explain/default/huge") as answer:
-                waits = json.loads(await answer.text())
-            async with http.get(f"{replica.url}{ENFLAME.url_prefix}/explain/default/new") as answer:
-                has = json.loads(await answer.text())
+        assert held(await replica.ask("inspect")) == EXPECTED
+        waits, has = await replica.ask("explain/default/huge"), await replica.ask("explain/default/new")
         assert waits["state"] == "waits"
         assert waits["summary"].startswith("by a claim, needs 20 GB in one card; it can never fit")
         assert (has["node"], has["cards"], has["units"]) == ("serves-claims", [0], 4)
@@ -145,10 +137,9 @@ async def test_several_cards_are_advised_where_the_policy_would_take_them(
     pod = claiming_pod("divided", 20)
     pod["metadata"]["annotations"] = {CLAIMED_UNITS: asked}
     both.put(pod)
-    async with extender_of(both) as replica, aiohttp.ClientSession() as http:
+    async with extender_of(both) as replica:
         await until(lambda: bool(replica.extender.states[0].names.find("default", "divided")))
-        async with http.get(f"{replica.url}{ENFLAME.url_prefix}/explain/default/divided") as answer:
-            served = json.loads(await answer.text())["waysOut"]
+        served = (await replica.ask("explain/default/divided"))["waysOut"]
     shown = await both.call("explain", "divided", "--source=api")
     for text in (str(served), shown.out + shown.err):
         assert ("gcushare.io/cards" in text) == bool(advised)
@@ -188,11 +179,7 @@ async def test_resource_pods_are_offered_no_room_there_and_are_told_why(both: Cl
     both.put(pod_document("plain", 14))
     async with extender_of(both, waiting=1) as replica:
         await until(lambda: uid_of(both, "new") in replica.extender.states[0].bound)
-        async with (
-            aiohttp.ClientSession() as http,
-            http.get(f"{replica.url}{ENFLAME.url_prefix}/explain/default/plain") as answer,
-        ):
-            found = json.loads(await answer.text())
+        found = await replica.ask("explain/default/plain")
     reasons = {each["examples"][0]: each["reason"] for each in found["classes"]}
     assert reasons["serves-claims"] == "its cards are given as claims (label gcushare.io/serve)"
     assert reasons["serves-memory"] == "room"
@@ -206,16 +193,13 @@ async def test_without_its_verbs_the_extender_shows_all_and_places_nothing(both:
         bound = replica.extender.states[0].bound
         await until(lambda: all(uid_of(both, pod) in bound for pod in ("new", "big")))
         prefix = f"{replica.url}{ENFLAME.url_prefix}"
-        async with aiohttp.ClientSession() as http:
-            async with http.post(f"{prefix}/filter", data=filter_body(pod_document("p"), ["serves-memory"])) as answer:
-                assert answer.status == 404
-            async with http.get(f"{prefix}/inspect") as answer:
-                assert held(json.loads(await answer.text())) == EXPECTED
-            async with http.get(f"{replica.page_url}/readyz") as answer:
-                assert answer.status == 200, await answer.text()
-            async with http.get(f"{replica.page_url}/metrics") as answer:
-                figures = await answer.text()
-        assert 'gcushare_pods_waiting_by_reason{reason="claim",vendor="enflame"} 1.0' in figures
+        body = filter_body(pod_document("p"), ["serves-memory"])
+        async with aiohttp.ClientSession() as http, http.post(f"{prefix}/filter", data=body) as answer:
+            assert answer.status == 404
+        assert held(await replica.ask("inspect")) == EXPECTED
+        await replica.get("/readyz")
+        reason = 'gcushare_pods_waiting_by_reason{reason="claim",vendor="enflame"} 1.0'
+        assert reason in await replica.get("/metrics")
     finally:
         await replica.stop()
 
@@ -241,7 +225,7 @@ async def test_pods_with_a_claim_of_their_author_are_seen_like_those_with_one_of
         state = replica.extender.states[0]
         await until(lambda: all(uid_of(both, pod) in state.bound for pod in ("new", "big", "own")))
         for source in SOURCES:
-            document = json.loads((await both.call("-o", "json", f"--source={source}")).out)
+            document = (await both.call("-o", "json", f"--source={source}")).document
             waiting = {pod["name"]: (pod["units"], pod["wholeCards"]) for pod in document["pending"]}
             assert waiting == {
                 "huge": (20, 0),
@@ -306,7 +290,7 @@ async def test_a_claim_that_two_pods_share_counts_once_in_every_view(tmp_path: P
                 assert "PENDING" not in table.out
                 row = next(line.split() for line in table.lines if line.startswith("serves-claims"))
                 assert row[2:5] == ["5/16", "0/16", "5/32"], table.out
-            document = json.loads((await found.call("-o", "json", f"--source={source}")).out)
+            document = (await found.call("-o", "json", f"--source={source}")).document
             (node,) = document["nodes"]
             assert (document["pending"], node["pending"], node["allocated"], document["cluster"]["allocated"]) == (
                 [],
@@ -326,9 +310,7 @@ async def test_a_claim_that_two_pods_share_counts_once_in_every_view(tmp_path: P
                 assert f"holds       5 GB, which it shares with default/{other}" in explained[name].out, explained[name]
                 assert "claim       allocated by kube-scheduler and prepared by the node" in explained[name].out
                 assert "beside      no one" in explained[name].out
-        url = f"{replica.url}{ENFLAME.url_prefix}/explain/default/second"
-        async with aiohttp.ClientSession() as http, http.get(url) as answer:
-            served = json.loads(await answer.text())
+        served = await replica.ask("explain/default/second")
         assert (served["state"], served["cards"], served["units"]) == ("bound", [0], 5)
         assert served["summary"] == "bound to serves-claims: card 0, 5 units, shared with default/first"
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from gcushare.core.cards import SERVES_CLAIMS
@@ -36,29 +35,19 @@ async def test_both_are_on_the_page_and_in_the_metrics_and_explained(claims_only
     await replica.start()
     try:
         await until(lambda: len(replica.extender.states[0].claiming) == 2)
-        async with aiohttp.ClientSession() as http:
+        shown = json.loads(await replica.get("/dashboard/api/cluster"))["waiting"]
+        found = {(each["name"], each.get("units", 0), each.get("whole", False)) for each in shown}
+        assert found == {("huge", 14, False), ("big", 0, True)}
+        reason = 'gcushare_pods_waiting_by_reason{reason="claim",vendor="enflame"} 2.0'
+        assert reason in await replica.get("/metrics")
+        summary = (await replica.ask("explain/default/big"))["summary"]
+        assert summary.startswith("by a claim, needs 1 whole card")
 
-            async def get(path: str) -> str:
-                async with http.get(f"{replica.url_of(path)}{path}") as answer:
-                    assert answer.status == 200, await answer.text()
-                    return await answer.text()
-
-            shown = json.loads(await get("/dashboard/api/cluster"))["waiting"]
-            assert {(each["name"], each.get("units", 0), each.get("whole", False)) for each in shown} == {
-                ("huge", 14, False),
-                ("big", 0, True),
-            }
-            assert 'gcushare_pods_waiting_by_reason{reason="claim",vendor="enflame"} 2.0' in await get("/metrics")
-            summary = json.loads(await get(f"{ENFLAME.url_prefix}/explain/default/big"))["summary"]
-            assert summary.startswith("by a claim, needs 1 whole card")
-
-            claims_only.put(node_document("serves-whole", 16, modes=("whole",)))
-            state = replica.extender.states[0]
-            await until(lambda: len(state.claiming) == len(state.waiting) == 1)
-            assert {each["name"] for each in json.loads(await get("/dashboard/api/cluster"))["waiting"]} == {
-                "huge",
-                "big",
-            }
+        claims_only.put(node_document("serves-whole", 16, modes=("whole",)))
+        state = replica.extender.states[0]
+        await until(lambda: len(state.claiming) == len(state.waiting) == 1)
+        shown = json.loads(await replica.get("/dashboard/api/cluster"))["waiting"]
+        assert {each["name"] for each in shown} == {"huge", "big"}
     finally:
         await replica.stop()
 
@@ -77,6 +66,6 @@ async def test_what_comes_by_a_claim_is_nothing_that_a_node_lacks(
     pod = claiming_pod("asks", units) if units is not None else pod_document("asks", None)
     pod["spec"]["containers"][0]["resources"] = {"limits": more, "requests": more}
     claims_only.put(node_document("empty", 16, modes=(SERVES_CLAIMS,)), pod)
-    report = json.loads((await claims_only.call("explain", "asks", "--source=api", "-o", "json")).out)
+    report = (await claims_only.call("explain", "asks", "--source=api", "-o", "json")).document
     assert report["explanation"]["state"] == "fits"
     assert {name for each in report["lacking"] for name in each["resources"]} == set(lacking)

@@ -49,9 +49,9 @@ async def answers(rig: DoctorRig, commands: Commands, **environ: str) -> dict[st
 async def test_an_expired_token_is_the_reason_and_a_new_one_the_advice(rig: DoctorRig, path: str) -> None:
     rig.api.faults.on(Fault(FailBefore(401, "Unauthorized", "Unauthorized"), path=path))
     for name, answer in (await answers(rig, COMMANDS)).items():
-        assert (answer.code, answer.stdout) == (1, ""), name
-        assert "was answered 401 Unauthorized" in answer.stderr, name
-        assert answer.stderr.count("\nhint: log in again") == 1, name
+        assert (answer.code, answer.out) == (1, ""), name
+        assert "was answered 401 Unauthorized" in answer.err, name
+        assert answer.err.count("\nhint: log in again") == 1, name
 
 
 async def test_a_refusal_of_everything_is_the_reason_and_a_right_the_advice(rig: DoctorRig) -> None:
@@ -60,19 +60,19 @@ async def test_a_refusal_of_everything_is_the_reason_and_a_right_the_advice(rig:
     given = await answers(rig, COMMANDS)
     doctor = given.pop("doctor")  # what is missing is what it finds
     assert doctor.code == 3, doctor
-    assert "no right to anything" in doctor.stdout
-    assert doctor.stdout.count("grant that right") == doctor.stdout.count("cannot check") > 5
+    assert "no right to anything" in doctor.out
+    assert doctor.out.count("grant that right") == doctor.out.count("cannot check") > 5
     for name, answer in given.items():
-        assert (answer.code, answer.stdout) == (1, ""), name
-        assert "no right to anything" in answer.stderr, name
-        assert answer.stderr.count("\nhint: the line above names the verb") == 1, name
+        assert (answer.code, answer.out) == (1, ""), name
+        assert "no right to anything" in answer.err, name
+        assert answer.err.count("\nhint: the line above names the verb") == 1, name
 
 
 async def test_without_an_answer_of_the_cluster_every_command_says_what_to_look_at(rig: DoctorRig) -> None:
     await rig.api.stop()
     for name, answer in (await answers(rig, COMMANDS)).items():
-        assert (answer.code, answer.stdout) == (75, ""), name
-        assert answer.stderr.count("\nhint: is the API server up and reachable from here?") == 1, name
+        assert (answer.code, answer.out) == (75, ""), name
+        assert answer.err.count("\nhint: is the API server up and reachable from here?") == 1, name
 
 
 WEB_PAGE = b"<html><head><title>Sign in</title></head><body>Welcome</body></html>"
@@ -106,10 +106,10 @@ async def test_another_program_at_the_address_is_named_with_what_to_check(
     async with another_program(code, body) as address:
         given = await answers(rig, COMMANDS, KUBECONFIG=kubeconfig(rig, address))
     for name, answer in given.items():
-        assert (answer.code, answer.stdout) == (1, ""), name
-        assert f"; the address {address} is from {rig.folder / 'elsewhere'}" in answer.stderr, name
-        assert ("a web page, 'Sign in'" in answer.stderr) == (body is WEB_PAGE), name
-        assert answer.stderr.count("\nhint: check the server's address in the kubeconfig") == 1, name
+        assert (answer.code, answer.out) == (1, ""), name
+        assert f"; the address {address} is from {rig.folder / 'elsewhere'}" in answer.err, name
+        assert ("a web page, 'Sign in'" in answer.err) == (body is WEB_PAGE), name
+        assert answer.err.count("\nhint: check the server's address in the kubeconfig") == 1, name
 
 
 def kubeconfig(rig: DoctorRig, address: str) -> str:
@@ -123,8 +123,8 @@ async def test_a_doctor_without_a_right_to_the_version_says_so_and_goes_on(rig: 
     rig.api.faults.on(Fault(refusal, path="^/version"))
     answer = await rig.call(main, ("doctor",), None, {})
     assert answer.code == 3, answer
-    assert "cannot check the API server's version and time: GET /version was answered 403" in answer.stdout
-    assert answer.stdout.count("cannot check") == 1
+    assert "cannot check the API server's version and time: GET /version was answered 403" in answer.out
+    assert answer.out.count("cannot check") == 1
 
 
 NAMING_A_NODE: Commands = {
@@ -141,12 +141,12 @@ NAMING_A_NODE: Commands = {
 
 async def test_a_node_that_does_not_exist_is_reported_by_its_name(rig: DoctorRig) -> None:
     for name, answer in (await answers(rig, NAMING_A_NODE)).items():
-        assert (answer.code, answer.stdout) == (1, ""), name
-        first = answer.stderr.splitlines()[0]
+        assert (answer.code, answer.out) == (1, ""), name
+        first = answer.err.splitlines()[0]
         assert first == "error: there is no node 'nope'; 'kubectl get nodes' lists them", name
 
 
 async def test_a_pod_that_does_not_exist_is_reported_by_its_name(rig: DoctorRig) -> None:
     answer = await rig.call(main_gcushare, ("explain", "nope"), None, {})
     assert answer.code == 1
-    assert answer.stderr.splitlines()[0] == "error: there is no pod 'nope' in namespace 'default'"
+    assert answer.err.splitlines()[0] == "error: there is no pod 'nope' in namespace 'default'"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import shlex
 import sys
 from collections.abc import AsyncIterator
@@ -20,10 +19,10 @@ from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.resources import LEASES, NODES
-from gcushare.runtime.entry import ProcessContext
 from gcushare.wire.contracts import CONFIG_MANAGER
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.documents import DOCS
+from tests.protocol.commands import run_command
 from tests.protocol.config_manager_node import ProcessNode, process_node, until
 from tests.unit.config_manager_host import KUBEASZ, UNIT
 
@@ -40,10 +39,8 @@ async def node(tmp_path: Path) -> AsyncIterator[ProcessNode]:
 
 async def call(*argv: str, environ: dict[str, str] | None = None) -> tuple[int, list[str], str]:
     """Run a command as the console script would; its code, lines and errors."""
-    out, err = io.StringIO(), io.StringIO()
-    process = ProcessContext(argv=argv, environ=environ or {"HOME": "/nowhere"}, stdout=out, stderr=err)
-    code = await asyncio.to_thread(main, process)
-    return code, out.getvalue().splitlines(), err.getvalue()
+    ran = await run_command(main, *argv, environ=environ or {"HOME": "/nowhere"})
+    return ran.code, ran.lines, ran.err
 
 
 def place(node: ProcessNode) -> tuple[str, ...]:

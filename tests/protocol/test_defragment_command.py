@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
 import json
 import shlex
 from pathlib import Path
@@ -11,16 +9,13 @@ from pathlib import Path
 import aiohttp
 
 from gcushare.cli.subcommands import SUBCOMMANDS
-from gcushare.runtime.entry import ProcessContext
 from tests.api_objects import owned_by
+from tests.protocol.commands import Ran, run_command
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
 
 
-async def ask(name: str, rig: Cluster, *words: str) -> tuple[int, str, str]:
-    stdout, stderr = io.StringIO(), io.StringIO()
-    process = ProcessContext(words, rig.environ(), stdout, stderr)
-    code = await asyncio.to_thread(SUBCOMMANDS[name].run, process)
-    return code, stdout.getvalue(), stderr.getvalue()
+async def defragment(rig: Cluster, *words: str) -> Ran:
+    return await run_command(SUBCOMMANDS["defragment"].run, *words, environ=rig.environ())
 
 
 async def test_the_one_pod_that_comes_again_is_named_with_its_new_place(tmp_path: Path) -> None:
@@ -28,13 +23,13 @@ async def test_the_one_pod_that_comes_again_is_named_with_its_new_place(tmp_path
         rig.put(a_node("gpu-1", 16, 16), a_node("gpu-2", 16))
         rig.put(bound_pod("web", "gpu-1", 0, 6, **owned_by("ReplicaSet web")))
         rig.put(bound_pod("alone", "gpu-1", 1, 9), bound_pod("other", "gpu-2", 0, 8))
-        code, text, errors = await ask("defragment", rig, "--for", "12")
+        code, text, errors = await defragment(rig, "--for", "12")
         assert (code, errors) == (0, "")
         assert "Room on node gpu-1, card 0, once 1 pod moved:\n  default/web from gpu-1 to gpu-1, card 1" in text
         assert "not moved: 2 pods, without a controller that creates another" in text
         await evict_as_printed(rig, text, "web")
-        code, text, _ = await ask("defragment", rig, "--for", "16", "--whole", "-o", "json")
-        assert (code, json.loads(text)["plan"]) == (3, None)
+        ran = await defragment(rig, "--for", "16", "--whole", "-o", "json")
+        assert (ran.code, ran.document["plan"]) == (3, None)
 
 
 async def evict_as_printed(rig: Cluster, text: str, name: str) -> None:

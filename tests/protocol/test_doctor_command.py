@@ -55,9 +55,9 @@ async def test_changes_are_shown_and_made_when_somebody_says_yes(
         f"2. node {OTHER}: remove {ENFLAME.count_resource} (1) from the capacity",
         f"4. node {OTHER}: remove the annotation {INVENTORY}",
     ):
-        assert line in answer.stderr
-    assert answer.stdout.count("done: ") == (4 if code == 0 else 0)
-    assert answer.stdout.endswith(")\n")
+        assert line in answer.err
+    assert answer.out.count("done: ") == (4 if code == 0 else 0)
+    assert answer.out.endswith(")\n")
 
 
 async def test_no_variable_asks_for_changes_or_agrees_to_them(rig: DoctorRig) -> None:
@@ -89,5 +89,5 @@ async def test_what_pods_still_hold_is_not_offered_for_repair(rig: DoctorRig) ->
 )
 async def test_wrong_settings_are_refused_by_name(rig: DoctorRig, argv: tuple[str, ...], words: str) -> None:
     answer = await rig.run(*argv)
-    assert (answer.code, answer.stdout) == (2, "")
-    assert words in answer.stderr
+    assert (answer.code, answer.out) == (2, "")
+    assert words in answer.err

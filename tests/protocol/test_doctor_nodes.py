@@ -377,7 +377,7 @@ async def test_a_node_is_examined_alone(rig: DoctorRig) -> None:
     assert (await rig.examine("--node", NODE)).kinds == set()
     assert (await rig.examine("--node", OTHER)).kinds == whole.kinds
     missing = await rig.examine("--node", "n9")
-    assert (missing.code, "n9" in missing.stderr) == (1, True)
+    assert (missing.code, "n9" in missing.err) == (1, True)
 
 
 async def test_the_vendor_of_a_plugin_is_the_one_that_its_own_status_says(rig: DoctorRig) -> None:

@@ -72,7 +72,7 @@ async def test_a_pod_whose_record_cannot_be_read_is_marked_in_every_report(seen:
             assert any(
                 line.startswith("default/broken (node-1) holds cards that are not known: ") for line in named.lines
             )
-            document = json.loads((await seen.show("-o", "json", "--source", source)).out)
+            document = (await seen.show("-o", "json", "--source", source)).document
             assert [(pod["name"], pod["node"], pod["units"]) for pod in document["unplaced"]] == [
                 ("broken", "node-1", 4)
             ]
@@ -106,7 +106,7 @@ async def test_an_extender_that_was_asked_for_by_name_and_is_away_is_an_error(se
 
 async def test_json_and_yaml_say_the_same(seen: Cluster) -> None:
     ran = await seen.call("-o", "json", "--source=api")
-    document = json.loads(ran.out)
+    document = ran.document
     held = {"total": 48, "allocated": 12, "percent": 25}
     assert document["cluster"] == {"nodes": 2, "cards": 3, **held, "free": 36, "freeIfTolerated": 0}
     assert document["nodes"][0]["cards"][0]["pods"][0]["name"] == "a"

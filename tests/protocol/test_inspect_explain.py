@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -56,9 +55,9 @@ async def test_a_bound_pod_is_reported_with_its_card_its_record_and_its_neighbou
 async def test_a_pod_that_waits_is_explained_by_the_extender_and_here_with_the_same_numbers(seen: Cluster) -> None:
     async with extender_of(seen, waiting=2) as replica:
         asked = await seen.show("explain", "wait", "--extender-url", replica.url)
-        reported = json.loads((await seen.show("explain", "wait", "--extender-url", replica.url, "-o", "json")).out)
+        reported = (await seen.show("explain", "wait", "--extender-url", replica.url, "-o", "json")).document
     here = await seen.show("explain", "wait", "--source=api")
-    own = json.loads((await seen.show("explain", "wait", "--source=api", "-o", "json")).out)
+    own = (await seen.show("explain", "wait", "--source=api", "-o", "json")).document
     assert (asked.code, here.code) == (0, 0)
     assert "source: the scheduler extender at" in asked.err
     assert reported["source"] == "extender"
@@ -137,7 +136,7 @@ async def test_every_other_resource_that_keeps_a_pod_waiting_is_named_with_its_n
         "node-3 has room on its cards, but too little of something else: "
         f"{ENFLAME.count_resource}: 1 asked for, 0 of 1 free; memory: 4Gi asked for, 3Gi of 8Gi free"
     ]
-    report = json.loads((await seen.call("explain", "second", "--source=api", "-o", "json")).out)
+    report = (await seen.call("explain", "second", "--source=api", "-o", "json")).document
     assert report["lacking"] == [
         {"node": "node-3", "resources": [ENFLAME.count_resource, "memory"], "unread": "", "closed": ""}
     ]
@@ -166,7 +165,7 @@ async def test_a_key_that_no_program_reads_is_named(
     seen.put(made({"gcushare.io/avoid_cards": "0"}))
     said = "annotation gcushare.io/avoid_cards: no program reads it; did you mean the annotation gcushare.io/avoid-card"
     assert said in (await seen.call("explain", "typo", "--source=api")).out
-    report = json.loads((await seen.call("explain", "typo", "--source=api", "-o", "json")).out)
+    report = (await seen.call("explain", "typo", "--source=api", "-o", "json")).document
     assert report["unreadKeys"] == [f"{said}s?"]
 
 
@@ -239,7 +238,7 @@ async def test_a_pod_for_one_node_is_explained_on_that_node_wherever_it_is_asked
         async with extender_of(found, waiting=1) as replica:
             served = await found.call("explain", "pinned", f"--extender-url={replica.url}", "-o", "json")
         alone = await found.call("explain", "pinned", "--source=api", "-o", "json")
-        explained = [json.loads(ran.out)["explanation"] for ran in (served, alone)]
+        explained = [ran.document["explanation"] for ran in (served, alone)]
     for document in explained:
         assert (document["state"], document["canEverFit"], document["largestThatEverFits"]) == ("waits", False, 16)
         assert document["rules"] == {"left": 1, "known": 2, "fitElsewhere": 1, "examples": ["n2"]}
@@ -263,7 +262,7 @@ async def test_a_class_that_takes_the_place_of_ours_is_named_to_pods_that_wait_f
         pod_document("waits", 64, whole=whole),
     )
     ran = await seen.call("explain", "waits", "--source=api")
-    document = json.loads((await seen.call("explain", "waits", "--source=api", "-o", "json")).out)
+    document = (await seen.call("explain", "waits", "--source=api", "-o", "json")).document
     assert ran.code == 0
     assert document["rivalClasses"] == named
     says = f"DeviceClass gpu.other.example.com: it stands for {resources['cards']}, as {ours} does"
@@ -282,8 +281,8 @@ async def test_nodes_that_cluster_autoscaler_misjudges_are_named_to_a_pod_that_f
     assert "node labelled-0: it has the label cloud.google.com/gke-accelerator and offers no nvidia.com/gpu" in said
     assert "what would help: if Cluster Autoscaler manages it: leave cloud.google.com/gke-accelerator out" in said
     assert "the same of 3 other nodes: gcushare doctor names them" in said
-    named = json.loads((await seen.call("explain", "huge", "--source=api", "-o", "json")).out)["autoscaler"]
+    named = (await seen.call("explain", "huge", "--source=api", "-o", "json")).document["autoscaler"]
     assert [each["id"] for each in named] == [*["autoscaler-gpu-label"] * 5, "startup-taint-missing"]
     assert f"give its node group the taint {STARTUP_TAINT}:NoSchedule" in named[-1]["remedy"]
-    fits = json.loads((await seen.call("explain", "small", "--source=api", "-o", "json")).out)
+    fits = (await seen.call("explain", "small", "--source=api", "-o", "json")).document
     assert fits["autoscaler"] == [], "a pod that fits needs no node"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -42,7 +41,7 @@ async def test_grants_are_shown_with_what_is_used_and_a_card_over_its_grants_is_
         assert ran.lines[2].endswith("over by 3.0: default/b")
         assert ran.lines[3].startswith("1 card holds more than its pods were granted")
         assert "note: what each pod uses is not reported: start the device plugin with --pod-use" in ran.err
-        document = json.loads((await found.call("top", "-o", "json")).out)
+        document = (await found.call("top", "-o", "json")).document
         assert [(card["usedBytes"], card["over"]) for card in document["cards"]] == [
             (int(3.5 * GIB), False),
             (11 * GIB, True),
@@ -119,7 +118,7 @@ async def test_pods_stand_below_the_cards_if_a_plugin_reports_what_each_uses(tmp
         await rig.until(lambda: keeper.latest and keeper.latest.by_pod[uid] == {0: GIB}, "it uses less now")
         peaks = [line.split() for line in (await found.call("top", "--peak")).lines if "default/" in line]
         assert [(row[2], row[5], row[6]) for row in peaks] == [("default/a", "1.0", "6.0"), ("default/b", "1.0", "1.0")]
-        document = json.loads((await found.call("top", "-o", "json")).out)
+        document = (await found.call("top", "-o", "json")).document
         assert [(pod["pod"], pod["usedBytes"], pod["highestBytes"], pod["seenSince"]) for pod in document["pods"]] == [
             ("default/a", GIB, 6 * GIB, peaks[0][7]),
             ("default/b", GIB, GIB, peaks[1][7]),
@@ -143,7 +142,7 @@ async def test_pods_that_share_a_claim_are_said_to_be_granted_it_together(tmp_pa
         served = status(card(0, use=use(2.0)), node="serves-claims", pods=tuple(holders))
         found.front.backends[f"pods/http:{name}:32767"] = msgspec.json.encode(served).decode()
         ran = await found.call("top")
-        report = json.loads((await found.call("top", "-o", "json")).out)
+        report = (await found.call("top", "-o", "json")).document
     assert ran.lines[1].split()[:3] == ["serves-claims", "0", "5.0"]
     assert [line.rstrip().endswith("granted together with default/second") for line in ran.lines].count(True) == 1
     assert [row["sharedWith"] for row in report["pods"]] == [["default/second"], ["default/first"]]

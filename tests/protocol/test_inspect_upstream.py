@@ -141,14 +141,14 @@ async def test_tools_that_read_both_streams_find_the_figures(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.documents")), ids=lambda path: path.stem)
 async def test_the_extenders_document_is_upstreams_byte_for_byte(path: Path, tmp_path: Path) -> None:
-    expected = dict(line.split(" ", 1) for line in path.read_text().splitlines())
-    async with cluster(tmp_path, names=NAMES["gpushare"]) as found, aiohttp.ClientSession() as http:
+    expected = dict(line.split(" ", 1) for line in path.read_text().splitlines(keepends=True))
+    async with cluster(tmp_path, names=NAMES["gpushare"]) as found:
         found.put(*cluster_of(path.with_suffix(".txt")))
-        async with extender_of(found) as replica:
+        async with extender_of(found) as replica, aiohttp.ClientSession(replica.url) as http:
             for url in expected:
-                async with http.get(replica.url + url) as answer:
+                async with http.get(url) as answer:
                     assert (answer.status, answer.content_type) == (200, "application/json")
-                    assert await answer.text() == expected[url] + "\n"
+                    assert await answer.text() == expected[url]
 
 
 async def test_a_cluster_of_another_vendors_cards_names_the_command_that_shows_them(tmp_path: Path) -> None:

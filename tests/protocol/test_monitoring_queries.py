@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiohttp
 import promql_parser as promql
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -110,12 +109,8 @@ async def scrape_claims() -> str:
         await rig.start()
         await rig.kubelet.prepare(ClaimRef("no-such-uid", "gone"))
         driver = (await rig.get("/metrics"))[1]
-        async with (
-            replica(rig.api) as extender,
-            aiohttp.ClientSession() as http,
-            http.get(f"{extender.page_url}/metrics") as answer,
-        ):
-            return driver + await answer.text()
+        async with replica(rig.api) as extender:
+            return driver + await extender.get("/metrics")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
-from tests.protocol.test_defragment_command import ask
+from tests.protocol.test_defragment_command import defragment
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ ANSWER: dict[str, Any] = {
 
 async def test_the_answer_is_for_people_and_for_programs(crowded: Cluster) -> None:
     ran = await crowded.call("nodes-needed", "node-1", "-o", "json")
-    assert (json.loads(ran.out), ran.code) == (ANSWER, 0)
+    assert (ran.document, ran.code) == (ANSWER, 0)
     text = (await crowded.call("nodes-needed")).out
     assert text == ("6 pods wait for cards; present nodes have room for 1\n2x16: 2 more nodes hold 5 pods\n")
 
@@ -57,7 +56,7 @@ async def test_pods_to_add_that_cannot_be_read_are_refused(crowded: Cluster, val
 
 async def test_a_pod_that_is_refused_needs_no_node(crowded: Cluster) -> None:
     crowded.put(pod_document("odd", 8, annotations={"gcushare.io/node-policy": "BinPack"}))
-    assert json.loads((await crowded.call("nodes-needed", "node-1", "-o", "json")).out) == ANSWER
+    assert (await crowded.call("nodes-needed", "node-1", "-o", "json")).document == ANSWER
     ran = await crowded.call("nodes-needed", "--pods", "default/odd")
     assert (ran.code != 0, "no pod 'default/odd' waits for GCU cards that could be given" in ran.err) == (True, True)
 
@@ -65,7 +64,7 @@ async def test_a_pod_that_is_refused_needs_no_node(crowded: Cluster) -> None:
 async def test_a_node_that_cannot_be_read_is_named_and_left_out(crowded: Cluster) -> None:
     crowded.put(a_node("node-2", 16, annotations={ENFLAME.inventory_annotation: '{"version": 99}'}))
     ran = await crowded.call("nodes-needed", "-o", "json")
-    assert json.loads(ran.out) == ANSWER
+    assert ran.document == ANSWER
     assert "node node-2: " in ran.err
 
 
@@ -81,15 +80,15 @@ async def test_room_on_a_node_that_takes_no_pods_is_no_room(tmp_path: Path, chan
     async with cluster(tmp_path) as rig:
         node = a_node("away", 16, 16)
         rig.put({**node, **{key: node.get(key, {}) | value for key, value in change.items()}}, pod_document("waits", 8))
-        (found,) = json.loads((await rig.call("nodes-needed", "-o", "json")).out)["classes"]
-        code, text, _ = await ask("defragment", rig, "--for", "8", "-o", "json")
+        (found,) = (await rig.call("nodes-needed", "-o", "json")).document["classes"]
+        ran = await defragment(rig, "--for", "8", "-o", "json")
     assert (found["nodes"], found["pods"]) == (1, 1)
-    assert (code, json.loads(text)["plan"]) == (3, None)
+    assert (ran.code, ran.document["plan"]) == (3, None)
 
 
 async def test_one_pod_or_a_namespace_is_asked_about_and_a_class_that_no_node_has(crowded: Cluster) -> None:
     async def needs(*words: str) -> tuple[int, int]:
-        (found,) = json.loads((await crowded.call("nodes-needed", *words, "-o", "json")).out)["classes"]
+        (found,) = (await crowded.call("nodes-needed", *words, "-o", "json")).document["classes"]
         return found["nodes"], found["tooLarge"]
 
     assert await needs("--pods", "default/wait-1") == (1, 0)
@@ -137,8 +136,8 @@ async def test_the_pods_own_rules_count_on_present_and_new_nodes(
         rig.put(pooled("c", "c", taints=[{"key": "gpu", "effect": "NoSchedule"}]))
         rig.put(pooled("d", "d", taints=[{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]))
         rig.put(restricted("waits", **spec))
-        found = json.loads((await rig.call("nodes-needed", "-o", "json")).out)
+        found = (await rig.call("nodes-needed", "-o", "json")).document
         (alike,) = found["classes"]
         assert (found["fitNow"], alike["nodes"], alike["tooLarge"]) == (fit_now, nodes, too_large)
-        (like_a,) = json.loads((await rig.call("nodes-needed", "a", "-o", "json")).out)["classes"]
+        (like_a,) = (await rig.call("nodes-needed", "a", "-o", "json")).document["classes"]
         assert like_a["tooLarge"] == (0 if fit_now else 1), "a node that is named stands for its own pool"

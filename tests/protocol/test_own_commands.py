@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from gcushare.cli.subcommands import main
-from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE, MISUSED
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from tests.extender_objects import Document, node_document, pod_document
-from tests.protocol.inspect_rig import Cluster, Ran, Tty, cluster
+from tests.protocol.commands import Ran, run_command
+from tests.protocol.inspect_rig import Cluster, cluster
 
 
 def labelled(name: str, vendor: Vendor) -> Document:
@@ -32,10 +30,7 @@ async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def run(found: Cluster, *argv: str) -> Ran:
-    out, err = Tty(), io.StringIO()
-    environ = found.environ(NO_COLOR="1", COLUMNS="300", TERM="xterm")
-    process = ProcessContext(argv=argv, environ=environ, stdout=out, stderr=err)
-    return Ran(await asyncio.to_thread(main, process), out.getvalue(), err.getvalue())
+    return await run_command(main, *argv, environ=found.environ(NO_COLOR="1"), columns=300)
 
 
 async def test_the_cards_are_those_of_the_vendor_whose_label_the_nodes_have(seen: Cluster) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
 import json
 
 import grpc
@@ -13,31 +11,26 @@ import pytest
 from gcushare.device_plugin.__main__ import main
 from gcushare.node.cdi import CdiSpecFile
 from gcushare.node.node_settings import Strategy
-from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
+from tests.protocol.commands import Ran, run_command
 from tests.protocol.node_rig import NODE
 from tests.protocol.plugin_rig import PluginRig
 
 
-async def run_command(rig: PluginRig, *words: str, port: int | None = None, node: str = NODE) -> tuple[int, str, str]:
-    """Run the real command in a thread, as a shell next to the plugin would."""
+async def run_plugin(rig: PluginRig, *words: str, node: str = NODE) -> Ran:
+    """Run the real command, as a shell next to the plugin would."""
     server = rig.program.server
     assert server is not None
-    argv = [*words, "--listen-address", "127.0.0.1", "--listen-port", str(port or server.port)]
-    argv += ["--node-name", node, "--kubeconfig", str(rig.root / "kubeconfig")]
+    argv = [*words, "--listen-address", "127.0.0.1", "--listen-port", str(server.port), "--node-name", node]
     argv += ["--kubelet-dir", str(rig.root), "--cdi-dir", str(rig.root / "cdi")]
-    process = ProcessContext(argv=argv, environ={}, stdout=io.StringIO(), stderr=io.StringIO())
-    code = await asyncio.to_thread(main, process)
-    assert isinstance(process.stdout, io.StringIO)
-    assert isinstance(process.stderr, io.StringIO)
-    return code, process.stdout.getvalue(), process.stderr.getvalue()
+    return await run_command(main, *argv, environ={"KUBECONFIG": str(rig.root / "kubeconfig")})
 
 
 async def test_status_prints_cards_and_pods_and_succeeds_when_all_is_well() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=1)
         await rig.until_recorded("a")
-        code, text, _ = await run_command(rig, "--status")
+        code, text, _ = await run_plugin(rig, "--status")
         assert "No problem" in text
         (box,) = (line for line in text.splitlines() if "GCU-1 " in line)
         assert box.endswith(" healthy  shared ─╮")
@@ -87,7 +80,7 @@ async def test_a_call_that_no_kubelet_makes_is_answered_with_a_status() -> None:
 
 async def test_remove_from_node_is_refused_while_the_plugin_runs() -> None:
     async with PluginRig(strategies=(Strategy.CDI,)) as rig:
-        code, _, why = await run_command(rig, "--remove-from-node")
+        code, _, why = await run_plugin(rig, "--remove-from-node")
         assert code == 1
         assert "the plugin still serves" in why
         assert rig.node()["metadata"]["annotations"]
@@ -98,12 +91,12 @@ async def test_remove_from_node_takes_back_what_the_plugin_wrote_and_may_be_repe
         rig.annotate_node(ENFLAME.cordon_annotation, "1")
         await rig.until(lambda: ENFLAME.count_resource in rig.node()["status"]["capacity"], "the card count")
         await rig.stop_plugin()
-        code, text, why = await run_command(rig, "--remove-from-node")
+        code, text, why = await run_plugin(rig, "--remove-from-node")
         assert (code, why) == (0, "")
         assert f"{rig.root / 'cdi' / 'gcushare-enflame.json'} removed" in text
         assert ENFLAME.count_resource not in rig.node()["status"]["capacity"]
         assert rig.node()["metadata"]["annotations"] == {ENFLAME.cordon_annotation: "1"}
-        again = await run_command(rig, "--remove-from-node")
+        again = await run_plugin(rig, "--remove-from-node")
         assert again[0] == 0
         assert f"{rig.root / 'cdi' / 'gcushare-enflame.json'} was not there" in again[1]
 
@@ -111,7 +104,7 @@ async def test_remove_from_node_takes_back_what_the_plugin_wrote_and_may_be_repe
 async def test_remove_from_a_node_that_left_the_cluster_still_cleans_the_machine() -> None:
     async with PluginRig(strategies=(Strategy.CDI,)) as rig:
         await rig.stop_plugin()
-        code, text, _ = await run_command(rig, "--remove-from-node", node="gone")
+        code, text, _ = await run_plugin(rig, "--remove-from-node", node="gone")
         assert code == 0
         assert not CdiSpecFile(rig.root / "cdi", ENFLAME).path.exists()
         assert text.splitlines()[-1] == "node gone is not in the cluster any more: nothing to remove from it"
@@ -121,7 +114,7 @@ async def test_the_removal_does_the_local_part_when_the_api_server_is_away() -> 
     async with PluginRig(strategies=(Strategy.CDI,)) as rig:
         await rig.stop_plugin()
         await rig.api.stop()
-        code, text, why = await run_command(rig, "--remove-from-node")
+        code, text, why = await run_plugin(rig, "--remove-from-node")
         assert code == 75
         assert "gcushare-enflame.json removed" in text
         assert "nothing was sent" in why

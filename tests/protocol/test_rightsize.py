@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -62,13 +61,13 @@ async def test_each_workload_gets_a_request_that_its_highest_use_fits(measured: 
 
 
 async def test_programs_get_numbers_and_null_for_what_is_not_known_yet(measured: Cluster) -> None:
-    document = json.loads((await measured.call("rightsize", "-o", "json", "-n", "default")).out)
+    document = (await measured.call("rightsize", "-o", "json", "-n", "default")).document
     assert [(each["workload"], each["suggestedUnits"], each["freedBytes"]) for each in document["workloads"]] == [
         ("Deployment default/web", 3, 10 * GIB),
         ("Job default/batch", None, 0),
         ("Pod default/notebook", 10, -2 * GIB),
     ]
-    assert json.loads((await measured.call("rightsize", "-o", "json", "-n", "other")).out)["workloads"] == []
+    assert (await measured.call("rightsize", "-o", "json", "-n", "other")).document["workloads"] == []
     refused = await measured.call("rightsize", "-o", "wide")
     assert (refused.code, "'wide' has no form for sizes" in refused.err) == (2, True)
 

@@ -69,8 +69,8 @@ async def test_a_bundle_holds_findings_objects_answers_and_logs(rig: DoctorRig, 
     rig.extender.pages["/gcushare-scheduler/explain/default/waits"] = EXPLANATION
     path = tmp_path / "bundle.tar.gz"
     answer = await rig.bundle(str(path))
-    assert (answer.code, answer.stderr) == (0, "")
-    assert answer.stdout.startswith(f"{path}: ")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith(f"{path}: ")
     files = files_of(path)
     assert {
         "doctor.json",

@@ -43,7 +43,7 @@ class Issued:
 
 @dataclass
 class Authority:
-    """A certificate authority that issues for servers on 127.0.0.1 and for clients."""
+    """A certificate authority that issues for clients, and for servers on 127.0.0.1 that also have a name."""
 
     name: str
     lasts: datetime.timedelta = _AN_HOUR
@@ -52,21 +52,22 @@ class Authority:
 
     @property
     def cert_pem(self) -> bytes:
-        return self._sign(_name(self.name), self._key.public_key(), is_authority=True).public_bytes(
-            serialization.Encoding.PEM
-        )
+        return self._sign(self.name, self._key.public_key(), is_authority=True).public_bytes(serialization.Encoding.PEM)
 
-    def issue(self, common_name: str, *, lasts: datetime.timedelta | None = None) -> Issued:
+    def issue(
+        self, common_name: str, *, lasts: datetime.timedelta | None = None, password: bytes | None = None
+    ) -> Issued:
         key = ec.generate_private_key(ec.SECP256R1())
-        cert = self._sign(_name(common_name), key.public_key(), is_authority=False, lasts=lasts)
-        key_pem = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        cert = self._sign(common_name, key.public_key(), is_authority=False, lasts=lasts)
+        encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+        if password is not None:
+            encryption = serialization.BestAvailableEncryption(password)
+        key_pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
         return Issued(cert.public_bytes(serialization.Encoding.PEM), key_pem, cert.serial_number)
 
     def _sign(
         self,
-        subject: x509.Name,
+        subject: str,
         key: ec.EllipticCurvePublicKey,
         *,
         is_authority: bool,
@@ -74,6 +75,7 @@ class Authority:
     ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         own = self._key.public_key()
+        names = [x509.DNSName(subject), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         usage = x509.KeyUsage(
             digital_signature=True,
             key_cert_sign=is_authority,
@@ -87,7 +89,7 @@ class Authority:
         )
         return (
             x509.CertificateBuilder()
-            .subject_name(subject)
+            .subject_name(_name(subject))
             .issuer_name(_name(self.name))
             .public_key(key)
             .serial_number(x509.random_serial_number())
@@ -97,9 +99,7 @@ class Authority:
             .add_extension(usage, critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(own), critical=False)
-            .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
-            )
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .sign(self._key, hashes.SHA256())
         )
 

@@ -15,7 +15,7 @@ import pytest
 from gcushare.core.errors import ConfigError
 from gcushare.kube.connection.config import KubeConfig, find_api_server
 from gcushare.kube.connection.credentials import TokenFile
-from tests.protocol.kube_certificates import Authority
+from tests.protocol.runtime_certificates import Authority
 from tests.unit.kube_time import VirtualTime
 
 JsonObject = dict[str, Any]
@@ -23,7 +23,7 @@ JsonObject = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def authority_pem() -> str:
-    return Authority().certificate_pem.decode()
+    return Authority("test authority").cert_pem.decode()
 
 
 def kubeconfig(

@@ -8,6 +8,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from gcushare.kube.connection.config import KubeConfig, find_api_server
 from gcushare.kube.connection.credentials import client_context
 from gcushare.kube.errors import UnauthorizedError
 from gcushare.kube.resources import PODS
-from tests.protocol.kube_certificates import Authority
 from tests.protocol.kube_server import ScriptedServer, answer, scripted, status
+from tests.protocol.runtime_certificates import Authority, Issued
 
 JsonObject = dict[str, Any]
 PATH = "/api/v1/namespaces/ns/pods/p"
@@ -31,22 +32,29 @@ POD = {"kind": "Pod", "metadata": {"name": "p", "namespace": "ns"}}
 
 @pytest.fixture(scope="module")
 def authority() -> Authority:
-    return Authority()
+    return Authority("test authority")
 
 
 def b64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
+def user_of(issued: Issued) -> JsonObject:
+    return {"client-certificate-data": b64(issued.cert_pem), "client-key-data": b64(issued.key_pem)}
+
+
+def credential_of(issued: Issued) -> JsonObject:
+    """As a login program prints it."""
+    return {"clientCertificateData": issued.cert_pem.decode(), "clientKeyData": issued.key_pem.decode()}
+
+
 @asynccontextmanager
 async def tls_server(authority: Authority, tmp_path: Path, *, ask: bool = False) -> AsyncIterator[ScriptedServer]:
     """Serve with a certificate of the authority; ``ask`` demands one of the client too."""
-    certificate, key = authority.issue("kubernetes.test")
-    (tmp_path / "server.pem").write_bytes(certificate + key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # As API servers are: not as strict as Python's default.
-    context.load_cert_chain(tmp_path / "server.pem")
+    context.load_cert_chain(*authority.issue("kubernetes.test").write(tmp_path, "server"))
     if ask:
-        context.load_verify_locations(cadata=authority.certificate_pem.decode())
+        context.load_verify_locations(cadata=authority.cert_pem.decode())
         context.verify_mode = ssl.CERT_REQUIRED
     async with scripted(context) as server:
         server.on("GET", PATH, answer(200, POD))
@@ -71,13 +79,13 @@ async def ask(config: KubeConfig) -> str:
 
 
 async def test_a_server_signed_by_the_configured_authority_is_trusted(authority: Authority, tmp_path: Path) -> None:
-    (tmp_path / "ca.crt").write_bytes(authority.certificate_pem)
+    (tmp_path / "ca.crt").write_bytes(authority.cert_pem)
     async with tls_server(authority, tmp_path) as server:
         assert await ask(config_of(tmp_path, server.server, {}, **{"certificate-authority": "ca.crt"})) == "p"
 
 
 async def test_a_server_of_another_authority_is_a_configuration_to_fix(authority: Authority, tmp_path: Path) -> None:
-    other = b64(Authority().certificate_pem)
+    other = b64(Authority("another").cert_pem)
     async with tls_server(authority, tmp_path) as server:
         config = config_of(tmp_path, server.server, {"token": "t"}, **{"certificate-authority-data": other})
         with pytest.raises(ConfigError, match="check the certificate authority"):
@@ -86,7 +94,7 @@ async def test_a_server_of_another_authority_is_a_configuration_to_fix(authority
 
 
 async def test_the_name_to_expect_may_differ_from_the_address(authority: Authority, tmp_path: Path) -> None:
-    trusted = {"certificate-authority-data": b64(authority.certificate_pem)}
+    trusted = {"certificate-authority-data": b64(authority.cert_pem)}
     async with tls_server(authority, tmp_path) as server:
         right = config_of(tmp_path, server.server, {}, **trusted, **{"tls-server-name": "kubernetes.test"})
         wrong = config_of(tmp_path, server.server, {}, **trusted, **{"tls-server-name": "other.test"})
@@ -103,13 +111,12 @@ async def test_verification_can_be_switched_off(authority: Authority, tmp_path: 
 async def test_a_client_certificate_is_shown_and_leaves_no_key_behind(
     authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certificate, key = authority.issue("system:admin")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    trusted = {"certificate-authority-data": b64(authority.certificate_pem)}
+    trusted = {"certificate-authority-data": b64(authority.cert_pem)}
     async with tls_server(authority, tmp_path, ask=True) as server:
-        user = {"client-certificate-data": b64(certificate), "client-key-data": b64(key)}
+        user = user_of(authority.issue("system:admin"))
         assert await ask(config_of(tmp_path, server.server, user, **trusted)) == "p"
         assert list(scratch.iterdir()) == []
         with pytest.raises(RetryableError):
@@ -118,20 +125,16 @@ async def test_a_client_certificate_is_shown_and_leaves_no_key_behind(
 
 @pytest.mark.parametrize("damage", ["encrypted", "another's", "no PEM"])
 def test_a_key_that_cannot_be_used_says_why(authority: Authority, tmp_path: Path, damage: str) -> None:
-    certificate, key = authority.issue("system:admin", password=b"x" if damage == "encrypted" else None)
-    if damage == "another's":
-        _, key = authority.issue("somebody")
-    elif damage == "no PEM":
-        key = b"hello"
-    user = {"client-certificate-data": b64(certificate), "client-key-data": b64(key)}
+    issued = authority.issue("system:admin", password=b"x" if damage == "encrypted" else None)
+    if damage != "encrypted":
+        issued = replace(issued, key_pem=authority.issue("somebody").key_pem if damage == "another's" else b"hello")
+    trusted = {"certificate-authority-data": b64(authority.cert_pem)}
     with pytest.raises(ConfigError, match="encrypted" if damage == "encrypted" else "cannot be used"):
-        config_of(
-            tmp_path, "https://127.0.0.1:1", user, **{"certificate-authority-data": b64(authority.certificate_pem)}
-        )
+        config_of(tmp_path, "https://127.0.0.1:1", user_of(issued), **trusted)
 
 
 def test_an_authority_that_older_installers_made_is_accepted(authority: Authority) -> None:
-    context = client_context(authority.certificate_pem, "test")
+    context = client_context(authority.cert_pem, "test")
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert not context.verify_flags & ssl.VERIFY_X509_STRICT
 
@@ -197,10 +200,8 @@ async def test_a_token_about_to_expire_is_replaced_before_it_is_sent(server: Scr
 
 
 async def test_a_login_programs_client_certificate_is_used(authority: Authority, tmp_path: Path) -> None:
-    certificate, key = authority.issue("system:admin")
-    status_text = f"clientCertificateData={certificate.decode()!r}, clientKeyData={key.decode()!r}"
-    program = LoginProgram(tmp_path, f"credential({status_text})")
-    trusted = {"certificate-authority-data": b64(authority.certificate_pem)}
+    program = LoginProgram(tmp_path, f"credential(**{credential_of(authority.issue('system:admin'))!r})")
+    trusted = {"certificate-authority-data": b64(authority.cert_pem)}
     async with tls_server(authority, tmp_path, ask=True) as server:
         assert await ask(config_of(tmp_path, server.server, program.user(), **trusted)) == "p"
 
@@ -215,12 +216,9 @@ def subject_of(request: web.Request) -> str:
 async def test_a_renewed_client_certificate_is_shown_though_connections_are_kept(
     authority: Authority, tmp_path: Path
 ) -> None:
-    pairs = [
-        {"clientCertificateData": certificate.decode(), "clientKeyData": key.decode()}
-        for certificate, key in (authority.issue(name) for name in ("old", "renewed"))
-    ]
+    pairs = [credential_of(authority.issue(name)) for name in ("old", "renewed")]
     program = LoginProgram(tmp_path, f"credential(**{pairs!r}[min(number, 2) - 1])")
-    trusted = {"certificate-authority-data": b64(authority.certificate_pem)}
+    trusted = {"certificate-authority-data": b64(authority.cert_pem)}
     seen: list[str] = []
 
     async def expiring(request: web.Request) -> web.StreamResponse:

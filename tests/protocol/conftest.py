@@ -1,4 +1,4 @@
-"""An API server double without controllers, and the doctor's cluster, for files that define no fixture of that name."""
+"""An API server double without controllers, clients of it, and the doctor's cluster: for files without their own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.protocol.apiserver_client import Api
 from tests.protocol.doctor_rig import DoctorRig
@@ -16,6 +18,12 @@ from tests.protocol.doctor_rig import DoctorRig
 async def server() -> AsyncIterator[ApiServer]:
     async with ApiServer(ApiServerConfig(runs_controllers=False)) as running:
         yield running
+
+
+@pytest.fixture
+async def client(server: ApiServer) -> AsyncIterator[KubeClient]:
+    async with KubeClient(KubeConfig(server=server.url, source="the test")) as opened:
+        yield opened
 
 
 @pytest.fixture

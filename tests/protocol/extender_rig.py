@@ -6,8 +6,8 @@ import asyncio
 import io
 import json
 import ssl
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Self
 
@@ -112,6 +112,17 @@ class Replica:
 
     def held(self) -> dict[str, Assignment]:
         return {a.pod.name: a for state in self.extender.states for a in state.ledger.assignments()}
+
+
+@asynccontextmanager
+async def running_replica(settings: ExtenderSettings, api_url: str) -> AsyncIterator[Replica]:
+    """One extender of this API server, until the block ends."""
+    replica = Replica(settings, api_url)
+    await replica.start()
+    try:
+        yield replica
+    finally:
+        await replica.stop()
 
 
 class ExtenderRig:

@@ -26,7 +26,7 @@ from gcushare_playground.apiserver.resources import BY_NAME
 from tests.api_objects import delete
 from tests.extender_objects import Document, node_document, on_card, pod_document
 from tests.protocol.commands import Ran, run_command
-from tests.protocol.extender_rig import Replica, extender_settings, until
+from tests.protocol.extender_rig import Replica, extender_settings, running_replica, until
 
 PODS = BY_NAME["pods"]
 SERVICE = "services/http:gcushare-scheduler-extender:32766"
@@ -154,16 +154,13 @@ async def cluster(folder: Path, *, names: Names = NAMES["gcushare"]) -> AsyncIte
 @asynccontextmanager
 async def extender_of(found: Cluster, waiting: int = 0) -> AsyncIterator[Replica]:
     """Run an extender behind its Service, which knows the cluster and so many pods that wait."""
-    replica = Replica(extender_settings(vendors=(found.names.vendor,)), found.api.url)
-    await replica.start()
-    extender = replica.extender
-    try:
+    settings = extender_settings(vendors=(found.names.vendor,))
+    async with running_replica(settings, found.api.url) as replica:
+        extender = replica.extender
         await until(lambda: extender.serving.is_synced and len(extender.states[0].waiting) >= waiting)
         found.front.backends[SERVICE] = replica.url
         yield replica
-    finally:
-        found.front.backends.pop(SERVICE, None)
-        await replica.stop()
+    del found.front.backends[SERVICE]
 
 
 def a_node(

@@ -18,7 +18,7 @@ from gcushare.wire.annotations import CLAIMED_UNITS
 from tests.api_objects import an_object, find, merge_into
 from tests.extender_objects import Document, filter_body, node_document, on_card, pod_document
 from tests.protocol.claims_rig import share
-from tests.protocol.extender_rig import Replica, extender_settings, until
+from tests.protocol.extender_rig import Replica, extender_settings, running_replica, until
 from tests.protocol.inspect_rig import Cluster, cluster, extender_of
 
 SOURCES = ("api", "extender")
@@ -80,6 +80,11 @@ async def both(tmp_path: Path) -> AsyncIterator[Cluster]:
         yield found
 
 
+async def until_known(found: Cluster, replica: Replica, *pods: str) -> None:
+    """Wait until the extender knows what these pods hold, besides those that hold claims from the beginning."""
+    await until(lambda: all(uid_of(found, pod) in replica.extender.states[0].bound for pod in ("new", "big", *pods)))
+
+
 def held(document: Document) -> dict[str, list[tuple[str, int, bool]]]:
     """Per node, its pods with what they hold, as the manual's JSON has it."""
     return {
@@ -95,8 +100,7 @@ EXPECTED = {"serves-memory": [("old", 4, False)], "serves-claims": [("new", 4, F
 
 async def test_what_is_free_on_a_node_that_serves_claims_is_shown_as_free(both: Cluster) -> None:
     async with extender_of(both) as replica:
-        state = replica.extender.states[0]
-        await until(lambda: all(uid_of(both, pod) in state.bound for pod in ("new", "big")))
+        await until_known(both, replica)
         for source in SOURCES:
             document = (await both.call("-o", "json", f"--source={source}")).document
             free = {node["name"]: [card["free"] for card in node["cards"]] for node in document["nodes"]}
@@ -111,8 +115,7 @@ async def test_what_is_free_on_a_node_that_serves_claims_is_shown_as_free(both: 
 
 async def test_the_extender_shows_and_the_commands_read_the_same(both: Cluster) -> None:
     async with extender_of(both) as replica:
-        state = replica.extender.states[0]
-        await until(lambda: all(uid_of(both, pod) in state.bound for pod in ("new", "big")))
+        await until_known(both, replica)
         assert held(await replica.ask("inspect")) == EXPECTED
         waits, has = await replica.ask("explain/default/huge"), await replica.ask("explain/default/new")
         assert waits["state"] == "waits"
@@ -152,8 +155,7 @@ async def test_the_command_explains_pods_with_claims(both: Cluster) -> None:
         return ran.out + ran.err
 
     async with extender_of(both) as replica:
-        bound = replica.extender.states[0].bound
-        await until(lambda: all(uid_of(both, pod) in bound for pod in ("new", "big")))
+        await until_known(both, replica)
         for source in SOURCES:
             waits = await explain("huge", source)
             assert "by a claim, needs 20 GB in one card; it can never fit: the largest usable card has 16 GB" in waits
@@ -187,11 +189,8 @@ async def test_resource_pods_are_offered_no_room_there_and_are_told_why(both: Cl
 
 async def test_without_its_verbs_the_extender_shows_all_and_places_nothing(both: Cluster) -> None:
     settings = replace(extender_settings(), verbs=VerbsSettings(verbs=Verbs.OFF))
-    replica = Replica(settings, both.api.url)
-    await replica.start()
-    try:
-        bound = replica.extender.states[0].bound
-        await until(lambda: all(uid_of(both, pod) in bound for pod in ("new", "big")))
+    async with running_replica(settings, both.api.url) as replica:
+        await until_known(both, replica)
         prefix = f"{replica.url}{ENFLAME.url_prefix}"
         body = filter_body(pod_document("p"), ["serves-memory"])
         async with aiohttp.ClientSession() as http, http.post(f"{prefix}/filter", data=body) as answer:
@@ -200,8 +199,6 @@ async def test_without_its_verbs_the_extender_shows_all_and_places_nothing(both:
         await replica.get("/readyz")
         reason = 'gcushare_pods_waiting_by_reason{reason="claim",vendor="enflame"} 1.0'
         assert reason in await replica.get("/metrics")
-    finally:
-        await replica.stop()
 
 
 async def test_pods_with_a_claim_of_their_author_are_seen_like_those_with_one_of_the_policy(both: Cluster) -> None:
@@ -222,8 +219,7 @@ async def test_pods_with_a_claim_of_their_author_are_seen_like_those_with_one_of
     both.put(naming_pod("of-no-concern", "of-a-nic"), naming_pod("own", "claim-of-own", "serves-claims"))
     put_claim(both, "own", "serves-claims", 0, 3)
     async with extender_of(both) as replica:
-        state = replica.extender.states[0]
-        await until(lambda: all(uid_of(both, pod) in state.bound for pod in ("new", "big", "own")))
+        await until_known(both, replica, "own")
         for source in SOURCES:
             document = (await both.call("-o", "json", f"--source={source}")).document
             waiting = {pod["name"]: (pod["units"], pod["wholeCards"]) for pod in document["pending"]}

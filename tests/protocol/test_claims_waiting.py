@@ -14,7 +14,7 @@ from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, Das
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import node_document, pod_document
-from tests.protocol.extender_rig import Replica, extender_settings, until
+from tests.protocol.extender_rig import extender_settings, running_replica, until
 from tests.protocol.inspect_rig import Cluster, cluster
 from tests.protocol.test_claims_in_one_view import claiming_pod, put_claim
 
@@ -31,9 +31,8 @@ async def claims_only(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 async def test_both_are_on_the_page_and_in_the_metrics_and_explained(claims_only: Cluster) -> None:
     verbs, page = VerbsSettings(verbs=Verbs.OFF), DashboardSettings(dashboard=Access.OPEN, page_port=0)
-    replica = Replica(replace(extender_settings(), verbs=verbs, dashboard=page), claims_only.api.url)
-    await replica.start()
-    try:
+    settings = replace(extender_settings(), verbs=verbs, dashboard=page)
+    async with running_replica(settings, claims_only.api.url) as replica:
         await until(lambda: len(replica.extender.states[0].claiming) == 2)
         shown = json.loads(await replica.get("/dashboard/api/cluster"))["waiting"]
         found = {(each["name"], each.get("units", 0), each.get("whole", False)) for each in shown}
@@ -48,8 +47,6 @@ async def test_both_are_on_the_page_and_in_the_metrics_and_explained(claims_only
         await until(lambda: len(state.claiming) == len(state.waiting) == 1)
         shown = json.loads(await replica.get("/dashboard/api/cluster"))["waiting"]
         assert {each["name"] for each in shown} == {"huge", "big"}
-    finally:
-        await replica.stop()
 
 
 @pytest.mark.parametrize(

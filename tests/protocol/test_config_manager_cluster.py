@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -22,28 +22,17 @@ from gcushare.config_manager.reconcile import State, WantedMode, hold_lease
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, LeaseTimes, Tenure
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import CONFIG_MAPS, NODES, Resource
 from gcushare.wire.contracts import CONFIG_MANAGER, VERBS_PORT, VERBS_PORT_NAME
 from gcushare.wire.documents.node_report import NodeReport
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 
 NAMESPACE = "kube-system"
 NO_API_SERVER = ConfigError("no kubeconfig")
 FAST = LeaseTimes(duration_s=1, renew_deadline_s=0.6, retry_s=0.02)
 ENDPOINT = HealthEndpoint("https", "127.0.0.1", 10259, "/healthz")
 RAW_PODS: Resource[dict[str, Any]] = Resource("api/v1", "pods", dict)
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[KubeClient]:
-    async with (
-        ApiServer(ApiServerConfig(runs_controllers=False)) as server,
-        KubeClient(KubeConfig(server=server.url, source="the test")) as opened,
-    ):
-        yield opened
 
 
 def turn(

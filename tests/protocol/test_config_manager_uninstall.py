@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -17,12 +16,12 @@ from gcushare.config_manager.node_reports import SharedConfigMap, read_reports, 
 from gcushare.config_manager.reconcile import Reconciler, WantedMode, hold_lease
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, Tenure
 from gcushare.kube.patches import Patch, PatchKind
-from gcushare.kube.resources import CONFIG_MAPS, NODES
+from gcushare.kube.resources import CONFIG_MAPS
 from gcushare.wire.contracts import CONFIG_MANAGER
 from gcushare_playground.apiserver import ApiServer, FailBefore, Fault
+from tests.api_objects import an_object
 from tests.protocol.config_manager_node import until
 from tests.protocol.test_config_manager_commands import URL, call
 from tests.unit.config_manager_host import Host, ManualClock, host_with
@@ -31,10 +30,9 @@ NAMESPACE = "kube-system"
 
 
 @pytest.fixture
-async def client(server: ApiServer) -> AsyncIterator[KubeClient]:
-    async with KubeClient(KubeConfig(server=server.url, source="the test")) as opened:
-        await opened.create(NODES, {"metadata": {"name": "cp-1"}})
-        yield opened
+def client(server: ApiServer, client: KubeClient) -> KubeClient:
+    server.registry.put(an_object("Node", "cp-1"))
+    return client
 
 
 def turn(client: KubeClient, identity: str) -> AbstractAsyncContextManager[Tenure]:

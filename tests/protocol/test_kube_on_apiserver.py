@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -14,7 +13,6 @@ from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import ConflictError, NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, LeaderElector, LeaseTimes
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.kube.events import EventRecorder
@@ -23,6 +21,7 @@ from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, Resource, Selector
 from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta, ObjectReference, Pod
 from gcushare_playground.apiserver import ApiServer, DropAfter, FailAfter, Fault
+from tests.api_objects import an_object
 from tests.protocol.reflector_rig import Picture
 from tests.running import running
 
@@ -30,10 +29,9 @@ ID_KEY = "enflame.com/gcu-device-id"
 
 
 @pytest.fixture
-async def client(server: ApiServer) -> AsyncIterator[KubeClient]:
-    async with KubeClient(KubeConfig(server=server.url, source="the test")) as opened:
-        await opened.create(NODES, {"metadata": {"name": "node-1"}})
-        yield opened
+def client(server: ApiServer, client: KubeClient) -> KubeClient:
+    server.registry.put(an_object("Node", "node-1"))
+    return client
 
 
 async def make_pod(client: KubeClient, name: str = "train") -> PodRef:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from gcushare.core.errors import ConflictError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from gcushare_playground.apiserver import ApiServer
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.api_objects import delete, find, merge_into
 from tests.unit.apiserver_objects import node
@@ -23,10 +23,9 @@ MEMORY, COUNT = ENFLAME.memory_resource, ENFLAME.count_resource
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer(ApiServerConfig(runs_controllers=False)) as running:
-        running.registry.put(_node("n1"))
-        yield running
+def server(server: ApiServer) -> ApiServer:
+    server.registry.put(_node("n1"))
+    return server
 
 
 def _node(name: str) -> JsonObject:
@@ -38,10 +37,6 @@ def _node(name: str) -> JsonObject:
 
 ENFLAME_LABEL = {ENFLAME.label_key: "true"}
 BOTH_WAYS = '{"version":1,"unit":"1","cards":[],"modes":["memory","whole"]}'
-
-
-def stored(server: ApiServer, name: str) -> JsonObject:
-    return find(server, "Node", name)
 
 
 def write_back(server: ApiServer, amount: str, **others: str) -> None:
@@ -61,7 +56,7 @@ async def test_every_node_is_cleaned_and_those_whose_kubelet_still_counts_are_na
     remembering, lines = await clean(server, cleanup)
     assert remembering == {"n1", "n2"}
     for name in ("n1", "n2"):
-        found = stored(server, name)
+        found = find(server, "Node", name)
         assert found["status"]["capacity"] == {"cpu": "8"}
         assert not found["metadata"].get("annotations")
         assert not found["metadata"].get("labels")
@@ -74,8 +69,8 @@ async def test_nodes_without_the_labels_of_the_release_are_left_alone(server: Ap
     server.registry.put(other)
     remembering, _ = await clean(server, UninstallSettings(vendor="enflame", nodes="pool=b"))
     assert remembering == {"n2"}
-    assert MEMORY in stored(server, "n1")["status"]["capacity"]
-    assert MEMORY not in stored(server, "n2")["status"]["capacity"]
+    assert MEMORY in find(server, "Node", "n1")["status"]["capacity"]
+    assert MEMORY not in find(server, "Node", "n2")["status"]["capacity"]
 
 
 async def test_a_run_after_the_kubelet_forgot_leaves_not_even_its_zero(server: ApiServer) -> None:
@@ -89,7 +84,7 @@ async def test_a_run_after_the_kubelet_forgot_leaves_not_even_its_zero(server: A
     write_back(server, "0", **dict.fromkeys(whole, "0"))
     remembering, lines = await clean(server, cleanup)
     assert remembering == frozenset()
-    assert stored(server, "n1")["status"]["capacity"] == {"cpu": "8"}
+    assert find(server, "Node", "n1")["status"]["capacity"] == {"cpu": "8"}
     assert len(lines) == 1
 
 
@@ -137,7 +132,7 @@ async def test_after_an_end_at_any_write_the_next_run_does_what_is_left(
             await Cleaner(dying, cleanup, lambda line: None).run()
     await clean(server, cleanup)
     for name in ("n1", "n2"):
-        found = stored(server, name)
+        found = find(server, "Node", name)
         assert found["status"]["capacity"] == {"cpu": "8"}
         assert found["metadata"].get("annotations") == {"theirs": "stays"}
         assert not found["metadata"].get("labels")
@@ -178,7 +173,7 @@ async def test_a_node_that_another_system_takes_over_meanwhile_keeps_what_that_s
         server.registry.put(theirs)
 
     assert await clean_disturbed(server, replace) == []
-    found = stored(server, "n1")
+    found = find(server, "Node", "n1")
     assert (found["metadata"]["labels"], found["status"]["capacity"]) == ({ALIYUN.label_key: "true"}, served)
 
 
@@ -190,7 +185,7 @@ async def test_what_an_admin_and_a_second_run_do_meanwhile_stays_done(server: Ap
         merge_into(server, "Node", "n1", {"metadata": {"annotations": {ENFLAME.cordon_annotation: "0"}}})
 
     await asyncio.gather(clean_disturbed(server, disturb), second_run())
-    found = stored(server, "n1")
+    found = find(server, "Node", "n1")
     assert found["metadata"]["annotations"] == {ENFLAME.cordon_annotation: "0"}
     assert found["status"]["capacity"] == {"cpu": "8"}
     assert not found["metadata"].get("labels")
@@ -205,7 +200,7 @@ async def test_a_node_that_never_stands_still_is_named_and_the_others_are_cleane
 
     with pytest.raises(ConflictError, match="n1"):
         await clean_disturbed(server, disturb, times=100)
-    assert not stored(server, "n2")["metadata"].get("annotations")
-    assert ENFLAME.inventory_annotation in stored(server, "n1")["metadata"]["annotations"]
+    assert not find(server, "Node", "n2")["metadata"].get("annotations")
+    assert ENFLAME.inventory_annotation in find(server, "Node", "n1")["metadata"]["annotations"]
     await clean(server, UninstallSettings(vendor="enflame"))
-    assert not stored(server, "n1")["metadata"].get("annotations")
+    assert not find(server, "Node", "n1")["metadata"].get("annotations")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from gcushare.kube.resources import Selector
 from gcushare.scheduler_extender.mutual_tls.certificate_keeper import SECRETS, CertificateKeeper
 from gcushare.wire.contracts import CA, CLIENT_CERT, SERVER_CERT
 from gcushare_playground.apiserver import ApiServer, RbacAuthorizer, User, service_account
-from tests.api_objects import an_object, grant
+from tests.api_objects import an_object, delete, find, grant, merge_into
 from tests.charts import UMBRELLA_CHART, in_one_worker, needs_helm, of_kind, rendered
 from tests.protocol.test_verbs_renewal import SECRET, TERMS
 
@@ -38,10 +37,13 @@ def put_namespace(server: ApiServer, name: str) -> None:
         server.registry.put(an_object("Namespace", name))
 
 
-@asynccontextmanager
-async def keeping(server: ApiServer, folder: Path) -> AsyncIterator[CertificateKeeper]:
-    async with KubeClient(KubeConfig(server.url, "the test")) as client:
-        yield CertificateKeeper(client, SECRET, TERMS, folder, clock=SystemClock())
+@pytest.fixture
+async def keeper(server: ApiServer, client: KubeClient, tmp_path: Path) -> CertificateKeeper:
+    """One that has filled the Secret."""
+    put_secret(server, SECRET.namespace)
+    made = CertificateKeeper(client, SECRET, TERMS, tmp_path, clock=SystemClock())
+    assert await made.check()
+    return made
 
 
 def served(keeper: CertificateKeeper) -> bytes:
@@ -49,37 +51,28 @@ def served(keeper: CertificateKeeper) -> bytes:
 
 
 async def test_a_deleted_secret_leaves_the_files_in_use_and_is_filled_again_once_it_is_back(
-    server: ApiServer, tmp_path: Path
+    server: ApiServer, keeper: CertificateKeeper
 ) -> None:
+    before = served(keeper)
+    delete(server, "Secret", SECRET.name, SECRET.namespace)
+    assert not await keeper.check(), "tried again soon"
+    assert served(keeper) == before
+    assert keeper.obstacle is None
+    put_secret(server, "tenant", {CA: "bm90IG91cnM="})
+    assert not await keeper.check(), "a Secret of that name in another namespace is another one"
     put_secret(server, SECRET.namespace)
-    async with keeping(server, tmp_path) as keeper:
-        assert await keeper.check()
-        before = served(keeper)
-        async with KubeClient(KubeConfig(server.url, "an admin")) as admin:
-            await admin.delete(SECRETS, SECRET.name, namespace=SECRET.namespace)
-        assert not await keeper.check(), "tried again soon"
-        assert served(keeper) == before
-        assert keeper.obstacle is None
-        put_secret(server, "tenant", {CA: "bm90IG91cnM="})
-        assert not await keeper.check(), "a Secret of that name in another namespace is another one"
-        put_secret(server, SECRET.namespace)
-        assert await keeper.check()
-        assert served(keeper) != before
+    assert await keeper.check()
+    assert served(keeper) != before
 
 
 @pytest.mark.parametrize("lost", [(CA,), (SERVER_CERT, CLIENT_CERT), (CLIENT_CERT,)], ids=str)
 async def test_a_half_written_secret_is_replaced_by_a_set_that_belongs_together(
-    server: ApiServer, tmp_path: Path, lost: tuple[str, ...]
+    server: ApiServer, keeper: CertificateKeeper, lost: tuple[str, ...]
 ) -> None:
-    put_secret(server, SECRET.namespace)
-    async with keeping(server, tmp_path) as keeper:
-        assert await keeper.check()
-        async with KubeClient(KubeConfig(server.url, "an admin")) as admin:
-            body = {"data": dict.fromkeys(lost)}
-            await admin.patch(SECRETS, SECRET.name, Patch(PatchKind.MERGE, body), namespace=SECRET.namespace)
-            assert await keeper.check()
-            found = await admin.get(SECRETS, SECRET.name, namespace=SECRET.namespace)
-    assert all(found["data"].get(name) for name in (CA, SERVER_CERT, CLIENT_CERT))
+    merge_into(server, "Secret", SECRET.name, {"data": dict.fromkeys(lost)}, SECRET.namespace)
+    assert await keeper.check()
+    found = find(server, "Secret", SECRET.name, SECRET.namespace)["data"]
+    assert all(found.get(name) for name in (CA, SERVER_CERT, CLIENT_CERT))
 
 
 def load_rights(server: ApiServer, objects: Sequence[dict[str, Any]]) -> set[str]:

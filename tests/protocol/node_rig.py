@@ -143,6 +143,11 @@ class NodeRig:
     def events(self, reason: str) -> list[str]:
         return [event["message"] for event in self.api.store.list("events") if event["reason"] == reason]
 
+    async def event(self, reason: str) -> str:
+        """The message of the first Event of this reason, once it is posted."""
+        await self.until(lambda: self.events(reason), f"an Event {reason}")
+        return self.events(reason)[0]
+
     # The cluster
 
     def pod(self, name: str) -> dict[str, Any]:

@@ -138,6 +138,16 @@ class PluginRig(NodeRig):
         spec = {"nodeName": NODE, "containers": [container("c0", count, WHOLE)]}
         self.api.registry.put(an_object("Pod", name, metadata={"annotations": record}, spec=spec))
 
+    async def run(self, name: str, *units: int, **options: Any) -> None:
+        """Put a bound pod into the API server, and wait until the plugin has marked it assigned."""
+        self.bind(name, *units, **options)
+        await self.until_recorded(name)
+
+    async def run_whole(self, name: str, count: int = 1, cards: str = "") -> None:
+        """The same of one that asks for whole cards."""
+        self.bind_whole(name, count, cards)
+        await self.until_recorded(name)
+
     def _record(self, cards: str, units: int) -> dict[str, str]:
         """What the extender writes on a pod that it binds."""
         return {

@@ -35,8 +35,7 @@ async def rig() -> AsyncIterator[PluginRig]:
     """A plugin with two cards, a pod on the first, and readings of it."""
     async with PluginRig(cards=(16, 16)) as found:
         found.write_cards({0: USE})
-        found.bind("a", 4, 2, card=0)
-        await found.until_recorded("a")
+        await found.run("a", 4, 2, card=0)
         await found.until(
             lambda: any(use.memory_used_bytes for use in found.app.observed.cards().uses.values()),
             "use is read",
@@ -75,8 +74,7 @@ async def test_a_process_is_shown_with_the_pod_of_its_control_group(rig: PluginR
 
 async def test_a_card_that_a_pod_has_whole_is_shown_so_before_and_after_its_admission() -> None:
     async with PluginRig(cards=(16, 16), plugin={"mode": GrantMode.BOTH}) as rig:
-        rig.bind_whole("now", cards="0")
-        await rig.until_recorded("now")
+        await rig.run_whole("now", cards="0")
         rig.app.observed.store.pod_applied(a_pod("later", None, whole=1, node="node-1", record=as_whole(1)))
         (node,) = (await Caller({}).ask("--plugin", rig.url))["nodes"]
     assert node["status"]["modes"] == ["memory", "whole"]

@@ -32,8 +32,7 @@ def caller(found: Cluster) -> Caller:
 
 async def test_a_real_plugin_is_reached_through_the_api_server(seen: Cluster) -> None:
     async with PluginRig(cards=(16,)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=0)
         seen.front.backends[f"pods/http:{PLUGIN}:32767"] = rig.url
         ran = await caller(seen).call("node-1")
         assert (ran.code, ran.err) == (0, "")

@@ -212,7 +212,7 @@ async def test_an_unreadable_checkpoint_is_made_of_the_claims_in_the_cluster(rig
     await rig.start()
     assert set(rig.app.observed.prepared.claims) == {claim.uid}
     assert (rig.directory / "checkpoint.json.unreadable-1").read_text() == "{"
-    await rig.until(lambda: rig.events("CheckpointUnreadable"), "an event")
+    await rig.event("CheckpointUnreadable")
 
 
 async def test_status_metrics_and_health_tell_what_is_prepared(rig: ClaimsRig) -> None:

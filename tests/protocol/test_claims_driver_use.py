@@ -87,7 +87,7 @@ async def test_a_pod_that_only_names_a_claim_of_the_card_is_no_user_of_it(tmp_pa
         await rig.run("modest", 8)
         rig.run_pod("second", named)
         rig.use(greedy=9, modest=2)
-        await rig.until(lambda: rig.events("OverUseEvicted"), "the pod is evicted")
+        await rig.event("OverUseEvicted")
         assert [each for each in rig.app.observed.pods.entries.values() if each.ref.name == "second"] == []
 
 
@@ -108,7 +108,7 @@ async def test_pods_that_a_claim_is_reserved_for_share_it_and_the_one_that_uses_
         assert rig.note("greedy") is None
         assert rig.note("second") is None
         rig.use(greedy=9, second=1, modest=2)
-        await rig.until(lambda: rig.events("OverUseEvicted"), "a pod is evicted")
+        await rig.event("OverUseEvicted")
         assert rig.is_here("second")
 
 
@@ -179,7 +179,7 @@ async def test_pods_are_told_by_event_that_the_daemon_was_started_again() -> Non
         await rig.kubelet.prepare(claim)
         await mps.kill()
         await mps.start()
-        await rig.until(lambda: rig.events("MpsDaemonRestarted"), "the Event")
+        await rig.event("MpsDaemonRestarted")
         (event,) = [each for each in rig.api.store.list("events") if each["reason"] == "MpsDaemonRestarted"]
         assert event["involvedObject"]["name"] == "one", "the pod that the claim was reserved for has it"
 
@@ -204,10 +204,10 @@ async def test_an_idle_pod_keeps_a_claim_that_another_one_computes_with_and_give
         await rig.run("first", 4)
         await rig.share("second", "first")
         rig.use(second=1)
-        await rig.until(lambda: rig.events("Idle"), "the first pod is called idle")
+        await rig.event("Idle")
         await rig.polls(10)
         assert rig.events("IdleEvicted") == []
         outlook = (await rig.status())["idle"]["outlook"]
         assert outlook == {"default/first": "it shares its memory with default/second, which uses the card"}
         rig.use()
-        await rig.until(lambda: rig.events("IdleEvicted"), "it is evicted once no one uses the claim")
+        await rig.event("IdleEvicted")

@@ -60,6 +60,16 @@ class DriverRig(PluginRig):
         self.bind(name, *units, **options)
         return self.make_group(name)
 
+    async def run_limited(self, name: str, *units: int, **options: Any) -> Path:
+        """The same, and wait until it runs."""
+        group = self.pod_with_group(name, *units, **options)
+        await self.until_running(name)
+        return group
+
+    def child(self, group: Path, name: str) -> Path:
+        """Make the group of a container."""
+        return self.groups.make(f"{group.relative_to(self.groups.root)}/{name}")
+
     def make_group(self, name: str) -> Path:
         return self.groups.make(f"kubepods/burstable/pod{self.uid(name)}")
 
@@ -77,11 +87,10 @@ class DriverRig(PluginRig):
 async def test_a_pod_has_its_limit_before_its_container_starts(tmp_path: Path, keeping: Keeping) -> None:
     async with DriverRig(tmp_path, keeping) as rig:
         await rig.start()
-        group = rig.pod_with_group("pod", 4, card=1)
-        await rig.until_running("pod")
+        group = await rig.run_limited("pod", 4, card=1)
         calls = sorted((call.card, call.soft, call.hard, call.code) for call in rig.calls_for(group))
         assert calls == [(0, 0, LEAST_BYTES, 0), (1, 0, 4 * GIB, 0)], "the card that it does not hold is closed to it"
-        container = rig.groups.make(f"{group.relative_to(rig.groups.root)}/c0")
+        container = rig.child(group, "c0")
         assert not rig.groups.allocate(container, 1, 5 * GIB)
         assert rig.groups.allocate(container, 1, 4 * GIB)
         assert not rig.groups.allocate(container, 0, GIB), "whatever variable shows it the other card"
@@ -99,7 +108,7 @@ async def test_all_containers_of_a_pod_share_its_limit_and_each_sees_its_own(tmp
         await rig.until_running("pod")
         assert rig.groups.limit_of(group, 0) == 6 * GIB
         assert rig.groups.limit_of(with_init, 1) == 6 * GIB, "an init container's ids are its pod's"
-        child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/last")
+        child = rig.child(group, "last")
         await rig.until(lambda: rig.groups.limit_of(child, 0) == 2 * GIB, "the container that was started last has its")
 
 
@@ -107,8 +116,7 @@ async def test_a_container_does_not_start_without_its_limit_and_its_pod_says_why
     async with DriverRig(tmp_path) as rig:
         await rig.start()
         rig.bind("pod", 4)
-        await rig.until(lambda: rig.events("MemoryLimitFailed"), "the Event on the pod")
-        assert "the kubelet should have made it" in rig.events("MemoryLimitFailed")[0]
+        assert "the kubelet should have made it" in await rig.event("MemoryLimitFailed")
         assert not rig.is_running("pod")
         rig.make_group("pod")
         await rig.until_running("pod")
@@ -121,7 +129,7 @@ async def test_cards_on_which_nothing_can_be_limited_take_no_new_pods(tmp_path: 
         await rig.start_plugin()
         await rig.until_units(32, allocatable=0)
         assert "SYS_ADMIN" in rig.problem("memoryLimit")
-        await rig.until(lambda: rig.events("MemoryLimitUnavailable"), "the Event on the node")
+        await rig.event("MemoryLimitUnavailable")
         rig.rules("fail nvmlDeviceSetMemoryLimits_v1 * 3")
         await rig.until(lambda: "RmMemacctMode" in rig.problem("memoryLimit"), "the driver keeps none")
         (rig.groups.root / "cgroup.controllers").rename(tmp_path / "controllers")
@@ -139,8 +147,7 @@ async def test_where_the_admin_chose_pods_start_without_a_limit_and_are_marked(t
         rig.rules(keeping=False)
         await rig.start()
         assert "615" in rig.problem("memoryLimit"), "the driver is older"
-        rig.pod_with_group("older", 4)
-        await rig.until_running("older")
+        await rig.run_limited("older", 4)
         monitor = rig.app.observed.pod_use
         assert monitor is not None
         await rig.until(lambda: "hostPID" in monitor.problem, "neither the driver nor the host says what pods use")
@@ -149,7 +156,7 @@ async def test_where_the_admin_chose_pods_start_without_a_limit_and_are_marked(t
         await rig.until(lambda: not rig.problem("memoryLimit"), "the driver keeps limits")
         rig.bind("groupless", 4, card=1)
         await rig.until_running("groupless")
-        await rig.until(lambda: rig.events("MemoryNotLimited"), "the Event on the pod")
+        await rig.event("MemoryNotLimited")
         assert "default/groupless has no limit" in rig.problem("memoryLimit")
 
 
@@ -162,8 +169,7 @@ async def test_mps_stands_in_on_a_node_whose_driver_keeps_no_limits(tmp_path: Pa
         await mps.start()
         rig.rules(keeping=False)
         await rig.start()
-        await rig.until(lambda: rig.events("MemoryLimitAvailable"), "the Event on the node")
-        assert "by MPS, where the driver does not" in rig.events("MemoryLimitAvailable")[0]
+        assert "by MPS, where the driver does not" in await rig.event("MemoryLimitAvailable")
         rig.bind("older", 4)
         await rig.until_running("older")
         assert rig.variables("older")[MEMORY_VARIABLE].endswith("=4096M")
@@ -173,8 +179,7 @@ async def test_mps_stands_in_on_a_node_whose_driver_keeps_no_limits(tmp_path: Pa
         assert "MPS daemon" in rig.problem("memoryLimit")
         rig.rules()
         await rig.until_units(32)
-        rig.pod_with_group("newer", 2)
-        await rig.until_running("newer")
+        await rig.run_limited("newer", 2)
         assert rig.variables("newer").keys() & {VARIABLE, MEMORY_VARIABLE} == {VARIABLE}
 
 
@@ -184,17 +189,15 @@ async def test_limits_are_taken_back_from_running_pods_when_an_admin_gives_them_
 ) -> None:
     async with DriverRig(tmp_path, keeping) as rig:
         await rig.start()
-        group = rig.pod_with_group("pod", 4)
-        await rig.until_running("pod")
-        child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/c0")
+        group = await rig.run_limited("pod", 4)
+        child = rig.child(group, "c0")
         await rig.end_program()
         rig.plugin_settings["memory_limit"] = MemoryLimit.CLEAR
         await rig.start()
         places = [(each, card) for each in (group, child) for card in (0, 1)]
         await rig.until(lambda: not any(rig.groups.limit_of(*place) for place in places), "no limit is left")
-        await rig.until(lambda: rig.events("MemoryLimitsCleared"), "the Event on the node")
-        rig.pod_with_group("next", 4)
-        await rig.until_running("next")
+        await rig.event("MemoryLimitsCleared")
+        await rig.run_limited("next", 4)
         assert VARIABLE not in rig.variables("next")
 
 
@@ -203,8 +206,7 @@ async def test_one_card_that_keeps_no_limits_closes_alone(tmp_path: Path) -> Non
         rig.rules("fail nvmlDeviceSetMemoryLimits_v1 0 3")
         await rig.start_plugin()
         await rig.until_units(32, allocatable=16)
-        group = rig.pod_with_group("pod", 4, card=1)
-        await rig.until_running("pod")
+        group = await rig.run_limited("pod", 4, card=1)
         assert rig.groups.limit_of(group, 1) == 4 * GIB
 
 
@@ -227,8 +229,7 @@ async def test_a_card_that_is_sick_keeps_no_pod_from_another_and_is_closed_when_
     async with DriverRig(tmp_path, poll_interval=0.2) as rig:
         rig.rules("set remap_failed 1 1")
         await rig.start(allocatable=16)
-        group = rig.pod_with_group("pod", 4)
-        await rig.until_running("pod")
+        group = await rig.run_limited("pod", 4)
         assert rig.groups.limit_of(group, 1) is None
         rig.rules()
         await rig.until(lambda: rig.groups.limit_of(group, 1) == LEAST_BYTES, "it is closed now")
@@ -238,8 +239,7 @@ async def test_a_reloaded_drivers_limits_are_set_again_and_a_false_mirror_moves_
     """It names what the kubelet shows of a pod until it has a record of it, and then the pod's control group."""
     async with DriverRig(tmp_path) as rig:
         await rig.start()
-        group = rig.pod_with_group("pod", 4)
-        await rig.until_running("pod")
+        group = await rig.run_limited("pod", 4)
         false = {"raises-the-authors-own": 16, "lowers-a-neighbours": 1}
         for name, units in false.items():
             rig.api.registry.put(false_mirror(name, units, "default/pod"))
@@ -253,7 +253,7 @@ async def test_a_reloaded_drivers_limits_are_set_again_and_a_false_mirror_moves_
             lambda: str([each.annotations for each in store.everyone.values()]).count(said) == 2, "both are seen"
         )
         rig.groups.reload_driver()
-        await rig.until(lambda: rig.events("MemoryLimitsLost"), "the limits were set again, of all pods")
+        await rig.event("MemoryLimitsLost")
         assert rig.groups.limit_of(group, 0) == 4 * GIB
         assert {call.hard for call in rig.calls_for(group) if call.card == 0} == {4 * GIB}
 
@@ -261,8 +261,7 @@ async def test_a_reloaded_drivers_limits_are_set_again_and_a_false_mirror_moves_
 async def test_a_restarted_plugin_finds_every_pod_again_and_limits_what_it_missed(tmp_path: Path) -> None:
     async with DriverRig(tmp_path) as rig:
         await rig.start()
-        group = rig.pod_with_group("pod", 4)
-        await rig.until_running("pod")
+        group = await rig.run_limited("pod", 4)
         await rig.end_program()
         rig.groups.reload_driver()
         assert rig.groups.allocate(group, 0, 6 * GIB)
@@ -270,7 +269,7 @@ async def test_a_restarted_plugin_finds_every_pod_again_and_limits_what_it_misse
         await rig.until(lambda: rig.groups.limit_of(group, 0) == 6 * GIB, "no less than what it uses")
         rig.groups.free(group, 0)
         await rig.until(lambda: rig.groups.limit_of(group, 0) == 4 * GIB, "its grant once it is freed")
-        child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/again")
+        child = rig.child(group, "again")
         await rig.until(lambda: rig.groups.limit_of(child, 0) == 4 * GIB, "a container that came later sees it")
 
 
@@ -278,12 +277,10 @@ async def test_a_burst_takes_only_what_no_grant_needs_and_gives_it_back(tmp_path
     async with DriverRig(tmp_path) as rig:
         # The fake's cards have 1 and 2 GiB in use by something else: 15 are free on card 0.
         await rig.start()
-        group = rig.pod_with_group("burst", 4, annotations={MEMORY_LIMIT: "12"})
-        await rig.until_running("burst")
+        group = await rig.run_limited("burst", 4, annotations={MEMORY_LIMIT: "12"})
         await rig.until(lambda: rig.groups.limit_of(group, 0) == 12 * GIB, "the whole limit: no other pod is here")
         assert rig.variables("burst")[VARIABLE] == str(12 * 1024)
-        rig.pod_with_group("neighbour", 8)
-        await rig.until_running("neighbour")
+        await rig.run_limited("neighbour", 8)
         # 15 free, 12 of them granted and unused, 0.5 for the margin.
         await rig.until(lambda: rig.groups.limit_of(group, 0) == int(6.5 * GIB), "what is left over")
 
@@ -292,7 +289,7 @@ async def test_a_changed_annotation_counts_without_a_restart(tmp_path: Path) -> 
     async with DriverRig(tmp_path) as rig:
         await rig.start()
         group = rig.pod_with_group("pod", 4, annotations={MEMORY_LIMIT: "6"})
-        child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/c0")
+        child = rig.child(group, "c0")
         await rig.until_running("pod")
         await rig.until(lambda: rig.groups.limit_of(child, 0) == 6 * GIB, "the container sees it")
         merge_into(rig.api, "Pod", "pod", {"metadata": {"annotations": {MEMORY_LIMIT: "10"}}})
@@ -325,14 +322,12 @@ async def test_over_use_says_that_the_driver_counts_it(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc", CONTAINER)
     async with DriverRig(tmp_path, pod_use=True, proc_root=proc.root, poll_interval=0.2) as rig:
         await rig.start()
-        group = rig.pod_with_group("pod", 4)
-        await rig.until_running("pod")
+        group = await rig.run_limited("pod", 4)
         await rig.end_program()
         rig.groups.reload_driver()
         assert rig.groups.allocate(group, 0, 6 * GIB)
         await rig.start()
-        await rig.until(lambda: rig.events("OverUse"), "the Event")
-        assert "6.00 GiB of card 0 in use by the driver's count, 4.00 GiB granted" in rig.events("OverUse")[0]
+        assert "6.00 GiB of card 0 in use by the driver's count, 4.00 GiB granted" in await rig.event("OverUse")
         await rig.until(lambda: '"driver":true' in (rig.annotation("pod", OVER_USE) or ""), "the annotation")
 
 
@@ -430,9 +425,8 @@ async def test_a_false_mirror_that_shares_a_claim_moves_no_other_pods_limit(tmp_
 async def test_a_limit_of_a_containers_own_does_not_replace_its_pods(tmp_path: Path) -> None:
     async with DriverRig(tmp_path, "misc") as rig:
         await rig.start()
-        group = rig.pod_with_group("pod", 4)
-        await rig.until_running("pod")
-        child = rig.groups.make(f"{group.relative_to(rig.groups.root)}/c0")
+        group = await rig.run_limited("pod", 4)
+        child = rig.child(group, "c0")
         # As the toolkit sets it by a pod's own variable, on every card that another variable shows.
         (child / "misc.limits").write_text("".join(f"{card} 0 {15 * GIB} 0\n" for card in (0, 1)))
         for card, size in ((0, 5 * GIB), (1, GIB)):

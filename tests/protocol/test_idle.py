@@ -20,8 +20,7 @@ def idle_rig(proc: Path, action: IdleAction = IdleAction.EVICT, **plugin: Any) -
 
 async def start_idle(rig: OverUseRig, controller: str = "ReplicaSet web-1") -> None:
     """One pod, on a card whose library lists processes and has none."""
-    rig.bind("idle", 4, controller=controller)
-    await rig.until_recorded("idle")
+    await rig.run("idle", 4, controller=controller)
     rig.use()
 
 
@@ -49,8 +48,7 @@ async def test_an_idle_pod_is_reported_and_with_evict_ended_after_its_notice(
         await rig.until(lambda: annotated(rig, "bare") and annotated(rig, "kept"), "the annotations")
         if action is IdleAction.EVICT:
             await rig.until(lambda: not rig.is_here("idle"), "the eviction")
-            await rig.until(lambda: rig.events("IdleEvicted"), "its Event")
-            assert rig.events("IdleEvicted")[0].startswith("evicted: no process of it was on a card")
+            assert (await rig.event("IdleEvicted")).startswith("evicted: no process of it was on a card")
         await rig.polls(10)
         assert rig.is_here("busy")
         assert rig.annotation("busy", IDLE_SINCE) is None
@@ -79,7 +77,7 @@ async def test_a_disruption_budget_keeps_an_idle_pod_and_the_status_says_so(tmp_
     async with idle_rig(tmp_path / "proc") as rig:
         rig.put_budget()
         await start_idle(rig)
-        await rig.until(lambda: rig.events("IdleEvictionRefused"), "the refusal")
+        await rig.event("IdleEvictionRefused")
         assert rig.is_here("idle")
         await rig.polls(2)
         assert "refused a moment ago" in (await rig.status())["idle"]["outlook"]["default/idle"]

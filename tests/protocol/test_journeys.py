@@ -78,8 +78,7 @@ async def test_a_request_passes_the_modules_that_the_document_names() -> None:
 async def test_an_allocation_passes_the_modules_that_the_document_names() -> None:
     async with PluginRig() as rig:
         with followed() as calls:
-            rig.bind("a", 4, card=2)
-            await rig.until_recorded("a")
+            await rig.run("a", 4, card=2)
     check(journey("Allocate."), calls)
 
 

@@ -92,8 +92,7 @@ async def scrape_plugin(proc: Path) -> str:
     host = FakeProc(proc)
     evicting = {"over_use": Action.EVICT, "over_use_exempt": ("default",)}
     async with PluginRig(cards=(16, 2), plugin={"pod_use": True, "proc_root": host.root, **evicting}) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=0)
         host.start_in_pod(100, rig.uid("a"))
         rig.write_cards({0: {**use, "processes": {"100": 5 * GIB}, "process_utilization": {"100": 30}}, 1: use})
         rig.bind("b", 14, card=0)

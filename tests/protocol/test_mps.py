@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -94,65 +96,61 @@ async def test_the_charts_container_runs_the_daemon_and_its_probe_asks_it() -> N
 class LimitedRig(PluginRig):
     """A plugin that limits memory. Its cards are Enflame's in name, whose words the doubles know; MPS does not ask."""
 
-    def __init__(self, rig: MpsRig, **plugin: Any) -> None:
-        settings = {"memory_limit": MemoryLimit.MPS, "mps_root": rig.folders.root, **plugin}
+    def __init__(self, mps: MpsRig, **plugin: Any) -> None:
+        self.mps = mps
+        settings = {"memory_limit": MemoryLimit.MPS, "mps_root": mps.folders.root, **plugin}
         super().__init__(cards=(16, 16), plugin=settings, plugin_first=False)
 
 
-async def test_a_container_gets_the_limit_of_its_grant_and_hears_nothing_of_a_plugin_that_is_replaced() -> None:
-    async with mps_rig() as mps, LimitedRig(mps) as rig:
+@asynccontextmanager
+async def limited(**plugin: Any) -> AsyncIterator[LimitedRig]:
+    """A daemon that answers, and a plugin that is served by it."""
+    async with mps_rig() as mps, LimitedRig(mps, **plugin) as rig:
         await mps.start()
         await rig.start()
-        rig.bind("pod", 4, card=1)
-        await rig.until_recorded("pod")
+        yield rig
+
+
+async def test_a_container_gets_the_limit_of_its_grant_and_hears_nothing_of_a_plugin_that_is_replaced() -> None:
+    async with limited() as rig:
+        await rig.run("pod", 4, card=1)
         given = rig.variables("pod")
-        assert (given[LIMIT], given[PIPE]) == ("GCU-1=4096M", str(mps.folders.pipe))
+        assert (given[LIMIT], given[PIPE]) == ("GCU-1=4096M", str(rig.mps.folders.pipe))
         assert THREADS not in given
-        started = mps.daemon.started_ns
+        started = rig.mps.daemon.started_ns
         await rig.stop_plugin()
         await rig.start_plugin()
         await rig.until_units(32)
-        assert (mps.daemon.started_ns, rig.events("MpsDaemonRestarted")) == (started, [])
+        assert (rig.mps.daemon.started_ns, rig.events("MpsDaemonRestarted")) == (started, [])
 
 
 @pytest.mark.slow
 async def test_the_limit_follows_a_card_that_was_corrected() -> None:
-    async with mps_rig() as mps, LimitedRig(mps) as rig:
-        await mps.start()
-        await rig.start()
-        rig.bind("first", 14, card=0)
-        await rig.until_recorded("first")
-        rig.bind("moved", 4, card=0)  # recorded on a card without the room
-        await rig.until_recorded("moved")
+    async with limited() as rig:
+        await rig.run("first", 14, card=0)
+        await rig.run("moved", 4, card=0)  # recorded on a card without the room
         assert rig.record("moved")[0] == "1"
         assert rig.variables("moved")[LIMIT] == "GCU-1=4096M"
 
 
 @pytest.mark.slow
 async def test_a_container_may_burst_to_its_pods_limit_and_no_further() -> None:
-    async with mps_rig() as mps, LimitedRig(mps, bursts=Bursts.ALLOW) as rig:
-        await mps.start()
-        await rig.start()
-        rig.bind("burst", 4, annotations={MEMORY_LIMIT: "12", COMPUTE_SHARE: "proportional"})
-        await rig.until_recorded("burst")
+    async with limited(bursts=Bursts.ALLOW) as rig:
+        await rig.run("burst", 4, annotations={MEMORY_LIMIT: "12", COMPUTE_SHARE: "proportional"})
         given = rig.variables("burst")
         assert given[LIMIT] == f"GCU-0={12 * 1024}M"
         assert given[THREADS] == "25", "compute follows the request"
         names = ENFLAME.environment
         assert (given[names.container_units], given[CONTAINER_BYTES]) == ("4", str(12 * GIB))
-        rig.bind("plain", 3, annotations={MEMORY_LIMIT: "2"})
-        await rig.until_recorded("plain")
+        await rig.run("plain", 3, annotations={MEMORY_LIMIT: "2"})
         assert rig.variables("plain")[CONTAINER_BYTES] == str(3 * GIB), "a limit below the request is none"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bursts", [Bursts.AUTO, Bursts.IGNORE])
 async def test_no_author_raises_the_limit_that_an_admin_set_if_nothing_evicts(bursts: Bursts) -> None:
-    async with mps_rig() as mps, LimitedRig(mps, bursts=bursts) as rig:
-        await mps.start()
-        await rig.start()
-        rig.bind("burst", 4, annotations={MEMORY_LIMIT: "12"})
-        await rig.until_recorded("burst")
+    async with limited(bursts=bursts) as rig:
+        await rig.run("burst", 4, annotations={MEMORY_LIMIT: "12"})
         assert rig.variables("burst")[LIMIT] == "GCU-0=4096M"
 
 
@@ -162,16 +160,14 @@ async def test_without_a_daemon_cards_take_no_new_pods_and_open_when_it_answers(
         await rig.start_plugin()
         await rig.until_units(32, allocatable=0)
         assert "Cannot find MPS control daemon" in rig.problem("memoryLimit")
-        await rig.until(lambda: rig.events("MpsAwaited"), "the Event")
-        assert "cards that need it take no new pods until it answers" in rig.events("MpsAwaited")[0]
+        assert "cards that need it take no new pods until it answers" in await rig.event("MpsAwaited")
         await mps.start()
         await rig.until_units(32)
-        await rig.until(lambda: rig.events("MpsAvailable"), "the Event")
+        await rig.event("MpsAvailable")
         assert rig.problem("memoryLimit") == ""
         await mps.kill()
         await rig.until_units(32, allocatable=0)
-        await rig.until(lambda: rig.events("MpsUnavailable"), "the Event")
-        assert "component=mps-daemon" in rig.events("MpsUnavailable")[0]
+        assert "component=mps-daemon" in await rig.event("MpsUnavailable")
         await mps.start()
         await rig.until_units(32)
 
@@ -182,11 +178,9 @@ async def test_where_the_admin_chose_pods_come_without_a_limit_but_not_while_the
         await rig.start_plugin()
         await rig.until_units(32, allocatable=0)
         await rig.until_units(32)
-        rig.bind("pod", 4)
-        await rig.until_recorded("pod")
+        await rig.run("pod", 4)
         assert not {LIMIT, PIPE} & rig.variables("pod").keys()
-        await rig.until(lambda: rig.events("MpsUnavailable"), "the Event")
-        assert "pods start without a limit" in rig.events("MpsUnavailable")[0]
+        assert "pods start without a limit" in await rig.event("MpsUnavailable")
 
 
 @pytest.mark.slow
@@ -196,32 +190,25 @@ async def test_a_card_that_is_too_old_for_mps_takes_no_new_pods_and_the_others_d
         rig.write_cards({0: {"limit_problem": "too old"}})
         await rig.start_plugin()
         await rig.until_units(32, allocatable=16)
-        rig.bind("pod", 4, card=1)
-        await rig.until_recorded("pod")
+        await rig.run("pod", 4, card=1)
         assert rig.variables("pod")[LIMIT] == f"GCU-1={4 * GIB >> 20}M"
 
 
 @pytest.mark.slow
 async def test_a_whole_card_has_no_neighbour_and_gets_no_limit() -> None:
-    async with mps_rig() as mps, LimitedRig(mps, mode=GrantMode.BOTH) as rig:
-        await mps.start()
-        await rig.start()
-        rig.bind_whole("whole", 1, "0")
-        await rig.until_recorded("whole")
+    async with limited(mode=GrantMode.BOTH) as rig:
+        await rig.run_whole("whole", 1, "0")
         assert not {LIMIT, PIPE} & rig.variables("whole").keys()
 
 
 @pytest.mark.slow
 async def test_pods_hear_that_their_daemon_was_started_again() -> None:
-    async with mps_rig() as mps, LimitedRig(mps) as rig:
-        await mps.start()
-        await rig.start()
-        rig.bind("pod", 4)
-        await rig.until_recorded("pod")
+    async with limited() as rig:
+        await rig.run("pod", 4)
         watch = rig.app.observed.mps
         assert watch is not None
         await watch.poll()
-        await mps.kill()
-        await mps.start()
-        await rig.until(lambda: rig.events("MpsDaemonRestarted"), "the Event on the pod")
+        await rig.mps.kill()
+        await rig.mps.start()
+        await rig.event("MpsDaemonRestarted")
         assert watch.restarts == 1

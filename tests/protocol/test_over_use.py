@@ -30,7 +30,7 @@ async def test_an_over_use_is_reported_everywhere_while_it_lasts(tmp_path: Path)
     async with OverUseRig(tmp_path / "proc") as rig:
         await start_pods(rig)
         rig.use(greedy=5, modest=2)
-        await rig.until(lambda: rig.events("OverUse"), "the Event")
+        await rig.event("OverUse")
         assert rig.events("OverUse") == [
             "5.00 GiB of card 0 in use, 4.00 GiB granted: other pods of this card may lack what they were granted"
         ]
@@ -75,8 +75,7 @@ async def test_a_pod_that_bursts_is_reported_and_evicted_once_a_neighbour_needs_
         rig.bind("third", 6)  # its grant is in danger before it uses any of it
         await rig.until(lambda: not rig.is_here("burst"), "the eviction")
         assert "limit 12.00 GiB" in rig.events("OverUse")[0]
-        await rig.until(lambda: rig.events("OverUseEvicted"), "its Event")
-        assert "short of" in rig.events("OverUseEvicted")[0]
+        assert "short of" in await rig.event("OverUseEvicted")
         assert rig.is_here("modest")
 
 
@@ -90,7 +89,7 @@ async def test_the_mps_daemons_own_memory_is_no_pods_use_and_its_label_elsewhere
         assert figures.sum("gcushare_card_memory_unattributed_bytes", card="0") == 2 * GIB
     async with OverUseRig(tmp_path / "other") as rig:
         rig.run_mps_daemon("kube-system", 2)
-        await rig.until(lambda: rig.events("OverUse"), "the Event")
+        await rig.event("OverUse")
 
 
 @pytest.mark.slow
@@ -116,18 +115,16 @@ async def test_an_author_who_writes_the_annotation_is_corrected_and_reported_all
     forged = '{"since":"2020-01-01T00:00:00Z","cards":{"0":{"used":1,"granted":9}}}'
     async with OverUseRig(tmp_path / "proc") as rig:
         await rig.polls(3)
-        rig.bind("liar", 4, annotations={OVER_USE: forged})
-        await rig.until_recorded("liar")
+        await rig.run("liar", 4, annotations={OVER_USE: forged})
         await rig.until_noted("liar", noted=False)
         rig.use(liar=5)
-        await rig.until(lambda: rig.events("OverUse"), "the Event")
+        await rig.event("OverUse")
         await rig.until_noted("liar")
 
 
 async def test_what_a_plugin_noted_that_looked_at_processes_is_taken_away_by_one_that_does_not(tmp_path: Path) -> None:
     async with OverUseRig(tmp_path / "proc", pod_use=False) as rig:
-        rig.bind("pod", 4, annotations={OVER_USE: "left behind"})
-        await rig.until_recorded("pod")
+        await rig.run("pod", 4, annotations={OVER_USE: "left behind"})
         await rig.until_noted("pod", noted=False)
 
 
@@ -140,7 +137,7 @@ async def test_the_worst_is_evicted_when_a_neighbours_grant_is_in_danger_and_no_
         await rig.polls(2)
         assert rig.is_here("greedy")
         rig.use(greedy=5, modest=2)  # 9 of 16 free, and the neighbour may still take 10
-        await rig.until(lambda: rig.events("OverUseEvicted"), "the greedy pod is evicted")
+        await rig.event("OverUseEvicted")
         assert not rig.is_here("greedy")
         (words,) = rig.events("OverUseEvicted")
         assert "other pods are short of 1.00 GiB of their grants" in words
@@ -154,7 +151,7 @@ async def test_a_dry_run_evicts_no_pod_and_names_those_it_would_evict(tmp_path: 
     async with evicting(tmp_path / "proc", dry_run=True) as rig:
         await start_pods(rig)
         rig.use(greedy=5, modest=2)
-        await rig.until(lambda: rig.events("OverUseWouldEvict"), "the Event")
+        await rig.event("OverUseWouldEvict")
         status = await rig.status()
         assert status["overUse"]["dryRun"]
         assert status["overUse"]["last"].startswith("would be evicted: it uses 5.00 GiB of card 0")
@@ -169,8 +166,7 @@ async def test_a_refused_eviction_is_respected_shown_and_not_repeated_at_every_l
         await start_pods(rig)
         rig.put_budget()
         rig.use(greedy=5, modest=2)
-        await rig.until(lambda: rig.events("OverUseEvictionRefused"), "the Event")
-        assert "disruption budget" in rig.events("OverUseEvictionRefused")[0]
+        assert "disruption budget" in await rig.event("OverUseEvictionRefused")
         await rig.polls(8)
         assert rig.is_here("greedy")
         status = await rig.status()

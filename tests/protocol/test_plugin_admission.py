@@ -10,8 +10,7 @@ from tests.protocol.plugin_rig import PluginRig, backwards, container
 
 async def test_a_recorded_pod_gets_its_card_and_is_marked_assigned() -> None:
     async with PluginRig() as rig:
-        rig.bind("a", 4, card=5)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=5)
         assert rig.visible("a") == "5"
         assert rig.annotation("a", "gcushare.io/card-uuid") == "GCU-5"
         view = rig.view("a")
@@ -26,7 +25,7 @@ async def test_an_event_names_a_pod_that_chooses_its_visible_cards_itself() -> N
         rig.bind("plain", 4, card=5)
         rig.bind("own", 4, card=0, init=[{"name": "first", "image": "x", "env": [variable]}])
         await rig.until_recorded("plain", "own")
-        await rig.until(lambda: rig.events("OwnVisibleDevices"), "the event")
+        await rig.event("OwnVisibleDevices")
         (text,) = rig.events("OwnVisibleDevices")
         assert text.startswith("container 'first' sets ENFLAME_VISIBLE_DEVICES from elsewhere (valueFrom): it sees")
 
@@ -39,7 +38,7 @@ async def test_equal_pods_admitted_in_swapped_order_end_with_true_records() -> N
         for name in ("a", "b"):
             assert rig.record(name)[0] == rig.visible(name)
         assert rig.annotation("a", "gcushare.io/corrected") == "0->1"
-        await rig.until(lambda: rig.events("CardCorrected"), "an event about the correction")
+        await rig.event("CardCorrected")
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
@@ -62,8 +61,7 @@ async def test_mixed_sizes_in_any_order_end_true_and_within_every_card(seed: int
 async def test_containers_of_one_pod_share_its_card_and_reuse_the_init_containers_units() -> None:
     async with PluginRig() as rig:
         sidecar = container("side", 2, restartPolicy="Always")
-        rig.bind("a", 4, 3, card=2, init=[container("init", 8), sidecar])
-        await rig.until_recorded("a")
+        await rig.run("a", 4, 3, card=2, init=[container("init", 8), sidecar])
         assert {rig.visible("a", name) for name in ("c0", "c1", "side")} == {"2"}
         assert rig.annotation("a", "enflame.com/gcu-device-memory-request") == "9"
 
@@ -79,8 +77,7 @@ async def test_ids_of_two_cards_in_one_call_are_refused_with_the_reason() -> Non
 
 async def test_memory_over_two_cards_is_given_as_recorded_whatever_is_written_on_the_pod_afterwards() -> None:
     async with PluginRig() as rig:
-        rig.bind("two", 8, card="0,2", annotations={"gcushare.io/cards": "5"})
-        await rig.until_recorded("two")
+        await rig.run("two", 8, card="0,2", annotations={"gcushare.io/cards": "5"})
         assert rig.record("two")[0] == rig.visible("two") == "0,2"
         assert rig.held_cards("two") == {card[0] for card in (device_ids_of_card(0, 1)[0], device_ids_of_card(2, 1)[0])}
         assert rig.annotation("two", "gcushare.io/card-uuid") == "GCU-0,GCU-2"

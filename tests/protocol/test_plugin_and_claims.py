@@ -77,8 +77,7 @@ async def watched(rig: PluginRig) -> AsyncIterator[None]:
 async def test_a_node_changes_to_claims_and_back_only_when_nothing_holds_cards() -> None:
     async with PluginRig(cards=(16, 16)) as rig, watched(rig):
         server = rig.program.server
-        rig.bind("old", 4, card=0)
-        await rig.until_recorded("old")
+        await rig.run("old", 4, card=0)
         label(rig, SERVE_CLAIMS)
         await rig.until(lambda: "default/old" in rig.problem("leaving"), "it names the pod that holds a card")
         await rig.until_units(32, allocatable=4)
@@ -110,14 +109,12 @@ async def test_a_node_changes_to_claims_and_back_only_when_nothing_holds_cards()
         await until_serving(rig, PluginApp)
         await rig.until_units(32)
         await rig.until(lambda: rig.published().modes == (SERVES_MEMORY,), "every reader learns it")
-        rig.bind("new", 4, card=1)
-        await rig.until_recorded("new")
+        await rig.run("new", 4, card=1)
 
 
 async def test_a_label_that_is_taken_back_leaves_the_node_as_it_was() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("old", 4, card=0)
-        await rig.until_recorded("old")
+        await rig.run("old", 4, card=0)
         label(rig, SERVE_CLAIMS)
         await rig.until_units(32, allocatable=4)
         label(rig, None)
@@ -128,8 +125,7 @@ async def test_a_label_that_is_taken_back_leaves_the_node_as_it_was() -> None:
 
 async def test_units_that_pods_hold_decide_before_the_label() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("old", 4, card=0)
-        await rig.until_recorded("old")
+        await rig.run("old", 4, card=0)
         await rig.stop_plugin()
         label(rig, SERVE_CLAIMS)
         await rig.start_plugin(chooses=True)
@@ -194,8 +190,7 @@ async def test_both_ways_and_the_choice_need_no_right_that_the_chart_does_not_gi
             await rig.until(lambda: len(slices(rig)) == 1, "the cards stand in a slice")
             label(rig, None)
         await rig.until_units(32)
-        rig.bind("new", 4, card=1)
-        await rig.until_recorded("new")
+        await rig.run("new", 4, card=1)
         used = rig.api.requests.used(PLUGIN_USER)
     assert ("", "pods/status", "patch") in used
     assert (("resource.k8s.io", "resourceclaims", "list") in used) is serves_claims

@@ -21,8 +21,7 @@ CORDON = "gcushare.io/enflame-cordoned-cards"
 @pytest.mark.slow
 async def test_a_sick_card_is_reported_unhealthy_its_pods_are_reported_and_the_others_go_on() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=0)
         rig.write_cards({0: {"health": "unhealthy", "reason": "fell off the bus"}})
         await rig.until_units(32, allocatable=20)
         await rig.until(lambda: len(rig.events("CardUnhealthy")) == 2, "an event on the Node and one on the pod")
@@ -32,8 +31,7 @@ async def test_a_sick_card_is_reported_unhealthy_its_pods_are_reported_and_the_o
             "the ledger's source says so",
         )
         assert rig.pod("a")["status"]["phase"] == "Running"
-        rig.bind("b", 4, card=0)
-        await rig.until_recorded("b")
+        await rig.run("b", 4, card=0)
         assert rig.visible("b") == "1"
 
 
@@ -90,8 +88,7 @@ async def test_a_whole_card_that_a_pod_holds_stays_healthy_until_the_pod_ends(
     async with PluginRig(cards=(16, 16), plugin={"mode": GrantMode.WHOLE}, plugin_first=False) as rig:
         await rig.start_plugin()
         await rig.until_allocatable(WHOLE, 2)
-        rig.bind_whole("held", cards="0")
-        await rig.until_recorded("held")
+        await rig.run_whole("held", cards="0")
         if restarts:
             await rig.stop_plugin()
         rig.write_cards(**trouble)
@@ -113,21 +110,18 @@ async def test_a_card_that_grows_offers_more_units_and_moves_no_id() -> None:
         await rig.until_recorded("a", "b")
         rig.write_cards({0: {"memory": 32 * GIB}})
         await rig.until_units(48)
-        rig.bind("c", 28, card=0)
-        await rig.until_recorded("c")
+        await rig.run("c", 28, card=0)
         assert [rig.visible(name) for name in "abc"] == ["0", "1", "0"]
 
 
 @pytest.mark.slow
 async def test_a_cordoned_card_gets_no_new_pods_and_keeps_those_that_run() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=0)
         rig.annotate_node(CORDON, "GCU-0")
         # The four units that the pod holds stay healthy: it could not be admitted again otherwise.
         await rig.until_units(32, allocatable=20)
-        rig.bind("b", 4, card=0)
-        await rig.until_recorded("b")
+        await rig.run("b", 4, card=0)
         assert rig.visible("b") == "1"
         await rig.kubelet.restart()
         await rig.until(lambda: rig.kubelet.registrations == 1, "registered again")
@@ -140,7 +134,7 @@ async def test_a_cordoned_card_gets_no_new_pods_and_keeps_those_that_run() -> No
 async def test_what_the_kubelet_cannot_be_known_is_refused_before_registering() -> None:
     async with PluginRig(cards=(80,) * 8, memory_unit="0.001", plugin_first=False) as rig:
         await rig.start_plugin()
-        await rig.until(lambda: rig.events("MemoryUnitRefused"), "an event that says why")
+        await rig.event("MemoryUnitRefused")
         (text,) = rig.events("MemoryUnitRefused")
         assert "10392592 bytes of 4194304" in text
         assert "the finest unit that fits is 0.01" in text
@@ -154,7 +148,7 @@ async def test_cards_that_are_all_left_out_are_named_with_the_reason_wherever_th
     async with PluginRig(cards=(16, 16, 16), plugin_first=False) as rig:
         rig.write_cards({0: mig, 1: unified, 2: mig})
         await rig.start_plugin()
-        await rig.until(lambda: rig.events("NoCards"), "an event on the Node")
+        await rig.event("NoCards")
         why = "cards 0,2: MIG mode is on; card 1: the driver reports no memory size for this card"
         (event,) = rig.events("NoCards")
         assert event.endswith(f"lists no card that can be shared: {why}")
@@ -179,8 +173,7 @@ async def test_a_cdi_file_goes_with_its_strategy_once_no_pod_needs_it(holds: boo
         file = rig.root / "cdi" / "gcushare-enflame.json"
         assert '"enflame.com/gcu"' in file.read_text()
         if holds:
-            rig.bind("a", 4, card=0)
-            await rig.until_recorded("a")
+            await rig.run("a", 4, card=0)
             assert rig.view("a").cdi_devices == ["enflame.com/gcu=0"]
         await rig.stop_plugin()
         rig.plugin_settings["device_list_strategy"] = (Strategy.ENV,)
@@ -204,8 +197,7 @@ async def test_a_kubelet_built_with_a_larger_limit_has_mib_units_of_eight_cards_
     ) as rig:
         await rig.start_plugin()
         await rig.until_units(655_360)
-        rig.bind("a", 81_920, card=7)
-        await rig.until_recorded("a")
+        await rig.run("a", 81_920, card=7)
         held = rig.kubelet.held_ids(rig.uid("a"), "c0", RESOURCE)
         assert len(held) == 81_920
         assert cards_of_ids(held) == {7: 81_920}

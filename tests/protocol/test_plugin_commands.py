@@ -28,8 +28,7 @@ async def run_plugin(rig: PluginRig, *words: str, node: str = NODE) -> Ran:
 
 async def test_status_prints_cards_and_pods_and_succeeds_when_all_is_well() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=1)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=1)
         code, text, _ = await run_plugin(rig, "--status")
         assert "No problem" in text
         (box,) = (line for line in text.splitlines() if "GCU-1 " in line)
@@ -51,8 +50,7 @@ async def test_readiness_asks_the_plugins_own_socket() -> None:
 
 async def test_metrics_count_calls_refusals_requests_and_units() -> None:
     async with PluginRig(cards=(16, 2)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=0)
         rig.bind("b", 14, card=0)
         await rig.until(lambda: rig.pod("b")["status"].get("phase") == "Failed", "the second pod is refused")
         _, text = await rig.get("/metrics")

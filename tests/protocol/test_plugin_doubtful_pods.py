@@ -24,24 +24,21 @@ SOON_S = 5.0
 @pytest.mark.slow
 async def test_a_list_of_pods_that_is_late_after_a_restart_puts_no_pod_on_another_pods_card() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=0)
         await rig.stop_plugin()
         late = rig.api.faults.on(Fault(Delay(0.5), path=PODS_LIST, method="GET"))
         await rig.start_plugin()
         await rig.until_units(32)
         assert late.hits, "the list was late"
         assert "a" in {entry.ref.name for entry in rig.app.observed.store.entries.values()}, "and was waited for"
-        rig.bind("b", 4, 12, card=1)
-        await rig.until_recorded("b")
+        await rig.run("b", 4, 12, card=1)
         assert (rig.record("a"), rig.record("b")) == (("0", "true"), ("1", "true"))
         assert (rig.visible("b", "c0"), rig.visible("b", "c1")) == ("1", "1")
 
 
 async def test_a_start_without_the_api_server_is_bounded_and_pods_that_come_late_are_known_for_what_they_are() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=0)
         await rig.stop_plugin()
         away = rig.api.faults.on(Fault(FailBefore(503, "ServiceUnavailable", "away"), path=PODS_LIST, method="GET"))
         await rig.start_plugin()
@@ -63,22 +60,19 @@ async def test_a_start_without_the_api_server_is_bounded_and_pods_that_come_late
 @pytest.mark.parametrize("value", [pytest.param("zzz", id="unreadable"), pytest.param("1", id="another card")])
 async def test_what_somebody_writes_on_a_running_pod_is_put_right_and_hides_nothing(value: str | None) -> None:
     async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=0)
         await rig.until(lambda: rig.app.observed.store.writes({}, {}, 0) == [], "the watch has shown the record")
         merge_into(rig.api, "Pod", "a", {"metadata": {"annotations": {"enflame.com/gcu-device-id": value}}})
         assert rig.app.observed.store.held_units() == {0: 4}
         await rig.until(lambda: rig.record("a") == ("0", "true"), "the record is true again", SOON_S)
         await rig.until(lambda: rig.app.observed.store.unreadable == (), "the plugin reads it")
         if value == "zzz":
-            await rig.until(lambda: rig.events("RecordRepaired"), "an event tells")
-            assert "'zzz' is not a whole number" in rig.events("RecordRepaired")[0]
+            assert "'zzz' is not a whole number" in await rig.event("RecordRepaired")
 
 
 async def test_a_card_whose_pod_was_deleted_by_force_is_not_given_whole_while_its_container_runs() -> None:
     async with PluginRig(cards=(16,), plugin=BOTH, termination_s=60.0) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=0)
         await rig.until_allocatable(WHOLE, 0)
         uid = rig.uid("a")
         # As real kubelets do, it does not show a pod any more whose object is gone.

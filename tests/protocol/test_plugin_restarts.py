@@ -24,15 +24,13 @@ AGAIN_S = 5.0
 
 async def test_after_a_kubelet_restart_the_plugin_registers_again_and_pods_keep_their_units() -> None:
     async with PluginRig() as rig:
-        rig.bind("a", 4, card=5)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=5)
         held = rig.held_cards("a")
         await rig.kubelet.restart()
         await rig.until(lambda: rig.kubelet.registrations == 1, "a registration with the new kubelet")
         await rig.until_units(128)
         assert rig.held_cards("a") == held
-        rig.bind("b", 4, card=5)
-        await rig.until_recorded("b")
+        await rig.run("b", 4, card=5)
         assert (rig.record("a"), rig.visible("b")) == (("5", "true"), "5")
 
 
@@ -41,8 +39,7 @@ async def test_a_socket_removed_from_the_plugins_directory_comes_back() -> None:
         (rig.root / "device-plugins" / "enflamegcushare.sock").unlink()
         await rig.until(lambda: rig.kubelet.registrations == 2, "a second registration")
         await rig.until_units(128)
-        rig.bind("a", 4, card=1)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=1)
         assert rig.visible("a") == "1"
 
 
@@ -140,14 +137,12 @@ def _cards(rig: PluginRig) -> Sequence[InventoryCard]:
 
 async def test_a_restarted_plugin_leaves_running_pods_alone_and_knows_what_they_hold() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 10, card=0)
-        await rig.until_recorded("a")
+        await rig.run("a", 10, card=0)
         version = rig.pod("a")["metadata"]["resourceVersion"]
         await rig.stop_plugin()
         await rig.start_plugin()
         await rig.until_units(32)
-        rig.bind("b", 10, card=0)
-        await rig.until_recorded("b")
+        await rig.run("b", 10, card=0)
         assert rig.visible("b") == "1"
         assert rig.pod("a")["metadata"]["resourceVersion"] == version
 
@@ -187,8 +182,7 @@ async def test_a_pod_caught_between_two_containers_by_a_plugin_restart_fails_and
         # Which words it finds depends on whether it has already noticed the end of the old one.
         assert "endpoint enflame.com/gcu-memory has been stopped" in message or "code = Canceled" in message
         rig.kubelet.faults.before_allocate = None
-        rig.bind("b", 16, card=1)
-        await rig.until_recorded("b")
+        await rig.run("b", 16, card=1)
         assert rig.visible("b") == "1"
 
 

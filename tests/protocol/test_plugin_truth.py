@@ -54,8 +54,7 @@ async def test_a_checkpoint_that_is_no_json_is_named_in_readiness() -> None:
         await rig.start_plugin()
         await rig.until(lambda: "kubelet_internal_checkpoint cannot be read" in rig.problem("kubeletRecord"), "why")
         await rig.until_units(128)
-        rig.bind("a", 4, card=2)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=2)
         await rig.until(lambda: rig.problem("kubeletRecord") == "", "the kubelet has written a good one")
 
 
@@ -70,11 +69,9 @@ async def test_a_record_whose_write_is_not_answered_is_written_in_the_end() -> N
 
 async def test_a_false_mirror_that_names_another_pod_is_given_no_card_and_no_record_and_changes_no_others() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=1)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=1)
         rig.api.registry.put(false_mirror("false", 4, rig.uid("a")))
-        rig.bind("b", 4, card=1)
-        await rig.until_recorded("b")
+        await rig.run("b", 4, card=1)
         assert [rig.record(name)[0] for name in ("a", "b")] == [rig.visible(name) for name in ("a", "b")] == ["1", "1"]
         await rig.until(lambda: "deletionTimestamp" in rig.pod("false")["metadata"], "the kubelet deletes it")
         assert ENFLAME.record.card_index not in rig.pod("false")["metadata"]["annotations"]
@@ -101,8 +98,7 @@ async def test_while_the_api_server_is_away_pods_already_seen_get_their_cards_an
 async def test_uids_of_pods_are_told_to_callers_of_the_same_machine_alone(caller: str) -> None:
     address = "127.0.0.1" if caller == "of its own machine" else machine_address()
     async with PluginRig(plugin={"listen_address": address}) as rig:
-        rig.bind("a", 4, card=1)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=1)
         answer = (await rig.get("/status"))[1]
         (pod,) = PLUGIN_STATUS.read(answer).pods
         assert (pod.pod, pod.cards) == ("default/a", (1,))

@@ -17,8 +17,7 @@ BOTH = {"mode": GrantMode.BOTH}
 
 async def test_a_whole_card_is_given_with_its_device_nodes_and_no_soft_limits_and_its_memory_is_closed() -> None:
     async with PluginRig(plugin=BOTH) as rig:
-        rig.bind_whole("w", cards="3")
-        await rig.until_recorded("w")
+        await rig.run_whole("w", cards="3")
         assert rig.visible("w") == "3"
         view = rig.view("w")
         assert set(view.environment) == {"ENFLAME_VISIBLE_DEVICES"}
@@ -31,18 +30,15 @@ async def test_a_whole_card_is_given_with_its_device_nodes_and_no_soft_limits_an
 
 async def test_a_card_changes_its_use_as_soon_as_the_pod_before_has_ended() -> None:
     async with PluginRig(cards=(16,), plugin=BOTH) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=0)
         await rig.until_allocatable(WHOLE, 0)
         await rig.finish("a")
         await rig.until_allocatable(WHOLE, 1)
-        rig.bind_whole("w", cards="0")
-        await rig.until_recorded("w")
+        await rig.run_whole("w", cards="0")
         await rig.until_allocatable(RESOURCE, 0)
         await rig.delete("w")
         await rig.until_allocatable(RESOURCE, 16)
-        rig.bind("b", 16, card=0)
-        await rig.until_recorded("b")
+        await rig.run("b", 16, card=0)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
@@ -62,8 +58,7 @@ async def test_of_two_pods_that_race_for_one_card_in_the_two_ways_exactly_one_st
         by_plugin = {"takes-all": "0 free on this node (card 0: shared)", "shares": "(card 0: in use as a whole)"}
         assert by_plugin[loser] in message or "no healthy devices present" in message, message
         winner = {"takes-all": "is shared by default/shares", "shares": "is in use as a whole by default/takes-all"}
-        await rig.until(lambda: rig.events("CardInOtherUse"), "an event tells why")
-        assert winner[loser] in rig.events("CardInOtherUse")[0]
+        assert winner[loser] in await rig.event("CardInOtherUse")
 
 
 @pytest.mark.parametrize("is_new", [False, True], ids=["the same plugin", "a new plugin"])
@@ -87,8 +82,7 @@ async def test_a_kubelet_that_shows_no_pod_after_its_start_opens_no_card_that_is
         assert rig.kubelet.counts()[RESOURCE].allocatable == 4 + 16, "the ids that the first pod holds, and a free card"
         assert rig.kubelet.counts()[WHOLE].allocatable == 2, "the second pod's card, and the free one"
         rig.kubelet.faults.podresources = PodResourcesMode.ANSWER
-        rig.bind_whole("x", cards="2")
-        await rig.until_recorded("x")
+        await rig.run_whole("x", cards="2")
         assert [rig.pod(name)["status"]["phase"] for name in ("a", "w", "x")] == ["Running"] * 3
 
 
@@ -98,8 +92,7 @@ async def test_with_mode_whole_the_plugin_alone_serves_cards_without_any_extende
         await rig.start_plugin()
         await rig.until_allocatable(WHOLE, 4)
         assert RESOURCE not in rig.kubelet.counts()
-        rig.bind_whole("pair", 2)
-        await rig.until_recorded("pair")
+        await rig.run_whole("pair", 2)
         assert rig.visible("pair") in {"0,2", "1,3"}, "the two are of one NUMA node"
         rig.bind_whole("more", 3)
         assert "Requested: 3, Available: 2" in await rig.until_failed("more")
@@ -116,13 +109,12 @@ async def test_another_plugin_of_the_whole_card_resource_is_left_alone_and_its_p
             await rig.start_plugin()
             for part in ("registration", "wholeRegistration"):
                 await rig.until(partial(_names_other_plugin, rig, part), "it stands back: a card would be given twice")
-            await rig.until(lambda: rig.events("SecondPluginServes"), "an event says so")
+            await rig.event("SecondPluginServes")
             assert RESOURCE not in rig.kubelet.counts()
             assert (await rig.get("/readyz"))[0] == 503
         await rig.until(lambda: not rig.problem("wholeRegistration"), "it takes the place")
         await rig.until_units(32)
-        rig.bind("a", 4, card=1)
-        await rig.until_recorded("a")
+        await rig.run("a", 4, card=1)
         await rig.until_allocatable(WHOLE, 1)
 
 

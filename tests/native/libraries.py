@@ -58,10 +58,9 @@ class FakeLibrary:
 
 
 def install_fake(kind: FakeKind, folder: Path, *rules: str) -> FakeLibrary:
-    """Put a fake library with these rules into ``folder``; skip the test where there is no C compiler."""
-    target = folder / _BUILDS[kind][1]
-    shutil.copy(_build(kind), target)
-    fake = FakeLibrary(target, kind)
+    """Put a fake library into ``folder`` that follows these rules; skip the test where there is no C compiler."""
+    fake = FakeLibrary(folder / _BUILDS[kind][1], kind)
+    shutil.copy(_build(kind), fake.path)
     if rules:
         fake.control(*rules)
     return fake

@@ -12,6 +12,7 @@ from gcushare.kube.connection.config import KubeConfig
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.protocol.apiserver_client import Api
 from tests.protocol.doctor_rig import DoctorRig
+from tests.protocol.page_reviews import reviewing_api
 
 
 @pytest.fixture
@@ -24,6 +25,13 @@ async def server() -> AsyncIterator[ApiServer]:
 async def client(server: ApiServer) -> AsyncIterator[KubeClient]:
     async with KubeClient(KubeConfig(server=server.url, source="the test")) as opened:
         yield opened
+
+
+@pytest.fixture
+async def reviewing() -> AsyncIterator[ApiServer]:
+    """One that reviews tokens."""
+    async with reviewing_api() as running:
+        yield running
 
 
 @pytest.fixture

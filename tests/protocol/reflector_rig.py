@@ -110,7 +110,18 @@ async def following(
 
 @asynccontextmanager
 async def streaming(server: CollectionServer, **options: Any) -> AsyncIterator[Running]:
-    """Likewise, once its first watch has begun."""
-    async with following(server, **options) as found:
-        await found.streaming()
-        yield found
+    """One that follows, and has listed and opened its stream."""
+    async with following(server, **options) as running:
+        await running.streaming()
+        yield running
+
+
+class NotingClock(SystemClock):
+    """Remembers how long it was to sleep, and does not."""
+
+    def __init__(self) -> None:
+        self.delays: list[float] = []
+
+    async def sleep(self, delay_s: float) -> None:
+        self.delays.append(delay_s)
+        await asyncio.sleep(0)

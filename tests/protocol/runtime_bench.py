@@ -159,8 +159,8 @@ async def until(condition: Callable[[], bool]) -> None:
 @contextmanager
 def python(*words: str) -> Iterator[subprocess.Popen[str]]:
     """Run Python with these words in its own process; it is gone when the block is left, whatever happened."""
-    command = [sys.executable, *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, *words], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         try:
             yield process
         finally:

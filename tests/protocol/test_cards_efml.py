@@ -92,8 +92,7 @@ def test_a_library_with_both_apis_is_used_through_its_own(tmp_path: Path) -> Non
 
 
 def test_the_nvml_shaped_api_is_the_way_if_the_own_cannot_be_initialised(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path, "fail EfmlInit * 13")
-    library = EfmlLibrary(str(fake.path), NO_BUS, ignore_call)
+    library = EfmlLibrary(str(install_fake("efml", tmp_path, "fail EfmlInit * 13").path), NO_BUS, ignore_call)
     assert library.open() == f"{tmp_path}/libefml.so, NVML-shaped API"
     assert isinstance(library.describe(0), Card)
 
@@ -159,8 +158,7 @@ def test_queries_that_a_card_does_not_support_are_not_reported(tmp_path: Path) -
 @pytest.mark.parametrize("name", ["EfmlGetDevIsHealth", "EfmlGetDevHealth"])
 def test_the_librarys_verdict_is_asked_by_whichever_name_it_has(tmp_path: Path, name: str) -> None:
     other = {"EfmlGetDevIsHealth", "EfmlGetDevHealth"} - {name}
-    fake = install_fake("efml_native", tmp_path, f"absent {other.pop()} * 3", "set healthy 1 0")
-    library = opened(fake)
+    library = opened(install_fake("efml_native", tmp_path, f"absent {other.pop()} * 3", "set healthy 1 0"))
     assert library.health(0) == HealthReading(healthy=True)
     assert library.health(1) == HealthReading(healthy=False, reason="the library reports the card unhealthy")
 
@@ -203,8 +201,7 @@ def test_a_card_that_fell_off_the_bus_is_lost_before_the_library_is_asked(tmp_pa
     ],
 )
 def test_the_index_is_the_device_nodes_number(tmp_path: Path, rules: tuple[str, ...], indexes: list[int]) -> None:
-    fake = install_fake("efml_native", tmp_path, "cards 3", *rules)
-    library = opened(fake)
+    library = opened(install_fake("efml_native", tmp_path, "cards 3", *rules))
     assert [library.describe(slot).index for slot in range(3)] == indexes
 
 
@@ -218,13 +215,11 @@ def test_the_index_is_the_device_nodes_number(tmp_path: Path, rules: tuple[str, 
     ],
 )
 def test_a_uuid_is_always_there_to_tell_cards_apart(tmp_path: Path, rule: str, uuid: str) -> None:
-    fake = install_fake("efml_native", tmp_path, rule)
-    assert opened(fake).describe(1).uuid == uuid
+    assert opened(install_fake("efml_native", tmp_path, rule)).describe(1).uuid == uuid
 
 
 def test_a_card_with_mig_on_is_left_out(tmp_path: Path) -> None:
-    fake = install_fake("efml_shaped", tmp_path, "set mig 1 1")
-    library = opened(fake)
+    library = opened(install_fake("efml_shaped", tmp_path, "set mig 1 1"))
     assert library.describe(1) == LeftOutCard(index=1, uuid="GCU-UUID-0001", reason="MIG mode is on")
     assert isinstance(library.describe(0), Card)
 
@@ -254,9 +249,7 @@ def test_the_nvml_shaped_api_has_no_events(tmp_path: Path) -> None:
 def test_a_library_that_does_not_list_processes_is_not_taken_for_a_card_without_any(
     fake: FakeKind, call: str, tmp_path: Path
 ) -> None:
-    installed = install_fake(fake, tmp_path)
-    installed.control(f"absent {call} * 3")
-    assert opened(installed).use(0).processes is None
+    assert opened(install_fake(fake, tmp_path, f"absent {call} * 3")).use(0).processes is None
 
 
 def test_every_call_is_announced_before_it_is_made(tmp_path: Path) -> None:

@@ -17,10 +17,6 @@ GIB = 1 << 30
 BOTH: tuple[Keeping, ...] = ("dmem", "misc")
 
 
-def fake_keeping(folder: Path, keeping: Keeping, *rules: str) -> FakeLibrary:
-    return install_fake("nvml", folder, f"set keeping * {keeping}", *rules)
-
-
 def direct(*rules: str) -> tuple[FakeLibrary, DirectSource]:
     """The library in this process, for what needs no worker."""
     fake, library = nvml_here()
@@ -37,7 +33,7 @@ async def test_a_limit_is_set_read_back_and_kept(tmp_path: Path, keeping: Keepin
     groups = ControlGroups(tmp_path / "cgroup", keeping)
     pod = groups.make("kubepods/pod1")
     container = groups.make("kubepods/pod1/c1")
-    fake = fake_keeping(tmp_path, keeping)
+    fake = install_fake("nvml", tmp_path, f"set keeping * {keeping}")
     async with isolated(fake) as source:
         card, other = await cards_of(source)
         assert await source.limit_group(card, str(pod), 4 * GIB) == GroupMemory(hard_bytes=4 * GIB, used_bytes=0)
@@ -131,7 +127,7 @@ async def test_another_vendors_library_keeps_none(tmp_path: Path) -> None:
 async def test_a_call_that_hangs_costs_the_worker_and_is_an_error(tmp_path: Path) -> None:
     groups = ControlGroups(tmp_path / "cgroup")
     pod = groups.make("kubepods/pod1")
-    fake = fake_keeping(tmp_path, "dmem", "crash nvmlDeviceSetMemoryLimits_v1 0")
+    fake = install_fake("nvml", tmp_path, "set keeping * dmem", "crash nvmlDeviceSetMemoryLimits_v1 0")
     async with isolated(fake) as source:
         first, second = await cards_of(source)
         with pytest.raises(DeviceError, match="nvmlDeviceSetMemoryLimits_v1"):

@@ -171,8 +171,7 @@ async def test_a_library_that_stops_answering_keeps_the_last_readings_for_a_boun
 
 
 async def test_a_card_whose_sensors_fail_is_well_and_reports_no_use(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path, "fail EfmlGetDevPwr 1 254")
-    async with monitoring(isolated(fake), QUICK) as (monitor, _):
+    async with monitoring(isolated(install_fake("efml", tmp_path, "fail EfmlGetDevPwr 1 254")), QUICK) as (monitor, _):
         assert health_of(monitor) == [Health.HEALTHY, Health.HEALTHY]
         assert monitor.snapshot.uses.keys() == {0}
 

@@ -197,8 +197,7 @@ async def test_a_library_whose_process_is_stuck_is_not_opened_again(tmp_path: Pa
 
 @pytest.mark.slow
 async def test_a_card_that_hung_before_it_was_ever_seen_is_left_out_with_the_reason(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path, "crash EfmlGetDevInfo 0")
-    async with source_of(fake) as source:
+    async with source_of(install_fake("efml", tmp_path, "crash EfmlGetDevInfo 0")) as source:
         report = await source.list_cards()
     assert [card.index for card in report.cards] == [1]
     left_out = report.left_out[0]
@@ -247,8 +246,7 @@ async def test_a_library_that_does_not_start_is_tried_again_later(tmp_path: Path
 
 @pytest.mark.slow
 async def test_a_library_that_hangs_when_opened_is_given_up(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path, "hang EfmlInit *")
-    spec = LibrarySpec(kind="efml", library=str(fake.path))
+    spec = LibrarySpec(kind="efml", library=str(install_fake("efml", tmp_path, "hang EfmlInit *").path))
     message = "(before the first)"
     for timeout_s in (1.0, 5.0, 20.0):  # a loaded machine takes seconds to start a process
         source = IsolatedSource(spec, IsolationSettings(open_timeout_s=timeout_s))
@@ -334,8 +332,7 @@ async def test_the_same_call_goes_on_after_a_cancelled_one(tmp_path: Path) -> No
 
 
 async def test_calls_from_several_tasks_get_each_its_own_answer(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path, "cards 6")
-    async with source_of(fake) as source:
+    async with source_of(install_fake("efml", tmp_path, "cards 6")) as source:
         cards = (await source.list_cards()).cards
         uses = await asyncio.gather(*(source.use(card) for card in cards for _ in range(5)))
     assert [use.memory_used_bytes for use in uses] == [(card.index + 1) << 30 for card in cards for _ in range(5)]

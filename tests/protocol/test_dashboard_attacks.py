@@ -20,17 +20,11 @@ from tests.api_objects import grant
 from tests.browser.page_rig import PageRig
 from tests.extender_objects import a_node, a_pod
 from tests.protocol.event_stream import DEADLINE_S
-from tests.protocol.page_reviews import JANE, MALLORY, extender_client, reviewing_api
+from tests.protocol.page_reviews import JANE, MALLORY, extender_client
 
 EXPLAIN = "api/explain/enflame/default/w"
 PATHS = (EXPLAIN, "api/cluster", "api/changes?since=00000000.0")
 SLOW_READERS = 100
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[ApiServer]:
-    async with reviewing_api() as server:
-        yield server
 
 
 @asynccontextmanager
@@ -59,9 +53,9 @@ def admin_of_a_namespace(api: ApiServer) -> str:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_what_one_reader_was_just_answered_is_not_answered_to_another(api: ApiServer, path: str) -> None:
-    async with page(api) as (rig, http):
-        jane, mallory = api.add_user(JANE), api.add_user(MALLORY)
+async def test_what_one_reader_was_just_answered_is_not_answered_to_another(reviewing: ApiServer, path: str) -> None:
+    async with page(reviewing) as (rig, http):
+        jane, mallory = reviewing.add_user(JANE), reviewing.add_user(MALLORY)
         url = rig.url + path
         for _ in range(2):
             assert await status(http, url, jane) == 200
@@ -71,17 +65,19 @@ async def test_what_one_reader_was_just_answered_is_not_answered_to_another(api:
             assert await status(http, f"{url}{'&' if '?' in url else '?'}token={jane}", None) == 401
 
 
-async def test_all_rights_in_a_namespace_show_nothing_of_it_or_of_others(api: ApiServer) -> None:
-    async with page(api) as (rig, http):
-        admin = admin_of_a_namespace(api)
+async def test_all_rights_in_a_namespace_show_nothing_of_it_or_of_others(reviewing: ApiServer) -> None:
+    async with page(reviewing) as (rig, http):
+        admin = admin_of_a_namespace(reviewing)
         for path in PATHS:
             assert await status(http, rig.url + path, admin) == 403, path
 
 
-async def test_no_token_is_in_a_log_line_or_in_an_answer(api: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_token_is_in_a_log_line_or_in_an_answer(
+    reviewing: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
-    async with page(api) as (rig, http):
-        tokens = [api.add_user(JANE), api.add_user(MALLORY), "made-up-and-secret"]
+    async with page(reviewing) as (rig, http):
+        tokens = [reviewing.add_user(JANE), reviewing.add_user(MALLORY), "made-up-and-secret"]
         answers = []
         for token in tokens:
             for path in (EXPLAIN, "api/cluster", "api/explain/none/default/w", f"api/cluster?token={token}"):
@@ -92,7 +88,7 @@ async def test_no_token_is_in_a_log_line_or_in_an_answer(api: ApiServer, caplog:
     assert [token for token in tokens if token in written] == []
 
 
-async def test_no_token_typed_into_an_address_is_in_a_bundle(api: ApiServer) -> None:
+async def test_no_token_typed_into_an_address_is_in_a_bundle(reviewing: ApiServer) -> None:
     """A token typed into the path, where browsers keep it in their history, is logged, and appears nowhere else."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
@@ -101,10 +97,10 @@ async def test_no_token_typed_into_an_address_is_in_a_bundle(api: ApiServer) -> 
     before = logger.level
     logger.setLevel(logging.DEBUG)
     logger.addHandler(handler)
-    token = api.add_user(JANE)
+    token = reviewing.add_user(JANE)
     paths = (token, f"{EXPLAIN}/{token}", f"api/explain/enflame/default/{token}", f"?token={token}", f"api/{token}?a=b")
     try:
-        async with page(api) as (rig, http):
+        async with page(reviewing) as (rig, http):
             for path in paths:
                 for sent in (None, token):
                     await status(http, rig.url + path, sent)

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import aiohttp
-import pytest
 
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare.scheduler_extender.dashboard.reviewed_tokens import UNKNOWN_BURST
 from gcushare_playground.apiserver import ApiServer
 from tests.browser.page_rig import PageRig
-from tests.protocol.page_reviews import EXTENDER, JANE, extender_client, reviewing_api
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[ApiServer]:
-    async with reviewing_api() as server:
-        yield server
+from tests.protocol.page_reviews import EXTENDER, JANE, extender_client
 
 
 def reviews(api: ApiServer) -> int:
@@ -26,9 +18,11 @@ def reviews(api: ApiServer) -> int:
     return sum(asked.attributes.resource == "tokenreviews" for asked in api.requests.of(EXTENDER.name))
 
 
-async def test_a_flood_of_made_up_tokens_disconnects_no_reader_and_costs_the_api_server_little(api: ApiServer) -> None:
+async def test_a_flood_of_made_up_tokens_disconnects_no_reader_and_costs_the_api_server_little(
+    reviewing: ApiServer,
+) -> None:
     async with (
-        extender_client(api) as client,
+        extender_client(reviewing) as client,
         PageRig(access=Access.TOKEN, client=client) as rig,
         aiohttp.ClientSession() as http,
     ):
@@ -38,13 +32,13 @@ async def test_a_flood_of_made_up_tokens_disconnects_no_reader_and_costs_the_api
                 await answer.read()
                 return answer.status
 
-        jane = api.add_user(JANE)
+        jane = reviewing.add_user(JANE)
         assert await show(jane) == 200
-        before = reviews(api)
+        before = reviews(reviewing)
         reported = await asyncio.gather(*(show(f"made-up-{number}") for number in range(100)))
 
         assert set(reported) == {401, 503}
         # The page's clock is the real one, so that a slow machine lets a few more through.
         assert reported.count(401) <= 3 * UNKNOWN_BURST
-        assert reviews(api) - before == reported.count(401)
+        assert reviews(reviewing) - before == reported.count(401)
         assert await show(jane) == 200

@@ -17,7 +17,7 @@ from tests.browser.page_rig import PageRig
 from tests.extender_objects import a_node, a_pod, on_card
 from tests.protocol.event_stream import DEADLINE_S, Events
 from tests.protocol.extender_rig import ExtenderRig, extender_settings
-from tests.protocol.page_reviews import EXTENDER, JANE, extender_client, reviewing_api
+from tests.protocol.page_reviews import EXTENDER, JANE, extender_client
 
 
 @pytest.fixture
@@ -165,13 +165,8 @@ async def test_off_means_that_there_is_no_page(http: aiohttp.ClientSession) -> N
 
 class TestTokens:
     @pytest.fixture
-    async def api(self) -> AsyncIterator[ApiServer]:
-        async with reviewing_api() as server:
-            yield server
-
-    @pytest.fixture
-    async def guarded(self, api: ApiServer) -> AsyncIterator[PageRig]:
-        async with extender_client(api) as client, PageRig(access=Access.TOKEN, client=client) as rig:
+    async def guarded(self, reviewing: ApiServer) -> AsyncIterator[PageRig]:
+        async with extender_client(reviewing) as client, PageRig(access=Access.TOKEN, client=client) as rig:
             yield rig
 
     async def test_the_page_is_shown_to_everybody_and_the_cluster_to_no_one_unknown(
@@ -184,20 +179,13 @@ class TestTokens:
                 assert answer.status == 401
                 assert answer.headers["WWW-Authenticate"] == 'Bearer realm="gcushare"'
 
-    async def test_a_token_of_the_cluster_opens_it_to_users_with_the_role(
-        self, guarded: PageRig, api: ApiServer, http: aiohttp.ClientSession
+    async def test_a_users_token_opens_the_cluster_and_nothing_is_asked_but_the_two_reviews(
+        self, guarded: PageRig, reviewing: ApiServer, http: aiohttp.ClientSession
     ) -> None:
         guarded.see(a_node("a", 16))
-        document = await cluster(http, guarded, Authorization=f"Bearer {api.add_user(JANE)}")
-
+        document = await cluster(http, guarded, Authorization=f"Bearer {reviewing.add_user(JANE)}")
         assert [node["name"] for node in document["nodes"]] == ["a"]
-
-    async def test_nothing_is_asked_of_the_api_server_but_the_two_reviews(
-        self, guarded: PageRig, api: ApiServer, http: aiohttp.ClientSession
-    ) -> None:
-        await cluster(http, guarded, Authorization=f"Bearer {api.add_user(JANE)}")
-
-        assert api.requests.used(EXTENDER.name) == {
+        assert reviewing.requests.used(EXTENDER.name) == {
             ("authentication.k8s.io", "tokenreviews", "create"),
             ("authorization.k8s.io", "subjectaccessreviews", "create"),
         }

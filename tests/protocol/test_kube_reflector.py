@@ -19,7 +19,7 @@ from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS
 from gcushare.wire.objects import Pod
 from tests.protocol.kube_collection import CollectionServer, collection
-from tests.protocol.reflector_rig import DECODER, FAST, Picture, following, streaming
+from tests.protocol.reflector_rig import DECODER, FAST, NotingClock, Picture, following, streaming
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ async def test_the_log_says_what_was_listed_what_broke_and_when_it_is_tried_agai
 
 
 async def test_a_server_that_asks_for_a_pause_gets_it(server: CollectionServer) -> None:
-    clock = Noting()
+    clock = NotingClock()
     server.refuse_watches = [(429, "TooManyRequests")]
     server.retry_after_s = 7
     async with following(server, clock=clock) as running:
@@ -304,7 +304,7 @@ async def test_a_watch_that_is_never_allowed_has_lists_with_growing_pauses(serve
     """Lists that work are no reason to ask at once again."""
 
     server.refuse_watches = [(403, "Forbidden")] * 1000
-    clock = Noting()
+    clock = NotingClock()
     settings = ReflectorSettings(backoff=BackoffPolicy(first_s=1.0, cap_s=100.0))
     async with following(server, settings=settings, clock=clock) as running:
         await running.until(lambda: len(clock.delays) >= 8)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.log_level import find_programs, main
+from tests.protocol.runtime_bench import python
 
 PROGRAM = """
 import asyncio, logging, sys
@@ -33,17 +31,6 @@ async def program(shutdown):
 with setup_logging(LogSettings(log_dir=None, log_level=LogLevel[sys.argv[1]]), "example"):
     sys.exit(run(program, use_uvloop=sys.argv[2] == "uvloop"))
 """
-
-
-@contextmanager
-def python(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    pipe = subprocess.PIPE
-    command = [sys.executable, *arguments]
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def ask_for_lines(process: subprocess.Popen[str]) -> None:

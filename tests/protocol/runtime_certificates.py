@@ -54,11 +54,25 @@ class Authority:
     def cert_pem(self) -> bytes:
         return self._sign(self.name, self._key.public_key(), is_authority=True).public_bytes(serialization.Encoding.PEM)
 
+    @classmethod
+    def of(cls, cert_pem: bytes, key_pem: bytes) -> Authority:
+        """One that somebody else made."""
+        key = serialization.load_pem_private_key(key_pem, None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        (common,) = x509.load_pem_x509_certificate(cert_pem).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        return cls(str(common.value), _key=key)
+
     def issue(
-        self, common_name: str, *, lasts: datetime.timedelta | None = None, password: bytes | None = None
+        self,
+        common_name: str,
+        *,
+        begins: datetime.timedelta = -_AN_HOUR,
+        lasts: datetime.timedelta | None = None,
+        password: bytes | None = None,
     ) -> Issued:
+        """Make a certificate; ``begins`` and ``lasts`` are counted from now."""
         key = ec.generate_private_key(ec.SECP256R1())
-        cert = self._sign(common_name, key.public_key(), is_authority=False, lasts=lasts)
+        cert = self._sign(common_name, key.public_key(), is_authority=False, begins=begins, lasts=lasts)
         encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
         if password is not None:
             encryption = serialization.BestAvailableEncryption(password)
@@ -71,6 +85,7 @@ class Authority:
         key: ec.EllipticCurvePublicKey,
         *,
         is_authority: bool,
+        begins: datetime.timedelta = -_AN_HOUR,
         lasts: datetime.timedelta | None = None,
     ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
@@ -93,7 +108,7 @@ class Authority:
             .issuer_name(_name(self.name))
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_before(now + begins)
             .not_valid_after(now + (lasts or self.lasts))
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
             .add_extension(usage, critical=True)

@@ -18,20 +18,15 @@ from tests.native.libraries import install_fake
 # One group: a source is opened once, in one worker.
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("conformance")]
 
-SOURCES = ("efml native", "efml shaped", "nvml", "simulated", "real nvml")
+SOURCES = ("efml_native", "efml_shaped", "nvml", "simulated", "real nvml")
 
 
 def options_of(kind: str, folder: Path) -> SourceOptions:
     match kind:
-        case "efml native":
-            path = install_fake("efml_native", folder).path
-            return SourceOptions(cards="efml", libraries=(f"efml={path}",), pci_devices="/nonexistent")
-        case "efml shaped":
-            path = install_fake("efml_shaped", folder).path
-            return SourceOptions(cards="efml", libraries=(f"efml={path}",), pci_devices="/nonexistent")
-        case "nvml":
-            path = install_fake("nvml", folder).path
-            return SourceOptions(cards="nvml", libraries=(f"nvml={path}",), pci_devices="/nonexistent")
+        case "efml_native" | "efml_shaped" | "nvml":
+            library = kind.partition("_")[0]
+            path = install_fake(kind, folder).path
+            return SourceOptions(cards=library, libraries=(f"{library}={path}",), pci_devices="/nonexistent")
         case "simulated":
             (folder / "cards.yaml").write_text("{count: 2, memory: 16GiB}")
             return SourceOptions(cards=f"simulated:{folder}/cards.yaml")

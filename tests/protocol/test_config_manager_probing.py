@@ -111,35 +111,26 @@ async def test_a_scheduler_in_a_network_of_its_own_is_not_the_nodes(
 
 
 KUBELETS = "0::/../../kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-2.scope"
-OF_A_UNIT = "12:cpu:/\n1:name=systemd:/system.slice/kube-scheduler.service"
+SERVICE = "kube-scheduler.service"
+OF_A_UNIT = f"12:cpu:/\n1:name=systemd:/system.slice/{SERVICE}"
+OF_A_USER = "0::/user.slice/user-1000.slice"
+NOT_ROOT = "4242 4242 4242 4242"
 
 
 @pytest.mark.parametrize(
     ("unit", "group", "users", "is_found"),
     [
-        pytest.param("", "0::/user.slice/user-1000.slice/session-3.scope", "0 0 0 0", True, id="root"),
-        pytest.param("", KUBELETS, "4242 4242 4242 4242", True, id="a pod that is not root"),
-        pytest.param("", "0::/kubelet/kubepods/burstable/pod1/2", "4242 4242 4242 4242", True, id="cgroupfs"),
-        pytest.param("kube-scheduler.service", OF_A_UNIT, "4242 4242 4242 4242", True, id="the unit's User="),
+        pytest.param("", f"{OF_A_USER}/session-3.scope", "0 0 0 0", True, id="root"),
+        pytest.param("", KUBELETS, NOT_ROOT, True, id="a pod that is not root"),
+        pytest.param("", "0::/kubelet/kubepods/burstable/pod1/2", NOT_ROOT, True, id="cgroupfs"),
+        pytest.param(SERVICE, OF_A_UNIT, NOT_ROOT, True, id="the unit's User="),
+        pytest.param(SERVICE, OF_A_UNIT.replace("kube-s", "s"), NOT_ROOT, False, id="another"),
+        pytest.param("", OF_A_UNIT, NOT_ROOT, False, id="no unit was named"),
+        pytest.param("", "0::/system.slice/cron.service", NOT_ROOT, False, id="a user's timer"),
+        pytest.param("", f"{OF_A_USER}/session-3.scope", "4242 0 0 0", False, id="half root"),
+        pytest.param("", f"{OF_A_USER}/user@1000.service/kubepods/1", NOT_ROOT, False, id="made up"),
         pytest.param(
-            "kube-scheduler.service", OF_A_UNIT.replace("kube-s", "s"), "4242 4242 4242 4242", False, id="another"
-        ),
-        pytest.param("", OF_A_UNIT, "4242 4242 4242 4242", False, id="no unit was named"),
-        pytest.param("", "0::/system.slice/cron.service", "4242 4242 4242 4242", False, id="a user's timer"),
-        pytest.param("", "0::/user.slice/user-1000.slice/session-3.scope", "4242 0 0 0", False, id="half root"),
-        pytest.param(
-            "",
-            "0::/user.slice/user-1000.slice/user@1000.service/kubepods/1",
-            "4242 4242 4242 4242",
-            False,
-            id="made up",
-        ),
-        pytest.param(
-            "kube-scheduler.service",
-            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/kube-scheduler.service",
-            "4242 4242 4242 4242",
-            False,
-            id="a user's own unit",
+            SERVICE, f"{OF_A_USER}/user@1000.service/app.slice/{SERVICE}", NOT_ROOT, False, id="a user's own unit"
         ),
     ],
 )

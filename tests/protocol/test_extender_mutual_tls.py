@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,11 +14,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.config_manager.extender_address import check_extender
@@ -37,7 +33,7 @@ from gcushare.wire.contracts import CA, CA_KEY, CLIENT_CERT, CLIENT_KEY, SCHEDUL
 from tests.api_objects import an_object, find
 from tests.extender_objects import filter_body, pod_document
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
-from tests.protocol.runtime_certificates import Authority
+from tests.protocol.runtime_certificates import Authority, Issued
 
 SECRET = ObjectName("kube-system", "extender-verbs")
 NAME = "extender.kube-system.svc"
@@ -107,6 +103,14 @@ def rig_of(verbs: VerbsSettings = OWN) -> ExtenderRig:
     return ExtenderRig(replace(extender_settings(), verbs=verbs), starts=False)
 
 
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[tuple[ExtenderRig, VerbsPort, Mapping[str, bytes]]]:
+    """An extender that serves the scheduler's calls, its port, and what its Secret holds."""
+    async with rig_of() as rig:
+        await start(rig)
+        yield rig, await verbs_port(rig, folder), held(rig)
+
+
 def due() -> Mapping[str, bytes]:
     """A set whose certificates still hold, and have to be renewed."""
     issue = next_issue({}, Terms((NAME,), timedelta(days=30)), datetime.now(UTC) - timedelta(days=25))
@@ -115,9 +119,7 @@ def due() -> Mapping[str, bytes]:
 
 
 async def test_an_empty_secret_is_filled_and_the_scheduler_is_served_by_it(tmp_path: Path) -> None:
-    async with rig_of() as rig:
-        await start(rig)
-        port = await verbs_port(rig, tmp_path)
+    async with serving(tmp_path) as (rig, port, _):
         rig.api.registry.put(eight_cards())
         await until(lambda: "node-1" in rig.known_nodes())
         pod = rig.api.registry.put({k: v for k, v in pod_document("p", 4).items() if k != "status"})
@@ -130,20 +132,18 @@ async def test_an_empty_secret_is_filled_and_the_scheduler_is_served_by_it(tmp_p
     "who", ["stranger", "another authority's", "another's of ours", "the server", "expired", "not yet valid"]
 )
 async def test_no_one_but_the_scheduler_gets_to_a_verb(who: str, tmp_path: Path) -> None:
-    other = Authority("clients").issue(SCHEDULER_NAME)
-    async with rig_of() as rig:
-        await start(rig)
-        port = await verbs_port(rig, tmp_path)
-        data = held(rig)
+    day = timedelta(days=1)
+    async with serving(tmp_path) as (rig, port, data):
+        ours = Authority.of(data[CA], data[CA_KEY])
         shown = {
-            "stranger": (b"", b""),
-            "another authority's": (other.cert_pem, other.key_pem),
-            "another's of ours": client_of(data, "prometheus"),
-            "expired": client_of(data, SCHEDULER_NAME, begins=timedelta(days=-2), lasts=timedelta(days=1)),
-            "not yet valid": client_of(data, SCHEDULER_NAME, begins=timedelta(minutes=5)),
-            "the server": (data[SERVER_CERT], data["tls.key"]),
+            "stranger": Issued(b"", b"", 0),
+            "another authority's": Authority("clients").issue(SCHEDULER_NAME),
+            "another's of ours": ours.issue("prometheus"),
+            "expired": ours.issue(SCHEDULER_NAME, begins=-2 * day, lasts=-day),
+            "not yet valid": ours.issue(SCHEDULER_NAME, begins=timedelta(minutes=5)),
+            "the server": Issued(data[SERVER_CERT], data["tls.key"], 0),
         }[who]
-        context = port.context(data[CA], *shown)
+        context = port.context(data[CA], shown.cert_pem, shown.key_pem)
         for verb in VERBS:
             try:
                 status, _ = await port.call(verb, context)
@@ -151,42 +151,17 @@ async def test_no_one_but_the_scheduler_gets_to_a_verb(who: str, tmp_path: Path)
                 continue  # the handshake was refused
             assert status == 403
         assert (await port.call("prioritize", port.of_scheduler()))[0] != 403
-        same = port.context(data[CA], *client_of(data, SCHEDULER_NAME))
-        assert (await port.call("prioritize", same))[0] != 403, "made the same way and valid"
+        same = ours.issue(SCHEDULER_NAME)
+        context = port.context(data[CA], same.cert_pem, same.key_pem)
+        assert (await port.call("prioritize", context))[0] != 403, "made the same way and valid"
         cause = "certificate" if who == "another's of ours" else "handshake"
         found = parse_figures((await rig.get("/metrics"))[1])
         assert found.sum("gcushare_turned_away_total") == len(VERBS)
         assert found.sum("gcushare_turned_away_total", cause=cause) == len(VERBS)
 
 
-def client_of(
-    data: Mapping[str, bytes],
-    name: str,
-    *,
-    begins: timedelta = -timedelta(hours=1),
-    lasts: timedelta = timedelta(days=1),
-) -> tuple[bytes, bytes]:
-    """A client certificate of the Secret's own authority, valid from ``begins`` after now; with its key."""
-    authority, signs = x509.load_pem_x509_certificates(data[CA])[0], load_pem_private_key(data[CA_KEY], None)
-    assert isinstance(signs, ec.EllipticCurvePrivateKey)
-    key, begin = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC) + begins
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    serial = x509.random_serial_number()
-    made = (
-        x509.CertificateBuilder(authority.subject, subject, key.public_key(), serial, begin, begin + lasts)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signs.public_key()), critical=False)
-        .sign(signs, hashes.SHA256())
-    )
-    return made.public_bytes(Encoding.PEM), key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
 async def test_a_scheduler_that_trusts_another_authority_does_not_take_our_answer(tmp_path: Path) -> None:
-    async with rig_of() as rig:
-        await start(rig)
-        port = await verbs_port(rig, tmp_path)
-        data = held(rig)
+    async with serving(tmp_path) as (_, port, data):
         context = port.context(Authority("another").cert_pem, data[CLIENT_CERT], data[CLIENT_KEY])
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await port.call("filter", context)
@@ -250,10 +225,7 @@ def scheduler_side(url: str, data: Mapping[str, bytes], **changes: bytes) -> Sch
 
 
 async def test_the_scheduler_is_sent_only_if_its_certificates_are_taken(tmp_path: Path) -> None:
-    async with rig_of() as rig:
-        await start(rig)
-        port = await verbs_port(rig, tmp_path)
-        data = held(rig)
+    async with serving(tmp_path) as (_, port, data):
         await check_extender(scheduler_side(port.url, data))
         other = Authority("clients").issue(SCHEDULER_NAME)
         for wrong in (

@@ -23,10 +23,16 @@ _OF_CARD = _OF_NODE | {"card": "3", "uuid": "GCU-3", "model": "S60"}
 _OF_POD = _OF_NODE | {"card": "3", "pod_namespace": "ml", "pod_name": "train-0"}
 _RESOURCE = "enflame.com/gcu-memory"
 
-_ALWAYS = "x90"
+_ZERO, _ONE, _TWO, _THREE = (f"{value}x90" for value in range(4))
 """The value of the first minute, for ninety more."""
 
-_LEADS: Series = {f"gcushare_leader{{{_EXTENDER}}}": f"1{_ALWAYS}", f"gcushare_leader{{{_OTHER}}}": f"0{_ALWAYS}"}
+
+def _replicas(metric: str, first: str, second: str, more: str = "") -> Series:
+    """A figure of both replicas of the extender."""
+    return {f"{metric}{{{_EXTENDER}{more}}}": first, f"{metric}{{{_OTHER}{more}}}": second}
+
+
+_LEADS = _replicas("gcushare_leader", _ONE, _ZERO)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +50,19 @@ class Case:
     at: int = 60
 
 
+def _one(alert: str, series: str, labels: Mapping[str, str], fires: str, quiet: str, value: str = "") -> Case:
+    """A case of one series: values with which it fires, and others."""
+    return Case(alert=alert, fires={series: fires}, quiet={series: quiet}, labels=labels, value=value)
+
+
 def _reason(reason: str, quiet: str, alert: str) -> Case:
     name = "gcushare_pods_waiting_by_reason"
+    of, other = (f',vendor="enflame",reason="{each}"' for each in (reason, quiet))
     # Both replicas report pods; only the leader's figure counts. The other's view of what fits may be out of date.
     return Case(
         alert=alert,
-        fires=_LEADS
-        | {f'{name}{{{at},vendor="enflame",reason="{reason}"}}': f"2{_ALWAYS}" for at in (_EXTENDER, _OTHER)},
-        quiet=_LEADS
-        | {
-            f'{name}{{{_EXTENDER},vendor="enflame",reason="{quiet}"}}': f"2{_ALWAYS}",
-            f'{name}{{{_OTHER},vendor="enflame",reason="{reason}"}}': f"2{_ALWAYS}",
-        },
+        fires=_LEADS | _replicas(name, _TWO, _TWO, of),
+        quiet=_LEADS | {f"{name}{{{_EXTENDER}{other}}}": _TWO, f"{name}{{{_OTHER}{of}}}": _TWO},
         labels=_OF_VENDOR,
         value="2",
     )
@@ -72,99 +79,75 @@ def _answers(verb: str, fast: int, slow: int) -> Series:
 
 
 def _count(alert: str, metric: str) -> Case:
-    """A gauge of the extender that should be 0."""
-    return Case(
-        alert=alert,
-        fires=_LEADS | {f'{metric}{{{at},vendor="enflame"}}': f"3{_ALWAYS}" for at in (_EXTENDER, _OTHER)},
-        quiet=_LEADS
-        | {
-            f'{metric}{{{_EXTENDER},vendor="enflame"}}': f"0{_ALWAYS}",
-            f'{metric}{{{_OTHER},vendor="enflame"}}': f"3{_ALWAYS}",  # what it saw before its watch broke
-        },
-        labels=_OF_VENDOR,
-        value="3",
-    )
+    """A gauge of the extender that should be 0; quiet is what the other replica saw before its watch broke."""
+    fires, quiet = (_LEADS | _replicas(metric, first, _THREE, ',vendor="enflame"') for first in (_THREE, _ZERO))
+    return Case(alert=alert, fires=fires, quiet=quiet, labels=_OF_VENDOR, value="3")
 
 
 def _of_node(alert: str, metric: str, fires: str, quiet: str, value: str = "") -> Case:
     """A figure of one plugin."""
-    series = f"{metric}{{{_NODE}}}"
-    return Case(alert=alert, fires={series: fires}, quiet={series: quiet}, labels=_OF_NODE, value=value)
+    return _one(alert, f"{metric}{{{_NODE}}}", _OF_NODE, fires, quiet, value)
 
+
+_OF_DAEMONSET = {"namespace": "kube-system", "daemonset": "gcushare-device-plugin"}
+_UNAVAILABLE = {f"kube_daemonset_status_number_unavailable{{{_DAEMONSET}}}": _ONE}
+_UPDATED = f"kube_daemonset_status_updated_number_scheduled{{{_DAEMONSET}}}"
 
 _UP = (
     Case(
         alert="GcushareExtenderDown",
-        fires={f"up{{{_EXTENDER}}}": f"0{_ALWAYS}"},
-        quiet={f"up{{{_EXTENDER}}}": f"0{_ALWAYS}", f"up{{{_OTHER}}}": f"1{_ALWAYS}"},
+        fires={f"up{{{_EXTENDER}}}": _ZERO},
+        quiet=_replicas("up", _ZERO, _ONE),
         labels=_OF_JOB,
     ),
     Case(
         alert="GcushareExtenderDown",
-        fires={f"up{{{_PLUGIN}}}": f"1{_ALWAYS}"},
-        quiet={f"up{{{_EXTENDER}}}": f"1{_ALWAYS}"},
+        fires={f"up{{{_PLUGIN}}}": _ONE},
+        quiet={f"up{{{_EXTENDER}}}": _ONE},
         labels={},
     ),
     # A rollout goes on, and the last pod of it does not start.
     Case(
         alert="GcushareDevicePluginMissing",
-        fires={
-            f"kube_daemonset_status_number_unavailable{{{_DAEMONSET}}}": f"1{_ALWAYS}",
-            f"kube_daemonset_status_updated_number_scheduled{{{_DAEMONSET}}}": "0+1x20 20x70",
-        },
-        quiet={
-            f"kube_daemonset_status_number_unavailable{{{_DAEMONSET}}}": f"1{_ALWAYS}",
-            f"kube_daemonset_status_updated_number_scheduled{{{_DAEMONSET}}}": "0+1x90",
-        },
-        labels={"namespace": "kube-system", "daemonset": "gcushare-device-plugin"},
+        fires=_UNAVAILABLE | {_UPDATED: "0+1x20 20x70"},
+        quiet=_UNAVAILABLE | {_UPDATED: "0+1x90"},
+        labels=_OF_DAEMONSET,
         value="1",
     ),
-    Case(
-        alert="GcushareDevicePluginDown",
-        fires={f'up{{{_PLUGIN},node="node-1"}}': f"0{_ALWAYS}"},
-        quiet={f'up{{{_PLUGIN},node="node-1"}}': f"1{_ALWAYS}"},
-        labels=_OF_PLUGIN | {"node": "node-1"},
-    ),
+    _one("GcushareDevicePluginDown", f'up{{{_PLUGIN},node="node-1"}}', _OF_PLUGIN | {"node": "node-1"}, _ZERO, _ONE),
 )
+
+_AGE = f'gcushare_watch_age_seconds{{{_EXTENDER},resource="pods"}}'
+_OF_AGE = _OF_JOB | {"instance": "10.0.0.1:32766", "resource": "pods"}
+_BINDS = f'gcushare_extender_results_total{{{_EXTENDER},vendor="enflame",verb="bind",result='
 
 _SCHEDULING = (
     Case(
         alert="GcushareNoLeader",
-        fires={f"gcushare_leader{{{_EXTENDER}}}": f"0{_ALWAYS}", f"gcushare_leader{{{_OTHER}}}": f"0{_ALWAYS}"},
-        quiet={f"gcushare_leader{{{_EXTENDER}}}": f"0{_ALWAYS}", f"gcushare_leader{{{_OTHER}}}": f"1{_ALWAYS}"},
+        fires=_replicas("gcushare_leader", _ZERO, _ZERO),
+        quiet=_replicas("gcushare_leader", _ZERO, _ONE),
         labels=_OF_JOB,
     ),
     Case(
         alert="GcushareSeveralLeaders",
-        fires={f"gcushare_leader{{{_EXTENDER}}}": f"1{_ALWAYS}", f"gcushare_leader{{{_OTHER}}}": f"1{_ALWAYS}"},
-        quiet={f"gcushare_leader{{{_EXTENDER}}}": f"0{_ALWAYS}", f"gcushare_leader{{{_OTHER}}}": f"1{_ALWAYS}"},
+        fires=_replicas("gcushare_leader", _ONE, _ONE),
+        quiet=_replicas("gcushare_leader", _ZERO, _ONE),
         labels=_OF_JOB,
         value="2",
     ),
-    Case(
-        alert="GcushareExtenderWatchStale",
-        fires={f'gcushare_watch_age_seconds{{{_EXTENDER},resource="pods"}}': "0+60x90"},
-        quiet={f'gcushare_watch_age_seconds{{{_EXTENDER},resource="pods"}}': f"70{_ALWAYS}"},
-        labels=_OF_JOB | {"instance": "10.0.0.1:32766", "resource": "pods"},
-        value="1h 0m 0s",
-    ),
-    Case(
-        alert="GcushareExtenderWatchStale",
-        fires={f'gcushare_watch_age_seconds{{{_EXTENDER},resource="pods"}}': "NaN " * 91},
-        quiet={f'gcushare_watch_age_seconds{{{_EXTENDER},resource="pods"}}': "NaN 1x89"},
-        labels=_OF_JOB | {"instance": "10.0.0.1:32766", "resource": "pods"},
-        value="NaN",
-    ),
-    Case(
-        alert="GcushareLedgerDrift",
-        fires={f'gcushare_ledger_drifts_total{{{_EXTENDER},vendor="enflame"}}': "0x30 1x60"},
-        quiet={f'gcushare_ledger_drifts_total{{{_EXTENDER},vendor="enflame"}}': f"7{_ALWAYS}"},
-        labels=_OF_VENDOR | {"instance": "10.0.0.1:32766"},
+    _one("GcushareExtenderWatchStale", _AGE, _OF_AGE, "0+60x90", "70x90", "1h 0m 0s"),
+    _one("GcushareExtenderWatchStale", _AGE, _OF_AGE, "NaN " * 91, "NaN 1x89", "NaN"),
+    _one(
+        "GcushareLedgerDrift",
+        f'gcushare_ledger_drifts_total{{{_EXTENDER},vendor="enflame"}}',
+        _OF_VENDOR | {"instance": "10.0.0.1:32766"},
+        "0x30 1x60",
+        "7x90",
     ),
     Case(
         alert="GcushareBindsFail",
-        fires={f'gcushare_extender_results_total{{{_EXTENDER},vendor="enflame",verb="bind",result="error"}}': "0+1x90"},
-        quiet={f'gcushare_extender_results_total{{{_EXTENDER},vendor="enflame",verb="bind",result="bound"}}': "0+9x90"},
+        fires={f'{_BINDS}"error"}}': "0+1x90"},
+        quiet={f'{_BINDS}"bound"}}': "0+9x90"},
         labels={"vendor": "enflame"},
     ),
     Case(
@@ -188,7 +171,7 @@ _GIB = 1 << 30
 def _use(used_gib: float) -> Series:
     """A card of 64 GiB, of whose memory 8 GiB are granted and 1 GiB is kept back; a 32nd are 2 GiB."""
     figures = {"memory_used": used_gib, "granted": 8, "reserved": 1, "memory": 64}
-    return {f"gcushare_card_{name}_bytes{{{_CARD}}}": f"{int(gib * _GIB)}{_ALWAYS}" for name, gib in figures.items()}
+    return {f"gcushare_card_{name}_bytes{{{_CARD}}}": f"{int(gib * _GIB)}x90" for name, gib in figures.items()}
 
 
 def _whole_use(card: int) -> Series:
@@ -196,48 +179,32 @@ def _whole_use(card: int) -> Series:
     labels = _CARD.replace('card="3"', f'card="{card}"')
     figures = {"memory_used_bytes": 64 * _GIB - 1, "granted_bytes": 59 * _GIB, "reserved_bytes": 4 * _GIB}
     figures |= {"memory_bytes": 64 * _GIB, "granted_units": 59, "units": 59}
-    return {f"gcushare_card_{name}{{{labels}}}": f"{value}{_ALWAYS}" for name, value in figures.items()}
+    return {f"gcushare_card_{name}{{{labels}}}": f"{value}x90" for name, value in figures.items()}
 
 
-def _over_use(gib: float) -> Series:
-    """A pod that is reported as over its grant."""
-    return {f"gcushare_pod_over_use_bytes{{{_POD}}}": f"{int(gib * _GIB)}{_ALWAYS}"}
+def _of_card(name: str) -> str:
+    return f"gcushare_card_{name}{{{_CARD}}}"
 
+
+_REGISTERED = f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}'
+_UNITS = {_of_card("units"): "16x90"}
+_EVICTIONS = f"gcushare_plugin_over_use_evictions_total{{{_NODE},outcome="
 
 _NODES = (
     Case(
         alert="GcushareNodeOffersNoUnits",
-        fires={
-            f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': f"1{_ALWAYS}",
-            f"gcushare_card_units{{{_CARD}}}": f"16{_ALWAYS}",
-            f"gcushare_card_healthy{{{_CARD}}}": f"0{_ALWAYS}",
-        },
-        quiet={
-            f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': f"1{_ALWAYS}",
-            f"gcushare_card_units{{{_CARD}}}": f"16{_ALWAYS}",
-            f"gcushare_card_healthy{{{_CARD}}}": f"1{_ALWAYS}",
-        },
+        fires=_UNITS | {_REGISTERED: _ONE, _of_card("healthy"): _ZERO},
+        quiet=_UNITS | {_REGISTERED: _ONE, _of_card("healthy"): _ONE},
         labels={"vendor": "enflame", "node": "node-1"},
     ),
     Case(
         alert="GcusharePluginNotRegistered",
         # The list is refused: each third look falls into a moment in which it is read. A kubelet's restart is brief.
-        fires={
-            f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': "0 0 1 " * 30,
-            f"gcushare_card_units{{{_CARD}}}": f"16{_ALWAYS}",
-        },
-        quiet={
-            f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': "1x57 0x1 1x30",
-            f"gcushare_card_units{{{_CARD}}}": f"16{_ALWAYS}",
-        },
+        fires=_UNITS | {_REGISTERED: "0 0 1 " * 30},
+        quiet=_UNITS | {_REGISTERED: "1x57 0x1 1x30"},
         labels=_OF_NODE | {"resource": _RESOURCE},
     ),
-    Case(
-        alert="GcushareCardSick",
-        fires={f"gcushare_card_healthy{{{_CARD}}}": f"0{_ALWAYS}"},
-        quiet={f"gcushare_card_healthy{{{_CARD}}}": f"1{_ALWAYS}"},
-        labels=_OF_CARD,
-    ),
+    _one("GcushareCardSick", _of_card("healthy"), _OF_CARD, _ZERO, _ONE),
     Case(
         alert="GcushareCardUsesMoreThanGranted",
         fires=_use(10.5),
@@ -248,25 +215,16 @@ _NODES = (
     ),
     Case(
         alert="GcusharePodUsesMoreThanGranted",
-        fires=_over_use(2.5),
-        quiet={f"gcushare_plugin_over_uses_total{{{_NODE}}}": f"1{_ALWAYS}"},
+        fires={f"gcushare_pod_over_use_bytes{{{_POD}}}": f"{5 * _GIB // 2}x90"},
+        quiet={f"gcushare_plugin_over_uses_total{{{_NODE}}}": _ONE},
         labels=_OF_POD,
         value="2.5Gi",
     ),
-    Case(
-        alert="GcushareMemoryUnrecorded",
-        fires={f"gcushare_card_unrecorded_units{{{_CARD}}}": f"3{_ALWAYS}"},
-        quiet={f"gcushare_card_unrecorded_units{{{_CARD}}}": f"0{_ALWAYS}"},
-        labels=_OF_CARD,
-        value="3",
-    ),
+    _one("GcushareMemoryUnrecorded", _of_card("unrecorded_units"), _OF_CARD, _THREE, _ZERO, "3"),
     Case(
         alert="GcushareEvictionsFail",
-        fires={f'gcushare_plugin_over_use_evictions_total{{{_NODE},outcome="refused"}}': "0+1x90"},
-        quiet={
-            f'gcushare_plugin_over_use_evictions_total{{{_NODE},outcome="refused"}}': "5x90",
-            f'gcushare_plugin_over_use_evictions_total{{{_NODE},outcome="evicted"}}': "0+1x90",
-        },
+        fires={f'{_EVICTIONS}"refused"}}': "0+1x90"},
+        quiet={f'{_EVICTIONS}"refused"}}': "5x90", f'{_EVICTIONS}"evicted"}}': "0+1x90"},
         labels={"vendor": "enflame", "node": "node-1"},
         value="60",
     ),
@@ -278,14 +236,15 @@ _NODES = (
         "0x55 4x35",
     ),
     _of_node("GcushareKubeletRecordUnreadable", "gcushare_plugin_kubelet_record_failures_total", "0+1x90", "5x90"),
-    Case(
-        alert="GcushareAllocationsRefused",
-        # Eight at once, after an hour without any.
-        fires={f'gcushare_plugin_failed_calls_total{{{_NODE},call="Allocate"}}': "0x55 8x35"},
-        quiet={f'gcushare_plugin_failed_calls_total{{{_NODE},call="Allocate"}}': "8x90"},
-        labels={"vendor": "enflame", "node": "node-1", "call": "Allocate"},
+    # Eight at once, after an hour without any.
+    _one(
+        "GcushareAllocationsRefused",
+        f'gcushare_plugin_failed_calls_total{{{_NODE},call="Allocate"}}',
+        {"vendor": "enflame", "node": "node-1", "call": "Allocate"},
+        "0x55 8x35",
+        "8x90",
     ),
-    _of_node("GcushareForeignDeviceIds", "gcushare_plugin_foreign_containers", "2x90", "0x90", "2"),
+    _of_node("GcushareForeignDeviceIds", "gcushare_plugin_foreign_containers", _TWO, _ZERO, "2"),
     _of_node("GcusharePluginWatchStale", "gcushare_plugin_watch_age_seconds", "0+60x90", "70x90"),
     _of_node("GcusharePluginWatchStale", "gcushare_plugin_watch_age_seconds", "NaN " * 91, "70x90"),
 )
@@ -298,7 +257,7 @@ _ABOUT = 'purpose="server",file="/tls/tls.crt"'
 def _certificate(instance: str, days: int) -> Series:
     """A certificate that ends so long after the case; the time is counted from its beginning."""
     name = "gcushare_tls_certificate_not_after_timestamp_seconds"
-    return {f"{name}{{{instance},{_ABOUT}}}": f"{_AT * 60 + days * _DAY}{_ALWAYS}"}
+    return {f"{name}{{{instance},{_ABOUT}}}": f"{_AT * 60 + days * _DAY}x90"}
 
 
 _CERTIFICATES = (
@@ -313,33 +272,27 @@ _CERTIFICATES = (
     ),
 )
 
-_DRIVER = 'namespace="kube-system",job="gcushare-device-plugin-metrics",instance="10.0.1.1:32767",node="node-1"'
-_OF_DRIVER = {"namespace": "kube-system", "job": "gcushare-device-plugin-metrics"}
-_CALLS = f'gcushare_claims_failed_calls_total{{{_DRIVER},vendor="enflame",call="NodePrepareResources"}}'
-
-
-def _driver_gauge(alert: str, name: str) -> Case:
-    series = f'{name}{{{_DRIVER},vendor="enflame"}}'
-    labels = {"vendor": "enflame", "node": "node-1"}
-    return Case(alert=alert, fires={series: f"0{_ALWAYS}"}, quiet={series: f"1{_ALWAYS}"}, labels=labels)
-
+_DRIVER = f'{_PLUGIN},node="node-1",vendor="enflame"'
+_OF_DRIVER = {"vendor": "enflame", "node": "node-1"}
+_WRITES = f'gcushare_claims_write_failures_total{{{_EXTENDER},what="template"}}'
 
 _CLAIMS = (
-    _driver_gauge("GcushareClaimsDriverNotRegistered", "gcushare_claims_registered"),
-    _driver_gauge("GcushareClaimsSlicesStale", "gcushare_claims_slices_current"),
+    _one("GcushareClaimsDriverNotRegistered", f"gcushare_claims_registered{{{_DRIVER}}}", _OF_DRIVER, _ZERO, _ONE),
+    _one("GcushareClaimsSlicesStale", f"gcushare_claims_slices_current{{{_DRIVER}}}", _OF_DRIVER, _ZERO, _ONE),
     # Refused at each of the kubelet's attempts; and some once, on a busy day.
-    Case(
-        alert="GcushareClaimsNotPrepared",
-        fires={_CALLS: "0+1x90"},
-        quiet={_CALLS: "0x30 3x60"},
-        labels=_OF_DRIVER
-        | {"instance": "10.0.1.1:32767", "vendor": "enflame", "node": "node-1", "call": "NodePrepareResources"},
+    _one(
+        "GcushareClaimsNotPrepared",
+        f'gcushare_claims_failed_calls_total{{{_DRIVER},call="NodePrepareResources"}}',
+        _OF_NODE | {"call": "NodePrepareResources"},
+        "0+1x90",
+        "0x30 3x60",
     ),
-    Case(
-        alert="GcushareClaimsWritesFail",
-        fires={f'gcushare_claims_write_failures_total{{{_EXTENDER},what="template"}}': "0+1x90"},
-        quiet={f'gcushare_claims_write_failures_total{{{_EXTENDER},what="template"}}': "0x30 2x60"},
-        labels=_OF_JOB | {"instance": "10.0.0.1:32766", "what": "template"},
+    _one(
+        "GcushareClaimsWritesFail",
+        _WRITES,
+        _OF_JOB | {"instance": "10.0.0.1:32766", "what": "template"},
+        "0+1x90",
+        "0x30 2x60",
     ),
 )
 

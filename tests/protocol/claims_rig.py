@@ -9,9 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import grpc
-import grpc.aio
-
 from gcushare.device_plugin.claims.app import ClaimsApp
 from gcushare.device_plugin.claims.reporting import ClaimsMetrics
 from gcushare.kube.client import KubeClient
@@ -22,6 +19,7 @@ from gcushare.wire.protos import podresources_pb2, services
 from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
 from gcushare_playground.kubelet.dra import ClaimRef, DraKubelet
 from tests.api_objects import an_object, delete, listed, merge_into
+from tests.protocol.grpc_server import serving_method
 from tests.protocol.node_rig import NODE, NOTHING, NodeRig
 
 NAMES = ENFLAME.claims
@@ -141,16 +139,9 @@ class ClaimsRig(NodeRig):
                     found.claim_resources.add(driver_name=self.vendor.claims.driver)
             return response.SerializeToString()
 
-        server = grpc.aio.server()
-        handler = grpc.unary_unary_rpc_method_handler(answer)
-        name = services.short_name(services.POD_RESOURCES_LIST)
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(services.POD_RESOURCES_SERVICE, {name: handler}),)
-        )
         (self.root / "pod-resources").mkdir()
-        server.add_insecure_port(f"unix:{self.root / 'pod-resources' / 'kubelet.sock'}")
-        await server.start()
-        self._stack.push_async_callback(server.stop, None)
+        socket = self.root / "pod-resources" / "kubelet.sock"
+        await self._stack.enter_async_context(serving_method(socket, services.POD_RESOURCES_LIST, answer))
 
 
 def share(device: str, gib: int, **more: Any) -> dict[str, Any]:

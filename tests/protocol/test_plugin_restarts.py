@@ -16,6 +16,7 @@ from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 from gcushare_playground.apiserver import Delay, Fault
 from gcushare_playground.picture import poll_until
+from tests.protocol.grpc_server import serving_method
 from tests.protocol.plugin_rig import PluginRig
 
 AGAIN_S = 5.0
@@ -54,15 +55,8 @@ async def refusing_kubelet(directory: Path, accepts: asyncio.Event) -> AsyncIter
             await context.abort(grpc.StatusCode.UNKNOWN, "not now")
         return b""
 
-    server = grpc.aio.server()
-    handlers = {services.short_name(services.REGISTER): grpc.unary_unary_rpc_method_handler(register)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(services.REGISTRATION_SERVICE, handlers),))
-    server.add_insecure_port(f"unix:{directory / 'kubelet.sock'}")
-    await server.start()
-    try:
+    async with serving_method(directory / "kubelet.sock", services.REGISTER, register):
         yield seen
-    finally:
-        await server.stop(grace=None)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import grpc.aio
 from gcushare.device_plugin.kubelet.podresources import QUIET_S, PodResourcesReader
 from gcushare.wire.protos import services
 from tests.manual_clock import ManualClock
+from tests.protocol.grpc_server import serving_method
 
 RESOURCE = "enflame.com/gcu-memory"
 
@@ -34,16 +35,8 @@ class PodResources:
 @asynccontextmanager
 async def serving(socket: Path) -> AsyncIterator[PodResources]:
     kubelet = PodResources()
-    service, method = services.POD_RESOURCES_LIST.strip("/").split("/")
-    handler = grpc.unary_unary_rpc_method_handler(kubelet.answer)
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
-    server.add_insecure_port(f"unix:{socket}")
-    await server.start()
-    try:
+    async with serving_method(socket, services.POD_RESOURCES_LIST, kubelet.answer):
         yield kubelet
-    finally:
-        await server.stop(None)
 
 
 def make_reader(folder: Path, clock: ManualClock) -> PodResourcesReader:

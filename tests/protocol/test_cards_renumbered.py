@@ -13,13 +13,12 @@ import pytest
 from gcushare.cards.errors import CardMovedError
 from gcushare.cards.worker.client import IsolatedSource
 from gcushare.core.cards import Card
-from tests.native.libraries import FakeLibrary, install_fake
-from tests.protocol.test_cards_worker import source_of
+from tests.native.libraries import FakeLibrary
+from tests.protocol.worker_rig import worker
 
 
 async def test_a_replaced_card_is_another_card(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    async with source_of(fake) as source:
+    async with worker(tmp_path) as (fake, source, _):
         old = (await source.list_cards()).cards[1]
         fake.control("set uuid 1 GCU-NEW")
         new = (await source.list_cards()).cards[1]
@@ -31,8 +30,7 @@ async def test_a_replaced_card_is_another_card(tmp_path: Path) -> None:
 @asynccontextmanager
 async def last_of_three_rests(folder: Path) -> AsyncIterator[tuple[FakeLibrary, IsolatedSource, tuple[Card, ...]]]:
     """A library of three cards, whose last one crashed when it was asked."""
-    fake = install_fake("efml", folder, "cards 3")
-    async with source_of(fake) as source:
+    async with worker(folder, "cards 3") as (fake, source, _):
         cards = (await source.list_cards()).cards
         fake.control("cards 3", "crash EfmlGetDevIsHealth 2")
         await source.health(cards[2])
@@ -61,8 +59,7 @@ WITHOUT_THE_FIRST = ("cards 2", *(f"set uuid {slot} GCU-UUID-{slot + 1:04d}" for
 
 
 async def test_cards_that_a_library_renumbered_are_not_read_at_their_old_places(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path, "cards 3")
-    async with source_of(fake) as source:
+    async with worker(tmp_path, "cards 3") as (fake, source, _):
         cards = (await source.list_cards()).cards
         fake.control(*WITHOUT_THE_FIRST, "set healthy 1 0")  # card 2 is sick, at the place that card 1 had
         assert source.worker_pid is not None
@@ -78,8 +75,7 @@ async def test_cards_that_a_library_renumbered_are_not_read_at_their_old_places(
 
 
 async def test_a_card_that_is_only_remembered_is_neither_anothers_health_nor_a_second_card(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path, "cards 3")
-    async with source_of(fake) as source:
+    async with worker(tmp_path, "cards 3") as (fake, source, _):
         cards = (await source.list_cards()).cards
         fake.control(*WITHOUT_THE_FIRST, "fail EfmlGetDevInfo 0 254")
         assert {card.uuid for card in (await source.list_cards()).cards} == {cards[0].uuid, cards[2].uuid}

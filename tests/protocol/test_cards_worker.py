@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import select
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,11 +14,10 @@ from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.worker.client import IsolatedSource
 from gcushare.cards.worker.time_limits import IsolationSettings
 from gcushare.core.errors import DeviceError
-from tests.manual_clock import ManualClock
-from tests.native.libraries import FakeKind, FakeLibrary, install_fake, isolated
+from tests.native.libraries import FakeKind, install_fake
 from tests.native.unkillable import unkillable
+from tests.protocol.worker_rig import SETTINGS, wait_for_end, worker
 
-SETTINGS = IsolationSettings(call_timeout_s=60.0)
 HANGING = IsolationSettings(call_timeout_s=3.0)
 """Where a call hangs; long enough that a busy machine's ordinary call is not taken for a hanging one."""
 EFML_CALLS = (
@@ -44,32 +41,10 @@ NVML_CALLS = (  # one of each kind: all go through one function of ours
 )
 
 
-def source_of(
-    fake: FakeLibrary, clock: ManualClock | None = None, settings: IsolationSettings = SETTINGS
-) -> AbstractAsyncContextManager[IsolatedSource]:
-    """A source for which no time passes but by its clock."""
-    return isolated(fake, settings, clock or ManualClock())
-
-
-async def wait_for_end(pid: int) -> None:
-    """Wait until a process, ours or not, is gone."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
-        assert await asyncio.to_thread(poller.poll, 20_000), f"process {pid} is still there"
-    finally:
-        os.close(descriptor)
-
-
 async def hang_one_call(kind: FakeKind, folder: Path, call: str) -> None:
     """Make one function hang for card 1 and check that card 1 alone bears it."""
     folder.mkdir()
-    fake = install_fake(kind, folder)
-    async with source_of(fake, settings=HANGING) as source:
+    async with worker(folder, kind=kind, settings=HANGING) as (fake, source, _):
         first, second = (await source.list_cards()).cards
         fake.control(f"hang {call} 1")
         report = await source.list_cards()
@@ -106,10 +81,8 @@ async def test_a_hang_in_any_call_about_a_card_is_that_cards_alone(
 # Worker processes that hang until they are given up.
 @pytest.mark.slow
 async def test_a_crash_in_any_call_about_a_card_is_that_cards_alone(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
     count = f"cards {len(EFML_CALLS) + 1}"
-    fake.control(count)
-    async with source_of(fake) as source:
+    async with worker(tmp_path, count) as (fake, source, _):
         *crashing, last = (await source.list_cards()).cards
         fake.control(count, *(f"crash {call} {card}" for card, call in enumerate(EFML_CALLS)))
         assert (await source.list_cards()).cards == (*crashing, last)
@@ -126,9 +99,7 @@ async def test_a_crash_in_any_call_about_a_card_is_that_cards_alone(tmp_path: Pa
 
 @pytest.mark.slow
 async def test_a_card_that_hung_rests_and_is_tried_again_with_growing_waits(tmp_path: Path) -> None:
-    clock = ManualClock()
-    fake = install_fake("efml", tmp_path)
-    async with source_of(fake, clock) as source:
+    async with worker(tmp_path) as (fake, source, clock):
         first, second = (await source.list_cards()).cards
         fake.control("crash EfmlGetDevIsHealth 1")
         await source.health(second)
@@ -154,9 +125,7 @@ async def test_a_card_that_hung_rests_and_is_tried_again_with_growing_waits(tmp_
 
 @pytest.mark.slow
 async def test_while_a_process_is_stuck_in_the_driver_no_second_one_is_started_for_its_card(tmp_path: Path) -> None:
-    clock = ManualClock()
-    fake = install_fake("efml", tmp_path)
-    async with source_of(fake, clock, settings=HANGING) as source:
+    async with worker(tmp_path, settings=HANGING) as (fake, source, clock):
         first, second = (await source.list_cards()).cards
         stuck = source.worker_pid
         assert stuck is not None
@@ -177,9 +146,7 @@ async def test_while_a_process_is_stuck_in_the_driver_no_second_one_is_started_f
 
 @pytest.mark.slow
 async def test_a_library_whose_process_is_stuck_is_not_opened_again(tmp_path: Path) -> None:
-    clock = ManualClock()
-    fake = install_fake("efml", tmp_path)
-    async with source_of(fake, clock, settings=HANGING) as source:
+    async with worker(tmp_path, settings=HANGING) as (fake, source, clock):
         await source.list_cards()
         stuck = source.worker_pid
         assert stuck is not None
@@ -197,7 +164,7 @@ async def test_a_library_whose_process_is_stuck_is_not_opened_again(tmp_path: Pa
 
 @pytest.mark.slow
 async def test_a_card_that_hung_before_it_was_ever_seen_is_left_out_with_the_reason(tmp_path: Path) -> None:
-    async with source_of(install_fake("efml", tmp_path, "crash EfmlGetDevInfo 0")) as source:
+    async with worker(tmp_path, "crash EfmlGetDevInfo 0") as (_, source, _):
         report = await source.list_cards()
     assert [card.index for card in report.cards] == [1]
     left_out = report.left_out[0]
@@ -206,8 +173,7 @@ async def test_a_card_that_hung_before_it_was_ever_seen_is_left_out_with_the_rea
 
 
 async def test_a_code_from_a_known_card_is_a_reading_and_not_an_error(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    async with source_of(fake) as source:
+    async with worker(tmp_path) as (fake, source, _):
         card = (await source.list_cards()).cards[0]
         fake.control("fail * 0 254")
         assert (await source.list_cards()).cards[0] == card
@@ -231,9 +197,7 @@ async def test_a_code_from_a_known_card_is_a_reading_and_not_an_error(tmp_path: 
     ],
 )
 async def test_a_library_that_does_not_start_is_tried_again_later(tmp_path: Path, rule: str, message: str) -> None:
-    clock = ManualClock()
-    fake = install_fake("efml_native", tmp_path, rule)
-    async with source_of(fake, clock) as source:
+    async with worker(tmp_path, rule, kind="efml_native") as (fake, source, clock):
         for _ in range(2):  # the second time it rests, and says the same
             with pytest.raises(DeviceError, match=message):
                 await source.list_cards()
@@ -262,9 +226,7 @@ async def test_a_library_that_hangs_when_opened_is_given_up(tmp_path: Path) -> N
 
 @pytest.mark.slow
 async def test_a_library_that_cannot_be_opened_again_is_no_cards_illness(tmp_path: Path) -> None:
-    clock = ManualClock()
-    fake = install_fake("efml_native", tmp_path)
-    async with source_of(fake, clock) as source:
+    async with worker(tmp_path, kind="efml_native") as (fake, source, clock):
         first, second = (await source.list_cards()).cards
         fake.control("crash EfmlGetDevIsHealth 1", "fail EfmlInit * 6")
         await source.health(second)
@@ -278,8 +240,7 @@ async def test_a_library_that_cannot_be_opened_again_is_no_cards_illness(tmp_pat
 
 @pytest.mark.slow
 async def test_cards_that_a_driver_brings_later_are_found(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path, "cards 0")
-    async with source_of(fake) as source:
+    async with worker(tmp_path, "cards 0") as (fake, source, _):
         assert (await source.list_cards()).cards == ()
         assert source.worker_pid is None  # the next look loads the library again
         fake.control("cards 3")
@@ -288,9 +249,7 @@ async def test_cards_that_a_driver_brings_later_are_found(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 async def test_a_lost_card_has_the_library_opened_again_now_and_then(tmp_path: Path) -> None:
-    clock = ManualClock()
-    fake = install_fake("nvml", tmp_path)
-    async with source_of(fake, clock) as source:
+    async with worker(tmp_path, kind="nvml") as (fake, source, clock):
         cards = (await source.list_cards()).cards
         first_pid = source.worker_pid
         fake.control("fail nvmlDeviceGetMemoryInfo 1 15")
@@ -311,8 +270,7 @@ async def test_a_lost_card_has_the_library_opened_again_now_and_then(tmp_path: P
 
 @pytest.mark.slow
 async def test_events_that_hang_stop_no_card(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    async with source_of(fake, settings=HANGING) as source:
+    async with worker(tmp_path, settings=HANGING) as (fake, source, _):
         card = (await source.list_cards()).cards[0]
         fake.control("hang EfmlGetEvent *")
         assert await source.wait_event(0.0) is None
@@ -320,7 +278,7 @@ async def test_events_that_hang_stop_no_card(tmp_path: Path) -> None:
 
 
 async def test_the_same_call_goes_on_after_a_cancelled_one(tmp_path: Path) -> None:
-    async with source_of(install_fake("efml", tmp_path)) as source:
+    async with worker(tmp_path) as (_, source, _):
         card = (await source.list_cards()).cards[0]
         waiting = asyncio.create_task(source.wait_event(60.0), name="wait")
         done, _ = await asyncio.wait([waiting], timeout=0.05)
@@ -332,7 +290,7 @@ async def test_the_same_call_goes_on_after_a_cancelled_one(tmp_path: Path) -> No
 
 
 async def test_calls_from_several_tasks_get_each_its_own_answer(tmp_path: Path) -> None:
-    async with source_of(install_fake("efml", tmp_path, "cards 6")) as source:
+    async with worker(tmp_path, "cards 6") as (_, source, _):
         cards = (await source.list_cards()).cards
         uses = await asyncio.gather(*(source.use(card) for card in cards for _ in range(5)))
     assert [use.memory_used_bytes for use in uses] == [(card.index + 1) << 30 for card in cards for _ in range(5)]

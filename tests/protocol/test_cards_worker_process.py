@@ -20,9 +20,8 @@ from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.worker.messages import MAX_LINE_BYTES
 from gcushare.cards.worker.process import WorkerProcess
 from gcushare.core.errors import DeviceError
-from tests.manual_clock import ManualClock
 from tests.native.libraries import install_fake
-from tests.protocol.test_cards_worker import source_of, wait_for_end
+from tests.protocol.worker_rig import wait_for_end, worker
 
 _PIDFD_GETFD = 438  # of every architecture: asm-generic/unistd.h
 
@@ -76,8 +75,7 @@ def test_where_no_file_can_be_opened_no_process_is_started_and_no_file_stays_ope
 
 
 async def test_a_worker_killed_from_outside_is_replaced(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with source_of(install_fake("efml", tmp_path), clock) as source:
+    async with worker(tmp_path) as (_, source, _):
         first, second = (await source.list_cards()).cards
         killed = source.worker_pid
         assert killed is not None
@@ -97,7 +95,7 @@ async def test_a_worker_killed_from_outside_is_replaced(tmp_path: Path) -> None:
     ],
 )
 async def test_a_worker_that_writes_what_is_no_answer_is_replaced(tmp_path: Path, written: bytes, reason: str) -> None:
-    async with source_of(install_fake("efml", tmp_path), ManualClock()) as source:
+    async with worker(tmp_path) as (_, source, _):
         first, second = (await source.list_cards()).cards
         broken = source.worker_pid
         assert broken is not None
@@ -115,7 +113,7 @@ async def test_a_worker_that_writes_what_is_no_answer_is_replaced(tmp_path: Path
 
 
 async def test_signals_for_its_parent_do_not_end_a_worker(tmp_path: Path) -> None:
-    async with source_of(install_fake("efml", tmp_path)) as source:
+    async with worker(tmp_path) as (_, source, _):
         card = (await source.list_cards()).cards[0]
         pid = source.worker_pid
         assert pid is not None
@@ -126,7 +124,7 @@ async def test_signals_for_its_parent_do_not_end_a_worker(tmp_path: Path) -> Non
 
 
 async def test_a_closed_source_leaves_no_process_and_answers_no_more(tmp_path: Path) -> None:
-    async with source_of(install_fake("efml", tmp_path)) as source:
+    async with worker(tmp_path) as (_, source, _):
         await source.list_cards()
         pid = source.worker_pid
         assert pid is not None
@@ -161,7 +159,7 @@ async def test_a_worker_stuck_in_a_call_dies_with_its_parent(tmp_path: Path) -> 
 
 @pytest.mark.slow
 async def test_a_worker_is_small(tmp_path: Path) -> None:
-    async with source_of(install_fake("nvml", tmp_path)) as source:
+    async with worker(tmp_path, kind="nvml") as (_, source, _):
         await source.list_cards()
         status = Path(f"/proc/{source.worker_pid}/status").read_text()
     resident_kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))

@@ -116,23 +116,6 @@ async def test_reports_of_many_nodes_keep_each_other_and_the_mode(client: KubeCl
     assert reported == {"state": "applied", "reason": ""}
 
 
-async def test_turns_never_overlap_and_are_given_up_at_once(client: KubeClient) -> None:
-    holding: list[str] = []
-    order: list[str] = []
-
-    async def change(name: str) -> None:
-        async with turn(client, name):
-            holding.append(name)
-            assert holding == [name]
-            order.append(name)
-            await client.version()
-            holding.remove(name)
-
-    async with asyncio.timeout(60):
-        await asyncio.gather(*(change(name) for name in ("one", "two", "three")))
-    assert sorted(order) == ["one", "three", "two"]
-
-
 async def test_an_error_in_a_turn_passes_as_it_is_and_ends_the_turn(client: KubeClient) -> None:
     with pytest.raises(Refused, match="no"):
         async with turn(client, "one"):

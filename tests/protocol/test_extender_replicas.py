@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -18,12 +17,13 @@ import pytest
 from gcushare.scheduler_extender.extender_settings import FollowSettings
 from gcushare.wire.contracts import LEADS_LABEL
 from gcushare_playground.apiserver import Delay, FailBefore, Fault
-from tests.api_objects import find
+from tests.api_objects import find, merge_into
 from tests.extender_objects import filter_body, node_document, pod_document
 from tests.protocol.extender_rig import ExtenderRig, Replica, eight_cards, extender_settings, quick_election, until
 from tests.protocol.watch_wire import watch_wire
 
 PREFIX = "/gcushare-scheduler"
+Pair = tuple[ExtenderRig, Replica, Replica]
 
 
 def leaders(*replicas: Replica) -> list[Replica]:
@@ -31,7 +31,7 @@ def leaders(*replicas: Replica) -> list[Replica]:
 
 
 @pytest.fixture
-async def pair() -> AsyncIterator[tuple[ExtenderRig, Replica, Replica]]:
+async def pair() -> AsyncIterator[Pair]:
     """A rig whose replica leads, and one that follows."""
     async with ExtenderRig(extender_settings(election=quick_election())) as rig:
         follower = await rig.add_replica()
@@ -40,7 +40,7 @@ async def pair() -> AsyncIterator[tuple[ExtenderRig, Replica, Replica]]:
         yield rig, rig.replica, follower
 
 
-async def test_exactly_one_serves_and_the_other_names_it(pair: tuple[ExtenderRig, Replica, Replica]) -> None:
+async def test_exactly_one_serves_and_the_other_names_it(pair: Pair) -> None:
     rig, leader, follower = pair
     assert leaders(leader, follower) == [leader]
     await until(lambda: follower.extender.leadership.holder != "")
@@ -53,7 +53,7 @@ async def test_exactly_one_serves_and_the_other_names_it(pair: tuple[ExtenderRig
         assert (await rig.get("/readyz", url=replica.page_url))[0] == 200, "each could take over"
 
 
-async def test_followers_answer_questions_from_a_warm_ledger(pair: tuple[ExtenderRig, Replica, Replica]) -> None:
+async def test_followers_answer_questions_from_a_warm_ledger(pair: Pair) -> None:
     rig, leader, follower = pair
     await rig.schedule("a", 4, ["node-1"])
     await until(lambda: "a" in follower.held())
@@ -63,9 +63,7 @@ async def test_followers_answer_questions_from_a_warm_ledger(pair: tuple[Extende
     assert follower.held()["a"].grants == leader.held()["a"].grants
 
 
-async def test_at_the_orderly_end_of_the_leader_the_next_serves_at_once(
-    pair: tuple[ExtenderRig, Replica, Replica],
-) -> None:
+async def test_at_the_orderly_end_of_the_leader_the_next_serves_at_once(pair: Pair) -> None:
     rig, leader, follower = pair
     await rig.schedule("a", 12, ["node-1"])
     await leader.stop()
@@ -80,9 +78,7 @@ async def test_at_the_orderly_end_of_the_leader_the_next_serves_at_once(
     assert pod["metadata"]["annotations"]["enflame.com/gcu-device-id"] == "1"
 
 
-async def test_a_binding_under_way_at_the_end_is_answered_before_the_lease_is_given_up(
-    pair: tuple[ExtenderRig, Replica, Replica],
-) -> None:
+async def test_a_binding_under_way_at_the_end_is_answered_before_the_lease_is_given_up(pair: Pair) -> None:
     rig, leader, follower = pair
     pods = await rig.add_pods(*(pod_document(f"p{number}", 1) for number in range(20)))
     binds = [asyncio.create_task(rig.bind(pod, "node-1")) for pod in pods]
@@ -154,16 +150,10 @@ async def test_a_leader_whose_watch_broke_for_good_makes_room_for_a_replica_that
 @asynccontextmanager
 async def program(kubeconfig: Path, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """The real program in a process of its own; killed at the end of the block if it still runs."""
-    command = [
-        "-m",
-        "gcushare.scheduler_extender",
-        "--kubeconfig",
-        str(kubeconfig),
-        "--log-dir=",
-        "--page-port=0",
-        *flags,
-    ]
-    process = await asyncio.create_subprocess_exec(sys.executable, *command, stderr=asyncio.subprocess.PIPE)
+    given = [f"--kubeconfig={kubeconfig}", "--log-dir=", "--page-port=0", "--listen-address=127.0.0.1"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gcushare.scheduler_extender", *given, *flags, stderr=asyncio.subprocess.PIPE
+    )
     try:
         yield process
     finally:
@@ -189,7 +179,7 @@ async def page_url(process: asyncio.subprocess.Process) -> str:
 async def test_a_killed_leader_is_followed_within_its_leases_duration(tmp_path: Path) -> None:
     async with ExtenderRig(extender_settings(election=quick_election(3.0)), starts=False) as rig:
         kubeconfig = rig.api.kubeconfig(tmp_path / "kubeconfig")
-        async with program(kubeconfig, "--listen-address=127.0.0.1", "--listen-port=0") as leading:
+        async with program(kubeconfig, "--listen-port=0") as leading:
             url = await page_url(leading)
             await until_leading(url)
             await rig.add_nodes(eight_cards())
@@ -205,7 +195,7 @@ async def test_a_killed_leader_is_followed_within_its_leases_duration(tmp_path: 
 async def test_the_program_ends_in_order_at_sigterm(tmp_path: Path) -> None:
     async with ExtenderRig(starts=False) as rig:
         kubeconfig = rig.api.kubeconfig(tmp_path / "kubeconfig")
-        async with program(kubeconfig, "--listen-address=127.0.0.1", "--listen-port=0", "--vendor=both") as running:
+        async with program(kubeconfig, "--listen-port=0", "--vendor=both") as running:
             url = await page_url(running)
             await until_leading(url)
             running.terminate()
@@ -228,7 +218,7 @@ POD_NAMES = ("extender-a", "extender-b")
 
 
 @pytest.fixture
-async def labelled() -> AsyncIterator[tuple[ExtenderRig, Replica, Replica]]:
+async def labelled() -> AsyncIterator[Pair]:
     """A rig with two replicas that know their pods; the first leads."""
     async with ExtenderRig(starts=False) as rig:
         await rig.add_pods(*(pod_document(name, None) for name in (*POD_NAMES, "unrelated")))
@@ -250,41 +240,31 @@ def labels(rig: ExtenderRig) -> set[str]:
     }
 
 
-async def set_label(rig: ExtenderRig, name: str, value: str | None) -> None:
-    body = {"metadata": {"labels": {LEADS_LABEL: value}}}
-    headers = {"Content-Type": "application/merge-patch+json"}
-    url = f"{rig.api.url}/api/v1/namespaces/default/pods/{name}"
-    async with rig.http.patch(url, data=json.dumps(body), headers=headers) as answer:
-        assert answer.status == 200
+def set_label(rig: ExtenderRig, name: str, value: str | None) -> None:
+    merge_into(rig.api, "Pod", name, {"metadata": {"labels": {LEADS_LABEL: value}}})
 
 
-async def test_the_label_by_which_the_service_selects_moves_to_the_next_leader(
-    labelled: tuple[ExtenderRig, Replica, Replica],
-) -> None:
+async def test_the_label_by_which_the_service_selects_moves_to_the_next_leader(labelled: Pair) -> None:
     rig, leader, follower = labelled
     await leader.stop()
     await rig.until_serving(follower)
     await until(lambda: labels(rig) == {"extender-b"})
 
 
-async def test_a_label_that_others_write_or_that_comes_late_is_put_right(
-    labelled: tuple[ExtenderRig, Replica, Replica],
-) -> None:
+async def test_a_label_that_others_write_or_that_comes_late_is_put_right(labelled: Pair) -> None:
     rig, _, _ = labelled
-    await set_label(rig, "extender-b", "gcushare-scheduler-extender")
+    set_label(rig, "extender-b", "gcushare-scheduler-extender")
     await until(lambda: labels(rig) == {"extender-a"})
-    await set_label(rig, "extender-a", None)
+    set_label(rig, "extender-a", None)
     await until(lambda: labels(rig) == {"extender-a"})
-    await set_label(rig, "unrelated", "another-release")
-    await set_label(rig, "extender-b", "gcushare-scheduler-extender")
+    set_label(rig, "unrelated", "another-release")
+    set_label(rig, "extender-b", "gcushare-scheduler-extender")
     await until(lambda: labels(rig) == {"extender-a"})
     assert rig.pod("unrelated")["metadata"]["labels"] == {LEADS_LABEL: "another-release"}
 
 
 @pytest.mark.slow
-async def test_a_label_that_cannot_be_written_is_tried_again_until_it_can(
-    labelled: tuple[ExtenderRig, Replica, Replica],
-) -> None:
+async def test_a_label_that_cannot_be_written_is_tried_again_until_it_can(labelled: Pair) -> None:
     rig, leader, follower = labelled
     refused = FailBefore(403, "Forbidden", "pods/status is forbidden")
     fault = rig.api.faults.on(Fault(refused, path="/pods/extender-b/status", method="PATCH", count=3))

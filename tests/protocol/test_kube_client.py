@@ -31,7 +31,7 @@ from gcushare.kube.errors import (
     UnauthorizedError,
     UnknownOutcomeError,
 )
-from gcushare.kube.resources import NODES, PODS, Selector
+from gcushare.kube.resources import PODS, Selector
 from tests.protocol.kube_server import ScriptedServer, answer, cut_body, drop, lines, scripted, serving, status, text
 
 POD = PodRef("uid-1", "ns", "train")
@@ -67,12 +67,6 @@ async def test_a_pod_of_that_name_with_another_uid_is_a_conflict(server: Scripte
     server.on("PATCH", f"{POD_PATH}/status", status(422, "Invalid", causes=causes))
     with pytest.raises(ConflictError, match="no longer uid 'uid-1'"):
         await client.patch_pod_annotations(POD, {"a": "b"})
-
-
-async def test_node_capacity_goes_to_the_status_subresource_as_text(server: ScriptedServer, client: KubeClient) -> None:
-    server.on("PATCH", "/api/v1/nodes/n1/status", answer(200, {"kind": "Node", "metadata": {"name": "n1"}}))
-    await client.patch_node_capacity("n1", {"enflame.com/gcu-count": 8, "old.com/count": None})
-    assert server.requests[0].json == {"status": {"capacity": {"enflame.com/gcu-count": "8", "old.com/count": None}}}
 
 
 @pytest.mark.parametrize(("server_version", "expected"), [("v1.21.14", "policy/v1beta1"), ("v1.22.0", "policy/v1")])
@@ -136,15 +130,6 @@ async def test_pages_of_very_large_objects_have_fewer_of_them(asked: dict[str, A
     assert [version for _, version in seen][1:] == [None] * (len(seen) - 1)
 
 
-async def test_a_list_that_may_be_cached_names_its_version_on_the_first_page_only(
-    server: ScriptedServer, client: KubeClient
-) -> None:
-    first = {"metadata": {"resourceVersion": "5", "continue": "t"}, "items": None}
-    server.on("GET", "/api/v1/nodes", answer(200, first), answer(200, {"metadata": {}, "items": None}))
-    assert [page.entries async for page in client.pages(NODES, not_older_than="0")] == [[], []]
-    assert [each.query.get("resourceVersion") for each in server.requests] == ["0", None]
-
-
 async def test_a_watch_yields_events_until_the_server_ends_it(server: ScriptedServer, client: KubeClient) -> None:
     events = [{"type": "ADDED", "object": POD_JSON}, {"type": "BOOKMARK", "object": {"metadata": {}}}]
     server.on("GET", "/api/v1/pods", lines(*events))
@@ -152,14 +137,6 @@ async def test_a_watch_yields_events_until_the_server_ends_it(server: ScriptedSe
         assert [event.type async for event in stream] == ["ADDED", "BOOKMARK"]
     query = server.requests[0].query
     assert (query["resourceVersion"], query["allowWatchBookmarks"], query["timeoutSeconds"]) == ("5", "true", "60")
-
-
-async def test_an_error_event_inside_a_watch_becomes_our_error(server: ScriptedServer, client: KubeClient) -> None:
-    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
-    server.on("GET", "/api/v1/pods", lines({"type": "ERROR", "object": gone}))
-    async with client.watch(PODS, resource_version="5", timeout_s=60, stall_s=75) as stream:
-        with pytest.raises(GoneError, match="too old resource version"):
-            await anext(stream)
 
 
 @pytest.mark.parametrize(
@@ -264,19 +241,6 @@ async def test_a_server_that_hangs_is_left_after_the_deadline(
     assert type(caught.value) is expected
 
 
-async def test_a_server_that_is_not_there_left_nothing_behind(unused_server: KubeConfig) -> None:
-    async with KubeClient(unused_server) as client:
-        with pytest.raises(RetryableError, match="nothing was sent") as caught:
-            await client.bind_pod(POD, "node-1", {})
-    assert type(caught.value) is UnansweredError
-
-
-@pytest.fixture
-async def unused_server() -> KubeConfig:
-    async with scripted() as server:
-        return server.config()
-
-
 async def test_a_watch_that_carries_nothing_counts_as_dead(server: ScriptedServer, client: KubeClient) -> None:
     server.on("GET", "/api/v1/pods", server.hang())
     with pytest.raises(RetryableError):
@@ -287,17 +251,6 @@ async def test_a_watch_that_carries_nothing_counts_as_dead(server: ScriptedServe
 async def test_an_answer_cut_in_the_middle_is_retryable(server: ScriptedServer, client: KubeClient) -> None:
     server.on("GET", POD_PATH, cut_body(b'{"metadata":'))
     with pytest.raises(RetryableError):
-        await client.get(PODS, "train", namespace="ns")
-
-
-@pytest.mark.parametrize(
-    "body", ["<html>hello</html>", '{"kind": "Pod", "metadata": 5}', "[1", "{}", '{"error": "log in"}']
-)
-async def test_an_answer_that_is_no_such_object_breaks_the_contract(
-    server: ScriptedServer, client: KubeClient, body: str
-) -> None:
-    server.on("GET", POD_PATH, text(200, body))
-    with pytest.raises(RemoteContractError, match="answered with no Pod"):
         await client.get(PODS, "train", namespace="ns")
 
 
@@ -343,7 +296,7 @@ async def test_every_request_is_reported_with_its_verb_resource_and_code(server:
     seen.clear()
     async with KubeClient(KubeConfig("http://127.0.0.1:1", "the test"), observer=observe) as client:
         for request in (client.get(PODS, "train", namespace="ns"), client.bind_pod(POD, "node-1", {})):
-            with pytest.raises(RetryableError, match="nothing was sent"):
+            with pytest.raises(UnansweredError, match="nothing was sent"):
                 await request
     assert seen == [("get", "pods", 0), ("bind", "pods", 0)], "without an answer there is no code"
 

@@ -128,6 +128,8 @@ def test_what_no_api_server_answers_is_not_taken_for_its_word(
         (b"<html>" + b"x" * 9000, "a web page"),
         (b'{"token": "hush"}', "other JSON"),
         (b"[]", "other JSON"),
+        (b"{}", "other JSON"),
+        (b"[1", "other JSON"),
     ],
 )
 async def test_a_success_of_another_program_is_no_object_and_no_list_of_nothing(body: bytes, what: str) -> None:

@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,42 +20,15 @@ from gcushare.core.errors import ConfigError
 from gcushare.runtime.health import HealthChecks
 from gcushare.runtime.http.answers import Cause
 from gcushare.runtime.http.server import RunningServer
-from gcushare.runtime.http.tls import FollowedTls, TlsFiles
-from gcushare.runtime.settings.serving import ServeSettings
-from tests.protocol.runtime_bench import IMPATIENT, SETTINGS, connected, serving, serving_pages
-from tests.protocol.runtime_certificates import Authority, Issued, trusting
-
-
-@dataclass
-class Secret:
-    """A folder of TLS files as Kubernetes mounts them: links through ``..data``, which is replaced as a whole."""
-
-    folder: Path
-    authority: Authority
-    generation: int = 0
-
-    @property
-    def settings(self) -> ServeSettings:
-        return replace(SETTINGS, tls_cert_file=self.folder / "tls.crt", tls_key_file=self.folder / "tls.key")
-
-    def publish(self, issued: Issued, client_ca: Authority | None = None) -> None:
-        self.generation += 1
-        target = self.folder / f"..{self.generation}"
-        issued.write(target)
-        if client_ca is not None:
-            (target / "ca.crt").write_bytes(client_ca.cert_pem)
-        (self.folder / "..new").symlink_to(target.name)
-        (self.folder / "..new").rename(self.folder / "..data")
-        for name in ("tls.crt", "tls.key", "ca.crt"):
-            if not (self.folder / name).is_symlink():
-                (self.folder / name).symlink_to(f"..data/{name}")
+from gcushare.runtime.http.tls import FollowedTls
+from tests.protocol.runtime_bench import IMPATIENT, connected, serving, serving_pages
+from tests.protocol.runtime_certificates import Authority, trusting
+from tests.protocol.tls_secret import Secret
 
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Secret:
-    folder = tmp_path / "secret"
-    folder.mkdir()
-    return Secret(folder, Authority("server authority"))
+    return Secret.begin(tmp_path / "secret")
 
 
 async def fetch_serial(server: RunningServer, authority: Authority) -> int:
@@ -76,26 +49,26 @@ async def calling(context: ssl.SSLContext) -> AsyncIterator[ClientSession]:
         yield session
 
 
-async def echoes(server: RunningServer, context: ssl.SSLContext) -> bool:
-    """Whether a client on a new connection is answered."""
+async def echo(server: RunningServer, context: ssl.SSLContext) -> bytes:
+    """What a client gets over a connection of its own."""
     async with calling(context) as session, session.post(f"{server.url}/echo", data=b"x") as got:
-        return (got.status, await got.read()) == (200, b"x")
+        assert got.status == 200
+        return await got.read()
 
 
 async def test_it_answers_over_tls_to_clients_that_trust_its_authority(secret: Secret) -> None:
-    secret.publish(secret.authority.issue("server"))
-    async with serving(secret.settings) as server:
+    async with serving(secret.settings()) as server:
         assert server.url.startswith("https://")
-        assert await echoes(server, trusting(secret.authority))
+        assert await echo(server, trusting(secret.authority)) == b"x"
         with pytest.raises(ClientConnectorError):
-            await echoes(server, trusting(Authority("another")))
+            await echo(server, trusting(Authority("another")))
 
 
 @pytest.mark.slow
 async def test_a_renewed_certificate_holds_for_new_connections_and_open_ones_go_on(secret: Secret) -> None:
     first, second = secret.authority.issue("first"), secret.authority.issue("second", lasts=timedelta(days=90))
     secret.publish(first)
-    async with serving(secret.settings) as server, connected(server, trusting(secret.authority)) as open_before:
+    async with serving(secret.settings()) as server, connected(server, trusting(secret.authority)) as open_before:
         assert await fetch_serial(server, secret.authority) == first.serial
 
         secret.publish(second)
@@ -110,7 +83,7 @@ async def test_files_that_cannot_be_used_are_reported_once_and_the_old_ones_stay
 ) -> None:
     good = secret.authority.issue("good")
     secret.publish(good)
-    tls = FollowedTls(TlsFiles(secret.folder / "tls.crt", secret.folder / "tls.key"))
+    tls = FollowedTls(secret.files)
     assert not tls.reload()
 
     (secret.folder / "tls.key").write_bytes(secret.authority.issue("another").key_pem)
@@ -133,7 +106,7 @@ async def test_files_that_cannot_be_used_are_reported_once_and_the_old_ones_stay
 
 async def test_files_are_read_again_and_again(secret: Secret) -> None:
     secret.publish(secret.authority.issue("first"))
-    tls = FollowedTls(TlsFiles(secret.folder / "tls.crt", secret.folder / "tls.key"))
+    tls = FollowedTls(secret.files)
     stop = asyncio.Event()
     following = asyncio.create_task(tls.follow(stop, poll_s=0.01))
     before = tls.ends
@@ -147,7 +120,6 @@ async def test_files_are_read_again_and_again(secret: Secret) -> None:
 
 @pytest.mark.parametrize("break_files", ["missing", "no PEM", "key of another"])
 async def test_files_that_cannot_be_used_at_the_start_are_a_settings_problem(secret: Secret, break_files: str) -> None:
-    secret.publish(secret.authority.issue("server"))
     key = secret.folder / "tls.key"
     key.unlink()
     if break_files == "no PEM":
@@ -156,22 +128,14 @@ async def test_files_that_cannot_be_used_at_the_start_are_a_settings_problem(sec
         key.write_bytes(secret.authority.issue("another").key_pem)
 
     with pytest.raises(ConfigError, match=r"tls\.key"):
-        async with serving(secret.settings):
+        async with serving(secret.settings()):
             pass
 
 
-@pytest.fixture
-def guarded(secret: Secret) -> ServeSettings:
-    """Settings of a server whose clients need a certificate of the authority in ``ca.crt``."""
-    return replace(secret.settings, tls_client_ca_file=secret.folder / "ca.crt")
-
-
-async def test_pages_are_for_clients_of_the_authority_but_probes_need_no_certificate(
-    secret: Secret, guarded: ServeSettings, tmp_path: Path
-) -> None:
+async def test_pages_are_for_clients_of_the_authority_and_probes_need_none(secret: Secret, tmp_path: Path) -> None:
     clients, strangers = Authority("clients"), Authority("strangers")
     secret.publish(secret.authority.issue("server"), clients)
-    async with serving_pages(guarded, None, *HealthChecks().routes()) as server:
+    async with serving_pages(secret.settings(), None, *HealthChecks().routes()) as server:
         async with calling(trusting(secret.authority)) as session:
             async with session.get(f"{server.url}/well") as got:
                 assert got.status == 403
@@ -186,47 +150,42 @@ async def test_pages_are_for_clients_of_the_authority_but_probes_need_no_certifi
                 await session.get(f"{server.url}/well")
 
 
-async def test_the_schedulers_port_is_for_clients_of_the_authority_alone(
-    secret: Secret, guarded: ServeSettings, tmp_path: Path
-) -> None:
+async def test_the_schedulers_port_is_for_clients_of_the_authority_alone(secret: Secret, tmp_path: Path) -> None:
     clients = Authority("clients")
     secret.publish(secret.authority.issue("server"), clients)
-    async with serving(guarded) as server:
+    async with serving(secret.settings()) as server:
         for stranger in (trusting(secret.authority), trusting(secret.authority, Authority("x").issue("y"), tmp_path)):
             with pytest.raises(ClientConnectionError):
-                await echoes(server, stranger)
-        assert await echoes(server, trusting(secret.authority, clients.issue("scheduler"), tmp_path))
+                await echo(server, stranger)
+        assert await echo(server, trusting(secret.authority, clients.issue("scheduler"), tmp_path)) == b"x"
 
 
 @pytest.mark.slow
-async def test_a_client_of_a_replaced_authority_is_out_even_with_its_old_session(
-    secret: Secret, guarded: ServeSettings, tmp_path: Path
-) -> None:
+async def test_a_client_of_a_replaced_authority_is_out_also_in_its_old_session(secret: Secret, tmp_path: Path) -> None:
     old, new = Authority("old clients"), Authority("new clients")
     server_cert = secret.authority.issue("server")
     secret.publish(server_cert, old)
     old_context = trusting(secret.authority, old.issue("scheduler"), tmp_path)
     new_context = trusting(secret.authority, new.issue("scheduler"), tmp_path)
-    async with serving(guarded) as server:
-        assert await echoes(server, old_context)
+    async with serving(secret.settings()) as server:
+        assert await echo(server, old_context) == b"x"
         secret.publish(server_cert, new)
 
         async def is_new_accepted() -> bool:
             try:
-                return await echoes(server, new_context)
+                return await echo(server, new_context) == b"x"
             except ClientConnectionError:
                 return False
 
         while not await is_new_accepted():  # noqa: ASYNC110 - what it waits for is seen from outside only
             await asyncio.sleep(0.05)
         with pytest.raises(ClientConnectionError):
-            await echoes(server, old_context)
+            await echo(server, old_context)
 
 
 async def test_no_session_is_resumed(secret: Secret) -> None:
-    secret.publish(secret.authority.issue("server"))
     context = trusting(secret.authority)
-    async with serving(secret.settings) as server:
+    async with serving(secret.settings()) as server:
 
         def visit(session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool | None]:
             with (
@@ -245,41 +204,37 @@ async def test_no_session_is_resumed(secret: Secret) -> None:
 
 
 async def test_a_client_that_does_not_finish_its_handshake_is_cut_off(secret: Secret) -> None:
-    secret.publish(secret.authority.issue("server"))
-    settings = replace(secret.settings, request_timeout=IMPATIENT.request_timeout)
+    settings = replace(secret.settings(), request_timeout=IMPATIENT.request_timeout)
     async with serving(settings) as server, connected(server) as client:
         assert await client.wait_closed() == b""
 
 
 async def test_of_many_clients_that_do_not_finish_their_handshakes_the_longest_make_room(secret: Secret) -> None:
-    secret.publish(secret.authority.issue("server"))
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(serving(replace(secret.settings, max_connections=4)))
+        server = await stack.enter_async_context(serving(replace(secret.settings(), max_connections=4)))
         silent = [await stack.enter_async_context(connected(server)) for _ in range(10)]
         for client in silent[:6]:
             assert await client.wait_closed() == b""
         assert server.rejected[Cause.HANDSHAKE] == 6
-        assert await echoes(server, trusting(secret.authority))
+        assert await echo(server, trusting(secret.authority)) == b"x"
         assert server.rejected[Cause.HANDSHAKE] == 7
         assert await silent[6].wait_closed() == b""
 
 
 async def test_a_handshake_under_way_does_not_hold_up_the_end(secret: Secret) -> None:
-    secret.publish(secret.authority.issue("server"))
-    async with serving(secret.settings) as server, connected(server) as client:
-        assert await echoes(server, trusting(secret.authority)), "the client before it was accepted as well"
+    async with serving(secret.settings()) as server, connected(server) as client:
+        assert await echo(server, trusting(secret.authority)) == b"x", "the client before it was accepted as well"
         async with asyncio.timeout(1):
             await server.stop(0)
             assert await client.wait_closed() == b""
 
 
 async def test_plain_http_on_the_tls_port_does_not_disturb_the_server(secret: Secret) -> None:
-    secret.publish(secret.authority.issue("server"))
-    async with serving(secret.settings) as server:
+    async with serving(secret.settings()) as server:
         async with connected(server) as client:
             await client.send("GET / HTTP/1.1\nHost: x\n\n")
             await client.wait_closed()
-        assert await echoes(server, trusting(secret.authority))
+        assert await echo(server, trusting(secret.authority)) == b"x"
 
 
 @pytest.mark.parametrize(
@@ -300,8 +255,6 @@ def test_the_same_holds_on_the_event_loop_of_the_programs(
         runner.run(scenario(secret))
 
 
-def test_client_certificates_hold_on_the_event_loop_of_the_programs(
-    secret: Secret, guarded: ServeSettings, tmp_path: Path
-) -> None:
+def test_client_certificates_hold_on_the_event_loop_of_the_programs(secret: Secret, tmp_path: Path) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(test_the_schedulers_port_is_for_clients_of_the_authority_alone(secret, guarded, tmp_path))
+        runner.run(test_the_schedulers_port_is_for_clients_of_the_authority_alone(secret, tmp_path))

@@ -81,7 +81,14 @@ class Client:
         self.writer.write(text.replace("\n", "\r\n").encode())
         await self.writer.drain()
 
-    async def ask(self, request: str) -> tuple[int, dict[str, Any]]:
+    async def ask(self, path: str) -> None:
+        await self.send(f"GET {path} HTTP/1.1\nHost: x\n\n")
+
+    async def get(self, path: str) -> tuple[int, dict[str, Any]]:
+        return await self.exchange(f"GET {path} HTTP/1.1\nHost: x\n\n")
+
+    async def exchange(self, request: str) -> tuple[int, dict[str, Any]]:
+        """Send a request, and return the answer's status and document."""
         await self.send(request)
         return await self.receive_response()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -14,6 +14,7 @@ import pytest
 import uvloop
 
 from gcushare.runtime.http.answers import Cause
+from gcushare.runtime.http.server import RunningServer
 from tests.protocol.runtime_bench import (
     BOTH,
     DEADLINE_S,
@@ -28,7 +29,16 @@ from tests.protocol.runtime_bench import (
     until,
 )
 
-WELL, HOLD = (f"GET /{name} HTTP/1.1\nHost: x\n\n" for name in ("well", "hold"))
+HOLD = "GET /hold HTTP/1.1\nHost: x\n\n"
+
+
+@asynccontextmanager
+async def holding(server: RunningServer, work: Work) -> AsyncIterator[Client]:
+    """A client whose request is in work, until ``work.may_end``."""
+    async with connected(server) as client:
+        await client.ask("/hold")
+        await work.started.wait()
+        yield client
 
 
 @pytest.mark.parametrize(
@@ -47,7 +57,7 @@ async def test_a_client_that_does_not_finish_its_head_is_cut_off(serving: Servin
 @BOTH
 async def test_a_slow_head_is_cut_off_on_a_used_connection_as_well(serving: Serving) -> None:
     async with serving(IMPATIENT) as server, connected(server) as client:
-        assert (await client.ask(WELL))[0] == 200
+        assert (await client.get("/well"))[0] == 200
         await client.send("GET /")
 
         assert await client.wait_closed() == b""
@@ -84,10 +94,7 @@ async def test_a_client_that_does_not_read_its_answer_is_cut_off(serving: Servin
 
 @BOTH
 async def test_a_slow_handler_is_not_a_slow_client(serving: Serving) -> None:
-    work = Work()
-    async with serving(IMPATIENT, work) as server, connected(server) as client:
-        await client.send(HOLD)
-        await work.started.wait()
+    async with serving(IMPATIENT, work := Work()) as server, holding(server, work) as client:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(client.reader.read(1), IMPATIENT.request_timeout * 2)
         work.may_end.set()
@@ -105,25 +112,24 @@ async def test_at_the_limit_the_longest_idle_connection_makes_room() -> None:
     limited = replace(SETTINGS, max_connections=2)
     async with serving(limited) as server, connected(server) as first, connected(server) as second:
         for client in (second, first):
-            await client.ask(WELL)
+            await client.get("/well")
         async with connected(server) as third:
-            assert (await third.ask(WELL))[0] == 200
+            assert (await third.get("/well"))[0] == 200
             assert await second.wait_closed() == b""
-            assert (await first.ask(WELL))[0] == 200
+            assert (await first.get("/well"))[0] == 200
             assert server.rejected[Cause.CONNECTIONS] == 0
 
 
 @pytest.mark.slow
 async def test_of_many_connections_to_pages_the_oldest_make_room_whatever_they_do() -> None:
-    work = Work()
-    async with serving_pages(replace(SETTINGS, max_connections=3), work) as server, AsyncExitStack() as stack:
+    async with serving_pages(replace(SETTINGS, max_connections=3)) as server, AsyncExitStack() as stack:
         clients = []
         for beginning in (HOLD, "", "GET /", "", "GET /"):
             clients.append(await stack.enter_async_context(connected(server)))
             await clients[-1].send(beginning)
         for cut in clients[:2]:
             assert await cut.wait_closed() == b""
-        assert (await clients[3].ask(WELL))[0] == 200
+        assert (await clients[3].get("/well"))[0] == 200
         assert len(server.connections) == 3
 
 
@@ -135,7 +141,7 @@ async def test_a_connection_whose_body_does_not_come_makes_room_as_well() -> Non
             await slow[-1].send("POST /echo HTTP/1.1\nHost: x\nContent-Length: 6\n\nhalf")
             await until(partial(lambda count: len(server.connections.busy) == count, count))
         quick = await stack.enter_async_context(connected(server))
-        assert (await quick.ask(WELL))[0] == 200
+        assert (await quick.get("/well"))[0] == 200
         assert b" 200 OK" not in await slow[0].wait_closed()
         await slow[1].send("..")
         assert (await slow[1].reader.readline()).startswith(b"HTTP/1.1 200")
@@ -143,31 +149,22 @@ async def test_a_connection_whose_body_does_not_come_makes_room_as_well() -> Non
 
 
 async def test_with_every_connection_at_work_a_new_one_is_refused_and_those_at_work_finish() -> None:
-    work = Work()
-    async with serving(replace(SETTINGS, max_connections=1), work) as server:
-        async with connected(server) as busy:
-            await busy.send(HOLD)
-            await work.started.wait()
+    async with serving(replace(SETTINGS, max_connections=1), work := Work()) as server:
+        async with holding(server, work) as busy:
             async with connected(server) as late:
-                assert await late.receive_response() == (
-                    503,
-                    {"error": "too many connections, try again later", "status": 503},
-                )
+                status, answer = await late.receive_response()
+                assert (status, answer["error"]) == (503, "too many connections, try again later")
             work.may_end.set()
             assert await busy.receive_response() == (200, {"held": True})
         assert server.rejected[Cause.CONNECTIONS] == 1
         await until(lambda: len(server.connections) == 0)
         async with connected(server) as next_one:
-            assert (await next_one.ask(HOLD))[0] == 200
+            assert (await next_one.get("/hold"))[0] == 200
 
 
 @BOTH
 async def test_stopping_refuses_new_connections_and_finishes_requests_in_work(serving: Serving) -> None:
-    work = Work()
-    async with serving(SETTINGS, work) as server, connected(server) as idle, connected(server) as busy:
-        await busy.send(HOLD)
-        await work.started.wait()
-
+    async with serving(SETTINGS, work := Work()) as server, connected(server) as idle, holding(server, work) as busy:
         stopping = asyncio.create_task(server.stop(DEADLINE_S))
         assert await idle.wait_closed() == b""
         with pytest.raises(ConnectionRefusedError):
@@ -196,11 +193,7 @@ async def test_stopping_lets_a_body_that_is_on_its_way_arrive() -> None:
 @pytest.mark.slow
 @BOTH
 async def test_requests_that_outlast_the_drain_are_cancelled(serving: Serving) -> None:
-    work = Work()
-    async with serving(SETTINGS, work) as server, connected(server) as busy:
-        await busy.send(HOLD)
-        await work.started.wait()
-
+    async with serving(SETTINGS, work := Work()) as server, holding(server, work) as busy:
         await server.stop(0.01)
 
         assert work.cancelled.is_set()

@@ -85,7 +85,7 @@ async def test_a_defect_is_a_500_that_tells_nothing_and_a_log_line_that_tells_al
 @BOTH
 async def test_a_stream_that_fails_is_cut_instead_of_continued_with_an_error(serving: Serving) -> None:
     async with serving() as server, connected(server) as client:
-        await client.send("GET /stream HTTP/1.1\nHost: x\n\n")
+        await client.ask("/stream")
         received = await client.wait_closed()
 
     assert received.count(b"HTTP/1.1") == 1
@@ -106,7 +106,7 @@ async def test_a_body_above_the_limit_is_refused_before_it_is_read() -> None:
 @pytest.mark.parametrize("rest", ["Content-Length: 3\n\nabc", "Transfer-Encoding: chunked\n\n3\nabc\n0\n\n"])
 async def test_a_page_takes_no_body(rest: str) -> None:
     async with serving_pages() as server, connected(server) as client:
-        status, body = await client.ask(f"GET /hold HTTP/1.1\nHost: x\n{rest}")
+        status, body = await client.exchange(f"GET /hold HTTP/1.1\nHost: x\n{rest}")
         assert (status, body["error"]) == (413, "the request has a body; accepted on this port: none")
         await client.wait_closed()
 
@@ -151,7 +151,7 @@ async def test_what_is_no_http_is_answered_and_the_server_goes_on(
 ) -> None:
     async with serving() as server, ClientSession() as session:
         async with connected(server) as client:
-            status, body = await client.ask(nonsense)
+            status, body = await client.exchange(nonsense)
             await client.wait_closed()
         assert (status, body["status"]) == (400, 400)
         assert "Traceback" not in caplog.text

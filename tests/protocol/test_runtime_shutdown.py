@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import textwrap
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 
 import pytest
@@ -28,6 +29,21 @@ EACH_LOOP_AND_SIGNAL = pytest.mark.parametrize(
     [(signal.SIGTERM, True), (signal.SIGINT, False)],
     ids=["SIGTERM, uvloop", "SIGINT, asyncio"],
 )
+
+
+def run_root_tasks(begin: Callable[[RootTasks, Shutdown], Awaitable[object]], **options: float) -> int:
+    """Run a program that does nothing but begin its tasks and wait for their end; its code is 3 if all is well."""
+
+    async def main(shutdown: Shutdown) -> int:
+        async with root_tasks(shutdown, **{"drain_s": 1.0} | options) as tasks:
+            await begin(tasks, shutdown)
+        return 3
+
+    return run(main)
+
+
+async def run_forever() -> None:
+    await asyncio.Event().wait()
 
 
 def started(program: str) -> AbstractContextManager[subprocess.Popen[str]]:
@@ -121,20 +137,18 @@ def test_a_failed_root_task_ends_the_program_with_its_name_and_cause(caplog: pyt
 
     async def neighbour() -> None:
         try:
-            await asyncio.Event().wait()
+            await run_forever()
         finally:
             neighbour_ended.append("cancelled")
 
     async def broken() -> None:
         raise ValueError("bad card")
 
-    async def main(shutdown: Shutdown) -> int:
-        async with root_tasks(shutdown, drain_s=1) as tasks:
-            tasks.start("neighbour", neighbour())
-            tasks.start("watch cards", broken())
-        return 0
+    async def begin(tasks: RootTasks, _shutdown: Shutdown) -> None:
+        tasks.start("neighbour", neighbour())
+        tasks.start("watch cards", broken())
 
-    assert run(main) == 1
+    assert run_root_tasks(begin) == 1
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert 'task="watch cards"' in record.getMessage()
     assert "ValueError: bad card" in record.getMessage()
@@ -144,12 +158,10 @@ def test_a_failed_root_task_ends_the_program_with_its_name_and_cause(caplog: pyt
 
 
 def test_a_root_task_that_ends_too_early_ends_the_program(caplog: pytest.LogCaptureFixture) -> None:
-    async def main(shutdown: Shutdown) -> int:
-        async with root_tasks(shutdown, drain_s=1) as tasks:
-            tasks.start("watch pods", asyncio.sleep(0))
-        return 0
+    async def begin(tasks: RootTasks, _shutdown: Shutdown) -> None:
+        tasks.start("watch pods", asyncio.sleep(0))
 
-    assert run(main) == 1
+    assert run_root_tasks(begin) == 1
     assert "'watch pods' ended although the program was not asked to stop" in caplog.text
 
 
@@ -158,7 +170,7 @@ def test_draining_tasks_finish_before_the_others_are_cancelled() -> None:
 
     async def background() -> None:
         try:
-            await asyncio.Event().wait()
+            await run_forever()
         finally:
             order.append("background cancelled")
 
@@ -168,49 +180,43 @@ def test_draining_tasks_finish_before_the_others_are_cancelled() -> None:
             await asyncio.sleep(0)
         order.append("drained")
 
-    async def main(shutdown: Shutdown) -> int:
-        async with root_tasks(shutdown, drain_s=30) as tasks:
-            tasks.start("background", background())
-            tasks.start("draining", draining(shutdown), drains=True)
-            shutdown.request("the test is over")
-        return 3
+    async def begin(tasks: RootTasks, shutdown: Shutdown) -> None:
+        tasks.start("background", background())
+        tasks.start("draining", draining(shutdown), drains=True)
+        shutdown.request("the test is over")
 
-    assert run(main) == 3
+    assert run_root_tasks(begin, drain_s=30) == 3
     assert order == ["drained", "background cancelled"]
 
 
 def test_a_drain_that_takes_too_long_is_cancelled_and_named(caplog: pytest.LogCaptureFixture) -> None:
-    async def main(shutdown: Shutdown) -> int:
-        async with root_tasks(shutdown, drain_s=0.01) as tasks:
-            tasks.start("serve", asyncio.Event().wait(), drains=True)
-            shutdown.request("the test is over")
-        return 0
+    async def begin(tasks: RootTasks, shutdown: Shutdown) -> None:
+        tasks.start("serve", run_forever(), drains=True)
+        shutdown.request("the test is over")
 
-    assert run(main) == 0
+    assert run_root_tasks(begin, drain_s=0.01) == 3
     assert "drain deadline passed tasks=serve drain_s=0.01" in caplog.text
 
 
 def test_a_task_whose_cancellation_was_swallowed_is_cancelled_again_and_named(caplog: pytest.LogCaptureFixture) -> None:
     async def swallow() -> None:
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
-        await asyncio.Event().wait()
+            await run_forever()
+        await run_forever()
 
-    async def main(shutdown: Shutdown) -> int:
-        async with root_tasks(shutdown, drain_s=1, patience_s=0.01) as tasks:
-            tasks.start("stubborn", swallow())
-            await asyncio.sleep(0)
-            shutdown.request("test")
-        return 5
+    async def begin(tasks: RootTasks, shutdown: Shutdown) -> None:
+        tasks.start("stubborn", swallow())
+        await asyncio.sleep(0)
+        shutdown.request("test")
 
-    assert run(main) == 5
+    assert run_root_tasks(begin, patience_s=0.01) == 3
     assert "cancelling again what did not end tasks=stubborn" in caplog.text
 
 
 def test_a_program_that_does_not_stop_is_cancelled_at_its_deadline(caplog: pytest.LogCaptureFixture) -> None:
     async def main(shutdown: Shutdown) -> int:
         shutdown.request("the test is over")
-        await asyncio.Event().wait()
+        await run_forever()
         return 0
 
     assert run(main, deadline_s=0.01) == 1
@@ -221,7 +227,7 @@ def test_a_failure_while_stopping_late_is_reported(caplog: pytest.LogCaptureFixt
     async def main(shutdown: Shutdown) -> int:
         shutdown.request("the test is over")
         try:
-            await asyncio.Event().wait()
+            await run_forever()
         finally:
             raise OSError("disk gone")
 
@@ -245,30 +251,21 @@ def test_tasks_carry_their_names() -> None:
         task = asyncio.current_task()
         assert task is not None
         names.append(task.get_name())
-        await asyncio.Event().wait()
+        await run_forever()
 
-    async def start(tasks: RootTasks, shutdown: Shutdown) -> None:
+    async def begin(tasks: RootTasks, shutdown: Shutdown) -> None:
         tasks.start("publish inventory", tell())
         await asyncio.sleep(0)
         shutdown.request("the test is over")
 
-    async def main(shutdown: Shutdown) -> int:
-        async with root_tasks(shutdown, drain_s=1) as tasks:
-            await start(tasks, shutdown)
-        return 0
-
-    assert run(main) == 0
+    assert run_root_tasks(begin) == 3
     assert names == ["publish inventory"]
 
 
 def test_the_first_reason_to_stop_stays() -> None:
-    reasons: list[str] = []
-
     async def main(shutdown: Shutdown) -> int:
         shutdown.request("first")
         shutdown.request("second")
-        reasons.append(shutdown.reason)
-        return 0
+        return 7 if shutdown.reason == "first" else 1
 
-    assert run(main) == 0
-    assert reasons == ["first"]
+    assert run(main) == 7

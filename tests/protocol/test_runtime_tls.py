@@ -75,7 +75,7 @@ async def test_a_renewed_certificate_holds_for_new_connections_and_open_ones_go_
         await wait_for_serial(server, secret.authority, second.serial)
         assert [each.not_after.timestamp() for each in server.certificate_ends] == [second.end_s]
 
-        assert (await open_before.ask("GET /well HTTP/1.1\nHost: x\n\n"))[0] == 200
+        assert (await open_before.get("/well"))[0] == 200
 
 
 async def test_files_that_cannot_be_used_are_reported_once_and_the_old_ones_stay(
@@ -232,7 +232,7 @@ async def test_a_handshake_under_way_does_not_hold_up_the_end(secret: Secret) ->
 async def test_plain_http_on_the_tls_port_does_not_disturb_the_server(secret: Secret) -> None:
     async with serving(secret.settings()) as server:
         async with connected(server) as client:
-            await client.send("GET / HTTP/1.1\nHost: x\n\n")
+            await client.ask("/")
             await client.wait_closed()
         assert await echo(server, trusting(secret.authority)) == b"x"
 

@@ -80,7 +80,7 @@ def post(path: str, body: str, *headers: str) -> str:
 async def test_requests_of_one_connection_are_answered_one_after_the_other() -> None:
     async with serving(Desk()) as server, connected(server) as client:
         for size in (0, 5, 60_000):
-            answer = await client.ask(post("/echo", "x" * size, "Authorization: any", "X-Odd: 1"))
+            answer = await client.exchange(post("/echo", "x" * size, "Authorization: any", "X-Odd: 1"))
             assert answer == (200, {"size": size, "start": "x" * min(size, 8)})
         assert len(server.connections.busy) == 0
         assert len(server.connections) == 1
@@ -108,7 +108,7 @@ async def test_errors_are_answered_in_json_and_the_connection_goes_on(
         assert (int(head.split()[1]), body["status"]) == (status, status)
         assert body["error"].startswith(text)
         assert ("Retry-After: 3" in head) == (status == 503)
-        assert (await client.ask(post("/echo", "on")))[0] == 200
+        assert (await client.exchange(post("/echo", "on")))[0] == 200
     assert ("secret detail" in caplog.text) == (status == 500)
 
 
@@ -155,7 +155,7 @@ MALFORMED = {
 async def test_what_could_be_read_in_two_ways_is_malformed_and_ends_the_connection(request_: str) -> None:
     desk = Desk()
     async with serving(desk) as server, connected(server) as client:
-        status, answer = await client.ask(request_ + post("/echo", "smuggled"))
+        status, answer = await client.exchange(request_ + post("/echo", "smuggled"))
         assert (status, answer["error"].startswith("malformed HTTP request: ")) == (400, True), answer
         assert await client.wait_closed() == b""
         assert server.rejected[Cause.MALFORMED] == 1
@@ -186,7 +186,7 @@ async def test_a_bare_line_feed_or_tls_is_answered_at_once(raw: bytes) -> None:
 async def test_wrong_paths_methods_and_sizes_have_a_status_of_their_own(request_: str, status: int, said: str) -> None:
     desk = Desk()
     async with serving(desk) as server, connected(server) as client:
-        found, answer = await client.ask(request_)
+        found, answer = await client.exchange(request_)
         assert (found, answer["error"].partition(";")[0]) == (status, said.partition(";")[0])
         assert said in answer["error"]
     assert desk.taken == []
@@ -204,7 +204,7 @@ async def test_wrong_paths_methods_and_sizes_have_a_status_of_their_own(request_
 async def test_pages_are_found_by_their_parts(target: str, shown: object) -> None:
     async with serving(Desk()) as server, connected(server) as client:
         for last in ("", "Connection: Close\n"):
-            assert await client.ask(f"GET {target} HTTP/1.1\nHost: x\n{last}\n") == (200, shown)
+            assert await client.exchange(f"GET {target} HTTP/1.1\nHost: x\n{last}\n") == (200, shown)
         assert await client.wait_closed() == b""
 
 
@@ -218,7 +218,7 @@ async def test_of_requests_sent_ahead_the_first_is_answered_and_the_connection_e
             await desk.started.wait()
         if apart:
             await client.send(post("/echo", "second"))
-            await other.ask(post("/echo", ""))
+            await other.exchange(post("/echo", ""))
         desk.may_end.set()
         assert (await client.receive_response())[0] == 200
         if not apart or "/hold" in first:
@@ -231,11 +231,11 @@ async def test_a_slow_body_is_answered_408_and_its_memory_is_given_back() -> Non
     async with serving(Desk(), IMPATIENT) as server:
         for _ in range(20):  # more than the bodies that may be in memory at once
             async with connected(server) as client:
-                status, answer = await client.ask(post("/echo", "x" * 60_000)[:-1])
+                status, answer = await client.exchange(post("/echo", "x" * 60_000)[:-1])
                 assert (status, answer["error"]) == (408, "the request's body did not arrive within 0.1s")
                 assert await client.wait_closed() == b""
         async with connected(server) as client:
-            assert (await client.ask(post("/echo", "abc")))[0] == 200
+            assert (await client.exchange(post("/echo", "abc")))[0] == 200
 
 
 async def test_a_client_that_leaves_in_the_middle_gives_its_memory_back() -> None:
@@ -246,7 +246,7 @@ async def test_a_client_that_leaves_in_the_middle_gives_its_memory_back() -> Non
                 await until(lambda: len(server.connections.busy) == 1)
             await until(lambda: len(server.connections) == 0)
         async with connected(server) as client:
-            assert (await client.ask(post("/echo", "x" * 60_000)))[0] == 200
+            assert (await client.exchange(post("/echo", "x" * 60_000)))[0] == 200
 
 
 async def test_half_requests_that_send_nothing_keep_no_one_out() -> None:
@@ -258,7 +258,7 @@ async def test_half_requests_that_send_nothing_keep_no_one_out() -> None:
             await until(partial(lambda wanted: len(server.connections.busy) == wanted, number + 1))
         client = await stack.enter_async_context(connected(server))
         for body in ("abc", whole):
-            assert (await client.ask(post("/echo", body)))[0] == 200
+            assert (await client.exchange(post("/echo", body)))[0] == 200
         assert server.rejected[Cause.MEMORY] == 0
 
 
@@ -271,7 +271,7 @@ async def test_clients_that_never_finish_leave_a_connection_alone_that_is_idle_b
                 stack.callback(writer.close)
                 await Client(reader, writer).send(post("/echo", "xx")[:-1])
                 await until(lambda: len(server.connections.busy) > 0)
-            assert (await scheduler.ask(post("/echo", "abc")))[0] == 200
+            assert (await scheduler.exchange(post("/echo", "abc")))[0] == 200
         assert len(server.connections) == 8
 
 
@@ -283,7 +283,7 @@ async def test_bodies_that_stop_half_way_give_way_to_those_that_come() -> None:
             await client.send(post("/echo", whole)[:-100])
             await until(partial(lambda wanted: len(server.connections.busy) == wanted, min(number, 8)))
         client = await stack.enter_async_context(connected(server))
-        assert (await client.ask(post("/echo", whole)))[0] == 200
+        assert (await client.exchange(post("/echo", whole)))[0] == 200
         # The first made way for the ninth, the second for the whole one.
         for cut in slow[:2]:
             head = await cut.reader.readuntil(b"\r\n\r\n")
@@ -293,7 +293,7 @@ async def test_bodies_that_stop_half_way_give_way_to_those_that_come() -> None:
             assert b"came slower than others" in await cut.reader.readexactly(length)
             assert await cut.wait_closed() == b""
         assert server.rejected[Cause.MEMORY] == 2
-        assert (await slow[2].ask("x" * 100))[0] == 200
+        assert (await slow[2].exchange("x" * 100))[0] == 200
 
 
 async def test_silence_ends_a_connection_but_requests_keep_it() -> None:
@@ -301,7 +301,7 @@ async def test_silence_ends_a_connection_but_requests_keep_it() -> None:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while loop.time() < begun + 0.6:
-            assert (await client.ask(post("/echo", "abc")))[0] == 200
+            assert (await client.exchange(post("/echo", "abc")))[0] == 200
             await asyncio.sleep(0.05)  # a sixth of the idle timeout
         assert await client.wait_closed() == b""
 
@@ -327,7 +327,7 @@ def test_a_request_that_outlasts_the_idle_timeout_rings_no_timer_until_it_ends()
         desk, loop = Desk(), asyncio.get_running_loop()
         assert isinstance(loop, TimersCounted)
         async with serving(desk, replace(SETTINGS, idle_timeout=0.05)) as server, connected(server) as client:
-            await client.ask(post("/echo", "abc"))
+            await client.exchange(post("/echo", "abc"))
             await client.send(post("/hold", ""))
             await desk.started.wait()
             before = loop.timers

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +29,7 @@ from tests.protocol.test_config_manager_commands import URL, call
 from tests.unit.config_manager_host import Host, ManualClock, host_with
 
 NAMESPACE = "kube-system"
+Uninstall = Callable[..., Coroutine[Any, Any, tuple[int, list[str], str]]]
 
 
 @pytest.fixture
@@ -50,6 +53,23 @@ def config_manager(client: KubeClient, host: Host) -> Reconciler:
     )
 
 
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return host_with(tmp_path / "host", "kubeadm-1.29.yaml")
+
+
+@pytest.fixture
+def loop(client: KubeClient, host: Host) -> Reconciler:
+    """The config manager of the host."""
+    return config_manager(client, host)
+
+
+@pytest.fixture
+def uninstall(server: ApiServer, tmp_path: Path) -> Uninstall:
+    """The command, as the hook of the chart runs it."""
+    return partial(call, "uninstall", f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}")
+
+
 class HeldClock(ManualClock):
     """Time stands still until ``go_on`` is set."""
 
@@ -65,42 +85,38 @@ class HeldClock(ManualClock):
 
 @pytest.mark.slow
 async def test_a_node_in_the_middle_of_its_first_change_is_waited_for(
-    server: ApiServer, client: KubeClient, tmp_path: Path
+    client: KubeClient, host: Host, uninstall: Uninstall
 ) -> None:
-    host = host_with(tmp_path / "host", "kubeadm-1.29.yaml")
     before = host.tree()
     held = host.clock = HeldClock()
     loop = config_manager(client, host)
     changing = asyncio.create_task(loop.round())
     await asyncio.wait_for(held.waiting.wait(), 60)
     assert host.tree() != before, "the manifest is switched already"
-    uninstall = asyncio.create_task(call("uninstall", f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}"))
+    uninstalling = asyncio.create_task(uninstall())
     desired = SharedConfigMap(client, ExtenderOptions(extender_url=URL), NAMESPACE, "another")
 
     async def is_wanted_back() -> bool:
         return (await desired.mode()).value == "recover"
 
     await until(is_wanted_back, "the wish to recover is written")
-    await asyncio.wait((uninstall,), timeout=0.5)
-    assert not uninstall.done()
+    await asyncio.wait((uninstalling,), timeout=0.5)
+    assert not uninstalling.done()
     held.go_on.set()
     await asyncio.wait_for(changing, 60)
     await loop.round()
     answer = ["waiting: cp-1 is changing", "1 node recovered: cp-1"]
-    assert await asyncio.wait_for(uninstall, 60) == (0, answer, "")
+    assert await asyncio.wait_for(uninstalling, 60) == (0, answer, "")
     assert host.tree() == before
 
 
 async def test_a_node_that_waited_for_its_turn_meanwhile_changes_nothing_any_more(
-    server: ApiServer, client: KubeClient, tmp_path: Path
+    client: KubeClient, host: Host, loop: Reconciler, uninstall: Uninstall
 ) -> None:
-    host = host_with(tmp_path / "host", "kubeadm-1.29.yaml")
     before = host.tree()
-    loop = config_manager(client, host)
     async with turn(client, "another"):
         waiting = asyncio.create_task(loop.round())
-        answer = await call("uninstall", f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}")
-        assert answer == (0, ["0 nodes recovered: none"], "")
+        assert await uninstall() == (0, ["0 nodes recovered: none"], "")
         assert not waiting.done()
     await asyncio.wait_for(waiting, 60)
     assert host.tree() == before
@@ -109,9 +125,8 @@ async def test_a_node_that_waited_for_its_turn_meanwhile_changes_nothing_any_mor
 
 @pytest.mark.parametrize("is_recreated", [False, True], ids=["gone", "recreated"])
 async def test_a_node_reports_again_if_its_report_was_lost(
-    client: KubeClient, tmp_path: Path, is_recreated: bool
+    client: KubeClient, loop: Reconciler, is_recreated: bool
 ) -> None:
-    loop = config_manager(client, host_with(tmp_path / "host", "kubeadm-1.29.yaml"))
     await loop.round()
     reported = await read_reports(client, NAMESPACE)
     assert [report.state for report in reported] == ["applied"]
@@ -127,28 +142,26 @@ async def test_a_node_reports_again_if_its_report_was_lost(
 
 @pytest.mark.slow
 async def test_an_api_server_that_fails_for_a_while_does_not_end_an_uninstall(
-    server: ApiServer, client: KubeClient, tmp_path: Path
+    server: ApiServer, loop: Reconciler, uninstall: Uninstall
 ) -> None:
-    loop = config_manager(client, host_with(tmp_path / "host", "kubeadm-1.29.yaml"))
     await loop.round()
     for method, path in (("PATCH", "/configmaps/"), ("GET", "/nodes/cp-1")):
         server.faults.on(Fault(FailBefore(503, "ServiceUnavailable", "busy"), path=path, method=method, count=1))
-    uninstall = asyncio.create_task(call("uninstall", f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}"))
-    while not uninstall.done():
+    uninstalling = asyncio.create_task(uninstall())
+    while not uninstalling.done():
         await loop.round()
-        await asyncio.wait((uninstall,), timeout=0.1)
-    code, lines, errors = uninstall.result()
+        await asyncio.wait((uninstalling,), timeout=0.1)
+    code, lines, errors = uninstalling.result()
     assert (code, lines.pop(), errors) == (0, "1 node recovered: cp-1", "")
     assert all(line.startswith("waiting: ") for line in lines)
 
 
 @pytest.mark.slow
 async def test_an_uninstall_over_an_api_server_that_goes_on_failing_says_so_in_the_end(
-    server: ApiServer, tmp_path: Path
+    server: ApiServer, uninstall: Uninstall
 ) -> None:
     server.faults.on(Fault(FailBefore(503, "ServiceUnavailable", "busy"), path="/configmaps"))
-    kubeconfig = f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}"
-    code, _, errors = await call("uninstall", kubeconfig, "--wait-timeout=1s")
+    code, _, errors = await uninstall("--wait-timeout=1s")
     assert code != 0
     assert "not every scheduler is recovered after 1 s" in errors
     assert "busy" in errors
@@ -156,26 +169,24 @@ async def test_an_uninstall_over_an_api_server_that_goes_on_failing_says_so_in_t
 
 @pytest.mark.slow
 async def test_a_node_without_a_config_manager_is_named_with_the_way_out(
-    server: ApiServer, client: KubeClient, tmp_path: Path
+    client: KubeClient, loop: Reconciler, uninstall: Uninstall
 ) -> None:
-    loop = config_manager(client, host_with(tmp_path / "host", "kubeadm-1.29.yaml"))
     await loop.round()
-    arguments = (f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}", "--wait-timeout=1s")
-    code, lines, errors = await call("uninstall", *arguments)
+    code, lines, errors = await uninstall("--wait-timeout=1s")
     assert (code, lines) == (1, ["waiting: cp-1 is applied"])
     way_out = re.search(r"-n kube-system --type merge -p '(.*)'", errors)
     assert way_out is not None, errors
     patch = json.loads(way_out[1].replace("NAME", "cp-1"))
     await client.patch(CONFIG_MAPS, CONFIG_MANAGER, Patch(PatchKind.MERGE, patch), namespace=NAMESPACE)
-    assert await call("uninstall", *arguments) == (0, ["0 nodes recovered: none"], "")
+    assert await uninstall("--wait-timeout=1s") == (0, ["0 nodes recovered: none"], "")
 
 
 async def test_a_config_map_that_is_gone_is_named_where_the_rights_do_not_let_it_be_created(
-    server: ApiServer, tmp_path: Path
+    server: ApiServer, uninstall: Uninstall
 ) -> None:
     refused = FailBefore(403, "Forbidden", "configmaps is forbidden")
     server.faults.on(Fault(refused, path="/configmaps", method="POST"))
-    code, lines, errors = await call("uninstall", f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}")
+    code, lines, errors = await uninstall()
     assert (code, lines) == (1, [])
     assert "ConfigMap gcushare-config-manager is gone from namespace kube-system" in errors
     assert "helm upgrade" in errors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -44,22 +45,32 @@ def write_back(server: ApiServer, amount: str, **others: str) -> None:
     merge_into(server, "Node", "n1", {"status": {"capacity": {MEMORY: amount, **others}}}, status_only=True)
 
 
-async def clean(server: ApiServer, settings: UninstallSettings) -> tuple[frozenset[str], list[str]]:
+ALL = UninstallSettings(vendor="enflame", remove_node_label=True)
+
+
+async def clean(
+    server: ApiServer, settings: UninstallSettings = ALL, around: Callable[[KubeClient], Any] = lambda client: client
+) -> tuple[frozenset[str], list[str]]:
+    """Clean, with a client of the test's ``around`` the real one."""
     lines: list[str] = []
     async with KubeClient(KubeConfig(server.url, "test")) as client:
-        return await Cleaner(client, settings, lines.append).run(), lines
+        return await Cleaner(around(client), settings, lines.append).run(), lines
+
+
+def assert_clean(server: ApiServer, *names: str, **left: str) -> None:
+    """Nothing of ours is left on these nodes, and of others these annotations."""
+    for name in names:
+        found = find(server, "Node", name)
+        assert found["status"]["capacity"] == {"cpu": "8"}
+        assert (found["metadata"].get("annotations") or {}) == left
+        assert not found["metadata"].get("labels")
 
 
 async def test_every_node_is_cleaned_and_those_whose_kubelet_still_counts_are_named(server: ApiServer) -> None:
     server.registry.put(_node("n2"))
-    cleanup = UninstallSettings(vendor="enflame", remove_node_label=True)
-    remembering, lines = await clean(server, cleanup)
+    remembering, lines = await clean(server)
     assert remembering == {"n1", "n2"}
-    for name in ("n1", "n2"):
-        found = find(server, "Node", name)
-        assert found["status"]["capacity"] == {"cpu": "8"}
-        assert not found["metadata"].get("annotations")
-        assert not found["metadata"].get("labels")
+    assert_clean(server, "n1", "n2")
     assert lines[0] == f"node/n1 cleaned: {ENFLAME.inventory_annotation}, {ENFLAME.label_key}, {COUNT}, {MEMORY}"
 
 
@@ -125,40 +136,24 @@ async def test_after_an_end_at_any_write_the_next_run_does_what_is_left(
         made["metadata"]["annotations"] = {ENFLAME.inventory_annotation: BOTH_WAYS, "theirs": "stays"}
         made["status"]["capacity"][whole] = "8"
         server.registry.put(made)
-    cleanup = UninstallSettings(vendor="enflame", remove_node_label=True)
-    async with KubeClient(KubeConfig(server.url, "test")) as client:
-        dying: Any = DyingClient(client, writes, after=after)
-        with pytest.raises(DyingError):
-            await Cleaner(dying, cleanup, lambda line: None).run()
-    await clean(server, cleanup)
-    for name in ("n1", "n2"):
-        found = find(server, "Node", name)
-        assert found["status"]["capacity"] == {"cpu": "8"}
-        assert found["metadata"].get("annotations") == {"theirs": "stays"}
-        assert not found["metadata"].get("labels")
-
-
-class DisturbedClient(DyingClient):
-    """A client that lets someone else act between what the clean-up read and what it writes."""
-
-    def __init__(self, client: KubeClient, disturb: Callable[[], None], times: int = 1) -> None:
-        super().__init__(client, times, after=False)
-        self._disturb = disturb
-
-    async def patch(self, *arguments: Any, **options: Any) -> Any:
-        self._writes -= 1
-        if self._writes >= 0:
-            self._disturb()
-        return await self._client.patch(*arguments, **options)
+    with pytest.raises(DyingError):
+        await clean(server, around=partial(DyingClient, writes=writes, after=after))
+    await clean(server)
+    assert_clean(server, "n1", "n2", theirs="stays")
 
 
 async def clean_disturbed(server: ApiServer, disturb: Callable[[], None], *, times: int = 1) -> list[str]:
-    lines: list[str] = []
-    settings = UninstallSettings(vendor="both", remove_node_label=True)
-    async with KubeClient(KubeConfig(server.url, "test")) as client:
-        disturbed: Any = DisturbedClient(client, disturb, times)
-        await Cleaner(disturbed, settings, lines.append).run()
-    return lines
+    """Clean while someone else acts between what the clean-up read and what it writes, so many times."""
+
+    class DisturbedClient(DyingClient):
+        async def patch(self, *arguments: Any, **options: Any) -> Any:
+            self._writes -= 1
+            if self._writes >= 0:
+                disturb()
+            return await self._client.patch(*arguments, **options)
+
+    around = partial(DisturbedClient, writes=times, after=False)
+    return (await clean(server, UninstallSettings(vendor="both", remove_node_label=True), around))[1]
 
 
 async def test_a_node_that_another_system_takes_over_meanwhile_keeps_what_that_serves(server: ApiServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,50 +41,36 @@ def opened(fake: FakeLibrary, bus: PciBus = NO_BUS) -> EfmlLibrary:
     return library
 
 
-def test_the_own_api_reports_all_of_a_card(tmp_path: Path) -> None:
-    library = opened(install_fake("efml_native", tmp_path))
-    assert library.card_count() == 2
-    assert library.driver_version() == "1.2.3.4"
-    assert library.describe(1) == Card(
-        index=1,
-        uuid="GCU-UUID-0001",
-        memory_bytes=32 * GIB,
-        model="Enflame S60",
-        serial="SN0001",
-        pci_address="0000:11:00.0",
-    )
-    assert library.use(1) == CardUse(
-        memory_used_bytes=2 * GIB,  # reported in MiB, after the padding of the struct
-        temperature_celsius=42.5,
-        power_watts=75.0,
-        power_limit_watts=300.0,
-        utilization_percent=12.5,
-        ecc=True,
-        processes={101: GIB, 201: 2 * GIB},
-    )
-
-
-def test_the_nvml_shaped_api_reports_all_of_a_card(tmp_path: Path) -> None:
-    library = opened(install_fake("efml_shaped", tmp_path))
-    assert library.card_count() == 2
-    assert library.driver_version() == "1.9.0"
-    assert library.describe(1) == Card(
-        index=1,
-        uuid="GCU-UUID-0001",
-        memory_bytes=32 * GIB,
-        model="Enflame L600",
-        serial="SN0001",
-        pci_address="0000:11:00.0",
-    )
-    assert library.use(1) == CardUse(
-        memory_used_bytes=2 * GIB,
-        temperature_celsius=41.0,
-        power_watts=75.5,
-        utilization_percent=12.0,
-        fan_percent=45.0,
-        mig=False,
-        processes={101: GIB},
-    )
+@pytest.mark.parametrize(
+    ("kind", "driver", "model", "use"),
+    [
+        pytest.param(
+            "efml_native", "1.2.3.4", "Enflame S60",
+            CardUse(
+                memory_used_bytes=2 * GIB,  # reported in MiB, after the padding of the struct
+                temperature_celsius=42.5, power_watts=75.0, power_limit_watts=300.0, utilization_percent=12.5,
+                ecc=True, processes={101: GIB, 201: 2 * GIB},
+            ),
+            id="its own API",
+        ),
+        pytest.param(
+            "efml_shaped", "1.9.0", "Enflame L600",
+            CardUse(
+                memory_used_bytes=2 * GIB, temperature_celsius=41.0, power_watts=75.5, utilization_percent=12.0,
+                fan_percent=45.0, mig=False, processes={101: GIB},
+            ),
+            id="the NVML-shaped API",
+        ),
+    ],
+)  # fmt: skip
+def test_either_api_reports_all_of_a_card(
+    tmp_path: Path, kind: FakeKind, driver: str, model: str, use: CardUse
+) -> None:
+    library = opened(install_fake(kind, tmp_path))
+    assert (library.card_count(), library.driver_version()) == (2, driver)
+    of_both: dict[str, Any] = {"uuid": "GCU-UUID-0001", "serial": "SN0001", "pci_address": "0000:11:00.0"}
+    assert library.describe(1) == Card(index=1, memory_bytes=32 * GIB, model=model, **of_both)
+    assert library.use(1) == use
 
 
 def test_a_library_with_both_apis_is_used_through_its_own(tmp_path: Path) -> None:

@@ -158,25 +158,11 @@ def test_how_the_driver_runs_each_card_is_read_from_it() -> None:
 
 
 def test_a_consumer_card_without_serial_and_sensors_is_a_card() -> None:
-    names = (
-        "nvmlDeviceGetSerial",
-        "nvmlDeviceGetMinorNumber",
-        "nvmlDeviceGetMigMode",
-        "nvmlDeviceGetPciInfo_v3",
-        "nvmlDeviceGetFieldValues",
-        "nvmlDeviceGetRemappedRows",
-        "nvmlDeviceGetTemperature",
-        "nvmlDeviceGetPowerUsage",
-        "nvmlDeviceGetUtilizationRates",
-        "nvmlDeviceGetFanSpeed",
-        "nvmlDeviceGetPerformanceState",
-        "nvmlDeviceGetComputeMode",
-        "nvmlDeviceGetEccMode",
-        "nvmlDeviceGetPersistenceMode",
-        "nvmlDeviceGetPowerManagementLimit",
-        "nvmlSystemGetCudaDriverVersion",
-        "nvmlDeviceGetComputeRunningProcesses_v3",
+    of_a_card = (
+        "Serial MinorNumber MigMode PciInfo_v3 FieldValues RemappedRows Temperature PowerUsage UtilizationRates "
+        "FanSpeed PerformanceState ComputeMode EccMode PersistenceMode PowerManagementLimit ComputeRunningProcesses_v3"
     )
+    names = ["nvmlSystemGetCudaDriverVersion", *(f"nvmlDeviceGet{name}" for name in of_a_card.split())]
     with opened(*(f"absent {name} * 3" for name in names)) as (_, library):
         card = library.describe(1)
         reading, use = library.health(1), library.use(1)

@@ -20,25 +20,11 @@ from tests.protocol.worker_rig import SETTINGS, wait_for_end, worker
 
 HANGING = IsolationSettings(call_timeout_s=3.0)
 """Where a call hangs; long enough that a busy machine's ordinary call is not taken for a hanging one."""
-EFML_CALLS = (
-    "EfmlGetDevInfo",
-    "EfmlGetDevUuid",
-    "EfmlGetDevSn",
-    "EfmlGetDevMem",
-    "EfmlGetDevIsHealth",
-    "EfmlGetDevTempV2",
-    "EfmlGetDevPwr",
-    "EfmlGetDevDtuUsage",
-    "EfmlGetProcessInfo",
-)
-NVML_CALLS = (  # one of each kind: all go through one function of ours
-    "nvmlDeviceGetHandleByIndex_v2",
-    "nvmlDeviceGetPciInfo_v3",
-    "nvmlDeviceGetMigMode",
-    "nvmlDeviceGetMemoryInfo",
-    "nvmlDeviceGetFieldValues",
-    "nvmlDeviceGetComputeRunningProcesses_v3",
-)
+_DEVICE = ("Info", "Uuid", "Sn", "Mem", "IsHealth", "TempV2", "Pwr", "DtuUsage")
+EFML_CALLS = (*(f"EfmlGetDev{name}" for name in _DEVICE), "EfmlGetProcessInfo")
+# One of each kind: all go through one function of ours.
+_KINDS = ("HandleByIndex_v2", "PciInfo_v3", "MigMode", "MemoryInfo", "FieldValues", "ComputeRunningProcesses_v3")
+NVML_CALLS = tuple(f"nvmlDeviceGet{name}" for name in _KINDS)
 
 
 async def hang_one_call(kind: FakeKind, folder: Path, call: str) -> None:

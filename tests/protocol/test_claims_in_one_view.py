@@ -18,6 +18,7 @@ from gcushare.wire.annotations import CLAIMED_UNITS
 from tests.api_objects import an_object, find, merge_into
 from tests.extender_objects import Document, filter_body, node_document, on_card, pod_document
 from tests.protocol.claims_rig import share
+from tests.protocol.commands import Ran
 from tests.protocol.extender_rig import Replica, extender_settings, running_replica, until
 from tests.protocol.inspect_rig import Cluster, cluster, extender_of
 
@@ -85,14 +86,29 @@ async def until_known(found: Cluster, replica: Replica, *pods: str) -> None:
     await until(lambda: all(uid_of(found, pod) in replica.extender.states[0].bound for pod in ("new", "big", *pods)))
 
 
+def pods_of(node: Document, cards: str = "cards") -> list[Document]:
+    """The pods of all cards of a node, as a document has it."""
+    return [pod for card in node[cards] for pod in card["pods"]]
+
+
 def held(document: Document) -> dict[str, list[tuple[str, int, bool]]]:
     """Per node, its pods with what they hold, as the manual's JSON has it."""
     return {
-        node["name"]: [
-            (pod["name"], pod["usedGCU"], pod.get("whole", False)) for card in node["devices"] for pod in card["pods"]
-        ]
+        node["name"]: [(pod["name"], pod["usedGCU"], pod.get("whole", False)) for pod in pods_of(node, "devices")]
         for node in document["nodes"]
     }
+
+
+def state_of(explained: Ran) -> str:
+    """What the first line of an explanation says."""
+    return explained.lines[0].rpartition(": ")[2]
+
+
+async def filtered(replica: Replica, pod: Document, node: str) -> tuple[int, str]:
+    """The extender's answer to filter: its status and its text."""
+    url = f"{replica.url}{ENFLAME.url_prefix}/filter"
+    async with aiohttp.ClientSession() as http, http.post(url, data=filter_body(pod, [node])) as answer:
+        return answer.status, await answer.text()
 
 
 EXPECTED = {"serves-memory": [("old", 4, False)], "serves-claims": [("new", 4, False), ("big", 16, True)]}
@@ -127,13 +143,7 @@ async def test_the_extender_shows_and_the_commands_read_the_same(both: Cluster) 
         assert rows[0] == rows[1]
 
 
-@pytest.mark.parametrize(
-    ("asked", "advised"),
-    [
-        ("main=20", 'gcushare.io/cards: "2": 10'),
-        ("main=15,b=5", ""),
-    ],
-)
+@pytest.mark.parametrize(("asked", "advised"), [("main=20", 'gcushare.io/cards: "2": 10'), ("main=15,b=5", "")])
 async def test_several_cards_are_advised_where_the_policy_would_take_them(
     both: Cluster, asked: str, advised: str
 ) -> None:
@@ -191,10 +201,7 @@ async def test_without_its_verbs_the_extender_shows_all_and_places_nothing(both:
     settings = replace(extender_settings(), verbs=VerbsSettings(verbs=Verbs.OFF))
     async with running_replica(settings, both.api.url) as replica:
         await until_known(both, replica)
-        prefix = f"{replica.url}{ENFLAME.url_prefix}"
-        body = filter_body(pod_document("p"), ["serves-memory"])
-        async with aiohttp.ClientSession() as http, http.post(f"{prefix}/filter", data=body) as answer:
-            assert answer.status == 404
+        assert (await filtered(replica, pod_document("p"), "serves-memory"))[0] == 404
         assert held(await replica.ask("inspect")) == EXPECTED
         await replica.get("/readyz")
         reason = 'gcushare_pods_waiting_by_reason{reason="claim",vendor="enflame"} 1.0'
@@ -223,27 +230,17 @@ async def test_pods_with_a_claim_of_their_author_are_seen_like_those_with_one_of
         for source in SOURCES:
             document = (await both.call("-o", "json", f"--source={source}")).document
             waiting = {pod["name"]: (pod["units"], pod["wholeCards"]) for pod in document["pending"]}
-            assert waiting == {
-                "huge": (20, 0),
-                "wants-6": (6, 0),
-                "wants-2": (2, 0),
-                "wants-24": (24, 0),
-                "wants-a-card": (0, 1),
-            }
-            states = {
-                pod["name"]: pod["state"]
-                for node in document["nodes"]
-                for card in node["cards"]
-                for pod in card["pods"]
-            }
+            units = {"huge": 20, "wants-6": 6, "wants-2": 2, "wants-24": 24}
+            assert waiting == {name: (amount, 0) for name, amount in units.items()} | {"wants-a-card": (0, 1)}
+            states = {pod["name"]: pod["state"] for node in document["nodes"] for pod in pods_of(node)}
             assert states == {"old": "Running", "new": "Running", "big": "Pending", "own": "Running"}
             for pod, words in (("wants-2", "fits"), ("wants-24", "waits"), ("wants-a-card", "waits")):
                 explained = await both.call("explain", pod, f"--source={source}")
-                assert (explained.code, explained.out.splitlines()[0].rpartition(": ")[2]) == (0, words), explained
+                assert (explained.code, state_of(explained)) == (0, words), explained
                 assert "by a claim" in explained.out
             assert "of-a-nic" not in (await both.call("-d", f"--source={source}")).out
             bound = await both.call("explain", "own", f"--source={source}")
-            assert (bound.code, bound.out.splitlines()[0].rpartition(": ")[2]) == (0, "bound")
+            assert (bound.code, state_of(bound)) == (0, "bound")
         assert "asks for no enflame.com/gcu-memory" in (await both.call("explain", "of-no-concern")).err
 
 
@@ -257,15 +254,10 @@ async def test_a_pod_that_asks_by_a_claim_and_by_a_resource_is_refused_in_the_sa
         await until(lambda: uid in replica.extender.states[0].claiming)
         for source in SOURCES:
             explained = await both.call("explain", "twice", f"--source={source}")
-            assert explained.out.splitlines()[0].rpartition(": ")[2] == "refused", explained
+            assert state_of(explained) == "refused", explained
             assert "asks for enflame.com/gcu-memory and for cards by a claim" in explained.out
-        stored = find(both.api, "Pod", "twice")
-        url = f"{replica.url}{ENFLAME.url_prefix}/filter"
-        async with (
-            aiohttp.ClientSession() as http,
-            http.post(url, data=filter_body(stored, ["serves-claims"])) as answer,
-        ):
-            assert "take one of them out of the pod" in await answer.text()
+        _, answer = await filtered(replica, find(both.api, "Pod", "twice"), "serves-claims")
+        assert "take one of them out of the pod" in answer
 
 
 def put_shared(found: Cluster, node: str = "serves-claims") -> None:
@@ -288,18 +280,13 @@ async def test_a_claim_that_two_pods_share_counts_once_in_every_view(tmp_path: P
                 assert row[2:5] == ["5/16", "0/16", "5/32"], table.out
             document = (await found.call("-o", "json", f"--source={source}")).document
             (node,) = document["nodes"]
-            assert (document["pending"], node["pending"], node["allocated"], document["cluster"]["allocated"]) == (
-                [],
-                0,
-                5,
-                5,
-            )
+            assert (document["pending"], node["pending"]) == ([], 0)
+            assert node["allocated"] == document["cluster"]["allocated"] == 5
             (holder,) = node["cards"][0]["pods"]
             assert (holder["name"], holder["sharedWith"]) == ("first", ["default/second"]), source
             details = await found.show("-d", f"--source={source}")
-            rows = {
-                line.split()[0]: line.split()[3:5] for line in details.lines if line.startswith(("first", "second"))
-            }
+            words = [line.split() for line in details.lines if line.startswith(("first", "second"))]
+            rows = {name: amounts for name, _, _, *amounts in words}
             assert rows == {"first": ["5", "0"], "second&": ["(5)", "0"]}, source
             explained = {name: await found.call("explain", name, f"--source={source}") for name in ("first", "second")}
             for name, other in (("first", "second"), ("second", "first")):
@@ -325,10 +312,7 @@ async def test_a_pod_of_a_claim_is_explained_after_its_node_is_gone(tmp_path: Pa
     ("has_slice", "said"),
     [
         (True, "allocated by kube-scheduler; the pod does not run yet"),
-        (
-            False,
-            f"not prepared: {NAMES.driver} publishes no ResourceSlice of serves-claims, so its driver is down",
-        ),
+        (False, f"not prepared: {NAMES.driver} publishes no ResourceSlice of serves-claims, so its driver is down"),
     ],
 )
 async def test_a_claim_that_no_driver_prepares_is_not_said_to_be_confirmed(

@@ -135,29 +135,26 @@ def done(command: list[str], undo: list[str]) -> Iterator[None]:
         subprocess.run(undo, check=True)
 
 
+IMMUTABLE = "Operation not permitted; run as root; if you are, see whether it is immutable (lsattr)"
+MOUNT, UNMOUNT = ("mount", "--bind", "{}", "{}"), ("umount", "{}")
+
+
 @pytest.mark.parametrize(
-    ("place", "bit"), [(MANIFEST, "i"), ("etc/kubernetes/manifests", "a"), ("etc/kubernetes", "i")]
+    ("place", "do", "undo", "words"),
+    [
+        (MANIFEST, ("chattr", "+i", "{}"), ("chattr", "-i", "{}"), IMMUTABLE),
+        ("etc/kubernetes/manifests", ("chattr", "+a", "{}"), ("chattr", "-a", "{}"), IMMUTABLE),
+        ("etc/kubernetes", ("chattr", "+i", "{}"), ("chattr", "-i", "{}"), IMMUTABLE),
+        (MANIFEST, MOUNT, UNMOUNT, "kube-scheduler.yaml': Device or resource busy; it is mounted alone"),
+        ("etc/kubernetes/manifests", MOUNT, UNMOUNT, "Invalid cross-device link; both must be on one mount"),
+    ],
 )
-def test_a_file_or_directory_that_chattr_protects(tmp_path: Path, place: str, bit: str) -> None:
+def test_a_place_that_root_has_protected_or_mounted(
+    tmp_path: Path, place: str, do: tuple[str, ...], undo: tuple[str, ...], words: str
+) -> None:
     host_with(tmp_path, "kubeadm-1.29.yaml")
-    path = str(tmp_path / place)
-    with done(["chattr", f"+{bit}", path], ["chattr", f"-{bit}", path]):
-        words = refused(tmp_path)
-    assert "Operation not permitted; run as root; if you are, see whether it is immutable (lsattr)" in words
-
-
-def test_a_manifest_that_is_mounted_alone(tmp_path: Path) -> None:
-    host_with(tmp_path, "kubeadm-1.29.yaml")
-    path = str(tmp_path / MANIFEST)
-    with done(["mount", "--bind", path, path], ["umount", path]):
-        assert "kube-scheduler.yaml': Device or resource busy; it is mounted alone" in refused(tmp_path)
-
-
-def test_static_pods_on_a_mount_of_their_own(tmp_path: Path) -> None:
-    host_with(tmp_path, "kubeadm-1.29.yaml")
-    path = str((tmp_path / MANIFEST).parent)
-    with done(["mount", "--bind", path, path], ["umount", path]):
-        assert "Invalid cross-device link; both must be on one mount" in refused(tmp_path)
+    with done(*([word.format(tmp_path / place) for word in command] for command in (do, undo))):
+        assert words in refused(tmp_path)
 
 
 @pytest.mark.parametrize("name", [".gcushare-config-manager.json.gcushare-tmp", ".kube-scheduler.yaml.gcushare-tmp"])

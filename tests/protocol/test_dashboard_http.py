@@ -142,14 +142,6 @@ async def test_before_the_first_lists_the_page_is_there_and_the_cluster_is_not(
         assert "not read yet" in (await answer.json())["error"]
 
 
-async def test_a_waiting_pod_is_explained(rig: PageRig, http: aiohttp.ClientSession) -> None:
-    rig.see(a_node("a", 16), a_pod("x", 24))
-    async with http.get(f"{rig.url}api/explain/enflame/default/x") as answer:
-        document = await answer.json()
-
-    assert (document["state"], document["canEverFit"]) == ("waits", False)
-
-
 async def test_nothing_can_be_changed(rig: PageRig, http: aiohttp.ClientSession) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         for path in ("", "api/cluster", "api/changes", "api/explain/enflame/a/b"):

@@ -18,7 +18,7 @@ from gcushare.wire.contracts import EXTENDER
 from gcushare.wire.extender_api import MAX_POD_BYTES
 from gcushare.wire.objects import Pod
 from gcushare_playground.apiserver import ADMIN
-from tests.extender_objects import Document, filter_body, node_document, pod_document
+from tests.extender_objects import Document, filter_body, pod_document
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
 
 CONTAINERS = 90_000
@@ -59,31 +59,6 @@ async def test_pods_that_do_not_exist_get_no_event_and_no_node(rig: ExtenderRig)
 
     assert [event["involvedObject"]["name"] for event in rig.events()] == ["real"]
     assert set(writes(rig)) == {("create", "events")}
-
-
-@pytest.mark.parametrize("asked", [4, None], ids=["a body that asks", "a body as the pod is"])
-async def test_a_pod_that_asks_for_no_card_is_bound_nowhere(rig: ExtenderRig, asked: object) -> None:
-    document = pod_document("plain", None)
-    plain = rig.api.registry.put({**document, "metadata": {"name": "plain", "namespace": "default"}})
-    rig.api.requests.clear()
-    forged = pod_document("plain", asked, uid=plain["metadata"]["uid"])
-    await rig.filter(forged, ["node-1"])
-    _, answer = await rig.bind(forged, "node-1", is_filtered=True)
-
-    assert "has not passed filter here lately" in answer["Error"]
-    assert writes(rig) == []
-    assert "nodeName" not in rig.pod("plain")["spec"]
-
-
-async def test_a_pod_is_bound_to_no_node_but_those_that_filter_named(rig: ExtenderRig) -> None:
-    await rig.add_nodes(node_document("tainted", 16))
-    (pod,) = await rig.add_pods(pod_document("a", 4))
-    rig.api.requests.clear()
-    await rig.filter(pod, ["node-1"])
-    _, answer = await rig.bind(pod, "tainted", is_filtered=True)
-
-    assert "node 'tainted', which filter did not name for it" in answer["Error"]
-    assert writes(rig) == []
 
 
 async def longest_turn(doing: Coroutine[Any, Any, tuple[int, Any]]) -> tuple[tuple[int, Any], float]:

@@ -136,11 +136,22 @@ async def test_after_410_a_new_list_drops_what_went_away_meanwhile(server: Colle
         assert running.picture.deleted_count == 0
 
 
-async def test_a_watch_refused_with_410_lists_again_too(server: CollectionServer) -> None:
-    server.refuse_watches = [(410, "Expired")]
+@pytest.mark.parametrize(
+    ("refusals", "lists", "failures"),
+    [
+        pytest.param([(410, "Expired")], 2, 1, id="the version has gone: it lists again"),
+        pytest.param([(503, "ServiceUnavailable")] * 4, 1, 4, id="away for a while: it asks again"),
+        pytest.param([(504, "Timeout")] * 9, 2, 9, id="of the future, as after an etcd's restore: given up in the end"),
+    ],
+)
+async def test_a_watch_that_is_refused_lists_again_only_where_its_version_is_of_no_use(
+    server: CollectionServer, refusals: list[tuple[int, str]], lists: int, failures: int
+) -> None:
+    server.refuse_watches = refusals
     async with following(server) as running:
         await running.until(lambda: running.reflector.counters["watches"] == 1)
-        assert running.reflector.counters["lists"] == 2
+        assert running.reflector.counters["lists"] == len(server.lists) == lists
+        assert running.reflector.counters["failures"] == failures
 
 
 async def test_pages_that_expire_are_replaced_by_one_list_of_everything(server: CollectionServer) -> None:
@@ -202,16 +213,6 @@ async def test_one_unreadable_object_hides_no_other_and_is_not_forgotten(server:
         # Gone for good, it is dropped all the same, though its last state cannot be read.
         await server.delete("a")
         await running.picture.shows("b", "c")
-
-
-async def test_a_server_away_for_a_while_is_asked_with_growing_pauses_until_it_is_back(
-    server: CollectionServer,
-) -> None:
-    server.refuse_watches = [(503, "ServiceUnavailable")] * 4
-    async with following(server) as running:
-        await running.until(lambda: running.reflector.counters["watches"] == 1)
-        assert running.reflector.counters["failures"] == 4
-        assert len(server.lists) == 1
 
 
 async def test_the_log_says_what_was_listed_what_broke_and_when_it_is_tried_again(

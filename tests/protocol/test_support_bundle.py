@@ -92,24 +92,11 @@ async def test_a_bundle_holds_findings_objects_answers_and_logs(rig: DoctorRig, 
     assert {"waits", PLUGIN, EXTENDER} <= pods
 
 
-SECRETS = {
-    "environment": "env-hunter2-value",
-    "command line": "flag-hunter2-value",
-    "annotation": "annotation-hunter2-value",
-    "log": "log-hunter2-value",
-    "event": "event-hunter2-value",
-    "status": "status-hunter2-value",
-    "secret": "secret-hunter2-value",
-    "shell": "shell-hunter2-value",
-    "termination message": "ended-hunter2-value",
-    "condition": "condition-hunter2-value",
-    "label": "label-hunter2-value",
-    "library": "library-hunter2-value",
-    "user": "user-hunter2-value",
-    "quoted": "quoted-hunter2-value",
-    "answer": "answer-hunter2-value",
-    "extender": "extender-hunter2-value",
-}
+PLACES = (
+    *("environment", "flag", "annotation", "log", "event", "status", "secret", "shell", "termination", "condition"),
+    *("label", "library", "user", "quoted", "answer", "extender"),
+)
+SECRETS = {place: f"{place}-hunter2-value" for place in PLACES}
 """Planted where secrets are found in the field."""
 
 
@@ -142,9 +129,8 @@ def plant(rig: DoctorRig) -> None:
     container["env"] = [{"name": "DB_PASSWORD", "value": SECRETS["environment"]}, {"name": "MODE", "value": "fast"}]
     container["command"] = ["sh", "-c", f"mysql -p{SECRETS['shell']}"]
     asking["metadata"]["labels"] = {"team": SECRETS["label"]}
-    ended = {
-        "terminated": {"exitCode": 1, "reason": "Error", "message": f"DB_PASS={SECRETS['termination message']} ghp_x"}
-    }
+    message = f"DB_PASS={SECRETS['termination']} ghp_x"
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": message}}
     rig.put_pod(
         asking,
         age_s=600,
@@ -154,11 +140,7 @@ def plant(rig: DoctorRig) -> None:
     )
 
     def change(pod: JsonObject) -> None:
-        pod["spec"]["containers"][0]["args"] += [
-            "--token",
-            SECRETS["command line"],
-            f"--secret={SECRETS['command line']}",
-        ]
+        pod["spec"]["containers"][0]["args"] += ["--token", SECRETS["flag"], f"--secret={SECRETS['flag']}"]
         pod["spec"]["volumes"] = [{"name": "tls", "secret": {"secretName": "extender-tls"}}]
 
     rig.change("pods", EXTENDER, change, SYSTEM)

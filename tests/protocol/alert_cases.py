@@ -100,12 +100,7 @@ _UP = (
         quiet=_replicas("up", _ZERO, _ONE),
         labels=_OF_JOB,
     ),
-    Case(
-        alert="GcushareExtenderDown",
-        fires={f"up{{{_PLUGIN}}}": _ONE},
-        quiet={f"up{{{_EXTENDER}}}": _ONE},
-        labels={},
-    ),
+    Case(alert="GcushareExtenderDown", fires={f"up{{{_PLUGIN}}}": _ONE}, quiet={f"up{{{_EXTENDER}}}": _ONE}, labels={}),
     # A rollout goes on, and the last pod of it does not start.
     Case(
         alert="GcushareDevicePluginMissing",

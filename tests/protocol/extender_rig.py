@@ -22,11 +22,7 @@ from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.scheduler_extender.app import Extender
 from gcushare.scheduler_extender.dashboard.dashboard_settings import DashboardSettings
-from gcushare.scheduler_extender.extender_settings import (
-    ExtenderSettings,
-    FollowSettings,
-    PlacementSettings,
-)
+from gcushare.scheduler_extender.extender_settings import ExtenderSettings, FollowSettings, PlacementSettings
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.contracts import EXTENDER
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig

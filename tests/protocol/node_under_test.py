@@ -197,8 +197,7 @@ class NodeUnderTest:
         """The checkpoint's entries of the resource, by pod uid and container."""
         return {
             (each["PodUID"], each["ContainerName"]): Entry(
-                {numa: sorted(ids) for numa, ids in each["DeviceIDs"].items()},
-                base64.b64decode(each["AllocResp"]),
+                {numa: sorted(ids) for numa, ids in each["DeviceIDs"].items()}, base64.b64decode(each["AllocResp"])
             )
             for each in self._checkpoint()["PodDeviceEntries"] or ()
             if each["ResourceName"] == self.resource

@@ -37,8 +37,7 @@ async def rig() -> AsyncIterator[PluginRig]:
         found.write_cards({0: USE})
         await found.run("a", 4, 2, card=0)
         await found.until(
-            lambda: any(use.memory_used_bytes for use in found.app.observed.cards().uses.values()),
-            "use is read",
+            lambda: any(use.memory_used_bytes for use in found.app.observed.cards().uses.values()), "use is read"
         )
         yield found
 

@@ -45,11 +45,7 @@ def turn(client: KubeClient, identity: str) -> AbstractAsyncContextManager[Tenur
 def config_manager(client: KubeClient, host: Host) -> Reconciler:
     state = SharedConfigMap(client, ExtenderOptions(extender_url=URL), NAMESPACE, "cp-1")
     return Reconciler(
-        manager=host.manager,
-        cluster=state,
-        hold_lease=partial(turn, client, "cp-1"),
-        clock=host.clock,
-        interval_s=10.0,
+        manager=host.manager, cluster=state, hold_lease=partial(turn, client, "cp-1"), clock=host.clock, interval_s=10.0
     )
 
 

@@ -29,17 +29,7 @@ from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import card, cards
 from tests.extender_objects import inventory_text, pod_document
 from tests.neighbours import read_objects
-from tests.protocol.doctor_rig import (
-    EXTENDER,
-    LABEL,
-    NODE,
-    PLUGIN,
-    SCHEDULER,
-    SERVICE,
-    SYSTEM,
-    DoctorRig,
-    node_object,
-)
+from tests.protocol.doctor_rig import EXTENDER, LABEL, NODE, PLUGIN, SCHEDULER, SERVICE, SYSTEM, DoctorRig, node_object
 
 Scenario = Callable[[DoctorRig], object]
 ERROR, WARNING, INFO = "error", "warning", "info"

@@ -162,10 +162,7 @@ async def test_where_the_admin_chose_pods_start_without_a_limit_and_are_marked(t
 
 @pytest.mark.slow
 async def test_mps_stands_in_on_a_node_whose_driver_keeps_no_limits(tmp_path: Path) -> None:
-    async with (
-        mps_rig() as mps,
-        DriverRig(tmp_path, limit_fallback=Fallback.MPS, mps_root=mps.folders.root) as rig,
-    ):
+    async with mps_rig() as mps, DriverRig(tmp_path, limit_fallback=Fallback.MPS, mps_root=mps.folders.root) as rig:
         await mps.start()
         rig.rules(keeping=False)
         await rig.start()

@@ -31,10 +31,7 @@ async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
 def install(folder: Path) -> Path:
     """Put both commands into a directory, as the package's installation does."""
     folder.mkdir()
-    entries = {
-        "kubectl-inspect-gcushare": "main_gcushare",
-        "kubectl_complete-inspect-gcushare": "complete_gcushare",
-    }
+    entries = {"kubectl-inspect-gcushare": "main_gcushare", "kubectl_complete-inspect-gcushare": "complete_gcushare"}
     for name, function in entries.items():
         script = folder / name
         code = f"import sys\nfrom gcushare.cli.inspect.__main__ import {function}\nsys.exit({function}())\n"

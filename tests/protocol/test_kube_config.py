@@ -71,8 +71,7 @@ async def header_of(config: KubeConfig) -> str | None:
 
 
 @pytest.mark.parametrize(
-    "server",
-    ["h:1", "http://", "http://h:99999", "http://user:secret@h", "http://h/?a=b", "ftp://h", "http://[::1"],
+    "server", ["h:1", "http://", "http://h:99999", "http://user:secret@h", "http://h/?a=b", "ftp://h", "http://[::1"]
 )
 def test_an_address_that_is_none_is_refused(tmp_path: Path, server: str) -> None:
     with pytest.raises(ConfigError, match="address"):

@@ -91,10 +91,7 @@ async def test_a_binding_carries_its_deadline_so_that_the_server_does_nothing_la
 
 async def test_a_binding_is_sent_for_the_user_that_a_kubeconfig_acts_as() -> None:
     names = (("Impersonate-User", "bob"), ("Impersonate-Group", "dev"), ("Impersonate-Group", "ops"))
-    async with (
-        serving() as server,
-        KubeClient(replace(server.config(), impersonation=names), program="test") as client,
-    ):
+    async with serving() as server, KubeClient(replace(server.config(), impersonation=names), program="test") as client:
         await bind(client)
     assert all(f"\r\n{name}: {value}\r\n" in server.heads[0] for name, value in names)
 

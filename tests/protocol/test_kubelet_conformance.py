@@ -103,9 +103,7 @@ async def test_capacity_counts_all_ids_and_allocatable_those_that_are_healthy(no
             id="another version",
         ),
         pytest.param(
-            {"resource": "resource-1"},
-            'the ResourceName "resource-1" is invalid',
-            id="a resource without a domain",
+            {"resource": "resource-1"}, 'the ResourceName "resource-1" is invalid', id="a resource without a domain"
         ),
         pytest.param(
             {"resource": "kubernetes.io/gcu"},

@@ -46,11 +46,7 @@ async def put_neighbour(rig: PluginRig, stack: AsyncExitStack, name: str) -> Non
     [
         ("hami-nvidia", ALIYUN, "HAMi (annotation hami.io/node-nvidia-register)"),
         ("kai", ALIYUN, "another plugin serves nvidia.com/gpu on this node: the kubelet was sent 2 device ids"),
-        (
-            "nvidia-device-plugin",
-            ALIYUN,
-            "Keep NVIDIA's device plugin or GPU Operator off this node (with",
-        ),
+        ("nvidia-device-plugin", ALIYUN, "Keep NVIDIA's device plugin or GPU Operator off this node (with"),
         ("nvidia-dra", ALIYUN, "NVIDIA's DRA driver (ResourceSlices of gpu.nvidia.com)"),
         ("enflame-gcushare", ENFLAME, "Enflame's gcushare 3.6 (enflame.com/shared-gcu 12)"),
     ],

@@ -41,11 +41,7 @@ async def holding(server: RunningServer, work: Work) -> AsyncIterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize(
-    "beginning",
-    ["G", "GET /hold HTTP/1.1\nHost: x\n"],
-    ids=["first byte", "half a head"],
-)
+@pytest.mark.parametrize("beginning", ["G", "GET /hold HTTP/1.1\nHost: x\n"], ids=["first byte", "half a head"])
 @BOTH
 async def test_a_client_that_does_not_finish_its_head_is_cut_off(serving: Serving, beginning: str) -> None:
     async with serving(IMPATIENT) as server, connected(server) as client:

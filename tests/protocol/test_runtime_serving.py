@@ -23,16 +23,7 @@ from gcushare.core.errors import (
 from gcushare.runtime.health import HealthChecks
 from gcushare.runtime.http.page_server import start_server
 from gcushare.runtime.metrics import make_registry, metrics_route
-from tests.protocol.runtime_bench import (
-    BOTH,
-    SETTINGS,
-    Serving,
-    Work,
-    connected,
-    serving,
-    serving_pages,
-    until,
-)
+from tests.protocol.runtime_bench import BOTH, SETTINGS, Serving, Work, connected, serving, serving_pages, until
 
 
 async def test_port_zero_is_read_back_and_answers() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,13 @@ needs_promtool = pytest.mark.skipif(
     not PROMTOOL,
     reason="no promtool: put one on PATH, or unpack Debian's package prometheus below .cache as .ci/run does",
 )
+
+
+def run_promtool(verb: str, *files: Path) -> str:
+    """What ``promtool VERB rules`` complains of in these files; empty where all is as expected."""
+    words = [PROMTOOL, verb, "rules", *map(str, files)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=False)
+    return done.stdout + done.stderr if done.returncode else ""
 
 
 @dataclass(frozen=True, slots=True)

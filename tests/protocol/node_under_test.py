@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import itertools
 from collections.abc import Iterable, Mapping
@@ -19,7 +18,8 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import PODS
 from gcushare.wire.protos import podresources_pb2 as pb
 from gcushare.wire.protos import services
-from gcushare_playground.picture import EVENT_OBJECTS, NODE_OBJECTS, POD_OBJECTS, Picture, phase_of, poll_until
+from gcushare_playground.picture import phase_of, poll_until
+from tests.protocol.followed import Followed
 from tests.protocol.reference_plugin import ReferencePlugin, devices
 
 NODE = "node-1"
@@ -60,23 +60,19 @@ class Entry:
         return frozenset(id_ for ids in self.by_numa.values() for id_ in ids)
 
 
-class NodeUnderTest:
+class NodeUnderTest(Followed):
     """Leaving the block deletes the pods and stops the plugin. Each has a resource of its own: tests share a node."""
 
     def __init__(self, backend: KubeletBackend) -> None:
+        super().__init__(backend.client)
         self.backend = backend
-        self.client = backend.client
         number = next(_numbers)
         self.resource = f"example.com/resource-{number}"
         self.plugin = ReferencePlugin(self.plugin_dir, self.resource, devices(IDS), socket=f"plugin-{number}.sock")
-        self.pods, self.nodes, self.events = (
-            Picture(self.client, each) for each in (POD_OBJECTS, NODE_OBJECTS, EVENT_OBJECTS)
-        )
         self._stack = AsyncExitStack()
-        self._followers: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        self._followers = [asyncio.create_task(each.run()) for each in (self.pods, self.nodes, self.events)]
+        await super().__aenter__()
         await self._stack.enter_async_context(self.plugin)
         await self.plugin.register()
         await self.offers(len(IDS), len(IDS))
@@ -88,9 +84,7 @@ class NodeUnderTest:
                 await self.delete(each["metadata"]["name"], grace_s=0)
             await self._stack.aclose()
         finally:
-            for follower in self._followers:
-                follower.cancel()
-            await asyncio.wait(self._followers)
+            await super().__aexit__()
 
     @property
     def plugin_dir(self) -> Path:

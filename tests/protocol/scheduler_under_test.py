@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol, Self
@@ -14,7 +13,8 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, PODS, Resource
-from gcushare_playground.picture import EVENT_OBJECTS, NODE_OBJECTS, POD_OBJECTS, Picture, condition_of, node_of
+from gcushare_playground.picture import NODE_OBJECTS, condition_of, node_of
+from tests.protocol.followed import Followed
 from tests.protocol.scripted_extender import Asked, ScriptedExtender
 
 RESOURCE = "example.com/memory"
@@ -38,21 +38,17 @@ class SchedulerBackend(Protocol):
         """End it, if one runs."""
 
 
-class SchedulerUnderTest:
+class SchedulerUnderTest(Followed):
     """Leaving the block ends the scheduler and deletes the pods and nodes."""
 
     def __init__(self, backend: SchedulerBackend) -> None:
+        super().__init__(backend.client)
         self.backend = backend
-        self.client = backend.client
         self.extender = ScriptedExtender()
         self.extender.answers["bind"] = self.bind
-        self.pods, self.nodes, self.events = (
-            Picture(self.client, each) for each in (POD_OBJECTS, NODE_OBJECTS, EVENT_OBJECTS)
-        )
-        self._followers: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        self._followers = [asyncio.create_task(each.run()) for each in (self.pods, self.nodes, self.events)]
+        await super().__aenter__()
         await self.extender.start()
         return self
 
@@ -65,9 +61,7 @@ class SchedulerUnderTest:
             for node in list(self.nodes.objects):
                 await self.client.delete(NODES, node)
         finally:
-            for follower in self._followers:
-                follower.cancel()
-            await asyncio.wait(self._followers)
+            await super().__aexit__()
 
     async def start(self, **changes: Any) -> None:
         """Start the scheduler with one extender of every verb; ``changes`` are keys of its entry."""
@@ -95,20 +89,16 @@ class SchedulerUnderTest:
 
     async def add_node(self, name: str, *, units: int = 16, **spec: Any) -> None:
         amounts = {"cpu": "8", "memory": "32Gi", "pods": "110", RESOURCE: str(units)}
-        status = {
-            "capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}],
-        }  # fmt: skip
+        ready = [{"type": "Ready", "status": "True"}]
+        status = {"capacity": amounts, "allocatable": amounts, "conditions": ready}
         await self.client.create(NODE_OBJECTS, {"metadata": {"name": name}, "spec": spec, "status": status})
 
     async def add_pod(self, name: str, units: int = 4, **spec: Any) -> str:
         """Create a pod and return its uid."""
         limits = {RESOURCE: str(units)} if units else {}
         container = {"name": "main", "image": "image:1", "resources": {"limits": limits}}
-        body = {
-            "metadata": {"name": name},
-            "spec": {"terminationGracePeriodSeconds": 0, "containers": [container], **spec},
-        }
-        made = await self.client.create(PODS, body, namespace="default")
+        whole = {"terminationGracePeriodSeconds": 0, "containers": [container], **spec}
+        made = await self.client.create(PODS, {"metadata": {"name": name}, "spec": whole}, namespace="default")
         return made.metadata.uid
 
     async def make_claim(self, name: str) -> None:

@@ -19,7 +19,7 @@ from gcushare.cards.ports import HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.worker.time_limits import IsolationSettings
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError
-from tests.native.libraries import DirectSource, FakeLibrary, install_fake, isolated, nvml_here
+from tests.native.libraries import FakeLibrary, install_fake, isolated, nvml_here
 
 GIB = 1 << 30
 XID, DOUBLE_BIT_ECC = 8, 2
@@ -254,19 +254,6 @@ def test_how_near_two_cards_are() -> None:
         for rules, level in levels.items():
             fake.control(*rules)
             assert library.link_level(0, 1) == level, rules
-
-
-async def test_cards_with_a_direct_link_or_one_switch_are_a_group() -> None:
-    groups = {
-        ("cards 4", "set nvlink 0 1", "set topology 2 10"): ["link-0"] * 4,
-        ("cards 4", "set topology 2 10"): ["", "", "link-2", "link-2"],
-        ("cards 4",): [""] * 4,
-    }
-    for rules, expected in groups.items():
-        with opened(*rules) as (_, library):
-            source = DirectSource(library)
-            report = await LinkTable(source).fill(await source.list_cards())
-        assert [card.link_group for card in report.cards] == expected, rules
 
 
 @pytest.mark.parametrize(

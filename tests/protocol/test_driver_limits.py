@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,13 @@ class DriverRig(PluginRig):
         return [call for call in read_set_calls(self.library.path) if call.group == group]
 
 
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[DriverRig]:
+    async with DriverRig(tmp_path) as running:
+        await running.start()
+        yield running
+
+
 @pytest.mark.parametrize("keeping", ["dmem", "misc"])
 async def test_a_pod_has_its_limit_before_its_container_starts(tmp_path: Path, keeping: Keeping) -> None:
     async with DriverRig(tmp_path, keeping) as rig:
@@ -98,29 +105,25 @@ async def test_a_pod_has_its_limit_before_its_container_starts(tmp_path: Path, k
         assert rig.problem("memoryLimit") == ""
 
 
-async def test_all_containers_of_a_pod_share_its_limit_and_each_sees_its_own(tmp_path: Path) -> None:
-    async with DriverRig(tmp_path) as rig:
-        await rig.start()
-        init = {"name": "load", "image": "x", "resources": {"limits": {"enflame.com/gcu-memory": "6"}}}
-        with_init = rig.pod_with_group("with-init", 4, init=[init], card=1)
-        group = rig.pod_with_group("pod", 4, 2)
-        await rig.until_running("with-init")
-        await rig.until_running("pod")
-        assert rig.groups.limit_of(group, 0) == 6 * GIB
-        assert rig.groups.limit_of(with_init, 1) == 6 * GIB, "an init container's ids are its pod's"
-        child = rig.child(group, "last")
-        await rig.until(lambda: rig.groups.limit_of(child, 0) == 2 * GIB, "the container that was started last has its")
+async def test_all_containers_of_a_pod_share_its_limit_and_each_sees_its_own(rig: DriverRig) -> None:
+    init = {"name": "load", "image": "x", "resources": {"limits": {"enflame.com/gcu-memory": "6"}}}
+    with_init = rig.pod_with_group("with-init", 4, init=[init], card=1)
+    group = rig.pod_with_group("pod", 4, 2)
+    await rig.until_running("with-init")
+    await rig.until_running("pod")
+    assert rig.groups.limit_of(group, 0) == 6 * GIB
+    assert rig.groups.limit_of(with_init, 1) == 6 * GIB, "an init container's ids are its pod's"
+    child = rig.child(group, "last")
+    await rig.until(lambda: rig.groups.limit_of(child, 0) == 2 * GIB, "the container that was started last has its")
 
 
-async def test_a_container_does_not_start_without_its_limit_and_its_pod_says_why(tmp_path: Path) -> None:
-    async with DriverRig(tmp_path) as rig:
-        await rig.start()
-        rig.bind("pod", 4)
-        assert "the kubelet should have made it" in await rig.event("MemoryLimitFailed")
-        assert not rig.is_running("pod")
-        rig.make_group("pod")
-        await rig.until_running("pod")
-        await rig.until(lambda: not rig.problem("memoryLimit"), "all is well")
+async def test_a_container_does_not_start_without_its_limit_and_its_pod_says_why(rig: DriverRig) -> None:
+    rig.bind("pod", 4)
+    assert "the kubelet should have made it" in await rig.event("MemoryLimitFailed")
+    assert not rig.is_running("pod")
+    rig.make_group("pod")
+    await rig.until_running("pod")
+    await rig.until(lambda: not rig.problem("memoryLimit"), "all is well")
 
 
 async def test_cards_on_which_nothing_can_be_limited_take_no_new_pods(tmp_path: Path) -> None:
@@ -232,42 +235,38 @@ async def test_a_card_that_is_sick_keeps_no_pod_from_another_and_is_closed_when_
         await rig.until(lambda: rig.groups.limit_of(group, 1) == LEAST_BYTES, "it is closed now")
 
 
-async def test_a_reloaded_drivers_limits_are_set_again_and_a_false_mirror_moves_none_of_them(tmp_path: Path) -> None:
+async def test_a_reloaded_drivers_limits_are_set_again_and_a_false_mirror_moves_none_of_them(rig: DriverRig) -> None:
     """It names what the kubelet shows of a pod until it has a record of it, and then the pod's control group."""
-    async with DriverRig(tmp_path) as rig:
-        await rig.start()
-        group = await rig.run_limited("pod", 4)
-        false = {"raises-the-authors-own": 16, "lowers-a-neighbours": 1}
-        for name, units in false.items():
-            rig.api.registry.put(false_mirror(name, units, "default/pod"))
-        rig.pod_with_group("next", 1)
-        await rig.until_recorded("pod", "next")
-        for name in false:
-            merge_into(rig.api, "Pod", name, {"metadata": {"annotations": {MACHINE_UID: rig.uid("pod")}}})
-        store = rig.app.observed.store
-        said = f"{MACHINE_UID!r}: {rig.uid('pod')!r}"
-        await rig.until(
-            lambda: str([each.annotations for each in store.everyone.values()]).count(said) == 2, "both are seen"
-        )
-        rig.groups.reload_driver()
-        await rig.event("MemoryLimitsLost")
-        assert rig.groups.limit_of(group, 0) == 4 * GIB
-        assert {call.hard for call in rig.calls_for(group) if call.card == 0} == {4 * GIB}
+    group = await rig.run_limited("pod", 4)
+    false = {"raises-the-authors-own": 16, "lowers-a-neighbours": 1}
+    for name, units in false.items():
+        rig.api.registry.put(false_mirror(name, units, "default/pod"))
+    rig.pod_with_group("next", 1)
+    await rig.until_recorded("pod", "next")
+    for name in false:
+        merge_into(rig.api, "Pod", name, {"metadata": {"annotations": {MACHINE_UID: rig.uid("pod")}}})
+    store = rig.app.observed.store
+    said = f"{MACHINE_UID!r}: {rig.uid('pod')!r}"
+    await rig.until(
+        lambda: str([each.annotations for each in store.everyone.values()]).count(said) == 2, "both are seen"
+    )
+    rig.groups.reload_driver()
+    await rig.event("MemoryLimitsLost")
+    assert rig.groups.limit_of(group, 0) == 4 * GIB
+    assert {call.hard for call in rig.calls_for(group) if call.card == 0} == {4 * GIB}
 
 
-async def test_a_restarted_plugin_finds_every_pod_again_and_limits_what_it_missed(tmp_path: Path) -> None:
-    async with DriverRig(tmp_path) as rig:
-        await rig.start()
-        group = await rig.run_limited("pod", 4)
-        await rig.end_program()
-        rig.groups.reload_driver()
-        assert rig.groups.allocate(group, 0, 6 * GIB)
-        await rig.start()
-        await rig.until(lambda: rig.groups.limit_of(group, 0) == 6 * GIB, "no less than what it uses")
-        rig.groups.free(group, 0)
-        await rig.until(lambda: rig.groups.limit_of(group, 0) == 4 * GIB, "its grant once it is freed")
-        child = rig.child(group, "again")
-        await rig.until(lambda: rig.groups.limit_of(child, 0) == 4 * GIB, "a container that came later sees it")
+async def test_a_restarted_plugin_finds_every_pod_again_and_limits_what_it_missed(rig: DriverRig) -> None:
+    group = await rig.run_limited("pod", 4)
+    await rig.end_program()
+    rig.groups.reload_driver()
+    assert rig.groups.allocate(group, 0, 6 * GIB)
+    await rig.start()
+    await rig.until(lambda: rig.groups.limit_of(group, 0) == 6 * GIB, "no less than what it uses")
+    rig.groups.free(group, 0)
+    await rig.until(lambda: rig.groups.limit_of(group, 0) == 4 * GIB, "its grant once it is freed")
+    child = rig.child(group, "again")
+    await rig.until(lambda: rig.groups.limit_of(child, 0) == 4 * GIB, "a container that came later sees it")
 
 
 async def test_a_burst_takes_only_what_no_grant_needs_and_gives_it_back(tmp_path: Path) -> None:
@@ -282,16 +281,14 @@ async def test_a_burst_takes_only_what_no_grant_needs_and_gives_it_back(tmp_path
         await rig.until(lambda: rig.groups.limit_of(group, 0) == int(6.5 * GIB), "what is left over")
 
 
-async def test_a_changed_annotation_counts_without_a_restart(tmp_path: Path) -> None:
-    async with DriverRig(tmp_path) as rig:
-        await rig.start()
-        group = rig.pod_with_group("pod", 4, annotations={MEMORY_LIMIT: "6"})
-        child = rig.child(group, "c0")
-        await rig.until_running("pod")
-        await rig.until(lambda: rig.groups.limit_of(child, 0) == 6 * GIB, "the container sees it")
-        merge_into(rig.api, "Pod", "pod", {"metadata": {"annotations": {MEMORY_LIMIT: "10"}}})
-        await rig.until(lambda: rig.groups.limit_of(group, 0) == 10 * GIB, "the pod has it")
-        await rig.until(lambda: rig.groups.limit_of(child, 0) == 10 * GIB, "the container sees it")
+async def test_a_changed_annotation_counts_without_a_restart(rig: DriverRig) -> None:
+    group = rig.pod_with_group("pod", 4, annotations={MEMORY_LIMIT: "6"})
+    child = rig.child(group, "c0")
+    await rig.until_running("pod")
+    await rig.until(lambda: rig.groups.limit_of(child, 0) == 6 * GIB, "the container sees it")
+    merge_into(rig.api, "Pod", "pod", {"metadata": {"annotations": {MEMORY_LIMIT: "10"}}})
+    await rig.until(lambda: rig.groups.limit_of(group, 0) == 10 * GIB, "the pod has it")
+    await rig.until(lambda: rig.groups.limit_of(child, 0) == 10 * GIB, "the container sees it")
 
 
 async def test_use_per_pod_is_what_the_driver_counts_where_the_hosts_processes_are_hidden(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from gcushare.vendors import ALIYUN
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from tests.documents import ROOT
 from tests.extender_objects import a_node, filter_body, state_of
-from tests.monitoring import PROMTOOL, needs_promtool
+from tests.monitoring import needs_promtool, run_promtool
 from tests.pages import page_yaml
 from tests.unit.extender_desk import Desk
 
@@ -48,17 +48,10 @@ def test_the_pods_that_kubespawner_makes_ask_for_what_their_profile_says(tmp_pat
     kubeconfig = write_kubeconfig(
         tmp_path / "kubeconfig", "http://127.0.0.1:1", token=None, authority=None, namespace="hub"
     )
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("kubespawner_pods.py"))],
-        input=json.dumps(VALUES),
-        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    pods = json.loads(done.stdout)
+    words = [sys.executable, str(Path(__file__).with_name("kubespawner_pods.py"))]
+    environ = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    printed = subprocess.check_output(words, input=json.dumps(VALUES), env=environ, text=True, timeout=100)
+    pods = json.loads(printed)
     asked = {name: pod["spec"]["containers"][0]["resources"].get("limits") for name, pod in pods.items()}
     assert asked == {
         "2 GiB of the card": {ALIYUN.memory_resource: "2"},
@@ -207,7 +200,4 @@ def test_the_query_names_pods_whose_card_was_idle_where_use_is_measured(tmp_path
     }
     file = tmp_path / "tests.yaml"
     file.write_text(json.dumps({"rule_files": [], "evaluation_interval": "1m", "tests": [test]}))
-    done = subprocess.run(
-        [PROMTOOL, "test", "rules", str(file)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert run_promtool("test", file) == ""

@@ -11,7 +11,7 @@ from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import ForbiddenError
 from gcushare.kube.reflector import ReflectorSettings
 from tests.protocol.kube_collection import CollectionServer, collection
-from tests.protocol.reflector_rig import FAST, streaming
+from tests.protocol.reflector_rig import FAST, Running, streaming
 
 
 @pytest.fixture
@@ -22,27 +22,32 @@ async def server() -> AsyncIterator[CollectionServer]:
         yield running
 
 
-async def test_catching_up_costs_no_list_when_the_watch_is_there_already(server: CollectionServer) -> None:
-    async with streaming(server) as running:
-        await server.put("c")
-        await running.picture.shows("a", "b", "c")
-        await running.reflector.catch_up()
-        assert running.reflector.counters["lists"] == 1
-        # One object of the newest state reported the version.
-        assert (server.lists[-1]["limit"], server.lists[-1].get("resourceVersion")) == ("1", None)
+@pytest.fixture
+async def running(server: CollectionServer) -> AsyncIterator[Running]:
+    """A reflector that has listed the two, and whose watch is open."""
+    async with streaming(server) as found:
+        yield found
 
 
-async def test_catching_up_lists_again_when_the_stream_is_half_open(server: CollectionServer) -> None:
-    async with streaming(server) as running:
-        server.silent = True
-        await server.put("c")
-        await server.delete("a")
-        await running.reflector.catch_up()
-        assert running.picture.names == ["b", "c"]
-        assert running.reflector.counters["failures"] == 0
-        server.silent = False
-        await server.put("d")
-        await running.picture.shows("b", "c", "d")
+async def test_catching_up_costs_no_list_when_the_watch_is_there(server: CollectionServer, running: Running) -> None:
+    await server.put("c")
+    await running.picture.shows("a", "b", "c")
+    await running.reflector.catch_up()
+    assert running.reflector.counters["lists"] == 1
+    # One object of the newest state reported the version.
+    assert (server.lists[-1]["limit"], server.lists[-1].get("resourceVersion")) == ("1", None)
+
+
+async def test_catching_up_lists_again_when_the_stream_is_half_open(server: CollectionServer, running: Running) -> None:
+    server.silent = True
+    await server.put("c")
+    await server.delete("a")
+    await running.reflector.catch_up()
+    assert running.picture.names == ["b", "c"]
+    assert running.reflector.counters["failures"] == 0
+    server.silent = False
+    await server.put("d")
+    await running.picture.shows("b", "c", "d")
 
 
 ASKING = ReflectorSettings(backoff=FAST, page_size=2, ask_above_s=0.0)
@@ -87,27 +92,24 @@ async def test_catching_up_does_not_wait_for_the_pause_after_failures(server: Co
         assert running.picture.names == ["a", "b", "c"]
 
 
-async def test_catching_up_goes_by_the_list_if_versions_tell_no_order(server: CollectionServer) -> None:
-    async with streaming(server) as running:
-        server.opaque = True
-        await asyncio.gather(running.reflector.catch_up(), running.reflector.catch_up())
-        # The first call made the others list again; that list answers every call from before it began.
-        assert 2 <= running.reflector.counters["lists"] <= 3
+async def test_catching_up_goes_by_lists_if_versions_tell_no_order(server: CollectionServer, running: Running) -> None:
+    server.opaque = True
+    await asyncio.gather(running.reflector.catch_up(), running.reflector.catch_up())
+    # The first call made the others list again; that list answers every call from before it began.
+    assert 2 <= running.reflector.counters["lists"] <= 3
 
 
-async def test_many_may_catch_up_at_once(server: CollectionServer) -> None:
+async def test_many_may_catch_up_at_once(server: CollectionServer, running: Running) -> None:
     """Two that are out of patience in one moment both end the reflector's turn."""
-    async with streaming(server) as running:
-        server.silent = True
-        await server.put("c")
-        await asyncio.gather(*(running.reflector.catch_up() for _ in range(30)))
-        assert running.picture.names == ["a", "b", "c"]
+    server.silent = True
+    await server.put("c")
+    await asyncio.gather(*(running.reflector.catch_up() for _ in range(30)))
+    assert running.picture.names == ["a", "b", "c"]
 
 
-async def test_catching_up_fails_when_the_version_is_not_reported(server: CollectionServer) -> None:
-    async with streaming(server) as running:
-        server.refuse_lists.append((403, "Forbidden"))
-        with pytest.raises(ForbiddenError):
-            await running.reflector.catch_up()
-        await server.put("c")
-        await running.picture.shows("a", "b", "c")
+async def test_catching_up_fails_when_the_version_is_not_reported(server: CollectionServer, running: Running) -> None:
+    server.refuse_lists.append((403, "Forbidden"))
+    with pytest.raises(ForbiddenError):
+        await running.reflector.catch_up()
+    await server.put("c")
+    await running.picture.shows("a", "b", "c")

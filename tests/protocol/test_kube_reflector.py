@@ -19,7 +19,7 @@ from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS
 from gcushare.wire.objects import Pod
 from tests.protocol.kube_collection import CollectionServer, collection
-from tests.protocol.reflector_rig import DECODER, FAST, NotingClock, Picture, following, streaming
+from tests.protocol.reflector_rig import DECODER, FAST, NotingClock, Picture, Running, following, streaming
 
 
 @pytest.fixture
@@ -28,6 +28,13 @@ async def server() -> AsyncIterator[CollectionServer]:
         await running.put("a")
         await running.put("b")
         yield running
+
+
+@pytest.fixture
+async def running(server: CollectionServer) -> AsyncIterator[Running]:
+    """A reflector that has listed the two, and whose watch is open."""
+    async with streaming(server) as found:
+        yield found
 
 
 def decode_unbroken(raw: msgspec.Raw) -> Pod:
@@ -88,52 +95,50 @@ async def test_a_list_is_the_newest_state_unless_the_owner_accepts_a_cache(serve
     assert [each.get("resourceVersion") for each in server.lists] == [None, "0"]
 
 
-async def test_a_cut_stream_is_resumed_where_it_broke(server: CollectionServer) -> None:
-    async with streaming(server) as running:
-        await server.put("c")
-        await running.picture.shows("a", "b", "c")
-        seen = running.reflector.version
-        server.cut_streams()
-        await server.put("d")
-        await running.picture.shows("a", "b", "c", "d")
-        assert len(server.lists) == 1
-        assert server.watches[-1]["resourceVersion"] == seen
-        # Nothing was reported twice: two listed, c and d watched.
-        assert running.picture.applied_count == 4
+async def test_a_cut_stream_is_resumed_where_it_broke(server: CollectionServer, running: Running) -> None:
+    await server.put("c")
+    await running.picture.shows("a", "b", "c")
+    seen = running.reflector.version
+    server.cut_streams()
+    await server.put("d")
+    await running.picture.shows("a", "b", "c", "d")
+    assert len(server.lists) == 1
+    assert server.watches[-1]["resourceVersion"] == seen
+    # Nothing was reported twice: two listed, c and d watched.
+    assert running.picture.applied_count == 4
 
 
-async def test_a_stream_that_the_server_ends_is_resumed_without_being_a_failure(server: CollectionServer) -> None:
-    async with streaming(server) as running:
-        await server.put("c")
-        await running.picture.shows("a", "b", "c")
-        await server.end_streams()
-        await running.until(lambda: running.reflector.counters["watches"] == 2)
-        assert running.reflector.counters["failures"] == 0
-        assert len(server.lists) == 1
+async def test_a_stream_that_the_server_ends_is_resumed_and_no_failure(
+    server: CollectionServer, running: Running
+) -> None:
+    await server.put("c")
+    await running.picture.shows("a", "b", "c")
+    await server.end_streams()
+    await running.until(lambda: running.reflector.counters["watches"] == 2)
+    assert running.reflector.counters["failures"] == 0
+    assert len(server.lists) == 1
 
 
-async def test_a_bookmark_moves_the_version_that_a_resume_starts_from(server: CollectionServer) -> None:
-    async with streaming(server) as running:
-        await server.bookmark()
-        await running.until(lambda: running.reflector.counters["bookmarks"] == 1)
-        server.cut_streams()
-        await running.until(lambda: len(server.watches) == 2)
-        assert server.watches[1]["resourceVersion"] == str(server.version)
-        assert running.picture.applied_count == 2
+async def test_a_bookmark_moves_the_version_of_the_next_resume(server: CollectionServer, running: Running) -> None:
+    await server.bookmark()
+    await running.until(lambda: running.reflector.counters["bookmarks"] == 1)
+    server.cut_streams()
+    await running.until(lambda: len(server.watches) == 2)
+    assert server.watches[1]["resourceVersion"] == str(server.version)
+    assert running.picture.applied_count == 2
 
 
-async def test_after_410_a_new_list_drops_what_went_away_meanwhile(server: CollectionServer) -> None:
-    async with streaming(server) as running:
-        server.silent = True
-        server.forget("a")
-        await server.put("c")
-        server.compact()
-        server.silent = False
-        server.cut_streams()
-        await running.picture.shows("b", "c")
-        assert running.reflector.counters["gone"] == 1
-        assert running.reflector.counters["lists"] == 2
-        assert running.picture.deleted_count == 0
+async def test_after_410_a_new_list_drops_what_went_away_meanwhile(server: CollectionServer, running: Running) -> None:
+    server.silent = True
+    server.forget("a")
+    await server.put("c")
+    server.compact()
+    server.silent = False
+    server.cut_streams()
+    await running.picture.shows("b", "c")
+    assert running.reflector.counters["gone"] == 1
+    assert running.reflector.counters["lists"] == 2
+    assert running.picture.deleted_count == 0
 
 
 @pytest.mark.parametrize(
@@ -174,19 +179,17 @@ async def test_a_silent_stream_is_left_and_resumed(server: CollectionServer) -> 
         assert len(server.lists) == 1
 
 
-async def test_a_name_used_again_is_another_object(server: CollectionServer) -> None:
-    async with streaming(server) as running:
-        await server.delete("a")
-        await server.put("a", uid="another")
-        await running.picture.until(lambda picture: set(picture.pods) == {"another", "uid-b"})
+async def test_a_name_used_again_is_another_object(server: CollectionServer, running: Running) -> None:
+    await server.delete("a")
+    await server.put("a", uid="another")
+    await running.picture.until(lambda picture: set(picture.pods) == {"another", "uid-b"})
 
 
-async def test_a_replayed_history_changes_nothing(server: CollectionServer) -> None:
-    async with streaming(server) as running:
-        for change in list(server.history):
-            await server.line(change.line)
-        await server.put("c")
-        await running.picture.shows("a", "b", "c")
+async def test_a_replayed_history_changes_nothing(server: CollectionServer, running: Running) -> None:
+    for change in list(server.history):
+        await server.line(change.line)
+    await server.put("c")
+    await running.picture.shows("a", "b", "c")
 
 
 @pytest.mark.parametrize(
@@ -194,14 +197,13 @@ async def test_a_replayed_history_changes_nothing(server: CollectionServer) -> N
     [b"not json", b'{"type": "ADDED", "object": {"metadata": {"name": "x"}}}', b'{"type": "NEW", "object": {}}'],
     ids=["no json", "no version", "unknown type"],
 )
-async def test_a_broken_line_makes_it_list_again(server: CollectionServer, line: bytes) -> None:
-    async with streaming(server) as running:
-        await server.line(line)
-        await running.until(lambda: running.reflector.counters["lists"] == 2)
-        await running.streaming()
-        await server.put("c")
-        await running.picture.shows("a", "b", "c")
-        assert running.reflector.counters["failures"] >= 1
+async def test_a_broken_line_makes_it_list_again(server: CollectionServer, running: Running, line: bytes) -> None:
+    await server.line(line)
+    await running.until(lambda: running.reflector.counters["lists"] == 2)
+    await running.streaming()
+    await server.put("c")
+    await running.picture.shows("a", "b", "c")
+    assert running.reflector.counters["failures"] >= 1
 
 
 async def test_one_unreadable_object_hides_no_other_and_is_not_forgotten(server: CollectionServer) -> None:

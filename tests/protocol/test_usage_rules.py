@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from tests.charts import Object
 from tests.documents import guide
-from tests.monitoring import DASHBOARDS, PROMTOOL, RULE_FILES, needs_promtool, panels_of, read_dashboard
+from tests.monitoring import DASHBOARDS, RULE_FILES, needs_promtool, panels_of, read_dashboard, run_promtool
 
 pytestmark = needs_promtool
 
@@ -81,8 +80,7 @@ def complaints(
     file = folder / "tests.yaml"
     # JSON is YAML.
     file.write_text(json.dumps({"rule_files": [str(USAGE)], "evaluation_interval": "1m", "tests": [test]}))
-    done = subprocess.run([PROMTOOL, "test", "rules", file], capture_output=True, text=True, timeout=100, check=False)
-    return done.stdout + done.stderr if done.returncode else ""
+    return run_promtool("test", file)
 
 
 def _samples(found: Mapping[tuple[str, str, str], float]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gcushare.device_plugin.app import PluginApp
-from gcushare.device_plugin.reporting.metrics import PluginMetrics
+from gcushare.device_plugin.reporting.resources import PluginMetrics
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.credentials import FixedHeader

@@ -8,7 +8,7 @@ import pytest
 
 from gcushare.core.cards import Closure
 from gcushare.device_plugin.plugin_settings import GrantMode
-from gcushare.device_plugin.reporting.status import describe
+from gcushare.device_plugin.reporting.resources import describe
 from gcushare_playground.apiserver.faults import Delay, FailBefore, Fault
 from gcushare_playground.kubelet.faults import PodResourcesMode
 from tests.api_objects import an_object, merge_into

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gcushare.core.units import GIB
 from gcushare.device_plugin.plugin_settings import GrantMode
-from gcushare.device_plugin.reporting.status import describe
+from gcushare.device_plugin.reporting.resources import describe
 from gcushare.device_plugin.reporting.status_text import render_status
 from gcushare.node.node_settings import Reserve
 from tests.fake_proc import FakeProc

@@ -28,9 +28,8 @@ from gcushare.device_plugin.node.inventory import MAX_NAMES
 from gcushare.device_plugin.node.parts import Dependencies
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations, MissingCheckpointError
-from gcushare.device_plugin.reporting.metrics import ObservedResources, PluginMetrics
 from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
-from gcushare.device_plugin.reporting.status import describe, make_health
+from gcushare.device_plugin.reporting.resources import ObservedResources, PluginMetrics, describe, make_health
 from gcushare.device_plugin.way import FACTS_TIMEOUT_S, Way
 from gcushare.kube.client import KubeClient
 from gcushare.node.api_server import SliceDrivers

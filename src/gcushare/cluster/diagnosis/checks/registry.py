@@ -35,9 +35,18 @@ def check_unread(facts: Facts) -> Iterator[Finding]:
 
 
 _SUBJECTS = (
-    scheduling, extenders, plugins, claims, inventories, records,
-    waiting, other_systems, autoscaler, certificates, versions,
-)  # fmt: skip
+    scheduling,
+    extenders,
+    plugins,
+    claims,
+    inventories,
+    records,
+    waiting,
+    other_systems,
+    autoscaler,
+    certificates,
+    versions,
+)
 CHECKS: tuple[Check, ...] = (
     *(check for each in _SUBJECTS for name, check in vars(each).items() if name.startswith("check_")),
     check_unread,

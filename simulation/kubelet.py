@@ -246,6 +246,8 @@ class Kubelet:
         self.on_admitted(uid)
         self.world.counts["pods admitted"] += 1
         self.world.note(f"{self.node} runs {'/'.join(stored.key)} on {self._words(uid)}")
+        if all(each.uid != uid for each in self.view.objects.values()):
+            self._gone(stored)  # It was deleted while the plugin was asked: the kubelet ends what it started.
         await asyncio.sleep(0.05 + self.rng.random())
         await self._write_status(stored, {"phase": "Running", "startTime": _NOW})
 

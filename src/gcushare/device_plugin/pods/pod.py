@@ -227,9 +227,13 @@ class PodEntry:
         return units
 
     def entitled_units(self) -> CardCounts:
-        """What it was granted, divided over its cards, however much of it the kubelet has shown yet."""
+        """What it was granted, divided over its cards until the kubelet has given each container its part."""
         cards = self.taken_cards or self.promise
-        return split_over_cards(self.request.total_units, cards) if cards and not self.is_whole else NO_SIZES
+        if self.is_whole or not cards:
+            return NO_SIZES
+        if self.served == len(self.request.containers):
+            return self.units_by_card()
+        return split_over_cards(self.request.total_units, cards)
 
     @property
     def placed_s(self) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml  # type: ignore[import-untyped]  # its C reader is ten times as fast as ruamel's
 
 from gcushare.cards.process_owners import find_pod_uid
 from gcushare.cards.simulated.file import parse_simulated_cards
@@ -67,58 +68,17 @@ class Decoder:
     error: type[GcushareError] | tuple[type[GcushareError], ...] = RemoteContractError
 
 
-CARD = {"index": 0, "uuid": "GCU-0", "memory": 17179869184, "units": 16, "health": "Healthy", "numa": 0}
-CARDS = {"version": 1, "unit": "1", "cards": [CARD, {**CARD, "index": 1, "uuid": "GCU-1"}], "modes": ["memory"]}
-A_POD = {
-    "metadata": {"name": "p", "namespace": "d", "uid": "u", "annotations": {"enflame.com/gcu-device-id": "0"}},
-    "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"limits": {"enflame.com/gcu-memory": "4"}}}]},
-    "status": {"phase": "Running", "containerStatuses": [{"name": "c", "restartCount": 3}]},
-}
+DOCUMENTS: dict[str, Any] = yaml.safe_load(
+    (Path(__file__).parents[1] / "recorded" / "foreign-documents.yaml").read_text()
+)
+CARDS, A_POD = DOCUMENTS["cards"], DOCUMENTS["pod"]
 A_NODE = {
     "metadata": {"name": "n", "uid": "u", "annotations": {ENFLAME.inventory_annotation: json.dumps(CARDS)}},
     "status": {"capacity": {"enflame.com/gcu-memory": "32", "enflame.com/gcu-count": "2"}},
 }
-A_CLAIMS_PART = {
-    "order": [1, 0],
-    "claims": [
-        {
-            "claim": "d/c",
-            "uid": "u",
-            "isComplete": True,
-            "devices": [{"device": "card-0", "memoryBytes": 4 << 30, "whole": False}],
-        }
-    ],
-    "slices": {"published": 1, "isCurrent": True},
-}
 A_STATUS = FIRST | {
     "cards": [FIRST["cards"][0] | {"numaNode": 0}],
     "pods": [FIRST["pods"][0] | {"recordedCards": [0], "assigned": True}],
-}
-CHECKPOINT = {
-    "Data": {
-        "PodDeviceEntries": [
-            {"PodUID": "u", "ContainerName": "c", "ResourceName": "r", "DeviceIDs": {"0": ["000", "0é", "card-0"]}}
-        ],
-        "RegisteredDevices": {"r": ["000", "001"]},
-    }
-}
-RECORD_OF_A_CHANGE = {
-    "version": 1,
-    "target": "t",
-    "before_sha256": "b",
-    "after_sha256": ["a"],
-    "flag": "config",
-    "flag_was": None,
-    "config": "c",
-    "config_sha256": ["s"],
-    "scheduler_version": "v1.36",
-    "is_proven": True,
-}
-AN_EXPLANATION = {"namespace": "d", "name": "p", "uid": "u", "state": "waits", "summary": "s", "cards": [0], "units": 4}
-A_DOCUMENT = {
-    "nodes": [
-        {"name": "n", "devices": [{"id": 0, "totalGCU": 16, "pods": [{"name": "p", "namespace": "d", "usedGCU": 4}]}]}
-    ]
 }
 AN_EXTENDER = (
     "extenders:\n- urlPrefix: http://a/b\n  managedResources: [{name: enflame.com/gcu-memory}]\n  bindVerb: b\n"
@@ -211,53 +171,18 @@ def _manifest(text: str) -> object:
     return plain_value(YamlText.parse(text, "manifest").root)
 
 
-AN_OVER_USE = {"since": "2026-11-22T03:00:00Z", "cards": {"0": {"used": 2, "granted": 1, "peak": 3}}}
-
-A_RESULT = {"request": "card", "driver": "d", "pool": "n", "device": "card-0", "consumedCapacity": {"memory": "4Gi"}}
-A_CLAIM = {"metadata": {"name": "c"}, "status": {"allocation": {"devices": {"results": [A_RESULT]}}}}
-A_SLICE = {
-    "spec": {
-        "driver": "d",
-        "nodeName": "n",
-        "pool": {"name": "n", "generation": 1, "resourceSliceCount": 2},
-        "devices": [{"name": "card-0", "attributes": {"index": {"int": 0}}, "capacity": {"memory": {"value": "16Gi"}}}],
-    }
-}
-A_REQUEST = {
-    "name": "card",
-    "exactly": {"deviceClassName": "m", "count": 2, "capacity": {"requests": {"memory": "4Gi"}}},
-}
-A_TEMPLATE = {
-    "metadata": {"name": "gcu-memory-4", "namespace": "d", "uid": "u"},
-    "spec": {"spec": {"devices": {"requests": [A_REQUEST], "constraints": [{"distinctAttribute": "d/uuid"}]}}},
-}
-A_POD_WITH_CLAIMS = {
-    "metadata": {"name": "p", "namespace": "d", "uid": "u"},
-    "spec": {"nodeName": "n", "resourceClaims": [{"name": "c", "resourceClaimName": "shared"}]},
-    "status": {
-        "resourceClaimStatuses": [{"name": "d", "resourceClaimName": "p-d-x7k2p"}],
-        "extendedResourceClaimStatus": {"resourceClaimName": "p-extended-resources-8h2kx"},
-    },
-}
-A_PREPARED_DEVICE = {"request": "card", "device": "card-0", "index": 0, "memoryBytes": 1}
-A_CLAIMS_CHECKPOINT = {
-    "version": 1,
-    "claims": {"u": {"uid": "u", "namespace": "d", "name": "c", "devices": [A_PREPARED_DEVICE]}},
-}
-
-
 def _refused_by_api_server(body: bytes) -> object:
     raise error_of_answer(KubeAttempt("GET /", False), HttpFailure(429, body))
 
 
 JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     INVENTORY: encoded(CARDS),
-    PLUGIN_STATUS: encoded(A_STATUS | A_CLAIMS_PART),
-    CLAIMS_CHECKPOINT: encoded(A_CLAIMS_CHECKPOINT),
-    RESOURCE_CLAIM: encoded(A_CLAIM),
-    RESOURCE_SLICE: encoded(A_SLICE),
-    RESOURCE_CLAIM_TEMPLATE: encoded(A_TEMPLATE),
-    POD_WITH_CLAIMS: encoded(A_POD_WITH_CLAIMS),
+    PLUGIN_STATUS: encoded(A_STATUS | DOCUMENTS["claims part of a status"]),
+    CLAIMS_CHECKPOINT: encoded(DOCUMENTS["claims checkpoint"]),
+    RESOURCE_CLAIM: encoded(DOCUMENTS["claim"]),
+    RESOURCE_SLICE: encoded(DOCUMENTS["slice"]),
+    RESOURCE_CLAIM_TEMPLATE: encoded(DOCUMENTS["template"]),
+    POD_WITH_CLAIMS: encoded(DOCUMENTS["pod with claims"]),
     NAMESPACE: encoded({"metadata": {"name": "d", "uid": "u", "labels": {"gcushare.io/claims": "enabled"}}}),
     NODE: encoded(A_NODE),
     POD: encoded(A_POD),
@@ -268,20 +193,20 @@ JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     CREDENTIAL: encoded(
         {"apiVersion": "v1", "kind": "K", "status": {"token": "t", "expirationTimestamp": "2026-01-01T00:00:00Z"}}
     ),
-    CHECKPOINT_FILE: encoded(CHECKPOINT),
+    CHECKPOINT_FILE: encoded(DOCUMENTS["kubelet checkpoint"]),
     REQUEST: b'{"operation": "use", "slot": 1}',
     ANSWER: b'{"result": 3}',
-    RECORD: encoded(RECORD_OF_A_CHANGE),
+    RECORD: encoded(DOCUMENTS["record of a change"]),
     NODE_REPORT: b'{"state": "applied", "reason": ""}',
     LOG_LINE: b'{"time": "t", "level": "INFO", "message": "started"}',
-    OVER_USE_NOTE: encoded(AN_OVER_USE),
+    OVER_USE_NOTE: encoded(DOCUMENTS["over-use"]),
     BUNDLE_EVENT: encoded({"involvedObject": {"kind": "Pod", "name": "p"}, "count": 2, "reason": "Started"}),
     SEEN_NODE: encoded(A_NODE),
     SEEN_POD: encoded(A_POD),
     KIND: b'{"kind": "Pod"}',
     VERSION: b'{"gitVersion": "v1.36.0"}',
-    EXPLANATION: encoded(AN_EXPLANATION),
-    INSPECT: encoded(A_DOCUMENT),
+    EXPLANATION: encoded(DOCUMENTS["explanation"]),
+    INSPECT: encoded(DOCUMENTS["inspect document"]),
     object_decoder(TokenReview): b'{"status": {"authenticated": true, "user": {"username": "a", "groups": ["g"]}}}',
     object_decoder(AccessReview): b'{"status": {"allowed": true}}',
 }
@@ -291,14 +216,14 @@ OF_WORKER = (RemoteContractError, DeviceError)
 """What a worker answers may be a failure of the card, or of the library."""
 
 DECODERS: dict[str, Decoder] = {
-    "over-use annotation": Decoder(any_text(decode_over_use), (encoded(AN_OVER_USE),)),
+    "over-use annotation": Decoder(any_text(decode_over_use), (encoded(DOCUMENTS["over-use"]),)),
     "inventory annotation": Decoder(any_text(decode_inventory), (encoded(CARDS),)),
     "node of the watch": Decoder(_node_whole, (encoded(A_NODE),)),
     "pod of the watch": Decoder(_pod_whole, (encoded(A_POD),)),
     "record annotation": Decoder(
         _in_annotation(ENFLAME.record.card_index, lambda found: decode_record(ENFLAME, found)), (b"0", b"0,1", b"15")
     ),
-    "kubelet checkpoint": Decoder(_checkpoint, (encoded(CHECKPOINT),), DeviceError),
+    "kubelet checkpoint": Decoder(_checkpoint, (encoded(DOCUMENTS["kubelet checkpoint"]),), DeviceError),
     "podresources": Decoder(_holdings, (_pod_resources("000", "001", "0é", "card-1"), _pod_resources("000", "0 \t"))),
     "preparing claims": Decoder(
         lambda body: read_message(NodePrepareResourcesRequest, body),
@@ -314,9 +239,9 @@ DECODERS: dict[str, Decoder] = {
         _preempt,
         (encoded({"Pod": A_POD, "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}}}),),
     ),
-    "extender's inspect document": Decoder(decode_document, (encoded(A_DOCUMENT),)),
+    "extender's inspect document": Decoder(decode_document, (encoded(DOCUMENTS["inspect document"]),)),
     "config manager's record": Decoder(
-        lambda body: parse_record(body, "r"), (encoded(RECORD_OF_A_CHANGE),), ConfigError
+        lambda body: parse_record(body, "r"), (encoded(DOCUMENTS["record of a change"]),), ConfigError
     ),
     "worker's answer": Decoder(
         lambda body: decode_answer(body, Described), (b'{"result": {"left_out": null}}',), OF_WORKER

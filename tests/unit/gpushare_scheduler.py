@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-PUBLISHED_CONFIG = """\
-apiVersion: kubescheduler.config.k8s.io/v1beta2
-kind: KubeSchedulerConfiguration
-clientConnection:
-  kubeconfig: /etc/kubernetes/kube-scheduler.kubeconfig
-extenders:
-- urlPrefix: "http://192.168.233.101:32766/gpushare-scheduler"
-  filterVerb: filter
-  bindVerb: bind
-  enableHTTPS: false
-  nodeCacheCapable: true
-  managedResources:
-  - name: aliyun.com/gpu-mem
-    ignoredByScheduler: false
-  ignorable: false
-"""
+from pathlib import Path
+
+PUBLISHED_CONFIG = (Path(__file__).parents[1] / "recorded" / "gpushare-scheduler-config.yaml").read_text()

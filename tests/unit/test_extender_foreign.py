@@ -68,18 +68,6 @@ def test_figures_and_documents_can_be_made_of_whatever_nodes_and_pods_say(
     assert "good" in [each.name for each in decode_document(OPENING + document + CLOSING)]
 
 
-def test_one_nodes_inventory_is_set_aside_with_its_reason_and_nothing_else() -> None:
-    text = '{"version":1,"unit":"1","cards":[],"x":' + "[" * 1500 + "]" * 1500 + "}"
-    document = node_document("bad", 16, annotations={ENFLAME.inventory_annotation: text})
-    state = state_of(*(NODE.read(json.dumps(each).encode()) for each in (node_document("good", 16), document)))
-
-    assert "cannot be read: nested" in state.nodes.problems["bad"]
-    assert list(state.nodes.problems) == ["bad"]
-    assert not state.ledger.nodes["bad"].fits(asks(1))
-    assert state.ledger.nodes["good"].fits(asks(16))
-    assert 'gcushare_nodes_unreadable{vendor="enflame"} 1.0' in figures(state)
-
-
 WORDS = [f"k{number:05}" for number in range(20_000)]
 LARGE = {
     "nodeSelector": dict.fromkeys(WORDS, ""),

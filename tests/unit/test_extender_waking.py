@@ -159,14 +159,6 @@ async def test_only_nodes_that_the_scheduler_asked_about_count() -> None:
         assert await bench.pass_(SOON_S) == ["a"]
 
 
-async def test_a_card_that_is_healthy_again_is_room_as_well() -> None:
-    bench = Bench(4)
-    async with bench.running():
-        assert bench.ask("a", 8) == "refused"
-        bench.state.node_applied(a_node("node-1", 16))
-        assert await bench.pass_(SOON_S) == ["a"]
-
-
 @pytest.mark.parametrize("how", ["gone", "cleared", "nominated elsewhere", "bound elsewhere"])
 async def test_room_that_is_kept_no_more_wakes_pods_that_were_kept_out(how: str) -> None:
     bench = Bench(16, nodes=2)

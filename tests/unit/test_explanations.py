@@ -111,11 +111,6 @@ def test_the_verdict_agrees_with_the_ledger(
     assert (verdict in POSSIBLE) == can_ever_fit(node, request_)
 
 
-def test_the_remedy_ends_the_fewest_pods() -> None:
-    found = explain(asks(12), node_of(cards(16), *[(0, 4)] * 4, name="many"), named("one", 16, taken=16))
-    assert ended(found) == ("one", ["one-0"])
-
-
 @pytest.mark.parametrize(
     ("request_", "said"),
     [

@@ -18,7 +18,7 @@ from gcushare.scheduler_extender.state.scheduling_request import SchedulingReque
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
-from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
+from gcushare.vendors import ALIYUN
 from gcushare.wire.annotations import CARD_POLICY, CARDS, MEMORY_LIMIT, NODE_POLICY, USE_CARDS
 from gcushare.wire.extender_api import SPARE_NODES
 from tests.builders import GIB_UNIT, asks, card, node_score
@@ -255,16 +255,6 @@ class TestBothVendors:
 
         error = json.loads(desk.filter(filter_body(pod, ["node-1"])).body)["Error"]
         assert "enflame.com/gcu-memory and for aliyun.com/gpu-mem" in error
-
-    @pytest.mark.parametrize("zero", VENDORS, ids=lambda each: each.name)
-    def test_a_pod_that_asks_for_none_of_one_vendor_gets_cards_of_the_other(self, zero: Vendor) -> None:
-        gcu = state_of(a_node("gcu", 16))
-        gpu = state_of(a_node("gpu", 16, vendor=ALIYUN), vendor=ALIYUN)
-        asked = ALIYUN if zero is ENFLAME else ENFLAME
-        pod = pod_document("a", 4, vendor=asked)
-        pod["spec"]["containers"].append(pod_document("b", 0, vendor=zero)["spec"]["containers"][0])
-        answer = Desk((gcu, None), (gpu, None)).filter(filter_body(pod, ["gcu", "gpu"]))
-        assert json.loads(answer.body)["NodeNames"] == ["gpu" if asked is ALIYUN else "gcu"]
 
 
 @pytest.mark.parametrize("policy", ["binpack", "expected-fill", "spread"])

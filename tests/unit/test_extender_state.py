@@ -17,7 +17,6 @@ from tests.extender_objects import (
     a_node,
     a_pod,
     as_pod,
-    known_request,
     on_card,
     pod_document,
     recount,
@@ -124,15 +123,6 @@ class TestPods:
         state.pod_applied(bound("a"))
         assert state.pod_problems == {}
         assert used(state) == {0: 4}
-
-    def test_what_filter_saw_is_known_until_the_watch_tells_more(self) -> None:
-        state = state_of(a_node("node-1", 16))
-        asking = request_of(a_pod("a"))
-        state.remember(asking)
-        assert state.find_request("uid-a") is asking
-
-        state.pod_applied(a_pod("a", 8))
-        assert known_request(state, "a").cards.units == 8
 
     @pytest.mark.slow
     def test_only_so_many_filtered_pods_are_remembered(self) -> None:

@@ -8,9 +8,7 @@ import logging
 import pytest
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import MAX_VICTIMS, MAX_VICTIMS_OF_NODE
 from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.wire.objects import Pod
@@ -77,24 +75,6 @@ async def test_pods_that_are_read_are_scored_within_a_time_limit() -> None:
     assert [0 < limit <= 5 for limit in cluster.limits] == [True]
     with pytest.raises(RemoteContractError, match=r"^the Pod of the request has no metadata.uid, name or namespace$"):
         await dispatcher.prioritize(filter_body(pod_document("", 4), ["n"]))  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("units", [4, 17])
-def test_a_pod_that_fits_is_offered_and_one_that_does_not_is_refused(units: int) -> None:
-    state = state_of(a_node("n", 16))
-    offers: list[str] = []
-    refusals: list[str] = []
-    filters = FilterService(
-        state,
-        named=NamedNodes(20),
-        refusals=lambda request: refusals.append(request.pod.name),
-        offers=lambda request: offers.append(request.pod.name),
-    )
-    Desk((state, filters)).filter(filter_body(pod_document("p", units), ["n"]))
-    assert (offers, refusals) == ((["p"], []) if units == 4 else ([], ["p"]))
-    assert (state.named_with_record.get("uid-p"), state.refused_on.get("uid-p")) == (
-        (frozenset({"n"}), None) if units == 4 else (None, frozenset({"n"}))
-    )
 
 
 class TestPreempt:

@@ -96,13 +96,6 @@ def test_the_admins_unit_holds_for_all_nodes_and_a_pods_own_before_it() -> None:
     assert answer(state, 4)["NodeNames"] == ["fine"]
 
 
-def test_whole_cards_have_no_unit() -> None:
-    state = VendorState(ENFLAME, DEFAULT_POLICIES, unit=MIB)
-    for name in "ab":
-        state.node_applied(a_node(name, modes=("memory", "whole"), offered=[card(0, 16)]))
-    assert {*answer_of(state, pod_document("p", None, whole=1))["NodeNames"]} == {"a", "b"}
-
-
 def test_a_bind_to_such_a_node_is_refused_and_the_explanation_says_why() -> None:
     state = state_of(node_in("1", "coarse", 2), node_in("MiB", "fine", 16_384))
     rank = POLICIES["binpack"].rank_card

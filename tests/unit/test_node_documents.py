@@ -138,7 +138,6 @@ def test_a_card_is_cordoned_by_index_or_uuid(words: str, is_cordoned: bool) -> N
 
 @pytest.mark.parametrize("count", ["8", "8k"])
 def test_a_node_without_inventory_is_divided_equally_as_upstream_does(count: str) -> None:
-    """Thousands are the cards of which it counts thousandths."""
     found = node_cards(ENFLAME, {}, counted("128", count))
     assert found is not None
     assert ([card.units for card in found.cards], found.unit) == ([16] * 8, None)

@@ -2,85 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.change_log import MAX_LOGGED_CHANGES, ChangeLog, NameLog
-from gcushare.core.fit_index import SCORED_PER_CALL, FitIndex, FitIndexes, Shape, can_ever_fit
+from gcushare.core.fit_index import SCORED_PER_CALL, FitIndex, FitIndexes, Shape
 from gcushare.core.ledger import Ledger
-from gcushare.core.placement import POLICIES
-from gcushare.core.requests import CardRequest, CardSelection
-from tests.builders import GIB_UNIT, asks, asks_whole, cards, held, node_score
-
-NODES = [f"node-{number}" for number in range(6)]
-
-requests = st.one_of(
-    st.integers(1, 16).map(asks),
-    st.integers(1, 8).map(lambda units: asks(units, 2)),
-    st.integers(1, 2).map(asks_whole),
-    st.integers(1, 16).map(lambda units: CardRequest(units, selection=CardSelection(avoid=("0",)))),
-)
-shapes = st.builds(Shape, requests, st.sampled_from(sorted(POLICIES)))
-
-changes = st.one_of(
-    st.tuples(st.just("set"), st.sampled_from(NODES), st.lists(st.integers(1, 16), max_size=3)),
-    st.tuples(
-        st.just("serve"), st.sampled_from(NODES), st.sampled_from([BOTH_MODES, (SERVES_MEMORY,), (SERVES_WHOLE,)])
-    ),
-    st.tuples(st.just("remove"), st.sampled_from(NODES), st.none()),
-    st.tuples(
-        st.just("hold"), st.sampled_from(NODES), st.tuples(st.integers(0, 9), st.integers(0, 2), st.integers(1, 8))
-    ),
-    st.tuples(st.just("forget"), st.sampled_from(NODES), st.integers(0, 9)),
-)
-
-
-def change(ledger: Ledger, what: tuple[str, str, Any]) -> None:
-    match what:
-        case ("set", name, [*sizes]):
-            ledger.set_node(name, cards(*sizes), GIB_UNIT)
-        case ("serve", name, modes):
-            ledger.set_node(name, cards(16, 16), GIB_UNIT, modes)
-        case ("remove", name, _):
-            ledger.remove_node(name)
-        case ("hold", name, (pod, index, units)):
-            ledger.apply(held(f"p{pod}", name, (index, units)))
-        case ("forget", _, pod):
-            ledger.forget(f"uid-p{pod}")
-
-
-@pytest.mark.slow
-@given(
-    shapes, st.lists(st.tuples(changes, st.booleans()), max_size=40), st.integers(1, 4), st.sets(st.sampled_from(NODES))
-)
-def test_an_index_that_only_follows_changes_answers_like_a_look_at_every_node(
-    shape: Shape, steps: list[tuple[tuple[str, str, Any], bool]], count: int, among: set[str]
-) -> None:
-    ledger = Ledger()
-    index = FitIndex(ledger.nodes, ChangeLog(ledger), shape)
-    for what, refreshes in steps:
-        change(ledger, what)
-        if refreshes:
-            index.refresh()
-            assert index.after_preemption is not None
-    index.refresh()
-
-    known = {name: node for name, node in ledger.nodes.items() if node.known}
-    fitting_nodes = {name for name, node in known.items() if node.fits(shape.request)}
-    score = POLICIES[shape.node_policy].score_node
-    ranked = sorted(fitting_nodes & among, key=lambda name: (-score(known[name], shape.request), name))
-    assert set(index.fitting) == fitting_nodes
-    assert index.best(dict.fromkeys(among), count) == ranked[:count]
-    equal = [name for name in ranked if score(known[name], shape.request) == score(known[ranked[0]], shape.request)]
-    assert index.best(dict.fromkeys(among), count, only_equal=True) == equal[:count]
-    assert dict(zip(NODES, index.scores(NODES), strict=True)) == {
-        name: node_score(known[name], shape.request, shape.node_policy) if name in known else 0 for name in NODES
-    }
-    assert set(index.after_preemption) == {name for name, node in known.items() if can_ever_fit(node, shape.request)}
+from tests.builders import GIB_UNIT, asks, cards, held
 
 
 @pytest.mark.slow
@@ -95,6 +24,26 @@ def test_a_reader_of_the_log_learns_what_was_noted_after_its_position_or_that_it
     reported = log.since(position)
 
     assert reported == set(names[position:])
+
+
+def test_the_nodes_that_would_fit_without_their_pods_follow_each_change_and_many_at_once() -> None:
+    ledger = Ledger()
+    names = [f"n-{number}" for number in range(10)]
+    for name in names:
+        ledger.set_node(name, cards(16), GIB_UNIT)
+        ledger.apply(held(f"p-{name}", name, (0, 16)))
+    index = FitIndex(ledger.nodes, ChangeLog(ledger), Shape(asks(12), "binpack"))
+    index.refresh()
+    assert (set(index.fitting), set(index.after_preemption)) == (set(), set(names))
+    for size, changed, left in ((8, names[:1], names[1:]), (16, names[:1], names), (8, names[:9], names[9:])):
+        for name in changed:
+            ledger.set_node(name, cards(size), GIB_UNIT)
+        index.refresh()
+        assert set(index.after_preemption) == set(left)
+    ledger.remove_node("n-9")
+    ledger.forget("uid-p-n-9")
+    index.refresh()
+    assert not index.after_preemption
 
 
 def test_nodes_that_are_gone_are_not_kept_under_their_names() -> None:

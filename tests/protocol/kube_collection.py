@@ -179,12 +179,8 @@ class CollectionServer:
         response.enable_chunked_encoding()
         await response.prepare(request)
         if version < self.oldest:
-            gone = {
-                "kind": "Status",
-                "code": 410,
-                "reason": "Expired",
-                "message": f"too old resource version: {version}",
-            }
+            said = {"reason": "Expired", "message": f"too old resource version: {version}"}
+            gone = {"kind": "Status", "code": 410, **said}
             await response.write(json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n")
             return response
         transport = request.transport

@@ -37,13 +37,9 @@ class Recorded:
 Step = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def answer(code: int, document: object, headers: dict[str, str] | None = None) -> Step:
+def answer(code: int, document: object) -> Step:
     """Answer with a JSON document."""
-
-    async def step(request: web.Request) -> web.StreamResponse:
-        return web.json_response(document, status=code, headers=headers)
-
-    return step
+    return text(code, json.dumps(document), kind="application/json")
 
 
 def status(code: int, reason: str, message: str = "said the server", **details: Any) -> Step:
@@ -52,11 +48,11 @@ def status(code: int, reason: str, message: str = "said the server", **details: 
     return answer(code, {**document, "details": details} if details else document)
 
 
-def text(code: int, body: str, headers: dict[str, str] | None = None) -> Step:
+def text(code: int, body: str, headers: dict[str, str] | None = None, kind: str = "text/plain") -> Step:
     """Answer with text that is no JSON, as a proxy in between does."""
 
     async def step(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=code, text=body, headers=headers)
+        return web.Response(status=code, text=body, headers=headers, content_type=kind)
 
     return step
 
@@ -148,6 +144,19 @@ async def serving(
         yield f"{'https' if tls else 'http'}://{host}:{port}"
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def raw_server(answer: bytes) -> AsyncIterator[str]:
+    """Answer every connection with the same bytes, whatever it asked, and close it; yields the address."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 @asynccontextmanager

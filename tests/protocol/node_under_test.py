@@ -173,6 +173,14 @@ class NodeUnderTest(Followed):
         )
         return found()
 
+    async def until_restarted(self, name: str) -> None:
+        """Wait until a pod's first container was started again."""
+
+        def restarts() -> int:
+            return int(self.pods.objects[f"default/{name}"]["status"]["containerStatuses"][0]["restartCount"])
+
+        await self.pods.until(lambda: restarts() == 1, f"the container of {name} started again")
+
     async def delete(self, name: str, *, grace_s: int | None = None) -> None:
         """Delete a pod and wait until it is gone."""
         await self.client.delete(PODS, name, namespace="default", grace_s=grace_s)

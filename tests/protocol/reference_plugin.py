@@ -94,15 +94,9 @@ class ReferencePlugin:
         request = pb.RegisterRequest(
             version=version, endpoint=self._socket, resource_name=resource or self._resource, options=self.options
         )
-        async with grpc.aio.insecure_channel(
-            f"unix:{self._directory / 'kubelet.sock'}", options=(("grpc.use_local_subchannel_pool", 1),)
-        ) as channel:
-            call = channel.unary_unary(
-                services.REGISTER,
-                request_serializer=pb.RegisterRequest.SerializeToString,
-                response_deserializer=pb.Empty.FromString,
-            )
-            await call(request, timeout=15)
+        address, options = f"unix:{self._directory / 'kubelet.sock'}", (("grpc.use_local_subchannel_pool", 1),)
+        async with grpc.aio.insecure_channel(address, options=options) as channel:
+            await channel.unary_unary(services.REGISTER)(request.SerializeToString(), timeout=15)
 
     async def publish(self, listing: bytes) -> None:
         """Send this list to every open stream."""
@@ -137,17 +131,11 @@ class ReferencePlugin:
         self, request: pb.PreferredAllocationRequest, context: grpc.aio.ServicerContext
     ) -> pb.PreferredAllocationResponse:
         (container,) = request.container_requests
-        self.calls.preferred.append(
-            PreferredCall(
-                frozenset(container.available_deviceIDs),
-                frozenset(container.must_include_deviceIDs),
-                container.allocation_size,
-            )
-        )
+        available, needed = frozenset(container.available_deviceIDs), frozenset(container.must_include_deviceIDs)
+        self.calls.preferred.append(PreferredCall(available, needed, container.allocation_size))
         ids = await _answer(context, lambda: self.prefer(container))
-        return pb.PreferredAllocationResponse(
-            container_responses=[pb.ContainerPreferredAllocationResponse(deviceIDs=ids)]
-        )
+        preferred = pb.ContainerPreferredAllocationResponse(deviceIDs=ids)
+        return pb.PreferredAllocationResponse(container_responses=[preferred])
 
     async def _allocate(self, request: pb.AllocateRequest, context: grpc.aio.ServicerContext) -> pb.AllocateResponse:
         (container,) = request.container_requests

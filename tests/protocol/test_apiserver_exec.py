@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,18 +21,9 @@ from tests.unit.apiserver_objects import node, pod
 KUBECTL = shutil.which("kubectl") or ""
 OLDEST_WITH_WEBSOCKETS = 31
 DEADLINE_S = 30.0
-GIVEN = ContainerView(
-    name="main",
-    image="busybox",
-    has_ended=False,
-    environment={},
-    devices=[DeviceView(path, path, "rw") for path in ("/dev/gcu3", "/dev/gcuctl")],
-    mounts=[],
-    annotations={},
-    cdi_devices=[],
-    device_ids={},
-    started="",
-)
+DEVICES = [DeviceView(path, path, "rw") for path in ("/dev/gcu3", "/dev/gcuctl")]
+NOTHING: dict[str, Any] = {"environment": {}, "mounts": [], "annotations": {}, "cdi_devices": [], "device_ids": {}}
+GIVEN = ContainerView(name="main", image="busybox", has_ended=False, started="", devices=DEVICES, **NOTHING)
 
 
 def only_main(namespace: str, name: str, container: str) -> ContainerView | None:

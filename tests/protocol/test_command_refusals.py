@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import pytest
 
@@ -14,6 +12,7 @@ from gcushare.cli.uninstall.clean import main as uninstall
 from gcushare.runtime.entry import ProcessContext
 from gcushare_playground.apiserver import FailBefore, Fault
 from tests.protocol.doctor_rig import NODE, Answer, DoctorRig
+from tests.protocol.kube_server import raw_server
 
 Commands = dict[str, tuple[Callable[[ProcessContext], int], tuple[str, ...]]]
 COMMANDS: Commands = {
@@ -78,21 +77,6 @@ async def test_without_an_answer_of_the_cluster_every_command_says_what_to_look_
 WEB_PAGE = b"<html><head><title>Sign in</title></head><body>Welcome</body></html>"
 
 
-@asynccontextmanager
-async def another_program(code: int, body: bytes) -> AsyncIterator[str]:
-    """A server that answers every request alike; yields its address."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        head = f"HTTP/1.1 {code} Any\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        writer.write(head.encode() + body)
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
 @pytest.mark.parametrize(
     ("code", "body"),
     [
@@ -103,7 +87,8 @@ async def another_program(code: int, body: bytes) -> AsyncIterator[str]:
 async def test_another_program_at_the_address_is_named_with_what_to_check(
     rig: DoctorRig, code: int, body: bytes
 ) -> None:
-    async with another_program(code, body) as address:
+    head = f"HTTP/1.1 {code} Any\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    async with raw_server(head.encode() + body) as address:
         given = await answers(rig, COMMANDS, KUBECONFIG=kubeconfig(rig, address))
     for name, answer in given.items():
         assert (answer.code, answer.out) == (1, ""), name

@@ -89,7 +89,7 @@ def serve_whole_cards(rig: DoctorRig, *, beside_memory: bool = True) -> None:
     rig.change_node(lambda node: node["status"]["capacity"].update({ENFLAME.whole_card_resource: "2"}))
 
 
-def claims_that_no_scheduler_is_told_to_ignore(rig: DoctorRig) -> None:
+def claims_that_no_scheduler_ignores(rig: DoctorRig) -> None:
     configure_by_config_map(rig, "http://10.96.1.37:32766/gcushare-scheduler")
     pod = pod_document("waits", None, annotations={CLAIMED_RESOURCE: ENFLAME.memory_resource})
     mark = {ENFLAME.claims.extender_resource: "4"}
@@ -190,13 +190,7 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (scheduler_with_another_extender_only, ERROR, "scheduler-not-calling", SCHEDULER, "'http://10.1.1.1/other'"),
         (scheduler_calling_an_old_address, ERROR, "scheduler-other-address", SCHEDULER, "10.96.99.99:32766"),
         (scheduler_that_does_not_manage_a_vendor, ERROR, "scheduler-resource-unmanaged", SCHEDULER, "gcu-memory"),
-        (
-            claims_that_no_scheduler_is_told_to_ignore,
-            ERROR,
-            "claims-unmanaged",
-            "kube-scheduler",
-            "1 pod waits with claims that name it",
-        ),
+        (claims_that_no_scheduler_ignores, ERROR, "claims-unmanaged", "kube-scheduler", "1 pod waits with claims that"),
         (whole_cards_that_no_one_is_asked_about, WARNING, "whole-cards-unmanaged", SCHEDULER, "n1 serve whole cards"),
         (whole_cards_that_no_node_serves, WARNING, "whole-cards-unserved", SCHEDULER, "no plugin serves"),
         (extender_that_was_never_asked, ERROR, "scheduler-not-calling", "kube-scheduler", "1 pod waits"),

@@ -280,12 +280,7 @@ def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
         (cordon_of_a_card_that_is_not_there, WARNING, "cordon-unknown-card", "names 7"),
         (node_of_a_misspelt_way, WARNING, "unread-key", "gcushare.io/serve=claim: only 'claims' has an effect"),
         (node_of_an_unknown_group, WARNING, "node-group", "its plugin are those of the nodes of no group"),
-        (
-            node_with_a_clouds_gpu_label,
-            WARNING,
-            "autoscaler-gpu-label",
-            "cloud.google.com/gke-accelerator and offers no",
-        ),
+        (node_with_a_clouds_gpu_label, WARNING, "autoscaler-gpu-label", "/gke-accelerator and offers no"),
         (node_that_keeps_its_startup_taint, ERROR, "startup-taint-stays", "no pod is placed there"),
         (node_no_longer_shared, WARNING, "stale-inventory", INVENTORY),
         (count_left_behind, WARNING, "leftover-capacity", f"{COUNT} 1"),

@@ -10,8 +10,6 @@ import runpy
 import subprocess
 import sys
 import tomllib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,6 +24,7 @@ from tests.documents import ROOT
 from tests.extender_objects import a_node, filter_body, state_of
 from tests.monitoring import needs_promtool, run_promtool
 from tests.pages import page_yaml
+from tests.protocol.kube_server import serving
 from tests.unit.extender_desk import Desk
 
 VALUES = page_yaml("one-card.md", "# jupyterhub")
@@ -102,25 +101,20 @@ class HubDouble:
         found = [{"metric": {"pod_namespace": "hub", "pod_name": name}, "value": [0, "1"]} for name in self.idle]
         return web.json_response({"status": "success", "data": {"resultType": "vector", "result": found}})
 
-    @asynccontextmanager
-    async def served(self) -> AsyncIterator[str]:
-        application = web.Application()
-        application.router.add_get("/hub/api/users", self.list_users)
-        application.router.add_delete("/hub/api/users/{rest:.*}", self.stop)
-        application.router.add_get("/api/v1/query", self.query)
-        runner = web.AppRunner(application)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await runner.cleanup()
+    async def answer(self, request: web.Request) -> web.Response:
+        match request.method, request.path:
+            case "GET", "/hub/api/users":
+                return await self.list_users(request)
+            case "GET", "/api/v1/query":
+                return await self.query(request)
+            case "DELETE", path if path.startswith("/hub/api/users/"):
+                return await self.stop(request)
+        return web.Response(status=404)
 
     async def run(self, tmp_path: Path, *, rounds: int = 2) -> str:
         """Run the script for so many rounds; returns what it wrote."""
         output = tmp_path / "output"
-        async with self.served() as url:
+        async with serving(self.answer) as url:
             hub = {"HUB": f"{url}/hub/api", "JUPYTERHUB_API_TOKEN": "secret"}
             environ = {**os.environ, **hub, "PROMETHEUS": url, "EVERY": "1"}
             with output.open("wb") as file:

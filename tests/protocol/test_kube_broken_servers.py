@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 
@@ -14,7 +13,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import Limits
 from gcushare.kube.resources import NODES, PODS
-from tests.protocol.kube_server import scripted, text
+from tests.protocol.kube_server import raw_server, scripted, text
 
 POD = PodRef("uid-1", "ns", "train")
 Call = Callable[[KubeClient], Awaitable[object]]
@@ -61,23 +60,10 @@ ANSWERS = {
 }
 
 
-@asynccontextmanager
-async def raw_server(answer: bytes) -> AsyncIterator[KubeConfig]:
-    """Answer every connection with the same bytes, whatever it asked, and close it."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(answer)
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield KubeConfig(server=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", source="the test")
-
-
 @pytest.mark.parametrize("answer", ANSWERS)
 async def test_no_foreign_error_passes_the_client(answer: str) -> None:
-    async with raw_server(ANSWERS[answer]) as config, KubeClient(config, limits=Limits(request_s=2)) as client:
+    limits = Limits(request_s=2)
+    async with raw_server(ANSWERS[answer]) as url, KubeClient(KubeConfig(url, "the test"), limits=limits) as client:
         for call in CALLS.values():
             with pytest.raises(GcushareError):
                 await call(client)

@@ -121,6 +121,15 @@ async def test_a_registration_that_is_none_is_refused(
     await node.offers(8, 8)
 
 
+def no_healthy_device(node: NodeUnderTest) -> tuple[str, str]:
+    """Reason and message of a pod that comes while the plugin is away."""
+    problem = "no healthy devices present; cannot allocate unhealthy devices"
+    return (
+        "UnexpectedAdmissionError",
+        f"Pod was rejected: Allocate failed due to {problem} {node.resource}, which is unexpected",
+    )
+
+
 async def test_a_kubelet_that_starts_removes_the_sockets_of_plugins_and_keeps_what_pods_hold(
     node: NodeUnderTest,
 ) -> None:
@@ -131,11 +140,7 @@ async def test_a_kubelet_that_starts_removes_the_sockets_of_plugins_and_keeps_wh
     assert not list(node.plugin_dir.glob("plugin-*.sock"))
     assert other.exists()
     await node.offers(0, 0)
-    assert await node.refused("early", node.container("main", 1)) == (
-        "UnexpectedAdmissionError",
-        "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
-        f"{node.resource}, which is unexpected",
-    )
+    assert await node.refused("early", node.container("main", 1)) == no_healthy_device(node)
     await node.start_plugin()
     assert node.held(uid) == held
     await node.until_listed({"default/before": {"main": held}})
@@ -161,11 +166,7 @@ async def test_a_plugin_that_is_gone_offers_nothing_until_it_registers_again(nod
     uid = await node.run("before", node.container("main", 3))
     await node.plugin.stop()
     await node.offers(8, 0)
-    assert await node.refused("refused", node.container("main", 1)) == (
-        "UnexpectedAdmissionError",
-        "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
-        f"{node.resource}, which is unexpected",
-    )
+    assert await node.refused("refused", node.container("main", 1)) == no_healthy_device(node)
     assert len(node.held(uid)) == 3
     await node.start_plugin()
     after = await node.run("after", node.container("main", 5))
@@ -284,16 +285,14 @@ async def test_an_error_of_the_plugin_fails_the_pod_with_its_text_and_frees_the_
     )
     reason, message = await node.refused("refused", node.container("main", 8))
     assert (reason, message) == ("UnexpectedAdmissionError", f"Pod was rejected: {text}")
+
+    def said() -> list[tuple[str, ...]]:
+        found = node.events.objects.values()
+        return [(each["involvedObject"].get("name"), each["reason"], each["type"], each["message"]) for each in found]
+
     about = ("refused", "UnexpectedAdmissionError", "Warning", text)
-    await node.events.until(
-        lambda: any(
-            (each["involvedObject"].get("name"), each["reason"], each["type"], each["message"]) == about
-            for each in node.events.objects.values()
-        ),
-        f"an event says {text}",
-        deadline_s=60.0,
-        shown=lambda: str([each["message"] for each in node.events.objects.values()]),
-    )
+    shown = lambda: str(said())  # noqa: E731
+    await node.events.until(lambda: about in said(), f"an event says {text}", deadline_s=60.0, shown=shown)
     setattr(node.plugin, method, works)
     await node.run("works", node.container("main", 8))
 
@@ -376,10 +375,7 @@ async def test_a_container_that_starts_again_keeps_its_ids_without_a_question(no
     uid = await node.run("a", node.container("main", 2))
     held = node.held(uid)
     await node.end("a")
-    await node.pods.until(
-        lambda: node.pods.objects["default/a"]["status"]["containerStatuses"][0]["restartCount"] == 1,
-        "the container started again",
-    )
+    await node.until_restarted("a")
     await node.until_phase("a", "Running")
     assert node.held(uid) == held
     assert node.plugin.calls.allocated == [held]
@@ -390,10 +386,7 @@ async def test_a_plugin_that_wants_it_is_called_before_each_start_of_a_container
     await node.plugin.register()
     uid = await node.run("a", node.container("main", 2), init=[node.init("init", 1)])
     await node.end("a")
-    await node.pods.until(
-        lambda: node.pods.objects["default/a"]["status"]["containerStatuses"][0]["restartCount"] == 1,
-        "the container started again",
-    )
+    await node.until_restarted("a")
     assert node.plugin.calls.pre_started == [node.held(uid, "init"), node.held(uid), node.held(uid)]
 
 

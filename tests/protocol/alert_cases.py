@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 Series = dict[str, str]
 
@@ -16,6 +17,7 @@ _CARD = f'{_NODE},card="3",uuid="GCU-3",model="S60"'
 _POD = f'{_NODE},card="3",pod_namespace="ml",pod_name="train-0"'
 
 _OF_JOB = {"namespace": "kube-system", "job": "gcushare-scheduler-extender-metrics"}
+_OF_EXTENDER = _OF_JOB | {"instance": "10.0.0.1:32766"}
 _OF_VENDOR = _OF_JOB | {"vendor": "enflame"}
 _OF_PLUGIN = {"namespace": "kube-system", "job": "gcushare-device-plugin-metrics", "instance": "10.0.1.1:32767"}
 _OF_NODE = _OF_PLUGIN | {"vendor": "enflame", "node": "node-1"}
@@ -32,10 +34,11 @@ def _replicas(metric: str, first: str, second: str, more: str = "") -> Series:
     return {f"{metric}{{{_EXTENDER}{more}}}": first, f"{metric}{{{_OTHER}{more}}}": second}
 
 
-_LEADS = _replicas("gcushare_leader", _ONE, _ZERO)
+_leaders = partial(_replicas, "gcushare_leader")
+_LEADS = _leaders(_ONE, _ZERO)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Case:
     """``fires`` makes the alert fire at ``at`` with these labels, and ``quiet`` does not.
 
@@ -43,9 +46,9 @@ class Case:
     """
 
     alert: str
+    labels: Mapping[str, str]
     fires: Series
     quiet: Series
-    labels: Mapping[str, str]
     value: str = ""
     at: int = 60
 
@@ -94,13 +97,8 @@ _UNAVAILABLE = {f"kube_daemonset_status_number_unavailable{{{_DAEMONSET}}}": _ON
 _UPDATED = f"kube_daemonset_status_updated_number_scheduled{{{_DAEMONSET}}}"
 
 _UP = (
-    Case(
-        alert="GcushareExtenderDown",
-        fires={f"up{{{_EXTENDER}}}": _ZERO},
-        quiet=_replicas("up", _ZERO, _ONE),
-        labels=_OF_JOB,
-    ),
-    Case(alert="GcushareExtenderDown", fires={f"up{{{_PLUGIN}}}": _ONE}, quiet={f"up{{{_EXTENDER}}}": _ONE}, labels={}),
+    Case("GcushareExtenderDown", _OF_JOB, {f"up{{{_EXTENDER}}}": _ZERO}, _replicas("up", _ZERO, _ONE)),
+    Case("GcushareExtenderDown", {}, {f"up{{{_PLUGIN}}}": _ONE}, {f"up{{{_EXTENDER}}}": _ONE}),
     # A rollout goes on, and the last pod of it does not start.
     Case(
         alert="GcushareDevicePluginMissing",
@@ -113,38 +111,26 @@ _UP = (
 )
 
 _AGE = f'gcushare_watch_age_seconds{{{_EXTENDER},resource="pods"}}'
-_OF_AGE = _OF_JOB | {"instance": "10.0.0.1:32766", "resource": "pods"}
-_BINDS = f'gcushare_extender_results_total{{{_EXTENDER},vendor="enflame",verb="bind",result='
+_OF_AGE = _OF_EXTENDER | {"resource": "pods"}
+
+
+def _binds(result: str, values: str) -> Series:
+    return {f'gcushare_extender_results_total{{{_EXTENDER},vendor="enflame",verb="bind",result="{result}"}}': values}
+
 
 _SCHEDULING = (
-    Case(
-        alert="GcushareNoLeader",
-        fires=_replicas("gcushare_leader", _ZERO, _ZERO),
-        quiet=_replicas("gcushare_leader", _ZERO, _ONE),
-        labels=_OF_JOB,
-    ),
-    Case(
-        alert="GcushareSeveralLeaders",
-        fires=_replicas("gcushare_leader", _ONE, _ONE),
-        quiet=_replicas("gcushare_leader", _ZERO, _ONE),
-        labels=_OF_JOB,
-        value="2",
-    ),
+    Case("GcushareNoLeader", _OF_JOB, _leaders(_ZERO, _ZERO), _leaders(_ZERO, _ONE)),
+    Case("GcushareSeveralLeaders", _OF_JOB, _leaders(_ONE, _ONE), _leaders(_ZERO, _ONE), "2"),
     _one("GcushareExtenderWatchStale", _AGE, _OF_AGE, "0+60x90", "70x90", "1h 0m 0s"),
     _one("GcushareExtenderWatchStale", _AGE, _OF_AGE, "NaN " * 91, "NaN 1x89", "NaN"),
     _one(
         "GcushareLedgerDrift",
         f'gcushare_ledger_drifts_total{{{_EXTENDER},vendor="enflame"}}',
-        _OF_VENDOR | {"instance": "10.0.0.1:32766"},
+        _OF_EXTENDER | {"vendor": "enflame"},
         "0x30 1x60",
         "7x90",
     ),
-    Case(
-        alert="GcushareBindsFail",
-        fires={f'{_BINDS}"error"}}': "0+1x90"},
-        quiet={f'{_BINDS}"bound"}}': "0+9x90"},
-        labels={"vendor": "enflame"},
-    ),
+    Case("GcushareBindsFail", {"vendor": "enflame"}, _binds("error", "0+1x90"), _binds("bound", "0+9x90")),
     Case(
         alert="GcushareAnswersSlow",
         fires=_answers("bind", fast=0, slow=9),
@@ -282,13 +268,7 @@ _CLAIMS = (
         "0+1x90",
         "0x30 3x60",
     ),
-    _one(
-        "GcushareClaimsWritesFail",
-        _WRITES,
-        _OF_JOB | {"instance": "10.0.0.1:32766", "what": "template"},
-        "0+1x90",
-        "0x30 2x60",
-    ),
+    _one("GcushareClaimsWritesFail", _WRITES, _OF_EXTENDER | {"what": "template"}, "0+1x90", "0x30 2x60"),
 )
 
 CASES = (*_UP, *_SCHEDULING, *_NODES, *_CERTIFICATES, *_CLAIMS)

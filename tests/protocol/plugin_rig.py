@@ -169,10 +169,8 @@ class PluginRig(NodeRig):
 
     def record(self, name: str) -> tuple[str | None, str | None]:
         """The card and the assigned flag of a pod's record."""
-        return (
-            self.annotation(name, "enflame.com/gcu-device-id"),
-            self.annotation(name, "enflame.com/gcu-device-assigned"),
-        )
+        card, flag = (self.annotation(name, f"enflame.com/gcu-device-{key}") for key in ("id", "assigned"))
+        return card, flag
 
     async def until_recorded(self, *names: str) -> None:
         """Wait until these pods are marked assigned."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, Self
 
@@ -133,22 +133,15 @@ class SchedulerUnderTest(Followed):
 
     async def until_bound(self, name: str) -> str:
         """Wait until a pod has its node and return it."""
-        await self.pods.until(
-            lambda: bool(node_of(self._pod(name))),
-            f"{name} is bound",
-            deadline_s=60.0,
-            shown=lambda: self.message(name),
-        )
+        await self._until(name, lambda: bool(node_of(self._pod(name))), "bound")
         return node_of(self._pod(name))
+
+    async def _until(self, name: str, holds: Callable[[], bool], what: str) -> None:
+        await self.pods.until(holds, f"{name} is {what}", deadline_s=60.0, shown=lambda: self.message(name))
 
     async def until_said(self, name: str, text: str) -> Mapping[str, Any]:
         """Wait until a pod's PodScheduled condition begins like this; returns the condition."""
-        await self.pods.until(
-            lambda: self.message(name).startswith(text),
-            f"{name} is shown {text!r}",
-            deadline_s=60.0,
-            shown=lambda: self.message(name),
-        )
+        await self._until(name, lambda: self.message(name).startswith(text), f"shown {text!r}")
         return condition_of(self._pod(name), "PodScheduled")
 
     async def until_event(self, name: str, reason: str, message: str, kind: str) -> None:

@@ -170,10 +170,11 @@ class Scripted:
         return self._seen(self._clock.seconds - self._start)
 
 
-OLD, NEW, OTHER = (
-    Running(name, ("kube-scheduler", flag))
-    for name, flag in (("1", "--v=2"), ("2", "--config=/new"), ("3", "--config=/new"))
-)
+def scheduler(instance: str, flag: str = "--config=/new") -> Running:
+    return Running(instance, ("kube-scheduler", flag))
+
+
+OLD, NEW, OTHER = scheduler("1", "--v=2"), scheduler("2"), scheduler("3")
 
 
 async def waited(seen: Callable[[float], PollResult]) -> float:
@@ -199,15 +200,11 @@ async def test_a_restart_in_between_starts_the_settling_again() -> None:
         pytest.param(lambda now: PollResult(None, "no process"), "no process", id="gone"),
         pytest.param(lambda now: PollResult(NEW, "answers 500"), "answers 500", id="ill"),
         pytest.param(
-            lambda now: PollResult(Running("9", ("kube-scheduler", "--config=/x")), ""),
+            lambda now: PollResult(scheduler("9", "--config=/x"), ""),
             r"with --config \['/x'\], expected is --config=/new",
             id="another configuration",
         ),
-        pytest.param(
-            lambda now: PollResult(Running(str(now), ("kube-scheduler", "--config=/new")), ""),
-            "it keeps restarting",
-            id="crash loop",
-        ),
+        pytest.param(lambda now: PollResult(scheduler(str(now)), ""), "it keeps restarting", id="crash loop"),
     ],
 )
 async def test_what_does_not_come_up_ends_the_wait_in_time_with_the_reason(

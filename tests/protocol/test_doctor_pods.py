@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,54 +13,41 @@ from tests.extender_objects import pod_document
 from tests.protocol.doctor_rig import NODE, READY, DoctorRig, record
 
 ERROR, WARNING = "error", "warning"
+OVER = '{"since":"2026-01-02T03:04:05Z","cards":{"1":{"used":3221225472,"granted":0}}}'
+
+
+WAITS = {"node": "", "age_s": 5}
 
 
 @pytest.mark.parametrize(
-    ("asked", "severity", "kind", "number"),
+    ("asked", "severity", "kind", "words"),
     [
-        pytest.param(
-            lambda: {"units": 4, "node": "", "annotations": {"gcushare.io/cards": "many"}},
-            WARNING, "request-refused", "'many'", id="half a unit",
+        (WAITS | {"annotations": {"gcushare.io/cards": "many"}}, WARNING, "request-refused", "'many'"),
+        ({"held": (0, 4), "assigned": False}, WARNING, "stale-reservation", "card 0 of n1 was reserved for it 10 min"),
+        ({}, WARNING, "unrecorded-pod", "bound to n1 10 min ago, asks for 4"),
+        (WAITS | {"held": (0, 4)}, WARNING, "forged-record", "not bound"),
+        ({"held": (5, 4)}, ERROR, "forged-record", "names card 5, and node n1 has 0, 1"),
+        ({"held": (0, 4), "recorded_s": 7200}, WARNING, "forged-record", "110 min before the pod"),
+        ({"held": (0, 1)}, WARNING, "forged-record", "says 1 unit ("),
+        (
+            WAITS | {"annotations": {"gcushare.io/node-polcy": "spread"}},
+            WARNING,
+            "unread-key",
+            "node-policy? 1 pod has",
         ),
-        pytest.param(
-            lambda: {"units": 4, "record": record(0, 4, assigned=False)},
-            WARNING, "stale-reservation", "card 0 of n1 was reserved for it 10 min ago", id="never taken up",
-        ),
-        pytest.param(
-            lambda: {"units": 4},
-            WARNING, "unrecorded-pod", "bound to n1 10 min ago, asks for 4", id="no record",
-        ),
-        pytest.param(
-            lambda: {"units": 4, "node": "", "record": record(0, 4), "age_s": 5},
-            WARNING, "forged-record", "not bound", id="a record on a waiting pod",
-        ),
-        pytest.param(
-            lambda: {"units": 4, "record": record(5, 4)},
-            ERROR, "forged-record", "names card 5, and node n1 has 0, 1", id="a card that is missing",
-        ),
-        pytest.param(
-            lambda: {"units": 4, "record": record(0, 4, age_s=7200)},
-            WARNING, "forged-record", "110 min before the pod", id="older than the pod",
-        ),
-        pytest.param(
-            lambda: {"units": 4, "record": record(0, 1)},
-            WARNING, "forged-record", "says 1 unit (", id="other units",
-        ),
-        pytest.param(
-            lambda: {"units": 4, "node": "", "annotations": {"gcushare.io/node-polcy": "spread"}, "age_s": 5},
-            WARNING, "unread-key", "gcushare.io/node-policy? 1 pod has it: default/wrong", id="a misspelt key",
-        ),
-        pytest.param(
-            lambda: {"units": None, "record": record(0, 4)},
-            WARNING, "forged-record", "asks for no", id="a pod that asks for nothing",
-        ),
+        ({"units": None, "held": (0, 4)}, WARNING, "forged-record", "asks for no"),
     ],
-)  # fmt: skip
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 async def test_what_is_wrong_with_a_pod_is_found_and_nothing_else(
-    rig: DoctorRig, asked: Callable[[], dict[str, Any]], severity: str, kind: str, number: str
+    rig: DoctorRig, asked: dict[str, Any], severity: str, kind: str, words: str
 ) -> None:
-    rig.put_asking("wrong", **{"node": NODE, **asked()})  # Made now: records carry the time.
-    (await rig.examine()).assert_only(severity, kind, number)
+    made = {"units": 4, "node": NODE, **asked}
+    if held := made.pop("held", None):  # made now: records carry the time
+        age_s = made.pop("recorded_s", 600.0)
+        made["record"] = record(*held, assigned=made.pop("assigned", True), age_s=age_s)
+    rig.put_asking("wrong", **made)
+    (await rig.examine()).assert_only(severity, kind, words)
 
 
 async def test_a_pod_that_chooses_its_visible_cards_itself_is_found(rig: DoctorRig) -> None:
@@ -76,11 +62,7 @@ async def test_a_pod_that_chooses_its_visible_cards_itself_is_found(rig: DoctorR
     ("variables", "annotations", "words"),
     [
         ([{"name": "ENFLAME_VISIBLE_DEVICES", "value": "all"}], {}, "asks for no card: it sees those of other pods"),
-        (
-            [],
-            {OVER_USE: '{"since":"2026-01-02T03:04:05Z","cards":{"1":{"used":3221225472,"granted":0}}}'},
-            "3.00 GiB of card 1 in use, nothing granted",
-        ),
+        ([], {OVER_USE: OVER}, "3.00 GiB of card 1 in use, nothing granted"),
     ],
     ids=["by a variable", "by its processes"],
 )

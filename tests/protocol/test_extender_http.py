@@ -182,11 +182,8 @@ async def test_both_vendors_are_served_side_by_side() -> None:
         assert pod["spec"]["nodeName"] == "gpu"
         assert pod["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_IDX"] == "0"
         (gpu,) = (await rig.get_json("/gpushare-scheduler/inspect"))["nodes"]
-        assert (gpu["name"], gpu["usedGPU"], gpu["devs"][0]["pods"]) == (
-            "gpu",
-            5,
-            [{"name": "binpack-1", "namespace": "default", "usedGPU": 5}],
-        )
+        assert (gpu["name"], gpu["usedGPU"]) == ("gpu", 5)
+        assert gpu["devs"][0]["pods"] == [{"name": "binpack-1", "namespace": "default", "usedGPU": 5}]
         (gcu,) = (await rig.get_json("/gcushare-scheduler/inspect"))["nodes"]
         assert (gcu["name"], gcu["usedGCU"]) == ("gcu", 4)
 

@@ -43,6 +43,10 @@ def kubeconfig(
     }
 
 
+def secure(cluster: JsonObject, **parts: Any) -> JsonObject:
+    return kubeconfig(server="https://h", cluster=cluster, **parts)
+
+
 def write(path: Path, document: object) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(document if isinstance(document, str) else json.dumps(document))
@@ -108,10 +112,8 @@ def test_the_context_chosen_decides_cluster_and_namespace(tmp_path: Path) -> Non
     document["contexts"].append({"name": "other", "context": {"cluster": "other-c"}})
     document["clusters"].append({"name": "other-c", "cluster": {"server": "http://other:1"}})
     path = write(tmp_path / "config", document)
-    assert (load(tmp_path, kubeconfig=path).namespace, load(tmp_path, kubeconfig=path).server) == (
-        "team",
-        "http://10.0.0.1:8080",
-    )
+    current = load(tmp_path, kubeconfig=path)
+    assert (current.namespace, current.server) == ("team", "http://10.0.0.1:8080")
     chosen = load(tmp_path, kubeconfig=path, context="other")
     assert (chosen.namespace, chosen.server) == ("default", "http://other:1")
 
@@ -136,18 +138,10 @@ def test_of_several_files_the_first_to_define_something_wins(tmp_path: Path) -> 
         pytest.param("", "no current-context", id="empty"),
         pytest.param(kubeconfig(server=""), "names no server", id="no server"),
         pytest.param({**kubeconfig(), "clusters": []}, "cluster 'lab-c' is not in", id="unknown cluster"),
-        pytest.param(
-            kubeconfig(server="https://h", cluster={"certificate-authority-data": "%%"}), "not base64", id="no base64"
-        ),
-        pytest.param(
-            kubeconfig(server="https://h", cluster={"certificate-authority-data": "aGk="}), "not a PEM", id="not PEM"
-        ),
-        pytest.param(
-            kubeconfig(server="https://h", cluster={"certificate-authority": "gone"}), "cannot read", id="no CA file"
-        ),
-        pytest.param(
-            kubeconfig(server="https://h", user={"client-certificate-data": "aGk="}), "needs its key", id="no key"
-        ),
+        pytest.param(secure({"certificate-authority-data": "%%"}), "not base64", id="no base64"),
+        pytest.param(secure({"certificate-authority-data": "aGk="}), "not a PEM", id="not PEM"),
+        pytest.param(secure({"certificate-authority": "gone"}), "cannot read", id="no CA file"),
+        pytest.param(secure({}, user={"client-certificate-data": "aGk="}), "needs its key", id="no key"),
         *(
             pytest.param(kubeconfig(cluster={"proxy-url": url}), "proxy-url: .*expected 'http://host:port'", id=url)
             for url in ("socks5://127.0.0.1:1080", "localhost:3128", "http://", "http://127.0.0.1:99999", "//p:1")
@@ -156,11 +150,7 @@ def test_of_several_files_the_first_to_define_something_wins(tmp_path: Path) -> 
         pytest.param(kubeconfig(user={"as-groups": ["dev"]}), "Impersonate-Group 'dev'.*write 'as'", id="group alone"),
         pytest.param(kubeconfig(user={"token": "a\nb"}), "line break", id="a token of two lines"),
         pytest.param(kubeconfig(user={"auth-provider": {"name": "oidc"}}), "'oidc' is not supp.*exec", id="provider"),
-        pytest.param(
-            kubeconfig(user={"exec": {"command": "x", "apiVersion": "v9"}}),
-            "accepted: client.authent",
-            id="exec version",
-        ),
+        pytest.param(kubeconfig(user={"exec": {"command": "x", "apiVersion": "v9"}}), "accepted: client.", id="exec"),
     ],
 )
 def test_a_broken_kubeconfig_says_what_is_wrong(tmp_path: Path, document: object, words: str) -> None:
@@ -179,8 +169,8 @@ def test_a_clusters_proxy_is_used(tmp_path: Path, url: str) -> None:
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_an_authority_may_be_written_in_lines(tmp_path: Path, authority_pem: str, ending: str) -> None:
     data = base64.encodebytes(authority_pem.encode()).decode().replace("\n", ending)
-    document = kubeconfig(server="https://h", cluster={"certificate-authority-data": data})
-    assert load(tmp_path, kubeconfig=write(tmp_path / "config", document)).ssl is not None
+    path = write(tmp_path / "config", secure({"certificate-authority-data": data}))
+    assert load(tmp_path, kubeconfig=path).ssl is not None
 
 
 def test_null_is_as_absent_as_for_kubectl(tmp_path: Path) -> None:

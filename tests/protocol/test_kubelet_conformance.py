@@ -97,20 +97,14 @@ async def test_capacity_counts_all_ids_and_allocatable_those_that_are_healthy(no
 @pytest.mark.parametrize(
     ("registration", "message"),
     [
-        pytest.param(
+        (
             {"version": "v1alpha1"},
             'requested API version "v1alpha1" is not supported by kubelet. Supported version is ["v1beta1"]',
-            id="another version",
         ),
-        pytest.param(
-            {"resource": "resource-1"}, 'the ResourceName "resource-1" is invalid', id="a resource without a domain"
-        ),
-        pytest.param(
-            {"resource": "kubernetes.io/gcu"},
-            'the ResourceName "kubernetes.io/gcu" is invalid',
-            id="a resource of Kubernetes",
-        ),
+        ({"resource": "resource-1"}, 'the ResourceName "resource-1" is invalid'),
+        ({"resource": "kubernetes.io/gcu"}, 'the ResourceName "kubernetes.io/gcu" is invalid'),
     ],
+    ids=["another version", "a resource without a domain", "a resource of Kubernetes"],
 )
 async def test_a_registration_that_is_none_is_refused(
     node: NodeUnderTest, registration: dict[str, str], message: str

@@ -23,11 +23,8 @@ from tests.e2e.waiting import until
 from tests.protocol.mps_rig import MpsRig, mps_rig
 from tests.protocol.plugin_rig import PluginRig
 
-LIMIT, PIPE, THREADS = (
-    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
-    "CUDA_MPS_PIPE_DIRECTORY",
-    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
-)
+LIMIT, PIPE = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_MPS_PIPE_DIRECTORY"
+THREADS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
 async def test_a_daemon_that_answers_has_no_problem_and_any_other_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,19 +112,16 @@ def restricted(name: str, **spec: Any) -> dict[str, Any]:
     return pod
 
 
+TOLERATING = {"tolerations": [{"key": "gpu", "operator": "Exists"}]}
+
+
 @pytest.mark.parametrize(
     ("spec", "fit_now", "nodes", "too_large"),
     [
         pytest.param({}, 1, 0, 0, id="no rule"),
         pytest.param({"nodeSelector": {"pool": "b"}}, 0, 1, 0, id="the label of a full pool"),
         pytest.param({"nodeSelector": {"kubernetes.io/hostname": "b"}}, 0, 0, 1, id="one node, which is full"),
-        pytest.param(
-            {"nodeSelector": {"pool": "c"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
-            1,
-            0,
-            0,
-            id="a taint that is tolerated",
-        ),
+        pytest.param({"nodeSelector": {"pool": "c"}} | TOLERATING, 1, 0, 0, id="a taint that is tolerated"),
         pytest.param({"nodeSelector": {"pool": "d"}}, 0, 1, 0, id="a taint that a new node does not have"),
     ],
 )

@@ -91,16 +91,11 @@ async def test_a_pods_use_of_the_chip_and_of_a_card_that_it_does_not_hold_is_rep
         assert found.sum(busy, card="0", pod_name="a", pod_namespace="default") == 50.5
         assert f'{busy}{{card="1"' not in (await rig.get("/metrics"))[1]
         document = await rig.status()
-        assert {pod["pod"]: pod["utilizationByCard"] for pod in document["pods"]} == {
-            "default/a": {"0": 50.5},
-            "default/b": {},
-        }
+        by_pod = {pod["pod"]: pod["utilizationByCard"] for pod in document["pods"]}
+        assert by_pod == {"default/a": {"0": 50.5}, "default/b": {}}
         used, granted = "gcushare_pod_memory_used_bytes", "gcushare_pod_memory_granted_bytes"
-        assert (found.sum(used, pod_name="a", card="1"), found.sum(granted, pod_name="a", card="1")) == (3 * GIB, 0)
-        assert (found.sum(used, pod_name="a", card="0"), found.sum(granted, pod_name="a", card="0")) == (
-            2 * GIB,
-            4 * GIB,
-        )
+        for card, figures in (("1", [3 * GIB, 0]), ("0", [2 * GIB, 4 * GIB])):
+            assert [found.sum(name, pod_name="a", card=card) for name in (used, granted)] == figures
 
 
 async def test_without_the_hosts_process_ids_nothing_is_reported_and_the_status_says_why(tmp_path: Path) -> None:

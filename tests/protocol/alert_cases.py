@@ -62,13 +62,8 @@ def _reason(reason: str, quiet: str, alert: str) -> Case:
     name = "gcushare_pods_waiting_by_reason"
     of, other = (f',vendor="enflame",reason="{each}"' for each in (reason, quiet))
     # Both replicas report pods; only the leader's figure counts. The other's view of what fits may be out of date.
-    return Case(
-        alert=alert,
-        fires=_LEADS | _replicas(name, _TWO, _TWO, of),
-        quiet=_LEADS | {f"{name}{{{_EXTENDER}{other}}}": _TWO, f"{name}{{{_OTHER}{of}}}": _TWO},
-        labels=_OF_VENDOR,
-        value="2",
-    )
+    no_leaders = {f"{name}{{{_EXTENDER}{other}}}": _TWO, f"{name}{{{_OTHER}{of}}}": _TWO}
+    return Case(alert, _OF_VENDOR, _LEADS | _replicas(name, _TWO, _TWO, of), _LEADS | no_leaders, "2")
 
 
 def _answers(verb: str, fast: int, slow: int) -> Series:
@@ -94,19 +89,18 @@ def _of_node(alert: str, metric: str, fires: str, quiet: str, value: str = "") -
 
 _OF_DAEMONSET = {"namespace": "kube-system", "daemonset": "gcushare-device-plugin"}
 _UNAVAILABLE = {f"kube_daemonset_status_number_unavailable{{{_DAEMONSET}}}": _ONE}
-_UPDATED = f"kube_daemonset_status_updated_number_scheduled{{{_DAEMONSET}}}"
+
+
+def _updated(values: str) -> Series:
+    """One pod is not available, and so many have their update."""
+    return _UNAVAILABLE | {f"kube_daemonset_status_updated_number_scheduled{{{_DAEMONSET}}}": values}
+
 
 _UP = (
     Case("GcushareExtenderDown", _OF_JOB, {f"up{{{_EXTENDER}}}": _ZERO}, _replicas("up", _ZERO, _ONE)),
     Case("GcushareExtenderDown", {}, {f"up{{{_PLUGIN}}}": _ONE}, {f"up{{{_EXTENDER}}}": _ONE}),
     # A rollout goes on, and the last pod of it does not start.
-    Case(
-        alert="GcushareDevicePluginMissing",
-        fires=_UNAVAILABLE | {_UPDATED: "0+1x20 20x70"},
-        quiet=_UNAVAILABLE | {_UPDATED: "0+1x90"},
-        labels=_OF_DAEMONSET,
-        value="1",
-    ),
+    Case("GcushareDevicePluginMissing", _OF_DAEMONSET, _updated("0+1x20 20x70"), _updated("0+1x90"), "1"),
     _one("GcushareDevicePluginDown", f'up{{{_PLUGIN},node="node-1"}}', _OF_PLUGIN | {"node": "node-1"}, _ZERO, _ONE),
 )
 

@@ -28,6 +28,16 @@ class Ran(NamedTuple):
         return json.loads(self.out)
 
 
+async def run_program(*words: str, environ: Mapping[str, str] | None = None) -> Ran:
+    """Run a program of its own to its end."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*words, env=environ, stdout=pipe, stderr=pipe)
+    async with asyncio.timeout(60):
+        out, errors = await process.communicate()
+    assert process.returncode is not None
+    return Ran(process.returncode, out.decode(), errors.decode())
+
+
 class Tty(io.StringIO):
     """A stream that says it is a terminal."""
 

@@ -24,7 +24,6 @@ from gcushare.kube.clock import rfc3339_micro
 from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import PodRecord
-from gcushare.wire.documents.plugin_status import PluginStatus
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion, User
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
@@ -32,6 +31,7 @@ from tests.api_objects import an_object
 from tests.builders import cards
 from tests.extender_objects import inventory_text, pod_document
 from tests.protocol.commands import Ran, Tty, run_command
+from tests.unit import card_views
 
 NODE, SYSTEM = "n1", "kube-system"
 EXTENDER, PLUGIN, SCHEDULER = "gcushare-scheduler-extender-1", "gcushare-device-plugin-n1", "kube-scheduler-master"
@@ -103,19 +103,7 @@ def metrics(*, leader: int = 1, filters: int = 5, age_s: float = 1.0, drifts: in
 
 def status(**parts: Any) -> str:
     """A plugin's /status, on which nothing is wrong but for ``parts``."""
-    quiet = PluginStatus(
-        version=__version__,
-        vendor=ENFLAME.name,
-        node=NODE,
-        problems={},
-        unit="1",
-        cards=(),
-        left_out=(),
-        pods=(),
-        unreadable_pods=(),
-        registrations=1,
-        corrections=0,
-    )
+    quiet = card_views.status(version=__version__, node=NODE, corrections=0)
     return json.dumps(msgspec.to_builtins(quiet) | parts)
 
 

@@ -8,7 +8,6 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import Any, Self
 
 import aiohttp
@@ -246,14 +245,8 @@ async def until(holds: Callable[[], bool], deadline_s: float = DEADLINE_S) -> No
 
 def quick_election(duration_s: float = 60.0) -> ElectionSettings:
     """An election that is won at once when no one leads; after a kill in ``duration_s``, and kept on a busy machine."""
-    return replace(
-        ElectionSettings(lease_name=EXTENDER),
-        lease_name="gcushare-scheduler-extender",
-        lease_namespace="default",
-        lease_duration=duration_s,
-        lease_renew_deadline=0.3 * duration_s,
-        lease_retry=0.1,
-    )
+    times: dict[str, Any] = {"lease_duration": duration_s, "lease_renew_deadline": 0.3 * duration_s, "lease_retry": 0.1}
+    return ElectionSettings(lease_name=EXTENDER, lease_namespace="default", **times)
 
 
 def eight_cards(name: str = "node-1") -> Document:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import subprocess
@@ -16,11 +15,11 @@ from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.kubelet.logserver import LogServer
 from gcushare_playground.kubelet.settings import KubeletSettings
 from gcushare_playground.kubelet.views import ContainerView, DeviceView
+from tests.protocol.commands import run_program
 from tests.unit.apiserver_objects import node, pod
 
 KUBECTL = shutil.which("kubectl") or ""
 OLDEST_WITH_WEBSOCKETS = 31
-DEADLINE_S = 30.0
 DEVICES = [DeviceView(path, path, "rw") for path in ("/dev/gcu3", "/dev/gcuctl")]
 NOTHING: dict[str, Any] = {"environment": {}, "mounts": [], "annotations": {}, "cdi_devices": [], "device_ids": {}}
 GIVEN = ContainerView(name="main", image="busybox", has_ended=False, started="", devices=DEVICES, **NOTHING)
@@ -55,12 +54,6 @@ def kubectl_opens_websockets() -> bool:
 async def test_a_stock_kubectl_lists_the_devices(server: ApiServer, tmp_path: Path) -> None:
     if not kubectl_opens_websockets():
         pytest.skip("no kubectl 1.31 or later in PATH: older ones open no WebSocket for exec")
-    process = await asyncio.create_subprocess_exec(
-        *(KUBECTL, "--kubeconfig", str(server.kubeconfig(tmp_path / "kubeconfig"))),
-        *("--cache-dir", str(tmp_path / "cache"), "exec", "p", "--", "ls", "/dev"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(DEADLINE_S):
-        printed, errors = await process.communicate()
-    assert (process.returncode, "gcu3" in printed.decode().splitlines()) == (0, True), errors
+    places = ("--kubeconfig", str(server.kubeconfig(tmp_path / "kubeconfig")), "--cache-dir", str(tmp_path / "cache"))
+    ran = await run_program(KUBECTL, *places, "exec", "p", "--", "ls", "/dev")
+    assert (ran.code, "gcu3" in ran.lines) == (0, True), ran.err

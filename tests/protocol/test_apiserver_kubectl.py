@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator
@@ -13,10 +12,10 @@ import pytest
 
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.apiserver.objects import JsonObject
+from tests.protocol.commands import run_program
 from tests.unit.apiserver_objects import pod
 
 KUBECTL = shutil.which("kubectl") or ""
-DEADLINE_S = 30.0
 pytestmark = pytest.mark.skipif(not KUBECTL, reason="no kubectl in PATH")
 
 
@@ -26,13 +25,9 @@ class Kubectl:
 
     async def show(self, *words: str) -> JsonObject:
         """Run it, and read the JSON that it prints."""
-        process = await asyncio.create_subprocess_exec(
-            *self.words, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-        async with asyncio.timeout(DEADLINE_S):
-            printed, errors = await process.communicate()
-        assert process.returncode == 0, errors.decode()
-        return json.loads(printed) if printed else {}
+        ran = await run_program(*self.words, *words)
+        assert ran.code == 0, ran.err
+        return ran.document if ran.out else {}
 
 
 @pytest.fixture

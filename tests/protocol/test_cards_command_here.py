@@ -110,16 +110,6 @@ async def test_the_status_has_the_mode_the_holders_and_the_use_of_every_card(rig
     assert (document["pods"][0]["cards"], document["pods"][0]["whole"]) == ([0], False)
 
 
-@pytest.mark.parametrize(
-    ("url", "is_believed"),
-    [
-        ("https://127.0.0.1:1", True),
-        ("https://[::1]:1", True),
-        ("https://localhost:1", True),
-        ("https://10.0.0.1:1", False),
-        ("https://localhost.example:1", False),
-        ("https://127.0.0.1.example:1", False),
-    ],
-)
-def test_any_certificate_is_accepted_at_the_loopback_alone(url: str, is_believed: bool) -> None:
-    assert is_loopback(url) is is_believed
+def test_any_certificate_is_accepted_at_the_loopback_alone() -> None:
+    hosts = ("127.0.0.1", "[::1]", "localhost", "10.0.0.1", "localhost.example", "127.0.0.1.example")
+    assert [host for host in hosts if is_loopback(f"https://{host}:1")] == ["127.0.0.1", "[::1]", "localhost"]

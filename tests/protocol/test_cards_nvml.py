@@ -36,31 +36,15 @@ async def test_all_of_a_card_is_reported(tmp_path: Path) -> None:
         use = await source.use(report.cards[1])
     assert report.driver == "550.54.15"
     assert report.cards[1] == Card(
-        index=1,
-        uuid="GPU-00000001",
-        memory_bytes=80 * GIB,
-        model="NVIDIA Fake 80GB",
-        serial="SN0001",
-        pci_address="0000:3b:00.0",
-        numa_node=1,
-    )
+        index=1, uuid="GPU-00000001", memory_bytes=80 * GIB, model="NVIDIA Fake 80GB", serial="SN0001",
+        pci_address="0000:3b:00.0", numa_node=1,
+    )  # fmt: skip
     assert use == CardUse(
-        memory_used_bytes=2 * GIB,
-        temperature_celsius=43.0,
-        power_watts=123.5,
-        utilization_percent=67.0,
-        fan_percent=31.0,
-        performance_state=8,
-        compute_mode="default",
-        ecc=True,
-        mig=False,
-        persistence=True,
-        power_limit_watts=250.0,
-        cuda_version="12.4",
-        processes={4242: 3 * GIB},
-        process_utilization={4242: 35.0},
-        process_names={4242: "python3"},
-    )
+        memory_used_bytes=2 * GIB, temperature_celsius=43.0, power_watts=123.5, power_limit_watts=250.0,
+        utilization_percent=67.0, fan_percent=31.0, performance_state=8, compute_mode="default", cuda_version="12.4",
+        ecc=True, mig=False, persistence=True,
+        processes={4242: 3 * GIB}, process_utilization={4242: 35.0}, process_names={4242: "python3"},
+    )  # fmt: skip
 
 
 async def test_a_sick_card_says_why_and_the_other_is_well(tmp_path: Path) -> None:

@@ -144,12 +144,9 @@ async def test_a_scheduler_counts_only_if_root_the_kubelet_or_the_unit_started_i
 
 
 async def test_a_real_process_is_seen_with_its_arguments() -> None:
-    process = await asyncio.create_subprocess_exec(
-        *("kube-scheduler", "-c", "input()", "--secure-port=61999"),
-        executable=sys.executable,
-        stdin=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
+    words = ("kube-scheduler", "-c", "input()", "--secure-port=61999")
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*words, executable=sys.executable, stdin=pipe, stderr=pipe)
     try:
         found = await find_process(Path("/proc"), "", HealthEndpoint("https", "127.0.0.1", 61999, "/healthz"))
         assert found is not None

@@ -12,14 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from gcushare.runtime.settings.election import ElectionSettings
 from gcushare.vendors import ENFLAME
-from gcushare.wire.contracts import EXTENDER
 from gcushare.wire.extender_api import MAX_POD_BYTES
 from gcushare.wire.objects import Pod
 from gcushare_playground.apiserver import ADMIN
 from tests.extender_objects import Document, filter_body, pod_document
-from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
+from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, quick_election, until
 
 CONTAINERS = 90_000
 
@@ -27,9 +25,7 @@ CONTAINERS = 90_000
 @pytest.fixture
 async def rig() -> AsyncIterator[ExtenderRig]:
     # Longer than a busy machine leaves a process without a turn.
-    election = replace(
-        ElectionSettings(lease_name=EXTENDER), lease_namespace="default", lease_duration=60.0, lease_renew_deadline=40.0
-    )
+    election = replace(quick_election(), lease_renew_deadline=40.0)
     async with ExtenderRig(extender_settings(election=election)) as running:
         await running.add_nodes(eight_cards())
         yield running

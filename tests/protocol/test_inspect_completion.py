@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sys
@@ -13,10 +12,10 @@ import pytest
 
 from tests.api_objects import an_object
 from tests.extender_objects import pod_document
+from tests.protocol.commands import Ran, run_program
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace
 
 KUBECTL = shutil.which("kubectl")
-DEADLINE_S = 60.0
 
 
 @pytest.fixture
@@ -40,13 +39,9 @@ def install(folder: Path) -> Path:
     return folder
 
 
-async def run(found: Cluster, folder: Path, *command: str) -> tuple[int | None, str, str]:
+async def run(found: Cluster, folder: Path, *command: str) -> Ran:
     environ = {**found.environ(), "HOME": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
-    process = await asyncio.create_subprocess_exec(
-        *command, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    out, err = await asyncio.wait_for(process.communicate(), DEADLINE_S)
-    return process.returncode, out.decode(), err.decode()
+    return await run_program(*command, environ=environ)
 
 
 # A shell and a command as processes.

@@ -23,6 +23,7 @@ from gcushare.core.errors import (
 from gcushare.runtime.health import HealthChecks
 from gcushare.runtime.http.page_server import start_server
 from gcushare.runtime.metrics import make_registry, metrics_route
+from tests.protocol.commands import run_program
 from tests.protocol.runtime_bench import BOTH, SETTINGS, Serving, Work, connected, serving, serving_pages, until
 
 
@@ -219,14 +220,5 @@ asyncio.run(main())
     ],
 )
 async def test_both_families_are_answered_by_default(before: str, hosts: tuple[str, ...]) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        before + ANSWER_ALL,
-        *hosts,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, errors = await process.communicate()
-    assert process.returncode == 0, errors.decode()
-    assert out.decode().splitlines() == [f"{host} here" for host in hosts]
+    ran = await run_program(sys.executable, "-c", before + ANSWER_ALL, *hosts)
+    assert (ran.code, ran.lines) == (0, [f"{host} here" for host in hosts]), ran.err

@@ -17,7 +17,7 @@ NO_MORE: Mapping[str, Any] = {}
 def an_object(
     kind: str, name: str, namespace: str = "default", *, metadata: Mapping[str, Any] = NO_MORE, **parts: Any
 ) -> JsonObject:
-    """An object of a kind that the double serves; ``metadata`` is what it has besides its name."""
+    """An object of a kind that the double serves; ``metadata`` is what it has in addition to its name."""
     resource = _KINDS[kind]
     key = {"name": name, "namespace": namespace} if resource.namespaced else {"name": name}
     return {"apiVersion": resource.api_version, "kind": kind, "metadata": {**key, **metadata}, **parts}

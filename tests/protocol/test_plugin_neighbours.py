@@ -20,7 +20,7 @@ from tests.protocol.reference_plugin import ReferencePlugin, devices
 
 
 @asynccontextmanager
-async def beside(name: str, **plugin: Any) -> AsyncIterator[PluginRig]:
+async def next_to(name: str, **plugin: Any) -> AsyncIterator[PluginRig]:
     """A plugin that is not started yet, on a node of a system."""
     async with PluginRig(plugin=plugin, plugin_first=False) as rig, AsyncExitStack() as stack:
         await put_neighbour(rig, stack, name)
@@ -54,7 +54,7 @@ async def put_neighbour(rig: PluginRig, stack: AsyncExitStack, name: str) -> Non
 async def test_each_known_system_is_named_and_the_resource_left_unregistered(
     name: str, vendor: Vendor, words: str
 ) -> None:
-    async with beside(name, vendor=vendor) as rig:
+    async with next_to(name, vendor=vendor) as rig:
         await rig.start_plugin()
         await rig.until(lambda: words in rig.problem("registration"), f"it names the system: {name}")
         assert "--other-systems allow if the cards are divided" in rig.problem("registration")
@@ -67,7 +67,7 @@ async def test_each_known_system_is_named_and_the_resource_left_unregistered(
 
 async def test_memory_and_whole_cards_are_kept_back_by_one_finding() -> None:
     """Both parts register at the same time: the slices are listed for both, and one event names the system."""
-    async with beside("nvidia-dra", vendor=ALIYUN, mode=GrantMode.BOTH) as rig:
+    async with next_to("nvidia-dra", vendor=ALIYUN, mode=GrantMode.BOTH) as rig:
         lists = rig.api.faults.on(Fault(Delay(0.2), path="/resourceslices"))
         await rig.start_plugin()
         parts = ("registration", "wholeRegistration")
@@ -80,14 +80,14 @@ async def test_memory_and_whole_cards_are_kept_back_by_one_finding() -> None:
 
 @pytest.mark.parametrize(("name", "vendor"), [("kai", ALIYUN), ("enflame-gcushare", ENFLAME)])
 async def test_an_admin_who_divided_the_cards_has_both(name: str, vendor: Vendor) -> None:
-    async with beside(name, vendor=vendor, other_systems=OtherSystems.ALLOW) as rig:
+    async with next_to(name, vendor=vendor, other_systems=OtherSystems.ALLOW) as rig:
         await rig.start_plugin()
         await rig.until_allocatable(vendor.memory_resource, 128)
         assert rig.problem("registration") == ""
 
 
 async def test_the_systems_of_other_vendors_are_no_obstacle() -> None:
-    async with beside("vgpu-manager") as rig:
+    async with next_to("vgpu-manager") as rig:
         await rig.start_plugin()
         await rig.until_units(128)
 
@@ -115,7 +115,7 @@ async def test_the_system_is_looked_for_again_when_the_kubelet_restarts() -> Non
 
 
 async def test_without_the_right_to_list_slices_the_plugin_serves_all_the_same() -> None:
-    async with beside("nvidia-dra", vendor=ALIYUN) as rig:
+    async with next_to("nvidia-dra", vendor=ALIYUN) as rig:
         rig.api.faults.on(Fault(FailBefore(403, "Forbidden", "no such right"), path="/resourceslices"))
         await rig.start_plugin()
         await rig.until_allocatable(ALIYUN.memory_resource, 128)

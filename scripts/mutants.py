@@ -45,7 +45,6 @@ GROUPS = {
         ("core/placement.py", "core/whole_cards.py", "core/matching.py", "wire/kubelet/device_ids.py"),
         (
             "unit/test_placement.py",
-            "unit/test_placement_scores.py",
             "unit/test_whole_card_policies.py",
             "unit/test_card_preference.py",
             "unit/test_matching.py",
@@ -62,7 +61,7 @@ GROUPS = {
             "unit/test_ledger_unrecorded.py",
             "unit/test_ledger_stateful.py",
             "unit/test_extender_several_cards.py",
-            "unit/test_placement_scores.py",
+            "unit/test_placement.py",
             "unit/test_preemption_room.py",
             "unit/test_node_state.py",
         ),

@@ -82,7 +82,7 @@ async def both(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def until_known(found: Cluster, replica: Replica, *pods: str) -> None:
-    """Wait until the extender knows what these pods hold, as well as those that hold claims from the beginning."""
+    """Wait until the extender knows what these pods hold, in addition to those that hold claims from the beginning."""
     await until(lambda: all(uid_of(found, pod) in replica.extender.states[0].bound for pod in ("new", "big", *pods)))
 
 

@@ -31,7 +31,7 @@ def decode(kind: type[T], document: object) -> T:
 
 
 def pod_json() -> JsonObject:
-    """A pod as the API server sends it, with much that nobody here reads."""
+    """A pod as the API server sends it, with much that is not read here."""
     document = pod_document("train-1", node="node-1", record=on_card(3, 4), phase="Running", namespace="team-1")
     document["metadata"] |= {
         "resourceVersion": "500001",

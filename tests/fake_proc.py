@@ -47,9 +47,9 @@ def cgroup_of(uid: str) -> str:
     return f"0::/../../../kubepods-burstable.slice/{group}/cri-containerd-8c1f{'0' * 60}.scope\n"
 
 
-def make_proc(root: Path, groups: Mapping[int, str], namespace: str = HOST) -> Path:
+def make_proc(root: Path, groups: Mapping[int, str]) -> Path:
     """A /proc with the control groups of some processes."""
-    proc = FakeProc(root, namespace)
+    proc = FakeProc(root)
     for pid, text in groups.items():
         proc.start(pid, text)
     return root

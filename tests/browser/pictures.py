@@ -48,20 +48,20 @@ def make_cluster(shape: Shape) -> Iterator[Node | Pod]:
     yield from pods
 
 
-def waiting_pods(now: datetime, count: int = 5) -> Iterator[Pod]:
+def waiting_pods(now: datetime) -> Iterator[Pod]:
     """Pods that found no room, among them one that never will; the first has waited for 47 minutes."""
     sizes = (16, 15, 16, 15, 24)
     names = ("llm-serve-0", "finetune-9", "batch-eval-3", "detect-11", "llm-70b-0")
     spaces = ("nlp-training", "vision", "recsys", "robotics", "nlp-training")
-    for place in range(count):
+    for place, (name, size, space) in enumerate(zip(names, sizes, spaces, strict=True)):
         created = now - timedelta(minutes=47 - 9 * place)
         document = pod_document(
-            names[place % 5],
-            sizes[place % 5],
-            namespace=spaces[place % 5],
+            name,
+            size,
+            namespace=space,
             uid=f"waiting-{place}",
             creationTimestamp=created.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            labels={"app": names[place % 5].rpartition("-")[0]},
+            labels={"app": name.rpartition("-")[0]},
         )
         document["status"]["conditions"] = [
             {

@@ -26,7 +26,6 @@ _KEYS: dict[str, tuple[str, int]] = {
     "PageDown": ("", 34),
     " ": (" ", 32),
 }
-_SHIFT = 8
 # The text of a hidden element is no text of the page, but innerText has it.
 _SEEN = "((found) => found && (found.checkVisibility() ? found.innerText : ''))(document.querySelector($0))"
 
@@ -203,10 +202,10 @@ class Tab:
     async def move_to(self, x: float, y: float) -> None:
         await self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
-    async def press(self, key: str, *, shift: bool = False) -> None:
+    async def press(self, key: str) -> None:
         """Press and release a key."""
         text, code = _KEYS.get(key, (key, ord(key.upper()[0])))
-        common = {"key": key, "windowsVirtualKeyCode": code, "modifiers": _SHIFT if shift else 0}
+        common = {"key": key, "windowsVirtualKeyCode": code}
         await self.send("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **common)
         await self.send("Input.dispatchKeyEvent", type="keyUp", **common)
 

@@ -241,15 +241,15 @@ def slices_of(node: str, cards: int, gib: int, vendor: Vendor = ENFLAME, model: 
     return [new_slice(ObjectMeta(name=f"{node}-cards"), spec)]
 
 
-def claim_template(size: ClaimSize, vendor: Vendor = ENFLAME) -> JsonObject:
+def claim_template(size: ClaimSize) -> JsonObject:
     """Write the template for a size with units of 1 GiB, as the extender makes it."""
     exactly = {
-        "deviceClassName": vendor.claims.memory_class,
+        "deviceClassName": ENFLAME.claims.memory_class,
         "count": size.cards,
         "capacity": {"requests": {MEMORY: f"{size.units}Gi"}},
     }
     spec = {"devices": {"requests": [{"name": "card", "exactly": exactly}]}}
-    return {"metadata": {"name": size.template_name(vendor.claims.template_prefix)}, "spec": {"spec": spec}}
+    return {"metadata": {"name": size.template_name(ENFLAME.claims.template_prefix)}, "spec": {"spec": spec}}
 
 
 def count_used(claims: Iterable[JsonObject], vendor: Vendor = ENFLAME) -> Counter_[tuple[str, int]]:

@@ -115,14 +115,13 @@ class ClaimsSide:
         """The driver's own, with socket and checkpoint."""
         return self.machine.root / "plugins" / NAMES.driver
 
-    async def start_driver(self, *, is_free: bool = True) -> None:
-        """Start the driver, or start it again; if the node's cards are free, wait until it is ready."""
+    async def start_driver(self) -> None:
+        """Start the driver, or start it again, and wait until it is ready."""
         labels = {"metadata": {"labels": {SERVE_LABEL: SERVE_CLAIMS}}}
         await self.scheduling.client.patch(NODES, NODE, Patch(PatchKind.MERGE, labels))
         command = plugin_command(self._plan, self.scheduling.place, self.node)
         self.url = await self.scheduling.control_plane.start(command)
-        if is_free:
-            await self.until_ready()
+        await self.until_ready()
 
     async def until_ready(self) -> None:
         """Wait until the driver is registered and its slices stand in the cluster."""

@@ -104,7 +104,7 @@ class NodeSide:
         half.write_bytes(self.node.cards_document(sick))
         half.replace(file)
 
-    async def until_allocatable(self, units: int, *, resource: str = "", deadline_s: float = 180.0) -> None:
+    async def until_allocatable(self, units: int, *, resource: str = "") -> None:
         """Wait until the kubelet offers this many units of the vendor's memory, or of another resource."""
         nodes, name = self.scheduling.nodes, resource or self.vendor.memory_resource
 
@@ -112,7 +112,7 @@ class NodeSide:
             return allocatable_of(nodes.objects.get(NODE, {}), name)
 
         what = f"{NODE} offers {units} of {name}"
-        await nodes.until(lambda: offered() == units, what, deadline_s=deadline_s, shown=lambda: str(offered()))
+        await nodes.until(lambda: offered() == units, what, deadline_s=180.0, shown=lambda: str(offered()))
 
     async def annotate(self, key: str, value: str | None) -> None:
         """Write or remove an annotation of the node, as an admin would."""

@@ -147,10 +147,10 @@ async def manage(control_plane: ControlPlane, command: str, *arguments: str) -> 
     return out.decode().splitlines()
 
 
-async def until_healthy(port: int, *, deadline_s: float = 180.0) -> None:
+async def until_healthy(port: int) -> None:
     """Wait until the static pod's scheduler says that it is well."""
     url = f"https://127.0.0.1:{port}/healthz"
-    await until(lambda: ask_health(url), "kube-scheduler is well", deadline_s=deadline_s)
+    await until(lambda: ask_health(url), "kube-scheduler is well", deadline_s=180.0)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+ATTEMPTS = 2000
 
-def shrunk(body: bytes, fails: Callable[[bytes], bool], *, attempts: int = 2000) -> bytes:
+
+def shrunk(body: bytes, fails: Callable[[bytes], bool]) -> bytes:
     """Take away what need not be there, in halves, quarters and so on, then single bytes, then make the rest plain.
 
-    ``fails`` is asked at most ``attempts`` times.
+    ``fails`` is asked at most ``ATTEMPTS`` times.
     """
-    left = attempts
+    left = ATTEMPTS
 
     def is_enough(smaller: bytes) -> bool:
         nonlocal left

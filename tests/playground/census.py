@@ -156,7 +156,7 @@ class Census:
         ]
         return f"{dict(phases)}, {len(unsettled)} not settled, such as {shown}"
 
-    async def wait_quiet(self, count: int, *, deadline_s: float = 180.0) -> None:
+    async def wait_quiet(self, count: int) -> None:
         """Wait until this many pods exist, all of them settled and without a problem.
 
         Looked at again and again, not at changes only: what the kubelets hold is not seen by the watch.
@@ -167,7 +167,7 @@ class Census:
                 return self.describe()
             return "; ".join(self.problems()) or None
 
-        await poll_until(look, f"{count} pods are settled", deadline_s=deadline_s)
+        await poll_until(look, f"{count} pods are settled", deadline_s=180.0)
 
     async def delete_all(self) -> None:
         """Delete every pod, waiting ones first so that no one takes the room of others, and wait until all are gone."""

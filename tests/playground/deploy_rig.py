@@ -109,10 +109,10 @@ class Site:
     def names(self, plural: str) -> set[str]:
         return {found["metadata"]["name"] for found in self.server.store.list(plural)}
 
-    def token_file(self, account: str, *, on_node: str = "") -> Path:
+    def token_file(self, account: str) -> Path:
         """A kubeconfig that has only the rights of one of our service accounts."""
         path = self.folder / f"{account}.kubeconfig"
-        return self.server.kubeconfig(path, service_account(NAMESPACE, account, node=on_node), namespace=NAMESPACE)
+        return self.server.kubeconfig(path, service_account(NAMESPACE, account), namespace=NAMESPACE)
 
     async def run_jobs(self) -> None:
         """Run every Job that appears, until cancelled."""
@@ -176,13 +176,13 @@ def _environ(container: JsonObject) -> Mapping[str, str]:
     }
 
 
-def rolled_out(generation: int, count: int, *, updated: int | None = None, ready: int | None = None) -> JsonObject:
-    """The status of a DaemonSet that belongs on so many nodes: by default its pods run and are ready on all of them."""
+def rolled_out(generation: int, count: int) -> JsonObject:
+    """The status of a DaemonSet whose pods run, and are ready, on all the nodes where they belong: so many."""
     return {
         "observedGeneration": generation,
         "desiredNumberScheduled": count,
-        "updatedNumberScheduled": count if updated is None else updated,
-        "numberReady": count if ready is None else ready,
+        "updatedNumberScheduled": count,
+        "numberReady": count,
     }
 
 

@@ -116,17 +116,15 @@ class ClaimsRig(NodeRig):
     def set_status(self, kind: str, name: str, namespace: str = "default", **status: Any) -> None:
         merge_into(self.api, kind, name, {"status": status}, namespace, status_only=True)
 
-    def run_pod(
-        self, name: str, *claims: str, namespace: str = "default", annotations: Mapping[str, str] = NOTHING
-    ) -> str:
+    def run_pod(self, name: str, *claims: str, annotations: Mapping[str, str] = NOTHING) -> str:
         """Bind a pod to this node that has these claims, as Kubernetes leaves it; returns its uid."""
         container = {"name": "main", "image": "x", "resources": {"claims": [{"name": each} for each in claims]}}
         asked = [{"name": each, "resourceClaimTemplateName": "t"} for each in claims]
         spec = {"nodeName": NODE, "containers": [container], "resourceClaims": asked}
-        pod = an_object("Pod", name, namespace, metadata={"annotations": dict(annotations)}, spec=spec)
+        pod = an_object("Pod", name, metadata={"annotations": dict(annotations)}, spec=spec)
         uid = str(self.api.registry.put(pod)["metadata"]["uid"])
         made = [{"name": each, "resourceClaimName": each} for each in claims]
-        self.set_status("Pod", name, namespace, phase="Running", resourceClaimStatuses=made)
+        self.set_status("Pod", name, phase="Running", resourceClaimStatuses=made)
         return uid
 
     async def _serve_pod_resources(self) -> None:

@@ -193,11 +193,11 @@ class DoctorRig:
     def change_node(self, change: Change, name: str = NODE) -> None:
         self.change("nodes", name, change)
 
-    def set_units(self, amount: str | None, part: str = "capacity", resource: str = ENFLAME.memory_resource) -> None:
+    def set_units(self, amount: str | None, part: str = "capacity") -> None:
         def change(node: JsonObject) -> None:
-            node["status"][part].pop(resource, None)
+            node["status"][part].pop(ENFLAME.memory_resource, None)
             if amount is not None:
-                node["status"][part][resource] = amount
+                node["status"][part][ENFLAME.memory_resource] = amount
 
         self.change_node(change)
 
@@ -285,9 +285,9 @@ def policy_binding(action: str = "Deny") -> JsonObject:
     return an_object("ValidatingAdmissionPolicyBinding", "records", spec=spec)
 
 
-def config_map(name: str, namespace: str = SYSTEM, **data: str) -> JsonObject:
+def config_map(name: str, **data: str) -> JsonObject:
     named = {key.replace("__", "."): value for key, value in data.items()}
-    return an_object("ConfigMap", name, namespace, data=named)
+    return an_object("ConfigMap", name, SYSTEM, data=named)
 
 
 def tls_secret(name: str, certificate: bytes) -> JsonObject:

@@ -39,13 +39,12 @@ def extender_settings(
     election: ElectionSettings = ALONE,
     serve: ServeSettings | None = None,
     follow: FollowSettings | None = None,
-    dashboard: DashboardSettings | None = None,
     **placement: Any,
 ) -> ExtenderSettings:
     return ExtenderSettings(
         placement=PlacementSettings(vendor=vendors, **placement),
         serve=serve or ServeSettings(listen_address="127.0.0.1", listen_port=0),
-        dashboard=dashboard or DashboardSettings(page_port=0),
+        dashboard=DashboardSettings(page_port=0),
         election=election,
         follow=follow or FollowSettings(),
         log=LogSettings(log_dir=None),
@@ -249,5 +248,5 @@ def quick_election(duration_s: float = 60.0) -> ElectionSettings:
     return ElectionSettings(lease_name=EXTENDER, lease_namespace="default", **times)
 
 
-def eight_cards(name: str = "node-1") -> Document:
-    return node_document(name, *[16] * 8)
+def eight_cards() -> Document:
+    return node_document("node-1", *[16] * 8)

@@ -179,9 +179,9 @@ class PluginRig(NodeRig):
             f"{names} marked: {[*map(self.record, names)]}",
         )
 
-    def held_cards(self, name: str, container: str = "c0") -> set[str]:
-        """First characters of the ids that the kubelet double says a container holds: its cards."""
-        ids = self.kubelet.held_ids(self.uid(name), container, RESOURCE)
+    def held_cards(self, name: str) -> set[str]:
+        """First characters of the ids that the kubelet double says c0 holds: its cards."""
+        ids = self.kubelet.held_ids(self.uid(name), "c0", RESOURCE)
         return {device_id[0] for device_id in ids}
 
     def view(self, name: str, container: str = "c0") -> ContainerView:

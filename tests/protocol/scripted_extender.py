@@ -62,9 +62,9 @@ class ScriptedExtender:
     def of(self, verb: str, pod: str = "") -> list[Asked]:
         return [asked for asked in self.asked if asked.verb == verb and pod in ("", asked.pod)]
 
-    async def wait_for(self, verb: str, pod: str, count: int = 1, *, timeout_s: float = 60.0) -> list[Asked]:
+    async def wait_for(self, verb: str, pod: str, count: int = 1) -> list[Asked]:
         """Wait until a verb was called for a pod this often."""
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(60.0):
             while len(self.of(verb, pod)) < count:
                 self._changed.clear()
                 await self._changed.wait()

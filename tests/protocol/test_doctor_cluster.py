@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY
+from gcushare.core.cards import BOTH_MODES
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CLAIMED_RESOURCE
 from gcushare_playground.apiserver import FailBefore, Fault
@@ -83,8 +83,8 @@ def manage_whole_cards(rig: DoctorRig) -> None:
     configure_by_config_map(rig, "http://10.96.1.37:32766/gcushare-scheduler", names)
 
 
-def serve_whole_cards(rig: DoctorRig, *, beside_memory: bool = True) -> None:
-    text = inventory_text(cards(16, 16), modes=BOTH_MODES if beside_memory else (SERVES_MEMORY,))
+def serve_whole_cards(rig: DoctorRig) -> None:
+    text = inventory_text(cards(16, 16), modes=BOTH_MODES)
     rig.change_node(lambda node: node["metadata"]["annotations"].update({ENFLAME.inventory_annotation: text}))
     rig.change_node(lambda node: node["status"]["capacity"].update({ENFLAME.whole_card_resource: "2"}))
 

@@ -39,8 +39,8 @@ WHOLE = ENFLAME.whole_card_resource
 OTHER = "n2"
 
 
-def set_inventory(rig: DoctorRig, offered: list[InventoryCard], unit: str = "1") -> None:
-    text = inventory_text(offered, unit)
+def set_inventory(rig: DoctorRig, offered: list[InventoryCard]) -> None:
+    text = inventory_text(offered)
     rig.change_node(lambda node: node["metadata"]["annotations"].update({INVENTORY: text}))
 
 

@@ -18,9 +18,9 @@ def idle_rig(proc: Path, action: IdleAction = IdleAction.EVICT, **plugin: Any) -
     return OverUseRig(proc, **{"idle": action, **times, **plugin})
 
 
-async def start_idle(rig: OverUseRig, controller: str = "ReplicaSet web-1") -> None:
+async def start_idle(rig: OverUseRig) -> None:
     """One pod, on a card whose library lists processes and has none."""
-    await rig.run("idle", 4, controller=controller)
+    await rig.run("idle", 4, controller="ReplicaSet web-1")
     rig.use()
 
 

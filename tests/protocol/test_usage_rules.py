@@ -61,9 +61,7 @@ GRANTED = {("enflame", "lab", "red"): 7, ("enflame", "lab", ""): 3, ("aliyun", "
 USED = {("enflame", "lab", "red"): 2, ("enflame", "lab", ""): 1}
 
 
-def complaints(
-    folder: Path, series: list[Object], queries: Mapping[str, Mapping[str, float]], minute: int = 150
-) -> str:
+def complaints(folder: Path, series: list[Object], queries: Mapping[str, Mapping[str, float]]) -> str:
     """What promtool says of queries whose results after 150 minutes should be, by labels, these to a thousandth.
 
     Nothing if they are.

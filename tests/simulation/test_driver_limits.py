@@ -151,9 +151,6 @@ class Node:
     def promised_whole(self) -> tuple[int, ...]:
         return ()
 
-    def doubt_of(self, index: int) -> str:
-        return ""
-
     @property
     def snapshot(self) -> CardsSnapshot:
         uses = {index: CardUse(memory_used_bytes=self.in_use(index)) for index in range(CARDS)}

@@ -24,11 +24,9 @@ def pod(
     }
 
 
-def memory_pod(name: str, units: object, *, requests: object | None = None) -> JsonObject:
+def memory_pod(name: str, units: object) -> JsonObject:
     """A pod whose container asks for card memory."""
-    resources: JsonObject = {"limits": {MEMORY: units}}
-    if requests is not None:
-        resources["requests"] = {MEMORY: requests}
+    resources = {"limits": {MEMORY: units}}
     return pod(name, containers=[{"name": "main", "image": "busybox:1", "resources": resources}])
 
 
@@ -47,8 +45,8 @@ def node(name: str, *, labels: dict[str, str] | None = None, **status: Any) -> J
     }
 
 
-def new_registry(*, history_limit: int = 1000, now_s: float = 1_800_000_000.0) -> Registry:
+def new_registry() -> Registry:
     """A registry over a fresh cluster whose clock stands still."""
-    registry = Registry(Storage(history_limit), clock=lambda: now_s)
+    registry = Registry(Storage(1000), clock=lambda: 1_800_000_000.0)
     ensure_cluster(registry)
     return registry

@@ -11,7 +11,6 @@ import pytest
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import RetryableError
 from gcushare.scheduler_extender.leadership import AlwaysLeader
-from gcushare.scheduler_extender.state.scheduling_request import Policies
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
@@ -52,9 +51,8 @@ class Rig:
         cards: tuple[int, ...] = (16, 16),
         office: Office | None = None,
         times: BindTimes = QUICK,
-        policies: Policies | None = None,
     ) -> None:
-        self.state = state_of(a_node("node-1", *cards), a_node("node-2", *cards), policies=policies)
+        self.state = state_of(a_node("node-1", *cards), a_node("node-2", *cards))
         self.cluster = Cluster(*pods)
         self.cluster.tell(self.state)
         self.office = office or Office()

@@ -57,12 +57,10 @@ class LedgersApi(PlayedApi):
     not be read.
     """
 
-    def __init__(
-        self, state: VendorState, *more: Document, budgets: Sequence[Document] | None = (), cpu: str = "64"
-    ) -> None:
+    def __init__(self, state: VendorState, *more: Document, budgets: Sequence[Document] | None = ()) -> None:
         self._state = state
         self._more = {pod["metadata"]["name"]: pod for pod in more}
-        self._budgets, self._cpu = budgets, cpu
+        self._budgets = budgets
         self.reads: list[str] = []
 
     def see(self, document: Document) -> None:
@@ -85,7 +83,7 @@ class LedgersApi(PlayedApi):
         if asked.plural == NODES.plural:
             self.reads.append(name)
             amounts = {self._state.vendor.memory_resource: str(self._state.ledger.nodes[name].total)}
-            return [{"metadata": {"name": name}, "status": {"allocatable": amounts | {"cpu": self._cpu}}}]
+            return [{"metadata": {"name": name}, "status": {"allocatable": amounts | {"cpu": "64"}}}]
         held = self._state.ledger.nodes[name].assignments.values()
         documents = [self._more.get(each.pod.name) or self._document(each) for each in held]
         return documents + [pod for pod in self._more.values() if pod["spec"].get("nodeName") == name]

@@ -11,15 +11,11 @@ from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ENFLAME, Vendor
 
 
-def picture_of(
-    *nodes: tuple[str, Sequence[InventoryCard], str],
-    vendor: Vendor = ENFLAME,
-    modes: Sequence[str] = (SERVES_MEMORY,),
-) -> ClusterSnapshot:
-    """Nodes by name, cards and unit; each with its own address, and all with a plugin that serves this."""
+def picture_of(*nodes: tuple[str, Sequence[InventoryCard], str], vendor: Vendor = ENFLAME) -> ClusterSnapshot:
+    """Nodes by name, cards and unit; each with its own address, and all with a plugin that serves memory."""
     snapshot = ClusterSnapshot(vendor)
     for number, (name, offered, unit) in enumerate(nodes, start=1):
-        snapshot.ledger.set_node(name, offered, parse_memory_unit(unit) if unit else None, modes)
+        snapshot.ledger.set_node(name, offered, parse_memory_unit(unit) if unit else None, (SERVES_MEMORY,))
         snapshot.node_facts[name] = NodeFacts(name=name, address=f"10.0.0.{number}")
     return snapshot
 

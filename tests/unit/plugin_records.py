@@ -7,7 +7,6 @@ import copy
 import random
 from dataclasses import dataclass, field
 
-from gcushare.core.cards import Inventory
 from gcushare.core.errors import DeviceError, GcushareError, RetryableError
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
@@ -62,7 +61,7 @@ class World(PlayedApi):
         self.record.memory[f"d/{name}"] = {"c0": {card: units}}
 
 
-def reconciler_of(world: World, store: PodStore, *, inventory: Inventory | None = CARDS) -> AllocationReconciler:
+def reconciler_of(world: World, store: PodStore) -> AllocationReconciler:
     reconciler = AllocationReconciler(
         store,
         world,
@@ -73,8 +72,7 @@ def reconciler_of(world: World, store: PodStore, *, inventory: Inventory | None 
         on_read=lambda allocations: world.reported.append(allocations.source),
         on_record_written=lambda write: world.reported.append(write.pod.name),
     )
-    if inventory is not None:
-        reconciler.writer.set_inventory(inventory)
+    reconciler.writer.set_inventory(CARDS)
     return reconciler
 
 

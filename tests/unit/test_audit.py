@@ -22,10 +22,10 @@ def make_distribution(folder: Path, license: str = "MIT") -> Distribution:
     return PathDistribution(info)
 
 
-def make_wheel(folder: Path, content: str = "x = 1\n") -> Path:
+def make_wheel(folder: Path) -> Path:
     """The wheel that it was installed from."""
     with zipfile.ZipFile(folder / "thing-1.0-py3-none-any.whl", "w") as archive:
-        archive.writestr("thing.py", content)
+        archive.writestr("thing.py", "x = 1\n")
         archive.writestr("thing-1.0.dist-info/RECORD", "what pip adds to")
         archive.writestr("thing-1.0.data/scripts/thing", "a command")
     return folder / "thing-1.0-py3-none-any.whl"

@@ -14,8 +14,6 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import KEPT_MARK, SCALE_DOWN_DISABLED
 from tests.extender_objects import a_node, a_pod, on_card, state_of
 
-RESOURCES = (ENFLAME.memory_resource, ENFLAME.whole_card_resource)
-
 
 def seen(annotations: Mapping[str, str], *, is_ready: bool = True) -> SeenNode:
     return SeenNode(

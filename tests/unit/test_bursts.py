@@ -48,8 +48,8 @@ def node_of(*sizes: int) -> NodeState:
     return node
 
 
-def offender(name: str, used: float, granted: int = 4, limit: int = 0, priority: int = 0) -> Offender:
-    figures = PolledUse(int(used * GIB), granted * GIB, limit=limit * GIB)
+def offender(name: str, used: float, limit: int = 0, priority: int = 0) -> Offender:
+    figures = PolledUse(int(used * GIB), 4 * GIB, limit=limit * GIB)
     return Offender(PodRef(f"uid-{name}", "default", name, priority=priority), 0, figures)
 
 

@@ -13,9 +13,9 @@ from gcushare.wire.dra.claims import AllocationResult, ClaimStatus, ConsumerRefe
 from tests.unit.claims_driver_values import NODE, a_claim, a_result, an_inventory, whole_result
 
 
-def holders_on(*sizes: int, unit: str = "1") -> ClaimHolders:
+def holders_on(*sizes: int) -> ClaimHolders:
     """Claims of a cluster with one node."""
-    inventory = an_inventory(*sizes, unit=unit)
+    inventory = an_inventory(*sizes)
     node = NodeState(NODE)
     node.set_cards(inventory.cards, inventory.unit)
     return ClaimHolders(ENFLAME, {NODE: node}.get)

@@ -31,11 +31,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def help_of(*words: str, columns: int = 80) -> str:
+def help_of(*words: str) -> str:
     module, function = SCRIPTS[words[0]].split(":")
     main: Callable[[ProcessContext], int] = getattr(importlib.import_module(module), function)
     stdout = Terminal()
-    process = ProcessContext((*words[1:], "--help"), {"COLUMNS": str(columns)}, stdout, io.StringIO())
+    process = ProcessContext((*words[1:], "--help"), {"COLUMNS": "80"}, stdout, io.StringIO())
     assert main(process) == 0
     return stdout.getvalue()
 

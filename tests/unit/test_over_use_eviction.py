@@ -17,8 +17,8 @@ from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, on_card
 
 
-def offender(name: str = "greedy", used: int = 8, granted: int = 4, priority: int = 0, card: int = 0) -> Offender:
-    figures = PolledUse(used * GIB, granted * GIB)
+def offender(name: str = "greedy", used: int = 8, priority: int = 0, card: int = 0) -> Offender:
+    figures = PolledUse(used * GIB, 4 * GIB)
     return Offender(PodRef(f"uid-{name}", "default", name, priority=priority), card, figures)
 
 

@@ -39,11 +39,8 @@ def ask(size: int, *ids: Sequence[str], must: Sequence[str] = ()) -> PreferredRe
     return PreferredRequest(device_ids([each for some in ids for each in some]), device_ids(must), size)
 
 
-def ask_whole(size: int, *cards: int, must: Sequence[int] = ()) -> PreferredRequest:
-    def names(indexes: Sequence[int]) -> DeviceIds:
-        return device_ids([encode_whole_card_id(index) for index in indexes])
-
-    return PreferredRequest(names(cards), names(must), size)
+def ask_whole(size: int, *cards: int) -> PreferredRequest:
+    return PreferredRequest(device_ids([encode_whole_card_id(card) for card in cards]), device_ids([]), size)
 
 
 def chosen(entries: Sequence[bytes]) -> dict[int, int]:

@@ -41,7 +41,6 @@ ELSEWHERE = {
     "cards/worker/main.py": "its own command line, written by its parent",
     "config_manager/scheduler_config/yaml_tree.py": "events instead of values, with the bounds of wire.untrusted_yaml",
     "config_manager/host/manifest_text.py": "parts of a tree that yaml_tree read; what cannot be converted is empty",
-    "cluster/diagnosis/cluster_objects.py": "writes JSON, reads none",
     "cli/terminal/output.py": "writes YAML, reads none",
 }
 """Decoders elsewhere, each with its reason; their functions stand among the decoders of the tests all the same."""

@@ -16,6 +16,7 @@ from gcushare.cluster.rights import Area, Unread
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.quantities import Int
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.documents.node_report import NodeReport
 from gcushare.wire.documents.plugin_status import PluginStatus
@@ -89,7 +90,7 @@ class PolicyFacts:
 
 
 class QuotaSpec(msgspec.Struct, frozen=True):
-    hard: dict[str, str | int] = {}
+    hard: dict[str, str | Int] = {}
 
 
 class Quota(msgspec.Struct, frozen=True):
@@ -120,9 +121,9 @@ class LimitRangeItem(msgspec.Struct, frozen=True, rename="camel"):
     """Limits of a LimitRange for each object of ``type``, by resource."""
 
     type: str = ""
-    min: dict[str, str | int] = {}
-    max: dict[str, str | int] = {}
-    default: dict[str, str | int] = {}
+    min: dict[str, str | Int] = {}
+    max: dict[str, str | Int] = {}
+    default: dict[str, str | Int] = {}
 
 
 class LimitRangeSpec(msgspec.Struct, frozen=True):

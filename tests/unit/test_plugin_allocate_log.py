@@ -12,33 +12,23 @@ import pytest
 from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.plugin_messages import device_ids
-from tests.unit.node_agent_rig import Rig, make_rig
+from tests.unit.node_agent_rig import make_rig
 from tests.unit.plugin_pods import pod, with_annotations
 
 
-def facts_of(caplog: pytest.LogCaptureFixture) -> dict[str, str]:
-    """The facts of the last grant's line."""
-    *_, line = (found.getMessage() for found in caplog.records if found.getMessage().startswith("allocated "))
-    return dict(word.split("=", 1) for word in shlex.split(line.removeprefix("allocated ")))
-
-
-def make(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Rig:
+async def test_the_line_of_a_grant_explains_its_pod(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "gcushare")
     rig = make_rig(tmp_path, mode=GrantMode.BOTH)
     rig.see(16, 16)
     rig.agent.pod_applied(pod("a", 4, card=0))
     rig.hold(a=device_ids_of_card(0, 4))
-    return rig
-
-
-async def test_the_line_of_a_grant_explains_its_pod(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    rig = make(tmp_path, caplog)
     matched = pod("b", 8, card=0)
     rig.agent.pod_applied(
         with_annotations(matched, {**matched.metadata.annotations, "example.com/password": "hunter2"})
     )
     await rig.parts.allocator.allocate(device_ids(device_ids_of_card(0, 16)[4:12]))
-    facts = facts_of(caplog)
+    *_, line = (found.getMessage() for found in caplog.records if found.getMessage().startswith("allocated "))
+    facts = dict(word.split("=", 1) for word in shlex.split(line.removeprefix("allocated ")))
     old, new = json.loads(facts.pop("old_annotations")), json.loads(facts.pop("new_annotations"))
     assert facts == {
         "pod": "d/b",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gcushare.core.errors import DeviceError, GcushareError, RetryableError
@@ -12,12 +13,22 @@ from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.objects import Pod
 from tests.builders import inventory
 from tests.played_api import Asked, PlayedApi
 from tests.unit.plugin_pods import pod
 
 CARDS = inventory(16, 16)
+
+
+def checkpoint(cards: Mapping[str, int]) -> KubeletAllocations:
+    """Four units of a card for each of these uids."""
+    record = KubeletAllocations("checkpoint")
+    for uid, card in cards.items():
+        record.add(uid, "c0", device_ids(device_ids_of_card(card, 4)))
+    return record
 
 
 @dataclass

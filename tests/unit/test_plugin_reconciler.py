@@ -3,10 +3,9 @@
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import PATIENCE_S
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.kubelet.plugin_messages import device_ids
 from tests.unit.plugin_pods import pod
 from tests.unit.plugin_pods import store_of as book_with
-from tests.unit.plugin_records import World, reconciler_of, store_of, write_due
+from tests.unit.plugin_records import World, checkpoint, reconciler_of, store_of, write_due
 
 
 async def test_with_no_kubelets_record_an_allocation_counts_after_some_patience() -> None:
@@ -41,9 +40,7 @@ async def test_a_kubelet_that_has_just_started_shows_less_than_it_gave_out_and_i
     await reconciler.check()
     assert store.held_units() == {0: 4}
     world.record = KubeletAllocations("podresources")
-    world.checkpoint = KubeletAllocations("checkpoint")
-    for uid, card in (("uid-a", 0), ("uid-b", 1), ("uid-c", 1)):
-        world.checkpoint.add(uid, "c0", device_ids(device_ids_of_card(card, 4)))
+    world.checkpoint = checkpoint({"uid-a": 0, "uid-b": 1, "uid-c": 1})
     await reconciler.check()
     assert store.held_units() == {0: 4, 1: 4}, "what was known, and what its record says; the third was never confirmed"
     assert world.read.held_ids(0) == frozenset(device_ids_of_card(0, 4))
@@ -52,6 +49,6 @@ async def test_a_kubelet_that_has_just_started_shows_less_than_it_gave_out_and_i
 
 async def test_a_pod_that_only_claims_to_hold_a_card_gets_none_from_the_checkpoint() -> None:
     world, store = World(), book_with(pod("forged", 4, card=0, assigned=True))
-    world.checkpoint = KubeletAllocations("checkpoint")
+    world.checkpoint = checkpoint({})
     await reconciler_of(world, store).check()
     assert store.held_units() == {}

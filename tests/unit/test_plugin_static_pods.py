@@ -7,23 +7,13 @@ import pytest
 from gcushare.core.cards import UnrecordedHolder
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
-from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.unit.plugin_pods import in_use, mirror, pod, store_of, waiting, whole_pod, with_annotations, written
-from tests.unit.plugin_records import World, reconciler_of, write_due
+from tests.unit.plugin_records import World, checkpoint, reconciler_of, write_due
 
 HOLDS = UnrecordedHolder(pod="d/mirror", units={0: 4})
 SIZES = {0: 16, 1: 16}
-
-
-def checkpoint(**cards: int) -> KubeletAllocations:
-    """Four units of a card for each of these uids."""
-    record = KubeletAllocations("checkpoint")
-    for uid, card in cards.items():
-        record.add(uid, "c0", device_ids(device_ids_of_card(card, 4)))
-    return record
 
 
 def passing_for(plain: Pod, uid: str) -> Pod:
@@ -43,7 +33,7 @@ def passing_for(plain: Pod, uid: str) -> Pod:
 )
 @pytest.mark.parametrize("source", ["podresources", "checkpoint"])
 async def test_a_false_mirror_holds_nothing_is_given_nothing_and_takes_nothing(false: Pod, source: str) -> None:
-    world, real = World(record=checkpoint(**{"uid-real": 0})), pod("real", 4, card=0)
+    world, real = World(record=checkpoint({"uid-real": 0})), pod("real", 4, card=0)
     if source == "podresources":
         world = World()
         world.hold("real", 0)
@@ -61,7 +51,7 @@ async def test_a_false_mirror_holds_nothing_is_given_nothing_and_takes_nothing(f
 
 @pytest.mark.parametrize("source", ["podresources", "checkpoint"])
 async def test_what_a_static_pod_holds_is_published_under_its_name_without_a_record(source: str) -> None:
-    world, store = World(record=checkpoint(hash=0)), store_of(mirror(card=1))
+    world, store = World(record=checkpoint({"hash": 0})), store_of(mirror(card=1))
     if source == "podresources":
         world = World()
         world.hold("mirror", 0)
@@ -80,7 +70,7 @@ async def test_while_a_kubelet_starts_a_static_pod_goes_on_holding_its_cards() -
     world.hold("mirror", 0)
     reconciler = reconciler_of(world, store)
     await reconciler.check()
-    world.record, world.checkpoint = KubeletAllocations("podresources"), checkpoint(hash=0)
+    world.record, world.checkpoint = KubeletAllocations("podresources"), checkpoint({"hash": 0})
     world.now_s += PATIENCE_S
     await reconciler.check()
     assert store.cards_in_use(whole=False) == {0}
@@ -97,7 +87,7 @@ async def test_a_change_of_source_is_no_news_of_a_static_pod() -> None:
     await reconciler.check()
     store.pod_applied(pod("new", 4, card=0))
     store.on_allocate("uid-new", "c0", {0: 4}, world.now_s)
-    world.record = checkpoint(hash=0)
+    world.record = checkpoint({"hash": 0})
     await reconciler.check()
     assert store.pending_allocations == 1, "the static pod's own units confirm no other pod's"
 

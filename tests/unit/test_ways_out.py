@@ -50,17 +50,22 @@ class Wish:
         assert found is not None
         return found
 
+    @property
+    def real_limit(self) -> int:
+        """Its limit; none if that is no more than it asks for: who asks for another amount takes it back."""
+        return self.limit if self.parse().cards.limit else 0
+
     def after(self, way: WayOut) -> Wish:
         """The pod once its author has followed the advice, as its text says it."""
         request = way.request
         total = request.cards if self.whole else request.units * request.cards
         match way.change:
             case Change.AMOUNT:
-                return replace(self, containers=((APP, total),))
+                return replace(self, containers=((APP, total),), limit=self.real_limit)
             case Change.CARDS:
                 same = total == self.parse().total_units
                 containers = self.containers if same else tuple((kind, total) for kind, _ in self.containers)
-                return replace(self, containers=containers, cards=request.cards)
+                return replace(self, containers=containers, cards=request.cards, limit=self.real_limit)
             case Change.LIMIT:
                 return replace(self, limit=request.limit * request.cards)
             case Change.SELECTION:

@@ -17,8 +17,8 @@ class IdleNode(OverUseNode):
 
     exempt: tuple[str, ...] = ("default/p1",)
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        super().__init__(folder, pods=2)
+    def __init__(self, folder: Path, pods: int = 2, **settings: Any) -> None:
+        super().__init__(folder, pods=pods)
         given = {"idle_after": AFTER_S, "idle_least_age": 0.0} | settings
         self.settings = IdleSettings(**given)
         self.idle = self.make_watch()

@@ -80,10 +80,11 @@ class Invariants:
             self._elected[change.by] = change.version
 
     def _take_node(self, change: Change) -> None:
-        inventory = self._inventory_of(change.revision)
+        inventory, name = self._inventory_of(change.revision), change.revision.key[1]
         if inventory is None:
+            if change.by in FORGERS:
+                self.sizes.pop(name, None)  # Who has a node's token may have its memory taken for equal cards.
             return
-        name = change.revision.key[1]
         before, now = self.sizes.get(name, {}), {card.index: card.units for card in inventory.cards}
         self.sizes[name] = now
         for index in before.keys() | now.keys():
@@ -187,7 +188,9 @@ class Invariants:
             if joined and not self._is_excused(key, change.by):
                 words = f"{change.by} bound {bound.pod} to card {grant.index} of {bound.node}, which {joined} has"
                 self._world.fail("pods that are kept apart share no card", f"{words}: all are of {bound.apart}")
-            size = self.sizes.get(bound.node, {}).get(grant.index, 0)
+            if bound.node not in self.sizes:
+                continue
+            size = self.sizes[bound.node].get(grant.index, 0)
             if self.units(key, size) <= size or self._is_excused(key, change.by):
                 continue
             held = ", ".join(

@@ -23,7 +23,7 @@ from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES
 from gcushare.core.units import GIB, parse_memory_unit
-from gcushare.node.driver_limits.container_limits import DriverLimiter
+from gcushare.node.driver_limits.driver_limiter import DriverLimiter
 from gcushare.node.driver_limits.pod_amounts import LEAST_BYTES
 from gcushare.node.driver_limits.pods import DriverLimits
 from gcushare.node.node_settings import Fallback

@@ -34,7 +34,7 @@ from gcushare.node.api_server import EventAnnouncer
 from gcushare.node.card_and_pod_metrics import NodeMetrics
 from gcushare.node.cards import longest_silence_s, monitor_settings, source_options
 from gcushare.node.driver_limits.clearing import clear_limits
-from gcushare.node.driver_limits.container_limits import DriverLimiter
+from gcushare.node.driver_limits.driver_limiter import DriverLimiter
 from gcushare.node.driver_limits.pods import DriverLimits
 from gcushare.node.grant_form import follow_cards
 from gcushare.node.memory_limiter import MemoryLimiter

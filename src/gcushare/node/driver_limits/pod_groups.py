@@ -11,8 +11,8 @@ from gcushare.cards.ports import GroupMemory
 from gcushare.core.cards import Card, Inventory
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
-from gcushare.node.driver_limits.container_limits import DriverLimiter
 from gcushare.node.driver_limits.control_groups import child_groups, is_hierarchical, is_kept
+from gcushare.node.driver_limits.driver_limiter import DriverLimiter
 from gcushare.node.driver_limits.pod_amounts import LEAST_BYTES, PodLimit
 
 logger = logging.getLogger(__name__)

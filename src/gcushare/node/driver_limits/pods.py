@@ -20,8 +20,8 @@ from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
 from gcushare.core.over_use.tracking import gib_text
 from gcushare.node.api_server import Announcer
-from gcushare.node.driver_limits.container_limits import DriverLimiter
 from gcushare.node.driver_limits.control_groups import PodGroups, find_pod_groups, is_hierarchical
+from gcushare.node.driver_limits.driver_limiter import DriverLimiter
 from gcushare.node.driver_limits.pod_amounts import PodLimit, limited_pods, pod_limits
 from gcushare.node.driver_limits.pod_groups import HASTY_FOR_S, PodGroupLimits
 from gcushare.node.pod_use import CardPolls

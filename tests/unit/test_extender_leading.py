@@ -35,6 +35,11 @@ class Watch:
 
 class Replica(Contender[ReplicaLeadership]):
     pods: Watch
+    begun: int = 0
+    """How often it was told that it begins to lead, or leads on."""
+
+    def begin(self) -> None:
+        self.begun += 1
 
 
 class World(LeaseWorld[ReplicaLeadership]):
@@ -45,7 +50,7 @@ class World(LeaseWorld[ReplicaLeadership]):
             pods.may_catch_up.set()
         leading = ReplicaLeadership(access.lease, identity, {"pods": pods}, times=TIMES, stale_s=STALE_S, clock=clock)
         made = Replica(identity, access, leading)
-        made.pods = pods
+        made.pods, leading.on_lead = pods, made.begin
         self.contenders.append(made)
         return made
 
@@ -59,6 +64,20 @@ async def test_a_server_that_does_not_tell_is_asked_again() -> None:
         assert not first.elected.is_leader
         await here.pass_watching(1)
         assert first.elected.is_leader
+
+
+async def test_who_leads_on_after_a_pause_in_one_term_is_told() -> None:
+    """What it had to write in the pause is not written yet: its label was left on another pod for good."""
+    async with World() as here:
+        alone = here.replica("a")
+        alone.start()
+        await here.pass_watching(2)
+        alone.access.cut = True
+        await here.pass_watching(8)
+        assert (alone.elected.is_leader, alone.begun) == (False, 1)
+        alone.access.cut = False
+        await here.pass_watching(2)
+        assert (alone.elected.is_leader, alone.begun, alone.pods.caught_up) == (True, 2, 1)
 
 
 async def test_every_election_after_another_leader_is_proven_again() -> None:

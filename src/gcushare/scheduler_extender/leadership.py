@@ -151,7 +151,8 @@ class WatchCache(Protocol):
 class ReplicaLeadership:
     """The `Leadership` of one of several replicas; ``run`` it in a task of its own once the watch caches are complete.
 
-    ``stale_s``: a replica with a cache older than this stands aside. ``on_lead`` is called when it begins to lead.
+    ``stale_s``: a replica with a cache older than this stands aside. ``on_lead`` is called when it begins to lead,
+    and when it leads on after a pause in the same term.
     """
 
     lease: ApiLease
@@ -214,6 +215,8 @@ class ReplicaLeadership:
             while self.is_catching_up:
                 await self._catch_up(self._elector.term)
             self._catching_up_since = None
+            if self.is_leader:
+                self.on_lead()
 
     async def _catch_up(self, term: int) -> None:
         started = self.clock.monotonic()
@@ -229,7 +232,6 @@ class ReplicaLeadership:
             await self.clock.sleep(_RETRY_S)
             return
         self._current_term = term
-        self.on_lead()
         logger.info("watch caches are current %s", fields(ms=round((self.clock.monotonic() - started) * 1000)))
 
     def _may_stand(self) -> bool:

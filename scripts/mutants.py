@@ -52,6 +52,9 @@ GROUPS = {
             "unit/test_extender_several_cards.py",
             "unit/test_ledger.py",
             "unit/test_node_state.py",
+            "unit/test_plugin_unit_change.py",
+            "unit/test_plugin_card_choice.py",
+            "unit/test_extender_starting_pods.py",
         ),
     ),
     "ledger": Group(
@@ -64,6 +67,8 @@ GROUPS = {
             "unit/test_placement.py",
             "unit/test_preemption_room.py",
             "unit/test_node_state.py",
+            "unit/test_nodes_of_other_units.py",
+            "unit/test_explanations.py",
         ),
     ),
     "preemption": Group(

@@ -44,7 +44,7 @@ async def test_what_was_lost_goes_and_what_comes_is_seen(from_cache: bool) -> No
             await _start(cluster)
             for number in range(3):
                 await _create(cluster, f"new-{number}")
-            await until(lambda: _difference(seen, 4), "the restored nodes and the new ones are seen", deadline_s=60.0)
+            await until(lambda: _difference(seen, 4), "the restored nodes and the new ones are seen")
 
 
 async def _difference(seen: ObjectCache[Node], wanted: int) -> str:

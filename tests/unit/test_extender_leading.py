@@ -36,7 +36,7 @@ class Watch:
 class Replica(Contender[ReplicaLeadership]):
     pods: Watch
     begun: int = 0
-    """How often it was told that it begins to lead, or leads on."""
+    """How often ``on_lead`` was called."""
 
     def begin(self) -> None:
         self.begun += 1

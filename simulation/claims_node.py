@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -197,17 +198,10 @@ class ClaimsNode(RestartingProgram):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.publisher.run())
             tasks.create_task(writer.run())
-            seen = Reflector(client, NODES, NodeHandler([agent]), decode=NODE.read, selector=node, clock=clock, rng=rng)
+            follow = partial(Reflector, client, clock=clock, rng=rng)
+            seen = follow(NODES, NodeHandler([agent]), decode=NODE.read, selector=node)
             tasks.create_task(seen.run())
-            watch = Reflector(
-                client,
-                RESOURCE_SLICES,
-                self.publisher,
-                decode=RESOURCE_SLICE.read,
-                selector=slices,
-                clock=clock,
-                rng=rng,
-            )
+            watch = follow(RESOURCE_SLICES, self.publisher, decode=RESOURCE_SLICE.read, selector=slices)
             tasks.create_task(watch.run())
             await self._load(prepared, client)
             await self._read_cards(monitor, prepared, writer, seen)

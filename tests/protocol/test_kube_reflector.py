@@ -45,17 +45,6 @@ def decode_unbroken(raw: msgspec.Raw) -> Pod:
     return pod
 
 
-class Noting(SystemClock):
-    """Notes the pauses, and makes none."""
-
-    def __init__(self) -> None:
-        self.delays: list[float] = []
-
-    async def sleep(self, delay_s: float) -> None:
-        self.delays.append(delay_s)
-        await asyncio.sleep(0)
-
-
 async def test_a_list_is_followed_by_its_changes(server: CollectionServer) -> None:
     async with following(server) as running:
         await running.picture.shows("a", "b")

@@ -19,18 +19,12 @@ class IdleAction(enum.Enum):
 
 
 _MONTH_S = 31 * 86400
-_NAMESPACE = re.compile(r"[a-z0-9*?][-a-z0-9*?]*")
-
-
-def _namespace() -> parsers.Parser[str]:
-    """Read a namespace with ``*`` and ``?``."""
-
-    def parse(raw: str) -> str:
-        if not _NAMESPACE.fullmatch(raw):
-            raise ValueError("not a namespace")
-        return raw
-
-    return parsers.Parser("NAMESPACE", "a namespace with * and ?", parse, str)
+_NAMESPACE = parsers.matching(
+    re.compile(r"[a-z0-9*?][-a-z0-9*?]*"),
+    "NAMESPACE",
+    accepted="a namespace with * and ?",
+    refusal="not a namespace",
+)
 
 
 @settings
@@ -56,7 +50,7 @@ class IdleSettings:
         help="A pod is not idle before it has had its cards for so long: some load data for hours before they compute.",
     )
     idle_namespaces: tuple[str, ...] = setting(
-        parsers.comma_list(_namespace()),
+        parsers.comma_list(_NAMESPACE),
         default=("*",),
         help="The namespaces whose pods are judged, with * and ?. What --over-use-exempt names is never evicted.",
     )

@@ -19,18 +19,12 @@ class Action(enum.Enum):
     EVICT = "evict"
 
 
-_PATTERN = re.compile(r"[a-z0-9*?]([-a-z0-9*?]*)(/[a-z0-9*?][-.a-z0-9*?]*)?")
-
-
-def _pattern() -> parsers.Parser[str]:
-    """Read a namespace, or a namespace and a pod's name, with ``*`` and ``?``."""
-
-    def parse(raw: str) -> str:
-        if not _PATTERN.fullmatch(raw):
-            raise ValueError("not a namespace and not a namespace/name")
-        return raw
-
-    return parsers.Parser("NAMESPACE[/POD]", "a namespace or namespace/name, each with * and ?", parse, str)
+_PODS = parsers.matching(
+    re.compile(r"[a-z0-9*?]([-a-z0-9*?]*)(/[a-z0-9*?][-.a-z0-9*?]*)?"),
+    "NAMESPACE[/POD]",
+    accepted="a namespace or namespace/name, each with * and ?",
+    refusal="not a namespace and not a namespace/name",
+)
 
 
 @settings
@@ -65,7 +59,7 @@ class OverUseSettings:
     """Least seconds between two evictions of this node, refused ones included: the memory of the last one must have
     come free before another pod is chosen."""
     over_use_exempt: tuple[str, ...] = setting(
-        parsers.comma_list(_pattern()),
+        parsers.comma_list(_PODS),
         default=("kube-system",),
         help="Pods that are never evicted, by namespace or namespace/name, each with * and ?. An admin's choice: "
         "nothing that a pod's author writes exempts it.",

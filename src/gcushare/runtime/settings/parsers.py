@@ -69,6 +69,17 @@ def text(metavar: str = "TEXT", *, accepted: str = ANY_TEXT) -> Parser[str]:
     return Parser(metavar, accepted, parse)
 
 
+def matching(form: re.Pattern[str], metavar: str, *, accepted: str, refusal: str) -> Parser[str]:
+    """Read text of a form unchanged; ``refusal`` says of other text what it is not."""
+
+    def parse(raw: str) -> str:
+        if not form.fullmatch(raw):
+            raise ValueError(refusal)
+        return raw
+
+    return Parser(metavar, accepted, parse)
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectName:
     """An object of a namespace."""

@@ -94,10 +94,9 @@ async def process_node(root: Path) -> AsyncIterator[ProcessNode]:
     """Run a node of kubeadm 1.29 whose scheduler really runs."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1]).encode()
-        text = corpus_text("kubeadm-1.29.yaml").replace(b"10259", port).replace(b"scheme: HTTPS", b"scheme: HTTP")
-        text = text.replace(
-            b"    - --leader-elect=true\n", b"    - --leader-elect=true\n    - --secure-port=%s\n" % port
-        )
+        flag = b"    - --leader-elect=true\n"
+        flags = flag + b"    - --secure-port=0\n    - --port=%s\n" % port
+        text = corpus_text("kubeadm-1.29.yaml").replace(flag, flags)
         node = ProcessNode(root, listener)
         node.manifest.parent.mkdir(parents=True)
         node.manifest.write_bytes(text)

@@ -31,7 +31,7 @@ from gcushare.wire.documents.node_report import NodeReport
 NAMESPACE = "kube-system"
 NO_API_SERVER = ConfigError("no kubeconfig")
 FAST = LeaseTimes(duration_s=1, renew_deadline_s=0.6, retry_s=0.02)
-ENDPOINT = HealthEndpoint("https", "127.0.0.1", 10259, "/healthz")
+ENDPOINT = HealthEndpoint("https", "127.0.0.1", 10259)
 RAW_PODS: Resource[dict[str, Any]] = Resource("api/v1", "pods", dict)
 
 

@@ -31,7 +31,7 @@ from tests.protocol import kube_server
 from tests.protocol.runtime_certificates import Authority
 from tests.unit.config_manager_host import ManualClock
 
-ENDPOINT = HealthEndpoint("https", "127.0.0.1", 10259, "/healthz")
+ENDPOINT = HealthEndpoint("https", "127.0.0.1", 10259)
 AWAITED = AwaitScheduler(flag="config", value="/new", restarted=True)
 LIMITS = WaitLimits(timeout_s=180, interval_s=1)
 
@@ -59,18 +59,6 @@ async def test_what_is_wrong_with_a_scheduler_is_reported_in_words() -> None:
         assert "answers 500 '[-]leaderElection failed" in problem
         assert "answers 404" in await ask_health(f"{url}/livez")
     assert "does not answer" in await ask_health(f"{url}/healthz")
-
-
-async def test_a_probes_headers_are_sent_and_every_answer_below_400_is_good_as_for_the_kubelet() -> None:
-    async def answer(request: web.Request) -> web.Response:
-        known = request.headers.get("Authorization") == "Bearer x" and request.host == "sched.local"
-        return web.Response(status=302 if known else 403, headers={"Location": "http://127.0.0.1:1/"})
-
-    async with kube_server.serving(answer, None) as url:
-        headers = (("Authorization", "Bearer x"), ("Host", "sched.local"))
-        assert await ask_health(f"{url}/healthz", headers) == ""
-        assert "answers 403" in await ask_health(f"{url}/healthz", headers[:1])
-        assert "does not answer" in await ask_health(f"{url}/healthz", (("X", "a\r\nb"),))
 
 
 def proc(root: Path, **processes: tuple[str, ...]) -> FindScheduler:
@@ -148,7 +136,7 @@ async def test_a_real_process_is_seen_with_its_arguments() -> None:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*words, executable=sys.executable, stdin=pipe, stderr=pipe)
     try:
-        found = await find_process(Path("/proc"), "", HealthEndpoint("https", "127.0.0.1", 61999, "/healthz"))
+        found = await find_process(Path("/proc"), "", HealthEndpoint("https", "127.0.0.1", 61999))
         assert found is not None
         assert found.instance.startswith(f"{process.pid}@")
         assert found.arguments[-1] == "--secure-port=61999"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gcushare.config_manager.host.launch import health_endpoint
 from gcushare.config_manager.host.running_scheduler import SchedulerUnknownError
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.plan.execute import RolledBackError
@@ -142,7 +143,7 @@ async def test_an_edit_that_left_our_change_whole_costs_no_second_restart(tmp_pa
         b"    - --config=/etc/kubernetes/scheduler-extender-config-v1.23+.yaml\n    - --v=4\n",
     )
     host.put(MANIFEST, edited)
-    await host.scheduler.poll(host.scheduler.parsed().health)
+    await host.scheduler.poll(health_endpoint(()))
     starts = host.scheduler.starts
     await host.apply()
     assert (host.get(MANIFEST), host.scheduler.starts) == (edited, starts)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gcushare.config_manager.host.launch import ConfigTarget
+from gcushare.config_manager.host.launch import ConfigTarget, health_endpoint, scheduler_flags
 from gcushare.config_manager.host.manifest_text import PodManifest, parse_manifest
 from gcushare.core.errors import ConfigError, Refused
 from tests.unit.config_manager_host import CONFIG, CORPUS, EACH_OF_CORPUS, OWN_FILES, TARGET, corpus_text, load_yaml
@@ -68,34 +68,18 @@ def test_edit_and_removal_are_inverse_for_any_line_ends(
 
 
 @pytest.mark.parametrize(
-    ("flags", "probe", "url"),
+    ("flags", "url"),
     [
-        ("--v=2", "{path: healthz, port: 10259, scheme: HTTPS}", "https://127.0.0.1:10259/healthz"),
-        ("--v=2", "{path: 'livez?exclude=x', port: '10259', scheme: HTTPS}", "https://127.0.0.1:10259/livez?exclude=x"),
-        ("--bind-address=10.0.0.7", "{path: /healthz, port: 10259, scheme: HTTPS}", "https://10.0.0.7:10259/healthz"),
-        ("--bind-address=::", "{path: /livez, port: 10259, scheme: HTTPS}", "https://[::1]:10259/livez"),
-        ("--bind-address=10.0.0.7", "{path: /healthz, port: 10251}", "http://127.0.0.1:10251/healthz"),
-        ("--address=10.0.0.8", "{path: /healthz, port: 10251}", "http://10.0.0.8:10251/healthz"),
-        ("--v=2", "{path: /healthz, port: health, scheme: HTTPS}", "https://127.0.0.1:10260/healthz"),
-        ("--secure-port=10300", "{path: /healthz, port: absent}", "https://127.0.0.1:10300/healthz"),
-        ("--secure-port=0 --port=10252 --address=10.0.0.8", None, "http://10.0.0.8:10252/healthz"),
-        ("--secure-port=0", None, "http://127.0.0.1:10251/healthz"),
-        ("--secure-port=10300 --secure-port=10301", None, "https://127.0.0.1:10301/healthz"),
+        ("--v=2", "https://127.0.0.1:10259/healthz"),
+        ("--bind-address=10.0.0.7", "https://10.0.0.7:10259/healthz"),
+        ("--bind-address=::", "https://[::1]:10259/healthz"),
+        ("--secure-port=10300 --secure-port=10301", "https://127.0.0.1:10301/healthz"),
+        ("--secure-port=0", "http://127.0.0.1:10251/healthz"),
+        ("--secure-port=0 --port=10252 --address=10.0.0.8", "http://10.0.0.8:10252/healthz"),
     ],
 )
-def test_health_is_asked_where_the_kubelet_asks(flags: str, probe: str | None, url: str) -> None:
-    command = ", ".join(["kube-scheduler", *flags.split()])
-    ports = "    ports: [{name: health, containerPort: 10260, hostPort: 9}]\n"
-    text = f"{HEAD}  containers:\n  - command: [{command}]\n{ports}"
-    liveness = "" if probe is None else f"    livenessProbe: {{httpGet: {probe}}}\n"
-    assert parse_manifest(text + liveness, "m").health.url == url
-
-
-def test_other_probes_count_without_a_liveness_probe_and_headers_are_the_probes() -> None:
-    probe = "{path: /readyz, port: 10259, scheme: HTTPS, httpHeaders: [{name: Authorization, value: Bearer x}]}"
-    text = f"{HEAD}  containers:\n  - command: [kube-scheduler]\n    readinessProbe: {{httpGet: {probe}}}\n"
-    health = parse_manifest(text, "m").health
-    assert (health.url, health.headers) == ("https://127.0.0.1:10259/readyz", (("Authorization", "Bearer x"),))
+def test_health_is_asked_where_the_flags_have_the_scheduler_listen(flags: str, url: str) -> None:
+    assert health_endpoint(scheduler_flags(("kube-scheduler", *flags.split()))).url == url
 
 
 @pytest.mark.parametrize(

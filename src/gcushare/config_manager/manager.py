@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from gcushare.config_manager.host.files import HostFileError
-from gcushare.config_manager.host.launch import default_health, known_flags, own_flag, scheduler_flags
+from gcushare.config_manager.host.launch import health_endpoint, known_flags, own_flag, scheduler_flags
 from gcushare.config_manager.host.paths_and_record import (
     CONFIG_NAME,
     MANIFEST_NAME,
@@ -216,7 +216,7 @@ class Manager:
     async def _running_flags(self) -> tuple[tuple[Flag, ...], tuple[Flag, ...]] | None:
         """Read the command line of the scheduler that runs here; None if there is none, or it has our configuration."""
         try:
-            running = (await self.executor.poll(default_health(()))).running
+            running = (await self.executor.poll(health_endpoint(()))).running
         except SchedulerUnknownError:
             return None
         flags = () if running is None else scheduler_flags(running.arguments)

@@ -7,7 +7,7 @@ from functools import partial
 
 from gcushare.cluster.diagnosis.schedulers import parse_configuration
 from gcushare.config_manager.host.files import HostFileError, HostFiles, behind_links
-from gcushare.config_manager.host.launch import default_health, own_flag, scheduler_flags
+from gcushare.config_manager.host.launch import health_endpoint, own_flag, scheduler_flags
 from gcushare.config_manager.host.running_scheduler import PollResult, find_problem
 from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.config_manager.plan.base_config import BaseConfig, find_base
@@ -31,7 +31,7 @@ async def show_status(manager: Manager, say: Say) -> int:
     except (ConfigError, NotFoundError, Refused) as error:
         return await _show_running(manager, str(error), say)
     observed, files = prepared.observed, manager.executor.files
-    result = await manager.executor.poll(observed.target.health)
+    result = await manager.executor.poll(health_endpoint(observed.target.flags))
     say(f"scheduler: {observed.layout.target}, {prepared.version or 'version unknown'}, {result.problem or 'healthy'}")
     own = observed.layout.own_configs
     flag = own_flag(observed.target.flags, own) if observed.target.has_trace(own) else None
@@ -58,9 +58,9 @@ async def show_status(manager: Manager, say: Say) -> int:
 async def _show_running(manager: Manager, why: str, say: Say) -> int:
     """Print what the running scheduler's own command line shows where no file is known that starts it."""
     files = manager.executor.files
-    seen = (await manager.executor.poll(default_health(()))).running
+    seen = (await manager.executor.poll(health_endpoint(()))).running
     flags = scheduler_flags(seen.arguments) if seen is not None else ()
-    result = await manager.executor.poll(default_health(flags))
+    result = await manager.executor.poll(health_endpoint(flags))
     say(f"scheduler: not started by a file that gcushare changes, {result.problem or 'healthy'}")
     flag, shown = _find_by_hand(flags, partial(_read_named, files, flags))
     say(f"extender: {shown}")

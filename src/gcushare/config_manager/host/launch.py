@@ -126,13 +126,11 @@ class HealthEndpoint:
     scheme: str
     host: str
     port: int
-    path: str
-    headers: tuple[tuple[str, str], ...] = ()
 
     @property
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}{self.path}"
+        return f"{self.scheme}://{host}:{self.port}/healthz"
 
 
 def own_flag(flags: tuple[Flag, ...], own_paths: frozenset[str]) -> Flag | None:
@@ -141,17 +139,20 @@ def own_flag(flags: tuple[Flag, ...], own_paths: frozenset[str]) -> Flag | None:
     return named[-1] if named else None
 
 
-def default_health(flags: Sequence[Flag]) -> HealthEndpoint:
-    """Read the address from the flags: HTTPS, or with ``--secure-port=0`` the HTTP that versions up to 1.22 serve."""
+HEALTH_FLAGS = frozenset({"secure-port", "bind-address", "port", "address"})
+
+
+def health_endpoint(flags: Sequence[Flag]) -> HealthEndpoint:
+    """Read the address from the flags: HTTPS, or with ``--secure-port=0`` the HTTP that versions up to 1.22 serve.
+
+    Not from the pod's probe: every kube-scheduler answers there, and to everybody.
+    """
     is_secure = _value(flags, "secure-port") != "0"
-    scheme, port = ("https", _port(flags, "secure-port")) if is_secure else ("http", _port(flags, "port"))
-    return HealthEndpoint(scheme, listening_host(flags, scheme), port, "/healthz")
-
-
-def listening_host(flags: Sequence[Flag], scheme: str) -> str:
-    """Find an address on which the scheduler listens for HTTPS (``--bind-address``) or HTTP (``--address``)."""
-    host = _value(flags, "bind-address" if scheme == "https" else "address")
-    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+    scheme, port, address = ("https", "secure-port", "bind-address") if is_secure else ("http", "port", "address")
+    host = _value(flags, address)
+    # The one that it listens on, or any if it listens on all.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+    return HealthEndpoint(scheme, host, _port(flags, port))
 
 
 def serves(flags: Sequence[Flag], port: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from gcushare.cluster.programs import HostPath, Mount, Port, Volume
+from gcushare.cluster.programs import HostPath, Mount, Volume
 from gcushare.config_manager.host import launch
 from gcushare.config_manager.scheduler_config.versions import Version, parse_image_version
 from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText
@@ -22,19 +22,6 @@ VOLUME_PREFIX = "gcushare-scheduler-config-"
 T = TypeVar("T")
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "busybox"})
-
-
-class _Header(msgspec.Struct, frozen=True):
-    name: str = ""
-    value: str = ""
-
-
-class _HttpGet(msgspec.Struct, frozen=True, rename="camel"):
-    scheme: str = "HTTP"
-    host: str = ""
-    port: str = ""
-    path: str = ""
-    http_headers: tuple[_Header, ...] = ()
 
 
 class _SecurityContext(msgspec.Struct, frozen=True, rename="camel"):
@@ -95,31 +82,6 @@ class PodManifest:
         """Namespace and name; the kubelet appends the node's name to the latter."""
         namespace = _text(self.yaml.at("metadata", "namespace"))
         return (namespace or "default", _text(self.yaml.at("metadata", "name")))
-
-    @property
-    def health(self) -> launch.HealthEndpoint:
-        """The address of a probe, liveness first, as the kubelet asks it; without a probe that of the flags.
-
-        The kubelet asks the node's address if the probe names no host. Of the scheduler's addresses this is the one in
-        its flags, or any if it listens on all. Source: kubelet, pkg/probe/http/request.go.
-        """
-        default = launch.default_health(self.flags)
-        kinds = ("livenessProbe", "readinessProbe", "startupProbe")
-        probes = (plain_value(self.yaml.at("spec", "containers", self.index, kind)) for kind in kinds)
-        asked = (each["httpGet"] for each in probes if isinstance(each, dict) and "httpGet" in each)
-        probe = _read_as(next(asked, None), _HttpGet)
-        named = (each.container_port for each in _items(self._container.get("ports"), Port) if each.name == probe.port)
-        port = next(named, int(probe.port) if probe.port.isdecimal() else 0)
-        if not 0 < port < 65536:
-            return default
-        scheme = probe.scheme.lower()
-        return launch.HealthEndpoint(
-            scheme,
-            probe.host or launch.listening_host(self.flags, scheme),
-            port,
-            f"/{probe.path.removeprefix('/')}",
-            tuple((header.name, header.value) for header in probe.http_headers),
-        )
 
     @property
     def runs_as(self) -> launch.RunsAs:

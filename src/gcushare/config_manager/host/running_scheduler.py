@@ -13,7 +13,6 @@ from typing import TypeAlias
 import aiohttp
 import msgspec
 from msgspec import field
-from multidict import CIMultiDict
 
 from gcushare.cluster.programs import SeenSpec
 from gcushare.config_manager.host.launch import HealthEndpoint, is_scheduler, scheduler_flags, serves
@@ -132,7 +131,7 @@ async def poll_host(sources: Sequence[FindScheduler], endpoint: HealthEndpoint) 
     for find in sources:
         running = await find(endpoint)
         if running is not None:
-            return PollResult(running, await ask_health(endpoint.url, endpoint.headers))
+            return PollResult(running, await ask_health(endpoint.url))
     return PollResult(None, "no kube-scheduler process was found")
 
 
@@ -234,7 +233,7 @@ async def find_mirror_pod(client: KubeClient, node: str, _endpoint: HealthEndpoi
     return Running(f"{pod.metadata.annotations.get(_HASH, '')}/{running[0].container_id}", command)
 
 
-async def ask_health(url: str, headers: Sequence[tuple[str, str]] = ()) -> str:
+async def ask_health(url: str) -> str:
     """Ask a scheduler for its health and return the problem, empty if healthy.
 
     As the kubelet does it: the certificate is not verified, and any answer below 400 is a good one.
@@ -243,7 +242,7 @@ async def ask_health(url: str, headers: Sequence[tuple[str, str]] = ()) -> str:
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(url, ssl=False, allow_redirects=False, headers=CIMultiDict(headers)) as answer,
+            session.get(url, ssl=False, allow_redirects=False) as answer,
         ):
             text = (await answer.content.read(200)).decode(errors="replace").strip()
             return "" if 200 <= answer.status < 400 else f"{url} answers {answer.status} {text!r}"

@@ -88,10 +88,6 @@ class UnitFile:
         return without_specifiers(values[-1])[0] if values else ""
 
     @property
-    def health(self) -> launch.HealthEndpoint:
-        return launch.default_health(self.flags)
-
-    @property
     def directory(self) -> str:
         return self._last("WorkingDirectory").removeprefix("-") or "/"
 

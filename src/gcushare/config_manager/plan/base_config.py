@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from gcushare.config_manager.host.files import FileState, HostFiles, behind_links
-from gcushare.config_manager.host.launch import BY_HAND, check_certain
+from gcushare.config_manager.host.launch import BY_HAND, HEALTH_FLAGS, check_certain
 from gcushare.config_manager.host.paths_and_record import Layout, SchedulerFile
 from gcushare.config_manager.scheduler_config.document import READ_FLAGS, existing_config, format_of
 from gcushare.config_manager.scheduler_config.versions import Version
@@ -34,9 +34,7 @@ def read_base(files: HostFiles, layout: Layout, pristine: SchedulerFile) -> Base
     Raises:
         As ``find_base``, and ``Refused`` if the scheduler cannot see ours, or its flags are not known for certain.
     """
-    # The kubelet's probe says where a pod tells its health; a unit's flags do.
-    health = {"secure-port", "bind-address"} if layout.is_unit else set()
-    check_certain(pristine.words, READ_FLAGS | health, layout.target)
+    check_certain(pristine.words, READ_FLAGS | HEALTH_FLAGS, layout.target)
     if layout.is_unit and pristine.host_path(layout.config) is None:
         raise Refused(
             f"{layout.target}: kube-scheduler has other files than the host in {layout.directory!r} (RootDirectory=, "

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard, assert_never
 
 from gcushare.config_manager.host.files import HostFileError, HostFiles
-from gcushare.config_manager.host.launch import HealthEndpoint
+from gcushare.config_manager.host.launch import HealthEndpoint, health_endpoint
 from gcushare.config_manager.host.running_scheduler import (
     PollResult,
     PollScheduler,
@@ -109,7 +109,9 @@ class Executor:
         Raises:
             SchedulerUnknownError: it is not known now which scheduler runs.
         """
-        return (await self.poll(observed.pristine.health)).problem if _waits(plan) and not observed.has_trace else ""
+        if observed.has_trace or not _waits(plan):
+            return ""
+        return (await self.poll(health_endpoint(observed.pristine.flags))).problem
 
     async def recover(self, observed: ObservedScheduler, plan: Plan, tenure: Tenure | None = None) -> None:
         """Carry out a plan that removes our change; if a step fails, a second run continues.
@@ -120,7 +122,9 @@ class Executor:
             LeaseLostError: ``tenure`` ended, as in ``apply``.
         """
         guard = _Guard(self, observed, tenure)
-        was_healthy = observed.has_trace and _waits(plan) and not (await self.poll(observed.target.health)).problem
+        was_healthy = False
+        if observed.has_trace and _waits(plan):
+            was_healthy = not (await self.poll(health_endpoint(observed.target.flags))).problem
         try:
             await self._carry_out(observed, plan, guard)
         except SchedulerUnhealthyError as error:
@@ -134,7 +138,7 @@ class Executor:
     async def _carry_out(self, observed: ObservedScheduler, plan: Plan, guard: _Guard) -> None:
         for line in plan.opening:
             self.say(line)
-        endpoint = observed.pristine.health
+        endpoint = health_endpoint(observed.pristine.flags)
         running = None
         if _waits(plan):
             running = (await self.poll(endpoint)).running
@@ -230,7 +234,7 @@ class Executor:
         flag = effective(target.flags, awaits[0].flag)
         awaited = replace(awaits[0], value=None if flag is None else flag.value, restarted=False)
         try:
-            await wait_for_scheduler(self.poll, target.health, awaited, self.clock, self.limits, "")
+            await wait_for_scheduler(self.poll, health_endpoint(target.flags), awaited, self.clock, self.limits, "")
         except SchedulerUnhealthyError as error:
             return f"but {error}"
         return "kube-scheduler is healthy again"

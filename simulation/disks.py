@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -77,9 +76,6 @@ class Disk(HostFiles):
 
     def link(self, path: str) -> str | None:
         return None
-
-    def parents(self, path: str) -> list[tuple[str, os.stat_result]]:
-        return []
 
     def check(self, path: str) -> None:
         self._require()

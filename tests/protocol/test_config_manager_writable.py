@@ -13,7 +13,7 @@ import pytest
 
 from gcushare.config_manager.__main__ import main
 from gcushare.runtime.entry import ProcessContext
-from tests.unit.config_manager_host import KUBEASZ, UNIT, Host, host_with
+from tests.unit.config_manager_host import KUBEASZ, Host, host_with
 
 URL = "--extender-url=http://10.96.1.37:32766"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives directories to another user: run as root")
@@ -156,19 +156,3 @@ def test_a_directory_in_place_of_a_temporary_file(tmp_path: Path, name: str) -> 
     host_with(tmp_path, "kubeadm-1.29.yaml")
     (tmp_path / "etc/kubernetes" / name).mkdir()
     assert "Is a directory; move that directory away" in refused(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("mode", "user", "is_open"), [(0o700, "kube", False), (0o700, "0", True), (0o711, "kube", True)]
-)
-def test_a_directory_that_the_units_user_cannot_enter(tmp_path: Path, mode: int, user: str, is_open: bool) -> None:
-    host = Host(tmp_path)
-    host.put("/etc/passwd", "kube:x:998:997::/:/bin/false\n")
-    host.put(UNIT, KUBEASZ.replace("[Service]\n", f"[Service]\nUser={user}\n"))
-    (tmp_path / "etc/kubernetes").chmod(mode)
-    arguments = (f"--unit={UNIT}", "--scheduler-version=1.30")
-    if is_open:
-        assert call("plan", tmp_path, *arguments) == (0, "")
-    else:
-        words = refused(tmp_path, *arguments)
-        assert "runs as 'kube', which cannot enter directory '/etc/kubernetes' (mode 0700)" in words

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import posixpath
-import stat
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -164,12 +163,11 @@ class Manager:
         return Prepared(observed=observed, version=version, plan=plan, undo=undo, extender=extender)
 
     def check(self, prepared: Prepared) -> None:
-        """Check that what was decided can be written, and that the scheduler can read its files then; changes nothing.
+        """Check that what was decided can be written, and that recovering leaves a scheduler; changes nothing.
 
         Raises:
             HostFileError, UnsafePathError: a directory takes no files, or others can write to it.
-            Refused: the scheduler's user cannot enter a directory, or the configuration that it is to read without our
-                change is gone or broken.
+            Refused: the configuration that the scheduler is to read without our change is gone or broken.
         """
         files, steps, observed = self.executor.files, prepared.plan.steps, prepared.observed
         if prepared.extender is None and (observed.has_trace or observed.record is not None):
@@ -181,15 +179,6 @@ class Manager:
         for step in steps:
             if isinstance(step, Switch):
                 files.check_move(step.source, step.target)
-        layout, reader = observed.layout, observed.reader
-        # Into a pod the file is mounted alone.
-        for directory, status in files.parents(layout.config) if layout.is_unit and steps and prepared.extender else ():
-            if not reader.may(1, status.st_mode, status.st_uid, status.st_gid):
-                raise Refused(
-                    f"kube-scheduler runs as {reader.shown!r}, which cannot enter directory {directory!r} (mode "
-                    f"{stat.S_IMODE(status.st_mode):04o}), where its configuration goes: open it (chmod o+x), or name "
-                    "another one with --files-dir"
-                )
 
     async def render(self, extender: ExtenderEntry) -> str:
         """Write the configuration that the scheduler would read.

@@ -187,10 +187,6 @@ class SafeDirectory:
         if mount_of(self._descriptor) != mount_of(target._descriptor):
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
-    @property
-    def own_status(self) -> os.stat_result:
-        return os.fstat(self._descriptor)
-
     def rename(self, name: str, target: SafeDirectory, new_name: str, *, is_lasting: bool = True) -> None:
         """Rename a file over ``new_name``. With ``is_lasting`` the rename survives a power failure."""
         os.rename(_bare(name), _bare(new_name), src_dir_fd=self._descriptor, dst_dir_fd=target._descriptor)

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.runtime.file_attributes import ACL, SELINUX, mode_without, read_attribute
@@ -90,14 +90,6 @@ class HostFiles:
         with _reported("list", directory), suppress(FileNotFoundError), self._looking_in(directory) as folder:
             return folder.names()
         return ()
-
-    def parents(self, path: str) -> list[tuple[str, os.stat_result]]:
-        """List the directories below the root that lead to a file, with their modes and owners."""
-        found = []
-        for directory in map(str, reversed(PurePosixPath(path).parents[:-1])):
-            with _reported("read", directory), self._looking_in(directory) as folder:
-                found.append((directory, folder.own_status))
-        return found
 
     def check(self, path: str) -> None:
         """Check that a file can be written at ``path``. Raises as ``write`` does, and changes nothing."""

@@ -99,14 +99,6 @@ def check_certain(words: Sequence[Word], names: Collection[str], file: str) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class RunsAs:
-    """The user and the groups that a scheduler runs with, by name or number; without any it runs as root."""
-
-    user: str = "0"
-    groups: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class ConfigTarget:
     """Where a scheduler finds its configuration: a flag, the file, and a tag of its content.
 

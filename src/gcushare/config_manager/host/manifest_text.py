@@ -26,10 +26,7 @@ _SHELLS = frozenset({"sh", "bash", "ash", "dash", "busybox"})
 
 class _SecurityContext(msgspec.Struct, frozen=True, rename="camel"):
     run_as_user: str | None = None  # as written: one in another form than digits is a user that is not known
-    run_as_group: str | None = None
     run_as_non_root: bool = False
-    fs_group: str | None = None
-    supplemental_groups: tuple[str, ...] = ()
 
 
 class _Container(msgspec.Struct, frozen=True):
@@ -84,15 +81,12 @@ class PodManifest:
         return (namespace or "default", _text(self.yaml.at("metadata", "name")))
 
     @property
-    def runs_as(self) -> launch.RunsAs:
+    def user(self) -> str:
         """The user of the container, else of the pod; without one, that of the image counts as root if it may be."""
         pod = _read_as(plain_value(self.yaml.at("spec", "securityContext")), _SecurityContext)
         own = _read_as(plain_value(self._container.get("securityContext")), _SecurityContext)
-        user = pod.run_as_user if own.run_as_user is None else own.run_as_user
-        group = pod.run_as_group if own.run_as_group is None else own.run_as_group
-        is_root = user is None and not (own.run_as_non_root or pod.run_as_non_root)
-        groups = [each for each in (group, pod.fs_group, *pod.supplemental_groups) if each is not None]
-        return launch.RunsAs("0" if is_root else "the image's" if user is None else user, tuple(groups))
+        of_image = "the image's" if own.run_as_non_root or pod.run_as_non_root else "0"
+        return own.run_as_user or pod.run_as_user or of_image
 
     @property
     def directory(self) -> str:

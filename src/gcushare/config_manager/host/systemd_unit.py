@@ -69,14 +69,10 @@ class UnitFile:
         return None
 
     @property
-    def runs_as(self) -> launch.RunsAs:
-        """The user and groups of ``User=`` and the like; one that systemd makes up is known by no host file."""
+    def user(self) -> str:
+        """The user of ``User=``; one that systemd makes up is known by no file of the host."""
         is_made_up = self._last("DynamicUser") in ("yes", "true", "on", "1")
-        name = self._last("User") or (
-            posixpath.basename(self.around.unit or self.name)[: -len(".service")] * is_made_up
-        )
-        groups = [each.value for each in self._settings if each.key == "SupplementaryGroups"]
-        return launch.RunsAs(name or "0", tuple(" ".join((self._last("Group"), *groups)).split()))
+        return self._last("User") or ("of DynamicUser=" if is_made_up else "0")
 
     @property
     def _settings(self) -> tuple[Setting, ...]:

@@ -141,9 +141,9 @@ def _goal(observed: ObservedScheduler, extender: ExtenderEntry, version: Version
     target = ConfigTarget(document.flag, path, sha256(content)[:TAG_LENGTH])
     state = observed.target_state
     original = observed.own_edited if is_adopted else observed.base
-    config = readable_config(
-        content, state, original.state if original else None, observed.reader, is_secret=extender.is_secret
-    )
+    copied = original.state if original else None
+    user, uid = observed.pristine.user, observed.uid
+    config = readable_config(content, state, copied, user, uid, is_secret=extender.is_secret)
     present = observed.snapshot[path]
     # If an admin's edit left our change complete, the scheduler needs no second restart.
     is_switched = not observed.target.points_at(target)

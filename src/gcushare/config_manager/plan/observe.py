@@ -19,7 +19,7 @@ from gcushare.config_manager.host.paths_and_record import (
     sha256,
 )
 from gcushare.config_manager.plan.base_config import BaseConfig, read_base
-from gcushare.config_manager.plan.config_access import ConfigReader, find_reader
+from gcushare.config_manager.plan.config_access import user_id
 from gcushare.config_manager.plan.steps import Snapshot
 from gcushare.config_manager.scheduler_config.old_schedulers import POLICY_FILE
 from gcushare.core.errors import ConfigError, NotFoundError, Refused
@@ -40,8 +40,8 @@ class ObservedScheduler:
     edited_since: bool
     """Whether the target was edited after our change."""
     record: Record | None
-    reader: ConfigReader
-    """The user that runs the scheduler, and so must be able to read its configuration."""
+    uid: int | None
+    """The user that runs the scheduler, and so must be able to read its configuration; None if it is not known."""
     base: BaseConfig | None
     """The configuration that the admin gave the scheduler."""
     own_edited: BaseConfig | None
@@ -178,7 +178,7 @@ def observe(files: HostFiles, layout: Layout, *, with_base: bool = True) -> Obse
         has_trace=has_trace,
         edited_since=edited_since,
         record=record,
-        reader=find_reader(files, pristine.runs_as),
+        uid=user_id(files, pristine.user),
         base=read_base(files, layout, pristine) if with_base else None,
         own_edited=edited,
         aside_path=None if edited is None else _find_aside(files, edited),

@@ -80,9 +80,6 @@ class Disk(HostFiles):
     def check(self, path: str) -> None:
         self._require()
 
-    def check_move(self, source: str, target: str) -> None:
-        self._require()
-
     def names(self, directory: str) -> tuple[str, ...]:
         """List a directory."""
         self._require()

@@ -6,7 +6,6 @@ import io
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -113,46 +112,3 @@ def test_a_unit_below_a_read_only_usr_is_changed_by_the_drop_in_that_the_message
         assert Host(tmp_path).tree() == before
     finally:
         subprocess.run(["umount", str(unit.parent)], check=True)
-
-
-MANIFEST = "etc/kubernetes/manifests/kube-scheduler.yaml"
-
-
-@contextmanager
-def done(command: list[str], undo: list[str]) -> Iterator[None]:
-    """Do something that only root can, and undo it."""
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip(f"{command[0]} needs root, and a filesystem that knows it")
-    try:
-        yield
-    finally:
-        subprocess.run(undo, check=True)
-
-
-IMMUTABLE = "Operation not permitted; run as root; if you are, see whether it is immutable (lsattr)"
-MOUNT, UNMOUNT = ("mount", "--bind", "{}", "{}"), ("umount", "{}")
-
-
-@pytest.mark.parametrize(
-    ("place", "do", "undo", "words"),
-    [
-        (MANIFEST, ("chattr", "+i", "{}"), ("chattr", "-i", "{}"), IMMUTABLE),
-        ("etc/kubernetes/manifests", ("chattr", "+a", "{}"), ("chattr", "-a", "{}"), IMMUTABLE),
-        ("etc/kubernetes", ("chattr", "+i", "{}"), ("chattr", "-i", "{}"), IMMUTABLE),
-        (MANIFEST, MOUNT, UNMOUNT, "kube-scheduler.yaml': Device or resource busy; it is mounted alone"),
-        ("etc/kubernetes/manifests", MOUNT, UNMOUNT, "Invalid cross-device link; both must be on one mount"),
-    ],
-)
-def test_a_place_that_root_has_protected_or_mounted(
-    tmp_path: Path, place: str, do: tuple[str, ...], undo: tuple[str, ...], words: str
-) -> None:
-    host_with(tmp_path, "kubeadm-1.29.yaml")
-    with done(*([word.format(tmp_path / place) for word in command] for command in (do, undo))):
-        assert words in refused(tmp_path)
-
-
-@pytest.mark.parametrize("name", [".gcushare-config-manager.json.gcushare-tmp", ".kube-scheduler.yaml.gcushare-tmp"])
-def test_a_directory_in_place_of_a_temporary_file(tmp_path: Path, name: str) -> None:
-    host_with(tmp_path, "kubeadm-1.29.yaml")
-    (tmp_path / "etc/kubernetes" / name).mkdir()
-    assert "Is a directory; move that directory away" in refused(tmp_path)

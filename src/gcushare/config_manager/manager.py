@@ -176,9 +176,6 @@ class Manager:
         written += [step.target for step in steps if isinstance(step, Switch)]
         for path in dict.fromkeys(written):
             files.check(path)
-        for step in steps:
-            if isinstance(step, Switch):
-                files.check_move(step.source, step.target)
 
     async def render(self, extender: ExtenderEntry) -> str:
         """Write the configuration that the scheduler would read.

@@ -1,4 +1,4 @@
-"""The attributes of files beyond mode and owner: SELinux labels, access lists, chattr's flags, and the mount.
+"""The attributes of files beyond mode and owner: SELinux labels and access lists.
 
 Only ``safe_directory`` and those who read files with it need them.
 """
@@ -6,35 +6,12 @@ Only ``safe_directory`` and those who read files with it need them.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import struct
-from pathlib import Path
 
 SELINUX, ACL = "security.selinux", "system.posix_acl_access"
-_GET_FLAGS = 0x80086601
-"""FS_IOC_GETFLAGS of linux/fs.h on machines of 64 bits."""
-_UNCHANGEABLE = 0x10 | 0x20
-"""FS_IMMUTABLE_FL and FS_APPEND_FL, which chattr +i and +a set."""
 _GROUP_ENTRY = 4
 """ACL_GROUP_OBJ."""
-
-
-def check_changeable(descriptor: int) -> None:
-    """Raise ``OSError`` as a change does if chattr has made an open file or directory unchangeable."""
-    flags = bytearray(8)
-    try:
-        fcntl.ioctl(descriptor, _GET_FLAGS, flags)
-    except OSError:
-        return  # This filesystem has none.
-    if flags[0] & _UNCHANGEABLE:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-
-def mount_of(descriptor: int) -> str:
-    """Name the mount that an open file is on; a file that is mounted alone has another one than its directory."""
-    text = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
-    return next((line for line in text.splitlines() if line.startswith("mnt_id:")), "")
 
 
 def read_attribute(descriptor: int, name: str) -> bytes | None:

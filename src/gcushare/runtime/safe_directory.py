@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from gcushare.core.errors import ConfigError
-from gcushare.runtime.file_attributes import check_changeable, mount_of, write_acl, write_label
+from gcushare.runtime.file_attributes import write_acl, write_label
 
 _MAX_LINKS = 40
 """The kernel's own limit on symbolic links in a path."""
@@ -167,25 +167,6 @@ class SafeDirectory:
                 raise
             if not os.access(".", os.W_OK | os.X_OK, dir_fd=self._descriptor, effective_ids=True):
                 raise OSError(errno.EACCES, os.strerror(errno.EACCES)) from error
-
-    def check_replaceable(self, name: str) -> None:
-        """Check that a file can take the place of the one of this name, if any. Raises ``OSError`` as that does."""
-        status = self.status(name)
-        with self._readable() as own:
-            check_changeable(own)
-            if status is not None and stat.S_ISDIR(status.st_mode):
-                raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-            if status is None or not stat.S_ISREG(status.st_mode):
-                return
-            with _closing(self.open_to_read(name)) as descriptor:
-                check_changeable(descriptor)
-                if mount_of(descriptor) != mount_of(own):
-                    raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-
-    def check_mount(self, target: SafeDirectory) -> None:
-        """Check that a file can be renamed from here to ``target``. Raises ``OSError`` as renaming one does."""
-        if mount_of(self._descriptor) != mount_of(target._descriptor):
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
     def rename(self, name: str, target: SafeDirectory, new_name: str, *, is_lasting: bool = True) -> None:
         """Rename a file over ``new_name``. With ``is_lasting`` the rename survives a power failure."""

@@ -92,17 +92,9 @@ class HostFiles:
         return ()
 
     def check(self, path: str) -> None:
-        """Check that a file can be written at ``path``. Raises as ``write`` does, and changes nothing."""
-        directory, name = _split(path)
-        with _reported("write", path), open_directory(directory, root=self._root) as folder:
+        """Check that the directory of ``path`` takes files. Raises as ``write`` does, and changes nothing."""
+        with _reported("write", path), open_directory(_split(path)[0], root=self._root) as folder:
             folder.check_writable()
-            for each in (name, posixpath.basename(temporary_path(path))):
-                folder.check_replaceable(each)
-
-    def check_move(self, source: str, target: str) -> None:
-        """Check that a file of one directory can be renamed into the other. Raises as ``replace`` does."""
-        with self._moving(source, target) as (old, new):
-            old.check_mount(new)
 
     def write(self, path: str, state: FileState) -> None:
         """Put ``state`` at ``path`` in one step: temporary file next to it, fsync, rename, fsync of the directory."""
@@ -113,8 +105,13 @@ class HostFiles:
 
     def replace(self, source: str, target: str) -> None:
         """Rename ``source`` to ``target`` in one step; both on one filesystem."""
-        with self._moving(source, target) as (old, new):
-            old.rename(_split(source)[1], new, _split(target)[1])
+        (source_folder, name), (target_folder, new_name) = _split(source), _split(target)
+        with (
+            _reported(f"move {source!r} to", target),
+            open_directory(source_folder, root=self._root) as old,
+            open_directory(target_folder, root=self._root) as new,
+        ):
+            old.rename(name, new, new_name)
 
     def remove(self, path: str) -> None:
         """Remove a file, if it exists."""
@@ -127,15 +124,6 @@ class HostFiles:
         ):
             if folder.remove(name):
                 folder.sync()
-
-    @contextmanager
-    def _moving(self, source: str, target: str) -> Iterator[tuple[SafeDirectory, SafeDirectory]]:
-        with (
-            _reported(f"move {source!r} to", target),
-            open_directory(_split(source)[0], root=self._root) as old,
-            open_directory(_split(target)[0], root=self._root) as new,
-        ):
-            yield old, new
 
     def _looking_in(self, directory: str) -> AbstractContextManager[SafeDirectory]:
         return open_directory(directory, root=self._root, is_checked=False)

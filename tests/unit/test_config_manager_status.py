@@ -12,7 +12,6 @@ from gcushare.config_manager.status import show_status
 from tests.unit.config_manager_host import (
     ADMIN_CONFIG,
     CONFIG,
-    KUBEASZ,
     MANIFEST,
     UNIT,
     Host,
@@ -23,8 +22,6 @@ from tests.unit.config_manager_host import (
 
 BASE = "/srv/scheduler/scheduler.yaml"
 OURS = "- urlPrefix: http://10.96.1.37:32766/gcushare-scheduler\n  bindVerb: bind\n"
-DROP_IN = "/etc/systemd/system/kube-scheduler.service.d/50-ours.conf"
-IN_FORCE = "[Service]\nExecStart=\nExecStart=/opt/kube-scheduler --kubeconfig=/etc/s.conf\n"
 
 
 async def status(host: Host) -> tuple[int, dict[str, str]]:
@@ -41,10 +38,6 @@ def upgraded(host: Host) -> None:
 def dead(host: Host) -> None:
     seen = Running("1@2", host.scheduler.arguments)
     host.scheduler.shows = PollResult(seen, "https://127.0.0.1:10259/healthz does not answer")
-
-
-def base_edited(host: Host) -> None:
-    host.put(BASE, host.get(BASE) + b"percentageOfNodesToScore: 70\n")
 
 
 def base_gone(host: Host) -> None:
@@ -67,7 +60,6 @@ CHANGES: list[tuple[Callable[[Host], None], int, dict[str, str]]] = [
     (lambda host: None, 0, {"scheduler": f"{MANIFEST}, v1.28.4, healthy", "proven": "yes"}),
     (upgraded, 0, {"scheduler": f"{MANIFEST}, v1.30.1, healthy"}),
     (dead, 1, {"used by the running scheduler": "no, https://127.0.0.1:10259/healthz does not answer"}),
-    (base_edited, 0, {"edited": f"{BASE} says something else than when gcushare copied it: apply again to use it"}),
     (base_gone, 0, {"note": "recover would be refused now: without gcushare's change kube-scheduler would end"}),
     (ours_edited, 0, {"edited": f"{CONFIG} has an edit by hand", "proven": f"no, {CONFIG} was edited since"}),
     (ours_gone, 0, {"proven": "no, gcushare's configuration is gone"}),
@@ -87,13 +79,6 @@ async def test_what_changed_since_the_change_is_said(
     assert {name: lines.get(name, "")[: len(text)] for name, text in says.items()} == says
 
 
-async def test_an_edit_of_the_admins_file_that_changes_no_value_is_not_mentioned(tmp_path: Path) -> None:
-    host = host_with(tmp_path, "existing-config-1.28.yaml")
-    await host.apply()
-    host.put(BASE, host.get(BASE) + b"# a note\n")
-    assert "edited" not in (await status(host))[1]
-
-
 async def test_the_version_of_a_unit_is_the_one_that_is_given_or_that_its_program_has(tmp_path: Path) -> None:
     host = systemd_host(tmp_path, version="v1.23.1")
     await host.apply()
@@ -103,29 +88,6 @@ async def test_the_version_of_a_unit_is_the_one_that_is_given_or_that_its_progra
     assert f"{UNIT}, v1.25.3, healthy" == (await status(host))[1]["scheduler"]
     host.given_version = host.version = None
     assert f"{UNIT}, v1.23.1, healthy" == (await status(host))[1]["scheduler"], "the last change's"
-
-
-async def test_a_drop_in_that_replaced_the_command_line_is_named_and_nothing_counts_as_proven(tmp_path: Path) -> None:
-    host = systemd_host(tmp_path)
-    await host.apply()
-    host.put(DROP_IN, IN_FORCE)
-    host.scheduler.start()
-    code, lines = await status(host)
-    assert code == 1
-    assert lines["proven"] == f"no, the ExecStart= of '{DROP_IN}' is in force, not that of '{UNIT}'"
-    assert lines["used by the running scheduler"].startswith("no, it runs with --config []")
-    await host.recover()
-    assert host.get(UNIT) == KUBEASZ.encode()
-
-
-async def test_recovering_takes_nothing_that_a_drop_in_has_come_to_name(tmp_path: Path) -> None:
-    host = systemd_host(tmp_path)
-    await host.apply()
-    host.put(DROP_IN, IN_FORCE.replace("s.conf", f"s.conf --config={CONFIG}"))
-    before = host.tree()
-    with pytest.raises(Exception, match=f"take --config={CONFIG.replace('+', '.')} out of it"):
-        await host.recover()
-    assert host.tree() == before
 
 
 async def test_a_unit_that_nobody_restarted_is_not_proven(tmp_path: Path) -> None:

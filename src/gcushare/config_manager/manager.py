@@ -9,14 +9,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from gcushare.config_manager.host.files import HostFileError
-from gcushare.config_manager.host.launch import health_endpoint, known_flags, own_flag, scheduler_flags
+from gcushare.config_manager.host.launch import health_endpoint, known_flags, scheduler_flags
 from gcushare.config_manager.host.paths_and_record import (
     CONFIG_NAME,
     MANIFEST_NAME,
     POLICY_NAME,
     Layout,
     SchedulerFile,
-    parse_record,
     sha256,
 )
 from gcushare.config_manager.host.running_scheduler import SchedulerUnknownError
@@ -52,8 +51,6 @@ class Prepared:
     undo: Plan
     extender: ExtenderEntry | None = None
     """The extender that the scheduler will call; None if our change is removed."""
-    superseded: str = ""
-    """Why the file that we changed does not start the scheduler any more; empty if it does."""
 
     @property
     def config(self) -> bytes:
@@ -95,39 +92,6 @@ class Manager:
             return layout
         _, scheduler = read_target(files, layout)
         return replace(layout, directory=find_directory(scheduler) or layout.directory)
-
-    def _layout_of_change(self) -> tuple[Layout, str]:
-        """Find the files to recover: those of the last change, if another file of the unit has the command line since.
-
-        Returns them, and ``superseded`` of ``Prepared``.
-
-        Raises:
-            As ``layout`` and ``_check_in_force``.
-        """
-        layout = self.layout()
-        state = self.executor.files.read(layout.record) if layout.is_unit else None
-        if state is not None:
-            with contextlib.suppress(ConfigError):  # a broken record, which recovering reports
-                target = parse_record(state.content, layout.record).target
-                is_same_unit = posixpath.basename(target) == posixpath.basename(layout.unit)
-                if target != layout.target and (is_same_unit or target in layout.around.paths):
-                    self._check_in_force(layout, target)
-                    superseded = f"the ExecStart= of {layout.target!r} is in force, not that of {target!r}"
-                    return replace(layout, target=target, around=Surroundings(unit=layout.unit)), superseded
-        return layout, ""
-
-    def _check_in_force(self, layout: Layout, changed: str) -> None:
-        """Check that what starts the scheduler now, instead of the ``changed`` file, does not need our files.
-
-        Raises:
-            Refused: it does.
-        """
-        flag = own_flag(read_target(self.executor.files, layout)[1].flags, layout.own_configs)
-        if flag is not None:
-            raise Refused(
-                f"{layout.target!r} is in force instead of {changed!r}, which gcushare changed, and names gcushare's "
-                f"file too: take --{flag.name}={flag.value} out of it, and recover then"
-            )
 
     def is_untouched(self) -> bool:
         """Whether nothing was ever changed on this node, even if the scheduler's file cannot be found or parsed.
@@ -211,8 +175,7 @@ class Manager:
 
     async def prepare_recover(self) -> Prepared:
         """Decide what to do to recover, without any change."""
-        layout, superseded = self._layout_of_change()
-        observed = observe(self.executor.files, layout, with_base=False)
+        observed = observe(self.executor.files, self.layout(), with_base=False)
         version: Version | None = None
         try:
             version = await self._version(observed.target)
@@ -220,8 +183,8 @@ class Manager:
             logger.debug("kube-scheduler's version is not known %s", fields(reason=error))
             with contextlib.suppress(ConfigError):  # the version of the last change is better than none
                 version = parse_version(observed.record.scheduler_version) if observed.record is not None else None
-        plan = plan_recover(observed, version, restart=self.restart, is_in_force=not superseded)
-        return Prepared(observed=observed, version=version, plan=plan, undo=plan, superseded=superseded)
+        plan = plan_recover(observed, version, restart=self.restart)
+        return Prepared(observed=observed, version=version, plan=plan, undo=plan)
 
     async def carry_out(self, prepared: Prepared, tenure: Tenure | None = None) -> None:
         """Carry out what ``prepare_apply`` or ``prepare_recover`` decided.

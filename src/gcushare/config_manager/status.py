@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from gcushare.cluster.diagnosis.schedulers import parse_configuration
 from gcushare.config_manager.host.files import HostFileError, HostFiles, behind_links
 from gcushare.config_manager.host.launch import health_endpoint, own_flag, scheduler_flags
 from gcushare.config_manager.host.running_scheduler import PollResult, find_problem
-from gcushare.config_manager.manager import Manager, Prepared
+from gcushare.config_manager.manager import Manager
 from gcushare.config_manager.plan.base_config import BaseConfig, find_base
 from gcushare.config_manager.plan.observe import ObservedScheduler
 from gcushare.config_manager.plan.steps import AwaitScheduler
-from gcushare.config_manager.scheduler_config.document import existing_config, values_but_ours
+from gcushare.config_manager.scheduler_config.document import existing_config
 from gcushare.config_manager.scheduler_config.extender_entry import OUR_PATHS
 from gcushare.core.errors import ConfigError, GcushareError, NotFoundError, Refused, RemoteContractError
 from gcushare.runtime.exit_codes import DONE, FAILED
@@ -44,10 +44,12 @@ async def show_status(manager: Manager, say: Say) -> int:
     for note in observed.notes:
         say(f"note: {note}")
     if observed.record is not None:
-        problem = _unproven(prepared)
+        problem = _unproven(observed)
         say(f"proven: no, {problem}" if problem else "proven: yes")
-    for line in _edits(observed, files):
-        say(f"edited: {line}")
+    if observed.edited_since:
+        say(f"edited: {observed.layout.target} was changed by someone else after gcushare")
+    if observed.own_edited is not None:
+        say(f"edited: {observed.own_edited.path} has an edit by hand, which is kept")
     try:
         manager.check(prepared)
     except GcushareError as error:
@@ -104,11 +106,8 @@ def _read_named(files: HostFiles, flags: Sequence[Flag]) -> BaseConfig | None:
     return None if state is None else BaseConfig(path, state)
 
 
-def _unproven(prepared: Prepared) -> str:
+def _unproven(observed: ObservedScheduler) -> str:
     """Why it is not known that the scheduler starts and is healthy with the present files; empty if it is."""
-    observed = prepared.observed
-    if prepared.superseded:
-        return prepared.superseded
     if not observed.has_trace:
         return f"{observed.layout.target} does not contain gcushare's change any more"
     if observed.own_config is None:
@@ -116,19 +115,3 @@ def _unproven(prepared: Prepared) -> str:
     if observed.is_unproven:
         return "the last change was not seen to the end, or the scheduler was not restarted by gcushare"
     return "" if observed.was_seen_healthy else f"{observed.own_config.path} was edited since"
-
-
-def _edits(observed: ObservedScheduler, files: HostFiles) -> Iterator[str]:
-    """Say which files others changed after gcushare did."""
-    if observed.edited_since:
-        yield f"{observed.layout.target} was changed by someone else after gcushare"
-    if observed.own_edited is not None:
-        yield f"{observed.own_edited.path} has an edit by hand, which is kept"
-        return
-    try:
-        base = find_base(files, observed.layout, observed.pristine) if observed.has_trace else None
-        ours = observed.own_config
-        if base and ours and values_but_ours(base.text, base.path) != values_but_ours(ours.text, ours.path):
-            yield f"{base.path} says something else than when gcushare copied it: apply again to use it"
-    except (ConfigError, Refused):
-        return  # It cannot be read: what recovering needs of it is checked in its own place.

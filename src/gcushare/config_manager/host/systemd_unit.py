@@ -12,12 +12,9 @@ from gcushare.config_manager.host import launch
 from gcushare.config_manager.host.unit_files import Surroundings
 from gcushare.config_manager.host.unit_text import (
     Argument,
-    Setting,
-    assigned,
+    read_word,
     settings_of,
     with_variables,
-    without_specifiers,
-    words_of,
 )
 from gcushare.config_manager.scheduler_config.versions import Version
 from gcushare.core.errors import ConfigError, GcushareError, Refused
@@ -25,9 +22,6 @@ from gcushare.wire.flags import Flag, effective
 
 _PREFIXES = "@-:+!|"
 """Characters that systemd allows before a program's path. Source: systemd.service(5), COMMAND LINES."""
-
-_HIDING = ("TemporaryFileSystem", "InaccessiblePaths", "BindPaths", "BindReadOnlyPaths")
-"""Settings that give a service other files than the host. Source: systemd.exec(5), SANDBOXING."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,7 @@ class UnitFile:
 
     @property
     def program(self) -> str:
-        return without_specifiers(self.arguments[0].value.lstrip(_PREFIXES))[0]
+        return read_word(self.arguments[0].value.lstrip(_PREFIXES))[0]
 
     @property
     def words(self) -> tuple[launch.Word, ...]:
@@ -50,7 +44,7 @@ class UnitFile:
         variables, unreadable = self.around.variables(self.text)
         words = []
         for number, argument in enumerate(self.arguments):
-            text, problem = without_specifiers(argument.value)
+            text, problem = read_word(argument.value)
             found = [text]
             if number and has_variables and not problem:
                 found, problem = with_variables(text, variables)
@@ -74,30 +68,17 @@ class UnitFile:
         is_made_up = self._last("DynamicUser") in ("yes", "true", "on", "1")
         return self._last("User") or ("of DynamicUser=" if is_made_up else "0")
 
-    @property
-    def _settings(self) -> tuple[Setting, ...]:
-        return self.around.settings(self.text)
-
     def _last(self, key: str) -> str:
         """Find the last value of a setting in all of the unit's files; empty if it has none."""
-        values = [setting.value.strip() for setting in self._settings if setting.key == key]
-        return without_specifiers(values[-1])[0] if values else ""
+        values = [setting.value.strip() for setting in self.around.settings(self.text) if setting.key == key]
+        return read_word(values[-1])[0] if values else ""
 
     @property
     def directory(self) -> str:
         return self._last("WorkingDirectory").removeprefix("-") or "/"
 
     def host_path(self, path: str) -> str | None:
-        roots = any(self._last(key) for key in ("RootDirectory", "RootImage"))
-        return None if roots or any(f"{path}/".startswith(f"{each}/") for each in self._hidden) else path
-
-    @property
-    def _hidden(self) -> set[str]:
-        """The directories and files where the scheduler sees others than the host's."""
-        # Behind a word's first colon stands where it is seen, or a temporary file system's options.
-        words = {key: assigned(self._settings, key) for key in _HIDING}
-        places = [word.lstrip("-+").split(":")[key.startswith("Bind") :][:1] for key in _HIDING for word in words[key]]
-        return {posixpath.normpath(each[0]) for each in places if each}
+        return path
 
     def is_mount_point(self, path: str) -> bool:
         return False
@@ -170,7 +151,7 @@ def _scheduler_arguments(text: str, name: str, around: Surroundings) -> tuple[Ar
     for file, content in (*around.before, (name, text), *around.after):
         for setting in settings_of(content):
             if setting.key == "ExecStart":
-                words = words_of(setting)
+                words = setting.words
                 commands = [*commands, (file, words)] if words else []
     if not commands:
         raise ConfigError(f"{name}: no [Service] section with an ExecStart= that runs kube-scheduler")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import fnmatch
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gcushare.config_manager.host.files import HostFiles, behind_links
@@ -12,8 +12,8 @@ from gcushare.config_manager.host.unit_text import (
     Setting,
     assigned,
     parse_environment_file,
+    read_word,
     settings_of,
-    without_specifiers,
 )
 from gcushare.core.errors import ConfigError, Refused
 
@@ -29,12 +29,8 @@ _DIRECTORIES = (
 )
 """Where systemd reads units and their drop-ins, the first one wins. Source: systemd.unit(5)."""
 
-_OF_SYSTEMD = (
-    "PATH", "LANG", "USER", "LOGNAME", "HOME", "SHELL", "TERM", "INVOCATION_ID", "MAINPID", "SYSTEMD_EXEC_PID",
-    "RUNTIME_DIRECTORY", "STATE_DIRECTORY", "CACHE_DIRECTORY", "LOGS_DIRECTORY", "CONFIGURATION_DIRECTORY",
-    "CREDENTIALS_DIRECTORY", "XDG_RUNTIME_DIR", "NOTIFY_SOCKET", "JOURNAL_STREAM",
-)  # fmt: skip
-"""Variables that systemd itself sets for a service."""
+_PATH = re.compile(r"/[^%*?[]*")
+"""Of one environment file; others are patterns, or have specifiers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +45,6 @@ class Surroundings:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Text of every environment file that can be read, by its path."""
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The unit's other files."""
-        return tuple(path for path, _ in (*self.before, *self.after))
-
     def settings(self, text: str) -> tuple[Setting, ...]:
         """List the settings of all files in systemd's order; ``text`` is that of the file between them."""
         texts = (*(each for _, each in self.before), text, *(each for _, each in self.after))
@@ -64,20 +55,17 @@ class Surroundings:
 
         Returns it, and why it is not known, empty if it is.
         """
-        variables: dict[str, str | None] = dict.fromkeys(_OF_SYSTEMD)
+        variables: dict[str, str | None] = {}
         settings = self.settings(text)
-        variables.update((name, None) for name in assigned(settings, "PassEnvironment"))
         for word in assigned(settings, "Environment"):
-            expanded, problem = without_specifiers(word)
+            expanded, problem = read_word(word)
             name, _, value = expanded.partition("=")
             variables[name] = None if problem else value
         for path, is_optional in environment_files(settings):
             if path in self.environment:
                 variables.update(parse_environment_file(self.environment[path]))
-            elif not is_optional or without_specifiers(path)[1]:
+            elif not is_optional or not _PATH.fullmatch(path):
                 return variables, f"the unit's EnvironmentFile {path!r} cannot be read"
-        for name in assigned(settings, "UnsetEnvironment"):
-            variables.pop(name.partition("=")[0], None)
         return variables, ""
 
 
@@ -129,8 +117,9 @@ def find_unit(files: HostFiles, path: str) -> tuple[str, Surroundings]:
         before=tuple(texts[:at]),
         after=tuple(texts[at + 1 :]),
     )
-    listed = environment_files(around.settings(texts[at][1]))
-    return texts[at][0], replace(around, environment=dict(_environment(files, [each for each, _ in listed])))
+    listed = [each for each, _ in environment_files(around.settings(texts[at][1]))]
+    environment = {each: text for each in listed if (text := _read_environment(files, each)) is not None}
+    return texts[at][0], replace(around, environment=environment)
 
 
 def _check_first(files: HostFiles, folder: str, name: str) -> None:
@@ -146,14 +135,9 @@ def _check_first(files: HostFiles, folder: str, name: str) -> None:
 
 
 def _drop_ins(files: HostFiles, name: str) -> list[str]:
-    """List the unit's drop-ins in systemd's order: by their names, of one name the first directory's."""
-    stem = name.removesuffix(".service")
-    parts = stem.split("-")
-    names = [name, *("-".join(parts[:count]) + "-.service" for count in range(len(parts) - 1, 0, -1))]
-    folders = [f"{each}/{one}.d" for each in _DIRECTORIES for one in names]
-    folders += [f"{each}/service.d" for each in _DIRECTORIES]
+    """List the unit's own drop-ins in systemd's order: by their names, of one name the first directory's."""
     found: dict[str, str] = {}
-    for folder in folders:
+    for folder in (f"{each}/{name}.d" for each in _DIRECTORIES):
         for each in files.names(folder):
             if each.endswith(".conf") and not each.startswith("."):
                 found.setdefault(each, f"{folder}/{each}")
@@ -169,17 +153,9 @@ def _read(files: HostFiles, path: str) -> str | None:
     return None if state is None else state.text(path)
 
 
-def _environment(files: HostFiles, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Read environment files; a pattern's files are read one after another. What cannot be read is left out."""
-    for path in paths:
-        folder, pattern = posixpath.split(path)
-        if not folder.startswith("/"):
-            continue
-        is_pattern = any(character in pattern for character in "*?[")
-        names = fnmatch.filter(files.names(folder), pattern) if is_pattern else [pattern]
-        try:
-            texts = [text for name in names if (text := _read(files, f"{folder}/{name}")) is not None]
-        except (Refused, ConfigError):
-            continue
-        if texts:
-            yield path, "\n".join(texts)
+def _read_environment(files: HostFiles, path: str) -> str | None:
+    """Read an environment file; None if it cannot be read."""
+    try:
+        return _read(files, path) if _PATH.fullmatch(path) else None
+    except (Refused, ConfigError):
+        return None

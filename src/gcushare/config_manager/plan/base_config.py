@@ -35,11 +35,6 @@ def read_base(files: HostFiles, layout: Layout, pristine: SchedulerFile) -> Base
         As ``find_base``, and ``Refused`` if the scheduler cannot see ours, or its flags are not known for certain.
     """
     check_certain(pristine.words, READ_FLAGS | HEALTH_FLAGS, layout.target)
-    if layout.is_unit and pristine.host_path(layout.config) is None:
-        raise Refused(
-            f"{layout.target}: kube-scheduler has other files than the host in {layout.directory!r} (RootDirectory=, "
-            f"TemporaryFileSystem= and the like): choose another --files-dir, or {BY_HAND}"
-        )
     _check_mounts(files, layout, pristine)
     return find_base(files, layout, pristine)
 

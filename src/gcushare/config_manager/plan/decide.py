@@ -75,13 +75,8 @@ def plan_apply(observed: ObservedScheduler, extender: ExtenderEntry, version: Ve
     return Plan(opening=manual_lines.opening_lines("modify", version), steps=steps, notes=tuple(notes))
 
 
-def plan_recover(
-    observed: ObservedScheduler, version: Version | None, *, restart: bool, is_in_force: bool = True
-) -> Plan:
-    """Plan to restore the scheduler's file and to remove all of our files.
-
-    If another file starts the scheduler now, and ours is not in force, there is nothing to restart or to wait for.
-    """
+def plan_recover(observed: ObservedScheduler, version: Version | None, *, restart: bool) -> Plan:
+    """Plan to restore the scheduler's file and to remove all of our files."""
     layout = observed.layout
     notes = list(observed.notes)
     steps: list[Step] = []
@@ -93,7 +88,7 @@ def plan_recover(
         else:
             steps += _put(layout, restored)
     # If there is still a record, an earlier run may have ended after it restored the file and before it waited.
-    if is_in_force and (observed.has_trace or observed.record is not None):
+    if observed.has_trace or observed.record is not None:
         flag = observed.record.flag if observed.record is not None else "config"
         was = effective(observed.pristine.flags, flag)
         if layout.is_unit:

@@ -239,8 +239,8 @@ def _read_record(files: HostFiles, state: FileState | None, layout: Layout) -> t
     if record.target != layout.target:
         raise Refused(
             f"{layout.record}: gcushare changed {record.target!r} with its files in {layout.directory!r}, and not "
-            f"{layout.target!r}: recover that one first; if both start a scheduler of this host, give this one "
-            "--files-dir, a directory of its own"
+            f"{layout.target!r}: recover that one first, with this one moved away meanwhile if it took its place; if "
+            "both start a scheduler of this host, give this one --files-dir, a directory of its own"
         )
     return record, ()
 

@@ -157,15 +157,6 @@ def format_of(yaml: YamlText) -> ConfigFormat:
         raise ConfigError(f"{yaml.name}: {error}") from error
 
 
-def values_but_ours(text: str, name: str) -> tuple[object, object]:
-    """Read what a configuration says but for our extender, comments left out. Raises ``ConfigError``."""
-    document = plain_value(YamlText.parse(text, name).mapping)
-    values = dict(document) if isinstance(document, dict) else {}
-    extenders = values.pop("extenders", None)
-    others = extenders if isinstance(extenders, list) else []
-    return values, [each for each in others if not (isinstance(each, dict) and read_extender(each).path in OUR_PATHS)]
-
-
 def check_vendors(text: str, name: str, settings: ExtenderEntry) -> None:
     """Check that the configuration ``text`` calls no extender that serves another vendor's pods: they would lose it.
 

@@ -1,7 +1,7 @@
 """Read a systemd unit's text as systemd does: settings, words, variables, environment files.
 
-Pure; every word of a setting has its place in the text, so that it can be edited. What is rare and not read, such as an
-escape, is told apart from what is: its value is not known. Source: systemd.syntax(7), systemd.service(5) and
+Pure; every word of a setting has its place in the text, so that it can be edited. Of what is rare and not read, such as
+an escape, the result says that its value is not known. Source: systemd.syntax(7), systemd.service(5) and
 systemd.exec(5) of 252.
 """
 

@@ -112,10 +112,6 @@ class PodManifest:
             best = (len(at), posixpath.join(place, *parts) if place else None)
         return best[1]
 
-    def is_mount_point(self, path: str) -> bool:
-        """Whether a volume is mounted at exactly this path of the scheduler."""
-        return any(path == (mount.mount_path.rstrip("/") or "/") for mount in self._mounts())
-
     def has_trace(self, own_paths: frozenset[str]) -> bool:
         """Whether the file contains our change: our mount or volume; in a unit, a flag with one of these paths."""
         # A flag alone may be set by another system with the manual's file names. With our volume it is ours.

@@ -80,9 +80,6 @@ class UnitFile:
     def host_path(self, path: str) -> str | None:
         return path
 
-    def is_mount_point(self, path: str) -> bool:
-        return False
-
     def has_trace(self, own_paths: frozenset[str]) -> bool:
         return launch.own_flag(self.flags, own_paths) is not None
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from gcushare.config_manager.host.files import FileState, HostFiles, behind_links
-from gcushare.config_manager.host.launch import BY_HAND, HEALTH_FLAGS, check_certain
+from gcushare.config_manager.host.launch import HEALTH_FLAGS, check_certain
 from gcushare.config_manager.host.paths_and_record import Layout, SchedulerFile
 from gcushare.config_manager.scheduler_config.document import READ_FLAGS, existing_config, format_of
 from gcushare.config_manager.scheduler_config.versions import Version
@@ -32,10 +31,9 @@ def read_base(files: HostFiles, layout: Layout, pristine: SchedulerFile) -> Base
     """Read the configuration to merge ours into; None if the scheduler's flags name none.
 
     Raises:
-        As ``find_base``, and ``Refused`` if the scheduler cannot see ours, or its flags are not known for certain.
+        As ``find_base``, and ``Refused`` if the scheduler's flags are not known for certain.
     """
     check_certain(pristine.words, READ_FLAGS | HEALTH_FLAGS, layout.target)
-    _check_mounts(files, layout, pristine)
     return find_base(files, layout, pristine)
 
 
@@ -44,7 +42,7 @@ def find_base(files: HostFiles, layout: Layout, pristine: SchedulerFile) -> Base
 
     Raises:
         ConfigError: it does not exist.
-        Refused: it is not a file of the host.
+        Refused: it is not a file of the host, or a pod's is a link.
     """
     flag = existing_config(pristine.flags)
     if flag is None:
@@ -52,18 +50,13 @@ def find_base(files: HostFiles, layout: Layout, pristine: SchedulerFile) -> Base
     is_relative = not flag.value.startswith("/")
     asked = posixpath.normpath(posixpath.join("/", pristine.directory if is_relative else "", flag.value))
     path = pristine.host_path(asked)
-    instead = BY_HAND if layout.is_unit else "put it into a hostPath volume, and name it by its absolute path"
     if path is None:
         raise Refused(
-            f"{layout.target}: --{flag.name}={flag.value} is not a file of the host, so it cannot be merged: {instead}"
+            f"{layout.target}: --{flag.name}={flag.value} is not a file of the host, so it cannot be merged: put it "
+            "into a hostPath volume, and name it by its absolute path"
         )
-    if path != asked and not pristine.is_mount_point(asked) and files.link(path) is not None:
-        raise Refused(
-            f"{layout.target}: --{flag.name}={flag.value} is a symbolic link in a volume, which leads to a path of the "
-            "pod: name the file itself"
-        )
-    # Of a mounted file the kubelet follows the links, on the host.
-    path = behind_links(files, path)
+    # In a pod a link would lead to one of the pod's paths: it is refused.
+    path = behind_links(files, path) if layout.is_unit else path
     state = files.read(path)
     if state is None:
         mounted = "" if layout.is_unit else "; a pod needs it mounted (the chart's configManager.readOnlyPaths)"
@@ -91,19 +84,3 @@ def check_restorable(
             f"without gcushare's change kube-scheduler would end, so nothing was changed: {error}. Put that file in "
             f"order, from {copy!r} without the extender's entry if there is no other copy, and recover then"
         ) from error
-
-
-def _check_mounts(files: HostFiles, layout: Layout, scheduler: SchedulerFile) -> None:
-    """Check that no volume of other files lies where ours is mounted: a container runtime cannot mount a file there.
-
-    Raises:
-        Refused: one does.
-    """
-    over = [each for each in map(str, PurePosixPath(layout.config).parents) if scheduler.is_mount_point(each)]
-    place = scheduler.host_path(layout.config)
-    folders = () if place is None else (posixpath.dirname(place), layout.directory)
-    if over and len({behind_links(files, each) for each in folders}) != 1:
-        raise Refused(
-            f"{layout.target}: kube-scheduler has other files than the host in {over[0]!r}, where a volume is mounted: "
-            "choose another --files-dir (the chart's configManager.filesDir)"
-        )

@@ -193,7 +193,6 @@ def test_what_is_no_configuration_is_refused_with_what_is_known(base: str, messa
     [
         (("--config=/a", "--policy-config-file=/b"), "/b"),
         (("--config=/a", "--config=/c"), "/c"),
-        (("--policy-configmap=m", "--policy-config-file=/b", "--use-legacy-policy-config"), "/b"),
         (("--v=2",), None),
     ],
 )

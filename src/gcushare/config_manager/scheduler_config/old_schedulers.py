@@ -17,10 +17,9 @@ if TYPE_CHECKING:  # the settings need no YAML
 
 POLICY_FILE = "policy-config-file"
 _POLICY_CONFIGMAP = "policy-configmap"
-_LEGACY = "use-legacy-policy-config"
-_PROVIDER = "algorithm-provider"
-_AFFINITY_WEIGHT = "hard-pod-affinity-symmetric-weight"
-POLICY_FLAGS = frozenset({POLICY_FILE, _POLICY_CONFIGMAP, _LEGACY, _PROVIDER, _AFFINITY_WEIGHT})
+_DISPLACED = ("algorithm-provider", "hard-pod-affinity-symmetric-weight")
+"""Flags that have no effect with a policy."""
+POLICY_FLAGS = frozenset({POLICY_FILE, _POLICY_CONFIGMAP, *_DISPLACED})
 
 
 def policy_flag(flags: Sequence[Flag]) -> Flag | None:
@@ -31,8 +30,7 @@ def policy_flag(flags: Sequence[Flag]) -> Flag | None:
     """
     policy = effective(flags, POLICY_FILE)
     configmap = effective(flags, _POLICY_CONFIGMAP)
-    legacy = effective(flags, _LEGACY)
-    if configmap is not None and configmap.value and not (policy and legacy and legacy.value == "true"):
+    if configmap is not None and configmap.value:
         raise Refused(
             f"kube-scheduler reads its policy from ConfigMap {configmap.value!r} (--{_POLICY_CONFIGMAP}): add the "
             "extender that `gcushare-config-manager render` prints to the policy there"
@@ -41,29 +39,18 @@ def policy_flag(flags: Sequence[Flag]) -> Flag | None:
 
 
 def render_policy(entry: Mapping[str, Value], flags: Sequence[Flag]) -> str:
-    """Write a policy file that holds the extender's entry, and what a policy would displace of the flags.
+    """Write a policy file that holds the extender's entry.
 
     Raises:
-        Refused: a flag whose effect cannot be written into a policy.
+        Refused: a flag would lose its effect.
     """
-    policy: dict[str, Value] = {"apiVersion": "v1", "kind": "Policy"}
-    provider = effective(flags, _PROVIDER)
-    if provider is not None and provider.value not in ("", "DefaultProvider"):
-        raise _displaced(provider, "DefaultProvider can")
-    weight = effective(flags, _AFFINITY_WEIGHT)
-    if weight is not None:
-        if not weight.value.isdecimal() or int(weight.value) == 0:
-            raise _displaced(weight, "1 to 100 can")
-        policy["hardPodAffinitySymmetricWeight"] = int(weight.value)
-    policy["extenders"] = [dict(entry)]
-    return json.dumps(policy, indent=2) + "\n"
-
-
-def _displaced(flag: Flag, possible: str) -> Refused:
-    return Refused(
-        f"--{flag.name}={flag.value} has no effect with a policy, and cannot be written into one ({possible}): write "
-        f"a configuration with what it stands for, name it by --config or --{POLICY_FILE}, and run this again"
-    )
+    for flag in (effective(flags, name) for name in _DISPLACED):
+        if flag is not None and flag.value not in ("", "DefaultProvider"):
+            raise Refused(
+                f"--{flag.name}={flag.value} has no effect with a policy: write a configuration with what it stands "
+                f"for, name it by --config or --{POLICY_FILE}, and run this again"
+            )
+    return json.dumps({"apiVersion": "v1", "kind": "Policy", "extenders": [entry]}, indent=2) + "\n"
 
 
 def in_old_spelling(entry: Mapping[str, Value], timeout_s: float) -> dict[str, Value]:

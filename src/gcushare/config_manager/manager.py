@@ -12,8 +12,8 @@ from gcushare.config_manager.host.files import HostFileError
 from gcushare.config_manager.host.launch import health_endpoint, known_flags, scheduler_flags
 from gcushare.config_manager.host.paths_and_record import (
     CONFIG_NAME,
-    MANIFEST_NAME,
     POLICY_NAME,
+    RECORD_NAME,
     Layout,
     SchedulerFile,
     sha256,
@@ -96,25 +96,12 @@ class Manager:
     def is_untouched(self) -> bool:
         """Whether nothing was ever changed on this node, even if the scheduler's file cannot be found or parsed.
 
-        Our record is written first and removed last, and a changed file contains our configuration's name.
+        Our record is written first and removed last, and a changed scheduler needs our configuration.
         """
-        place, files = self.place, self.executor.files
-        manifests = f"{place.kubernetes_dir}/manifests"
-        named = place.unit or place.manifest
-        directory = place.files_dir or place.kubernetes_dir
-        layout = Layout(directory, named or f"{manifests}/{MANIFEST_NAME}", is_unit=place.unit is not None)
-        # An admin may keep a manifest of the same name as the staging file.
-        ours = {posixpath.basename(path) for path in layout.own_files if path != layout.staging}
-        if any(ours.intersection(files.names(each)) for each in (directory, place.kubernetes_dir)):
-            return False
-        for path in [named] if named else [posixpath.join(manifests, name) for name in files.names(manifests)]:
-            try:
-                state = files.read(path)
-            except Refused:
-                continue  # a link or a directory, which this program never changes
-            if state is not None and any(name.encode() in state.content for name in (POLICY_NAME, CONFIG_NAME)):
-                return False
-        return True
+        place = self.place
+        ours = {RECORD_NAME, POLICY_NAME, CONFIG_NAME}
+        folders = {place.files_dir or place.kubernetes_dir, place.kubernetes_dir}
+        return not any(ours.intersection(self.executor.files.names(each)) for each in folders)
 
     async def prepare_apply(self, extender: ExtenderEntry) -> Prepared:
         """Decide what to do to apply, without any change."""
@@ -155,23 +142,22 @@ class Manager:
         except HostFileError:
             raise
         except (ConfigError, NotFoundError, Refused) as error:
-            flags, known = ((), ()) if target is None else (target.flags, known_flags(target.words))
-            flags, known = await self._running_flags() or (flags, known)
-            document = new_config(extender, await self._version(target), known)
+            flags = await self._running_flags() or (() if target is None else known_flags(target.words))
+            document = new_config(extender, await self._version(target), flags)
             if document.format is ConfigFormat.POLICY:
                 return document.text
-            return notes_for_hand(str(error), flags, known) + document.text
+            return notes_for_hand(str(error)) + document.text
         return (await self.prepare_apply(extender)).config.decode()
 
-    async def _running_flags(self) -> tuple[tuple[Flag, ...], tuple[Flag, ...]] | None:
-        """Read the command line of the scheduler that runs here; None if there is none, or it has our configuration."""
+    async def _running_flags(self) -> tuple[Flag, ...]:
+        """Read the command line of the scheduler that runs here; empty if none does, or it has our configuration."""
         try:
             running = (await self.executor.poll(health_endpoint(()))).running
         except SchedulerUnknownError:
-            return None
+            return ()
         flags = () if running is None else scheduler_flags(running.arguments)
         is_ours = any(posixpath.basename(flag.value) in (POLICY_NAME, CONFIG_NAME) for flag in flags)
-        return (flags, flags) if flags and not is_ours else None
+        return () if is_ours else flags
 
     async def prepare_recover(self) -> Prepared:
         """Decide what to do to recover, without any change."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gcushare.config_manager.host.files import FileState, HostFiles, temporary_path
@@ -89,40 +91,22 @@ def find_manifest(files: HostFiles, directory: str) -> str:
 
     Raises:
         NotFoundError: there is none.
-        ConfigError: the file of the usual name is none, as when it is broken.
         Refused: several, and none has the usual name; or a second file starts the same pod.
     """
-    found: dict[str, PodManifest | None] = {}
-    problems: dict[str, ConfigError] = {}
-    for name in files.names(directory):
-        path = posixpath.join(directory, name)
-        try:
-            state = None if name.startswith(".") else files.read(path)
-        except Refused:  # a link or a directory, which is skipped unless it has the usual name
-            if name == MANIFEST_NAME:
-                raise
-            continue
-        if state is None:
-            continue
-        try:
-            found[path] = parse_manifest(state.content.decode(errors="replace"), path)
-        except Refused:
-            # It runs kube-scheduler in a way that cannot be edited: a candidate, refused only if it is chosen.
-            found[path] = None
-        except ConfigError as error:
-            problems[path] = error  # a broken file, or another program's
-    usual = posixpath.join(directory, MANIFEST_NAME)
-    if not found and usual in problems:
-        raise problems[usual]
-    if not found:
+    names = [name for name in files.names(directory) if not name.startswith(".")]
+    found = dict(_read_manifests(files, [posixpath.join(directory, name) for name in names]))
+    if MANIFEST_NAME in names:
+        path = posixpath.join(directory, MANIFEST_NAME)
+    elif not found:
         raise NotFoundError(
             f"no manifest in {directory!r} runs kube-scheduler: name it with --manifest; for a systemd unit use "
             f"--unit; for all others {BY_HAND}"
         )
-    path = usual if usual in found else next(iter(found))
-    if path != usual and len(found) > 1:
+    elif len(found) > 1:
         raise Refused(f"several manifests run kube-scheduler: {', '.join(found)}: name one with --manifest")
-    mine = found[path]
+    else:
+        path = next(iter(found))
+    mine = found.get(path)
     for other, manifest in found.items():
         if other != path and mine and manifest and manifest.pod_name == mine.pod_name:
             raise Refused(
@@ -130,6 +114,18 @@ def find_manifest(files: HostFiles, directory: str) -> str:
                 "move the one that is a copy out of the directory"
             )
     return path
+
+
+def _read_manifests(files: HostFiles, paths: Sequence[str]) -> Iterator[tuple[str, PodManifest | None]]:
+    """Read those that run kube-scheduler; None for one that cannot be edited, which is refused only if it is chosen."""
+    for path in paths:
+        with suppress(Refused, ConfigError):  # a link, a directory, a broken file, or another program's
+            state = files.read(path)
+            if state is not None:
+                try:
+                    yield path, parse_manifest(state.content.decode(errors="replace"), path)
+                except Refused:
+                    yield path, None
 
 
 def read_target(files: HostFiles, layout: Layout) -> tuple[FileState, SchedulerFile]:

@@ -87,29 +87,15 @@ def new_config(settings: ExtenderEntry, version: Version, flags: SequenceType[Fl
     return ConfigDocument("\n".join([*block_mapping(document, ""), ""]), written)
 
 
-def notes_for_hand(reason: str, flags: SequenceType[Flag], known: SequenceType[Flag]) -> str:
-    """Write the comment above a configuration that an admin uses by hand: what it lacks of the scheduler's settings.
-
-    ``flags`` are those of the scheduler's command line; empty if it is not known. The document has those of ``known``.
-    """
-    fields = {name: ".".join(path) for name, path, _ in _IGNORED_WITH_CONFIG}
-    lines = [f"gcushare does not know this scheduler's own configuration: {' '.join(reason.split())}"]
-    has = effective(flags, CONFIG)
-    if has is not None:
-        # Its other flags have no effect already.
-        lines.append(f"It reads --config={has.value}: add the entry of extenders there, and nothing else of this.")
-        fields = {}
-    elif not flags:
-        lines.append("If it has one, add the entry of extenders there.")
-    here = [flag.name for flag in known]
-    lost = [name for name in fields if name not in here and (not flags or effective(flags, name))]
-    if any(name in fields for name in here):
-        lines.append("With --config these flags have no effect any more, and their values are below:")
-        lines += [f"  --{name}" for name in fields if name in here]
-    if lost:
-        what = "these flags have" if flags else "flags of a command line, which is not known here, have"
-        lines.append(f"With --config {what} no effect any more: write what the scheduler has of them in their place.")
-        lines += [f"  --{name}: {fields[name]}" for name in lost]
+def notes_for_hand(reason: str) -> str:
+    """Write the comment above a configuration that an admin uses by hand."""
+    lines = [
+        f"gcushare does not know this scheduler's own configuration: {' '.join(reason.split())}",
+        "If it has one (--config), add the entry of extenders there, and nothing else of this.",
+        "Else these flags have no effect any more. The values of those that are known are below; write what the",
+        "scheduler has of the others in their place:",
+        *(f"  --{name}: {'.'.join(path)}" for name, path, _ in _IGNORED_WITH_CONFIG),
+    ]
     return "".join(f"# {line}\n" for line in lines)
 
 

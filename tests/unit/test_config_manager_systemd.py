@@ -70,21 +70,6 @@ def test_an_empty_assignment_forgets_the_commands_before_it() -> None:
     assert [flag.name for flag in unit.flags] == ["v"]
 
 
-async def test_a_unit_is_applied_restarted_and_recovered_byte_for_byte(tmp_path: Path) -> None:
-    node = host(tmp_path)
-    before = node.tree()
-    lines = await node.apply()
-    assert "backup kube-scheduler.service success, for detail, see /etc/kubernetes/kube-scheduler.back.service" in lines
-    assert lines[-1] == f"modify kube-scheduler config finish, for detail, see {UNIT}"
-    assert node.scheduler.arguments[-1] == f"--config={CONFIG}"
-    assert node.get(UNIT).decode() == KUBEASZ.replace("--v=2", f"--v=2 \\\n  --config={CONFIG}")
-    assert (await node.manager.prepare_apply(MOVED_EXTENDER)).plan.steps
-    assert await node.apply() != lines
-    await node.recover()
-    assert node.tree() == before
-    assert node.scheduler.starts == 2
-
-
 RESTART = "run now `systemctl daemon-reload && systemctl restart kube-scheduler.service`"
 
 

@@ -26,68 +26,57 @@ from tests.unit.config_manager_host import (
 from tests.unit.cut_off import CutOff, Ended
 
 
+def upgraded(host: Host) -> None:
+    host.put(MANIFEST, corpus_text("kubeadm-1.23.yaml"))
+
+
+def edited(host: Host) -> None:
+    host.put(MANIFEST, host.get(MANIFEST).replace(b"cpu: 100m", b"cpu: 200m"))
+
+
 @dataclass(frozen=True)
 class Story:
     """How a node comes to where the operation under test begins, and that operation."""
 
-    prepare: Callable[[Path], Awaitable[Host]]
-    operate: Callable[[Host], Awaitable[object]]
-    is_recovery: bool = False
+    make: Callable[[Path], Host]
+    operate: Callable[[Host], Awaitable[object]] = Host.apply
+    is_applied: bool = True
+    since: Callable[[Host], None] = lambda host: None
+
+    @property
+    def is_recovery(self) -> bool:
+        return self.operate is Host.recover
+
+    async def prepare(self, root: Path) -> Host:
+        host = self.make(root)
+        if self.is_applied:
+            await host.apply()
+        self.since(host)
+        return host
 
 
-async def _fresh_policy(root: Path) -> Host:
-    return host_with(root, "kubeadm-1.20.yaml")
+def kubeadm(minor: int) -> Callable[[Path], Host]:
+    return lambda root: host_with(root, f"kubeadm-1.{minor}.yaml")
 
 
-async def _fresh_config(root: Path) -> Host:
-    return host_with(root, "kubeadm-1.29.yaml")
-
-
-async def _applied_in_own_directory(root: Path) -> Host:
-    host = host_in_own_directory(root)
-    await host.apply()
-    return host
-
-
-async def _with_admins_config(root: Path) -> Host:
+def with_admins_config(root: Path) -> Host:
     return host_with(root, "existing-config-1.28.yaml")
 
 
-async def _applied(root: Path) -> Host:
-    host = await _fresh_config(root)
-    await host.apply()
-    return host
-
-
-async def _applied_unit(root: Path) -> Host:
-    host = systemd_host(root)
-    await host.apply()
-    return host
-
-
-async def _applied_and_upgraded(root: Path) -> Host:
-    host = host_with(root, "kubeadm-1.22.yaml")
-    await host.apply()
-    host.put(MANIFEST, corpus_text("kubeadm-1.23.yaml"))
-    return host
-
-
-async def _applied_and_edited(root: Path) -> Host:
-    host = await _applied(root)
-    host.put(MANIFEST, host.get(MANIFEST).replace(b"cpu: 100m", b"cpu: 200m"))
-    return host
+def move_extender(host: Host) -> Awaitable[object]:
+    return host.apply(MOVED_EXTENDER)
 
 
 STORIES = {
-    "apply, policy": Story(_fresh_policy, Host.apply),
-    "apply, configuration": Story(_fresh_config, Host.apply),
-    "extender moved, own directory": Story(_applied_in_own_directory, lambda host: host.apply(MOVED_EXTENDER)),
-    "apply, merged": Story(_with_admins_config, Host.apply),
-    "extender moved, unit": Story(_applied_unit, lambda host: host.apply(MOVED_EXTENDER)),
-    "extender moved, manifest edited": Story(_applied_and_edited, lambda host: host.apply(MOVED_EXTENDER)),
-    "kubeadm upgrade": Story(_applied_and_upgraded, Host.apply),
-    "recover, edited": Story(_applied_and_edited, Host.recover, is_recovery=True),
-    "recover, unit": Story(_applied_unit, Host.recover, is_recovery=True),
+    "apply, policy": Story(kubeadm(20), is_applied=False),
+    "apply, configuration": Story(kubeadm(29), is_applied=False),
+    "apply, merged": Story(with_admins_config, is_applied=False),
+    "extender moved, own directory": Story(host_in_own_directory, move_extender),
+    "extender moved, unit": Story(systemd_host, move_extender),
+    "extender moved, manifest edited": Story(kubeadm(29), move_extender, since=edited),
+    "kubeadm upgrade": Story(kubeadm(22), since=upgraded),
+    "recover, edited": Story(kubeadm(29), Host.recover, since=edited),
+    "recover, unit": Story(systemd_host, Host.recover),
 }
 EVERY_DAY = {"apply, policy", "extender moved, unit", "recover, edited"}
 """One of each kind: of file, of change, and of the way back. The others are played among the slow tests."""
@@ -165,7 +154,7 @@ async def test_a_full_disk_at_any_change_loses_nothing(tmp_path: Path, story: St
 
 
 async def test_a_crash_while_waiting_is_noticed_and_a_bad_change_undone_by_the_next_run(tmp_path: Path) -> None:
-    host = await _fresh_config(tmp_path)
+    host = kubeadm(29)(tmp_path)
     before = host.tree()
     prepared = await host.manager.prepare_apply(MOVED_EXTENDER)
     writes = sum(1 for step in prepared.plan.steps if type(step).__name__ in ("WriteFile", "Switch"))
@@ -181,7 +170,7 @@ async def test_a_crash_while_waiting_is_noticed_and_a_bad_change_undone_by_the_n
 
 
 async def test_what_several_runs_in_a_row_did_not_get_to_write_is_not_taken_for_edited(tmp_path: Path) -> None:
-    host = await _fresh_config(tmp_path)
+    host = kubeadm(29)(tmp_path)
     before = host.tree()
     await host.apply()
     for address in ("10.96.200.8", "10.96.200.9", "10.96.200.10"):

@@ -20,60 +20,15 @@ from tests.e2e.machine import Machine
 from tests.e2e.objects import card_of, node, pod
 from tests.e2e.scheduling import Scheduling
 from tests.e2e.waiting import until
+from tests.unit.config_manager_host import corpus_text
 
-_MANIFEST = """\
-apiVersion: v1
-kind: Pod
-metadata:
-  creationTimestamp: null
-  labels:
-    component: kube-scheduler
-    tier: control-plane
-  name: kube-scheduler
-  namespace: kube-system
-spec:
-  containers:
-  - command:
-    - kube-scheduler
-    - --authentication-kubeconfig=/etc/kubernetes/scheduler.conf
-    - --authorization-kubeconfig=/etc/kubernetes/scheduler.conf
-    - --bind-address=127.0.0.1
-    - --kubeconfig=/etc/kubernetes/scheduler.conf
-    - --leader-elect=true
-    - --secure-port={port}
-    - --permit-port-sharing=true
-    image: {image}
-    imagePullPolicy: IfNotPresent
-    livenessProbe:
-      failureThreshold: 8
-      httpGet:
-        host: 127.0.0.1
-        path: /livez
-        port: {port}
-        scheme: HTTPS
-      initialDelaySeconds: 10
-      periodSeconds: 10
-      timeoutSeconds: 15
-    name: kube-scheduler
-    resources:
-      requests:
-        cpu: 100m
-    volumeMounts:
-    - mountPath: /etc/kubernetes/scheduler.conf
-      name: kubeconfig
-      readOnly: true
-  hostNetwork: true
-  priorityClassName: system-node-critical
-  securityContext:
-    seccompProfile:
-      type: RuntimeDefault
-  volumes:
-  - hostPath:
-      path: /etc/kubernetes/scheduler.conf
-      type: FileOrCreate
-    name: kubeconfig
-status: {{}}
-"""
+
+def manifest(port: int, image: str) -> str:
+    """What kubeadm writes, for a scheduler that shares its port with no other one of this machine."""
+    flag = "    - --leader-elect=true\n"
+    flags = f"{flag}    - --secure-port={port}\n    - --permit-port-sharing=true\n"
+    text = corpus_text("kubeadm-1.36.yaml").decode().replace("10259", str(port)).replace(flag, flags)
+    return text.replace("registry.k8s.io/kube-scheduler:v1.36.2", image)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -92,7 +47,7 @@ async def scheduler_port(control_plane: ControlPlane) -> AsyncIterator[int]:
         proc = control_plane.root / "host" / "proc"
         proc.symlink_to("/proc")
         stack.callback(proc.unlink)
-        (machine.etc / "manifests" / "kube-scheduler.yaml").write_text(_MANIFEST.format(port=port.number, image=image))
+        (machine.etc / "manifests" / "kube-scheduler.yaml").write_text(manifest(port.number, image))
         await until_healthy(port.number)
         yield port.number
 

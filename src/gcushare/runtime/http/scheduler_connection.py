@@ -24,7 +24,6 @@ from gcushare.core.log_fields import fields
 from gcushare.runtime.http import answers
 from gcushare.runtime.http.answers import Cause, RejectedCounts, Rejection
 from gcushare.runtime.http.connections import ClientDeadline, ConnectionTable
-from gcushare.runtime.http.request_budgets import BodyBudget, TurnBudget
 from gcushare.runtime.http.scheduler_requests import (
     Call,
     GetPath,
@@ -35,6 +34,7 @@ from gcushare.runtime.http.scheduler_requests import (
     malformed,
     read_head,
 )
+from gcushare.runtime.http.shared_budgets import BodyBudget, TurnBudget
 from gcushare.runtime.settings.serving import ServeSettings
 
 logger = logging.getLogger(__name__)

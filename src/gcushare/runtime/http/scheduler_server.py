@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gcushare.runtime.http.connections import ConnectionTable
-from gcushare.runtime.http.request_budgets import BodyBudget
 from gcushare.runtime.http.scheduler_connection import SchedulerConnection, Site
 from gcushare.runtime.http.scheduler_requests import GetPath, Verb
 from gcushare.runtime.http.server import RunningServer
+from gcushare.runtime.http.shared_budgets import BodyBudget
 from gcushare.runtime.settings.serving import ServeSettings
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.runtime.http.request_budgets import LARGE_BYTES, BodyBudget, TurnBudget
+from gcushare.runtime.http.shared_budgets import LARGE_BYTES, BodyBudget, TurnBudget
 
 WORK_S = 0.002
 

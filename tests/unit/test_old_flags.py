@@ -12,14 +12,16 @@ from gcushare.device_plugin import command_line as plugin
 from gcushare.device_plugin.command_line import OLD_FLAGS
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
-from gcushare.runtime.settings.old_flags import translate
+from gcushare.runtime.settings.command_line import CommandLine
+from gcushare.runtime.settings.declare import list_specs
 from gcushare.scheduler_extender import command_line as extender
 
-KNOWN = {"memory-unit", "mode", "log-level", "status", "h", "version"}
 
-
-def ours(*argv: str) -> tuple[str, ...]:
-    return tuple(translate(argv, KNOWN, OLD_FLAGS)[0])
+def read(*argv: str) -> tuple[dict[str, str], list[str]]:
+    """What our plugin is set to by a command line, and the notes about it."""
+    notes: list[str] = []
+    line = CommandLine(plugin.PROGRAM.name, list_specs(plugin.PROGRAM.settings), argv, OLD_FLAGS, notes.append)
+    return line.values, notes
 
 
 @pytest.mark.parametrize(
@@ -27,32 +29,26 @@ def ours(*argv: str) -> tuple[str, ...]:
     [
         pytest.param(
             ("-logtostderr", "--v=5", "--memory-unit=MiB"),
-            ("--log-level=debug", "--memory-unit=MiB"),
+            {"log-level": "debug", "memory-unit": "MiB"},
             id="as published",
         ),
+        pytest.param(("-v", "2", "-memory-unit", "GiB"), {"log-level": "info", "memory-unit": "GiB"}, id="words apart"),
+        pytest.param(("--v=5", "--log-level=info", "-v=1"), {"log-level": "info"}, id="the last one counts"),
+        pytest.param(("--logtostderr=true", "-alsologtostderr"), {}, id="switches"),
+        pytest.param(("-stderrthreshold", "INFO", "-log_dir=/tmp"), {"log-dir": "/tmp"}, id="glog's own"),
         pytest.param(
-            ("-v", "2", "-memory-unit", "GiB"), ("--log-level=info", "--memory-unit", "GiB"), id="words apart"
+            ("-skip_headers", "--add-dir-header=true", "-log_file", "/l", "--log-flush-frequency=5s"), {}, id="klog's"
         ),
-        pytest.param(("--logtostderr=true", "-alsologtostderr"), (), id="switches"),
-        pytest.param(("-stderrthreshold", "INFO", "-log_dir=/tmp"), ("--log-dir=/tmp",), id="glog's own"),
-        pytest.param(
-            ("-skip_headers", "--add-dir-header=true", "-log_file", "/l", "--log-flush-frequency=5s"), (), id="klog's"
-        ),
-        pytest.param(("-mps=false", "-health-check", "-kubelet-port", "10250"), (), id="the plugin's own"),
-        pytest.param(("--no-status", "-version"), ("--no-status", "--version"), id="ours, one dash"),
-        pytest.param(("-h",), ("-h",), id="one letter keeps its one dash"),
-        pytest.param(("--", "-v=5"), ("--", "-v=5"), id="behind two dashes nothing is a flag"),
-        pytest.param(
-            ("--mod=both", "-x", "-"), ("--mod=both", "-x", "-"), id="unknown ones are the program's to refuse"
-        ),
+        pytest.param(("-mps=false", "-health-check", "-kubelet-port", "10250"), {}, id="the plugin's own"),
+        pytest.param(("--no-status", "-pod-use"), {"status": "false", "pod-use": "true"}, id="ours, one dash"),
     ],
 )
-def test_an_old_command_line_becomes_one_of_ours(given: tuple[str, ...], expected: tuple[str, ...]) -> None:
-    assert ours(*given) == expected
+def test_an_old_command_line_sets_what_it_set(given: tuple[str, ...], expected: dict[str, str]) -> None:
+    assert read(*given)[0] == expected
 
 
 def test_every_flag_that_was_anothers_has_its_note_and_no_secret_is_repeated() -> None:
-    _, notes = translate(("-token=s3cret", "--v=5", "--memory-unit=MiB"), KNOWN, OLD_FLAGS)
+    _, notes = read("-token=s3cret", "--v=5", "--memory-unit=MiB")
     assert [note.split()[0] for note in notes] == ["-token", "--v"]
     assert "s3cret" not in " ".join(notes)
 
@@ -64,11 +60,12 @@ def test_every_flag_that_was_anothers_has_its_note_and_no_secret_is_repeated() -
         (("--slice-count=6",), "flag --slice-count is not accepted: cards are shared by memory"),
         (("-v=many",), "flag -v is not accepted: its value is a whole number"),
         (("-v",), "flag -v is not accepted: its value is a whole number"),
+        (("--", "-v=5"), r"unexpected extra argument \('-v=5'\)"),
     ],
 )
 def test_what_there_is_not_is_refused_by_name(argv: tuple[str, ...], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        ours(*argv)
+        read(*argv)
 
 
 def shown(program: object, *argv: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:

@@ -12,17 +12,14 @@ import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from typing import TextIO, TypeVar
 
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.runtime.exit_codes import DONE, INTERNAL_ERROR, SIGNALLED, exit_code_for
-from gcushare.runtime.settings.command_line import COMMON_FLAGS
-from gcushare.runtime.settings.declare import Program, list_specs
+from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.loading import Answered, load_settings
 from gcushare.runtime.settings.log import LogSettings
-
-if TYPE_CHECKING:
-    from gcushare.runtime.settings.old_flags import OldFlag
+from gcushare.runtime.settings.old_flags import OldFlag
 
 T = TypeVar("T")
 
@@ -71,16 +68,10 @@ def run_program(
         return code
 
     try:
-        argv = process.argv
-        if old_flags is not None:
-            from gcushare.runtime.settings.old_flags import translate
-
-            words = {word for spec in list_specs(program.settings) for word in (spec.name, spec.short)}
-            known = {word.lstrip("-") for word in words if word} | COMMON_FLAGS
-            argv, notes = translate(argv, known, old_flags, has_log=log_settings is not None)
-            process.stderr.write("".join(f"note: {note}\n" for note in notes))
         environ = {**process.environ, "COLUMNS": columns_of(process)}
-        settings = load_settings(program, argv, environ)
+        settings = load_settings(
+            program, process.argv, environ, old_flags, lambda note: process.stderr.write(f"note: {note}\n")
+        )
     except Answered as answer:
         text = answer.text
         return _run_guarded(lambda: process.stdout.write(text) and DONE, process, report)

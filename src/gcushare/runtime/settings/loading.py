@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from gcushare._version import __version__
@@ -12,6 +12,7 @@ from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings.command_line import CommandLine
 from gcushare.runtime.settings.declare import Program, group_of, list_specs
 from gcushare.runtime.settings.help_text import ResolvedSetting, render_config, render_help
+from gcushare.runtime.settings.old_flags import OldFlag
 
 T = TypeVar("T")
 
@@ -27,15 +28,23 @@ class Answered(Exception):
         self.text = text
 
 
-def load_settings(program: Program[T], argv: Sequence[str], environ: Mapping[str, str]) -> T:
+def load_settings(
+    program: Program[T],
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    old_flags: Mapping[str, OldFlag] | None = None,
+    note: Callable[[str], object] = lambda _note: None,
+) -> T:
     """Build the program's settings from the arguments after its name and its environment.
+
+    ``note`` takes a sentence about each flag of ``old_flags`` that is given.
 
     Raises:
         ConfigError: one problem per wrong value, or only the malformed command line.
         Answered: the arguments requested help, version or settings.
     """
     specs = list_specs(program.settings)
-    line = CommandLine(program.name, specs, argv)
+    line = CommandLine(program.name, specs, argv, old_flags or {}, note)
     if "help" in line.actions:
         raise Answered(render_help(program, specs, environ.get("COLUMNS", "")))
     if "version" in line.actions:

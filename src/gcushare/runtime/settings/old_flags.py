@@ -1,18 +1,14 @@
-"""Translates the flags of the Go programs that ours replace, with one note about each.
+"""The flags of the Go programs that ours replace: what each becomes here, with a note about it.
 
-Go's ``flag`` package accepts one dash or two, ``-flag=value`` or ``-flag value``, and ``-flag`` alone for a switch.
-glog and klog add their own flags to every program. A flag with the name of one of ours is ours, with one dash or two.
+glog and klog add their own flags to every Go program. A flag with the name of one of ours is ours.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
-
-from gcushare.core.errors import ConfigError
-from gcushare.runtime.settings.command_line import nearest
 
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
@@ -90,63 +86,3 @@ GLOG_FLAGS: Mapping[str, OldFlag] = {
         "unexpected errors are logged with their stack always", form="([^:]+:[0-9]+)?", accepted="such as main.go:42"
     ),
 }
-
-
-def translate(
-    argv: Sequence[str], known: Collection[str], old: Mapping[str, OldFlag], *, has_log: bool = True
-) -> tuple[list[str], list[str]]:
-    """Translate the arguments of an older program to ours; returns those, and a note for each translated flag.
-
-    ``known`` are the names of our own flags, without dashes. On the command line they may also have one dash. Of flags
-    that set up a log, only the values are checked for a command that has none.
-
-    Raises:
-        ConfigError: a flag is unsupported, or its value is invalid.
-    """
-    words: list[str] = []
-    notes: list[str] = []
-    problems: list[str] = []
-    for flag, value, given in _split(argv, known, old):
-        if flag is None:
-            words.extend(given)
-            continue
-        try:
-            translated, note = old[flag].read(value)
-        except ValueError as error:
-            problems.append(f"flag {given[0].partition('=')[0]} is not accepted: {error}")
-            continue
-        if has_log:
-            words.extend(translated)
-            notes.append(f"{given[0].partition('=')[0]} {note}")
-    if problems:
-        raise ConfigError(*problems)
-    return words, notes
-
-
-def _split(
-    argv: Sequence[str], known: Collection[str], old: Mapping[str, OldFlag]
-) -> Iterator[tuple[str | None, str, tuple[str, ...]]]:
-    """Yield an old flag with its value, or None for arguments that stay, both with the original arguments."""
-    rest = list(argv)
-    while rest:
-        word = rest.pop(0)
-        if word == "--":
-            yield None, "", (word, *rest)
-            return
-        name, has_value, value = word.lstrip("-").partition("=")
-        if name not in known and (underscored := name.replace("-", "_")) in old:
-            name = underscored  # programs with pflag take both
-        dashes = len(word) - len(word.lstrip("-"))
-        if dashes not in (1, 2) or not name:
-            yield None, "", (word,)
-        elif name in known or name.removeprefix("no-") in known:
-            yield None, "", (word if len(name) == 1 else f"--{word.lstrip('-')}",)
-        elif name not in old:
-            if dashes == 1 and (near := nearest(word.partition("=")[0], old)):
-                raise ConfigError(f"No such option {word!r}. Did you mean '-{near}'?")
-            yield None, "", (word,)
-        elif has_value or old[name].is_switch:
-            yield name, value if has_value else "true", (word,)
-        else:
-            value = rest.pop(0) if rest else ""
-            yield name, value, (word, value)

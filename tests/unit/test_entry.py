@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from gcushare.runtime.exit_codes import EXIT_STATUS, exit_code_for
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.log import LogSettings
+from gcushare.runtime.streams import ReaderGoneError, is_reader_gone
 
 
 @settings
@@ -120,95 +122,62 @@ def test_a_broken_pipe_of_a_peer_is_an_error_like_any_other() -> None:
 
     assert code == 70
     assert "BrokenPipeError" in err
+    assert not is_reader_gone(ExceptionGroup("both", [ReaderGoneError("left"), ValueError("a defect")]))
 
 
-SMALL_PROGRAM = """
-import asyncio, sys
+IN_TASKS = """
+import asyncio
 from gcushare.runtime.entry import run_program
 from gcushare.runtime.settings.declare import Program, settings
-
 @settings
 class Nothing:
-    \"\"\"Nothing.\"\"\"
-
-PROGRAM = Program("small", "Ends.", Nothing)
+    pass
+async def write():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.to_thread(print, "x", flush=True))
+        group.create_task(asyncio.to_thread(print, "y", flush=True))
+return run_program(Program("p", "s", Nothing), lambda _: asyncio.run(write()), process=process)
 """
-"""What a child process begins with; it loads less than this module."""
+"""A program of which a task group meets the closed pipe."""
+TALKS = "sys.stderr.write('seen\\n'); print('x' * 9000); return 2"
+_FULL = "error: the output cannot be written: No space left on device\n"
 
 
+def talk(
+    folder: Path, body: str, redirections: str = "", *, stdout: int = subprocess.PIPE, **environ: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Start a command with such a body, in a shell with redirections; its input is no UTF-8."""
+    (folder / "talking.py").write_text(f"import sys\ndef main(process):\n{textwrap.indent(body, '    ')}\n")
+    program = "import sys\nfrom gcushare.runtime.start import start\nsys.exit(start('talking', 'main'))\n"
+    words = ["/bin/sh", "-c", f'exec "$@" {redirections}', "sh", sys.executable, "-c", program]
+    env = {**os.environ, "PYTHONPATH": str(folder), **environ}
+    return subprocess.run(words, input=b"\xff", stdout=stdout, stderr=subprocess.PIPE, timeout=200, env=env)
+
+
+@pytest.mark.parametrize("body", [TALKS.replace("'seen\\n'", "''"), IN_TASKS], ids=["itself", "in a task group"])
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["seen when flushed", "seen when printed"])
-def test_a_reader_that_leaves_early_hears_no_complaint(unbuffered: str) -> None:
-    program = f"{SMALL_PROGRAM}sys.exit(run_program(PROGRAM, lambda _: print('x' * 1000) or 0))\n"
-    assert _run_without_a_reader(program, unbuffered=unbuffered) == (141, "")
-
-
-def _run_without_a_reader(program: str, *argv: str, unbuffered: str = "") -> tuple[int, str]:
-    """Run a program whose output goes into a pipe that no one reads; returns its exit code and what it complains of."""
+def test_a_reader_that_leaves_early_hears_no_complaint(tmp_path: Path, body: str, unbuffered: str) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
-    environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    words = [sys.executable, "-c", program, *argv]
-    try:
-        done = subprocess.run(words, stdout=write_end, stderr=subprocess.PIPE, text=True, timeout=200, env=environ)
-    finally:
-        os.close(write_end)
-    return done.returncode, done.stderr
-
-
-def test_a_reader_that_leaves_is_the_same_if_every_task_of_a_group_meets_it() -> None:
-    program = (
-        f"{SMALL_PROGRAM}"
-        "async def write():\n"
-        "    async with asyncio.TaskGroup() as group:\n"
-        "        group.create_task(asyncio.to_thread(print, 'x', flush=True))\n"
-        "        group.create_task(asyncio.to_thread(print, 'y', flush=True))\n"
-        "    return 0\n"
-        "sys.exit(run_program(PROGRAM, lambda _: asyncio.run(write())))\n"
-    )
-    assert _run_without_a_reader(program) == (141, "")
-
-
-def test_a_group_with_another_error_is_reported_though_the_reader_has_left() -> None:
-    program = (
-        f"{SMALL_PROGRAM}"
-        "def fail(_):\n"
-        "    raise ExceptionGroup('both', [BrokenPipeError(32, 'Broken pipe'), ZeroDivisionError('oops')])\n"
-        "sys.exit(run_program(PROGRAM, fail))\n"
-    )
-    code, reported = _run_without_a_reader(program)
-    assert code == 70
-    assert "ZeroDivisionError: oops" in reported
+    done = talk(tmp_path, body, stdout=write_end, PYTHONUNBUFFERED=unbuffered)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 @pytest.mark.parametrize("encoding", ["gbk", "ascii"])
 def test_a_character_that_the_terminal_lacks_is_substituted(encoding: str, tmp_path: Path) -> None:
     text = "a\u251c\u2588\u20ac\U0001f600\udcffz"
     body = f"print({text!a}, sys.stdin.read()); sys.stderr.write({text!a}); return 3"
-    module = f"import sys\ndef main(process):\n    {body}\n"
-    (tmp_path / "talking.py").write_text(module)
-    program = "import sys\nfrom gcushare.runtime.start import start\nsys.exit(start('talking', 'main'))\n"
-    environ = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONIOENCODING": f"{encoding}:strict"}
-    words = [sys.executable, "-c", program]
-    done = subprocess.run(words, input=b"\xff", capture_output=True, timeout=200, env=environ)
+    done = talk(tmp_path, body, PYTHONIOENCODING=f"{encoding}:strict")
     shown = done.stdout.decode(encoding)
     assert (done.returncode, shown[0], shown.split()[0][-2:]) == (3, "a", "?z")
     assert b"Traceback" not in done.stderr
 
 
-_FULL = "the output cannot be written: No space left on device"
-
-
-def _run_with(words: list[str], redirections: str, **environ: str) -> tuple[int, str]:
-    """Run a command in a shell with redirections; returns its exit code and what it complains of."""
-    line = ["/bin/sh", "-c", f'exec "$@" {redirections}', "sh", *words]
-    done = subprocess.run(line, stderr=subprocess.PIPE, text=True, timeout=200, env={**os.environ, **environ})
-    return done.returncode, done.stderr
-
-
 @pytest.mark.parametrize(
     ("redirections", "unbuffered", "expected"),
     [
-        (">/dev/full", "", (1, f"error: {_FULL}\n")),
+        (">/dev/full", "", (1, f"seen\n{_FULL}")),
         (">/dev/full 2>&1", "1", (1, "")),
         ("2>/dev/full", "", (2, "")),
         (">&-", "1", (2, "seen\n")),
@@ -218,20 +187,8 @@ def _run_with(words: list[str], redirections: str, **environ: str) -> tuple[int,
 def test_output_that_cannot_be_written_ends_a_command_and_messages_do_not(
     redirections: str, unbuffered: str, expected: tuple[int, str], tmp_path: Path
 ) -> None:
-    body = "import sys\ndef main(process):\n    sys.stderr.write('seen\\n'); print('x' * 9000); return 2\n"
-    (tmp_path / "talking.py").write_text(body)
-    program = "import sys\nfrom gcushare.runtime.start import start\nsys.exit(start('talking', 'main'))\n"
-    words = [sys.executable, "-c", program]
-    code, said = _run_with(words, redirections, PYTHONPATH=str(tmp_path), PYTHONUNBUFFERED=unbuffered)
-    assert (code, said.replace("seen\n", "", redirections == ">/dev/full")) == expected
-
-
-def test_a_file_that_may_not_grow_is_named_as_one(tmp_path: Path) -> None:
-    program = "import sys, resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))\n"
-    program += "from gcushare.__main__ import main\nsys.exit(main())\n"
-    words = [sys.executable, "-c", program, "--help"]
-    code, said = _run_with(words, f">{tmp_path / 'out'}", PYTHONDONTWRITEBYTECODE="1")
-    assert (code, said) == (1, "error: the output cannot be written: File too large\n")
+    done = talk(tmp_path, TALKS, redirections, PYTHONUNBUFFERED=unbuffered)
+    assert (done.returncode, done.stderr.decode()) == expected
 
 
 SCRIPTS: dict[str, str] = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][

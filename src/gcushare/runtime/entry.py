@@ -6,24 +6,21 @@ Output to a closed pipe (of head or less) ends a command silently, with the exit
 from __future__ import annotations
 
 import os
-import select
 import signal
-import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO, TypeVar
 
 from gcushare.core.errors import ConfigError, GcushareError
-from gcushare.runtime.exit_codes import DONE, INTERNAL_ERROR, SIGNALLED, exit_code_for
+from gcushare.runtime.exit_codes import CLOSED_PIPE, DONE, INTERNAL_ERROR, SIGNALLED, exit_code_for
 from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.loading import Answered, load_settings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.old_flags import OldFlag
+from gcushare.runtime.streams import is_reader_gone
 
 T = TypeVar("T")
-
-CLOSED_PIPE = SIGNALLED + signal.SIGPIPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +90,7 @@ def _run_guarded(main: Callable[[], int], process: ProcessContext, report: Calla
     except KeyboardInterrupt:
         return SIGNALLED + signal.SIGINT
     except Exception as error:  # the program's root: every error ends here and is reported
-        # A task group may wrap it. A broken pipe of a connection is an error like any other.
-        if is_closed_pipe(error) and leave_closed_pipes(process.stdout, process.stderr):
+        if is_reader_gone(error):
             return CLOSED_PIPE
         if isinstance(error, ModuleNotFoundError) and not (error.name or "gcushare").startswith("gcushare"):
             missing = (
@@ -130,38 +126,3 @@ def _lines_of(error: Exception) -> Sequence[str]:
     if isinstance(error, ConfigError):
         return error.problems
     return [str(error) if isinstance(error, GcushareError) else f"{type(error).__name__}: {error}"]
-
-
-def is_closed_pipe(error: BaseException) -> bool:
-    """Whether an error is a write to a closed pipe, also as the only kind of error in an exception group."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(is_closed_pipe, error.exceptions))
-    return isinstance(error, BrokenPipeError)
-
-
-def leave_closed_pipes(*streams: TextIO) -> bool:
-    """Redirect streams with a closed pipe to /dev/null; returns whether there was one.
-
-    Effects: buffered output of these streams is lost. Otherwise the interpreter would report an error at exit.
-    """
-    has_left = False
-    for stream in streams:  # every one: with `2>&1 | head`, both are closed
-        descriptor = _pipe_of(stream)
-        if descriptor is None:
-            continue
-        poller = select.poll()
-        poller.register(descriptor, select.POLLOUT)
-        if any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0)):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, descriptor)
-            os.close(nowhere)
-            has_left = True
-    return has_left
-
-
-def _pipe_of(stream: TextIO) -> int | None:
-    try:
-        descriptor = stream.fileno()
-        return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
-    except (OSError, ValueError):  # not a file of the system
-        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping
 
 from gcushare.core.errors import ConfigError, GcushareError, RetryableError
@@ -14,6 +15,7 @@ MISUSED = 2
 INTERNAL_ERROR = os.EX_SOFTWARE
 TRY_AGAIN = os.EX_TEMPFAIL
 SIGNALLED = 128
+CLOSED_PIPE = SIGNALLED + signal.SIGPIPE
 
 EXIT_STATUS: Mapping[int | str, str] = {
     DONE: "Done.",

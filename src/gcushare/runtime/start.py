@@ -36,16 +36,12 @@ def start(module: str, function: str, process: ProcessContext | None = None) -> 
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        from gcushare.runtime.entry import CLOSED_PIPE, leave_closed_pipes
-
-        if not leave_closed_pipes(sys.stdout, sys.stderr):
-            raise
-        return CLOSED_PIPE
     except Exception as error:
-        from gcushare.runtime.exit_codes import FAILED
-        from gcushare.runtime.streams import OutputError
+        from gcushare.runtime.exit_codes import CLOSED_PIPE, FAILED
+        from gcushare.runtime.streams import OutputError, is_reader_gone
 
+        if is_reader_gone(error):
+            return CLOSED_PIPE
         if not isinstance(error, OutputError):
             raise
         sys.stderr.write(f"error: {error}\n")

@@ -15,7 +15,18 @@ from gcushare.core.errors import GcushareError
 
 
 class OutputError(GcushareError):
-    """What a command prints cannot be written, for another reason than a reader that has left."""
+    """What a command prints cannot be written."""
+
+
+class ReaderGoneError(OutputError):
+    """The reader of what a command prints (head, less) has left. The command ends silently, as others do by SIGPIPE."""
+
+
+def is_reader_gone(error: BaseException) -> bool:
+    """Whether an error is that the reader has left, also as the only kind of error in an exception group."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_reader_gone, error.exceptions))
+    return isinstance(error, ReaderGoneError)
 
 
 class _Stream(io.FileIO):
@@ -27,7 +38,7 @@ class _Stream(io.FileIO):
         """Write what the interpreter passes on."""
         try:
             return super().write(data)
-        except (BrokenPipeError, BlockingIOError):
+        except BlockingIOError:
             raise
         except OSError as error:
             if self.fileno() == 2:
@@ -35,6 +46,8 @@ class _Stream(io.FileIO):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
+            if isinstance(error, BrokenPipeError):
+                raise ReaderGoneError("the reader of the output has left") from error
             raise OutputError(f"the output cannot be written: {error.strerror or error}") from error
 
 

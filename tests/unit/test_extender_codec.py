@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.preemption.choice import Proposed
 from gcushare.scheduler_extender.verbs.filter import DISTRUST_REASON, KEPT_REASON, STARTING_REASON
 from gcushare.vendors import VENDORS
 from gcushare.wire import extender_api as extender
@@ -158,59 +156,6 @@ def test_a_request_that_cannot_be_read_leaves_the_next_one_alone() -> None:
     with pytest.raises(RemoteContractError):
         decoder.decode(b'{"Pod":{"metadata":{"name":7}},"Nodes":null,"NodeNames":["n1"]}')
     assert decoder.decode(good).pod.name == "pod-a"
-
-
-def in_case(change: Callable[[str], str], document: object) -> object:
-    """The document with every key changed but those of ``labels``."""
-    if isinstance(document, dict):
-        kept = {"labels": document["labels"]} if "labels" in document else {}
-        return {change(key): in_case(change, value) for key, value in document.items() if key not in kept} | kept
-    return [in_case(change, each) for each in document] if isinstance(document, list) else document
-
-
-ODD_CASES = pytest.mark.parametrize(
-    "change",
-    [
-        str.lower,
-        str.upper,
-        str.swapcase,
-        lambda key: key[:-1] + key[-1].swapcase(),
-        lambda key: key.replace("s", "\u017f"),
-    ],
-    ids=["lower", "upper", "swapped", "last letter", "as Go folds"],
-)
-POD = {"metadata": {"name": "a", "namespace": "default", "uid": "u", "labels": {"Name": "b", "uid": "v"}}, "spec": {}}
-
-
-@ODD_CASES
-def test_keys_are_read_in_any_letter_case_as_go_reads_them(change: Callable[[str], str]) -> None:
-    def body(document: object) -> bytes:
-        return json.dumps(
-            in_case(change, {**document, "More": [1]} if isinstance(document, dict) else document)
-        ).encode()
-
-    assert decode(body({"Pod": POD, "NodeNames": ["n1", "n2"]})).pod == PodRef("u", "default", "a")
-    assert names_of(body({"Pod": POD, "Nodes": None, "NodeNames": ["n1", "n2"]})) == ["n1", "n2"]
-    item = {"metadata": {"name": "n1", "labels": {"Name": "n2"}}}
-    whole = extender.decode_asked_nodes(decode(body({"Pod": POD, "Nodes": {"items": [item]}})), MOST)
-    assert whole.items == {"n1": json.dumps(in_case(change, item)).encode()}
-    names = {"PodName": "a", "PodNamespace": "default", "PodUID": "u", "Node": "n1"}
-    assert extender.decode_bind_arguments(body(names)) == extender.BindArguments(PodRef("u", "default", "a"), "n1")
-
-
-@ODD_CASES
-def test_victims_are_read_in_any_letter_case_and_names_of_nodes_as_they_are(change: Callable[[str], str]) -> None:
-    meta = {change("Pods"): [{change("UID"): "v"}], change("NumPDBViolations"): 2}
-    full = {change("Pods"): [{change("metadata"): {change("uid"): "v"}}], change("NumPDBViolations"): 2}
-    for key, victims in (("NodeNameToMetaVictims", meta), ("NodeNameToVictims", full)):
-        body = json.dumps({change("Pod"): POD, change(key): {"Node-A": victims, "node-a": None}}).encode()
-        found = preempt.decode_preempt_arguments(body, MOST).proposals
-        assert found["Node-A"].read() == Proposed(["v"], 2)
-
-
-def test_the_last_of_two_spellings_counts_as_in_go() -> None:
-    assert names_of(b'{"Pod":%b,"NodeNames":["a"], "nodenames":["b"] }' % HEAD) == ["b"]
-    assert names_of(b'{"pod":{},"Pod":%b,"nodenames":["b"],"Nodes":null, "NodeNames":["a"]}' % HEAD) == ["a"]
 
 
 def test_no_text_for_the_scheduler_has_a_percent_sign() -> None:

@@ -36,7 +36,6 @@ IN_WIRE = {"wire/untrusted_json.py", "wire/untrusted_yaml.py"}
 ELSEWHERE = {
     "wire/extender_api.py": "the scheduler's calls: cut by hand for speed; one function turns what the parser raises",
     "wire/extender_preempt.py": "as above, with the same function",
-    "wire/letter_case.py": "called by that function, on what it has read before",
     "wire/protos/services.py": "protobuf messages of the kubelet; DecodeError is all that parsing raises",
     "cards/worker/main.py": "its own command line, written by its parent",
     "config_manager/scheduler_config/yaml_tree.py": "events instead of values, with the bounds of wire.untrusted_yaml",

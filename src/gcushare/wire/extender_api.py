@@ -23,7 +23,6 @@ import msgspec
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.wording import counted
-from gcushare.wire.letter_case import with_our_keys
 
 T = TypeVar("T")
 
@@ -87,7 +86,7 @@ class FilterArguments:
     written: bytes
 
 
-class _FilterArguments(msgspec.Struct, frozen=True, gc=False, rename="pascal", forbid_unknown_fields=True):
+class _FilterArguments(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     pod: PodHead
     nodes: msgspec.Raw = ABSENT
     node_names: msgspec.Raw = ABSENT
@@ -99,7 +98,7 @@ class BindArguments:
     node: str
 
 
-class _BindArguments(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class _BindArguments(msgspec.Struct, frozen=True, gc=False):
     pod_name: str = msgspec.field(name="PodName")
     pod_namespace: str = msgspec.field(name="PodNamespace")
     pod_uid: str = msgspec.field(name="PodUID")
@@ -283,17 +282,12 @@ BIND_DONE = b'{"Error":""}'
 
 
 def decode_call(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, what: str) -> T:
-    """Decode a request or a part of it, with keys in any letter case. ``what`` describes it in errors.
-
-    The decoder must refuse what has not the expected keys as they are written: only then are they looked for.
+    """Decode a request or a part of it. ``what`` describes it in errors.
 
     Raises:
         RemoteContractError: not JSON, or another shape. The message quotes the beginning.
     """
     try:
-        try:
-            return decoder.decode(body)
-        except msgspec.ValidationError:
-            return decoder.decode(with_our_keys(decoder.type, body))
+        return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteContractError(f"{bytes(body)[:80]!r} is not {what}: {str(error)[:_MAX_REASON]}") from error

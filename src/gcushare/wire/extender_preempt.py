@@ -19,11 +19,11 @@ MAX_PREEMPT_BYTES = 4 << 20
 """65,536 uids of victims and a pod."""
 
 
-class _MetaPod(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class _MetaPod(msgspec.Struct, frozen=True, gc=False):
     uid: str = msgspec.field(name="UID")
 
 
-class _MetaVictims(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class _MetaVictims(msgspec.Struct, frozen=True, gc=False):
     pods: tuple[_MetaPod, ...] | None = msgspec.field(name="Pods", default=None)
     violations: Int = msgspec.field(name="NumPDBViolations", default=0)
 
@@ -39,7 +39,7 @@ class _FullPod(msgspec.Struct, frozen=True, gc=False):
         return self.metadata.uid
 
 
-class _FullVictims(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class _FullVictims(msgspec.Struct, frozen=True, gc=False):
     pods: tuple[_FullPod, ...] | None = msgspec.field(name="Pods", default=None)
     violations: Int = msgspec.field(name="NumPDBViolations", default=0)
 
@@ -80,7 +80,7 @@ class PreemptArguments:
     proposals: dict[str, Proposal]
 
 
-class _PreemptArguments(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class _PreemptArguments(msgspec.Struct, frozen=True, gc=False):
     pod: PodHead = msgspec.field(name="Pod")
     full: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeNameToVictims", default=None)
     meta: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,48 +27,6 @@ def test_what_is_written_is_read_back_with_mode_and_owner(tmp_path: Path) -> Non
     assert read is not None
     assert (read.content, read.mode, read.uid, read.gid) == (b"new\n", 0o640, UID, GID)
     assert files.names("/") == ("f",)
-
-
-def acl(group: int, mask: int) -> bytes:
-    """An access list: the owner may write, user 1000 may read, the group and others as given."""
-    entries = ((1, 6, ANY), (2, 4, 1000), (4, group, ANY), (16, mask, ANY), (32, 0, ANY))
-    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)
-
-
-ANY = 0xFFFFFFFF
-ACCESS, DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
-
-
-def set_acl(path: Path, name: str, value: bytes) -> None:
-    try:
-        os.setxattr(path, name, value)
-    except OSError as error:
-        pytest.skip(f"this filesystem has no access lists: {error}")
-
-
-@pytest.mark.parametrize(("group", "mode"), [(0, 0o600), (4, 0o640), (6, 0o640)])
-def test_a_file_keeps_its_access_list_and_a_copy_without_it_gives_no_more(
-    tmp_path: Path, group: int, mode: int
-) -> None:
-    files = HostFiles(tmp_path)
-    (tmp_path / "f").write_bytes(b"old")
-    (tmp_path / "f").chmod(0o640)
-    set_acl(tmp_path / "f", ACCESS, acl(group, 4))
-    found = files.read("/f")
-    assert found is not None
-    assert found.mode == mode
-    files.write("/f", replace(found, content=b"new"))
-    assert (files.read("/f"), oct((tmp_path / "f").stat().st_mode & 0o777)) == (replace(found, content=b"new"), "0o640")
-    files.write("/copy", replace(found, acl=None))
-    assert (tmp_path / "copy").stat().st_mode & 0o777 == mode
-    assert ACCESS not in os.listxattr(tmp_path / "copy")
-
-
-def test_a_copy_gets_nothing_of_what_its_directory_gives_to_new_files(tmp_path: Path) -> None:
-    set_acl(tmp_path, DEFAULT, acl(7, 7))
-    HostFiles(tmp_path).write("/f", state())
-    assert ACCESS not in os.listxattr(tmp_path / "f")
-    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o640
 
 
 def test_a_write_that_the_system_cuts_off_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

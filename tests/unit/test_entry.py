@@ -138,7 +138,7 @@ async def write():
         group.create_task(asyncio.to_thread(print, "y", flush=True))
 return run_program(Program("p", "s", Nothing), lambda _: asyncio.run(write()), process=process)
 """
-"""A program of which a task group meets the closed pipe."""
+"""A program whose task group meets the closed pipe."""
 TALKS = "sys.stderr.write('seen\\n'); print('x' * 9000); return 2"
 _FULL = "error: the output cannot be written: No space left on device\n"
 

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from gcushare.core.errors import ConfigError
-from gcushare.runtime.file_attributes import write_acl, write_label
 
 _MAX_LINKS = 40
 """The kernel's own limit on symbolic links in a path."""
 _BY_OTHERS = 0o022
+_SELINUX = "security.selinux"
 _SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """With O_PATH, if the system has it, a parent directory need not be readable."""
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -40,15 +40,11 @@ class UnsafePathError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """Attributes of a new file. None leaves the owner or the SELinux label as the system sets it.
-
-    Without an ``acl`` the file has none, whatever its directory gives to new files.
-    """
+    """Attributes of a new file. None leaves the owner or the SELinux label as the system sets it."""
 
     mode: int = 0o644
     owner: tuple[int, int] | None = None
     label: bytes | None = None
-    acl: bytes | None = None
 
 
 class SafeDirectory:
@@ -139,15 +135,12 @@ class SafeDirectory:
         try:
             with os.fdopen(os.open(_bare(temporary), flags, 0o600, dir_fd=self._descriptor), "wb") as file:
                 status = os.fstat(file.fileno())
-                write_acl(file.fileno(), None)
                 # The mode first: after the change of owner, only a capability could change it.
                 os.fchmod(file.fileno(), attributes.mode)
                 if attributes.owner not in (None, (status.st_uid, status.st_gid)):
                     os.fchown(file.fileno(), *attributes.owner)
                 if attributes.label is not None:
-                    write_label(file.fileno(), attributes.label)
-                if attributes.acl is not None:
-                    write_acl(file.fileno(), attributes.acl)
+                    _write_label(file.fileno(), attributes.label)
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -326,6 +319,24 @@ def _descend(base: int, path: PurePosixPath, *, is_checked: bool, make: bool, is
         return walked.pop()[0]
     finally:
         _close(walked, 0)
+
+
+def read_label(descriptor: int) -> bytes | None:
+    """Read the SELinux label of an open file; None without one."""
+    try:
+        return os.getxattr(descriptor, _SELINUX)
+    except OSError:
+        return None
+
+
+def _write_label(descriptor: int, label: bytes) -> None:
+    """Set the SELinux label of a file of ours, if the system has labels."""
+    try:
+        os.setxattr(descriptor, _SELINUX, label)
+    except OSError as error:
+        # Otherwise the file has the policy's default label for this directory, as a file that an admin creates.
+        if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.EINVAL):
+            raise
 
 
 def _check_directory(status: os.stat_result, shown: str, *, is_last: bool) -> None:

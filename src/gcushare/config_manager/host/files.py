@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gcushare.core.errors import ConfigError, Refused
-from gcushare.runtime.file_attributes import ACL, SELINUX, mode_without, read_attribute
-from gcushare.runtime.safe_directory import Attributes, SafeDirectory, open_directory
+from gcushare.runtime.safe_directory import Attributes, SafeDirectory, open_directory, read_label
 
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 """A manifest or scheduler configuration is some kilobytes; anything this large is not one."""
@@ -50,8 +49,6 @@ class FileState:
     gid: int
     label: bytes | None = None
     """The SELinux label, None without one."""
-    acl: bytes | None = None
-    """The access list, None without one. ``mode`` is what the file's owner, group and others may do without it."""
 
     def text(self, path: str) -> str:
         """Decode the content of the file at ``path``. Raises ``ConfigError`` if it is not text."""
@@ -99,7 +96,7 @@ class HostFiles:
     def write(self, path: str, state: FileState) -> None:
         """Put ``state`` at ``path`` in one step: temporary file next to it, fsync, rename, fsync of the directory."""
         directory, name = _split(path)
-        attributes = Attributes(state.mode, (state.uid, state.gid), state.label, state.acl)
+        attributes = Attributes(state.mode, (state.uid, state.gid), state.label)
         with _reported("write", path), open_directory(directory, root=self._root) as folder:
             folder.write(name, state.content, attributes, posixpath.basename(temporary_path(path)))
 
@@ -157,9 +154,8 @@ def _read_in(folder: SafeDirectory, name: str, path: str) -> FileState:
             content = file.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:
             raise Refused(f"{path!r} has more than {_MAX_FILE_BYTES} bytes")
-        acl, mode = read_attribute(descriptor, ACL), stat.S_IMODE(status.st_mode)
-        mode = mode if acl is None else mode_without(acl, mode)
-        return FileState(content, mode, status.st_uid, status.st_gid, read_attribute(descriptor, SELINUX), acl)
+        mode = stat.S_IMODE(status.st_mode)
+        return FileState(content, mode, status.st_uid, status.st_gid, read_label(descriptor))
     finally:
         os.close(descriptor)
 

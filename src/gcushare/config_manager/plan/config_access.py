@@ -38,7 +38,7 @@ def readable_config(
     widest = _MODE if original is None else _MODE & original.mode
     owner = target if is_secret or original is None else original
     mode = (widest & _SECRET_MODE if is_secret else widest) | 0o400
-    state = replace(target, content=content, mode=mode, uid=owner.uid, gid=owner.gid, acl=None)
+    state = replace(target, content=content, mode=mode, uid=owner.uid, gid=owner.gid)
     if mode & 0o004 or uid in (0, owner.uid):
         return state
     if uid is not None:

@@ -215,7 +215,7 @@ def _changes(observed: ObservedScheduler, goal: _WantedFiles, aside: list[Step])
 
 
 def _record_step(observed: ObservedScheduler, record: Record) -> WriteFile:
-    state = replace(observed.target_state, content=record.encoded(), mode=_RECORD_MODE, acl=None)
+    state = replace(observed.target_state, content=record.encoded(), mode=_RECORD_MODE)
     return WriteFile(path=observed.layout.record, state=state)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gcushare.device_plugin.claims.slice_publisher import slice_name
 from simulation.claims_node import NAMES, ClaimsNode
 from simulation.claims_scheduler import SPACE
 from simulation.weather import Odds
@@ -21,9 +20,13 @@ def delete_slices(world: World, node: ClaimsNode) -> None:
 
 
 def _delete_slices(world: World, node: ClaimsNode) -> None:
-    for key, stored in list(world.store.all("resourceslices").items()):
-        if stored.obj["spec"]["nodeName"] == node.name:
-            world.store.delete("resourceslices", key, "a kubelet")
+    for key in _slices(world, node):
+        world.store.delete("resourceslices", key, "a kubelet")
+
+
+def _slices(world: World, node: ClaimsNode) -> list[tuple[str, str]]:
+    stored = world.store.all("resourceslices").items()
+    return [key for key, each in stored if each.obj["spec"]["nodeName"] == node.name]
 
 
 def forge_slice(world: World, node: ClaimsNode) -> None:
@@ -39,7 +42,7 @@ def recreate(world: World, what: str, node: ClaimsNode, template: str, *, is_lis
     """Another program deletes an object and makes it again; if ``is_listed``, no watch shows either."""
     plural, key = {
         "template": ("resourceclaimtemplates", (SPACE, template)),
-        "slice": ("resourceslices", ("", slice_name(node.name, NAMES.driver, 0))),
+        "slice": ("resourceslices", next(iter(_slices(world, node)), ("", ""))),
         "node": ("nodes", ("", node.name)),
     }[what]
     if (found := world.store.find(plural, key)) is None:

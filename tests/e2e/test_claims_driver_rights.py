@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from gcushare.device_plugin.claims.slice_publisher import slice_name
 from gcushare.wire.contracts import DEVICE_PLUGIN
 from tests.charts import NAMESPACE, PLUGIN_CHART, needs_helm, of_kind, rendered
 from tests.e2e.control_plane import ControlPlane
@@ -33,7 +32,7 @@ def driver_on(node: str) -> dict[str, str]:
 def a_slice(node: str, *, pool: str = "", name: str = "", driver: str = "enflame.gcushare.io") -> dict[str, Any]:
     found = {"name": pool or node, "generation": 9, "resourceSliceCount": 1}
     spec = {"driver": driver, "nodeName": node, "pool": found}
-    return {"metadata": {"name": name or slice_name(node, driver, 0)}, "spec": spec}
+    return {"metadata": {"name": name or f"{node}-{driver}-1f"}, "spec": spec}
 
 
 async def test_the_driver_writes_the_slices_of_its_own_node_alone(control_plane: ControlPlane) -> None:
@@ -62,7 +61,7 @@ async def test_the_driver_writes_the_slices_of_its_own_node_alone(control_plane:
     for forged, said in (
         (a_slice("node-1", pool="node-2"), "not pool node-2"),  # a newer generation would hide that node's cards
         (a_slice("node-1", driver="gpu.nvidia.com"), "of gpu.nvidia.com"),
-        (a_slice("node-1", name="node-2-enflame.gcushare.io-00"), "not node-2-enflame.gcushare.io-00"),
+        (a_slice("node-1", name="node-2-enflame.gcushare.io-1f"), "not node-2-enflame.gcushare.io-1f"),
     ):
         assert await send("POST", SLICES, forged, driver_on("node-1")) == 422, problems[-1]
         assert said in problems[-1]

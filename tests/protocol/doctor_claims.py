@@ -42,7 +42,7 @@ def serve_claims(rig: DoctorRig) -> None:
     rig.put_pod(program_pod(EXTENDER, SERVICE, rig.extender.port, "--claims", "--verbs=off", node="master"))
     rig.plugin.pages["/status"] = status(modes=[SERVES_CLAIMS])
     rig.put_pod(program_pod(DRIVER, DEVICE_PLUGIN, rig.plugin.port, "--vendor=enflame", node=NODE))
-    (spec,) = SlicePlan(ENFLAME, NODE).build(INVENTORY, (0, 1))
+    spec = SlicePlan(ENFLAME, NODE).build(INVENTORY, (0, 1))
     rig.put(msgspec.to_builtins(new_slice(ObjectMeta(name=SLICE), spec)))
     rig.put(device_class(NAMES.memory_class))
     rig.put(device_class(NAMES.whole_class, ENFLAME.whole_card_resource))

@@ -9,7 +9,6 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
-from gcushare.device_plugin.claims.slice_publisher import slice_name
 from gcushare.vendors import ENFLAME
 from gcushare.wire.nodes import decode_inventory
 from gcushare_playground.apiserver.faults import Delay, Fault
@@ -234,18 +233,6 @@ async def test_a_driver_that_ends_takes_its_sockets_along(rig: ClaimsRig) -> Non
     assert list((rig.root / "plugins_registry").iterdir()) == []
     assert not (rig.directory / "dra.sock").exists()
     assert len(rig.slices()) == 1, "the kubelet deletes them if no driver comes back"
-
-
-async def test_a_slice_of_another_node_under_our_name_does_not_hide_our_cards() -> None:
-    """A kubelet may create slices of its own node under any name."""
-    async with ClaimsRig() as rig:
-        spec = {"driver": "other.example", "nodeName": "node-2", "pool": {"name": "node-2", "resourceSliceCount": 1}}
-        rig.api.registry.put(an_object("ResourceSlice", slice_name(NODE, NAMES.driver, 0), spec=spec))
-        await rig.start(until_published=False)
-        await rig.until(lambda: rig.app.observed.publisher.is_current, "slices stand under another name")
-        (ours,) = [each for each in rig.slices() if each["spec"]["nodeName"] == NODE]
-        assert [each["name"] for each in ours["spec"]["devices"]] == ["card-0", "card-1"]
-        assert {each["spec"]["driver"] for each in rig.slices()} == {"other.example", NAMES.driver}
 
 
 async def test_a_slice_that_another_program_writes_for_our_driver_is_deleted(rig: ClaimsRig) -> None:

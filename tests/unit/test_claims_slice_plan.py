@@ -13,7 +13,7 @@ from gcushare.core.units import GIB
 from gcushare.device_plugin.claims.slice_plan import SlicePlan, order_cards
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claim_names import device_name, parse_device_name
-from gcushare.wire.dra.slices import MAX_DEVICES, MEMORY, Device, RequestPolicy
+from gcushare.wire.dra.slices import MEMORY, Device, RequestPolicy
 from tests.unit.claims_driver_values import DRIVER, an_inventory
 
 PLAN = SlicePlan(ENFLAME, "node-1", lambda address: "pci0000:3a" if address else "")
@@ -23,17 +23,16 @@ def inventory(*sizes_gib: int, unit: str = "1", **card: Any) -> Inventory:
     return an_inventory(*sizes_gib, unit=unit, driver="1.2.3", pci_address="0000:3b:00.0", **card)
 
 
-def devices(found: Inventory, order: tuple[int, ...] | None = None) -> list[Device]:
-    specs = PLAN.build(found, order if order is not None else tuple(card.index for card in found.cards))
-    return [device for spec in specs for device in spec.devices]
+def devices(found: Inventory, order: tuple[int, ...] | None = None) -> tuple[Device, ...]:
+    return PLAN.build(found, order if order is not None else tuple(card.index for card in found.cards)).devices
 
 
 def held(index: int, units: int, *, whole: bool = False) -> Assignment:
     return Assignment(PodRef(f"{index}-{units}", "", ""), "", (CardGrant(index, units, whole),))
 
 
-def test_every_slice_names_the_node_and_the_number_of_slices() -> None:
-    (only,) = PLAN.build(inventory(16, 16), (0, 1))
+def test_one_slice_holds_the_whole_pool_of_the_node() -> None:
+    only = PLAN.build(inventory(16, 16), (0, 1))
     assert only.pool.resource_slice_count == 1
     assert (only.driver, only.node_name, only.pool.name) == (DRIVER, "node-1", "node-1")
 
@@ -64,12 +63,6 @@ def test_eight_cards_of_192_gib_are_listed_in_mib() -> None:
     assert request_policy(found[0]).valid_range.min == "1Mi"
 
 
-def test_many_cards_are_divided_so_that_no_slice_passes_the_api_servers_limit() -> None:
-    slices = PLAN.build(inventory(*[1] * 70), tuple(range(70)))
-    assert [len(spec.devices) for spec in slices] == [MAX_DEVICES, 70 - MAX_DEVICES]
-    assert {spec.pool.resource_slice_count for spec in slices} == {2}
-
-
 def test_attributes_name_the_card_and_its_place() -> None:
     (card,) = devices(inventory(16))
     assert card.attributes["index"].int == 0
@@ -93,7 +86,7 @@ def test_a_card_that_takes_no_new_pods_is_tainted(state: dict[str, Any], keys: l
 
 
 def test_a_card_without_a_unit_is_not_listed() -> None:
-    assert PLAN.build(inventory(0), (0,)) == ()
+    assert devices(inventory(0)) == ()
 
 
 def test_binpack_lists_the_fullest_card_first_and_spread_the_emptiest() -> None:

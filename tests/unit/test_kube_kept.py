@@ -184,7 +184,7 @@ def test_a_publisher_knows_the_slices_of_the_server(steps: list[tuple[str, int]]
     publisher = SlicePublisher(KubeClient(KubeConfig("http://127.0.0.1:1", "a test")), "d", "n", random.Random(1))
     server = Server(lambda meta: ResourceSlice(metadata=meta))
     live(server, publisher, steps, publisher._slices.answered)
-    assert publisher._known == server.objects
+    assert {each.metadata.name: each for each in publisher._slices.objects.values()} == server.objects
 
 
 def meta(uid: str, version: str = "") -> ObjectHead:

@@ -178,8 +178,7 @@ class ClaimsAgent:
         last = {each.index for uid in self.prepared.orphans for each in self.prepared.claims[uid].devices}
         held = self.prepared.assignments(self.inventory)
         self.order = order_cards(self.inventory, held, self.settings.card_policy, last)
-        specs = () if is_taken else self.plan.build(self.inventory, self.order)
-        self.publisher.publish(specs, self._node.metadata.uid)
+        self.publisher.publish(self.plan.build(self.inventory, () if is_taken else self.order), self._node.metadata.uid)
         if not is_taken:
             # Before, the plugin's own inventory says in which unit its pods hold memory.
             self.writer.publish(self.inventory)

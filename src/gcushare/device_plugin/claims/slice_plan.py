@@ -1,12 +1,12 @@
-"""The content of the node's ResourceSlices: pure, from the inventory and the claims that are prepared.
+"""The content of the node's ResourceSlice: pure, from the inventory and the claims that are prepared.
 
 A card is one device. Claims for memory name an amount and share the device. A claim for a whole card names none, so it
 consumes the default of the device's memory, which is the whole card. So one sum of memory keeps both uses apart. Two
 devices and a counter per card would say the same, but kube-scheduler 1.36 counts the counters of every pool for every
 node that it tries (ADR 38).
 
-The scheduler takes the first device that fits, in the order of the slices' names and of the devices in a slice. So
-cards are listed in the order in which the placement policy prefers them.
+The scheduler takes the first device of the slice that fits. So cards are listed in the order in which the placement
+policy prefers them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from gcushare.core.requests import CardRequest
 from gcushare.vendors import Vendor
 from gcushare.wire.dra.claim_names import device_name, unit_bytes
 from gcushare.wire.dra.slices import (
-    MAX_DEVICES,
     MEMORY,
     NO_SCHEDULE,
     PCIE_ROOT,
@@ -56,21 +55,20 @@ def order_cards(
 
 @dataclass(frozen=True, slots=True)
 class SlicePlan:
-    """What all slices of a node have in common; ``pci_root`` returns a card's root complex, "" if unknown."""
+    """What does not change in a node's slice; ``pci_root`` returns a card's root complex, "" if unknown."""
 
     vendor: Vendor
     node: str
     pci_root: Callable[[str], str] = lambda _address: ""
 
-    def build(self, inventory: Inventory, order: Sequence[int]) -> tuple[SliceSpec, ...]:
-        """Build the slices with the cards in this order; none if no card has a unit. The writer sets the generation."""
+    def build(self, inventory: Inventory, order: Sequence[int]) -> SliceSpec:
+        """Build the slice with the cards in this order; a card without a unit is none of its devices."""
         cards = {card.index: card for card in inventory.cards if card.units > 0}
-        devices = [self._device(cards[index], inventory) for index in order if index in cards]
-        chunks = [devices[start : start + MAX_DEVICES] for start in range(0, len(devices), MAX_DEVICES)]
-        pool = ResourcePool(name=self.node, resource_slice_count=len(chunks))
-        return tuple(
-            SliceSpec(driver=self.vendor.claims.driver, pool=pool, node_name=self.node, devices=tuple(chunk))
-            for chunk in chunks
+        return SliceSpec(
+            driver=self.vendor.claims.driver,
+            pool=ResourcePool(name=self.node, resource_slice_count=1),
+            node_name=self.node,
+            devices=tuple(self._device(cards[index], inventory) for index in order if index in cards),
         )
 
     def _device(self, card: InventoryCard, inventory: Inventory) -> Device:

@@ -17,8 +17,6 @@ from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 API_VERSION = "resource.k8s.io/v1"
 """Also of claims and templates. The paths that belong to it are in ``kube.resources``."""
 
-MAX_DEVICES = 64
-"""Devices of one slice if any of them has taints. Source: ``ResourceSliceMaxDevicesWithAdvancedFeatures``."""
 MAX_TEXT = 64
 """Characters of a string attribute. Source: ``DeviceAttributeMaxValueLength``."""
 

@@ -23,7 +23,7 @@ from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFi
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
 from gcushare.device_plugin.claims.node_agent import ClaimsAgent
 from gcushare.device_plugin.claims.prepared_claims import PreparedClaims, list_claims
-from gcushare.device_plugin.claims.service import ClaimsService, HealthStream
+from gcushare.device_plugin.claims.service import ClaimsService
 from gcushare.device_plugin.claims.slice_plan import SlicePlan
 from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
 from gcushare.device_plugin.node.held_cards import find_claimed_cards
@@ -177,7 +177,6 @@ class ClaimsNode(RestartingProgram):
         prepared = PreparedClaims(
             GrantForm(ALIYUN, (Strategy.ENV,)), self.name, _Checkpoint(self.disk), _CdiFiles(self.disk)
         )
-        health = HealthStream(self.name, loop.time)
         self.publisher = SlicePublisher(client, NAMES.driver, self.name, rng)
         watch_views(self.world, self.name, self.publisher._slices)
         cdi = CdiSpecPublisher(CdiSpecFile(_NOWHERE, ALIYUN), is_wanted=False)
@@ -190,7 +189,7 @@ class ClaimsNode(RestartingProgram):
 
         source = SimulatedSource(self.machine)
         monitor = self._monitor = CardMonitor(source, cards_changed, _MONITORED, clock=loop.time)
-        agent = self.agent = ClaimsAgent(cards, plan, prepared, self.publisher, health, cdi, writer, monitor.hold)
+        agent = self.agent = ClaimsAgent(cards, plan, prepared, self.publisher, cdi, writer, monitor.hold)
         if self.disk.planted == "counts no pod":
             prepared.assignments = lambda inventory: []  # type: ignore[method-assign]
         slices = Selector(fields=f"spec.nodeName={self.name},spec.driver={NAMES.driver}")
@@ -222,7 +221,6 @@ class ClaimsNode(RestartingProgram):
             self._service = ClaimsService(
                 prepared,
                 client,
-                health,
                 inventory=agent.inventory_to_grant,
                 claims_of_containers=self._claims_of_containers,
                 pool=self.name,
@@ -261,7 +259,7 @@ class ClaimsNode(RestartingProgram):
         """Have the driver answer; None if it does not serve. Cancel the task to hang up, as gRPC does."""
         if self._service is None or not self.process.is_alive:
             return None
-        details = cast(grpc.HandlerCallDetails, _Details(f"/{services.DRA_SERVICES['v1.DRAPlugin']}/{method}"))
+        details = cast(grpc.HandlerCallDetails, _Details(f"/{services.DRA_SERVICE}/{method}"))
         found: Any = next(filter(None, (each.service(details) for each in self._service.handlers())))
         loop = self.world.loop
 

@@ -117,7 +117,7 @@ async def test_a_restarted_kubelet_finds_driver_and_claims_again(side: ClaimsSid
     assert side.prepared() == {"after"}
 
 
-async def test_a_sick_card_takes_no_claims_and_its_pod_says_so(side: ClaimsSide) -> None:
+async def test_a_sick_card_takes_no_claims(side: ClaimsSide) -> None:
     await side.run("victim", 4)
     (device,) = await side.allocated("victim")
     index = int(device.removeprefix("card-"))
@@ -129,12 +129,6 @@ async def test_a_sick_card_takes_no_claims_and_its_pod_says_so(side: ClaimsSide)
 
     await until(tainted, "the card is tainted")
 
-    def reported() -> str:
-        statuses = side.scheduling.pod("victim")["status"].get("containerStatuses") or [{}]
-        resources = statuses[0].get("allocatedResourcesStatus") or []
-        return ",".join(each.get("health", "") for entry in resources for each in entry.get("resources") or [])
-
-    await side.scheduling.pods.until(lambda: reported() == "Unhealthy", "the pod says so", shown=reported)
     await side.run("other", 4)
     assert await side.allocated("other") != [device]
 

@@ -130,4 +130,4 @@ async def test_the_registration_as_a_driver_of_claims(tmp_path: Path) -> None:
     )
     found = plugin_registration_pb2.PluginInfo.FromString(await registration._get_info(b"", None))
     assert (found.type, found.name, found.endpoint) == ("DRAPlugin", "enflame.gcushare.io", str(socket))
-    assert list(found.supported_versions) == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+    assert list(found.supported_versions) == ["v1.DRAPlugin"]

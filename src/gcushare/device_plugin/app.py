@@ -35,7 +35,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.node.api_server import SliceDrivers
 from gcushare.node.status import REGISTRATION_AGE_S
 from gcushare.runtime.health import Heartbeat
-from gcushare.runtime.shutdown import RootTasks, Shutdown
+from gcushare.runtime.shutdown import RootTasks
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ class PluginApp(Way):
             driver_limits=self._driver_limits,
         )
 
-    def _start(self, tasks: RootTasks, shutdown: Shutdown) -> None:
+    def _start(self, tasks: RootTasks) -> None:
         tasks.start("pod watch", self._pods.run())
         tasks.start("node watch", self._node.run())
         tasks.start("cards", self._run_cards())

@@ -113,7 +113,7 @@ class Way(abc.ABC):
         """Offer these cards from now on."""
 
     @abc.abstractmethod
-    def _start(self, tasks: RootTasks, shutdown: Shutdown) -> None:
+    def _start(self, tasks: RootTasks) -> None:
         """Start the tasks that only this way has."""
 
     async def run(self, shutdown: Shutdown) -> None:
@@ -128,7 +128,7 @@ class Way(abc.ABC):
             if self._settings.limits.memory_limit is MemoryLimit.CLEAR:
                 root = self._settings.limits.cgroup_dir
                 tasks.start("old memory limits", clear_limits(self._open_limits(), root, self._announcer))
-            self._start(tasks, shutdown)
+            self._start(tasks)
 
     async def _drain(self, shutdown: Shutdown) -> None:
         """Wait until events from before the shutdown are posted, while their task still runs."""

@@ -1,21 +1,18 @@
 """The kubelet's side of resource claims: finds drivers in ``plugins_registry`` and calls them, lost and repeated too.
 
-As the stock kubelet: every socket in the folder is asked for its driver and gets the outcome; the first service in the
-driver's list that the kubelet knows is the one that is called; its health is followed for as long as it is there.
+As the stock kubelet: every socket in the folder is asked for its driver and gets the outcome.
 Source: pkg/kubelet/pluginmanager and pkg/kubelet/cm/dra of Kubernetes 1.36.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import grpc.aio
 
-from gcushare.wire.protos import dra_health_pb2, dra_pb2, plugin_registration_pb2, services
+from gcushare.wire.protos import dra_pb2, plugin_registration_pb2, services
 from gcushare_playground.lifetime import Startable
 
 CALL_TIMEOUT_S = 45.0
@@ -37,21 +34,13 @@ class ClaimRef:
 
 
 class DraKubelet(Startable):
-    """One kubelet; leaving the block ends it, and a driver notices only the end of its streams.
+    """One kubelet; ``known`` is the service that it calls, as registrations name it."""
 
-    ``known`` are the services that this kubelet calls, as registrations name them.
-    """
-
-    def __init__(self, root: Path, known: Sequence[str] = tuple(services.DRA_SERVICES)) -> None:
+    def __init__(self, root: Path, known: str = services.DRA_VERSION) -> None:
         self.registry = root / "plugins_registry"
         self.registry.mkdir(parents=True, exist_ok=True)
         self._known = known
         self._channel: grpc.aio.Channel | None = None
-        self._service = ""
-        self._follower: asyncio.Task[None] | None = None
-        self.health: dict[str, dra_health_pb2.DeviceHealth] = {}
-        """The last report, by device."""
-        self.reports = 0
 
     async def stop(self) -> None:
         await self._forget_driver()
@@ -100,31 +89,18 @@ class DraKubelet(Startable):
 
     async def _call(self, method: str, request: bytes, timeout_s: float) -> bytes:
         assert self._channel is not None, "no driver is registered"
-        call = self._channel.unary_unary(f"/{services.DRA_SERVICES[self._service]}/{method}")
+        call = self._channel.unary_unary(f"/{services.DRA_SERVICE}/{method}")
         answer: bytes = await call(request, timeout=timeout_s)
         return answer
 
     async def _register(self, info: plugin_registration_pb2.PluginInfo) -> str:
-        chosen = next((each for each in info.supported_versions if each in self._known), "")
-        if info.type != services.DRA_PLUGIN_TYPE or not chosen:
-            return f"none of {list(info.supported_versions)} is supported by the kubelet ({list(self._known)})"
+        if info.type != services.DRA_PLUGIN_TYPE or self._known not in info.supported_versions:
+            return f"none of {list(info.supported_versions)} is supported by the kubelet ({self._known})"
         await self._forget_driver()
-        self._service = chosen
         self._channel = grpc.aio.insecure_channel(f"unix:{info.endpoint}", options=_OPTIONS)
-        self._follower = asyncio.create_task(self._follow_health(self._channel), name="follow health")
         return ""
 
-    async def _follow_health(self, channel: grpc.aio.Channel) -> None:
-        with contextlib.suppress(grpc.aio.AioRpcError):
-            async for message in channel.unary_stream(services.NODE_WATCH_RESOURCES)(b""):
-                devices = dra_health_pb2.NodeWatchResourcesResponse.FromString(message).devices
-                self.health = {each.device.device_name: each for each in devices}
-                self.reports += 1
-
     async def _forget_driver(self) -> None:
-        if self._follower is not None:
-            self._follower.cancel()
-            await asyncio.wait((self._follower,))
         if self._channel is not None:
             await self._channel.close()
-        self._channel = self._follower = None
+        self._channel = None

@@ -24,7 +24,7 @@ from gcushare.device_plugin.claims.node_agent import ClaimsAgent
 from gcushare.device_plugin.claims.prepared_claims import PreparedClaims, list_claims
 from gcushare.device_plugin.claims.registration import Registration
 from gcushare.device_plugin.claims.reporting import ClaimsMetrics, ObservedClaims, describe, make_health
-from gcushare.device_plugin.claims.service import ClaimsService, HealthStream
+from gcushare.device_plugin.claims.service import ClaimsService
 from gcushare.device_plugin.claims.slice_plan import SlicePlan
 from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
 from gcushare.device_plugin.node.held_cards import find_claimed_cards
@@ -43,7 +43,7 @@ from gcushare.node.node_settings import Strategy
 from gcushare.node.pod_resources import list_claims_of_containers
 from gcushare.node.status import REGISTRATION_AGE_S
 from gcushare.runtime.health import Heartbeat
-from gcushare.runtime.shutdown import RootTasks, Shutdown
+from gcushare.runtime.shutdown import RootTasks
 from gcushare.wire.dra.checkpoint import PreparedClaim
 from gcushare.wire.dra.slices import RESOURCE_SLICE, ResourceSlice
 
@@ -75,7 +75,6 @@ class ClaimsApp(Way):
         self._prepared = PreparedClaims(form, node, CheckpointFile(directory), cdi_files)
         self._pods = ClaimPods(self._prepared, cards.claims_unit, node)
         self._publisher = SlicePublisher(client, driver, node, rng)
-        self._health = HealthStream(node, time.time)
         self._cdi = CdiSpecPublisher(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in strategies)
         self._writer = CardsPublisher(vendor, node, client, rng=rng, pods_per_count=0)
         self._agent = ClaimsAgent(
@@ -83,7 +82,6 @@ class ClaimsApp(Way):
             SlicePlan(vendor, node, PciBus(PCI_DEVICES).root),
             self._prepared,
             self._publisher,
-            self._health,
             self._cdi,
             self._writer,
             self._monitor.hold,
@@ -180,7 +178,6 @@ class ClaimsApp(Way):
         service = ClaimsService(
             self._prepared,
             self._client,
-            self._health,
             inventory=self._agent.inventory_to_grant,
             claims_of_containers=lambda: list_claims_of_containers(self._pod_resources),
             keep_limits=self._keep_limits if self._driver_limits is not None else None,
@@ -226,21 +223,16 @@ class ClaimsApp(Way):
                 limits.expect(uid)
             await asyncio.sleep(HASTE_S)
 
-    def _start(self, tasks: RootTasks, shutdown: Shutdown) -> None:
+    def _start(self, tasks: RootTasks) -> None:
         tasks.start("node watch", self._node_watch.run())
         tasks.start("slice watch", self._slice_watch.run())
         tasks.start("slices", self._publisher.run())
         tasks.start("inventory", self._writer.run())
-        tasks.start("health streams", self._end_streams(shutdown), drains=True)
         tasks.start("driver", self._serve_claims())
         if self._driver_limits is not None:
             tasks.start("pods that share a claim", self._follow_sharers(self._driver_limits))
         tasks.start("pod watch", self._pod_watch.run())
         self._over_use.start(tasks)
-
-    async def _end_streams(self, shutdown: Shutdown) -> None:
-        await shutdown.wait()
-        self._health.hang_up()
 
     async def _serve_claims(self) -> None:
         """Serve only what is known: the checkpoint first, then the cards, then registration and slices.

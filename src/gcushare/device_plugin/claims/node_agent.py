@@ -1,4 +1,4 @@
-"""Computes slices, inventory and health reports from the cards, cordons and prepared claims."""
+"""Computes slices and inventory from the cards, cordons and prepared claims."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from gcushare.core.errors import RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
 from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
-from gcushare.device_plugin.claims.service import HealthStream
 from gcushare.device_plugin.claims.slice_plan import SlicePlan, order_cards
 from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
 from gcushare.device_plugin.node.publisher import CardsPublisher
@@ -47,7 +46,6 @@ class ClaimsAgent:
     plan: SlicePlan
     prepared: PreparedClaims
     publisher: SlicePublisher
-    health: HealthStream
     cdi: CdiSpecPublisher
     writer: CardsPublisher
     hold_numbers: Callable[[Mapping[str, Card]], None] = lambda _held: None
@@ -168,7 +166,6 @@ class ClaimsAgent:
         if self._cards is None or not self._cards.cards:
             return
         self.inventory = self._count(self._cards)
-        self.health.update(self.inventory)
         self.cdi.update_holders(len(self.prepared.claims))
         self.cdi.update(self._cards.listed_in(self.inventory))
         is_taken = bool(self._offered() or self.other_systems or self.leaving)

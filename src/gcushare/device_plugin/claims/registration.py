@@ -87,7 +87,7 @@ class Registration:
             type=services.DRA_PLUGIN_TYPE,
             name=self.driver,
             endpoint=str(self.socket),
-            supported_versions=list(services.DRA_SERVICES),
+            supported_versions=[services.DRA_VERSION],
         ).SerializeToString()
 
     async def _notify(self, request: bytes, _context: object) -> bytes:

@@ -1,4 +1,4 @@
-"""The kubelet's calls on ``dra.sock``: prepare and unprepare claims, in both versions, and follow the cards' health.
+"""The kubelet's calls on ``dra.sock``: prepare and unprepare claims.
 
 Each claim of a call has its own answer: one that cannot be prepared gets an error and does not delay the others.
 """
@@ -6,24 +6,21 @@ Each claim of a call has its own answer: one that cannot be prepared gets an err
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 import grpc
 
-from gcushare.core.cards import Health, Inventory
+from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import RESOURCE_CLAIMS
 from gcushare.wire.dra.checkpoint import PreparedClaim
-from gcushare.wire.dra.claim_names import device_name
-from gcushare.wire.protos import dra_health_pb2 as health_pb
 from gcushare.wire.protos import dra_pb2 as pb
 from gcushare.wire.protos import services
 from gcushare.wire.protos.services import read_message
@@ -32,70 +29,8 @@ logger = logging.getLogger(__name__)
 
 CALLS = (services.NODE_PREPARE_RESOURCES, services.NODE_UNPREPARE_RESOURCES)
 """The kubelet's calls that are timed and counted, each claim of them by itself."""
-HEALTH_REPEAT_S = 10.0
-"""Between two reports of health: 30 s after the last one the kubelet calls it unknown, see its DefaultHealthTimeout."""
-_MAX_MESSAGE_CHARS = 1024
 _ASK_S = 3.0
 """How long a call for a claim that is prepared waits for the API server."""
-
-
-class HealthStream:
-    """Reports the health of a node's devices to the kubelet, which shows it in the status of pods that hold one.
-
-    ``wall_clock_s`` is the time that reports carry, in seconds since the epoch.
-    """
-
-    def __init__(self, pool: str, wall_clock_s: Callable[[], float]) -> None:
-        self._pool = pool
-        self._wall_clock_s = wall_clock_s
-        self._inventory: Inventory | None = None
-        self._changed = asyncio.Event()
-        self._is_closed = False
-        self.streams = 0
-        """Kubelets that follow now: one, or none."""
-
-    def update(self, inventory: Inventory) -> None:
-        """Report the health of these cards from now on."""
-        self._inventory = inventory
-        self._wake()
-
-    def hang_up(self) -> None:
-        """End the streams; a kubelet asks again."""
-        self._is_closed = True
-        self._wake()
-
-    async def follow(self) -> AsyncIterator[bytes]:
-        """Yield all devices now, at each change, and often enough that they do not become unknown."""
-        self._is_closed = False
-        self.streams += 1
-        try:
-            while not self._is_closed:
-                changed = self._changed
-                if self._inventory is not None:
-                    yield self._message(self._inventory).SerializeToString()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(HEALTH_REPEAT_S):
-                        await changed.wait()
-        finally:
-            self.streams -= 1
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    def _message(self, inventory: Inventory) -> health_pb.NodeWatchResourcesResponse:
-        message = health_pb.NodeWatchResourcesResponse()
-        now_s = int(self._wall_clock_s())
-        for card in inventory.cards:
-            is_sick = card.health is Health.UNHEALTHY
-            device = message.devices.add(
-                health=health_pb.UNHEALTHY if is_sick else health_pb.HEALTHY,
-                last_updated_time=now_s,
-                message=card.reason[:_MAX_MESSAGE_CHARS] if is_sick else "",
-            )
-            device.device.pool_name = self._pool
-            device.device.device_name = device_name(card.index)
-        return message
 
 
 ClaimsOfContainers: TypeAlias = Mapping[tuple[str, str], Collection[str]]
@@ -104,7 +39,7 @@ ClaimsOfContainers: TypeAlias = Mapping[tuple[str, str], Collection[str]]
 
 @dataclass(eq=False)
 class ClaimsService:
-    """The services of one driver on one node.
+    """The service of one driver on one node.
 
     ``inventory`` returns the cards, or raises why none may be given. ``keep_limits`` limits the memory of a
     claim's pods before their containers are created, or raises why it cannot. ``observe`` is called for each claim of a
@@ -113,7 +48,6 @@ class ClaimsService:
 
     prepared: PreparedClaims
     client: KubeClient
-    health: HealthStream
     _: KW_ONLY
     inventory: Callable[[], Inventory]
     claims_of_containers: Callable[[], Awaitable[ClaimsOfContainers]]
@@ -132,13 +66,7 @@ class ClaimsService:
             services.NODE_PREPARE_RESOURCES: unary(self._node_prepare_resources),
             services.NODE_UNPREPARE_RESOURCES: unary(self._node_unprepare_resources),
         }
-        watch = grpc.unary_stream_rpc_method_handler(self._node_watch_resources)
-        return (
-            *(grpc.method_handlers_generic_handler(name, calls) for name in services.DRA_SERVICES.values()),
-            grpc.method_handlers_generic_handler(
-                services.DRA_HEALTH_SERVICE, {services.short_name(services.NODE_WATCH_RESOURCES): watch}
-            ),
-        )
+        return (grpc.method_handlers_generic_handler(services.DRA_SERVICE, calls),)
 
     async def _node_prepare_resources(self, request: bytes, _context: object) -> bytes:
         response = pb.NodePrepareResourcesResponse()
@@ -175,10 +103,6 @@ class ClaimsService:
             _, error = await self._answer(services.NODE_UNPREPARE_RESOURCES, claim, unprepare)
             response.claims[claim.uid].error = error
         return response.SerializeToString()
-
-    async def _node_watch_resources(self, _request: bytes, _context: object) -> AsyncIterator[bytes]:
-        async for message in self.health.follow():
-            yield message
 
     async def _find_doubled(self, ours: Collection[str]) -> dict[str, str]:
         """Why claims cannot be prepared because a container uses two of them, by claim.

@@ -32,15 +32,11 @@ GET_INFO: Final = "/pluginregistration.Registration/GetInfo"
 NOTIFY_REGISTRATION_STATUS: Final = "/pluginregistration.Registration/NotifyRegistrationStatus"
 DRA_PLUGIN_TYPE: Final = "DRAPlugin"
 
-DRA_SERVICES: Final = {
-    "v1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin",
-    "v1beta1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
-}
-"""Services of a DRA driver, the preferred one first: the name in a registration, and the gRPC service name."""
+DRA_VERSION: Final = "v1.DRAPlugin"
+"""The service of a DRA driver as its registration names it."""
+DRA_SERVICE: Final = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
 NODE_PREPARE_RESOURCES: Final = "NodePrepareResources"
 NODE_UNPREPARE_RESOURCES: Final = "NodeUnprepareResources"
-DRA_HEALTH_SERVICE: Final = "v1alpha1.DRAResourceHealth"
-NODE_WATCH_RESOURCES: Final = "/v1alpha1.DRAResourceHealth/NodeWatchResources"
 
 KUBELET_RECEIVE_LIMIT_BYTES: Final = 4_194_304
 """The largest message that a released kubelet accepts from a plugin: gRPC's default."""

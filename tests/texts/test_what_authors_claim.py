@@ -25,7 +25,7 @@ API_VERSION = re.compile(r".*/v[0-9]+((alpha|beta)[0-9]+)?")
 OF_OTHER_OBJECTS = re.compile(
     r"(helm\.sh|meta\.helm\.sh|node-role\.kubernetes\.io|node\.kubernetes\.io|pod-security\.kubernetes\.io)/.*"
     r"|resource\.kubernetes\.io/pcieRoot|kubernetes\.io/hostname|app\.kubernetes\.io/managed-by"
-    r"|gcushare\.io/(serve|node-group|claims|claims-order|read-again|scale-down-disabled)"
+    r"|gcushare\.io/(serve|node-group|claims|claims-order|scale-down-disabled)"
     r"|cluster-autoscaler\.kubernetes\.io/(scale-down-disabled|gpu-.*)|startup-taint\.cluster-autoscaler\..*"
     r"|(aliyun\.accelerator|k8s\.amazonaws\.com|cloud\.google\.com|cloud\.tencent\.com|kubernetes\.azure\.com)/.*"
     r"|node\.kubernetes\.ovhcloud\.com/gpu"

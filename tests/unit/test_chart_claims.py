@@ -101,11 +101,9 @@ def test_rights_grow_only_where_claims_are_on() -> None:
     assert writes(*off, "claims.enabled=true") == {
         ("resourceclaimtemplates", "create"),
         ("resourceclaimtemplates", "delete"),
-        ("deviceclasses", "patch"),
         ("events", "create"),
         ("events", "patch"),
         ("nodes/status", "patch"),
-        ("deviceclasses", "patch"),
     }
     assert "--claims" not in arguments(rendered(EXTENDER_CHART))
 

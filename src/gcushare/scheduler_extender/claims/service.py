@@ -20,7 +20,6 @@ from gcushare.kube.resources import NAMESPACES, RESOURCE_CLAIM_TEMPLATES, Select
 from gcushare.runtime.metrics import counter, gauge
 from gcushare.runtime.shutdown import RootTasks
 from gcushare.scheduler_extender.claims.claims_settings import ClaimsSettings
-from gcushare.scheduler_extender.claims.class_mapping import ClassMapping
 from gcushare.scheduler_extender.claims.node_order import OrderWriter
 from gcushare.scheduler_extender.claims.template_keeper import TemplateKeeper
 from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS, TemplatePlan, trimmed
@@ -61,7 +60,6 @@ class ExtenderClaims(Collector):
         self.order = (
             OrderWriter(client, ledgers, is_leader, clock=clock, rng=rng) if settings.claims_node_order else None
         )
-        self.classes = ClassMapping(client, vendors, is_leader, clock)
         own = ",".join(f"{key}={value}" for key, value in OWN_LABELS.items())
         self.watches: dict[str, Reflector[Any]] = {
             "namespaces": Reflector(
@@ -88,7 +86,6 @@ class ExtenderClaims(Collector):
         """Start the watches, and each worker once it knows all that it depends on. ``pods`` are read after nodes."""
         for name, watch in self.watches.items():
             tasks.start(f"watch {name}", watch.run())
-        tasks.start("look after DeviceClasses", self.classes.run())
         tasks.start("keep templates", self._keep_when_synced([pods, *self.watches.values()]))
         if self.order is not None:
             tasks.start("keep the order of nodes", self.order.run(claims.synced.wait))

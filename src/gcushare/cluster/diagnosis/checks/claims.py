@@ -131,7 +131,9 @@ def find_rivals(resources: Mapping[str, str], vendor: Vendor) -> Iterator[Findin
             f"DeviceClass {name}",
             f"it stands for {resource}, as {ours} does: kube-scheduler takes one of them, and pods that ask for that "
             "resource may get no card of gcushare, or wait",
-            f"take extendedResourceName out of it; where another driver needs it, out of {ours}",
+            f"take extendedResourceName out of it, or out of {ours} if another driver needs it; then write ours again, "
+            "which kube-scheduler has forgotten: "
+            f"kubectl annotate --overwrite deviceclass {ours} again=$(date +%s)",
         )
 
 

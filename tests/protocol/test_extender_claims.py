@@ -6,16 +6,14 @@ from collections import Counter
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.runtime.settings.election import ElectionSettings
 from gcushare.scheduler_extender.claims.claims_settings import ClaimsSettings
-from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS, TemplateKey
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
-from gcushare_playground.apiserver import ApiServer, CutWatch, Delay, FailAfter, FailBefore, Fault
+from gcushare_playground.apiserver import ApiServer, CutWatch, FailAfter, FailBefore, Fault
 from tests.api_objects import an_object, find, listed, merge_into
 from tests.extender_objects import node_document
 from tests.protocol.claims_rig import share
@@ -82,23 +80,6 @@ async def test_watches_that_are_cut_lose_nothing(server: ApiServer) -> None:
         for units in range(1, 12):
             put_pod(server, f"pod-{units}", units)
         await until_templates(server, *range(1, 12))
-
-
-async def test_a_held_template_is_reported_although_the_watch_showed_its_deletion_before_the_answer(
-    server: ApiServer,
-) -> None:
-    server.faults.on(Fault(Delay(0.3), "/resourceclaimtemplates", "DELETE"))
-    async with replica(server) as extender:
-        assert extender.extender.claims is not None
-        spec = msgspec.to_builtins(extender.extender.claims.plan.spec_of(TemplateKey("team", "gcu-memory-6")))
-        held = {"labels": dict(OWN_LABELS), "finalizers": ["example.com/held"]}
-        kind, name = "ResourceClaimTemplate", "gcu-memory-5"
-        forged = server.registry.put(an_object(kind, name, "team", metadata=held, spec=spec))["spec"]
-        await until(lambda: counters(extender)["deleted"] == 1)
-        put_pod(server, "one", 5)
-        await until(lambda: "ClaimTemplateHeld" in {each["reason"] for each in listed(server, "Event")})
-        merge_into(server, kind, name, {"metadata": {"finalizers": None}}, "team")
-        await until(lambda: [each["spec"] for each in listed(server, kind) if each["spec"] != forged] != [])
 
 
 async def test_one_of_two_replicas_works_and_the_other_takes_over(server: ApiServer) -> None:

@@ -147,7 +147,7 @@ def test_a_forged_template_that_a_finalizer_holds_is_waited_for_and_not_deleted_
     plan.templates.applied(deleted(big))
     assert plan.next_step(FIVE, 0) is None
     plan.pod_applied(waiting("p", FIVE.name))
-    assert plan.next_step(FIVE, 0) == DueStep(Step.WAIT)
+    assert plan.next_step(FIVE, 0) is None
     plan.templates.deleted(deleted(big))
     assert plan.next_step(FIVE, 0) == DueStep(Step.CREATE)
 

@@ -30,7 +30,7 @@ from gcushare.wire.dra.claims import new_template
 
 logger = logging.getLogger(__name__)
 
-NOT_OURS, TOO_MANY, HELD = "ClaimTemplateNotOurs", "TooManyClaimTemplates", "ClaimTemplateHeld"
+NOT_OURS, TOO_MANY = "ClaimTemplateNotOurs", "TooManyClaimTemplates"
 """Reasons of the events on pods whose template is not made."""
 
 _AT_ONCE = 8
@@ -116,14 +116,6 @@ class TemplateKeeper:
             return await self._create(key)
         if step is Step.DELETE:
             return await self._delete(key)
-        if step is Step.WAIT:
-            self._report_to_users(
-                key,
-                HELD,
-                f"ResourceClaimTemplate {key} asks for something else than this pod does, and its finalizers keep it "
-                "from being deleted: remove them, and gcushare will make its own",
-            )
-            return False
         self._report_to_users(
             key,
             TOO_MANY,

@@ -45,8 +45,6 @@ class Step(enum.Enum):
     DELETE = "delete"
     REFUSE = "refuse"
     """The namespace has too many."""
-    WAIT = "wait"
-    """Its spec differs, and it is being deleted: another program's finalizer holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,7 @@ class TemplatePlan:
                 return None
             return DueStep(Step.CREATE if self._count[key.namespace] < MAX_TEMPLATES else Step.REFUSE)
         if found.metadata.deletion_timestamp is not None:
-            return DueStep(Step.WAIT) if wanted and found.spec != self.spec_of(key) else None
+            return None  # the watch shows its end
         if found.spec != self.spec_of(key):
             return DueStep(Step.DELETE)  # it cannot be changed; it is created again if a pod names it
         if wanted:

@@ -44,7 +44,7 @@ def check_cards(world: World, nodes: Iterable[ClaimsNode], pods: Collection[Pod]
 
 
 def check_orphans(world: World, nodes: Sequence[ClaimsNode], orphans: Orphans, storms_s: float) -> None:
-    """A claim that no pod uses is named once the driver could see it, its card comes last, and it is released."""
+    """A claim that no pod uses is named once the driver could see it, and is released."""
     for uid, (where, since_s) in list(orphans.items()):
         node = next(each for each in nodes if each.name == where)
         claims = node.disk.claims or {}
@@ -54,15 +54,6 @@ def check_orphans(world: World, nodes: Sequence[ClaimsNode], orphans: Orphans, s
             world.fail("no share without a claim", f"{claims[uid].key} stays prepared on {where}")
         elif node.checks is None or claims[uid].key not in node.checks.problem:
             world.fail("no share without a claim", f"{where} does not name {claims[uid].key}, which no pod uses")
-    for node in nodes:
-        last = [index in _cards_of_orphans(orphans, node) for index in node.agent.order] if node.agent else []
-        if last != sorted(last):
-            world.fail("no share without a claim", f"the cards of {node.name} are in the order {last}")
-
-
-def _cards_of_orphans(orphans: Orphans, node: ClaimsNode) -> set[int]:
-    claims = node.disk.claims or {}
-    return {each.index for uid in orphans if uid in claims for each in claims[uid].devices}
 
 
 def check_views(world: World, nodes: Sequence[ClaimsNode], replicas: Sequence[ClaimsReplica]) -> None:

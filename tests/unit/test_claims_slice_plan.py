@@ -20,7 +20,7 @@ PLAN = SlicePlan(ENFLAME, "node-1", lambda address: "pci0000:3a" if address else
 
 
 def inventory(*sizes_gib: int, unit: str = "1", **card: Any) -> Inventory:
-    return an_inventory(*sizes_gib, unit=unit, driver="1.2.3", pci_address="0000:3b:00.0", **card)
+    return an_inventory(*sizes_gib, unit=unit, pci_address="0000:3b:00.0", **card)
 
 
 def devices(found: Inventory, order: tuple[int, ...] | None = None) -> tuple[Device, ...]:
@@ -67,7 +67,6 @@ def test_attributes_name_the_card_and_its_place() -> None:
     (card,) = devices(inventory(16))
     assert card.attributes["index"].int == 0
     assert card.attributes["uuid"].string == "uuid-0"
-    assert card.attributes["driverVersion"].version == "1.2.3"
     assert card.attributes["resource.kubernetes.io/pcieRoot"].string == "pci0000:3a"
     assert "numaNode" not in card.attributes
 

@@ -18,7 +18,6 @@ from gcushare.wire.dra.slices import (
     SliceSpec,
     new_slice,
     quantity,
-    version_attribute,
 )
 from gcushare.wire.objects import ObjectMeta
 
@@ -48,18 +47,6 @@ def test_a_slice_is_read_back_as_it_was_written_whatever_the_api_server_adds() -
     assert document["spec"]["devices"][0]["taints"] == [{"key": "d/sick", "effect": "NoSchedule"}]
     document["spec"]["devices"][0]["taints"][0]["timeAdded"] = "2026-01-01T00:00:00Z"
     assert RESOURCE_SLICE.read(msgspec.json.encode(document)).spec == spec
-
-
-@pytest.mark.parametrize(
-    ("text", "attribute"),
-    [
-        pytest.param("1.2.3", Attribute(version="1.2.3"), id="semantic"),
-        pytest.param("550.54", Attribute(string="550.54"), id="two numbers"),
-        pytest.param("01.2.3", Attribute(string="01.2.3"), id="leading zero"),
-    ],
-)
-def test_only_a_semantic_version_is_written_as_one(text: str, attribute: Attribute) -> None:
-    assert version_attribute(text) == attribute
 
 
 def test_a_claim_names_the_results_of_each_driver_and_what_they_consume() -> None:

@@ -126,18 +126,11 @@ class NodeProgram:
                     logger.info("the way of giving out cards is not changed yet %s", fields(reason=found))
                 said = found
 
-        helpers = [asyncio.create_task(pass_on(), name="shutdown"), asyncio.create_task(leave(), name="change of way")]
-        for task in helpers:
-            task.add_done_callback(lambda done: _stop_on_defect(done, stop))
-        try:
+        async with asyncio.TaskGroup() as group:
+            helpers = [group.create_task(pass_on(), name="shutdown"), group.create_task(leave(), name="change of way")]
             await way.run(stop)
-        finally:
             for task in helpers:
                 task.cancel()
-            await asyncio.gather(*helpers, return_exceptions=True)
-        for task in helpers:
-            if not task.cancelled() and (defect := task.exception()) is not None:
-                raise defect
 
     @property
     def _can_serve_claims(self) -> bool:
@@ -228,11 +221,6 @@ class NodeProgram:
         except (RetryableError, DeviceError) as error:
             logger.info("the kubelet shows no allocations %s", fields(reason=error))
             return False
-
-
-def _stop_on_defect(task: asyncio.Task[None], stop: Shutdown) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        stop.request(f"task {task.get_name()!r} failed")
 
 
 async def run_plugin(settings: PluginSettings, shutdown: Shutdown) -> int:

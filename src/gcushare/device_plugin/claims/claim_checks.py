@@ -20,7 +20,7 @@ from gcushare.device_plugin.claims.service import ClaimsOfContainers
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import RESOURCE_CLAIMS
 from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
-from gcushare.wire.dra.checkpoint import PreparedClaim, users_of
+from gcushare.wire.dra.checkpoint import users_of
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,6 @@ class ClaimChecks:
         due = {uid for uid, since_s in self._unseen_since.items() if now_s - since_s >= UNSEEN_S}
         await self.ask_users(due)
         await self._release()
-        self.prepared.mark_orphans(self._orphan_since.keys() & self.prepared.claims.keys())
 
     async def ask_users(self, others: Collection[str] = ()) -> None:
         """Ask for the claims that pods name and may have come to use, and for ``others``."""
@@ -88,14 +87,15 @@ class ClaimChecks:
             await self._ask(uid)
 
     async def _find_unseen(self) -> None:
-        """Note which claims no container has, and forget those that one has again."""
+        """Note which claims no container has, by name, and forget those that one has again."""
         before = self.prepared.claims
         try:
             shown = await self.claims_of_containers()
         except (RetryableError, RemoteContractError) as error:
             logger.warning("which containers have which claims is not known %s", fields(reason=error))
             return
-        unseen = unused_claims(before.values(), shown)
+        seen = {key for keys in shown.values() for key in keys}
+        unseen = {uid for uid, claim in before.items() if claim.key not in seen}
         self._unseen_since = {uid: self._unseen_since.get(uid, self.clock()) for uid in unseen}
         self._orphan_since = {uid: since_s for uid, since_s in self._orphan_since.items() if uid in unseen}
 
@@ -140,25 +140,3 @@ class ClaimChecks:
                 continue
             del self._orphan_since[uid]
             self.announce("ClaimReleased", f"claim {claim.key} was deleted and no container had it: it is released")
-
-
-def unused_claims(claims: Collection[PreparedClaim], shown: ClaimsOfContainers) -> set[str]:
-    """The uids of the claims that no container has.
-
-    The kubelet shows names. If claims had the same name one after the other, it stands for the newest, or for the one
-    whose pod is shown.
-    """
-    having: dict[str, set[str]] = {}
-    for (pod, _), keys in shown.items():
-        for key in keys:
-            having.setdefault(key, set()).add(pod)
-    newest = {each.key: each.uid for each in sorted(claims, key=lambda each: each.prepared_s)}
-    return {
-        each.uid
-        for each in claims
-        if not having.get(each.key)
-        or (
-            newest[each.key] != each.uid
-            and having[each.key].isdisjoint(f"{each.namespace}/{user.name}" for user in each.users)
-        )
-    }

@@ -171,10 +171,8 @@ class ClaimsAgent:
         is_taken = bool(self._offered() or self.other_systems or self.leaving)
         if self._node is None or self._is_node_gone:
             return
-        # The scheduler counts what a deleted claim held as free: pods that it sends there would be refused.
-        last = {each.index for uid in self.prepared.orphans for each in self.prepared.claims[uid].devices}
         held = self.prepared.assignments(self.inventory)
-        self.order = order_cards(self.inventory, held, self.settings.card_policy, last)
+        self.order = order_cards(self.inventory, held, self.settings.card_policy)
         self.publisher.publish(self.plan.build(self.inventory, () if is_taken else self.order), self._node.metadata.uid)
         if not is_taken:
             # Before, the plugin's own inventory says in which unit its pods hold memory.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,8 +43,7 @@ async def list_claims(client: KubeClient, driver: str, pool: str) -> list[Resour
 class PreparedClaims:
     """What is prepared. Every change is one synchronous call, so that none is left half done by a cancelled one.
 
-    ``on_change`` is called after each change of what the cards hold. ``orphans``: the uids of claims that are deleted
-    and that no container seems to use.
+    ``on_change`` is called after each change of what the cards hold.
     """
 
     form: GrantForm
@@ -54,7 +53,6 @@ class PreparedClaims:
 
     def __post_init__(self) -> None:
         self.claims: Mapping[str, PreparedClaim] = {}
-        self.orphans: frozenset[str] = frozenset()
         self.on_change: Callable[[], None] = lambda: None
 
     def load(self) -> None:
@@ -209,16 +207,9 @@ class PreparedClaims:
             prepared_s=time.time(),
         )
 
-    def mark_orphans(self, uids: Collection[str]) -> None:
-        """Store which claims no pod seems to use any more."""
-        if self.orphans != uids:
-            self.orphans = frozenset(uids)
-            self.on_change()
-
     def _save(self, claims: dict[str, PreparedClaim]) -> None:
         self.checkpoint.write(claims)
         self.claims = claims
-        self.orphans &= claims.keys()
         self.on_change()
 
     def _repair_files(self) -> None:

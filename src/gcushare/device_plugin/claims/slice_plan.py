@@ -11,7 +11,7 @@ policy prefers them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gcushare.core.assignments import Assignment
@@ -35,21 +35,18 @@ from gcushare.wire.dra.slices import (
     ValidRange,
     quantity,
     text_attribute,
-    version_attribute,
 )
 
 
-def order_cards(
-    inventory: Inventory, assignments: Iterable[Assignment], policy: str, last: Collection[int] = ()
-) -> tuple[int, ...]:
-    """The cards' indexes in the order in which ``policy`` prefers them for one unit more, those of ``last`` behind."""
+def order_cards(inventory: Inventory, assignments: Iterable[Assignment], policy: str) -> tuple[int, ...]:
+    """The cards' indexes in the order in which ``policy`` prefers them for one unit more."""
     node = NodeState("")
     node.set_cards(inventory.cards, inventory.unit, BOTH_MODES)
     for assignment in assignments:
         node.add(assignment)
     rank, request = POLICIES[policy].rank_card, CardRequest(units=1)
     states = [node.cards[card.index] for card in inventory.cards]
-    ordered = sorted(states, key=lambda state: (state.index in last, rank(state, request), state.index))
+    ordered = sorted(states, key=lambda state: (rank(state, request), state.index))
     return tuple(state.index for state in ordered)
 
 
@@ -93,8 +90,6 @@ class SlicePlan:
         found |= {name: text_attribute(text) for name, text in texts.items() if text}
         if card.numa_node is not None:
             found["numaNode"] = Attribute(int=card.numa_node)
-        if inventory.driver:
-            found["driverVersion"] = version_attribute(inventory.driver)
         if root := self.pci_root(card.pci_address):
             found[PCIE_ROOT] = text_attribute(root)
         return found

@@ -7,8 +7,6 @@ returns that form unchanged.
 
 from __future__ import annotations
 
-import re
-
 from msgspec import field
 
 from gcushare.wire.objects import KubeObject, ObjectMeta
@@ -27,15 +25,12 @@ PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 
 NO_SCHEDULE = "NoSchedule"
 
-_SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
-
 
 class Attribute(KubeObject, frozen=True):
     """One attribute of a device; exactly one field is set."""
 
     int: Int | None = None
     string: str | None = None
-    version: str | None = None
 
 
 class ValidRange(KubeObject, frozen=True):
@@ -132,9 +127,3 @@ def quantity(amount: int) -> str:
 def text_attribute(text: str) -> Attribute:
     """Write a string attribute, cut to what the API server takes."""
     return Attribute(string=text[:MAX_TEXT])
-
-
-def version_attribute(text: str) -> Attribute:
-    """Write a version; one that is not a semantic version ("550.54", say) is written as a string."""
-    is_semantic = len(text) <= MAX_TEXT and _SEMVER.fullmatch(text) is not None
-    return Attribute(version=text) if is_semantic else text_attribute(text)

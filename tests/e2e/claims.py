@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections import Counter as Counter_
@@ -12,34 +13,25 @@ from typing import Any
 
 import msgspec
 
-from gcushare.core.cards import SERVES_CLAIMS
+from gcushare.core.cards import SERVES_CLAIMS, Inventory, InventoryCard
 from gcushare.core.errors import GcushareError
 from gcushare.core.quantities import parse_quantity
+from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.device_plugin.claims.slice_plan import SlicePlan
 from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NAMESPACES, Resource
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.contracts import EXTENDER
 from gcushare.wire.dra.claim_names import ClaimSize
-from gcushare.wire.dra.claims import ResourceClaim
-from gcushare.wire.dra.slices import (
-    MEMORY,
-    Attribute,
-    Capacity,
-    Device,
-    RequestPolicy,
-    ResourcePool,
-    ResourceSlice,
-    SliceSpec,
-    ValidRange,
-    new_slice,
-)
-from gcushare.wire.nodes import decode_inventory, encode_inventory
+from gcushare.wire.dra.claims import ResourceClaim, new_template, template_spec
+from gcushare.wire.dra.slices import ResourceSlice, new_slice
+from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import ObjectMeta
-from tests.charts import EXTENDER_CHART, Rendering, of_kind, render
+from tests.charts import EXTENDER_CHART, of_kind, rendered
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ADMIN, ControlPlane
-from tests.e2e.installing import account_kubeconfig
+from tests.e2e.installing import account_kubeconfig, kubectl
 from tests.e2e.objects import JsonObject, node, pod
 from tests.e2e.waiting import until
 
@@ -48,95 +40,69 @@ TEMPLATES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "resourcec
 CLAIMS: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "resourceclaims", dict)
 SLICES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "resourceslices", dict, namespaced=False)
 OPTED_IN = {"gcushare.io/claims": "enabled"}
-GIB = 2**30
-_ACCOUNT = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
-_POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
-_PLURALS = {
-    "DeviceClass": ("apis/resource.k8s.io/v1", "deviceclasses"),
-    **{
-        kind + suffix: ("apis/admissionregistration.k8s.io/v1", kind.lower()[:-1] + "ies" if not suffix else "")
-        for kind in _POLICIES
-        for suffix in ("", "Binding")
-    },
-}
 
 
-def _resource(kind: str) -> Resource[JsonObject]:
-    prefix, plural = _PLURALS[kind]
-    return Resource(prefix, plural or f"{kind.lower()}s", dict, namespaced=False)
+def _extender_objects(*sets: str) -> Sequence[JsonObject]:
+    return rendered(EXTENDER_CHART, "claims.enabled=true", "scheduler.mode=none", "scheduler.verbs=off", *sets)
 
 
-async def install(control_plane: ControlPlane, *sets: str, vendor: Vendor = ENFLAME) -> None:
+async def _apply(control_plane: ControlPlane, objects: Iterable[JsonObject]) -> None:
+    body = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+    await asyncio.to_thread(kubectl, control_plane, "apply", "--server-side", "-f", "-", stdin=body)
+
+
+async def try_pod(control_plane: ControlPlane, body: JsonObject, namespace: str = "default") -> tuple[int, JsonObject]:
+    """Create a pod as a dry run: what the API server would store, or its refusal."""
+    url = f"{control_plane.url}/api/v1/namespaces/{namespace}/pods?dryRun=All"
+    async with control_plane.http.post(url, json=body) as answer:
+        return answer.status, await answer.json()
+
+
+async def install(control_plane: ControlPlane, *sets: str) -> None:
     """Create the chart's DeviceClasses and policies of claims, and wait until the policies hold in ``default``."""
-    client = control_plane.client
-    for each in of_kind(_extender_objects(f"vendor={vendor.name}", *sets), *_PLURALS):
-        if each["kind"] == "DeviceClass" or each["metadata"]["name"].startswith("gcushare-claims"):
-            await client.create(_resource(each["kind"]), each)
-    await opt_in(client, "default")
-    body = pod("probe", 1, vendor=vendor)
-    refused = pod("probe", 1, vendor=vendor, nodeName="nowhere")
+    objects = _extender_objects(*sets)
+    policies = (each for each in objects if each["metadata"]["name"].startswith("gcushare-claims"))
+    await _apply(control_plane, [*of_kind(objects, "DeviceClass"), *policies])
+    await opt_in(control_plane.client, "default")
 
     async def missing() -> str:
-        url = f"{control_plane.url}/api/v1/namespaces/default/pods?dryRun=All"
-        async with control_plane.http.post(url, json=refused) as answer:
-            if answer.status != 422:
-                return f"a pod with a node is answered {answer.status}"
-        async with control_plane.http.post(url, json=body) as answer:
-            made = await answer.json()
-            return "" if "resourceClaims" in made.get("spec", {}) else f"a pod is answered {made}"
+        status, answer = await try_pod(control_plane, pod("probe", 1, nodeName="nowhere"))
+        if status != 422:
+            return f"a pod with a node is answered {answer}"
+        _, made = await try_pod(control_plane, pod("probe", 1))
+        return "" if "resourceClaims" in made.get("spec", {}) else f"a pod is answered {made}"
 
     await until(missing, "the policies hold", deadline_s=60)
 
 
 async def call_extender(control_plane: ControlPlane, *, called: bool) -> None:
     """Have the policy mark the pods of claims for the extender, or no longer; returns once it does."""
-    for each in of_kind(_extender_objects(f"claims.callExtender={str(called).lower()}"), "MutatingAdmissionPolicy"):
-        change = Patch(PatchKind.MERGE, {"spec": each["spec"]})
-        await control_plane.client.patch(_resource(each["kind"]), each["metadata"]["name"], change)
+    objects = _extender_objects(f"claims.callExtender={str(called).lower()}")
+    await _apply(control_plane, of_kind(objects, "MutatingAdmissionPolicy"))
 
     async def missing() -> str:
-        url = f"{control_plane.url}/api/v1/namespaces/default/pods?dryRun=All"
-        async with control_plane.http.post(url, json=pod("probe", 1)) as answer:
-            limits = (await answer.json())["spec"]["containers"][0]["resources"].get("limits", {})
+        _, made = await try_pod(control_plane, pod("probe", 1))
+        limits = made["spec"]["containers"][0]["resources"].get("limits", {})
         return "" if (ENFLAME.claims.extender_resource in limits) is called else f"a pod asks for {limits}"
 
     await until(missing, "the policy holds", deadline_s=60)
 
 
-def _extender_objects(*sets: str) -> list[JsonObject]:
-    values = ("claims.enabled=true", "scheduler.mode=none", "scheduler.verbs=off", *sets)
-    return render(EXTENDER_CHART, Rendering(sets=dict(pair.split("=", 1) for pair in values)))
-
-
 async def install_policies(control_plane: ControlPlane, names: Collection[str], *sets: str) -> None:
     """Create these policies of the extender's chart."""
     wanted = {f"{EXTENDER}-{name}" for name in names}
-    for each in _extender_objects(*sets):
-        if each["metadata"]["name"] in wanted:
-            await control_plane.client.create(_resource(each["kind"]), each)
+    await _apply(control_plane, (each for each in _extender_objects(*sets) if each["metadata"]["name"] in wanted))
 
 
 async def install_extender(control_plane: ControlPlane) -> None:
     """Create the extender's account, its rights with claims, and the policies that bound them; nothing of it runs."""
     await install_policies(control_plane, ("own-templates", "extender-nodes"))
-    for each in _extender_objects():
-        name, kind = each["metadata"]["name"], each["kind"]
-        if name == EXTENDER and kind in (
-            "ServiceAccount",
-            "ClusterRole",
-            "ClusterRoleBinding",
-            "Role",
-            "RoleBinding",
-        ):
-            prefix = "api/v1" if each["apiVersion"] == "v1" else f"apis/{each['apiVersion']}"
-            resource: Resource[JsonObject] = Resource(
-                prefix, f"{kind.lower()}s", dict, namespaced="namespace" in each["metadata"]
-            )
-            await control_plane.client.create(resource, each, namespace=each["metadata"].get("namespace"))
+    account = of_kind(_extender_objects(), "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+    await _apply(control_plane, (each for each in account if each["metadata"]["name"] == EXTENDER))
 
 
-async def start_extender(control_plane: ControlPlane, *flags: str) -> str:
-    """Start the extender with its own account, for what it does for claims alone; returns the URL of its page."""
+async def start_extender(control_plane: ControlPlane, *flags: str) -> None:
+    """Start the extender with its own account, for what it does for claims alone."""
     kubeconfig = await account_kubeconfig(control_plane, EXTENDER)
     command = control_plane.command(
         EXTENDER,
@@ -146,7 +112,6 @@ async def start_extender(control_plane: ControlPlane, *flags: str) -> str:
         ready=re.compile(r"\blistening\b.*\burl=(\S+)"),
     )
     await control_plane.start(replace(command, ready_lines=2))
-    return control_plane.children[EXTENDER].addresses[1]
 
 
 async def opt_in(client: KubeClient, namespace: str, *, opted: bool = True) -> None:
@@ -201,64 +166,47 @@ async def _each(requests: Iterable[Coroutine[Any, Any, Any]]) -> None:
             group.create_task(one(request))
 
 
+def _inventory(node: str, cards: int, gib: int, vendor: Vendor, model: str) -> Inventory:
+    return Inventory(
+        unit=parse_memory_unit(vendor.default_unit),
+        cards=tuple(
+            InventoryCard(index=index, uuid=f"{node}-{index}", memory_bytes=gib * GIB, units=gib, model=model)
+            for index in range(cards)
+        ),
+        modes=(SERVES_CLAIMS,),
+    )
+
+
 def claim_node(name: str, cards: int = 2, gib: int = 16, vendor: Vendor = ENFLAME) -> JsonObject:
     """Write a Node that serves claims, as its kubelet and the driver publish it; slices are apart."""
-    key = vendor.inventory_annotation
-    inventory = decode_inventory(node(name, *[gib] * cards, vendor=vendor)["metadata"]["annotations"][key])
-    written = encode_inventory(replace(inventory, modes=(SERVES_CLAIMS,)))
-    amounts = {"cpu": "64", "memory": "256Gi", "pods": "500"}
-    labels = {"kubernetes.io/hostname": name, "gcushare.io/serve": "claims"}
-    conditions = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
-    return {
-        "metadata": {"name": name, "labels": labels, "annotations": {key: written}},
-        "status": {"capacity": amounts, "allocatable": amounts, "conditions": conditions},
-    }
+    body = node(name, vendor=vendor)
+    inventory = encode_inventory(_inventory(name, cards, gib, vendor, ""))
+    body["metadata"]["annotations"] = {vendor.inventory_annotation: inventory}
+    body["metadata"]["labels"] = {"kubernetes.io/hostname": name, "gcushare.io/serve": "claims"}
+    for resource in (vendor.memory_resource, vendor.count_resource):
+        del body["status"]["allocatable"][resource]
+    return body
 
 
 def slices_of(node: str, cards: int, gib: int, vendor: Vendor = ENFLAME, model: str = "S60") -> list[ResourceSlice]:
-    """Write a node's slice as the claims driver does: a claim that names no amount takes a whole card."""
-
-    def device(index: int) -> Device:
-        valid = ValidRange(min="1Gi", step="1Gi" if gib > 1 else None)
-        policy = RequestPolicy(default=f"{gib}Gi", valid_range=valid)
-        return Device(
-            name=f"card-{index}",
-            attributes={
-                "uuid": Attribute(string=f"{node}-{index}"),
-                "index": Attribute(int=index),
-                "model": Attribute(string=model),
-            },
-            capacity={MEMORY: Capacity(value=f"{gib}Gi", request_policy=policy)},
-            allow_multiple_allocations=True,
-        )
-
-    spec = SliceSpec(
-        driver=vendor.claims.driver,
-        pool=ResourcePool(name=node, generation=1, resource_slice_count=1),
-        node_name=node,
-        devices=tuple(device(index) for index in range(cards)),
-    )
+    """Build a node's slice as the claims driver does."""
+    spec = SlicePlan(vendor, node).build(_inventory(node, cards, gib, vendor, model), range(cards))
     return [new_slice(ObjectMeta(name=f"{node}-cards"), spec)]
 
 
 def claim_template(size: ClaimSize) -> JsonObject:
     """Write the template for a size with units of 1 GiB, as the extender makes it."""
-    exactly = {
-        "deviceClassName": ENFLAME.claims.memory_class,
-        "count": size.cards,
-        "capacity": {"requests": {MEMORY: f"{size.units}Gi"}},
-    }
-    spec = {"devices": {"requests": [{"name": "card", "exactly": exactly}]}}
-    return {"metadata": {"name": size.template_name(ENFLAME.claims.template_prefix)}, "spec": {"spec": spec}}
+    name = size.template_name(ENFLAME.claims.template_prefix)
+    spec = template_spec(size, ENFLAME, parse_memory_unit("1"))
+    found: JsonObject = msgspec.to_builtins(new_template(name, "", {}, spec))
+    return found
 
 
 def count_used(claims: Iterable[JsonObject], vendor: Vendor = ENFLAME) -> Counter_[tuple[str, int]]:
-    """Sum the bytes allocated per node and card, from the claims alone; a whole card counts as -1."""
+    """Sum the bytes allocated per node and card, from the claims alone."""
     used: Counter_[tuple[str, int]] = Counter_()
     for each in claims:
         claim = msgspec.convert(each, ResourceClaim)
         for result in claim.results_of(vendor.claims.driver):
-            index = int(result.device.split("-")[1])
-            amount = result.consumed_memory()
-            used[result.pool, index] += int(parse_quantity(amount)) if amount else 0
+            used[result.pool, int(result.device.split("-")[1])] += int(parse_quantity(result.consumed_memory() or "0"))
     return used

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.requests import ContainerKind, effective_request
-from gcushare.kube.resources import Resource
+from gcushare.kube.resources import NAMESPACES, Resource
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations import CLAIMED_RESOURCE, CLAIMED_UNITS
+from gcushare.wire.annotations import CLAIMED_UNITS
 from gcushare.wire.dra.claim_names import ClaimSize
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.objects import copy_of
@@ -20,7 +20,17 @@ from gcushare_playground.apiserver.registry import Registry
 from gcushare_playground.apiserver.storage import Storage
 from gcushare_playground.picture import POD_OBJECTS
 from tests.charts import needs_helm
-from tests.e2e.claims import CLAIMS, OPTED_IN, TEMPLATES, call_extender, install, opt_in, start_controller_manager
+from tests.e2e.claims import (
+    CLAIMS,
+    OPTED_IN,
+    TEMPLATES,
+    call_extender,
+    claim_template,
+    install,
+    opt_in,
+    start_controller_manager,
+    try_pod,
+)
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject, pod
 from tests.e2e.waiting import until
@@ -29,17 +39,16 @@ pytestmark = needs_helm
 
 MEMORY = ENFLAME.memory_resource
 ENTRY = "gcushare-gcu-memory"
-JOBS: Resource[JsonObject] = Resource("apis/batch/v1", "jobs", dict)
 DEPLOYMENTS: Resource[JsonObject] = Resource("apis/apps/v1", "deployments", dict)
-STATEFUL_SETS: Resource[JsonObject] = Resource("apis/apps/v1", "statefulsets", dict)
 QUOTAS: Resource[JsonObject] = Resource("api/v1", "resourcequotas", dict)
 EVENTS: Resource[JsonObject] = Resource("api/v1", "events", dict)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(control_plane: ControlPlane) -> AsyncIterator[ControlPlane]:
-    await install(control_plane, vendor=ENFLAME)
-    controllers = ("deployment", "replicaset", "job", "statefulset", "resourcequota", "resourceclaim")
+    await install(control_plane)
+    await control_plane.client.create(NAMESPACES, {"metadata": {"name": "old"}})
+    controllers = ("deployment", "replicaset", "resourcequota", "resourceclaim")
     await start_controller_manager(control_plane, [f"{each}-controller" for each in controllers])
     yield control_plane
 
@@ -61,15 +70,8 @@ def made_of(*containers: JsonObject, inits: tuple[JsonObject, ...] = (), **annot
     return body
 
 
-async def send(cluster: ControlPlane, body: JsonObject, namespace: str = "default") -> tuple[int, JsonObject]:
-    """Create a pod as a dry run: what the API server would store, or its refusal."""
-    url = f"{cluster.url}/api/v1/namespaces/{namespace}/pods?dryRun=All"
-    async with cluster.http.post(url, json=body) as answer:
-        return answer.status, await answer.json()
-
-
 async def admit(cluster: ControlPlane, body: JsonObject) -> JsonObject:
-    status, made = await send(cluster, body)
+    status, made = await try_pod(cluster, body)
     assert status == 201, made.get("message")
     return made
 
@@ -111,17 +113,10 @@ def users_of(made: JsonObject) -> list[str]:
     return [each["name"] for each in every if {"name": ENTRY} in each["resources"].get("claims", ())]
 
 
-async def test_a_pod_as_the_manual_has_it_becomes_a_claim(cluster: ControlPlane) -> None:
-    made = await admit(cluster, pod("a", 4))
-    assert template_of(made) == "gcu-memory-4"
-    assert users_of(made) == ["main"]
-    assert made["spec"]["containers"][0]["resources"] == {"claims": [{"name": ENTRY}]}
-    assert made["metadata"]["annotations"] == {CLAIMED_RESOURCE: MEMORY, CLAIMED_UNITS: "main=4"}
-
-
 @pytest.mark.parametrize(
     ("body", "template", "users", "units"),
     [
+        pytest.param(made_of(memory("main", 4)), "gcu-memory-4", "main", "main=4", id="the manual's"),
         pytest.param(
             made_of(memory("a", 3), memory("b", 2), container("c", {})), "gcu-memory-5", "a b", "a=3,b=2", id="two"
         ),
@@ -213,7 +208,7 @@ async def test_the_sum_in_the_name_is_the_one_that_the_rest_of_gcushare_computes
 async def test_what_a_claim_cannot_hold_is_refused_with_what_to_do(
     cluster: ControlPlane, body: JsonObject, said: str
 ) -> None:
-    status, answer = await send(cluster, body)
+    status, answer = await try_pod(cluster, body)
     assert status == 422
     with pytest.raises(AssertionError, match=said):
         raise AssertionError(answer["message"])
@@ -239,31 +234,28 @@ async def test_what_kubernetes_refuses_it_refuses_as_ever(
         **({"limits": {MEMORY: limits}} if limits else {}),
         **({"requests": {MEMORY: requests}} if requests else {}),
     }
-    status, answer = await send(cluster, body)
+    status, answer = await try_pod(cluster, body)
     assert status == 422
     assert said in answer["message"]
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "namespace"),
     [
-        pytest.param(pod("a", 0), id="no cards"),
-        pytest.param(pod("a", 0, whole=1), id="a whole card"),
-        pytest.param(made_of(memory("a", 0)), id="0 units"),
-        pytest.param(pod("a", 4, vendor=ALIYUN), id="cards of another vendor"),
+        pytest.param(pod("a", 0), "default", id="no cards"),
+        pytest.param(pod("a", 0, whole=1), "default", id="a whole card"),
+        pytest.param(made_of(memory("a", 0)), "default", id="0 units"),
+        pytest.param(pod("a", 4, vendor=ALIYUN), "default", id="cards of another vendor"),
+        pytest.param(pod("a", 4), "old", id="a namespace without the label"),
     ],
 )
-async def test_other_pods_stay_as_they_are(cluster: ControlPlane, body: JsonObject) -> None:
-    made = await admit(cluster, body)
+async def test_other_pods_stay_as_they_are(cluster: ControlPlane, body: JsonObject, namespace: str) -> None:
+    status, made = await try_pod(cluster, body, namespace)
+    assert status == 201, made
     assert "resourceClaims" not in made["spec"]
     assert "affinity" not in made["spec"]
-
-
-async def test_a_namespace_without_the_label_keeps_resources(cluster: ControlPlane) -> None:
-    await cluster.client.create(Resource("api/v1", "namespaces", dict, namespaced=False), {"metadata": {"name": "old"}})
-    status, made = await send(cluster, pod("a", 4), "old")
-    assert status == 201
-    assert made["spec"]["containers"][0]["resources"]["limits"] == {MEMORY: "4"}
+    asked = body["spec"]["containers"][0]["resources"]["limits"]
+    assert made["spec"]["containers"][0]["resources"].get("limits", {}) == asked
 
 
 async def test_a_pods_own_claims_and_affinity_are_kept(cluster: ControlPlane) -> None:
@@ -298,39 +290,19 @@ async def test_a_pod_that_wants_nodes_spread_is_not_drawn_to_the_fullest(cluster
     assert "affinity" not in made["spec"]
 
 
-def workload(kind: str, name: str, units: int, *, replicas: int = 2) -> JsonObject:
-    """Write a Deployment, StatefulSet or Job whose pods ask for memory."""
-    spec: JsonObject = {"containers": [memory("main", units)]}
-    if kind == "Job":
-        job = {"template": {"spec": {**spec, "restartPolicy": "Never"}}}
-        return {"metadata": {"name": name}, "spec": {"completions": replicas, "parallelism": replicas, **job}}
-    labels = {"app": name}
-    template: JsonObject = {"metadata": {"labels": labels}, "spec": spec}
-    named = {"serviceName": name} if kind == "StatefulSet" else {}
-    more = {"podManagementPolicy": "Parallel"} if kind == "StatefulSet" else {}
-    body = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template, **named, **more}
-    return {"metadata": {"name": name}, "spec": body}
-
-
-@pytest.mark.parametrize(
-    ("resource", "kind"),
-    [(DEPLOYMENTS, "Deployment"), (STATEFUL_SETS, "StatefulSet"), (JOBS, "Job")],
-    ids=["Deployment", "StatefulSet", "Job"],
-)
-async def test_the_pods_of_a_workload_get_claims_and_the_workload_stays_as_it_is(
-    cluster: ControlPlane, resource: Resource[JsonObject], kind: str
-) -> None:
-    name, client = kind.lower(), cluster.client
-    made = await client.create(resource, workload(kind, name, 3), namespace="default")
+async def test_the_pods_of_a_workload_get_claims_and_the_workload_stays_as_it_is(cluster: ControlPlane) -> None:
+    client, labels = cluster.client, {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [memory("main", 3)]}}
+    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+    made = await client.create(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec}, namespace="default")
     limits = made["spec"]["template"]["spec"]["containers"][0]["resources"]
     assert limits == {"limits": {MEMORY: "3"}}
 
     async def missing() -> str:
-        pods = [each for each in await client.list_all(POD_OBJECTS) if each["metadata"]["name"].startswith(name)]
-        named = [template_of(each) for each in pods]
+        named = [template_of(each) for each in await client.list_all(POD_OBJECTS)]
         return "" if named == ["gcu-memory-3"] * 2 else str(named)
 
-    await until(missing, f"two pods of the {kind} name a template", deadline_s=60)
+    await until(missing, "two pods name a template", deadline_s=60)
 
 
 async def test_the_extender_is_called_by_a_resource_that_counts_the_pods_units_once(cluster: ControlPlane) -> None:
@@ -351,11 +323,6 @@ async def test_the_extender_is_called_by_a_resource_that_counts_the_pods_units_o
         await call_extender(cluster, called=False)
 
 
-async def test_a_dry_run_leaves_nothing(cluster: ControlPlane) -> None:
-    await admit(cluster, pod("dry", 5))
-    assert "dry" not in {each["metadata"]["name"] for each in await cluster.client.list_all(POD_OBJECTS)}
-
-
 async def test_a_quota_counts_claims_and_no_longer_the_resource(cluster: ControlPlane) -> None:
     client = cluster.client
     await opt_in(client, "counted")
@@ -368,8 +335,7 @@ async def test_a_quota_counts_claims_and_no_longer_the_resource(cluster: Control
         return "" if found.get("status", {}).get("used") else "no usage yet"
 
     await until(is_counted, "the quota is counted", deadline_s=60)
-    spec = {"devices": {"requests": [{"name": "card", "exactly": {"deviceClassName": ENFLAME.claims.memory_class}}]}}
-    await client.create(TEMPLATES, {"metadata": {"name": "gcu-memory-5"}, "spec": {"spec": spec}}, namespace="counted")
+    await client.create(TEMPLATES, claim_template(ClaimSize(5)), namespace="counted")
     for name in ("one", "two"):
         await client.create(POD_OBJECTS, pod(name, 5), namespace="counted")
 

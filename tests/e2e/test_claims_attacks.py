@@ -1,4 +1,4 @@
-"""Attacks on claims by the author of pods in one namespace, and by a node's stolen token, on a real control plane."""
+"""What claims hold on a real control plane, and what the author of pods in one namespace can do to them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gcushare.cluster.reader import Reader
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CLAIMED_RESOURCE, CLAIMED_UNITS
 from gcushare.wire.contracts import EXTENDER
+from gcushare.wire.dra.claim_names import ClaimSize
 from gcushare.wire.pods import MACHINE_UID, MIRROR
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from tests.charts import needs_helm
@@ -22,6 +23,7 @@ from tests.e2e.claims import (
     CLAIMS,
     TEMPLATES,
     claim_node,
+    claim_template,
     count_used,
     create_each,
     install,
@@ -187,6 +189,23 @@ async def test_admin_access_takes_a_namespace_that_an_administrator_labelled(aut
     assert "admin" in made["message"]
 
 
+async def test_several_cards_are_different_cards(author: Author) -> None:
+    body = pod("wide", 24)
+    body["metadata"]["annotations"] = {"gcushare.io/cards": "2"}
+    await author.make(PODS, body)
+    assert await decided(author, "wide") == "n1"
+    assert await used(author) == [12 * GIB, 12 * GIB]
+
+
+async def test_a_whole_card_is_never_given_together_with_shares_of_it(author: Author) -> None:
+    for name, body in (("whole", pod("whole", 0, whole=1)), ("share", pod("share", 10))):
+        await author.make(PODS, body)
+        assert await decided(author, name) == "n1"
+    await author.make(PODS, pod("late", 0, whole=1))
+    assert await decided(author, "late") == ""
+    assert await used(author) == [10 * GIB, 16 * GIB]
+
+
 async def test_two_pods_of_one_claim_hold_its_share_once(author: Author) -> None:
     await author.make(PODS, pod("victim", 6))
     assert await decided(author, "victim") == "n1"
@@ -237,18 +256,12 @@ async def test_the_policys_annotations_are_written_over_and_bring_nothing(author
     assert await used(author) == [3 * GIB]
 
 
-async def written(author: Author, name: str) -> str:
-    """The memory that a template asks for."""
-    found = await author.cluster.client.get(TEMPLATES, name, namespace="default")
-    return str(found["spec"]["spec"]["devices"]["requests"][0]["exactly"].get("capacity"))
-
-
 async def test_a_template_that_somebody_replaced_is_ours_again_once_no_finalizer_holds_it(author: Author) -> None:
     client, url = author.cluster.client, f"{IN_DEFAULT}/resourceclaimtemplates"
+    forged = claim_template(ClaimSize(16))
     labels = {"app.kubernetes.io/managed-by": EXTENDER}
-    big = {"spec": {"spec": a_claim("x", **amount("16Gi"))["spec"]}}
-    metadata = {"name": TEMPLATE, "labels": labels, "finalizers": ["example.com/held"]}
-    await author.make(url, {"metadata": metadata, **big})
+    forged["metadata"] = {"name": TEMPLATE, "labels": labels, "finalizers": ["example.com/held"]}
+    await author.make(url, forged)
 
     async def deleting() -> str:
         found = await client.get(TEMPLATES, TEMPLATE, namespace="default")
@@ -256,15 +269,16 @@ async def test_a_template_that_somebody_replaced_is_ours_again_once_no_finalizer
 
     await until(deleting, "the forged template is deleted", deadline_s=60)
     await author.make(PODS, pod("waits", 6))
-    assert await requests_to_templates(author) < 20
     assert (await author.send("PATCH", f"{url}/{TEMPLATE}", {"metadata": {"finalizers": None}}))[0] == 200
 
     async def ours() -> str:
         found = await client.list_all(TEMPLATES)
-        names = [each["metadata"]["name"] for each in found]
-        return "" if names == [TEMPLATE] and "6Gi" in await written(author, TEMPLATE) else str(found)
+        wanted = claim_template(ClaimSize(6))["spec"]["spec"]["devices"]["requests"][0]["exactly"]["capacity"]
+        asked = [each["spec"]["spec"]["devices"]["requests"][0]["exactly"].get("capacity") for each in found]
+        return "" if asked == [wanted] else str(found)
 
     await until(ours, "the template is the extender's", deadline_s=90)
+    assert await requests_to_templates(author) < 20
 
 
 async def requests_to_templates(author: Author) -> int:

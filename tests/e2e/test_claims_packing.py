@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.errors import RetryableError
+from gcushare.core.units import GIB
 from gcushare.kube.resources import NAMESPACES, PODS
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL, EXTENDER
 from gcushare.wire.dra.claim_names import ClaimSize
@@ -24,7 +25,6 @@ from tests.e2e.assets import need_binaries
 from tests.e2e.claims import (
     CLAIMS,
     CONTROLLER_MANAGER,
-    GIB,
     SLICES,
     TEMPLATES,
     call_extender,
@@ -39,6 +39,7 @@ from tests.e2e.claims import (
     slices_of,
     start_controller_manager,
     start_extender,
+    try_pod,
 )
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.figures import Figures
@@ -51,7 +52,6 @@ pytestmark = needs_helm
 
 CARDS, CARD_GIB = 8, 16
 RAISED = ("--kube-api-qps=1000", "--kube-api-burst=1000")
-LIMITS = {"default": (), "1000": RAISED}
 
 
 class Way(enum.Enum):
@@ -60,13 +60,6 @@ class Way(enum.Enum):
     ALONE = "kube-scheduler"
     LABELS = "the order of nodes that the extender keeps"
     EXTENDER = "the scheduler extender"
-
-
-PROGRAMS: dict[Way, tuple[str, ...]] = {
-    Way.ALONE: (),
-    Way.LABELS: (EXTENDER,),
-    Way.EXTENDER: (EXTENDER,),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +99,20 @@ async def replace_nodes(cluster: ControlPlane, count: int, *, claims: bool = Tru
         await create_each(cluster.client, SLICES, slices)
 
 
-async def measure(cluster: ControlPlane, pods: list[JsonObject], way: Way, *, limit: str = "1000") -> Round:
+async def measure(cluster: ControlPlane, pods: list[JsonObject], way: Way, *flags: str) -> Round:
     """Let the scheduler place the pods, check every card and return what it opened."""
     await call_extender(cluster, called=way is Way.EXTENDER)
-    await start_controller_manager(cluster, ("resourceclaim-controller",), *LIMITS[limit])
+    await start_controller_manager(cluster, ("resourceclaim-controller",), *flags)
     if way is Way.LABELS:
         await keep_order(cluster)
     extended = Scheduling(cluster, claims=True)
     if way is Way.EXTENDER:
         await extended.start_extender()
     await cluster.start_scheduler(extended.settings if way is Way.EXTENDER else None)
-    started = time.perf_counter()
-    await create_each(cluster.client, POD_OBJECTS, pods)
-    found = await until_bound(cluster, len(pods))
-    taken_s = time.perf_counter() - started
+    found, pods_per_s = await place(cluster, pods)
     used = count_used(await cluster.client.list_all(CLAIMS))
     assert find_wrong(found, await cluster.client.list_all(CLAIMS), used) == []
-    for name in ("kube-scheduler", *PROGRAMS[way]):
+    for name in ("kube-scheduler", *(() if way is Way.ALONE else (EXTENDER,))):
         await cluster.end(name)
     await delete_each(cluster.client, PODS, found)
     # Kubernetes' garbage collector, which does not run here, would delete them.
@@ -133,7 +123,7 @@ async def measure(cluster: ControlPlane, pods: list[JsonObject], way: Way, *, li
 
     await until(left, "the claims are gone", deadline_s=240)
     await cluster.end(CONTROLLER_MANAGER)
-    return Round.of({card: held // GIB for card, held in used.items()}, len(pods) / taken_s)
+    return Round.of({card: held // GIB for card, held in used.items()}, pods_per_s)
 
 
 async def measure_resources(cluster: ControlPlane, pods: list[JsonObject]) -> Round:
@@ -144,21 +134,25 @@ async def measure_resources(cluster: ControlPlane, pods: list[JsonObject]) -> Ro
     await opt_in(cluster.client, "default", opted=False)
 
     async def changed() -> str:
-        url = f"{cluster.url}/api/v1/namespaces/default/pods?dryRun=All"
-        async with cluster.http.post(url, json=pod("probe", 1)) as answer:
-            return "a pod gets a claim" if "resourceClaims" in (await answer.json())["spec"] else ""
+        _, made = await try_pod(cluster, pod("probe", 1))
+        return "a pod gets a claim" if "resourceClaims" in made["spec"] else ""
 
     await until(changed, "pods stay as they are", deadline_s=60)
-    started = time.perf_counter()
-    await create_each(cluster.client, POD_OBJECTS, pods)
-    found = await until_bound(cluster, len(pods))
-    taken_s = time.perf_counter() - started
+    found, pods_per_s = await place(cluster, pods)
     assert find_overcommitted(found, await cluster.client.list_all(NODE_OBJECTS)) == {}
-    for name in ("kube-scheduler", *PROGRAMS[Way.EXTENDER]):
+    for name in ("kube-scheduler", EXTENDER):
         await cluster.end(name)
     await delete_each(cluster.client, PODS, found)
     await opt_in(cluster.client, "default")
-    return Round.of(count_recorded(found), len(pods) / taken_s)
+    return Round.of(count_recorded(found), pods_per_s)
+
+
+async def place(cluster: ControlPlane, pods: list[JsonObject]) -> tuple[list[JsonObject], float]:
+    """Create the pods and wait until they are bound; returns them, and how many were bound in a second."""
+    started = time.perf_counter()
+    await create_each(cluster.client, POD_OBJECTS, pods)
+    found = await until_bound(cluster, len(pods))
+    return found, len(pods) / (time.perf_counter() - started)
 
 
 async def keep_order(cluster: ControlPlane) -> None:
@@ -209,7 +203,7 @@ async def test_pods_fill_one_node_after_the_other(cluster: ControlPlane, way: Wa
     pods = sized_pods(100)
     asked = sum(int(each["spec"]["containers"][0]["resources"]["limits"]["enflame.com/gcu-memory"]) for each in pods)
     least = -(-asked // (CARDS * CARD_GIB))
-    packed = await measure(cluster, pods, way)
+    packed = await measure(cluster, pods, way, *RAISED)
     # Cards cannot be filled to the last unit, and the order follows a moment later.
     assert packed.nodes <= least + 5
 
@@ -231,25 +225,14 @@ async def test_with_the_extender_each_pod_goes_to_a_node_of_its_kind(cluster: Co
             await client.create(POD_OBJECTS, pod(f"resource-{number}", 12), namespace="resources")
         await client.create(POD_OBJECTS, pod("whole", 0, whole=1), namespace="default")
         found = await until_bound(cluster, 9)
-        kinds = {each["metadata"]["name"].split("-")[0]: set[str]() for each in found}
-        for each in found:
-            kinds[each["metadata"]["name"].split("-")[0]].add(node_of(each).split("-")[0])
-        assert kinds == {"claim": {"node"}, "resource": {"resources"}, "whole": {"node"}}
-        assert (
-            find_overcommitted(
-                (each for each in found if each["metadata"]["namespace"] == "resources"),
-                (
-                    each
-                    for each in await client.list_all(NODE_OBJECTS)
-                    if each["metadata"]["name"].startswith("resources")
-                ),
-            )
-            == {}
-        )
+        kinds = {(each["metadata"]["name"].split("-")[0], node_of(each).split("-")[0]) for each in found}
+        assert kinds == {("claim", "node"), ("resource", "resources"), ("whole", "node")}
+        of_resources = [each for each in found if each["metadata"]["namespace"] == "resources"]
+        assert find_overcommitted(of_resources, await client.list_all(NODE_OBJECTS)) == {}
         used = count_used(await client.list_all(CLAIMS))
         assert sorted(used.values()) == [*[12 * GIB] * 4, 16 * GIB]
     finally:
-        for name in ("kube-scheduler", *PROGRAMS[Way.EXTENDER], CONTROLLER_MANAGER):
+        for name in ("kube-scheduler", EXTENDER, CONTROLLER_MANAGER):
             await cluster.end(name)
         for resource in (POD_OBJECTS, CLAIMS):
             await delete_each(client, resource, await client.list_all(resource))
@@ -269,11 +252,11 @@ async def test_claims_and_resources_on_500_nodes(cluster: ControlPlane, figures:
     await replace_nodes(cluster, 500, claims=False)
     await add("resources: the extender", measure_resources(cluster, pods))
     await replace_nodes(cluster, 500)
-    alone = await add("claims: kube-scheduler alone", measure(cluster, pods, Way.ALONE))
+    alone = await add("claims: kube-scheduler alone", measure(cluster, pods, Way.ALONE, *RAISED))
     for way, name in ((Way.LABELS, "claims: the order of nodes"), (Way.EXTENDER, "claims: the extender asked")):
-        packed = await add(name, measure(cluster, pods, way))
+        packed = await add(name, measure(cluster, pods, way, *RAISED))
         assert packed.nodes < alone.nodes / 2
-        await add(f"{name}; default limit", measure(cluster, pods, way, limit="default"))
+        await add(f"{name}; default limit", measure(cluster, pods, way))
     figures.add(
         f"{len(pods)} pods of 2 to 16 GiB on 500 nodes of 8 x 16 GiB, {os.cpu_count()} CPUs; --kube-api-qps raised",
         ("", "nodes opened", "cards opened", "cards' fill", "pods per second", "load average"),

@@ -33,7 +33,7 @@ RULES = (
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(control_plane: ControlPlane) -> AsyncIterator[ControlPlane]:
-    await install(control_plane, *RULES, vendor=ENFLAME)
+    await install(control_plane, *RULES)
     await install_policies(control_plane, ("namespaces", "requests", "pod-records"), *RULES)
     for name, labels in {"default": {"team": "cards"}, "shut": {"team": "cards"}, "unlabelled": {}}.items():
         await opt_in(control_plane.client, name)

@@ -19,7 +19,7 @@ from simulation.control_groups import ControlGroups, SetCall, read_set_calls
 
 from gcushare.core.units import GIB
 from gcushare.kube.patches import Patch, PatchKind
-from gcushare.kube.resources import NODES
+from gcushare.kube.resources import DEVICE_CLASSES, NODES
 from gcushare.vendors import ALIYUN
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.pods import MACHINE_UID, MIRROR
@@ -29,7 +29,8 @@ from gcushare_playground.plans import ClusterPlan, NodePlan
 from gcushare_playground.processes import Command
 from tests.e2e.assets import need_binaries
 from tests.e2e.author import KEPT, PODS, make_author
-from tests.e2e.claims_side import CLAIM_OBJECTS, DEVICE_CLASSES, claim, pod_of, start_controllers
+from tests.e2e.claims import CLAIMS
+from tests.e2e.claims_side import claim, pod_of, start_controllers
 from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.machine import Machine
 from tests.e2e.node_side import NodeSide, real_pod
@@ -148,13 +149,11 @@ async def test_a_claims_container_is_created_after_its_pods_limit(side: LimitedS
     await client.patch(NODES, NODE, Patch(PatchKind.MERGE, labels))
     rule = {"cel": {"expression": f'device.driver == "{names.driver}"'}}
     await client.create(DEVICE_CLASSES, {"metadata": {"name": names.memory_class}, "spec": {"selectors": [rule]}})
-    body = claim("one", 4)
-    body["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = names.memory_class
     try:
         await start_controllers(side.machine.control_plane)
         await side.start_plugin()
         await side.machine.control_plane.start_scheduler(None)
-        await client.create(CLAIM_OBJECTS, body, namespace="default")
+        await client.create(CLAIMS, claim("one", 4, names), namespace="default")
         await side.scheduling.create_pods([pod_of("one", "one")])
         pods = side.scheduling.pods
         await pods.until(lambda: phase_of(pods.objects.get("default/one", {})) == "Running", "one runs")
@@ -162,7 +161,7 @@ async def test_a_claims_container_is_created_after_its_pods_limit(side: LimitedS
         await _until_limited(side, "one", 4)
     finally:
         await side.scheduling.delete_pods(grace_s=1)
-        await client.delete(CLAIM_OBJECTS, "one", namespace="default")
+        await client.delete(CLAIMS, "one", namespace="default")
         await client.delete(DEVICE_CLASSES, names.memory_class)
 
 

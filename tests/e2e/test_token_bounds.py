@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import (
+    CLAIMS_ORDER_LABEL,
     CONFIG_MANAGER,
     DEVICE_PLUGIN,
     EXTENDER,
@@ -32,6 +34,7 @@ PATHS = {
     "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
 }
 VALUES = ("global.claims.enabled=true", "gcushare-scheduler-extender-chart.autoscaling.startupTaint=true")
+DRIVER = ENFLAME.claims.driver
 LEASES = f"/apis/coordination.k8s.io/v1/{IN_NAMESPACE}/leases"
 EVENTS = "/api/v1/namespaces/default/events"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
@@ -54,13 +57,12 @@ async def bounded(control_plane: ControlPlane) -> ControlPlane:
 
 
 async def send(
-    control_plane: ControlPlane, account: str, method: str, path: str, body: object = None
+    control_plane: ControlPlane, account: str, method: str, path: str, body: object = None, *, on_node: bool = True
 ) -> tuple[int, str]:
-    """Act as an account's pod on node-1, or as the administrator if it is empty."""
-    user = {
-        "Impersonate-User": f"system:serviceaccount:{NAMESPACE}:{account}",
-        "Impersonate-Extra-authentication.kubernetes.io%2fnode-name": "node-1",
-    }
+    """Act as an account's pod, on node-1 or with a token that names no node, or as the administrator if it is empty."""
+    user = {"Impersonate-User": f"system:serviceaccount:{NAMESPACE}:{account}"}
+    if on_node:
+        user["Impersonate-Extra-authentication.kubernetes.io%2fnode-name"] = "node-1"
     headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
     async with control_plane.http.request(
         method, control_plane.url + path, json=body, headers=headers | (user if account else {})
@@ -87,9 +89,9 @@ def template(name: str, device_class: str = "gcu-memory.gcushare.io") -> dict[st
     return {"metadata": {"name": name}, "spec": {"spec": {"devices": {"requests": [request]}}}}
 
 
-def a_slice(name: str, driver: str, node: str = "node-1") -> dict[str, Any]:
-    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-    return {"metadata": {"name": name}, "spec": {"driver": driver, "nodeName": node, "pool": pool}}
+def a_slice(name: str, driver: str = DRIVER, node: str = "node-1", pool: str = "") -> dict[str, Any]:
+    found = {"name": pool or node, "generation": 1, "resourceSliceCount": 1}
+    return {"metadata": {"name": name}, "spec": {"driver": driver, "nodeName": node, "pool": found}}
 
 
 @pytest.mark.parametrize(
@@ -115,6 +117,18 @@ def a_slice(name: str, driver: str, node: str = "node-1") -> dict[str, Any]:
             ],
             id="templates",
         ),
+        pytest.param(
+            DEVICE_PLUGIN,
+            SLICES,
+            a_slice(f"node-1-{DRIVER}-1f"),
+            [
+                a_slice(f"node-2-{DRIVER}-1f", node="node-2"),
+                a_slice(f"node-1-{DRIVER}-2f", pool="node-2"),  # a newer generation would hide that node's cards
+                a_slice("node-1-gpu.nvidia.com-1f", "gpu.nvidia.com"),
+                a_slice(f"node-2-{DRIVER}-1f"),
+            ],
+            id="slices",
+        ),
     ],
 )
 async def test_a_token_makes_what_is_its_own_and_nothing_else(
@@ -134,15 +148,15 @@ async def test_a_token_makes_what_is_its_own_and_nothing_else(
         pytest.param(
             DEVICE_PLUGIN,
             SLICES,
-            a_slice("node-1-enflame.gcushare.io-00", "enflame.gcushare.io"),
+            a_slice(f"node-1-{DRIVER}-3f"),
             a_slice("node-1-gpu.nvidia.com-x", "gpu.nvidia.com"),
             id="slices of its node by another driver",
         ),
         pytest.param(
             DEVICE_PLUGIN,
             SLICES,
-            a_slice("node-1-enflame.gcushare.io-01", "enflame.gcushare.io"),
-            a_slice("node-2-enflame.gcushare.io-00", "enflame.gcushare.io", "node-2"),
+            a_slice(f"node-1-{DRIVER}-4f"),
+            a_slice(f"node-2-{DRIVER}-4f", node="node-2"),
             id="slices of another node",
         ),
     ],
@@ -157,6 +171,11 @@ async def test_a_token_deletes_what_is_its_own_and_nothing_else(
         assert status == wanted, problem
 
 
+async def test_a_token_that_names_no_node_writes_no_slice(bounded: ControlPlane) -> None:
+    body = a_slice(f"node-1-{DRIVER}-5f")
+    assert (await send(bounded, DEVICE_PLUGIN, "POST", SLICES, body, on_node=False))[0] == 422
+
+
 OTHER_TAINT = {"key": "example.com/other", "effect": "NoSchedule"}
 STARTS = {"key": STARTUP_TAINT, "effect": "NoSchedule"}
 
@@ -169,6 +188,7 @@ def noted(annotations: dict[str, str | None]) -> dict[str, Any]:
     ("before", "subresource", "body", "wanted"),
     [
         ({}, "/status", noted({SCALE_DOWN_DISABLED: "true", KEPT_MARK: "enflame"}), 200),
+        ({}, "/status", {"metadata": {"labels": {CLAIMS_ORDER_LABEL: "3"}}}, 200),
         (
             {SCALE_DOWN_DISABLED: "true", KEPT_MARK: "enflame"},
             "/status",

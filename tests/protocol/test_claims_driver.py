@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from gcushare.core.cards import SERVES_CLAIMS, Health, Inventory
-from gcushare.vendors import ENFLAME
+from gcushare.node.node_settings import OtherSystems
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.nodes import decode_inventory
 from gcushare_playground.apiserver.faults import Delay, Fault
 from gcushare_playground.kubelet.dra import ClaimRef, DraKubelet
-from tests.api_objects import an_object, delete
+from tests.api_objects import an_object, delete, merge_into
+from tests.neighbours import read_objects
 from tests.protocol.claims_rig import LABELS, NAMES, ClaimsRig, share
 from tests.protocol.node_rig import NODE, SICK
 
@@ -108,8 +111,6 @@ async def test_slices_follow_sick_cards_cordons_and_their_deletion(rig: ClaimsRi
     rig.annotate_node(ENFLAME.cordon_annotation, "0")
     cordoned = f"{NAMES.driver}/cordoned"
     await rig.until(lambda: taints("card-0") == [cordoned], "card 0 is tainted")
-    generations = {each["spec"]["pool"]["generation"] for each in rig.slices()}
-    assert len(generations) == 1
     uids = {each["metadata"]["uid"] for each in rig.slices()}
     rig.delete_slices()
     await rig.until(
@@ -177,14 +178,8 @@ async def test_nothing_is_offered_while_a_device_plugin_is_registered_even_if_no
         assert found == plugins_own, "it has its pods' unit"
         offers(rig, "0")
         await rig.until(lambda: bool(rig.slices()), "the slices are published")
-
-
-@pytest.mark.slow
-async def test_the_slices_go_if_a_device_plugin_registers_next_to_the_driver(rig: ClaimsRig) -> None:
-    offers(rig, "32")
-    await rig.until(lambda: rig.slices() == [], "the slices are gone")
-    offers(rig, "0")
-    await rig.until(lambda: bool(rig.slices()), "they are back")
+        offers(rig, "32")
+        await rig.until(lambda: rig.slices() == [], "they go if a device plugin registers again")
 
 
 @pytest.mark.slow
@@ -279,3 +274,47 @@ async def test_a_file_that_cannot_be_written_fails_its_own_claim_alone(rig: Clai
     answers = await rig.kubelet.prepare(one, two)
     assert place.name in answers[one.uid].error
     assert answers[two.uid].error == ""
+
+
+def put_neighbour(rig: ClaimsRig, name: str) -> None:
+    node, *others = read_objects(name)
+    merge_into(rig.api, "Node", NODE, {"metadata": node["metadata"]})
+    rig.set_status("Node", NODE, **node["status"])
+    for each in others:
+        rig.api.registry.put(each)
+
+
+def own_slices(rig: ClaimsRig) -> list[dict[str, Any]]:
+    return [each for each in rig.slices() if each["spec"]["driver"] == rig.vendor.claims.driver]
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor", "words"),
+    [
+        ("enflame-gcushare", ENFLAME, "Enflame's gcushare 3.6 (enflame.com/shared-gcu 12)"),
+        ("kai", ALIYUN, "a device plugin still offers nvidia.com/gpu on this node"),
+        ("nvidia-dra", ALIYUN, "NVIDIA's DRA driver (ResourceSlices of gpu.nvidia.com)"),
+    ],
+)
+async def test_each_known_system_is_named_and_no_slice_published(name: str, vendor: Vendor, words: str) -> None:
+    async with ClaimsRig(vendor=vendor) as rig:
+        put_neighbour(rig, name)
+        await rig.start(until_published=False)
+        await rig.until(lambda: words in rig.problem("cards"), "the system is named")
+        assert own_slices(rig) == []
+
+
+async def test_the_slices_come_when_the_other_system_has_gone() -> None:
+    async with ClaimsRig(vendor=ALIYUN) as rig:
+        put_neighbour(rig, "nvidia-dra")
+        await rig.start(until_published=False)
+        await rig.until(lambda: "NVIDIA's DRA" in rig.problem("cards"), "it stands back")
+        rig.delete_slices()
+        await rig.until(lambda: bool(own_slices(rig)), "ours are published")
+
+
+async def test_an_admin_who_divided_the_cards_has_both() -> None:
+    async with ClaimsRig(other_systems=OtherSystems.ALLOW) as rig:
+        put_neighbour(rig, "enflame-gcushare")
+        await rig.start()
+        assert own_slices(rig)

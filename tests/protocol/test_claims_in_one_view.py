@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.cards import SERVES_CLAIMS
+from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CLAIMED_UNITS
@@ -197,17 +199,6 @@ async def test_resource_pods_are_offered_no_room_there_and_are_told_why(both: Cl
     assert reasons["serves-memory"] == "room"
 
 
-async def test_without_its_verbs_the_extender_shows_all_and_places_nothing(both: Cluster) -> None:
-    settings = replace(extender_settings(), verbs=VerbsSettings(verbs=Verbs.OFF))
-    async with running_replica(settings, both.api.url) as replica:
-        await until_known(both, replica)
-        assert (await filtered(replica, pod_document("p"), "serves-memory"))[0] == 404
-        assert held(await replica.ask("inspect")) == EXPECTED
-        await replica.get("/readyz")
-        reason = 'gcushare_pods_waiting_by_reason{reason="claim",vendor="enflame"} 1.0'
-        assert reason in await replica.get("/metrics")
-
-
 async def test_pods_with_a_claim_of_their_author_are_seen_like_those_with_one_of_the_policy(both: Cluster) -> None:
     both.api.registry.put(own_claim("small", 2))
     large = own_claim("large", 24)
@@ -325,3 +316,57 @@ async def test_a_claim_that_no_driver_prepares_is_not_said_to_be_confirmed(
     explained = await both.call("explain", "big", "--source=api")
     assert said in explained.out, explained
     assert "confirmed" not in explained.out
+
+
+@pytest.fixture
+async def claims_only(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """One node that serves claims, with memory of its one card in use; two pods wait."""
+    async with cluster(tmp_path) as found:
+        found.put(node_document("serves-claims", 16, modes=(SERVES_CLAIMS,)))
+        found.put(claiming_pod("new", 4, "serves-claims"), claiming_pod("huge", 14), pod_document("big", None, whole=1))
+        put_claim(found, "new", "serves-claims", 0, 4)
+        yield found
+
+
+async def test_without_its_verbs_the_extender_places_nothing_and_shows_and_explains_who_waits(
+    claims_only: Cluster,
+) -> None:
+    verbs, page = VerbsSettings(verbs=Verbs.OFF), DashboardSettings(dashboard=Access.OPEN, page_port=0)
+    settings = replace(extender_settings(), verbs=verbs, dashboard=page)
+    async with running_replica(settings, claims_only.api.url) as replica:
+        await until(lambda: len(replica.extender.states[0].claiming) == 2)
+        assert (await filtered(replica, pod_document("p"), "serves-claims"))[0] == 404
+        assert held(await replica.ask("inspect")) == {"serves-claims": [("new", 4, False)]}
+        await replica.get("/readyz")
+        shown = json.loads(await replica.get("/dashboard/api/cluster"))["waiting"]
+        found = {(each["name"], each.get("units", 0), each.get("whole", False)) for each in shown}
+        assert found == {("huge", 14, False), ("big", 0, True)}
+        reason = 'gcushare_pods_waiting_by_reason{reason="claim",vendor="enflame"} 2.0'
+        assert reason in await replica.get("/metrics")
+        summary = (await replica.ask("explain/default/big"))["summary"]
+        assert summary.startswith("by a claim, needs 1 whole card")
+
+        claims_only.put(node_document("serves-whole", 16, modes=("whole",)))
+        state = replica.extender.states[0]
+        await until(lambda: len(state.claiming) == len(state.waiting) == 1)
+        shown = json.loads(await replica.get("/dashboard/api/cluster"))["waiting"]
+        assert {each["name"] for each in shown} == {"huge", "big"}
+
+
+@pytest.mark.parametrize(
+    ("units", "more", "lacking"),
+    [
+        pytest.param(None, {ENFLAME.whole_card_resource: "1"}, [], id="a whole card"),
+        pytest.param(4, {ENFLAME.claims.extender_resource: "4"}, [], id="the mark for the extender"),
+        pytest.param(4, {"example.com/nic": "1"}, ["example.com/nic"], id="another resource that the node lacks"),
+    ],
+)
+async def test_what_comes_by_a_claim_is_nothing_that_a_node_lacks(
+    claims_only: Cluster, units: int | None, more: dict[str, str], lacking: list[str]
+) -> None:
+    pod = claiming_pod("asks", units) if units is not None else pod_document("asks", None)
+    pod["spec"]["containers"][0]["resources"] = {"limits": more, "requests": more}
+    claims_only.put(node_document("empty", 16, modes=(SERVES_CLAIMS,)), pod)
+    report = (await claims_only.call("explain", "asks", "--source=api", "-o", "json")).document
+    assert report["explanation"]["state"] == "fits"
+    assert {name for each in report["lacking"] for name in each["resources"]} == set(lacking)

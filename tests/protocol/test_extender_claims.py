@@ -82,6 +82,15 @@ async def test_watches_that_are_cut_lose_nothing(server: ApiServer) -> None:
         await until_templates(server, *range(1, 12))
 
 
+async def test_a_template_of_somebody_else_is_left_alone_and_the_pod_says_so(server: ApiServer) -> None:
+    kind, name = "ResourceClaimTemplate", "gcu-memory-7"
+    foreign = server.registry.put(an_object(kind, name, "team", spec={"spec": {"devices": {"requests": []}}}))
+    async with replica(server):
+        put_pod(server, "seven", 7)
+        await until(lambda: "ClaimTemplateNotOurs" in {each["reason"] for each in listed(server, "Event")})
+    assert find(server, kind, name, "team")["spec"] == foreign["spec"]
+
+
 async def test_one_of_two_replicas_works_and_the_other_takes_over(server: ApiServer) -> None:
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(replica(server, elects=True))

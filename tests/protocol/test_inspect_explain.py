@@ -16,8 +16,8 @@ from gcushare_playground.apiserver.faults import FailBefore, Fault
 from tests.api_objects import an_object
 from tests.builders import card
 from tests.extender_objects import pod_document
-from tests.protocol.doctor_claims import device_class
 from tests.protocol.inspect_rig import SERVICE, Cluster, a_node, bound_pod, cluster, extender_of, in_namespace
+from tests.protocol.test_doctor_claims import device_class
 
 
 @pytest.fixture

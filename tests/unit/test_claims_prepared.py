@@ -1,17 +1,21 @@
-"""What is granted to claims, what is refused, and the files that say so."""
+"""What is granted to claims, what is refused, and the files that say so, also where an attacker wrote them."""
 
 from __future__ import annotations
 
 import json
+import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from gcushare.core.errors import DeviceError, Refused, RemoteContractError
+from gcushare.core.errors import DeviceError, GcushareError, Refused, RemoteContractError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.claims.claim_files import CheckpointFile
 from gcushare.node.node_settings import Strategy
+from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim, PreparedDevice
 from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
 from tests.unit.claims_driver_values import DRIVER, NODE, a_claim, a_result, an_inventory, prepared_claims, whole_result
 
@@ -201,3 +205,104 @@ def test_an_unreadable_checkpoint_is_kept_aside_and_made_of_the_clusters_claims(
     assert third.complete("one") is None, "the kubelet's next call writes its file again"
     with pytest.raises(Refused):
         third.prepare(a_claim("two", a_result("card-0", 13)), "two", CARDS)
+
+
+HOST = PreparedClaim(
+    uid="evil",
+    namespace="d",
+    name="evil",
+    devices=(PreparedDevice(request="card", device="card-0", index=0, memory_bytes=1 << 30),),
+    edits=ContainerEdits(variables={"A": "B"}, mounts=("/",), device_nodes=("/dev/sda",)),
+    is_complete=True,
+)
+"""A claim whose containers would get all of the host."""
+
+
+def test_a_device_by_admin_access_is_refused_because_it_counts_for_nothing(tmp_path: Path) -> None:
+    result = msgspec.structs.replace(a_result("card-0", 4), admin_access=True)
+    with pytest.raises(Refused, match="leave adminAccess out"):
+        prepared_claims(tmp_path).prepare(a_claim("c", result), "c", CARDS)
+
+
+@pytest.mark.parametrize("amount", ["0", "-4Gi", "1500m", "0.5", "1e30", "10E", str(2**63), "", "4 Gi", "nan"])
+def test_an_amount_that_no_scheduler_writes_gives_nothing(tmp_path: Path, amount: str) -> None:
+    result = msgspec.structs.replace(a_result("card-0", 4), consumed_capacity={"memory": amount})
+    prepared = prepared_claims(tmp_path)
+    with pytest.raises(GcushareError):
+        prepared.prepare(a_claim("c", result), "c", CARDS)
+    assert prepared.claims == {}
+
+
+def test_many_results_on_one_card_are_counted_together(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="16 of 16 units free, and the claim holds 20 units"):
+        prepared_claims(tmp_path).prepare(a_claim("c", *[a_result("card-0", 10)] * 2), "c", CARDS)
+
+
+def forged(folder: Path) -> Path:
+    """A checkpoint that an attacker wrote in a folder of its own."""
+    file = CheckpointFile(folder)
+    file.write({HOST.uid: HOST})
+    return file.path
+
+
+def linked(folder: Path) -> None:
+    folder.mkdir(mode=0o755)
+    (folder / "checkpoint.json").symlink_to(forged(folder.parent / "elsewhere"))
+
+
+def in_a_folder_of_others(folder: Path) -> None:
+    forged(folder)
+    folder.chmod(0o777)
+
+
+def of_another_user(folder: Path) -> None:
+    os.chown(forged(folder), 12345, 12345)
+
+
+def writable_by_others(folder: Path) -> None:
+    forged(folder).chmod(0o620)
+
+
+def with_a_second_name(folder: Path) -> None:
+    (folder.parent / "mine").hardlink_to(forged(folder))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        linked,
+        in_a_folder_of_others,
+        pytest.param(of_another_user, marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file")),
+        writable_by_others,
+        with_a_second_name,
+    ],
+    ids=lambda make: make.__name__,
+)
+def test_a_checkpoint_that_others_may_have_written_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    forged(tmp_path / "own")
+    assert CheckpointFile(tmp_path / "own").read() == {HOST.uid: HOST}, "such a file of the driver's own is read"
+    make(tmp_path / "plugin")
+    prepared = prepared_claims(tmp_path)
+    with pytest.raises(DeviceError, match="cannot be read"):
+        prepared.load()
+    assert prepared.claims == {}
+    assert not (tmp_path / "cdi").exists()
+
+
+def test_a_cdi_file_that_others_can_write_or_name_is_replaced(tmp_path: Path) -> None:
+    forged(tmp_path / "plugin")
+    prepared_claims(tmp_path).load()
+    (path,) = (tmp_path / "cdi").iterdir()
+    (tmp_path / "mine").hardlink_to(path)
+    prepared_claims(tmp_path).load()
+    assert path.stat().st_nlink == 1
+    path.chmod(0o666)
+    prepared_claims(tmp_path).load()
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_pipe_in_place_of_the_checkpoint_does_not_hold_the_driver_up(tmp_path: Path) -> None:
+    (tmp_path / "plugin").mkdir(mode=0o755)
+    os.mkfifo(tmp_path / "plugin" / "checkpoint.json")
+    with pytest.raises(GcushareError, match="checkpoint"):
+        prepared_claims(tmp_path).load()

@@ -12,7 +12,6 @@ from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB
 from gcushare.device_plugin.claims.slice_plan import SlicePlan, order_cards
 from gcushare.vendors import ENFLAME
-from gcushare.wire.dra.claim_names import device_name, parse_device_name
 from gcushare.wire.dra.slices import MEMORY, Device, RequestPolicy
 from tests.unit.claims_driver_values import DRIVER, an_inventory
 
@@ -93,13 +92,3 @@ def test_binpack_lists_the_fullest_card_first_and_spread_the_emptiest() -> None:
     assert order_cards(found, held_units, "binpack") == (1, 2, 0)
     assert order_cards(found, held_units, "spread") == (0, 2, 1)
     assert [device.name for device in devices(found, (1, 2, 0))][:3] == ["card-1", "card-2", "card-0"]
-
-
-@pytest.mark.parametrize("index", [0, 12])
-def test_a_device_name_reads_back(index: int) -> None:
-    assert parse_device_name(device_name(index)) == index
-
-
-@pytest.mark.parametrize("name", ["", "7", "card-", "card-01", "card-x", "gpu-0", "card-0-whole", "card-²", "card--1"])
-def test_a_name_of_another_form_is_not_a_device_of_ours(name: str) -> None:
-    assert parse_device_name(name) is None

@@ -1,7 +1,10 @@
-"""Which templates should exist, and when unused ones go."""
+"""Which templates should exist, when unused ones go, and what becomes of those that an attacker wrote."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from gcushare.core.units import parse_memory_unit
@@ -12,12 +15,19 @@ from gcushare.scheduler_extender.claims.template_plan import (
     Step,
     TemplateKey,
     TemplatePlan,
+    trimmed,
 )
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.dra.claim_names import ClaimSize
 from gcushare.wire.dra.claims import (
     RESOURCE_CLAIM_TEMPLATE,
+    CapacityRequests,
+    ClaimSpec,
+    DeviceClaim,
+    DeviceRequest,
+    ExactRequest,
     ResourceClaimTemplate,
+    TemplateSpec,
     new_template,
     template_spec,
 )
@@ -57,12 +67,11 @@ def test_a_template_is_made_when_a_pod_waits_for_it() -> None:
     assert plan.next_step(FIVE, 0) is None
 
 
-@pytest.mark.parametrize("name", ["gcu-memory-0", "gcu-memory-05", "gcu-memory", "other-5", "gcu-memory-5-cards-1", ""])
-def test_names_that_are_not_ours_are_left_to_others(name: str) -> None:
+def test_names_that_are_not_ours_are_left_to_others() -> None:
     plan = make_plan()
-    plan.pod_applied(waiting("p", name))
+    plan.pod_applied(waiting("p", "other-5"))
     assert plan.changed == set()
-    assert plan.next_step(TemplateKey("team", name), 0) is None
+    assert plan.next_step(TemplateKey("team", "other-5"), 0) is None
 
 
 def test_a_namespace_that_did_not_opt_in_gets_nothing_until_it_does() -> None:
@@ -83,17 +92,6 @@ def test_an_unused_template_goes_after_its_time_counted_from_the_last_pod() -> N
     assert plan.next_step(FIVE, 150) is None
     plan.pod_deleted("p")
     assert plan.next_step(FIVE, 200) == DueStep(Step.DELETE, 260)
-
-
-def test_a_template_with_another_spec_is_deleted_at_once_and_made_again() -> None:
-    plan = make_plan()
-    plan.pod_applied(waiting("p", FIVE.name))
-    other = template(plan, TemplateKey("team", "gcu-memory-6"))
-    stale = ResourceClaimTemplate(metadata=ObjectMeta(name=FIVE.name, namespace="team", uid="t"), spec=other.spec)
-    plan.templates.applied(stale)
-    assert plan.next_step(FIVE, 0) == DueStep(Step.DELETE)
-    plan.templates.deleted(stale)
-    assert plan.next_step(FIVE, 0) == DueStep(Step.CREATE)
 
 
 def test_a_namespace_has_a_bound_on_its_templates() -> None:
@@ -148,12 +146,77 @@ def test_several_cards_must_be_different_ones() -> None:
     assert [each.distinct_attribute for each in devices.constraints] == [f"{ALIYUN.claims.driver}/uuid"]
 
 
-def test_what_the_api_server_adds_by_default_is_no_difference_but_what_others_add_is() -> None:
-    exactly = (
-        b'{"allocationMode":"ExactCount","count":1,"deviceClassName":"gcu-memory.gcushare.io",'
-        b'"capacity":{"requests":{"memory":"5Gi"}}%s}'
-    )
-    body = b'{"spec":{"spec":{"devices":{"requests":[{"name":"card","exactly":' + exactly + b"}]}}}}"
-    wanted = template_spec(ClaimSize(5), ENFLAME, parse_memory_unit("1"))
-    assert RESOURCE_CLAIM_TEMPLATE.read(body % b"").spec == wanted
-    assert RESOURCE_CLAIM_TEMPLATE.read(body % b',"selectors":[{"cel":{"expression":"true"}}]').spec != wanted
+ASKED = {
+    "allocationMode": "ExactCount",
+    "count": 1,
+    "deviceClassName": ENFLAME.claims.memory_class,
+    "capacity": {"requests": {"memory": "5Gi"}},
+}
+"""What our template asks for, with what the API server adds by default."""
+
+
+def asking(**more: Any) -> dict[str, Any]:
+    """The spec of a template."""
+    return {"spec": {"devices": {"requests": [{"name": "card", "exactly": ASKED | more}]}}}
+
+
+ALTERNATIVES = [{"name": "a", "deviceClassName": ENFLAME.claims.memory_class}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_ours"),
+    [
+        pytest.param(asking(), True, id="as the API server has ours"),
+        pytest.param(asking(adminAccess=True), False, id="admin access"),
+        pytest.param(asking(tolerations=[{"operator": "Exists"}]), False, id="tolerations"),
+        pytest.param(asking(selectors=[{"cel": {"expression": "true"}}]), False, id="selectors"),
+        pytest.param(asking(capacity={"requests": {"memory": "5Gi", "other": "1"}}), False, id="amounts"),
+        pytest.param(asking() | {"metadata": {"annotations": {"a": "b"}}}, False, id="marks on its claims"),
+        pytest.param(
+            {"spec": {"devices": {"requests": [{"name": "card", "firstAvailable": ALTERNATIVES}]}}},
+            False,
+            id="alternatives",
+        ),
+    ],
+)
+def test_a_template_with_another_spec_is_deleted(spec: dict[str, Any], *, is_ours: bool) -> None:
+    plan = make_plan()
+    metadata = {"name": FIVE.name, "namespace": FIVE.namespace, "uid": "t"}
+    plan.templates.applied(RESOURCE_CLAIM_TEMPLATE.read(msgspec.json.encode({"metadata": metadata, "spec": spec})))
+    plan.pod_applied(waiting("p", FIVE.name))
+    assert plan.next_step(FIVE, 0) == (None if is_ours else DueStep(Step.DELETE))
+
+
+def deleted(found: ResourceClaimTemplate) -> ResourceClaimTemplate:
+    metadata = msgspec.structs.replace(found.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    return msgspec.structs.replace(found, metadata=metadata)
+
+
+def test_a_forged_template_that_a_finalizer_holds_is_waited_for_and_not_deleted_again() -> None:
+    plan = make_plan()
+    nine = plan.spec_of(TemplateKey("team", "gcu-memory-9"))
+    big = msgspec.structs.replace(template(plan, FIVE), spec=nine)
+    plan.templates.applied(deleted(big))
+    assert plan.next_step(FIVE, 0) is None
+    plan.pod_applied(waiting("p", FIVE.name))
+    assert plan.next_step(FIVE, 0) is None
+    plan.templates.deleted(deleted(big))
+    assert plan.next_step(FIVE, 0) == DueStep(Step.CREATE)
+
+
+@pytest.mark.parametrize("is_spec", [True, False], ids=["spec", "labels"])
+def test_little_is_kept_of_a_template_as_large_as_an_object_may_be(is_spec: bool) -> None:
+    """With our label it is followed; a finalizer keeps it as long as its author likes."""
+    plan = make_plan()
+    plan.pod_applied(waiting("p", FIVE.name))
+    large = dict.fromkeys((f"k{number}" for number in range(50_000)), "1")
+    own = template(plan, FIVE)
+    if is_spec:
+        exactly = ExactRequest(capacity=CapacityRequests(requests=large))
+        spec = ClaimSpec(devices=DeviceClaim(requests=(DeviceRequest(exactly=exactly),)))
+        found = trimmed(msgspec.structs.replace(own, spec=TemplateSpec(spec=spec)))
+    else:
+        found = trimmed(msgspec.structs.replace(own, metadata=msgspec.structs.replace(own.metadata, labels=large)))
+    plan.templates.applied(found)
+    assert len(msgspec.json.encode(found)) < 4096
+    assert plan.next_step(FIVE, 0) == (DueStep(Step.DELETE) if is_spec else None)

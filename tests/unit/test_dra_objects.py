@@ -1,14 +1,26 @@
-"""Slices and claims on the wire."""
+"""Slices, claims, and the names in them, on the wire."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB, parse_memory_unit
-from gcushare.wire.dra.claim_names import unit_bytes
-from gcushare.wire.dra.claims import RESOURCE_CLAIM
+from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations import CLAIMED_UNITS
+from gcushare.wire.dra.claim_names import (
+    MAX_CARDS,
+    MAX_UNITS,
+    ClaimSize,
+    device_name,
+    parse_device_name,
+    parse_template_name,
+    unit_bytes,
+)
+from gcushare.wire.dra.claims import RESOURCE_CLAIM, claimed_request
 from gcushare.wire.dra.slices import (
     RESOURCE_SLICE,
     Attribute,
@@ -19,7 +31,11 @@ from gcushare.wire.dra.slices import (
     new_slice,
     quantity,
 )
-from gcushare.wire.objects import ObjectMeta
+from gcushare.wire.objects import ObjectMeta, Pod
+
+PREFIX = ENFLAME.claims.template_prefix
+MAX_ANNOTATIONS_BYTES = 256 << 10
+"""Of an object's annotations together. Source: apimachinery/pkg/api/validation/objectmeta.go."""
 
 
 @pytest.mark.parametrize(
@@ -65,3 +81,69 @@ def test_an_amount_of_units_in_a_claim_stands_for_exactly_so_many(name: str) -> 
     step = unit_bytes(parse_memory_unit(name))
     assert 32_000 * step // step == 32_000
     assert parse_memory_unit(name).bytes_of(4) - 4 * step < 4
+
+
+@given(st.integers(1, MAX_UNITS), st.integers(1, MAX_CARDS))
+def test_a_size_is_read_from_its_own_name(units: int, cards: int) -> None:
+    size = ClaimSize(units, cards)
+    assert parse_template_name(size.template_name("gcu-memory"), "gcu-memory") == size
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("gpu-mem-5", id="another vendor's"),
+        pytest.param("gcu-memory", id="no size"),
+        pytest.param("gcu-memory-0", id="nothing"),
+        pytest.param("gcu-memory-05", id="a second name of the same size"),
+        pytest.param("gcu-memory-5-cards-1", id="one card, written out"),
+        pytest.param("gcu-memory-5-cards-33", id="more cards than a claim may have"),
+        pytest.param("gcu-memory-1000000001", id="more units than any card has"),
+        pytest.param("gcu-memory-5-backup", id="a user's own template"),
+        pytest.param("gcu-memory-٥", id="a digit of another script"),
+    ],
+)
+def test_other_names_are_not_ours(name: str) -> None:
+    assert parse_template_name(name, "gcu-memory") is None
+
+
+@pytest.mark.parametrize("index", [0, 12])
+def test_a_device_name_reads_back(index: int) -> None:
+    assert parse_device_name(device_name(index)) == index
+
+
+@pytest.mark.parametrize("name", ["", "7", "card-", "card-01", "card-x", "gpu-0", "card-0-whole", "card-²", "card--1"])
+def test_a_name_of_another_form_is_not_a_device_of_ours(name: str) -> None:
+    assert parse_device_name(name) is None
+
+
+def containers_of(claimed: str) -> dict[str, int]:
+    entry = {"name": f"gcushare-{PREFIX}", "resourceClaimTemplateName": f"{PREFIX}-20"}
+    metadata = {"name": "p", "annotations": {CLAIMED_UNITS: claimed}}
+    request = claimed_request(
+        msgspec.convert({"metadata": metadata, "spec": {"resourceClaims": [entry]}}, Pod), ENFLAME
+    )
+    assert request is not None
+    assert (request.cards.units, request.cards.cards) == (20, 1)
+    return {each.name: each.units for each in request.containers}
+
+
+@pytest.mark.parametrize(
+    ("claimed", "containers"),
+    [
+        ("main=20", {"main": 20}),
+        ("init=4,a=12,b=8", {"init": 4, "a": 12, "b": 8}),
+        ("", {}),
+        ("main", {}),
+        ("=4,a=,b=-1,c=1.5,d=٣,e=1", {"e": 1}),
+        pytest.param("main=" + "9" * 5000, {}, id="a number that no int is read from"),
+    ],
+)
+def test_each_container_that_can_be_read_is_known(claimed: str, containers: dict[str, int]) -> None:
+    assert containers_of(claimed) == containers
+
+
+@pytest.mark.parametrize("letter", "a9=,")
+def test_an_annotation_as_long_as_may_be_is_read_at_once(letter: str) -> None:
+    """Else the extender that sees the pod does nothing else for minutes, and this test ends by its time limit."""
+    assert containers_of(letter * MAX_ANNOTATIONS_BYTES) == {}

@@ -8,9 +8,9 @@ import random
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
-import grpc
 import msgspec
 
 from gcushare.cards.health import CardsSnapshot, HealthPolicy
@@ -136,7 +136,6 @@ class ClaimsNode(RestartingProgram):
         self.publisher: SlicePublisher | None = None
         self.agent: ClaimsAgent | None = None
         self.checks: ClaimChecks | None = None
-        self.prepared: PreparedClaims | None = None
         self._service: ClaimsService | None = None
 
     def _reset(self) -> None:
@@ -184,10 +183,11 @@ class ClaimsNode(RestartingProgram):
         writer = CardsPublisher(ALIYUN, self.name, client, rng=rng, pods_per_count=0)
         cards = CardSettings(vendor=ALIYUN, memory_unit=UNIT.name)
 
+        source = SimulatedSource(self.machine)
+
         def cards_changed(found: CardsSnapshot) -> None:
             agent.on_cards(found)
 
-        source = SimulatedSource(self.machine)
         monitor = self._monitor = CardMonitor(source, cards_changed, _MONITORED, clock=loop.time)
         agent = self.agent = ClaimsAgent(cards, plan, prepared, self.publisher, cdi, writer, monitor.hold)
         if self.disk.planted == "counts no pod":
@@ -206,7 +206,6 @@ class ClaimsNode(RestartingProgram):
             await self._read_cards(monitor, prepared, writer, seen)
             agent.on_cards(monitor.snapshot)
             tasks.create_task(monitor.run())
-            self.prepared = prepared
             self.checks = ClaimChecks(
                 prepared,
                 ClaimPods(prepared, UNIT, self.name),
@@ -259,8 +258,8 @@ class ClaimsNode(RestartingProgram):
         """Have the driver answer; None if it does not serve. Cancel the task to hang up, as gRPC does."""
         if self._service is None or not self.process.is_alive:
             return None
-        details = cast(grpc.HandlerCallDetails, _Details(f"/{services.DRA_SERVICE}/{method}"))
-        found: Any = next(filter(None, (each.service(details) for each in self._service.handlers())))
+        details: Any = SimpleNamespace(method=f"/{services.DRA_SERVICE}/{method}")
+        found: Any = self._service.handler().service(details)
         loop = self.world.loop
 
         async def answer() -> None:
@@ -268,12 +267,6 @@ class ClaimsNode(RestartingProgram):
             loop.call_world(self.rng.uniform(0.001, 0.2), then, body)
 
         return loop.create_task(answer(), context=self.process.context)
-
-
-class _Details:
-    def __init__(self, method: str) -> None:
-        self.method = method
-        self.invocation_metadata = ()
 
 
 async def _unknown() -> None:

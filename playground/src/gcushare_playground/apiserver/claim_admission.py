@@ -1,13 +1,13 @@
 """What the admission policies of claims make of a pod: its memory request becomes a claim on one card.
 
 A double of the policies' text in the extender's chart, as no maintained library of this language evaluates Kubernetes'
-CEL. ``tests/e2e/test_claims_admission.py`` compares the two on a real API server. A namespace opts in by its label; the
-policies themselves are not objects here.
+CEL. ``tests/e2e/test_claims_admission.py`` compares the two on a real API server, but for the words of refusals. A
+namespace opts in by its label; the policies themselves are not objects here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import ContainerKind, effective_request
@@ -39,8 +39,7 @@ def _admit(pod: JsonObject, vendor: Vendor) -> None:
     spec, options, memory = pod["spec"], annotations_of(pod), vendor.memory_resource
     every = [*(spec.get("initContainers") or []), *spec["containers"]]
     limits, requests = ([dig(each, "resources", part, default={}) for each in every] for part in ("limits", "requests"))
-    asked = {each["name"]: str(limit.get(memory, "0")) for each, limit in zip(every, limits, strict=True)}
-    amounts = {name: parse(text) for name, text in asked.items()}
+    amounts = {each["name"]: parse(str(limit.get(memory, "0"))) for each, limit in zip(every, limits, strict=True)}
     is_valid = all(each.is_integer and each.value >= 0 for each in amounts.values())
     is_equal = all(
         parse(str(a.get(memory, "0"))) == parse(str(b.get(memory, "0"))) for a, b in zip(limits, requests, strict=True)
@@ -48,10 +47,9 @@ def _admit(pod: JsonObject, vendor: Vendor) -> None:
     if not (is_valid and is_equal and any(each.value for each in amounts.values())):
         return  # Kubernetes itself refuses such amounts afterwards
     units = {name: int(each.value) for name, each in amounts.items()}
-    if problem := _problem(pod, vendor, asked, units):
-        policy = f"gcushare-claims-{vendor.name}"
-        why = f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {problem}"
-        raise ApiFailure(422, "Invalid", f'pods "{metadata(pod)["name"]}" is forbidden: {why}')
+    if not _can_hold(pod, vendor, units, limits):
+        policy = f"ValidatingAdmissionPolicy 'gcushare-claims-{vendor.name}' denied request"
+        raise ApiFailure(422, "Invalid", f'pods "{metadata(pod)["name"]}" is forbidden: {policy}')
     total, cards = _total(spec, units), int(options.get(keys.CARDS, "1"))
     template = ClaimSize(total // cards, cards).template_name(vendor.claims.template_prefix)
     entry = f"gcushare-{vendor.claims.template_prefix}"
@@ -78,40 +76,21 @@ def _admit(pod: JsonObject, vendor: Vendor) -> None:
             preferred.append({"weight": level * 10, "preference": {"matchExpressions": [wanted]}})
 
 
-def _problem(pod: JsonObject, vendor: Vendor, asked: Mapping[str, str], units: Mapping[str, int]) -> str:
-    """Why a claim cannot hold what the pod asks for, in the policy's text; empty if it can."""
+def _can_hold(pod: JsonObject, vendor: Vendor, units: Mapping[str, int], limits: Sequence[JsonObject]) -> bool:
+    """Whether a claim can hold what the pod asks for."""
     spec, options = pod["spec"], annotations_of(pod)
-    memory, whole, count = vendor.memory_resource, vendor.whole_card_resource, vendor.count_resource
-    every = [*(spec.get("initContainers") or []), *spec["containers"]]
-    limits = [dig(each, "resources", "limits", default={}) for each in every]
     cards, entry = options.get(keys.CARDS, "1"), f"gcushare-{vendor.claims.template_prefix}"
-    total = _total(spec, units)
-    if odd := [name for name, amount in units.items() if amount > MAX_UNITS]:
-        accepted = f"a whole number from 0 to {MAX_UNITS} is accepted: correct limits and requests"
-        return f'container "{odd[0]}" asks for {memory}: {asked[odd[0]]}; {accepted}'
-    if total > MAX_UNITS:
-        return f"the containers ask for {memory}: {total} together; at most {MAX_UNITS} is accepted: ask for less"
-    if any(whole in each for each in limits):
-        return f"the pod asks for {memory} and for {whole}; one of both is accepted: ask for memory or for whole cards"
-    if any(str(each.get(count, "1")) != "1" for each in limits):
-        remedy = f"for several cards use the annotation {keys.CARDS}"
-        return f"a container asks for more than 1 {count} together with {memory}; only 1 is accepted: {remedy}"
-    if cards not in map(str, range(1, 17)):
-        return f'annotation {keys.CARDS} is "{cards}"; a number from 1 to 16 is accepted: correct it or leave it out'
-    if uneven := [name for name, amount in units.items() if amount % int(cards)]:
-        unshared = f"{asked[uneven[0]]} {memory}, which {cards} cards cannot share equally"
-        return f'container "{uneven[0]}" asks for {unshared}; use a multiple'
-    unkept = [key for key in _UNKEPT if key in options]
-    unkept += [key for key, kept in _KEPT_POLICIES.items() if options.get(key, kept[0]) not in kept]
-    if unkept:
-        remedy = f"leave it out, or use a namespace without the label {CLAIMS_LABEL}"
-        return f'annotation {unkept[0]} is "{options[unkept[0]]}", which a claim cannot keep: {remedy}'
-    if node := spec.get("nodeName"):
-        remedy = "leave it out and use a node selector"
-        return f'spec.nodeName is "{node}", but claims are allocated by the scheduler: {remedy}'
-    if any(each.get("name") == entry for each in spec.get("resourceClaims") or []):
-        return f'spec.resourceClaims has an entry "{entry}", a name reserved for the claim on {memory}: rename it'
-    return ""
+    return (
+        max(_total(spec, units), *units.values()) <= MAX_UNITS
+        and all(vendor.whole_card_resource not in each for each in limits)
+        and all(str(each.get(vendor.count_resource, "1")) == "1" for each in limits)
+        and cards in map(str, range(1, 17))
+        and all(amount % int(cards) == 0 for amount in units.values())
+        and not any(key in options for key in _UNKEPT)
+        and all(options.get(key, kept[0]) in kept for key, kept in _KEPT_POLICIES.items())
+        and not spec.get("nodeName")
+        and all(each.get("name") != entry for each in spec.get("resourceClaims") or [])
+    )
 
 
 def _total(spec: JsonObject, units: Mapping[str, int]) -> int:

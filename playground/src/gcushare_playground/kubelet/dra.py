@@ -43,7 +43,9 @@ class DraKubelet(Startable):
         self._channel: grpc.aio.Channel | None = None
 
     async def stop(self) -> None:
-        await self._forget_driver()
+        if self._channel is not None:
+            await self._channel.close()
+        self._channel = None
 
     @property
     def is_registered(self) -> bool:
@@ -96,11 +98,6 @@ class DraKubelet(Startable):
     async def _register(self, info: plugin_registration_pb2.PluginInfo) -> str:
         if info.type != services.DRA_PLUGIN_TYPE or self._known not in info.supported_versions:
             return f"none of {list(info.supported_versions)} is supported by the kubelet ({self._known})"
-        await self._forget_driver()
+        await self.stop()
         self._channel = grpc.aio.insecure_channel(f"unix:{info.endpoint}", options=_OPTIONS)
         return ""
-
-    async def _forget_driver(self) -> None:
-        if self._channel is not None:
-            await self._channel.close()
-        self._channel = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -102,7 +102,8 @@ async def read_claims(client: KubeClient, pod: PodInfo) -> ClaimsView | None:
     Raises:
         GcushareError: the API server did not answer, or a device class says what is not evaluated here.
     """
-    made = {each["name"]: each.get("resourceClaimName", "") for each in _statuses(pod)}
+    statuses = pod.raw.get("status", {}).get("resourceClaimStatuses") or []
+    made = {each["name"]: each.get("resourceClaimName", "") for each in statuses}
     claims, drivers = [], {}
     for entry in pod.spec["resourceClaims"]:
         name = entry.get("resourceClaimName") or made.get(entry["name"], "")
@@ -163,10 +164,6 @@ def held_by(claims: Iterable[JsonObject]) -> Counter[tuple[str, str, str]]:
     return held
 
 
-def _statuses(pod: PodInfo) -> list[JsonObject]:
-    return pod.raw.get("status", {}).get("resourceClaimStatuses") or []
-
-
 def _results_of(claim: JsonObject) -> list[JsonObject]:
     allocation = claim.get("status", {}).get("allocation") or {}
     return allocation.get("devices", {}).get("results") or []
@@ -178,20 +175,15 @@ def _count_of(claim: JsonObject) -> int:
 
 def devices_of(slices: list[JsonObject]) -> Iterator[Device]:
     """The devices of every pool's newest generation, if all of its slices are there; slices in the order of names."""
-    specs = [each["spec"] for each in sorted(slices, key=lambda each: str(each["metadata"]["name"]))]
-    newest: dict[tuple[str, str], int] = {}
-    for spec in specs:
-        key = spec["driver"], spec["pool"]["name"]
-        newest[key] = max(newest.get(key, 0), spec["pool"].get("generation", 0))
-    current = [
-        each for each in specs if each["pool"].get("generation", 0) == newest[each["driver"], each["pool"]["name"]]
-    ]
-    present = Counter((each["driver"], each["pool"]["name"]) for each in current)
-    for spec in current:
-        pool = spec["pool"]
-        if present[spec["driver"], pool["name"]] == pool["resourceSliceCount"]:
-            for device in spec.get("devices") or []:
-                yield Device(spec["driver"], pool["name"], spec.get("nodeName", ""), device)
+    pools: defaultdict[tuple[str, str], list[JsonObject]] = defaultdict(list)
+    for spec in (each["spec"] for each in sorted(slices, key=lambda each: str(each["metadata"]["name"]))):
+        pools[spec["driver"], spec["pool"]["name"]].append(spec)
+    for (driver, pool), specs in pools.items():
+        newest = max(each["pool"].get("generation", 0) for each in specs)
+        current = [each for each in specs if each["pool"].get("generation", 0) == newest]
+        if len(current) == current[0]["pool"]["resourceSliceCount"]:
+            for spec in current:
+                yield from (Device(driver, pool, spec.get("nodeName", ""), each) for each in spec.get("devices") or [])
 
 
 @lru_cache(maxsize=1024)

@@ -190,7 +190,7 @@ class ClaimsApp(Way):
             driver,
             socket=directory / "dra.sock",
             registry_socket=self._settings.kubelet.plugins_registry / f"{driver}-reg.sock",
-            handlers=service.handlers(),
+            handler=service.handler(),
             pulse=Heartbeat("registration", REGISTRATION_AGE_S),
         )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
@@ -49,7 +48,7 @@ class Registration:
     _: KW_ONLY
     socket: Path
     registry_socket: Path
-    handlers: Sequence[grpc.GenericRpcHandler]
+    handler: grpc.GenericRpcHandler
     pulse: Heartbeat
 
     def __post_init__(self) -> None:
@@ -114,7 +113,7 @@ class Registration:
                 "that one. Waiting until it ends"
             )
         self.problem = UNCONFIRMED
-        self._served[self.socket] = await serve_socket(self.socket, self.handlers, make=True)
+        self._served[self.socket] = await serve_socket(self.socket, (self.handler,), make=True)
         unary = grpc.unary_unary_rpc_method_handler
         calls = {
             services.short_name(services.GET_INFO): unary(self._get_info),

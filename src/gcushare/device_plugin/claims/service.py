@@ -59,14 +59,14 @@ class ClaimsService:
     def __post_init__(self) -> None:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """Return the handlers to add to a server."""
+    def handler(self) -> grpc.GenericRpcHandler:
+        """Return the handler to add to a server."""
         unary = grpc.unary_unary_rpc_method_handler
         calls = {
             services.NODE_PREPARE_RESOURCES: unary(self._node_prepare_resources),
             services.NODE_UNPREPARE_RESOURCES: unary(self._node_unprepare_resources),
         }
-        return (grpc.method_handlers_generic_handler(services.DRA_SERVICE, calls),)
+        return grpc.method_handlers_generic_handler(services.DRA_SERVICE, calls)
 
     async def _node_prepare_resources(self, request: bytes, _context: object) -> bytes:
         response = pb.NodePrepareResourcesResponse()

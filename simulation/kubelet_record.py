@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from gcushare.core.errors import DeviceError, RetryableError
-from gcushare.device_plugin.pods.allocations import KubeletAllocations, MissingCheckpointError
+from gcushare.device_plugin.kubelet.checkpoint import MissingCheckpointError
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare_playground.kubelet.checkpoint import PodDevices
 from simulation.kubelet import Kubelet

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import grpc
 import grpc.aio
+import pytest
 
+from gcushare.core.errors import RetryableError
 from gcushare.device_plugin.kubelet.podresources import QUIET_S, PodResourcesReader
+from gcushare.device_plugin.plugin_settings import KubeletSettings
+from gcushare.vendors import ENFLAME
 from gcushare.wire.protos import services
 from tests.manual_clock import ManualClock
 from tests.protocol.grpc_server import serving_method
-
-RESOURCE = "enflame.com/gcu-memory"
 
 
 class PodResources:
@@ -40,11 +42,12 @@ async def serving(socket: Path) -> AsyncIterator[PodResources]:
 
 
 def make_reader(folder: Path, clock: ManualClock) -> PodResourcesReader:
-    checkpoint = folder / "checkpoint"
-    checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": None, "RegisteredDevices": {}}, "Checksum": 1}))
-    return PodResourcesReader(
-        RESOURCE, pod_resources_socket=folder / "kubelet.sock", checkpoint=checkpoint, clock=clock
-    )
+    settings = KubeletSettings(node_name="n", kubelet_dir=folder)
+    for path in (settings.checkpoint, settings.pod_resources_socket):
+        path.parent.mkdir()
+    text = json.dumps({"Data": {"PodDeviceEntries": None, "RegisteredDevices": {}}, "Checksum": 1})
+    settings.checkpoint.write_text(text)
+    return PodResourcesReader(ENFLAME, settings, clock=clock)
 
 
 async def source(reader: PodResourcesReader) -> str:
@@ -54,7 +57,7 @@ async def source(reader: PodResourcesReader) -> str:
 async def test_after_a_failure_podresources_is_asked_again_in_a_minute_however_often_it_is_read(tmp_path: Path) -> None:
     clock = ManualClock()
     reader = make_reader(tmp_path, clock)
-    async with serving(tmp_path / "kubelet.sock") as kubelet:
+    async with serving(reader.settings.pod_resources_socket) as kubelet:
         assert await source(reader) == "podresources"
         kubelet.is_broken = True
         assert await source(reader) == "checkpoint"
@@ -73,6 +76,13 @@ async def test_a_socket_that_was_not_there_is_looked_for_again_in_a_minute(tmp_p
     assert await source(reader) == "checkpoint"
     clock.advance(QUIET_S / 2)
     assert await source(reader) == "checkpoint"
-    async with serving(tmp_path / "kubelet.sock"):
+    async with serving(reader.settings.pod_resources_socket):
         clock.advance(QUIET_S / 2)
         assert await source(reader) == "podresources"
+
+
+async def test_with_neither_source_both_are_named(tmp_path: Path) -> None:
+    reader = make_reader(tmp_path, ManualClock())
+    reader.settings.checkpoint.unlink()
+    with pytest.raises(RetryableError, match=r"podresources at .*kubelet.sock.*checkpoint .*does not exist"):
+        await reader.fetch()

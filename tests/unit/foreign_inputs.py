@@ -23,7 +23,7 @@ from gcushare.config_manager.host.paths_and_record import RECORD, parse_record
 from gcushare.config_manager.scheduler_config.yaml_text import YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import plain_value
 from gcushare.core.errors import ConfigError, DeviceError, GcushareError, Refused, RemoteContractError
-from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_FILE, read_checkpoint, read_registered
+from gcushare.device_plugin.kubelet.checkpoint import CHECKPOINT_FILE, read_checkpoint, read_registered
 from gcushare.kube.client import PAGE, VERSION, object_decoder
 from gcushare.kube.connection.exec_plugin import CREDENTIAL
 from gcushare.kube.connection.kubeconfig import parse_kubeconfig

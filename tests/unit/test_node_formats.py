@@ -14,7 +14,7 @@ from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY, Inventory
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.device_plugin.claims.registration import Registration
-from gcushare.device_plugin.kubelet.podresources import read_checkpoint
+from gcushare.device_plugin.kubelet.checkpoint import read_checkpoint
 from gcushare.device_plugin.kubelet.sockets import UnixSockets
 from gcushare.device_plugin.plugin_settings import KubeletSettings
 from gcushare.runtime.health import Heartbeat

@@ -17,9 +17,10 @@ from gcushare.core.wording import some_names
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.allocation.pre_start import PreStart
+from gcushare.device_plugin.kubelet.checkpoint import MissingCheckpointError
 from gcushare.device_plugin.kubelet.conflicts import ConflictSearch
 from gcushare.device_plugin.kubelet.device_list import DeviceList
-from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_NAME, PodResourcesReader
+from gcushare.device_plugin.kubelet.podresources import PodResourcesReader
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import DevicePluginService
 from gcushare.device_plugin.node.agent import NodeAgent
@@ -27,7 +28,7 @@ from gcushare.device_plugin.node.held_cards import find_held_cards
 from gcushare.device_plugin.node.inventory import MAX_NAMES
 from gcushare.device_plugin.node.parts import Dependencies
 from gcushare.device_plugin.plugin_settings import PluginSettings
-from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations, MissingCheckpointError
+from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations
 from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
 from gcushare.device_plugin.reporting.resources import ObservedResources, PluginMetrics, describe, make_health
 from gcushare.device_plugin.way import FACTS_TIMEOUT_S, Way
@@ -62,10 +63,8 @@ class PluginApp(Way):
         super().__init__(settings, client, metrics or PluginMetrics(), adapters)
         clock = self._adapters.clock
         self._reader = self._adapters.record or PodResourcesReader(
-            self._vendor.memory_resource,
-            whole=self._vendor.whole_card_resource,
-            pod_resources_socket=settings.kubelet.pod_resources_socket,
-            checkpoint=settings.kubelet.device_plugin_dir / CHECKPOINT_NAME,
+            self._vendor,
+            settings.kubelet,
             clock=clock.monotonic,
             answer_limit_bytes=ANSWER_BYTES_PER_LIST_BYTE * settings.kubelet.kubelet_message_limit,
         )

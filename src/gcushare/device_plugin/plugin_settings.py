@@ -145,6 +145,11 @@ class KubeletSettings(node_settings.NodeSettings):
         return self.kubelet_dir / "device-plugins"
 
     @property
+    def checkpoint(self) -> Path:
+        """Where the kubelet keeps which pod has which devices."""
+        return self.device_plugin_dir / "kubelet_internal_checkpoint"
+
+    @property
     def pod_resources_socket(self) -> Path:
         """The kubelet's podresources socket."""
         return self.kubelet_dir / "pod-resources" / "kubelet.sock"

@@ -18,7 +18,7 @@ from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.claims.app import ClaimsApp
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
-from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_NAME, PodResourcesReader
+from gcushare.device_plugin.kubelet.podresources import PodResourcesReader
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.device_plugin.way import Way
 from gcushare.kube.client import KubeClient
@@ -207,13 +207,7 @@ class NodeProgram:
     async def _has_unit_holders(self) -> bool:
         """Whether the kubelet gave units or whole cards to pods, by its checkpoint or by podresources."""
         kubelet, vendor = self.settings.kubelet, self.settings.cards.vendor
-        reader = PodResourcesReader(
-            vendor.memory_resource,
-            whole=vendor.whole_card_resource,
-            pod_resources_socket=kubelet.pod_resources_socket,
-            checkpoint=kubelet.device_plugin_dir / CHECKPOINT_NAME,
-            clock=self.adapters.clock.monotonic,
-        )
+        reader = PodResourcesReader(vendor, kubelet, clock=self.adapters.clock.monotonic)
         try:
             shown = await reader.fetch()
             kept = await reader.fetch_checkpoint()

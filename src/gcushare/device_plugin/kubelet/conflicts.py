@@ -23,7 +23,7 @@ from typing import Protocol
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.errors import DeviceError
 from gcushare.core.wording import counted
-from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_NAME, read_registered
+from gcushare.device_plugin.kubelet.checkpoint import read_registered
 from gcushare.device_plugin.node.parts import Parts
 from gcushare.device_plugin.node.publisher import ResourceCounts
 from gcushare.device_plugin.plugin_settings import PluginSettings
@@ -140,7 +140,7 @@ class ConflictSearch:
         self._others = ""
         watch = partial(
             ConflictingPluginWatch,
-            checkpoint=settings.kubelet.device_plugin_dir / CHECKPOINT_NAME,
+            checkpoint=settings.kubelet.checkpoint,
             node=parts.publisher,
             report=partial(self._announce, "SecondPluginServes"),
         )

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.node.pods import CardCounts
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, is_whole_card_id
@@ -20,10 +19,6 @@ from gcushare.wire.kubelet.plugin_messages import NO_IDS, DeviceIds, device_ids
 
 CHECKPOINT = "checkpoint"
 """The ``source`` of allocations that were read from the checkpoint."""
-
-
-class MissingCheckpointError(DeviceError):
-    """The kubelet has no checkpoint: it gave nothing out, or the file was removed."""
 
 
 ContainerKey = tuple[str, str, bool]

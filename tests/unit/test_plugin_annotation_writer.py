@@ -9,12 +9,11 @@ import pytest
 
 from gcushare.core.cards import UnrecordedHolder
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
-from gcushare.device_plugin.pods.annotation_writer import CALM_S, LEAST_INTERVAL_S, POLL_S, RESEND_S
+from gcushare.device_plugin.pods.annotation_writer import LEAST_INTERVAL_S, POLL_S, RESEND_S
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
 from gcushare.kube.errors import InvalidError
-from gcushare.vendors import ENFLAME
 from tests.running import running
 from tests.unit.plugin_pods import pod, with_annotations
 from tests.unit.plugin_records import World, reconciler_of, store_of, write_due
@@ -198,18 +197,3 @@ async def test_another_truth_is_written_at_once_whatever_became_of_the_last_writ
     assert world.patched == [("a", "0")]
     watch(reconciler, store, "a", card=0)
     assert await write_due(reconciler) == POLL_S
-
-
-async def test_exchanged_cards_of_waiting_pods_are_written_when_the_batch_is_over() -> None:
-    world, store = World(), PodStore(ENFLAME)
-    store.pod_applied(pod("a", 4, card=0))
-    store.pod_applied(pod("b", 4, card=1))
-    reconciler = reconciler_of(world, store)
-    reconciler.on_allocate()
-    world.hold("b", 0)
-    await reconciler.check()
-    assert await write_due(reconciler) == CALM_S
-    assert world.patched == [("b", "0")]
-    world.now_s += CALM_S
-    await write_due(reconciler)
-    assert world.patched == [("b", "0"), ("a", "1")]

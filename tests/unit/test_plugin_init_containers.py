@@ -79,7 +79,7 @@ def test_the_record_keeps_both_cards_and_equal_parts(
     assert (entry.taken_cards, entry.units_by_card()) == ((0, 1), {0: half, 1: half})
     assert store.held_units() == {0: half, 1: half}
     (write,) = store.writes(UUIDS, UNITS, 1)
-    assert (write.cards, write.corrected_from, write.assigned) == ((0, 1), (), True)
+    assert (write.cards, write.corrected_from) == ((0, 1), ())
     assert "gcushare.io/units-by-card" not in write.annotations
 
 
@@ -94,7 +94,7 @@ def test_a_container_that_the_checkpoint_does_not_name_yet_is_served(
         store.on_allocate("uid-p" if guessed else "", name if guessed else "", counts, 0.0)
     read(store, dict(list(held.items())[:-1]), held)
     assert (store.entries["uid-p"].state, store.pending_allocations) == (PodState.SERVED, 0)
-    assert [write.assigned for write in store.writes(UUIDS, UNITS, 1)] == [True]
+    assert [write.cards for write in store.writes(UUIDS, UNITS, 1)] == [(0, 1)]
 
 
 @pytest.mark.parametrize(("shape", "held"), SHAPES)

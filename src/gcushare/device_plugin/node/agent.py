@@ -169,7 +169,7 @@ class NodeAgent:
         It does not wait until the kubelet shows the allocation, for until then the kubelet goes on offering the card.
         """
         self._has_allocated = True
-        self.parts.reconciler.on_allocate()
+        self.parts.reconciler.check_soon()
         if self.inventory is not None:
             self._update_lists(self.inventory)
 

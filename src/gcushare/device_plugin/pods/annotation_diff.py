@@ -21,8 +21,6 @@ class RecordWrite:
     pod: PodRef
     annotations: Mapping[str, str]
     cards: tuple[int, ...]
-    assigned: bool
-    """False for a waiting pod that exchanged its cards with another pod."""
     corrected_from: tuple[int, ...] = ()
     placed_here: bool = False
     """Whether the pod had no record: this plugin chose its cards."""
@@ -35,20 +33,15 @@ class RecordWrite:
 def compute_write(
     entry: PodEntry, vendor: Vendor, uuids: Mapping[int, str], units: CardCounts, now_ns: int
 ) -> RecordWrite | None:
-    """Compute one pod's record; None if it is right, or if the right one is not known yet.
+    """Compute a served pod's record; None if each key of it is right, or if the right one is not known yet.
 
-    Due are served pods whose record does not say so in each of its keys, and waiting pods that exchanged their cards.
     The record of a pod that the kubelet forgot is left as it is: nothing else says which cards the pod has.
     """
-    if entry.state is PodState.FORGOTTEN:
+    if entry.state is not PodState.SERVED:
         return None
-    record = entry.record
+    record, cards = entry.record, entry.taken_cards
     recorded = record.card_indexes if record is not None else ()
-    is_served = entry.state is PodState.SERVED
-    cards = entry.taken_cards if is_served else entry.promise
     moved = bool(recorded) and set(recorded) != set(cards)
-    if not cards or not (moved or is_served):
-        return None
     annotations = encode_record(vendor, _true_record(entry, vendor, cards, units, now_ns))
     for key in {keys.CARD_MODE, keys.UNITS_BY_CARD, keys.RECORDED_APART} - annotations.keys():
         if entry.annotations.get(key):
@@ -75,7 +68,6 @@ def compute_write(
         pod=entry.ref,
         annotations=annotations,
         cards=cards,
-        assigned=is_served,
         corrected_from=recorded if moved else (),
         placed_here=not recorded and not damage,
         repaired=damage,
@@ -93,8 +85,8 @@ def expect_write(
 
 
 def _true_record(entry: PodEntry, vendor: Vendor, cards: tuple[int, ...], units: CardCounts, now_ns: int) -> PodRecord:
-    """The record of a pod that holds these cards, or for which they are kept."""
-    is_served, sizes = entry.state is PodState.SERVED, [units.get(index, 0) for index in cards]
+    """The record of a pod that holds these cards."""
+    sizes = [units.get(index, 0) for index in cards]
     card_units, whole_units = max(sizes) if entry.is_whole else sizes[0], sum(sizes)
     if entry.record is not None and not all(sizes):  # A card that the node lost keeps the size that the record has.
         card_units, whole_units = entry.record.card_units, entry.record.pod_units
@@ -105,10 +97,10 @@ def _true_record(entry: PodEntry, vendor: Vendor, cards: tuple[int, ...], units:
         card_indexes=cards,
         card_units=card_units,
         pod_units=whole_units if entry.is_whole else entry.request.total_units,
-        assigned=is_served,
+        assigned=True,
         assign_time_ns=chosen_ns or now_ns,
         whole=entry.is_whole,
-        card_shares=_unequal_shares(entry, cards) if is_served else (),
+        card_shares=_unequal_shares(entry, cards),
         uid=entry.ref.uid,
         apart=str(entry.apart or ""),
     )

@@ -27,8 +27,6 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 60.0
 """The store is searched for due writes this often even if no change was reported."""
-CALM_S = 0.5
-"""Exchanged cards of waiting pods are written after this time without allocations: in a batch they change often."""
 RESEND_S = 10.0
 """A written record that the watch does not show in this time is written again."""
 LEAST_INTERVAL_S = 1.0
@@ -57,7 +55,6 @@ class _Attempt:
 
     pod: PodRef
     cards: tuple[int, ...]
-    assigned: bool
     retries: Backoff
     refusals: Backoff
     sent_at_s: float = float("-inf")
@@ -81,8 +78,8 @@ class _Attempt:
         """Whether its failures are a problem, not a hiccup."""
         return self.is_refused or self.retries.failures >= _REPORTED_FAILURES
 
-    def says(self, cards: tuple[int, ...], *, assigned: bool) -> bool:
-        return (set(self.cards), self.assigned) == (set(cards), assigned)
+    def says(self, cards: tuple[int, ...]) -> bool:
+        return set(self.cards) == set(cards)
 
 
 @dataclass(eq=False)
@@ -102,7 +99,6 @@ class RecordWriter:
         self._soon = asyncio.Event()
         self._gate = asyncio.Semaphore(_WRITERS)
         self._attempts: dict[str, _Attempt] = {}
-        self._allocated_at_s = float("-inf")
         self.writes = self.failed_writes = self.corrections = 0
 
     @property
@@ -126,16 +122,12 @@ class RecordWriter:
         self._inventory = inventory
         self._soon.set()
 
-    def on_allocate(self) -> None:
-        """Store when the last allocation was made: a batch of pods is being admitted."""
-        self._allocated_at_s = self.clock()
-
     def pod_applied(self, uid: str) -> None:
         """Check whether the watch shows a pod's record as it was last written."""
         entry, attempt = self.store.entries.get(uid), self._attempts.get(uid)
         if entry is None or attempt is None or entry.record is None:
             return
-        if attempt.says(entry.record.card_indexes, assigned=entry.record.assigned):
+        if entry.record.assigned and attempt.says(entry.record.card_indexes):
             attempt.is_echoed = True
             if not attempt.is_open:
                 attempt.due_at_s = attempt.sent_at_s + attempt.interval_s
@@ -178,22 +170,18 @@ class RecordWriter:
     def _due_at_s(self, write: RecordWrite) -> float:
         """When it may be written; never while another write on the pod is open, whose end wakes ``run``."""
         attempt = self._attempts.get(write.pod.uid)
-        calm_at_s = float("-inf") if write.assigned else self._allocated_at_s + CALM_S
-        if attempt is None:
-            return calm_at_s
-        if attempt.is_open:
+        if attempt is not None and attempt.is_open:
             return float("inf")
-        is_equal = attempt.says(write.cards, assigned=write.assigned)
-        return max(calm_at_s, attempt.due_at_s) if is_equal else calm_at_s
+        return attempt.due_at_s if attempt is not None and attempt.says(write.cards) else float("-inf")
 
     def _start(self, write: RecordWrite, writers: asyncio.TaskGroup) -> None:
         attempt = self._attempts.get(write.pod.uid)
-        if attempt is not None and attempt.says(write.cards, assigned=write.assigned):
+        if attempt is not None and attempt.says(write.cards):
             attempt.losses += attempt.is_echoed
             attempt.is_open, attempt.is_echoed = True, False
         else:
             retries, refusals = Backoff(RETRY, self.rng), Backoff(REFUSED, self.rng)
-            attempt = _Attempt(write.pod, write.cards, write.assigned, retries, refusals)
+            attempt = _Attempt(write.pod, write.cards, retries, refusals)
             self._attempts[write.pod.uid] = attempt
         writers.create_task(self._write(write, attempt), name=f"record of {write.pod}")
 

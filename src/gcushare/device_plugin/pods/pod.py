@@ -69,8 +69,6 @@ class PodEntry:
     annotations: Mapping[str, str]
     promise: tuple[int, ...] = ()
     """The cards that are kept for it: those of its record, or of a pod with an equal request that got its own cards."""
-    written: tuple[int, ...] = ()
-    """The cards that were last written into its record from here. The watch then shows a change that is none."""
     is_recorded_here: bool = False
     """Whether its record was written from here after it was served."""
     assign_time_ns: int = 0
@@ -129,7 +127,7 @@ class PodEntry:
         A record that cannot be read (``error``) changes no promise, and no record changes that of a served pod.
         """
         cards = record.card_indexes if record is not None else ()
-        is_changed = cards != (self.record.card_indexes if self.record is not None else ()) and cards != self.written
+        is_changed = cards != (self.record.card_indexes if self.record is not None else ())
         if is_changed and not error and self.state is not PodState.SERVED:
             self.promise = cards
         if record is not None and (self.state is not PodState.SERVED or not self.assign_time_ns):
@@ -139,12 +137,10 @@ class PodEntry:
             self.corrected[frozenset(cards)] = corrected_text(annotations) if is_this_life else ""
         self.record, self.annotations, self.record_error = record, annotations, error
 
-    def on_record_written(self, cards: tuple[int, ...], *, is_served: bool, corrected: str = "") -> None:
-        """Store what was written. A served pod (``is_served``) is then planned where it is."""
-        self.written = cards
+    def on_record_written(self, cards: tuple[int, ...], corrected: str) -> None:
+        """Store what was written: it is planned where it is."""
         self.corrected[frozenset(cards)] = corrected
-        if is_served:
-            self.promise, self.is_recorded_here = cards, True
+        self.promise, self.is_recorded_here = cards, True
 
     @property
     def may_be_assigned(self) -> bool:

@@ -90,13 +90,8 @@ class AllocationReconciler:
         self.problem = "the kubelet's allocations were not read yet"
         self.checks = self.failed_checks = 0
 
-    def on_allocate(self) -> None:
-        """Have the kubelet read soon: something was allocated."""
-        self.writer.on_allocate()
-        self._check_soon.set()
-
     def check_soon(self) -> None:
-        """Have the kubelet read soon: a pod came or ended, or the plugin was registered."""
+        """Have the kubelet read soon: something was allocated, a pod came or ended, or the plugin was registered."""
         self._check_soon.set()
 
     async def run_checks(self) -> None:

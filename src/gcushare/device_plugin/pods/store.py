@@ -162,8 +162,7 @@ class PodStore(PodHoldings):
         """Store what is being written on a pod, before the watch shows it."""
         entry = self.entries.get(write.pod.uid)
         if entry is not None:
-            corrected = write.annotations.get(CORRECTED, "")
-            entry.on_record_written(write.cards, is_served=write.assigned, corrected=corrected)
+            entry.on_record_written(write.cards, write.annotations.get(CORRECTED, ""))
             compute_states(self.entries, self._pending)
 
     def end_gone(

@@ -66,13 +66,19 @@ async def test_containers_of_one_pod_share_its_card_and_reuse_the_init_container
         assert rig.annotation("a", "enflame.com/gcu-device-memory-request") == "9"
 
 
-async def test_ids_of_two_cards_in_one_call_are_refused_with_the_reason() -> None:
-    """A kubelet that ignores the preference takes the units that were not preferred: one of card 0, two of card 1."""
-    async with PluginRig(cards=(4, 2)) as rig:
-        rig.kubelet.faults.ignore_preferred = True
-        rig.bind("a", 3, card=0)
-        message = await rig.until_failed("a")
-        assert "3 units were taken from 2 cards (1 of card 0, 2 of card 1), and default/a gets one: " in message
+@pytest.mark.parametrize(("cards", "is_given"), [((16,), True), ((8, 16), False)], ids=["one card", "two"])
+async def test_a_kubelet_1_18_picks_any_ids_and_those_of_two_cards_are_refused(
+    cards: tuple[int, ...], is_given: bool
+) -> None:
+    """It asks for no preference, and has no podresources API v1."""
+    async with PluginRig(cards=cards, version="v1.18.20", asks_preferred=False, podresources=False) as rig:
+        rig.bind("a", sum(cards) - 2, card=0)
+        if is_given:
+            await rig.until_recorded("a")
+            assert rig.visible("a") == "0"
+        else:
+            assert "gets one: the kubelet asked for no preference" in await rig.until_failed("a")
+            assert rig.app.observed.store.held_units() == {}
 
 
 async def test_memory_over_two_cards_is_given_as_recorded_whatever_is_written_on_the_pod_afterwards() -> None:

@@ -12,7 +12,6 @@ from gcushare.core.cards import InventoryCard
 from gcushare.core.units import GIB
 from gcushare.vendors import ALIYUN
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.unit.node_agent_rig import Rig, make_rig
 
@@ -78,22 +77,6 @@ def test_a_card_that_was_replaced_by_one_that_does_not_fit_is_unhealthy(tmp_path
     assert rig.agent.inventory is not None
     assert [card.uuid for card in rig.agent.inventory.cards] == ["u0", "u1"]
     assert "replaced" in rig.agent.inventory.cards[1].reason
-
-
-def test_an_inventory_of_its_own_node_that_cannot_be_read_is_said_once_and_written_again(rig: Rig) -> None:
-    rig.see(16)
-    garbage = '{"version":1,"unit":"1","cards":[],"x":' + "[" * 1500 + "]" * 1500 + "}"
-    rig.node(inventory=garbage)
-    rig.node(inventory=garbage)
-
-    reported = [message for reason, message in rig.heard.node if reason == "InventoryUnreadable"]
-    assert reported == ["the inventory annotation cannot be read: nested deeper than 32 levels; it is written again"]
-    assert rig.agent.inventory is not None
-    assert rig.parts.publisher.wanted == rig.agent.inventory
-
-    rig.node(inventory=encode_inventory(rig.agent.inventory))
-    rig.node(inventory=garbage)
-    assert rig.heard.reasons().count("InventoryUnreadable") == 2
 
 
 @pytest.mark.slow

@@ -24,7 +24,6 @@ from gcushare.device_plugin.node.inventory import (
     MAX_NAMES,
     Holders,
     Offer,
-    UnitDoubt,
     check_unit_change,
     is_same_unit,
     keep_inventory,
@@ -78,7 +77,8 @@ class NodeAgent:
         self._allocations: KubeletAllocations | None = None
         self._held = HeldIds(parts.store)
         self._events = NodeEvents(dependencies.announcer, parts.store)
-        self._doubt = UnitDoubt()
+        self._former_unit: str | None = None
+        """The unit of the plugin before, until it is ours or no pod can hold units of it."""
         self._free: set[tuple[int, int, int]] = set()
         """Units of cards, by the first and the end, that no pod has since they are not offered."""
         self._has_allocated = False
@@ -114,16 +114,13 @@ class NodeAgent:
     def node_applied(self, node: Node) -> None:
         """Use the Node's newest state: its cordons, and whether it still has the inventory as published."""
         is_first = not self.parts.publisher.has_seen_node
-        before, unit = self.parts.publisher.unreadable, self.parts.publisher.published_unit()
+        unit = self.parts.publisher.published_unit()
         self.parts.publisher.node_applied(node)
-        unreadable = self.parts.publisher.unreadable
-        if unreadable and unreadable != before:
-            self._events.warn("InventoryUnreadable", f"{unreadable}; it is written again")
         is_due = self.parts.publisher.published_unit() != unit
         former = self.parts.publisher.former
         if is_first and former is not None:
             self.parts.store.gone.restore(former.cards, self._clock.now().timestamp())
-        if is_first and self._doubt.begin(former, self.inventory):
+            self._former_unit = former.unit.name
             self.parts.publisher.withdraw()
         if self.parts.publisher.cordoned != self._offer.cordoned:
             self._offer = replace(self._offer, cordoned=self.parts.publisher.cordoned)
@@ -196,8 +193,8 @@ class NodeAgent:
             self._publish(self.inventory)
 
     def _publish(self, inventory: Inventory) -> None:
-        """Publish the inventory, unless the unit is in doubt: then the one on the Node still says which it was."""
-        if self._doubt.unit is not None:
+        """Publish the inventory, unless pods may hold the unit of before, which the one on the Node still says."""
+        if self._former_unit is not None:
             return
         full = self.describe(inventory)
         if full != self.parts.publisher.wanted:
@@ -229,12 +226,10 @@ class NodeAgent:
             # Cards that are offered already stay: their pods run, and their health must still be reported.
             inventory = keep_inventory(self.inventory, self._cards, self._offer)
             indexes, unit = index_text(card.index for card in inventory.cards), inventory.unit.name
-            problem = (
-                f"{refusal}; until then the cards of before ({indexes}) stay offered in units of {unit!r}, no others"
-            )
-        was_doubted, doubt = self._doubt.unit is not None, self._doubt.resolve(inventory, self._holders)
+            offered = f"stay offered in units of {unit!r}, no others" if self._former_unit is None else "take no pods"
+            problem = f"{refusal}; until then the cards of before ({indexes}) {offered}"
         before, self.inventory = self.inventory, inventory
-        if self._update_lists(inventory) or before != inventory or was_doubted:
+        if self._update_lists(inventory) or before != inventory:
             self.parts.allocator.set_inventory(inventory)
             self.parts.whole_allocator.set_inventory(inventory)
             self.parts.reconciler.writer.set_inventory(inventory)
@@ -242,8 +237,8 @@ class NodeAgent:
         self._events.report_unknown_cordons(inventory, self._offer)
         self._events.report_kubelet(self.parts.publisher.kubelet_version, self.inventory)
         self._publish(inventory)
-        if problem or doubt:
-            self._refuse("MemoryUnitRefused", problem or doubt)
+        if problem:
+            self._refuse("MemoryUnitRefused", problem)
         else:
             self.problem = ""
         if self.parts.cdi.update(self._cards.listed_in(inventory)):
@@ -310,21 +305,20 @@ class NodeAgent:
             return self._plan(replace(cards, cards=others, left_out=left_out))
 
     def _plan_all(self, cards: CardsSnapshot) -> Inventory:
-        published = self.parts.publisher.published_unit()
-        current = self.inventory.unit.name if self.inventory is not None else published
-        if not self._has_allocated and self._offer.unit == AUTO_UNIT:
-            current = self._doubt.unit or current
-        offer = self._offer
+        offered = self.inventory.unit.name if self.inventory is not None else None
+        before = self._former_unit or offered
+        current = offered if self._has_allocated else before
+        offer, inventory = self._offer, None
         is_chosen = offer.unit == AUTO_UNIT and current in offer.vendor.auto_units
         if is_chosen and current is not None and not self._may_choose_again(cards, current):
             # A chosen unit stays while it fits, so that a card that is added or removed does not change it.
-            kept = replace(offer, unit=current)
             try:
-                return plan_inventory(cards, kept)
+                inventory = plan_inventory(cards, replace(offer, unit=current))
             except Refused:
                 logger.info("the unit in use does not fit any more, choosing another %s", fields(unit=current))
-        inventory = plan_inventory(cards, offer)
-        check_unit_change(current, inventory.unit.name, self._holders)
+        inventory = inventory or plan_inventory(cards, offer)
+        check_unit_change(before, inventory.unit.name, self._holders)
+        self._former_unit = None
         return inventory
 
     def _may_choose_again(self, cards: CardsSnapshot, unit: str) -> bool:
@@ -345,7 +339,7 @@ class NodeAgent:
 
         A cordoned or sick card is closed to all pods, a card in whole use to memory, a card in shared use to whole-card
         pods, and to memory also one that has fewer units than pods hold: it is gone, or a larger reserve was set. While
-        the unit is in doubt, or the Node names another one, all cards are closed as by a cordon. A sick card does not
+        pods may hold another unit, or the Node names one, all cards are closed as by a cordon. A sick card does not
         wait: as long as nothing was read, none of its ids is healthy.
         """
         shown, store = self._allocations, self.parts.store
@@ -354,7 +348,7 @@ class NodeAgent:
         if shown is not None:
             units = inventory.units_by_card
             indexes = frozenset(units)
-            is_closed = self._doubt.unit is not None or not self._is_counted_in(inventory.unit)
+            is_closed = self._former_unit is not None or not self._is_counted_in(inventory.unit)
             cordoned = frozenset(card.index for card in inventory.cards if card.cordoned or is_closed)
             shared, whole = store.cards_in_use(whole=False) & indexes, store.cards_in_use(whole=True) & indexes
             sick = frozenset(card.index for card in inventory.cards if card.health is Health.UNHEALTHY)
@@ -379,7 +373,7 @@ class NodeAgent:
 
     def _keep_correcting_records(self, cards: CardsSnapshot) -> None:
         """Keep correcting the records of running pods, in the unit of their ids, while no card is offered."""
-        unit = self.parts.publisher.published_unit()
+        unit = self._former_unit
         if unit is None:
             return
         try:

@@ -12,7 +12,7 @@ from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.api_server import Announcer
 from gcushare.vendors.neighbours import explain_foreign_id
-from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, most_quick_units, release_text
+from gcushare.wire.kubernetes_versions import most_quick_units
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,6 @@ class NodeEvents:
         self._store = store
         self.foreign: set[tuple[str, str]] = set()
         self._unknown_cordons: frozenset[str] = frozenset()
-        self._old_kubelet = ""
         self._many_units: tuple[str, int] | None = None
 
     def report_correction(self, write: RecordWrite) -> None:
@@ -146,7 +145,7 @@ class NodeEvents:
             self.warn("UnknownCordon", f"{offer.vendor.cordon_annotation} names {words}, and no card is called so")
 
     def report_kubelet(self, version: str, inventory: Inventory | None) -> None:
-        """Warn once of a kubelet that mixes the units of several cards, or is slow with so many."""
+        """Warn once of a kubelet that is slow with so many units."""
         most = most_quick_units(version)
         if inventory is None or SERVES_MEMORY not in inventory.modes:
             return
@@ -157,17 +156,6 @@ class NodeEvents:
                 f"the kubelet is {version}, and the node has {counted(inventory.total_units, 'unit')}: above {most} it "
                 "takes minutes to start pods unless its feature gates ResourceHealthStatus and "
                 "ResourceHealthStatusMessage are off; turn both off, or choose a coarser --memory-unit",
-            )
-        release = find_release(version)
-        if version == self._old_kubelet or release is None or release >= OLDEST_KUBERNETES:
-            return
-        if len(inventory.cards) > 1:
-            self._old_kubelet = version
-            self.warn(
-                "KubeletTooOld",
-                f"the kubelet is {version} and mixes the units of this node's "
-                f"{counted(len(inventory.cards), 'card')}, so pods of "
-                f"more than one unit fail at random: upgrade it to {release_text(OLDEST_KUBERNETES)} or newer",
             )
 
     def warn(self, reason: str, message: str) -> None:

@@ -144,32 +144,6 @@ def check_unit_change(before: str | None, now: str, holders: Holders) -> None:
         )
 
 
-class UnitDoubt:
-    """The unit of the plugin that ran before, if it became known only after a list in another unit was sent.
-
-    Then nothing may be given out until it is known that no pod holds units of that one. None: there is no doubt.
-    """
-
-    def __init__(self) -> None:
-        self.unit: str | None = None
-
-    def begin(self, former: Inventory | None, offered: Inventory | None) -> bool:
-        """Compare the inventory that the Node had at first with the offered one; True if the units differ."""
-        if former is None or offered is None or is_same_unit(former.unit.name, offered.unit.name):
-            return False
-        self.unit = former.unit.name
-        return True
-
-    def resolve(self, offered: Inventory, holders: Holders) -> str:
-        """Say why there is still a doubt; "" if there is none."""
-        try:
-            check_unit_change(self.unit, offered.unit.name, holders)
-        except Refused as refusal:
-            return str(refusal)
-        self.unit = None
-        return ""
-
-
 def is_same_unit(before: str, now: str) -> bool:
     """Whether two names of units stand for the same amount."""
     return parse_memory_unit(before).per_gib == parse_memory_unit(now).per_gib

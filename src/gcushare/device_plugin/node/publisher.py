@@ -59,8 +59,6 @@ class CardsPublisher(Publisher):
         """The inventory that the Node has now."""
         self.former: Inventory | None = None
         """The inventory that the Node had when it was first read: that of the plugin that ran before."""
-        self.unreadable = ""
-        """Why the inventory on the Node cannot be read; "" if it can. It is then written again."""
 
     @property
     def problem(self) -> str:
@@ -119,12 +117,12 @@ class CardsPublisher(Publisher):
         """Use the Node's newest state."""
         is_first = self._node is None
         self._node = node
-        self._published, self.unreadable = None, ""
+        self._published = None
         if (text := node.metadata.annotations.get(self._vendor.inventory_annotation)) is not None:
             try:
                 self._published = decode_inventory(text)
             except RemoteContractError as error:
-                self.unreadable = str(error)
+                logger.warning("the inventory on the Node cannot be read %s", fields(error=error))
         if is_first:
             self.former = self._published
         self._wake.set()

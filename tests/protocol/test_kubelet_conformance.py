@@ -83,7 +83,7 @@ async def test_capacity_counts_all_ids_and_allocatable_those_that_are_healthy(no
     await node.plugin.publish(devices(IDS, sick=IDS[:2]))
     await node.offers(8, 6)
     assert node.recorded_ids() == sorted(IDS[2:])
-    await node.plugin.publish(devices(IDS, sick=IDS[:3], health="Uncertain"))
+    await node.plugin.publish(devices(IDS, sick=IDS[:3], health=""))
     await node.offers(8, 5)
     await node.plugin.publish(devices(IDS[:7]))
     await node.offers(7, 7)

@@ -6,7 +6,6 @@ from gcushare.core.cards import MAX_CARDS
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.wire.kubelet.device_ids import (
     FIRST_CHARACTERS_PER_CARD,
-    KUBELET_MESSAGE_LIMIT_BYTES,
     MAX_UNITS_PER_CARD,
     UNITS_PER_PAGE,
     are_own_ids,
@@ -21,7 +20,7 @@ from gcushare.wire.kubelet.device_ids import (
     is_whole_card_id,
     list_bytes,
 )
-from gcushare.wire.kubelet.plugin_messages import encode_devices, must_omit_unhealthy
+from gcushare.wire.kubelet.plugin_messages import encode_devices
 
 UNITS = st.integers(0, MAX_CARDS - 1).flatmap(
     lambda index: st.tuples(
@@ -47,15 +46,6 @@ def test_ids_are_fixed_permanently() -> None:
     named = [(0, 0), (0, 15), (1, 0), (7, 32_767), (15, 0), (0, 185_555), (0, 185_556), (7, 81_919), (15, 17_672)]
     ids = ["000", "00F", "L00", ",%t", "}00", "K~~", "0000", "1*Pj", "0}00"]
     assert [encode_device_id(*pair) for pair in named] == ids
-
-
-def test_a_sick_card_on_a_full_node_does_not_carry_the_message_over_the_limit() -> None:
-    cards = [device_ids_of_card(index, 32_768) for index in range(8)]
-    healthy = [device_id for ids in cards[1:] for device_id in ids]
-    assert must_omit_unhealthy(dict.fromkeys(range(8), 32_768), len(cards[0]), KUBELET_MESSAGE_LIMIT_BYTES)
-    sick = encode_devices(cards[0], is_healthy=False, omit_unhealthy=True)
-    assert len(encode_devices(healthy, is_healthy=True) + sick) <= KUBELET_MESSAGE_LIMIT_BYTES
-    assert not must_omit_unhealthy({0: 200}, 100, KUBELET_MESSAGE_LIMIT_BYTES)
 
 
 def test_ids_of_a_card_agree_with_single_ids_and_do_not_move_when_it_grows() -> None:

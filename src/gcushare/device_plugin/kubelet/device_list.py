@@ -15,7 +15,7 @@ from gcushare.wire.kubelet.device_ids import (
     device_ids_of_card,
     list_bytes,
 )
-from gcushare.wire.kubelet.plugin_messages import encode_devices, encode_whole_card_list, must_omit_unhealthy
+from gcushare.wire.kubelet.plugin_messages import encode_devices, encode_whole_card_list
 
 
 class DeviceList:
@@ -89,18 +89,16 @@ class MemoryDeviceList(DeviceList):
         if self._offered == (inventory, held):
             return False
         self._offered = (inventory, held)
-        units, limit = inventory.units_by_card, self._message_limit_bytes
+        units = inventory.units_by_card
         kept: dict[int, frozenset[str]] = {
             card.index: frozenset() for card in inventory.cards if card.health is Health.UNHEALTHY
         }
         kept |= held
         beyond = {index: _find_beyond(index, units.get(index, 0), ids) for index, ids in kept.items()}
         more = sum(DEVICE_BYTES - ID_LENGTH + len(each) for ids in beyond.values() for each in ids)
-        if list_bytes(units) + more > limit:  # Then the kubelet would refuse the whole list.
-            beyond, more = {}, 0
-        healthy = sum(len(kept[index]) if index in kept else count for index, count in units.items())
-        omit = must_omit_unhealthy(units, inventory.total_units - healthy, limit - more)
-        parts = [_encode_card(index, count, kept.get(index), omit_unhealthy=omit) for index, count in units.items()]
+        if list_bytes(units) + more > self._message_limit_bytes:  # Then the kubelet would refuse the whole list.
+            beyond = {}
+        parts = [_encode_card(index, count, kept.get(index)) for index, count in units.items()]
         parts += [encode_devices(ids, is_healthy=True) for _, ids in sorted(beyond.items())]
         self.size = inventory.total_units + sum(map(len, beyond.values()))
         return self._set_message(b"".join(parts))
@@ -125,15 +123,14 @@ def _find_beyond(index: int, units: int, held: frozenset[str]) -> list[str]:
     return sorted(held.difference(device_ids_of_card(index, units))) if held else []
 
 
-def _encode_card(index: int, units: int, kept: frozenset[str] | None, *, omit_unhealthy: bool) -> bytes:
+def _encode_card(index: int, units: int, kept: frozenset[str] | None) -> bytes:
     """The part of one card; ``kept`` are its healthy ids, None for all of them."""
     ids = device_ids_of_card(index, units)
     if kept is None:
         return encode_devices(ids, is_healthy=True)
     healthy = [device_id for device_id in ids if device_id in kept] if kept else []
     unhealthy = [device_id for device_id in ids if device_id not in kept] if kept else ids
-    encoded = encode_devices(unhealthy, is_healthy=False, omit_unhealthy=omit_unhealthy)
-    return encode_devices(healthy, is_healthy=True) + encoded
+    return encode_devices(healthy, is_healthy=True) + encode_devices(unhealthy, is_healthy=False)
 
 
 class HeldIds:

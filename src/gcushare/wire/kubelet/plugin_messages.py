@@ -25,7 +25,6 @@ from gcushare.wire.kubelet.device_ids import (
     are_own_ids,
     encode_whole_card_id,
     is_device_id,
-    list_bytes,
 )
 from gcushare.wire.protos import deviceplugin_pb2, services
 from gcushare.wire.protos.services import read_message, read_varint
@@ -35,25 +34,15 @@ _SHORT, _LONG = bytes([ID_LENGTH]), bytes([ID_LENGTH + 1])
 _PAD = b" "
 """Represents page 0 in a padded entry. None of our ids contains a space."""
 _HEALTHY = b"\x12\x07Healthy"
-_UNHEALTHY = b"\x12\x09Unhealthy"
 _IS_CARD = tuple(bytes(code == index for code in range(256)) for index in range(MAX_CARDS))
 
 
-def must_omit_unhealthy(units_by_card: Mapping[int, int], unhealthy: int, limit_bytes: int) -> bool:
-    """Whether a list with this many unhealthy ids fits the kubelet's limit only without the text "Unhealthy".
-
-    It is two bytes longer than "Healthy". The kubelet also treats an id without a health text as unhealthy.
-    """
-    longer = len(_UNHEALTHY) - len(_HEALTHY)
-    return list_bytes(units_by_card) + unhealthy * longer > limit_bytes
-
-
-def encode_devices(ids: Sequence[str], *, is_healthy: bool, omit_unhealthy: bool = False) -> bytes:
+def encode_devices(ids: Sequence[str], *, is_healthy: bool) -> bytes:
     """Encode ids as a part of a ListAndWatchResponse. Concatenated parts make one message.
 
-    ``omit_unhealthy`` omits the text "Unhealthy".
+    An unhealthy id has no text: "Unhealthy" would carry the message of a full node over the kubelet's limit.
     """
-    health = _HEALTHY if is_healthy else b"" if omit_unhealthy else _UNHEALTHY
+    health = _HEALTHY if is_healthy else b""
     if len("".join(ids)) == ID_LENGTH * len(ids):
         return _encode_of_one_length(ids, health)
     return b"".join(_encode_of_one_length(list(group), health) for _, group in groupby(ids, key=len))

@@ -223,12 +223,10 @@ class PodEntry:
         return units
 
     def entitled_units(self) -> CardCounts:
-        """What it was granted, divided over its cards until the kubelet has given each container its part."""
+        """All that it was granted, divided over its cards, until each of its containers was given its part."""
         cards = self.taken_cards or self.promise
-        if self.is_whole or not cards:
+        if self.is_whole or not cards or self.served == len(self.request.containers):
             return NO_SIZES
-        if self.served == len(self.request.containers):
-            return self.units_by_card()
         return split_over_cards(self.request.total_units, cards)
 
     @property

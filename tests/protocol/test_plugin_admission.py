@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from tests.protocol.plugin_rig import PluginRig, backwards, container
 
 
@@ -79,14 +78,3 @@ async def test_a_kubelet_1_18_picks_any_ids_and_those_of_two_cards_are_refused(
         else:
             assert "gets one: the kubelet asked for no preference" in await rig.until_failed("a")
             assert rig.app.observed.store.held_units() == {}
-
-
-async def test_memory_over_two_cards_is_given_as_recorded_whatever_is_written_on_the_pod_afterwards() -> None:
-    async with PluginRig() as rig:
-        await rig.run("two", 8, card="0,2", annotations={"gcushare.io/cards": "5"})
-        assert rig.record("two")[0] == rig.visible("two") == "0,2"
-        assert rig.held_cards("two") == {card[0] for card in (device_ids_of_card(0, 1)[0], device_ids_of_card(2, 1)[0])}
-        assert rig.annotation("two", "gcushare.io/card-uuid") == "GCU-0,GCU-2"
-        view = rig.view("two")
-        assert view.environment["ENFLAME_COM_GCU_MEM_CONTAINER"] == "8"
-        assert {device.container_path for device in view.devices} == {"/dev/gcu0", "/dev/gcu2", "/dev/gcuctl"}

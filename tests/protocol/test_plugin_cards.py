@@ -15,26 +15,6 @@ from gcushare.node.node_settings import Strategy
 from gcushare.wire.kubelet.device_ids import cards_of_ids
 from tests.protocol.plugin_rig import RESOURCE, WHOLE, PluginRig
 
-CORDON = "gcushare.io/enflame-cordoned-cards"
-
-
-@pytest.mark.slow
-async def test_a_sick_card_is_reported_unhealthy_its_pods_are_reported_and_the_others_go_on() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        await rig.run("a", 4, card=0)
-        rig.write_cards({0: {"health": "unhealthy", "reason": "fell off the bus"}})
-        await rig.until_units(32, allocatable=20)
-        await rig.until(lambda: len(rig.events("CardUnhealthy")) == 2, "an event on the Node and one on the pod")
-        assert set(rig.events("CardUnhealthy")) == {"card 0 (GCU-0) is unhealthy: fell off the bus"}
-        await rig.until(
-            lambda: [card.reason for card in rig.published().cards] == ["fell off the bus", ""],
-            "the ledger's source says so",
-        )
-        assert rig.pod("a")["status"]["phase"] == "Running"
-        await rig.run("b", 4, card=0)
-        assert rig.visible("b") == "1"
-
-
 MIG: dict[str, object] = {"left_out": "MIG mode is on"}
 SICK: dict[str, object] = {"health": "unhealthy", "reason": "fell off the bus"}
 
@@ -101,34 +81,6 @@ async def test_a_whole_card_that_a_pod_holds_stays_healthy_until_the_pod_ends(
         await rig.until_allocatable(WHOLE, 2)
         await rig.delete("held")
         await rig.until_allocatable(WHOLE, 1)
-
-
-async def test_a_card_that_grows_offers_more_units_and_moves_no_id() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=0)
-        rig.bind("b", 4, card=1)
-        await rig.until_recorded("a", "b")
-        rig.write_cards({0: {"memory": 32 * GIB}})
-        await rig.until_units(48)
-        await rig.run("c", 28, card=0)
-        assert [rig.visible(name) for name in "abc"] == ["0", "1", "0"]
-
-
-@pytest.mark.slow
-async def test_a_cordoned_card_gets_no_new_pods_and_keeps_those_that_run() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        await rig.run("a", 4, card=0)
-        rig.annotate_node(CORDON, "GCU-0")
-        # The four units that the pod holds stay healthy: it could not be admitted again otherwise.
-        await rig.until_units(32, allocatable=20)
-        await rig.run("b", 4, card=0)
-        assert rig.visible("b") == "1"
-        await rig.kubelet.restart()
-        await rig.until(lambda: rig.kubelet.registrations == 1, "registered again")
-        await rig.kubelet.restart_container(rig.uid("a"), "c0")
-        assert rig.pod("a")["status"]["phase"] == "Running"
-        rig.annotate_node(CORDON, None)
-        await rig.until_units(32)
 
 
 async def test_what_the_kubelet_cannot_be_known_is_refused_before_registering() -> None:

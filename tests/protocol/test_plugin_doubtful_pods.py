@@ -70,24 +70,6 @@ async def test_what_somebody_writes_on_a_running_pod_is_put_right_and_hides_noth
             assert "'zzz' is not a whole number" in await rig.event("RecordRepaired")
 
 
-async def test_a_card_whose_pod_was_deleted_by_force_is_not_given_whole_while_its_container_runs() -> None:
-    async with PluginRig(cards=(16,), plugin=BOTH, termination_s=60.0) as rig:
-        await rig.run("a", 4, card=0)
-        await rig.until_allocatable(WHOLE, 0)
-        uid = rig.uid("a")
-        # As real kubelets do, it does not show a pod any more whose object is gone.
-        rig.kubelet.faults.podresources = PodResourcesMode.FORGET
-        await rig.delete("a", force=True)
-        await rig.until(lambda: not rig.app.observed.store.entries, "the plugin knows that it is gone")
-        looks = rig.app.observed.reconciler.checks
-        await rig.until(lambda: rig.app.observed.reconciler.checks > looks, "the record was read since")
-        assert rig.app.observed.store.users_of(0, whole=False) == ["default/a"]
-        rig.bind_whole("w", cards="0")
-        await rig.until_failed("w")
-        assert rig.kubelet.counts()[WHOLE].allocatable == 0
-        assert rig.kubelet.container_view(uid, "c0") is not None, "the container runs on"
-
-
 @pytest.mark.slow
 async def test_a_card_that_was_closed_for_a_pod_deleted_by_force_stays_closed_over_a_restart() -> None:
     async with PluginRig(cards=(16, 16), plugin=BOTH, termination_s=60.0) as rig:

@@ -54,48 +54,34 @@ async def test_what_pods_use_is_reported_by_pod_and_card_with_what_belongs_to_no
         for pid, name in ((11, "a"), (12, "a"), (13, "b"), (21, "w")):
             proc.start_in_pod(pid, rig.uid(name))
         proc.start(99, "0::/system.slice/sshd.service\n")
-        _used(rig, {0: {11: 3 * GIB, 12: 2 * GIB, 13: GIB, 99: GIB // 2, 98: 5}, 1: {21: 9 * GIB}})
+        shared = {11: 3 * GIB, 12: 2 * GIB, 13: GIB, 99: GIB // 2, 98: 5}
+        sampled = {"processes": shared, "process_utilization": {11: 30.5, 12: 20}}
+        rig.write_cards({0: sampled, 1: {"processes": {21: 9 * GIB, 12: GIB}}})
         used, no_ones = "gcushare_pod_memory_used_bytes", "gcushare_card_memory_unattributed_bytes"
         found = await rig.until_figures(lambda found: found.sum(no_ones) > 0)
         assert found.sum(used, pod_namespace="default", pod_name="a", card="0") == 5 * GIB
         assert found.sum(used, pod_name="b", card="0") == GIB
         assert found.sum(used, pod_name="w", card="1") == 9 * GIB
-        granted = "gcushare_pod_memory_granted_bytes"
+        granted, busy = "gcushare_pod_memory_granted_bytes", "gcushare_pod_utilization_percent"
         assert [found.sum(granted, pod_name=name) for name in ("a", "b", "w")] == [4 * GIB, 2 * GIB, 16 * GIB]
+        by_a = [found.sum(name, pod_name="a", card="1") for name in (used, granted)]
+        assert by_a == [GIB, 0], "a card that it does not hold"
+        assert found.sum(busy, card="0", pod_name="a", pod_namespace="default") == 50.5
+        assert f'{busy}{{card="1"' not in (await rig.get("/metrics"))[1]
         assert found.sum(no_ones, card="0", uuid="GCU-0") == GIB // 2 + 5
         assert found.sum(no_ones, card="1") == 0
         document = await rig.status()
         pods = {pod["pod"]: pod["usedByCard"] for pod in document["pods"]}
-        assert pods == {"default/a": {"0": 5 * GIB}, "default/b": {"0": GIB}, "default/w": {"1": 9 * GIB}}
+        assert pods == {"default/a": {"0": 5 * GIB, "1": GIB}, "default/b": {"0": GIB}, "default/w": {"1": 9 * GIB}}
+        by_pod = {pod["pod"]: pod["utilizationByCard"] for pod in document["pods"]}
+        assert by_pod == {"default/a": {"0": 50.5}, "default/b": {"0": 0.0}, "default/w": {}}
         assert [card["unattributedBytes"] for card in document["cards"]] == [GIB // 2 + 5, 0]
         assert document["podUse"] == ""
         proc.end(11)  # a process that ended while its driver still lists it
-        await rig.until_figures(lambda found: found.sum(used, pod_name="a") == 2 * GIB)
+        await rig.until_figures(lambda found: found.sum(used, pod_name="a") == 3 * GIB)
         await rig.delete("b")
         await rig.until(lambda: len(rig.app.observed.store.entries) == 2, "the plugin has seen its end")
         assert 'pod_name="b"' not in (await rig.get("/metrics"))[1]
-
-
-async def test_a_pods_use_of_the_chip_and_of_a_card_that_it_does_not_hold_is_reported(tmp_path: Path) -> None:
-    proc = FakeProc(tmp_path / "proc")
-    async with PluginRig(cards=(16, 16), plugin={"pod_use": True, "proc_root": proc.root}) as rig:
-        rig.bind("a", 4, card=0)
-        rig.bind("b", 4, card=1)
-        await rig.until_recorded("a", "b")
-        for pid, name in ((11, "a"), (12, "a"), (21, "b")):
-            proc.start_in_pod(pid, rig.uid(name))
-        sampled = {"processes": {11: GIB, 12: GIB}, "process_utilization": {11: 30.5, 12: 20}}
-        rig.write_cards({0: sampled, 1: {"processes": {21: GIB, 12: 3 * GIB}}})
-        busy = "gcushare_pod_utilization_percent"
-        found = await rig.until_figures(lambda found: found.sum(busy) > 0)
-        assert found.sum(busy, card="0", pod_name="a", pod_namespace="default") == 50.5
-        assert f'{busy}{{card="1"' not in (await rig.get("/metrics"))[1]
-        document = await rig.status()
-        by_pod = {pod["pod"]: pod["utilizationByCard"] for pod in document["pods"]}
-        assert by_pod == {"default/a": {"0": 50.5}, "default/b": {}}
-        used, granted = "gcushare_pod_memory_used_bytes", "gcushare_pod_memory_granted_bytes"
-        for card, figures in (("1", [3 * GIB, 0]), ("0", [2 * GIB, 4 * GIB])):
-            assert [found.sum(name, pod_name="a", card=card) for name in (used, granted)] == figures
 
 
 async def test_without_the_hosts_process_ids_nothing_is_reported_and_the_status_says_why(tmp_path: Path) -> None:

@@ -154,55 +154,6 @@ async def test_an_assignment_that_a_dying_plugin_left_half_finished_is_completed
         assert rig.record("a") == ("3", "true")
 
 
-async def test_a_pod_caught_between_two_containers_by_a_plugin_restart_fails_and_frees_what_it_took() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        reached, go_on = asyncio.Event(), asyncio.Event()
-
-        async def pause(_uid: str, name: str) -> None:
-            if name == "c0":
-                return
-            reached.set()
-            await go_on.wait()
-
-        rig.kubelet.faults.before_allocate = pause
-        rig.bind("a", 4, 2, card=1)
-        await reached.wait()
-        await rig.stop_plugin()
-        await rig.start_plugin()
-        await rig.until_units(32)
-        go_on.set()
-        message = await rig.until_failed("a")
-        # Its socket was a new one in the middle of the admission: the kubelet fails the pod, and frees what it took.
-        # Which words it finds depends on whether it has already noticed the end of the old one.
-        assert "endpoint enflame.com/gcu-memory has been stopped" in message or "code = Canceled" in message
-        rig.kubelet.faults.before_allocate = None
-        await rig.run("b", 16, card=1)
-        assert rig.visible("b") == "1"
-
-
-async def test_a_kubelet_that_dies_between_preference_and_allocate_loses_no_unit() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        reached = asyncio.Event()
-
-        async def die(_uid: str, _name: str) -> None:
-            reached.set()
-            await asyncio.Event().wait()
-
-        rig.kubelet.faults.before_allocate = die
-        rig.bind("a", 12, card=1)
-        await reached.wait()
-        await rig.kubelet.stop()
-        rig.kubelet.faults.before_allocate = None
-        # The kubelet admits before any plugin can have registered; it fails the pod, and its controller makes another.
-        await rig.kubelet.start()
-        await rig.until_failed("a")
-        await rig.until_units(32)
-        rig.bind("b", 12, card=1)
-        rig.bind("c", 12, card=0)
-        await rig.until_recorded("b", "c")
-        assert (rig.visible("b"), rig.visible("c")) == ("1", "0")
-
-
 async def test_no_socket_is_served_if_others_could_replace_it() -> None:
     async with PluginRig() as rig:
         await rig.end_program()

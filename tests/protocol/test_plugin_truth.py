@@ -6,14 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from gcushare.vendors import ENFLAME
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
-from gcushare_playground.apiserver import DropAfter, Fault
 from gcushare_playground.kubelet import PodResourcesMode
 from tests.e2e.assets import machine_address
-from tests.protocol.plugin_rig import PLUGIN_USER, PluginRig, backwards, false_mirror
-
-RECORD_PATCH = r"/api/v1/namespaces/default/pods/[^/]+/status$"
+from tests.protocol.plugin_rig import PluginRig, backwards
 
 
 async def bind_equal_pods(rig: PluginRig) -> list[str]:
@@ -56,26 +52,6 @@ async def test_a_checkpoint_that_is_no_json_is_named_in_readiness() -> None:
         await rig.until_units(128)
         await rig.run("a", 4, card=2)
         await rig.until(lambda: rig.problem("kubeletRecord") == "", "the kubelet has written a good one")
-
-
-async def test_a_record_whose_write_is_not_answered_is_written_in_the_end() -> None:
-    async with PluginRig() as rig:
-        fault = rig.api.faults.on(Fault(DropAfter(), path=RECORD_PATCH, method="PATCH", user=PLUGIN_USER, count=1))
-        rig.bind("a", 4, card=2)
-        await rig.until(lambda: fault.hits, "the answer was lost")
-        rig.bind("b", 4, card=2)
-        await rig.until_recorded("a", "b")
-
-
-async def test_a_false_mirror_that_names_another_pod_is_given_no_card_and_no_record_and_changes_no_others() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        await rig.run("a", 4, card=1)
-        rig.api.registry.put(false_mirror("false", 4, rig.uid("a")))
-        await rig.run("b", 4, card=1)
-        assert [rig.record(name)[0] for name in ("a", "b")] == [rig.visible(name) for name in ("a", "b")] == ["1", "1"]
-        await rig.until(lambda: "deletionTimestamp" in rig.pod("false")["metadata"], "the kubelet deletes it")
-        assert ENFLAME.record.card_index not in rig.pod("false")["metadata"]["annotations"]
-        assert rig.published().unrecorded == ()
 
 
 async def test_while_the_api_server_is_away_pods_already_seen_get_their_cards_and_records_follow() -> None:

@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 
 from gcushare.device_plugin.plugin_settings import GrantMode
-from gcushare.node.node_settings import OtherSystems
 from gcushare_playground.kubelet.faults import PodResourcesMode
 from tests.protocol.plugin_rig import RESOURCE, WHOLE, PluginRig
 from tests.protocol.reference_plugin import ReferencePlugin, devices
@@ -120,17 +119,3 @@ async def test_another_plugin_of_the_whole_card_resource_is_left_alone_and_its_p
 
 def _names_other_plugin(rig: PluginRig, part: str) -> bool:
     return "another plugin serves" in rig.problem(part) and "'GCU-a'" in rig.problem(part)
-
-
-async def test_memory_is_offered_next_to_another_plugin_of_whole_cards_once_an_admin_divided_them() -> None:
-    chosen = {**BOTH, "other_systems": OtherSystems.ALLOW}
-    async with (
-        PluginRig(cards=(16, 16), plugin=chosen, plugin_first=False) as rig,
-        ReferencePlugin(rig.root / "device-plugins", WHOLE, devices(["GCU-a"])) as other,
-    ):
-        await other.register()
-        await rig.until_allocatable(WHOLE, 1)
-        await rig.start_plugin()
-        await rig.until_units(32)
-        await rig.until(partial(_names_other_plugin, rig, "wholeRegistration"), "whole cards stay the other's")
-        assert rig.problem("registration") == ""

@@ -176,8 +176,6 @@ class DeviceAllocator:
         try:
             if endpoint is None:
                 raise AllocationRefused(f"unknown Device Plugin {resource}")
-            if self._faults.before_allocate is not None:
-                await self._faults.before_allocate(pod.uid, container.name)
             answer = await endpoint.allocate(list(ids))
         except BaseException as error:
             self._books.recount()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 
@@ -27,8 +26,6 @@ class KubeletFaults:
     podresources: PodResourcesMode = PodResourcesMode.ANSWER
     podresources_delay_s: tuple[float, float] = (0.006, 0.025)
     """Bounds of the time from Allocate's answer until List shows the ids; as measured on a stock kubelet."""
-    before_allocate: Callable[[str, str], Awaitable[None]] | None = None
-    """Called with pod uid and container name between GetPreferredAllocation and Allocate."""
     admission_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Admission waits while this is cleared, so that a batch can be gathered."""
 

@@ -16,8 +16,7 @@ from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_ca
 from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.extender_objects import a_pod, on_card
-from tests.unit.plugin_pods import with_annotations
-from tests.unit.plugin_reconcile import reconcile
+from tests.unit.plugin_pods import reconcile, with_more
 
 FORMER = Inventory(
     unit=parse_memory_unit("GiB"),
@@ -40,10 +39,10 @@ def answer(uuid: str, *, index: str = "", cdi: bool = False) -> bytes:
 
 def store_with(*, assigned: bool = True) -> PodStore:
     """A pod that has 4 units of card 1, and whose record names another card, as its author may write it."""
-    bound = a_pod("a", 4, vendor=ALIYUN, node="n", record=on_card(1, 4))
+    pod = a_pod("a", 4, vendor=ALIYUN, node="n", record=on_card(1, 4))
     forged = {CARD_UUID: "U-forged", ALIYUN.record.assigned: str(assigned).lower()}
     store = listed()
-    store.pod_applied(with_annotations(bound, bound.metadata.annotations | forged))
+    store.pod_applied(with_more(pod, forged))
     return store
 
 

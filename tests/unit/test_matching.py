@@ -8,7 +8,7 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from tests.builders import pod
 from tests.unit.plugin_pods import pod as bound_pod
-from tests.unit.plugin_reconcile import reconcile
+from tests.unit.plugin_pods import reconcile
 
 
 def candidate(

@@ -18,8 +18,7 @@ from gcushare.node.mps.watch import AWAITED_POLLS, MpsWatch
 from gcushare.node.node_settings import Fallback
 from gcushare.vendors import ENFLAME
 from tests.unit.node_agent_rig import Heard
-from tests.unit.plugin_pods import pod, with_annotations
-from tests.unit.plugin_reconcile import reconcile
+from tests.unit.plugin_pods import pod, reconcile, with_annotations
 
 NOW_S = 1_000_000.0
 

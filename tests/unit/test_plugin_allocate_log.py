@@ -13,7 +13,7 @@ from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.plugin_messages import device_ids
 from tests.unit.node_agent_rig import make_rig
-from tests.unit.plugin_pods import pod, with_annotations
+from tests.unit.plugin_pods import pod, with_more
 
 
 async def test_the_line_of_a_grant_explains_its_pod(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -22,10 +22,7 @@ async def test_the_line_of_a_grant_explains_its_pod(tmp_path: Path, caplog: pyte
     rig.see(16, 16)
     rig.agent.pod_applied(pod("a", 4, card=0))
     rig.hold(a=device_ids_of_card(0, 4))
-    matched = pod("b", 8, card=0)
-    rig.agent.pod_applied(
-        with_annotations(matched, {**matched.metadata.annotations, "example.com/password": "hunter2"})
-    )
+    rig.agent.pod_applied(with_more(pod("b", 8, card=0), {"example.com/password": "hunter2"}))
     await rig.parts.allocator.allocate(device_ids(device_ids_of_card(0, 16)[4:12]))
     *_, line = (found.getMessage() for found in caplog.records if found.getMessage().startswith("allocated "))
     facts = dict(word.split("=", 1) for word in shlex.split(line.removeprefix("allocated ")))

@@ -20,14 +20,14 @@ from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.mps.state import MpsFolders
 from gcushare.node.node_settings import Fallback, Strategy
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import MEMORY_LIMIT
+from gcushare.wire.annotations import COMPUTE_SHARE, MEMORY_LIMIT
 from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_card_id
 from gcushare.wire.kubelet.plugin_messages import DeviceIds, PreferredRequest, device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.builders import card, inventory
 from tests.unit.node_agent_rig import Rig, make_rig
-from tests.unit.plugin_pods import pod, store_of, whole_pod, with_annotations
+from tests.unit.plugin_pods import pod, store_of, whole_pod, with_annotations, with_more
 
 
 def units(index: int, count: int, *, start: int = 0) -> list[str]:
@@ -311,8 +311,7 @@ async def test_a_container_may_use_its_request_and_what_its_pods_limit_adds() ->
         return (await allocator.allocate(device_ids(units(0, 4)))).envs[CONTAINER_BYTES]
 
     def limit(name: str, units: str) -> Pod:
-        plain = pod(name, 4, card=0)
-        return with_annotations(plain, plain.metadata.annotations | {MEMORY_LIMIT: units})
+        return with_more(pod(name, 4, card=0), {MEMORY_LIMIT: units})
 
     assert await usable(limit("burst", "12")) == str(12 << 30)
     assert await usable(limit("burst", "12"), limit("same", "12")) == str(12 << 30)
@@ -331,8 +330,7 @@ def limited(*, problem: str = "", fallback: Fallback = Fallback.REFUSE) -> tuple
 
 
 def proportional(name: str, size: int) -> Pod:
-    found = pod(name, size, card=0)
-    return with_annotations(found, {**found.metadata.annotations, "gcushare.io/compute-share": "proportional"})
+    return with_more(pod(name, size, card=0), {COMPUTE_SHARE: "proportional"})
 
 
 async def test_threads_are_unlimited_if_any_pod_that_the_call_can_be_for_did_not_ask() -> None:

@@ -15,7 +15,7 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
 from gcushare.kube.errors import InvalidError
 from tests.running import running
-from tests.unit.plugin_pods import pod, with_annotations
+from tests.unit.plugin_pods import pod, with_more
 from tests.unit.plugin_records import World, reconciler_of, store_of, write_due
 
 
@@ -33,7 +33,7 @@ def watch(reconciler: AllocationReconciler, store: PodStore, name: str, card: in
     """Have the watch show a pod with this record."""
     bound = pod(name, 4, card=card, assigned=assigned)
     corrected = {"gcushare.io/corrected": "0->1"} if card == 1 else {}
-    store.pod_applied(with_annotations(bound, bound.metadata.annotations | corrected))
+    store.pod_applied(with_more(bound, corrected))
     reconciler.writer.pod_applied(f"uid-{name}")
 
 

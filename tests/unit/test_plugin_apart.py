@@ -13,15 +13,23 @@ from gcushare.wire.kubelet.plugin_messages import DeviceIds, device_ids
 from gcushare.wire.objects import Pod
 from tests.builders import card
 from tests.unit.node_agent_rig import Rig, make_rig
-from tests.unit.plugin_pods import UNITS, UUIDS, pod, store_of, with_annotations
-from tests.unit.plugin_reconcile import shown
+from tests.unit.plugin_pods import (
+    MEMORY,
+    UNITS,
+    UUIDS,
+    bound,
+    pod,
+    recorded,
+    shown,
+    store_of,
+    with_annotations,
+    with_more,
+)
 from tests.unit.test_plugin_allocator import ask, chosen, units
 
 
 def replica(name: str, on: int, *, value: str = "web", assigned: bool = False) -> Pod:
-    bound = pod(name, 4, card=on, assigned=assigned)
-    recorded = {**bound.metadata.annotations, APART: "app", RECORDED_APART: f"app={value}"}
-    return with_annotations(bound, recorded)
+    return with_more(pod(name, 4, card=on, assigned=assigned), {APART: "app", RECORDED_APART: f"app={value}"})
 
 
 @pytest.fixture
@@ -85,9 +93,7 @@ def test_a_record_keeps_the_group_and_one_that_was_removed_or_forged_is_written_
 async def test_a_pod_for_linked_cards_whose_own_are_taken_gets_others_that_are_linked_or_none(rig: Rig) -> None:
     rig.cards(*(card(index, link="x" if index in (1, 3) else "") for index in range(4)))
     asked = {CARDS: "2", CARDS_LINKED: "true"}
-    bound = with_annotations(pod("a", 8, card=0), pod("a", 8, card=0).metadata.annotations | asked)
-    two = {**bound.metadata.annotations, "enflame.com/gcu-device-id": "0,2"}
-    rig.agent.pod_applied(with_annotations(bound, two))
+    rig.agent.pod_applied(bound("a", {MEMORY: 8}, annotations=recorded("0,2") | asked))
     free = [units(0, 3), units(1, 16), units(2, 16), units(3, 16)]
     assert chosen(await rig.parts.allocator.prefer(ask(8, *free))) == {1: 4, 3: 4}
     with pytest.raises(Refused, match="no card of this node has 4 free units"):

@@ -24,8 +24,7 @@ from gcushare.wire.annotations import (
 )
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_pod, as_whole
-from tests.unit.plugin_pods import UNITS, UUIDS, with_annotations
-from tests.unit.plugin_reconcile import reconcile
+from tests.unit.plugin_pods import UNITS, UUIDS, reconcile, with_annotations, with_more
 
 KINDS = {
     "memory": PodRecord(card_indexes=(1,), card_units=16, pod_units=6, assign_time_ns=5),
@@ -62,7 +61,7 @@ def repaired(store: PodStore, bound: Pod) -> Pod:
     """Write what is due, as the API server then shows the pod."""
     (write,) = writes(store)
     store.on_record_written(write)
-    right = with_annotations(bound, bound.metadata.annotations | dict(write.annotations))
+    right = with_more(bound, write.annotations)
     store.pod_applied(right)
     assert writes(store) == []
     return right

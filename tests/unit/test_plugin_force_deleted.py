@@ -15,8 +15,7 @@ from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import has_stopped
 from tests.builders import card
-from tests.unit.plugin_pods import in_use, pod, store_of, whole_pod
-from tests.unit.plugin_reconcile import reconcile
+from tests.unit.plugin_pods import MEMORY, bound, in_use, pod, reconcile, recorded, store_of, whole_pod
 from tests.unit.plugin_records import World, reconciler_of
 
 GRACE_S = 30.0
@@ -36,10 +35,7 @@ def state_of(phase: str, *states: object, is_deleted: bool = True) -> Pod:
 
 def gone_store(grace_s: int = 30, *, key: str = "uid-a") -> PodStore:
     """A store whose pod held memory of card 0 and went away without having been seen to end."""
-    plain = pod("a", 4, card=0)
-    spec = msgspec.structs.replace(plain.spec, termination_grace_period_seconds=grace_s)
-    store = PodStore(ENFLAME, longest_wait_s=600.0)
-    store.pod_applied(msgspec.structs.replace(plain, spec=spec))
+    store = store_of(bound("a", {MEMORY: 4}, annotations=recorded(0), terminationGracePeriodSeconds=grace_s))
     reconcile(store, {key: {"c0": {0: 4}}})
     store.pod_deleted("uid-a")
     return store

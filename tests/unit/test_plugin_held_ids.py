@@ -6,8 +6,7 @@ from gcushare.device_plugin.kubelet.device_list import HeldIds
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.plugin_messages import device_ids
-from tests.unit.plugin_pods import UNITS, UUIDS, in_use, init_pod, pod, store_of, whole_pod
-from tests.unit.plugin_reconcile import reconcile
+from tests.unit.plugin_pods import UNITS, UUIDS, in_use, init_pod, pod, reconcile, store_of, whole_pod
 from tests.unit.plugin_records import World, reconciler_of
 
 FOUR, EIGHT = device_ids_of_card(0, 4), device_ids_of_card(0, 8)
@@ -30,7 +29,7 @@ async def test_a_card_of_a_pod_with_init_containers_is_closed_only_when_the_chec
     await reconciler.check()
     assert held.of_cards(world.read, frozenset({0, 1})) == {1: of_b}, "no checkpoint can be read"
     world.checkpoint = KubeletAllocations("checkpoint")
-    world.checkpoint.add("uid-a", "init", device_ids(EIGHT))
+    world.checkpoint.add("uid-a", "i0", device_ids(EIGHT))
     await reconciler.check()
     world.checkpoint = None
     await reconciler.check()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
 import pytest
 
 from gcushare.core.errors import Refused
@@ -14,28 +13,17 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.pods import CardCounts
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Pod
-from tests.unit.plugin_pods import UNITS, UUIDS, pod, store_of, with_annotations
+from tests.unit.plugin_pods import MEMORY, UNITS, UUIDS, bound, pod, recorded, store_of, with_annotations, with_more
 
 
 def spread(name: str, *amounts: tuple[str, int], cards: str = "0,1", assigned: bool = False) -> Pod:
     """A bound pod over two cards; each container is an init container, a sidecar or an app container."""
-    bound = with_annotations(
-        pod(name, 1),
-        {
-            "gcushare.io/cards": "2",
-            "enflame.com/gcu-device-id": cards,
-            "enflame.com/gcu-device-assigned": str(assigned).lower(),
-            "enflame.com/gcu-device-assign-time": "7",
-        },
-    )
-    plain = msgspec.to_builtins(bound)
-    made: dict[str, list[object]] = {"initContainers": [], "containers": []}
+    made: dict[bool, list[object]] = {False: [], True: []}
     for number, (kind, amount) in enumerate(amounts):
-        container = {"name": f"{kind}{number}", "resources": {"limits": {"enflame.com/gcu-memory": amount}}}
-        restart = {"restartPolicy": "Always"} if kind == "sidecar" else {}
-        made["containers" if kind == "app" else "initContainers"].append(container | restart)
-    plain["spec"] |= {"initContainers": made["initContainers"], "containers": made["containers"]}
-    return msgspec.convert(plain, type=Pod)
+        container = {"name": f"{kind}{number}", "resources": {"limits": {MEMORY: amount}}}
+        made[kind == "app"].append(container | ({"restartPolicy": "Always"} if kind == "sidecar" else {}))
+    annotations = recorded(cards, assigned=assigned) | {"gcushare.io/cards": "2"}
+    return bound(name, annotations=annotations, initContainers=made[False], containers=made[True])
 
 
 SHAPES = [
@@ -160,9 +148,8 @@ def test_no_pod_goes_on_after_a_refusal() -> None:
 
 
 def test_equal_requests_with_other_rules_do_not_inherit_each_others_cards() -> None:
-    plain, choosy = pod("plain", 4, card=0), pod("choosy", 4, card=1)
-    choosy = with_annotations(choosy, choosy.metadata.annotations | {"gcushare.io/use-cards": "1"})
-    store = store_of(plain, choosy)
+    plain = pod("plain", 4, card=0)
+    store = store_of(plain, with_more(pod("choosy", 4, card=1), {"gcushare.io/use-cards": "1"}))
     store.on_kubelet_read(KubeletAllocations("podresources", {"d/plain": {"c0": {1: 4}}}))
     assert store.entries["uid-choosy"].promise == (1,)
     assert store_of(plain).entries["uid-plain"].rules == (store.entries["uid-plain"].request.cards, None, 0)

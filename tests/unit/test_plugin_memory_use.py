@@ -12,7 +12,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.extender_objects import a_pod, as_whole, on_card
-from tests.unit.plugin_reconcile import reconcile
+from tests.unit.plugin_pods import reconcile
 
 NODE = "node-1"
 

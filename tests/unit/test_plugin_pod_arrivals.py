@@ -2,6 +2,7 @@
 
 import pytest
 
+from gcushare.wire.annotations import CARDS
 from gcushare.wire.objects import Pod
 from tests.unit.plugin_pods import (
     UNITS,
@@ -10,22 +11,20 @@ from tests.unit.plugin_pods import (
     in_use,
     init_pod,
     pod,
+    reconcile,
     record_of,
     store_of,
     waiting,
     whole_pod,
-    with_annotations,
+    with_more,
     written,
 )
-from tests.unit.plugin_reconcile import reconcile
 
 CARD = "enflame.com/gcu-device-id"
 
 
-def with_unreadable_record(each: Pod, **annotations: str) -> Pod:
-    """The pod with another text in place of its card, and other annotations."""
-    found = each.metadata.annotations | {CARD: "zzz"} | {k.replace("__", "."): v for k, v in annotations.items()}
-    return with_annotations(each, found)
+def with_unreadable_record(each: Pod) -> Pod:
+    return with_more(each, {CARD: "zzz"})
 
 
 @pytest.mark.parametrize("key", [pytest.param("d/a", id="by name"), pytest.param("uid-a", id="by uid")])
@@ -116,10 +115,10 @@ def test_a_corrupt_record_of_a_running_pod_is_written_again_from_what_the_kubele
 
 
 def test_after_a_restart_a_corrupt_record_hides_nothing_whatever_else_was_written_on_the_pod() -> None:
-    for extra in ({}, {"gcushare__io/cards": "many"}, {"gcushare__io/cards": "2"}):
+    for extra in ({}, {CARDS: "many"}, {CARDS: "2"}):
         store = store_of()
         reconcile(store, {"uid-a": {"c0": {3: 4}}})
-        store.pod_applied(with_unreadable_record(pod("a", 4, card=0), **extra))
+        store.pod_applied(with_more(with_unreadable_record(pod("a", 4, card=0)), extra))
         assert written(store) == {"a": ((3,), ())}, extra
         assert (waiting(store), store.held_units()) == ([], {3: 4}), extra
 
@@ -166,9 +165,7 @@ def test_a_corrupt_record_of_whole_cards_leaves_those_of_its_init_containers_in_
 def test_an_authors_option_that_turns_unreadable_takes_nothing_from_a_pod_that_is_here() -> None:
     store = store_of(pod("a", 4, card=None))
     reconcile(store, {"uid-a": {"c0": {0: 4}}})
-    changed = pod("a", 4, card=None)
-    changed.metadata.annotations["gcushare.io/cards"] = "many"
-    store.pod_applied(changed)
+    store.pod_applied(with_more(pod("a", 4, card=None), {CARDS: "many"}))
     assert (store.held_units(), written(store)) == ({0: 4}, {"a": ((0,), ())})
 
 

@@ -20,12 +20,12 @@ from tests.unit.plugin_pods import (
     in_use,
     init_pod,
     pod,
+    reconcile,
     store_of,
     whole_pod,
-    with_annotations,
+    with_more,
     written,
 )
-from tests.unit.plugin_reconcile import reconcile
 
 CARDS = (0, 1)
 SHAPES: tuple[Callable[[str, int | None, bool], Pod], ...] = (
@@ -86,7 +86,7 @@ class History:
             return
         made = SHAPES[number % len(SHAPES)](name, card, self.rng.random() < 0.3)
         if self.rng.random() < 0.1:
-            made = with_annotations(made, {**made.metadata.annotations, "enflame.com/gcu-device-id": "zero"})
+            made = with_more(made, {"enflame.com/gcu-device-id": "zero"})
         if self.rng.random() < 0.1:
             made = being_deleted(made, ended_s=0)
         self.store.pod_applied(made)
@@ -98,7 +98,7 @@ class History:
         guess, truth = self.rng.choice(candidates), self.rng.choice(candidates)
         counts = {self.rng.choice(guess.card_indexes or CARDS): guess.next_units}
         self.store.on_allocate(guess.pod.uid, guess.next_container, counts, self.now_s)
-        if truth.next_units == guess.next_units and truth.next_container != "init" and self.rng.random() < 0.8:
+        if truth.next_units == guess.next_units and truth.next_container != "i0" and self.rng.random() < 0.8:
             self.shown.setdefault(str(truth.pod), {})[truth.next_container] = counts
 
 

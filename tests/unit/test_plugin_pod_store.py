@@ -2,7 +2,6 @@
 
 import random
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,20 +12,23 @@ from gcushare.device_plugin.pods.pod import PodState
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CARD_MODE, CARD_UUID, RECORDED_UID, UNITS_BY_CARD
-from gcushare.wire.objects import Pod
 from tests.unit.plugin_pods import (
+    COUNT,
+    MEMORY,
     UNITS,
     UUIDS,
+    bound,
     ended,
     in_use,
     pod,
+    reconcile,
     record_of,
     store_of,
     whole_pod,
     with_annotations,
+    with_more,
     written,
 )
-from tests.unit.plugin_reconcile import reconcile
 
 
 def test_a_pod_on_another_card_than_recorded_is_corrected_and_says_from_where() -> None:
@@ -182,16 +184,13 @@ REFUSED = {"gcushare.io/cards": "none"}
 def test_a_bound_pod_that_would_be_refused_is_read_by_its_record_and_else_by_its_options(
     record: dict[str, str], asked: dict[str, str], cards: int, reason: str
 ) -> None:
-    plain = msgspec.to_builtins(with_annotations(pod("a", 4, card=None), record | asked))
-    plain["spec"]["containers"][0]["resources"]["limits"][ENFLAME.count_resource] = 2
-    store = store_of(msgspec.convert(plain, type=Pod))
+    store = store_of(bound("a", {MEMORY: 4, COUNT: 2}, annotations=record | asked))
     assert [each.request.cards.cards for each in store.entries.values()] == [cards]
     assert [reason in each.reason for each in store.unreadable] == [True], store.unreadable
 
 
 def test_options_that_were_added_after_the_cards_were_chosen_are_not_read() -> None:
-    recorded = pod("a", 4, card=0)
-    store = store_of(with_annotations(recorded, recorded.metadata.annotations | REFUSED))
+    store = store_of(with_more(pod("a", 4, card=0), REFUSED))
     assert (store.unreadable, store.promised()) == ((), {0: 4})
 
 
@@ -224,19 +223,11 @@ def test_the_kubelet_confirms_the_allocation_that_was_made_for_the_container_it_
 
 
 def test_the_youngest_pod_is_displaced_by_units_that_went_to_another() -> None:
-    aged = []
-    for name, time_ns in (("a", "9"), ("b", "7")):
-        plain = pod(name, 4, card=0)
-        aged.append(with_annotations(plain, plain.metadata.annotations | {ENFLAME.record.assign_time: time_ns}))
-    store = store_of(*aged, pod("c", 4, card=0), pod("new", 2, card=None))
+    oldest = with_more(pod("a", 4, card=0), {ENFLAME.record.assign_time: "9"})
+    store = store_of(oldest, *(pod(name, 4, card=0) for name in "bc"), pod("new", 2, card=None))
     assert [each.assume_time_ns for each in store.candidates()] == [9, 7, 7, 0]
     store.on_allocate("uid-c", "c0", {0: 4}, 0.0)
-    states = {uid: entry.state for uid, entry in store.entries.items()}
-    assert (states["uid-a"], states["uid-b"], states["uid-c"]) == (
-        PodState.WAITING,
-        PodState.WAITING,
-        PodState.UNCONFIRMED,
-    )
+    assert {each.state for each in store.entries.values()} == {PodState.WAITING, PodState.UNCONFIRMED}
     reconcile(store, {"d/c": {"c0": {1: 4}}})
     states = {uid: entry.state for uid, entry in store.entries.items()}
     assert (states["uid-a"], states["uid-b"]) == (PodState.DISPLACED, PodState.WAITING)

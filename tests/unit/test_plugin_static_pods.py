@@ -9,7 +9,7 @@ from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import MACHINE_UID, MIRROR
-from tests.unit.plugin_pods import in_use, mirror, pod, store_of, waiting, whole_pod, with_annotations, written
+from tests.unit.plugin_pods import in_use, mirror, pod, store_of, waiting, whole_pod, with_more, written
 from tests.unit.plugin_records import World, checkpoint, reconciler_of, write_due
 
 HOLDS = UnrecordedHolder(pod="d/mirror", units={0: 4})
@@ -17,7 +17,7 @@ SIZES = {0: 16, 1: 16}
 
 
 def passing_for(plain: Pod, uid: str) -> Pod:
-    return with_annotations(plain, plain.metadata.annotations | {MIRROR: uid, MACHINE_UID: uid})
+    return with_more(plain, {MIRROR: uid, MACHINE_UID: uid})
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.unit.node_agent_rig import Rig, make_rig
-from tests.unit.plugin_pods import UNITS, UUIDS, in_use, pod, record_of, store_of, whole_pod, written
-from tests.unit.plugin_reconcile import reconcile
+from tests.unit.plugin_pods import UNITS, UUIDS, in_use, pod, reconcile, record_of, store_of, whole_pod, written
 
 
 def test_a_card_is_in_use_from_the_moment_it_is_handed_out_until_its_pod_has_ended() -> None:

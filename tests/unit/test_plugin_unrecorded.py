@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 import pytest
 
 from gcushare.core.cards import UnrecordedHolder
@@ -12,37 +9,21 @@ from gcushare.device_plugin.pods.reconciler import CHANGING_PERIOD_S
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import OTHERS, PATIENCE_S, UnrecordedHolders
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations import CARD_POLICY, CARDS
 from gcushare.wire.nodes import MAX_UNRECORDED
 from gcushare.wire.objects import Pod
-from tests.unit.plugin_pods import pod, store_of, whole_pod, with_annotations
-from tests.unit.plugin_reconcile import reconcile
+from tests.unit.plugin_pods import COUNT, MEMORY, WHOLE, bound, pod, reconcile, store_of, whole_pod, with_more
 
 SIZES = {0: 16, 1: 16}
-MEMORY, COUNT, WHOLE = ENFLAME.memory_resource, ENFLAME.count_resource, ENFLAME.whole_card_resource
-
-
-def asking(name: str, limits: dict[str, str], **annotations: str) -> Pod:
-    """A bound pod without a record, with these limits; annotations in short words."""
-    keys = {"cards": "gcushare.io/cards", "policy": "gcushare.io/card-policy"}
-    document: dict[str, Any] = {
-        "metadata": {
-            "name": name,
-            "namespace": "d",
-            "uid": f"uid-{name}",
-            "annotations": {keys[word]: text for word, text in annotations.items()},
-        },
-        "spec": {"nodeName": "n", "containers": [{"name": "c0", "resources": {"limits": limits}}]},
-    }
-    return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
 
 
 @pytest.mark.parametrize(
     "refused",
     [
-        pytest.param(asking("a", {MEMORY: "12", COUNT: "2"}), id="two cards counted"),
-        pytest.param(asking("a", {MEMORY: "12"}, cards="5"), id="not to be divided"),
-        pytest.param(asking("a", {MEMORY: "12"}, cards="none"), id="no number of cards"),
-        pytest.param(asking("a", {MEMORY: "12"}, policy="mine"), id="no policy of ours"),
+        pytest.param(bound("a", {MEMORY: "12", COUNT: "2"}), id="two cards counted"),
+        pytest.param(bound("a", {MEMORY: "12"}, annotations={CARDS: "5"}), id="not to be divided"),
+        pytest.param(bound("a", {MEMORY: "12"}, annotations={CARDS: "none"}), id="no number of cards"),
+        pytest.param(bound("a", {MEMORY: "12"}, annotations={CARD_POLICY: "mine"}), id="no policy of ours"),
     ],
 )
 def test_a_pod_that_would_have_been_refused_is_recorded_with_what_the_kubelet_gave_it(refused: Pod) -> None:
@@ -54,12 +35,12 @@ def test_a_pod_that_would_have_been_refused_is_recorded_with_what_the_kubelet_ga
     assert [(write.pod.name, write.cards) for write in store.writes({0: "u0", 1: "u1"}, SIZES, 1)] == [("a", (1,))]
     assert [each.pod.name for each in store.unreadable] == ["a"], "and why it would have been refused is still reported"
     assert store.unrecorded.lasting(PATIENCE_S) == (UnrecordedHolder(pod="d/a", units={1: 12}),), "until it is written"
-    store.pod_applied(with_annotations(refused, refused.metadata.annotations | {ENFLAME.record.card_index: "1"}))
+    store.pod_applied(with_more(refused, {ENFLAME.record.card_index: "1"}))
     assert store.unrecorded.lasting(PATIENCE_S) == ()
 
 
 def test_what_no_record_can_tell_is_counted_at_once_and_published_when_it_lasts() -> None:
-    both = asking("both", {MEMORY: "4", WHOLE: "1"})
+    both = bound("both", {MEMORY: "4", WHOLE: "1"})
     store = PodStore(ENFLAME)
     store.pod_applied(both)
     assert store.entries == {}
@@ -97,7 +78,7 @@ def test_a_pod_that_comes_or_ends_is_no_unrecorded_holder_any_more() -> None:
 
 
 def test_an_unreadable_pod_that_ends_holds_nothing_any_more() -> None:
-    store = store_of(asking("both", {MEMORY: "4", WHOLE: "1"}))
+    store = store_of(bound("both", {MEMORY: "4", WHOLE: "1"}))
     reconcile(store, {"d/both": {"c0": {0: 4}}, "d/other": {"c0": {1: 4}}})
     store.find_unrecorded(0.0)
     assert store.pod_deleted("uid-both", is_over=True)

@@ -92,10 +92,8 @@ def _normalize(settings: str, command: str) -> str:
 def _read_pages() -> Iterator[Page]:
     scripts: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     for name, target in sorted(scripts.items()):
-        # kubectl's own completion asks the first, no one types them; the others are further names of the same programs.
-        is_further = name.endswith("-v2") or (target.startswith(_OURS) and target.endswith(":main_gpushare"))
-        if name.startswith("kubectl_complete-") or is_further:
-            continue
+        if name.endswith("-v2") or (target.startswith(_OURS) and target.endswith(":main_gpushare")):
+            continue  # a further name of the same program
         page = Page(_KUBECTL.sub("kubectl inspect ", name), _ask(name, target, "--help"))
         yield page
         for word in _list_commands(page.text):

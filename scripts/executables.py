@@ -30,8 +30,6 @@ from gcushare._version import __version__
 COMMANDS = (
     "kubectl-inspect-gcushare",
     "kubectl-inspect-gpushare",
-    "kubectl_complete-inspect-gcushare",
-    "kubectl_complete-inspect-gpushare",
     "gcushare-config-manager",
     "kubectl-inspect-gpushare-v2",
 )

@@ -22,8 +22,7 @@ from tests.playground.clusters import BIN, started
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 SCRIPTS: dict[str, str] = tomllib.loads(PYPROJECT.read_text())["project"]["scripts"]
-COMMANDS = [name for name in sorted(SCRIPTS) if not name.startswith("kubectl_complete-")]
-"""Those that people type; kubectl calls the others with the words of an unfinished command line."""
+COMMANDS = sorted(SCRIPTS)
 SUBCOMMANDS = [["gcushare", name] for name in gcushare.SUBCOMMANDS]
 EVERY = [[name] for name in COMMANDS] + SUBCOMMANDS
 

@@ -42,8 +42,6 @@ def help_of(*words: str) -> str:
 
 def _every_command() -> Iterator[tuple[str, ...]]:
     for name in sorted(SCRIPTS):
-        if name.startswith("kubectl_complete-"):  # kubectl asks it with the words of an unfinished command line
-            continue
         yield (name,)
         _, heading, rest = help_of(name).partition("\nCommands:\n")
         for word in _COMMAND.findall(rest.split("\n\n", 1)[0]) if heading else ():

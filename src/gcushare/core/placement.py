@@ -1,6 +1,6 @@
 """Placement policies as tables: which node, and which of its cards, a request should get.
 
-A policy is one entry. Settings, annotations, help and completion read this table; the chart gets it from
+A policy is one entry. Settings, annotations and help read this table; the chart gets it from
 ``make vendors``. All policies are deterministic: the lowest card index breaks ties in ``choose_cards``, the
 node's name those of nodes in ``fit_index``.
 """

@@ -1,4 +1,4 @@
-"""The commands ``kubectl inspect gcushare`` and ``gpushare``, and their completion."""
+"""The commands ``kubectl inspect gcushare`` and ``gpushare``."""
 
 from __future__ import annotations
 
@@ -19,16 +19,6 @@ def main_gcushare(process: ProcessContext | None = None) -> int:
 def main_gpushare(process: ProcessContext | None = None) -> int:
     """Run ``kubectl-inspect-gpushare``; returns the exit code."""
     return start("gcushare.cli.inspect.command_line", "main_gpushare", process)
-
-
-def complete_gcushare(process: ProcessContext | None = None) -> int:
-    """Run ``kubectl_complete-inspect-gcushare``; returns the exit code."""
-    return start("gcushare.cli.inspect.command_line", "complete_gcushare", process)
-
-
-def complete_gpushare(process: ProcessContext | None = None) -> int:
-    """Run ``kubectl_complete-inspect-gpushare``; returns the exit code."""
-    return start("gcushare.cli.inspect.command_line", "complete_gpushare", process)
 
 
 if __name__ == "__main__":

@@ -61,13 +61,7 @@ def _run(names: Names, command: str, process: ProcessContext, old_flags: Mapping
     return code
 
 
-def complete(word: str, process: ProcessContext) -> int:
-    """Run ``kubectl_complete-inspect-WORD``: print what may stand next on a command line; returns the exit code."""
-    return load("gcushare.cli.completion.complete", "complete")(NAMES[word], process)
-
-
 own_inspect, own_explain = partial(main_own, ""), partial(main_own, "explain")
 own_top, own_rightsize = partial(main_own, "top"), partial(main_own, "rightsize")
 own_nodes_needed = partial(main_own, "nodes-needed")
 main_gcushare, main_gpushare = partial(main, "gcushare"), partial(main, "gpushare")
-complete_gcushare, complete_gpushare = partial(complete, "gcushare"), partial(complete, "gpushare")

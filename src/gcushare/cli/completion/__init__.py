@@ -1,1 +1,0 @@
-"""Shell completion of ``kubectl inspect gcushare`` and ``gpushare``."""

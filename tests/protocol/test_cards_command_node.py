@@ -36,9 +36,8 @@ async def test_a_real_plugin_is_reached_through_the_api_server(seen: Cluster) ->
         seen.front.backends[f"pods/http:{PLUGIN}:32767"] = rig.url
         ran = await caller(seen).call("node-1")
         assert (ran.code, ran.err) == (0, "")
-        assert ran.lines[0].startswith("node-1   enflame   group a10   driver simulated")
-        assert ran.lines[1].endswith(f", pod kube-system/{PLUGIN}")
-        assert any("a default/a  4 GB   c0 4" in line for line in ran.lines)
+        assert ran.lines[0].endswith(f", pod kube-system/{PLUGIN}")
+        assert any(line.split()[1:3] == ["default/a", "4"] for line in ran.lines)
         assert seen.front.proxied == [f"{PROXY}http:{PLUGIN}:32767/proxy/status"]
 
 

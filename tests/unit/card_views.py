@@ -1,4 +1,4 @@
-"""Statuses of device plugins for the tests of the cards, and how it is drawn without colours."""
+"""Statuses of device plugins for the tests of the cards, and their tables without colours."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from gcushare.cluster.card_drawing.draw import view_lines
-from gcushare.cluster.card_drawing.node_view import CardsView, Owners, view_status
+from gcushare.cluster.card_tables import LEAST_WIDTH, view_lines
+from gcushare.cluster.node_view import CardsView, Owners, view_status
 from gcushare.core.cards import Health
 from gcushare.core.units import GIB
 from gcushare.wire.documents.plugin_status import CardStatus, PluginStatus, PodOnNode, UseStatus
@@ -57,12 +57,12 @@ def cards(*statuses: PluginStatus, owners: Owners = NO_OWNERS) -> CardsView:
     return CardsView(nodes=tuple(view_status(each, "plugin.example", owners) for each in statuses), failures={})
 
 
-def drawn(found: CardsView, width: int | None = 80, *, is_wide: bool = False) -> list[str]:
+def table(found: CardsView, width: int | None, *, is_wide: bool = False) -> str:
     """The lines as a screen without colours shows them; none is longer than the terminal."""
     lines = [line.plain for line in view_lines(found, width, is_wide=is_wide)]
     if width is not None:
-        assert [line for line in lines if cell_len(line) > width] == []
-    return lines
+        assert [line for line in lines if cell_len(line) > max(width, LEAST_WIDTH)] == []
+    return "".join(f"{line}\n" for line in lines)
 
 
 def busy() -> PluginStatus:

@@ -9,8 +9,8 @@ from gcushare.cli.inspect.details import detail_page
 from gcushare.cli.kubectl.summary import summarise
 from gcushare.cli.top.rows import pod_use_rows, use_rows
 from gcushare.cli.top.top import pod_use_lines
-from gcushare.cluster.card_drawing.node_view import view_status
 from gcushare.cluster.extender import adopt_document
+from gcushare.cluster.node_view import view_status
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.assignments import PodRef
 from gcushare.core.explain.explanation import Explainer

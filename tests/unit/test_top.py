@@ -7,7 +7,7 @@ import pytest
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.top.rows import Views, pod_use_rows, use_rows
 from gcushare.cli.top.top import pod_use_lines, use_document, use_lines
-from gcushare.cluster.card_drawing.node_view import view_status
+from gcushare.cluster.node_view import view_status
 from gcushare.core.cards import InventoryCard
 from gcushare.core.units import GIB
 from gcushare.wire.documents.plugin_status import CardStatus, PodOnNode

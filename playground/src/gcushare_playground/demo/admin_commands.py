@@ -40,10 +40,12 @@ def admin_commands(cluster: Cluster) -> dict[str, AdminCommand]:
     plan, waiting = cluster.plan, _waiting_pod(cluster)
     node, inspect = _busy_node(cluster), f"kubectl inspect {inspect_name(plan)}"
     ours, theirs = gcushare_program(), inspect_program(plan)
+    has_kept = any(each.driver_bytes for each in plan.nodes)
+    cards = ("cards", node, *(("-o", "wide") if has_kept else ()))
     found = {
         "explain": AdminCommand(f"{inspect} explain {waiting}", (*theirs, "explain", waiting)),
         "top": AdminCommand(f"{inspect} top", (*theirs, "top")),
-        "cards": AdminCommand(f"gcushare cards {node} -o wide", (*ours, "cards", node, "-o", "wide")),
+        "cards": AdminCommand(" ".join(("gcushare", *cards)), (*ours, *cards)),
         "doctor": AdminCommand("gcushare doctor", (*ours, "doctor"), _WARNED),
     }
     # The others look at what device plugins report.
@@ -90,7 +92,8 @@ def _check_cards(player: Player, text: str, _over: str) -> None:
     held = sorted({pod for pods in player.shown[node].values() for pod in pods})
     player.stage.check(f"cards shows {', '.join(held)}", [pod for pod in held if pod in text], held)
     if any(each.driver_bytes for each in player.cluster.plan.nodes):
-        player.stage.check("and what the driver keeps of a card for itself", "driver keeps 0.4 GiB" in text, True)
+        kept = any(line.split()[-2:-1] == ["0.4"] for line in text.splitlines())
+        player.stage.check("and that the driver keeps 0.4 GiB of a card for itself", kept, True)
 
 
 def _check_doctor(player: Player, text: str, _over: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,12 +12,12 @@ from gcushare.cards.process_owners import PROC, ProcessOwners
 from gcushare.cli.cards.cards_settings import HERE, CardsOutput, CardsSettings
 from gcushare.cli.terminal.output import to_json
 from gcushare.cli.terminal.screen import Screen
-from gcushare.cluster.card_drawing.draw import view_lines
-from gcushare.cluster.card_drawing.node_view import CardsView, process_ids, view_status
+from gcushare.cluster.card_tables import view_lines
 from gcushare.cluster.connection import open_cluster
+from gcushare.cluster.node_view import CardsView, process_ids, view_status
 from gcushare.cluster.plugin_status import fetch_status
 from gcushare.cluster.reader import Reader, ask_all, naming_node
-from gcushare.core.errors import ForbiddenError, GcushareError, Refused, RemoteContractError, RetryableError
+from gcushare.core.errors import GcushareError, Refused
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES
 from gcushare.runtime.entry import ProcessContext
@@ -35,9 +34,7 @@ def run(settings: CardsSettings, process: ProcessContext, *, proc: Path = PROC) 
 
     async def work() -> CardsView:
         if settings.node is None:
-            if settings.plugin:
-                return await ask_addresses(settings.plugin, proc)
-            return await ask_addresses(HERE[:1], proc, others=HERE[1:])
+            return await ask_addresses(settings.plugin or HERE, proc, takes_first=not settings.plugin)
         async with open_cluster(settings.kube, process.environ, program="gcushare-cards") as api:
             return await ask_node(api, settings.plugin_namespace, settings.node, proc)
 
@@ -55,31 +52,19 @@ def run(settings: CardsSettings, process: ProcessContext, *, proc: Path = PROC) 
 _ELSEWHERE = "name its address with --plugin, or ask through the API server with 'gcushare cards NODE'"
 
 
-async def ask_addresses(urls: Sequence[str], proc: Path = PROC, *, others: Sequence[str] = ()) -> CardsView:
-    """Ask the plugins at these addresses; for one that does not answer, the ``others`` one after the other.
+async def ask_addresses(urls: Sequence[str], proc: Path = PROC, *, takes_first: bool = False) -> CardsView:
+    """Ask the plugins at these addresses, or with ``takes_first`` one plugin that is at one of them.
 
     Plugins that do not answer are listed in the failures if others do.
 
     Raises:
         GcushareError: none of them answers.
     """
-
-    async def ask(url: str) -> PluginStatus:
-        # A plugin's certificate names a service, never the loopback.
-        return await fetch_status(url, _ELSEWHERE, trusts_any=is_loopback(url))
-
-    async def ask_everywhere(url: str) -> tuple[str, PluginStatus]:
-        """Return the first answer, and the address that gave it."""
-        try:
-            return url, await ask(url)
-        except (RetryableError, RemoteContractError):
-            for other in others:
-                with contextlib.suppress(RetryableError, RemoteContractError):
-                    return other, await ask(other)
-            raise
-
-    found = zip(urls, await ask_all(map(ask_everywhere, urls)), strict=True)
-    return _merge(dict(each if isinstance(each, tuple) else (url, each) for url, each in found), proc)
+    # A plugin's certificate names a service, never the loopback.
+    answers = await ask_all(fetch_status(url, _ELSEWHERE, trusts_any=is_loopback(url)) for url in urls)
+    found = dict(zip(urls, answers, strict=True))
+    reported = {url: answer for url, answer in found.items() if isinstance(answer, PluginStatus)}
+    return _merge(reported if takes_first and reported else found, proc)
 
 
 async def ask_node(api: KubeClient, namespace: str, node: str, proc: Path = PROC) -> CardsView:
@@ -107,14 +92,8 @@ async def ask_node(api: KubeClient, namespace: str, node: str, proc: Path = PROC
 def _merge(answers: Mapping[str, PluginStatus | GcushareError], proc: Path) -> CardsView:
     reported = {origin: answer for origin, answer in answers.items() if isinstance(answer, PluginStatus)}
     failures = {origin: answer for origin, answer in answers.items() if not isinstance(answer, PluginStatus)}
-    if len(failures) == 1 and not reported:
-        raise next(iter(failures.values()))
     if not reported:
-        text = "; ".join(map(str, failures.values()))
-        if refusal := next((each for each in failures.values() if isinstance(each, ForbiddenError)), None):
-            raise type(refusal)(text)
-        may_answer_later = any(isinstance(each, RetryableError) for each in failures.values())
-        raise RetryableError(text) if may_answer_later else Refused(text)
+        raise next(iter(failures.values()))
     pids = {pid for status in reported.values() for pid in process_ids(status)}
     owners = ProcessOwners(proc).find(pids)
     views = [view_status(status, origin, owners) for origin, status in reported.items()]

@@ -44,7 +44,7 @@ class CardsSettings:
         CardsOutput.TABLE,
         short="-o",
         help="table for people, wide with serial numbers, slots, persistence mode, power limit, CUDA version, ECC, "
-        "MIG, fan, names of processes and, on this machine, pods' uids, json with everything.",
+        "MIG, fan and, on this machine, pods' uids, json with everything.",
     )
     plugin_namespace: str = plugin_namespace()
     kube: KubeSettings = group(KubeSettings)
@@ -72,8 +72,6 @@ PROGRAM = Program(
     ),
     exit_status={FAILED: "One of several plugins did not answer; or refused, or not found. The reason is on stderr."},
     notes="A process is shown with its pod where its control group on this machine carries the pod's uid, else with "
-    "its card alone. What a library does not report is shown as '-'. The wide form adds how the driver runs a card "
-    "(persistence mode, power limit, its CUDA version, fan, performance state, ECC, MIG, compute mode); n/a: the card "
-    "or its library has no such thing. NO_COLOR and FORCE_COLOR are obeyed, and on a "
-    "terminal COLUMNS; a pipe gets whole lines.",
+    "its card alone. What a card or its library does not report is shown as '-'. NO_COLOR and FORCE_COLOR are obeyed, "
+    "and on a terminal COLUMNS; a pipe gets whole lines.",
 )

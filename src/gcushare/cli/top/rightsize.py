@@ -16,7 +16,8 @@ from gcushare.cli.kubectl.summary import Summary
 from gcushare.cli.terminal.layout import Cell, plain_table
 from gcushare.cli.terminal.output import Document
 from gcushare.cli.top.rows import PodUseRow, pod_use_hint, pod_use_rows
-from gcushare.cli.top.top import gather_use, show_gib, warn_of_use
+from gcushare.cli.top.top import gather_use, warn_of_use
+from gcushare.cluster.card_tables import show_gib
 from gcushare.cluster.reader import Scope
 from gcushare.core.assignments import PodRef
 from gcushare.core.units import MemoryUnit

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from gcushare.cli.kubectl.summary import NodeSummary, Summary
-from gcushare.cluster.card_drawing.node_view import CardPods, NodeView, granted_bytes
+from gcushare.cluster.node_view import CardPods, NodeView, granted_bytes
 from gcushare.core.card_state import CardState
 from gcushare.core.wording import counted
 from gcushare.wire.documents.plugin_status import CardStatus, UseStatus

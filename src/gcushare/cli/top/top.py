@@ -13,12 +13,11 @@ from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.terminal.layout import Cell, plain_table
 from gcushare.cli.terminal.output import Document
 from gcushare.cli.top.rows import CardUseRow, PodUseRow, pod_use_hint, pod_use_rows, use_rows
-from gcushare.cluster.card_drawing.figures import show_figure
-from gcushare.cluster.card_drawing.node_view import NodeView, view_status
+from gcushare.cluster.card_tables import show_figure, show_gib
 from gcushare.cluster.gather_snapshot import gather
+from gcushare.cluster.node_view import NodeView, view_status
 from gcushare.cluster.reader import Reader, Scope
 from gcushare.core.errors import GcushareError
-from gcushare.core.units import GIB
 from gcushare.core.wording import counted, some_names
 
 
@@ -166,7 +165,3 @@ def _words(summary: Summary) -> tuple[str, str]:
 
 def _pods(row: CardUseRow) -> str:
     return some_names(row.pods, _MAX_PODS)
-
-
-def show_gib(size: int | None) -> str:
-    return _UNKNOWN if size is None else f"{size / GIB:.1f}"

@@ -8,8 +8,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import TextIO
 
-from gcushare.cluster.card_drawing.draw import view_lines
-from gcushare.cluster.card_drawing.node_view import CardsView, view_status
+from gcushare.cluster.card_tables import view_lines
+from gcushare.cluster.node_view import CardsView, view_status
 from gcushare.cluster.plugin_status import fetch_status
 from gcushare.core.over_use.tracking import PolledUse, describe_over_use
 from gcushare.core.wording import index_text, printable, span

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +29,7 @@ from gcushare_playground.apiserver.resources import BY_NAME
 from tests.api_objects import an_object
 from tests.builders import cards
 from tests.extender_objects import inventory_text, pod_document
-from tests.protocol.commands import Ran, Tty, run_command
+from tests.protocol.commands import Ran, run_command
 from tests.unit import card_views
 
 NODE, SYSTEM = "n1", "kube-system"
@@ -225,25 +224,23 @@ class DoctorRig:
 
     # The commands
 
-    async def run(self, *argv: str, stdin: str | None = None, user: User | None = None, **environ: str) -> Answer:
-        """Run ``gcushare doctor``; ``stdin`` is what a person types at a terminal."""
-        answers = io.StringIO() if stdin is None else Tty(stdin)
-        return await self.call(lambda process: SUBCOMMANDS["doctor"].run(process, stdin=answers), argv, user, environ)
-
     async def examine(self, *argv: str, user: User | None = None) -> Answer:
-        """Run it for programs."""
-        return await self.run("-o", "json", *argv, user=user)
+        """Run ``gcushare doctor`` for programs."""
+        return await self.run("doctor", "-o", "json", *argv, user=user)
 
-    async def bundle(self, *argv: str, user: User | None = None) -> Answer:
-        """Run ``gcushare support-bundle``."""
-        return await self.call(SUBCOMMANDS["support-bundle"].run, argv, user, {})
+    async def run(self, command: str, *argv: str, user: User | None = None) -> Answer:
+        """Run a command of ``gcushare`` against this cluster."""
+        return await self.call(SUBCOMMANDS[command].run, argv, user)
 
     async def call(
-        self, main: Callable[[ProcessContext], int], argv: Sequence[str], user: User | None, environ: Mapping[str, str]
+        self,
+        main: Callable[[ProcessContext], int],
+        argv: Sequence[str],
+        user: User | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Run any command against this cluster."""
         path = self.kubeconfig if user is None else self.api.kubeconfig(self.folder / user.name, user)
-        given = {"KUBECONFIG": str(path), "HOME": str(self.folder), **environ}
+        given = {"KUBECONFIG": str(path), "HOME": str(self.folder), **(environ or {})}
         return Answer(*await run_command(main, *argv, environ=given))
 
 

@@ -39,7 +39,7 @@ async def answers(rig: DoctorRig, commands: Commands, **environ: str) -> dict[st
     found = {}
     for name, (command, argv) in commands.items():
         words = [word.format(folder=rig.folder) for word in argv]
-        found[name] = await rig.call(command, words, None, environ)
+        found[name] = await rig.call(command, words, environ=environ)
         assert not list(rig.folder.glob("bundle*")), name
     return found
 
@@ -106,7 +106,7 @@ def kubeconfig(rig: DoctorRig, address: str) -> str:
 async def test_a_doctor_without_a_right_to_the_version_says_so_and_goes_on(rig: DoctorRig) -> None:
     refusal = FailBefore(403, "Forbidden", 'User "u" cannot get path "/version"')
     rig.api.faults.on(Fault(refusal, path="^/version"))
-    answer = await rig.call(main, ("doctor",), None, {})
+    answer = await rig.call(main, ("doctor",))
     assert answer.code == 3, answer
     assert "cannot check the API server's version and time: GET /version was answered 403" in answer.out
     assert answer.out.count("cannot check") == 1
@@ -132,6 +132,6 @@ async def test_a_node_that_does_not_exist_is_reported_by_its_name(rig: DoctorRig
 
 
 async def test_a_pod_that_does_not_exist_is_reported_by_its_name(rig: DoctorRig) -> None:
-    answer = await rig.call(main_gcushare, ("explain", "nope"), None, {})
+    answer = await rig.call(main_gcushare, ("explain", "nope"))
     assert answer.code == 1
     assert answer.err.splitlines()[0] == "error: there is no pod 'nope' in namespace 'default'"

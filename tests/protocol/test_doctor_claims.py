@@ -139,10 +139,6 @@ def limit_range_with_a_minimum(rig: DoctorRig) -> None:
     limit_range(rig, min={ENFLAME.memory_resource: "1"})
 
 
-def limit_range_with_a_maximum(rig: DoctorRig) -> None:
-    limit_range(rig, max={ENFLAME.memory_resource: "8"})
-
-
 def policy_without_a_binding(rig: DoctorRig) -> None:
     rig.delete("mutatingadmissionpolicybindings.admissionregistration.k8s.io", POLICY)
 
@@ -193,7 +189,6 @@ def put_quota(rig: DoctorRig, namespace: str, *resources: str) -> None:
         (shares_that_stand_for_a_resource, ERROR, "device-class-missing", f"{ENFLAME.memory_resource}, not for none"),
         (class_of_another_driver_for_our_resource, ERROR, "device-class-rival", f"as {NAMES.whole_class} does"),
         (limit_range_with_a_minimum, ERROR, "limit-range", f"a min of {ENFLAME.memory_resource} for each Container"),
-        (limit_range_with_a_maximum, "info", "limit-range", f"gives 8 {ENFLAME.memory_resource} to every container"),
         (policy_without_a_binding, WARNING, "claims-policy-missing", f"policy {POLICY} has no binding"),
         (extender_without_claims, ERROR, "extender-without-claims", "with --claims"),
         (extender_gone, ERROR, "extender-without-claims", "with --claims"),

@@ -301,3 +301,17 @@ async def test_a_namespace_that_refuses_our_programs_is_found(rig: DoctorRig, le
     found.assert_only(ERROR, "namespace-refuses-programs", f"enforces the Pod Security level {level!r}")
     rig.delete("pods", PLUGIN, SYSTEM)
     assert (ERROR, "namespace-refuses-programs") in (await rig.examine()).kinds, "also where they are refused already"
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        pytest.param(("--extender-service", "extender"), "NAMESPACE/NAME", id="half a Service"),
+        pytest.param(("--scheduler-config", "/nowhere/config.yaml"), "/nowhere/config.yaml", id="no such file"),
+        pytest.param(("--nodes", "n1"), "--node", id="a flag misspelt"),
+    ],
+)
+async def test_wrong_settings_are_refused_by_name(rig: DoctorRig, argv: tuple[str, ...], words: str) -> None:
+    answer = await rig.run("doctor", *argv)
+    assert (answer.code, answer.out) == (2, "")
+    assert words in answer.err

@@ -29,7 +29,18 @@ from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import card, cards
 from tests.extender_objects import inventory_text, pod_document
 from tests.neighbours import read_objects
-from tests.protocol.doctor_rig import EXTENDER, LABEL, NODE, PLUGIN, SCHEDULER, SERVICE, SYSTEM, DoctorRig, node_object
+from tests.protocol.doctor_rig import (
+    EXTENDER,
+    LABEL,
+    NODE,
+    PLUGIN,
+    SCHEDULER,
+    SERVICE,
+    SYSTEM,
+    DoctorRig,
+    node_object,
+    record,
+)
 
 Scenario = Callable[[DoctorRig], object]
 ERROR, WARNING, INFO = "error", "warning", "info"
@@ -173,15 +184,9 @@ def node_no_longer_shared(rig: DoctorRig) -> None:
     rig.change_node(lambda node: node["status"]["capacity"].update({MEMORY: "16"}), OTHER)
 
 
-def count_left_behind(rig: DoctorRig) -> None:
-    rig.put(node_object(OTHER, cards(16), zone="a"))
-    rig.change_node(lambda node: node["metadata"]["annotations"].pop(INVENTORY), OTHER)
-    rig.change_node(lambda node: node["status"]["capacity"].pop(MEMORY), OTHER)
-
-
-def zero_left_behind(rig: DoctorRig) -> None:
-    count_left_behind(rig)
-    rig.change_node(lambda node: node["status"].update(capacity={MEMORY: "0"}), OTHER)
+def node_no_longer_shared_with_a_pod(rig: DoctorRig) -> None:
+    node_no_longer_shared(rig)
+    rig.put_asking("holder", 4, node=OTHER, record=record(0, 4))
 
 
 # Neighbours
@@ -283,8 +288,7 @@ def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
         (node_with_a_clouds_gpu_label, WARNING, "autoscaler-gpu-label", "/gke-accelerator and offers no"),
         (node_that_keeps_its_startup_taint, ERROR, "startup-taint-stays", "no pod is placed there"),
         (node_no_longer_shared, WARNING, "stale-inventory", INVENTORY),
-        (count_left_behind, WARNING, "leftover-capacity", f"{COUNT} 1"),
-        (zero_left_behind, WARNING, "leftover-capacity", f"{MEMORY} 0"),
+        (node_no_longer_shared_with_a_pod, WARNING, "stale-inventory", "records of 1 pod are still here, such as d"),
         (node_with_enflames_gcushare, ERROR, "other-sharing-system", "Enflame's gcushare 3.6"),
         (pod_that_hami_took, ERROR, "other-scheduler", "waits for hami-scheduler"),
         (node_with_the_plain_plugin, ERROR, "other-sharing-system", "1 pod holds them, such as default/whole"),

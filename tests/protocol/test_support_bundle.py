@@ -67,7 +67,7 @@ async def test_a_bundle_holds_findings_objects_answers_and_logs(rig: DoctorRig, 
     rig.extender.pages["/gcushare-scheduler/inspect"] = '{"nodes": []}'
     rig.extender.pages["/gcushare-scheduler/explain/default/waits"] = EXPLANATION
     path = tmp_path / "bundle.tar.gz"
-    answer = await rig.bundle(str(path))
+    answer = await rig.run("support-bundle", str(path))
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.startswith(f"{path}: ")
     files = files_of(path)
@@ -153,7 +153,7 @@ async def test_no_planted_secret_is_in_a_bundle(rig: DoctorRig, tmp_path: Path) 
     rig.extender.pages["/gcushare-scheduler/inspect"] = json.dumps(
         {"nodes": [{"name": NODE, "note": SECRETS["answer"]}]}
     )
-    answer = await rig.bundle(str(path), user=user)
+    answer = await rig.run("support-bundle", str(path), user=user)
     assert answer.code == 0
     files = files_of(path)
     whole = b"\n".join(files.values()).decode()
@@ -175,7 +175,7 @@ async def test_no_planted_secret_is_in_a_bundle(rig: DoctorRig, tmp_path: Path) 
 async def test_missing_rights_leave_a_smaller_bundle_that_says_so(rig: DoctorRig, tmp_path: Path) -> None:
     allow(rig, ("list", "pods", ""), ("list", "nodes", ""))
     path = tmp_path / "bundle.tar.gz"
-    answer = await rig.bundle(str(path), user=LOOKER)
+    answer = await rig.run("support-bundle", str(path), user=LOOKER)
     assert answer.code == 0
     missing = {each["path"]: each["why"] for each in manifest_of(path)["leftOut"]}
     assert "Forbidden" in missing[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"]
@@ -184,5 +184,5 @@ async def test_missing_rights_leave_a_smaller_bundle_that_says_so(rig: DoctorRig
 
 async def test_only_its_owner_may_read_a_bundle(rig: DoctorRig, tmp_path: Path) -> None:
     path = tmp_path / "bundle.tar.gz"
-    await rig.bundle(str(path))
+    await rig.run("support-bundle", str(path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

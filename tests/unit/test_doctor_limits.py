@@ -38,22 +38,10 @@ DRIVER = "--memory-limit=driver"
         pytest.param(
             [plugin("a", "550.54", OLDER, DRIVER, "--limit-fallback=unlimited")], [("node a", "warning")], id="open"
         ),
-        pytest.param(
-            [plugin("a", "615.71", "", DRIVER), plugin("b", "550.54", ""), plugin("c", "620.1", "")],
-            [("node b", "warning")],
-            id="the update has not come to it yet",
-        ),
-        pytest.param(
-            [plugin("a", "615.71", "", DRIVER, "--limit-fallback=mps"), plugin("b", "550.54", "")],
-            [],
-            id="it will fall back by itself",
-        ),
         pytest.param([plugin("a", "550.54", "no daemon", "--memory-limit=mps")], [("node a", "error")], id="mps"),
     ],
 )
-def test_a_node_that_cannot_limit_memory_is_named_also_before_its_plugin_is_replaced(
-    plugins: list[PluginFacts], found: list[tuple[str, str]]
-) -> None:
+def test_a_node_that_cannot_limit_memory_is_named(plugins: list[PluginFacts], found: list[tuple[str, str]]) -> None:
     facts = Facts(now=datetime(2026, 1, 2, tzinfo=UTC), plugins=tuple(plugins))
     findings = list(check_limits(facts))
     assert [(each.subject, each.severity.value) for each in findings] == found

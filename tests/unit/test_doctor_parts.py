@@ -1,4 +1,4 @@
-"""The small pure parts of the doctor: command lines, configurations, figures, dates, order, patches, words."""
+"""The small pure parts of the doctor: command lines, configurations, figures, dates, order, words."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gcushare.cli.doctor.doctor import patch_of
 from gcushare.cluster.diagnosis.checks.registry import examine
 from gcushare.cluster.diagnosis.facts import Facts
-from gcushare.cluster.diagnosis.findings import (
-    Fix,
-)
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, parse_configuration
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.programs import ProgramKind, SeenPod, flag_of, is_plugin, program_of
@@ -124,22 +120,6 @@ def test_figures_are_summed_over_the_labels_left_open() -> None:
 def test_a_date_header_is_read_whatever_its_zone_is_called(zone: str) -> None:
     assert parse_date(f"Fri, 02 Jan 2026 03:04:05 {zone}") == NOW
     assert parse_date("") is None
-
-
-def test_a_change_is_guarded_by_what_was_seen() -> None:
-    path = "/metadata/annotations/gcushare.io~1enflame-inventory"
-    remove = patch_of(Fix("n", "annotations", "gcushare.io/enflame-inventory", "old"))
-    assert remove.body == [{"op": "test", "path": path, "value": "old"}, {"op": "remove", "path": path}]
-    replace = patch_of(Fix("n", "annotations", "a~b", "old", "new"))
-    assert replace.body == [
-        {"op": "test", "path": "/metadata/annotations/a~0b", "value": "old"},
-        {"op": "replace", "path": "/metadata/annotations/a~0b", "value": "new"},
-    ]
-    capacity = patch_of(Fix("n", "capacity", "enflame.com/gcu-count", "8"))
-    assert capacity.body == [
-        {"op": "test", "path": "/status/capacity/enflame.com~1gcu-count", "value": "8"},
-        {"op": "remove", "path": "/status/capacity/enflame.com~1gcu-count"},
-    ]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import msgspec
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.dra.claims import PodWithClaims, ResourceClaim, ResourceClaimTemplate
-from gcushare.wire.dra.slices import ResourceSlice
+from gcushare.wire.dra.slices import API_VERSION, ResourceSlice
 from gcushare.wire.objects import Event, Lease, Node, Pod
 from gcushare.wire.occupants import OccupantPod, PodDisruptionBudget
 
@@ -55,23 +55,23 @@ class Resource(Generic[T]):
         return "/" + "/".join(parts)
 
 
+CLAIMS_API = f"apis/{API_VERSION}"
+
 PODS = Resource("api/v1", "pods", Pod)
 PODS_WITH_CLAIMS = Resource("api/v1", "pods", PodWithClaims)
 OCCUPANTS = Resource("api/v1", "pods", OccupantPod)
 NODES = Resource("api/v1", "nodes", Node, namespaced=False)
 EVENTS = Resource("api/v1", "events", Event)
 LEASES = Resource("apis/coordination.k8s.io/v1", "leases", Lease)
-RESOURCE_SLICES = Resource("apis/resource.k8s.io/v1", "resourceslices", ResourceSlice, namespaced=False)
-RESOURCE_CLAIMS = Resource("apis/resource.k8s.io/v1", "resourceclaims", ResourceClaim)
-RESOURCE_CLAIM_TEMPLATES = Resource("apis/resource.k8s.io/v1", "resourceclaimtemplates", ResourceClaimTemplate)
+RESOURCE_SLICES = Resource(CLAIMS_API, "resourceslices", ResourceSlice, namespaced=False)
+RESOURCE_CLAIMS = Resource(CLAIMS_API, "resourceclaims", ResourceClaim)
+RESOURCE_CLAIM_TEMPLATES = Resource(CLAIMS_API, "resourceclaimtemplates", ResourceClaimTemplate)
 POD_DISRUPTION_BUDGETS = Resource("apis/policy/v1", "poddisruptionbudgets", PodDisruptionBudget)
 CONFIG_MAPS = Resource("api/v1", "configmaps", ConfigMap)
 # Resources without a type: read and written as plain JSON objects.
-DEVICE_CLASSES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "deviceclasses", dict, namespaced=False)
+DEVICE_CLASSES: Resource[JsonObject] = Resource(CLAIMS_API, "deviceclasses", dict, namespaced=False)
 NAMESPACES: Resource[JsonObject] = Resource("api/v1", "namespaces", dict, namespaced=False)
-SLICES_OF_ALL_DRIVERS: Resource[JsonObject] = Resource(
-    "apis/resource.k8s.io/v1", "resourceslices", dict, namespaced=False
-)
+SLICES_OF_ALL_DRIVERS: Resource[JsonObject] = Resource(CLAIMS_API, "resourceslices", dict, namespaced=False)
 """Other drivers' devices may have what ours never have."""
 
 

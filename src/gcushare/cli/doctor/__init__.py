@@ -1,1 +1,1 @@
-"""``gcushare doctor``: examines a cluster, shows what is wrong, and repairs what is safe to repair when asked."""
+"""``gcushare doctor``: examines a cluster and shows what is wrong."""

@@ -48,9 +48,9 @@ def known_names(facts: Facts) -> frozenset[str]:
 
 
 def cut_findings(findings: Sequence[Finding], names: Collection[str]) -> list[Finding]:
-    """Remove quotations from findings, and fixes, because a fix contains the value that it replaces."""
+    """Remove quotations from findings."""
     return [
-        replace(item, subject=own_words(item.subject, names), problem=own_words(item.problem, names), fix=None)
+        replace(item, subject=own_words(item.subject, names), problem=own_words(item.problem, names))
         for item in findings
     ]
 

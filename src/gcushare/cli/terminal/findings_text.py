@@ -7,7 +7,7 @@ from typing import Any
 
 from gcushare.cli.terminal.screen import wrapped
 from gcushare.cluster.diagnosis.facts import Facts
-from gcushare.cluster.diagnosis.findings import Finding, Fix, Severity, worst
+from gcushare.cluster.diagnosis.findings import Finding, Severity
 from gcushare.cluster.programs import ProgramKind
 from gcushare.core.wording import counted, one_line
 
@@ -37,8 +37,6 @@ def _lines_of(finding: Finding, width: int | None, color: bool) -> Iterator[str]
     yield f"{paint}{word:<7}{plain} {bold}{finding.id}{plain}  {finding.subject}"
     yield from _wrapped(finding.problem, width)
     yield from _wrapped(f"→ {finding.remedy}", width)
-    if finding.fix is not None:
-        yield from _wrapped(f"→ --fix: {finding.fix}", width)
     yield ""
 
 
@@ -47,14 +45,13 @@ def _wrapped(text: str, width: int | None, *, indent: str = _INDENT) -> list[str
     return wrapped(one_line(text), width, first=indent, following=following)
 
 
-def document(facts: Facts, findings: Sequence[Finding], fixed: Sequence[Fix] = ()) -> dict[str, Any]:
-    """The same for programs. Fields are only added; ``version`` changes otherwise."""
-    grave = worst(findings)
+def document(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Findings, worst first, for programs. Fields are only added; ``version`` changes otherwise."""
     return {
         "version": DOCUMENT_VERSION,
         "time": facts.now.isoformat(),
         "node": facts.scope,
-        "worst": grave.value if grave is not None else None,
+        "worst": findings[0].severity.value if findings else None,
         "findings": [
             {
                 "id": finding.id,
@@ -62,11 +59,9 @@ def document(facts: Facts, findings: Sequence[Finding], fixed: Sequence[Fix] = (
                 "subject": finding.subject,
                 "problem": finding.problem,
                 "remedy": finding.remedy,
-                "fix": str(finding.fix) if finding.fix is not None else None,
             }
             for finding in findings
         ],
-        "fixed": [str(fix) for fix in fixed],
         "lookedAt": {
             "nodes": len(facts.nodes),
             "plugins": len(facts.plugins),

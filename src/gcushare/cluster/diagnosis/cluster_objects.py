@@ -17,7 +17,7 @@ from gcushare.cluster.programs import SeenPod, flag
 from gcushare.cluster.reader import Reader
 from gcushare.cluster.rights import Area
 from gcushare.core.errors import RemoteContractError
-from gcushare.kube.resources import CONFIG_MAPS, DEVICE_CLASSES, RESOURCE_SLICES, JsonObject, Resource
+from gcushare.kube.resources import CLAIMS_API, CONFIG_MAPS, DEVICE_CLASSES, RESOURCE_SLICES, JsonObject, Resource
 from gcushare.wire import contracts
 from gcushare.wire.certificates import first_end
 from gcushare.wire.documents.node_report import NodeReport, decode_node_reports
@@ -37,7 +37,7 @@ _LIMIT_RANGES = Resource("api/v1", "limitranges", LimitRange)
 _QUOTAS = Resource("api/v1", "resourcequotas", Quota)
 _SECRETS = Resource("api/v1", "secrets", _Object)
 _NAMESPACES = Resource("api/v1", "namespaces", _Object, namespaced=False)
-_SLICES_OF_ALL_DRIVERS = Resource("apis/resource.k8s.io/v1", "resourceslices", _Object, namespaced=False)
+_SLICES_OF_ALL_DRIVERS = Resource(CLAIMS_API, "resourceslices", _Object, namespaced=False)
 
 _ENFORCED_LEVEL = "pod-security.kubernetes.io/enforce"
 _CERTIFICATES = ("tls.crt", contracts.CLIENT_CERT, "ca.crt")

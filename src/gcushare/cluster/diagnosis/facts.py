@@ -123,7 +123,6 @@ class LimitRangeItem(msgspec.Struct, frozen=True, rename="camel"):
     type: str = ""
     min: dict[str, str | Int] = {}
     max: dict[str, str | Int] = {}
-    default: dict[str, str | Int] = {}
 
 
 class LimitRangeSpec(msgspec.Struct, frozen=True):

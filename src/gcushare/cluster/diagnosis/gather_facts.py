@@ -139,12 +139,10 @@ async def _read_extender(reader: Reader, where: WhereSettings, pods: Sequence[Se
             reader.miss(Area.EXTENDER, refusal)
         except GcushareError as failure:
             problem = str(failure)
-    electing = next((pod for pod in pods if flag(pod, "no-leader-elect") is None), None)
-    lease_namespace, lease_name = namespace, EXTENDER
-    if electing is not None:
-        lease_name = flag(electing, "lease-name") or lease_name
-        lease_namespace = flag(electing, "lease-namespace") or electing.metadata.namespace
-    lease = await reader.get_if_allowed(Area.LEASES, LEASES, lease_namespace, lease_name)
+    lease = None
+    if electing := next((pod for pod in pods if flag(pod, "no-leader-elect") is None), None):
+        of_lease = flag(electing, "lease-namespace") or electing.metadata.namespace
+        lease = await reader.get_if_allowed(Area.LEASES, LEASES, of_lease, flag(electing, "lease-name") or EXTENDER)
     replicas = await _ask_replicas(reader, pods)
     if not replicas and service is not None and reader.may_read(Area.EXTENDER) and not problem:
         endpoint = proxied_service(reader.client, service)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from gcushare.cluster.diagnosis.checks.views import VendorNode, vendor_nodes
 from gcushare.cluster.diagnosis.facts import ClaimsFacts, Facts
-from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
+from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.wording import some_names
@@ -172,11 +172,6 @@ def check_limit_ranges(facts: Facts) -> Iterator[Finding]:
                         "take it out; admission.pods.maxUnits of the extender's chart bounds claims too, as quotas do"
                     )
                     yield error("limit-range", subject, problem, remedy)
-                elif usual := item.default.get(resource, item.max.get(resource)):
-                    problem = (
-                        f"it gives {usual} {resource} to every container that asks for none, which then gets a claim"
-                    )
-                    yield info("limit-range", subject, problem, "leave it so, or take the resource out of it")
 
 
 def _too_old(subject: str, found: str, remedy: str) -> Finding:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gcushare.cluster.diagnosis.checks.views import VendorNode, sharing_nodes, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts
-from gcushare.cluster.diagnosis.findings import Finding, Fix, error, warning
+from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.programs import flag
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE, Health, Inventory
 from gcushare.core.errors import RemoteContractError
@@ -152,16 +152,13 @@ def check_cordons(facts: Facts) -> Iterator[Finding]:
     """A cordon that names an unknown card has no effect, and nothing else reports it."""
     for each, inventory in sharing_nodes(facts):
         key = each.vendor.cordon_annotation
-        text = each.node.metadata.annotations.get(key, "")
-        names = parse_card_names(text)
+        names = parse_card_names(each.node.metadata.annotations.get(key, ""))
         known = {name for name in names if any(is_named(card, frozenset({name})) for card in inventory.cards)}
         if known == names:
             continue
-        kept = ",".join(name for name in (part.strip() for part in text.split(",")) if name in known)
         yield each.warning(
             "cordon-unknown-card",
             f"{key} names {', '.join(sorted(names - known))}, and its cards are "
             f"{', '.join(f'{card.index} ({card.uuid})' for card in inventory.cards) or 'none'}",
             "write indexes or uuids of cards that are there; a card that was replaced has another uuid",
-            Fix(each.name, "annotations", key, text, kept or None),
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gcushare.cluster.diagnosis.checks.views import VendorNode, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts, PluginFacts
-from gcushare.cluster.diagnosis.findings import Finding, Fix, error, warning
+from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.programs import flag
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY
@@ -19,8 +19,6 @@ from gcushare.wire.pods import is_finished
 _GRAVE = frozenset({"cards", "checkpoint", "registration"})
 """Problems of a plugin after which a node takes no new pods; the others leave it working."""
 _LIMITS = "memoryLimit"
-_LIMITING_DRIVER = 615
-"""The first release of NVIDIA's driver that keeps memory limits."""
 
 
 def check_plugins(facts: Facts) -> Iterator[Finding]:
@@ -101,36 +99,22 @@ def check_node_groups(facts: Facts) -> Iterator[Finding]:
 
 
 def check_limits(facts: Facts) -> Iterator[Finding]:
-    """Nodes on which memory cannot be limited as their plugin should; also before the plugin that should is there."""
-    asked = [each.pod for each in facts.plugins if flag(each.pod, "memory-limit") == "driver"]
-    will_refuse = any(flag(pod, "limit-fallback") in (None, "refuse") for pod in asked)
+    """Nodes on which memory cannot be limited as their plugin should."""
     for each in facts.plugins:
-        if each.status is None:
+        problem = each.status.problems.get(_LIMITS) if each.status is not None else None
+        if not problem:
             continue
-        release = each.status.driver.partition(".")[0]
-        subject, ways = f"node {each.node}", "limitFallback: mps or unlimited"
-        if problem := each.status.problems.get(_LIMITS):
-            is_open = flag(each.pod, "limit-fallback") == "unlimited"
-            make = warning if is_open else error
-            effect = "pods start there without a limit" if is_open else "such cards take no new pods"
-            remedy = f"give the node a driver from {_LIMITING_DRIVER} on, or choose {ways}"
-            if "mps" in (flag(each.pod, "memory-limit"), flag(each.pod, "limit-fallback")):
-                remedy = (
-                    f"see the MPS daemon's pod: kubectl -n {each.pod.metadata.namespace} describe pods "
-                    f"-l {COMPONENT_LABEL}={MPS_COMPONENT} --field-selector spec.nodeName={each.node}; "
-                    "limitFallback: unlimited lets pods start without a limit"
-                )
-            yield make("memory-not-limited", subject, f"memory cannot be limited ({problem}): {effect}", remedy)
-        elif (
-            will_refuse
-            and each.pod not in asked
-            and each.vendor in {other.vendor for other in facts.plugins if other.pod in asked}
-            and release.isdecimal()
-            and int(release) < _LIMITING_DRIVER
-        ):
-            problem = f"its driver is {each.status.driver}, and its plugin is about to ask for memoryLimit: driver"
-            remedy = f"choose {ways} before the DaemonSet comes to this node: its cards take no new pods otherwise"
-            yield warning("memory-not-limited", subject, problem, remedy)
+        is_open = flag(each.pod, "limit-fallback") == "unlimited"
+        make = warning if is_open else error
+        effect = "pods start there without a limit" if is_open else "such cards take no new pods"
+        remedy = "give the node a driver from 615 on, which keeps limits, or choose limitFallback: mps or unlimited"
+        if "mps" in (flag(each.pod, "memory-limit"), flag(each.pod, "limit-fallback")):
+            remedy = (
+                f"see the MPS daemon's pod: kubectl -n {each.pod.metadata.namespace} describe pods "
+                f"-l {COMPONENT_LABEL}={MPS_COMPONENT} --field-selector spec.nodeName={each.node}; "
+                "limitFallback: unlimited lets pods start without a limit"
+            )
+        yield make("memory-not-limited", f"node {each.node}", f"memory cannot be limited ({problem}): {effect}", remedy)
 
 
 def _check_pod(plugin: PluginFacts, *, is_node_ready: bool) -> Iterator[Finding]:
@@ -200,38 +184,21 @@ def _check_registration(each: VendorNode) -> Iterator[Finding]:
 
 
 def check_leftovers(facts: Facts) -> Iterator[Finding]:
-    """Inventories and counts on nodes without label and plugin: harmless to remove, misleading while they stay."""
+    """Inventories on nodes without label and plugin: pods are placed there while they stay."""
     if not facts.knows(Area.PODS):
         return  # a plugin may run there and not be listed
     for each in vendor_nodes(facts, VENDORS):
-        if not each.is_labelled and each.plugin is None:
-            yield from _leftovers_of(facts, each)
-
-
-def _leftovers_of(facts: Facts, each: VendorNode) -> Iterator[Finding]:
-    vendor, capacity = each.vendor, each.node.status.capacity
-    text = each.node.metadata.annotations.get(vendor.inventory_annotation)
-    # Units above 0 are the kubelet's own count: it has a plugin, whosever that is, or has not forgotten ours yet.
-    is_counted = each.capacity(vendor.memory_resource) != "0"
-    left = [] if is_counted else [name for name in (vendor.count_resource, vendor.memory_resource) if name in capacity]
-    if text is None and not left:
-        return  # most nodes of a cluster: searching their pods would take seconds
-    here = (pod for pod in facts.pods if pod.spec.node_name == each.name and not is_finished(pod))
-    holders = [pod.key for pod in here if vendor.record.card_index in pod.metadata.annotations]
-    state = f"the node carries no {vendor.node_label} and runs no plugin"
-    kept = f"; records of {counted(len(holders), 'pod')} are still here, such as {holders[0]}" if holders else ""
-    remedy = "delete those pods first, then examine again" if holders else "remove it (--fix), or put the label back"
-    if text is not None:
+        key = each.vendor.inventory_annotation
+        if each.is_labelled or each.plugin is not None or key not in each.node.metadata.annotations:
+            continue
+        here = (pod for pod in facts.pods if pod.spec.node_name == each.name and not is_finished(pod))
+        holders = [pod.key for pod in here if each.vendor.record.card_index in pod.metadata.annotations]
+        kept = f"; records of {counted(len(holders), 'pod')} are still here, such as {holders[0]}" if holders else ""
         yield each.warning(
             "stale-inventory",
-            f"{vendor.inventory_annotation} still offers cards, so pods may be placed there: {state}{kept}",
-            remedy,
-            None if holders else Fix(each.name, "annotations", vendor.inventory_annotation, text),
-        )
-    for resource in left:
-        yield each.warning(
-            "leftover-capacity",
-            f"{resource} {capacity[resource]} is left in the capacity: {state}{kept}",
-            remedy,
-            None if holders else Fix(each.name, "capacity", resource, capacity[resource]),
+            f"{key} still offers cards, so pods may be placed there: the node carries no {each.vendor.node_label} and "
+            f"runs no plugin{kept}",
+            "delete those pods first, then examine again"
+            if holders
+            else f"kubectl annotate node {each.name} {key}-, or put the label back",
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gcushare.cluster.diagnosis.facts import Facts, PluginFacts, has_label
-from gcushare.cluster.diagnosis.findings import Finding, Fix, error, warning
+from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.programs import SeenPod
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.errors import Refused, RemoteContractError
@@ -51,9 +51,9 @@ class VendorNode:
         """What is wrong with this node now."""
         return error(id, self.subject, problem, remedy)
 
-    def warning(self, id: str, problem: str, remedy: str, fix: Fix | None = None) -> Finding:
+    def warning(self, id: str, problem: str, remedy: str) -> Finding:
         """What will be wrong with it, or is for some pods."""
-        return warning(id, self.subject, problem, remedy, fix)
+        return warning(id, self.subject, problem, remedy)
 
     @property
     def is_labelled(self) -> bool:

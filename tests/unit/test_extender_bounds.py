@@ -57,16 +57,6 @@ class TestWaking:
                 most = max(most, len(bench.waker.attempts))
         assert most == waker.MAX_ATTEMPTS
 
-    async def test_a_replica_that_stands_by_stores_no_released_nodes(self) -> None:
-        bench = Bench(16)
-        bench.serves = False
-        async with bench.running():
-            for number in range(50):
-                bench.state.pod_applied(a_pod("a", 4, nominated=f"node-{number}"))
-            assert len(bench.state.nominations.released) == 49
-            await bench.pass_(2 * waker.IDLE_CHECK_S)
-            assert bench.state.nominations.released == set()
-
 
 def test_the_reasons_of_the_last_choices_are_stored() -> None:
     state = state_of(a_node("node-1", 16))

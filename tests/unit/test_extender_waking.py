@@ -180,19 +180,6 @@ async def test_room_that_is_kept_no_more_wakes_pods_that_were_kept_out(how: str)
         assert "a" in await bench.pass_(IDLE_CHECK_S + SETTLE_S + 3 * CHECK_S)
 
 
-async def test_a_node_that_the_scheduler_left_out_for_a_nominee_counts_once_it_is_bound_elsewhere() -> None:
-    bench = Bench(16, nodes=2)
-    bench.hold("x", 16, "node-1")
-    bench.hold("y", 16, "node-2")
-    async with bench.running():
-        assert bench.ask("a", 8, ["node-2"]) == "refused"
-        bench.end("x")
-        bench.state.pod_applied(nominated("node-1"))
-        assert "a" not in await bench.pass_(10), "the scheduler asks about no node for it"
-        bench.hold("nominee", 0, "node-2")
-        assert "a" in await bench.pass_(IDLE_CHECK_S + SETTLE_S + 3 * CHECK_S)
-
-
 @pytest.mark.slow
 async def test_room_that_was_kept_long_enough_wakes_pods_that_were_kept_out_once() -> None:
     bench = Bench(16)
@@ -256,19 +243,3 @@ async def test_a_replica_that_lost_the_lease_begins_again_with_it(full: Bench) -
         full.serves = True
         assert await full.pass_(LEFT_ALONE_S / 2) == []
         assert await full.pass_(LEFT_ALONE_S) == ["a"]
-
-
-async def test_a_group_is_woken_as_one() -> None:
-    """The members of a PodGroup come right after their first one, whatever waits between them."""
-    bench = Bench(16, 16)
-    bench.hold("x", 16, card=0)
-    bench.hold("y", 16, card=1)
-    async with bench.running():
-        for name, group in (("g-1", "g"), ("alone", ""), ("g-2", "g"), ("g-3", "g")):
-            bench.create(name, 8, group=group)
-            assert bench.ask(name, 8) == "refused"
-        bench.end("x")
-        bench.end("y")
-        assert await bench.pass_(ANSWER_S / 2) == ["alone", "g-1", "g-2", "g-3"]
-        bench.hold("z", 8)
-        assert sorted(bench.waker.attempts) == ["uid-alone", "uid-g-1", "uid-g-2", "uid-g-3"]

@@ -82,8 +82,6 @@ class Nominations:
         self._nominees: dict[str, Nominee] = {}
         self._refused_groups: set[str] = set()
         """Groups with a refused member in the attempt that is under way, or was the last."""
-        self.released: set[str] = set()
-        """Nodes that keep room for one nominee less, since the waker last emptied this set."""
         self.leaving: set[str] = set()
         """Pods with cards whose deletion was asked for."""
 
@@ -150,7 +148,7 @@ class Nominations:
     def forget(self, uid: str) -> None:
         """Drop a nominee that is bound or gone; repeatable."""
         if (known := self._nominees.pop(uid, None)) is not None:
-            self._release(known.node)
+            self.announce(known.node)
 
     def announce_ended(self) -> None:
         """Announce the nominees whose time has passed, each once. Preempt may still start the time again."""
@@ -158,11 +156,7 @@ class Nominations:
         for uid, nominee in self._nominees.items():
             if not nominee.is_over and now_s >= nominee.ends_s():
                 self._nominees[uid] = replace(nominee, is_over=True)
-                self._release(nominee.node)
-
-    def _release(self, node: str) -> None:
-        self.released.add(node)
-        self.announce(node)
+                self.announce(nominee.node)
 
     def closed_to(self, request: SchedulingRequest) -> frozenset[str]:
         """The nodes where a pod fits only into room that is kept for nominees. Mostly none."""

@@ -16,19 +16,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import islice
 
-from gcushare.core.assignments import Assignment
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
 from gcushare.core.log_fields import fields
-from gcushare.core.nodes import NodeState
-from gcushare.core.placement import POLICIES, choose_cards
+from gcushare.core.preemption.kept_room import compute_room_left, fits_after_nominees
+from gcushare.core.requests import CardRequest
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, rfc3339_micro
-from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
@@ -50,23 +49,15 @@ RETRY_S = 10.0
 LEFT_ALONE_S = 20.0
 """How long pods that waited when this replica began to serve are left to kube-scheduler: twice its longest backoff."""
 
-WRITES_PER_S = 100.0
-BURST_WRITES = 200
-_WRITES_AT_ONCE = 8
-_WRITE_S = 2.0
-_WARN_EVERY_S = 60.0
+MOST_PER_CHECK = 10
+"""So at most 100 writes a second."""
 MAX_ATTEMPTS = 64
 """Pods whose room is kept at the same time."""
-MOST_PER_CHECK = 16
+_WRITE_S = 2.0
 _MAX_FULL_GROUPS = 64
 """Groups per check whose room is all kept for woken pods."""
-_NODES_PER_GROUP = 256
+_NODES_PER_POD = 64
 _NODES_PER_TURN = 512
-
-FREE_FAILURES = 4
-"""Pods of a namespace in a row that may be woken and not bound before its other pods come last."""
-FORGET_S = 600.0
-"""All namespaces start over after so long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -90,20 +81,14 @@ class RoomWaker:
         self._client = client
         self._serves = serves
         self._clock = clock
-        self._bucket = TokenBucket(WRITES_PER_S, BURST_WRITES, self._clock)
-        self._slots = asyncio.Semaphore(_WRITES_AT_ONCE)
         self._changed = asyncio.Event()
         """Set when a check may find something: room appears only on nodes that changed in the ledger."""
         state.ledger.listen(lambda _node: self._changed.set())
+        self._was_serving = False
         self.refused = RefusedPods()
         self.attempts: dict[str, WakeAttempt] = {}
-        self._inherited: dict[str, None] = {}
-        """By uid: pods that waited when this replica began to serve, and that were not asked about since."""
-        self._inherit_at_s: float | None = None
-        """When those count as refused; None while this replica does not serve."""
-        self._unbound: Counter[str] = Counter()
-        """By namespace: pods in a row that were woken and not bound. Their room was kept from others meanwhile."""
-        self._forget_at_s = self._warn_at_s = 0.0
+        self._unbound: set[str] = set()
+        """Namespaces whose last woken pod was not bound: they come last, because others waited for that room."""
         self.counters: Counter[str] = Counter()
         """Pods for which room was found, for metrics: written; failed; unanswered, because something other than cards
         keeps the pod."""
@@ -111,13 +96,11 @@ class RoomWaker:
     def on_refused(self, request: SchedulingRequest) -> None:
         """Record a pod that fits none of the nodes that the scheduler just asked about."""
         self.attempts.pop(request.pod.uid, None)
-        self._inherited.pop(request.pod.uid, None)
         self.refused.add(request, self._state.refused_on.get(request.pod.uid), self._state.changes.position)
 
     def on_offered(self, request: SchedulingRequest) -> None:
         """Record that the scheduler was offered nodes for a pod, so it is at work on the pod."""
         self.refused.forget(request.pod.uid)
-        self._inherited.pop(request.pod.uid, None)
         if (attempt := self.attempts.get(request.pod.uid)) is not None:
             attempt.is_asked, attempt.until_s = True, self._clock.monotonic() + ANSWER_S
 
@@ -129,16 +112,16 @@ class RoomWaker:
                 await self._clock.sleep(CHECK_S)
                 await self._changed.wait()
                 self._changed.clear()
-                if not self._serves():
-                    self._state.nominations.released.clear()  # A replica that stands by follows nominations too.
-                    self.refused, self._inherit_at_s = RefusedPods(), None
+                was_serving, self._was_serving = self._was_serving, self._serves()
+                if not self._was_serving:
+                    self.refused = RefusedPods()
                     self.attempts.clear()
                     continue
-                self._inherit()
+                if not was_serving:
+                    self._inherit()
                 self._end_attempts()
                 await self._update_groups()
-                for attempt in self._choose():
-                    tasks.create_task(self._write(attempt), name=f"wake {attempt.request.pod}")
+                await asyncio.gather(*map(self._write, self._choose()))
                 if self.attempts or any(group.room for group in self.refused.groups.values()):
                     self._changed.set()  # Room has to settle, or an answer is due.
 
@@ -150,136 +133,113 @@ class RoomWaker:
             self._changed.set()
 
     def _inherit(self) -> None:
-        """Count pods as refused that the replica before this one may have refused."""
-        now = self._clock.monotonic()
-        if self._inherit_at_s is None:
-            self._inherited, self._inherit_at_s = dict.fromkeys(self._state.waiting), now + LEFT_ALONE_S
-        if now < self._inherit_at_s:
-            return
-        for uid in self._inherited:
+        """Count pods as refused that the replica before this one may have refused, unless the scheduler asks soon."""
+        for uid in self._state.waiting:
             request = self._state.find_request(uid)
             if request is not None and not request.gates and uid not in self.refused.pods:
-                self.refused.add(request, asked=None, position=-1)  # Before the log: any node counts, and any change.
-        self._inherited.clear()
+                # Before the log: any node counts, and any change.
+                self.refused.add(request, None, -1, self._clock.monotonic() + LEFT_ALONE_S)
 
     def _end_attempts(self) -> None:
         """End the attempts whose pod is bound or gone, or whose time is over."""
         now = self._clock.monotonic()
-        if now >= self._forget_at_s:
-            self._forget_at_s = now + FORGET_S
-            self._unbound.clear()
         for uid, attempt in list(self.attempts.items()):
             is_gone = self._state.find_request(uid) is None
             if not is_gone and now < attempt.until_s:
                 continue
             del self.attempts[uid]
             if self._state.ledger.assignment(uid) is not None:
-                del self._unbound[attempt.request.pod.namespace]
+                self._unbound.discard(attempt.request.pod.namespace)
             else:
-                self._unbound[attempt.request.pod.namespace] += 1
+                self._unbound.add(attempt.request.pod.namespace)
                 self.counters["unanswered"] += not (attempt.is_asked or is_gone)
 
     async def _update_groups(self) -> None:
         """Update the room of every group."""
-        now, changes, nominations = self._clock.monotonic(), self._state.changes, self._state.nominations
-        nominations.announce_ended()
-        released, nominations.released = nominations.released, set()
-        turns, since = CooperativeYield(_NODES_PER_TURN), dict[tuple[int, int], list[str] | None]()
+        now, changes, nodes = self._clock.monotonic(), self._state.changes, self._state.ledger.nodes
+        self._state.nominations.announce_ended()
+        end, turns, changed = changes.position, CooperativeYield(_NODES_PER_TURN), dict[int, list[str]]()
         for group in list(self.refused.groups.values()):
-            span = (group.position, changes.position)
-            if span[0] == span[1]:
+            start = group.position
+            if start == end:
                 continue
-            if span not in since:
-                names = changes.since(span[0])
-                since[span] = None if names is None else sorted(names)
-            group.update_room(self._state.ledger.nodes, since[span], released, now)
-            group.position = span[1]
-            await turns.after(1 + len(self._state.ledger.nodes if since[span] is None else since[span] or ()))
+            if start not in changed:
+                names = changes.since(start)
+                changed[start] = sorted(nodes if names is None else names)
+            group.update_room(nodes, changed[start], now)
+            group.position = end
+            await turns.after(1 + len(changed[start]))
 
     def _choose(self) -> list[WakeAttempt]:
         """Begin an attempt for each pod that would fit in addition to those before it, where the room has settled."""
-        now = self._clock.monotonic()
+        now, begun, full = self._clock.monotonic(), list[WakeAttempt](), set[RefusedGroup]()
         most = min(MOST_PER_CHECK, MAX_ATTEMPTS - len(self.attempts))
-        last = {namespace for namespace, failures in self._unbound.items() if failures >= FREE_FAILURES}
-        trial, begun, full = _Trial(self._state.ledger.nodes), list[WakeAttempt](), set[RefusedGroup]()
+        kept = defaultdict[str, list[CardRequest]](list)
         for uid, attempt in self.attempts.items():
             if self._state.ledger.assignment(uid) is None:
-                trial.place(attempt.request, (attempt.node,))
-        for first in self.refused.find_next(most, now - SETTLE_S, now, self.attempts, last):
+                kept[attempt.node].append(attempt.request.cards)
+        for pod in sorted(self._find_able(most, now), key=self._rank):
             if len(begun) >= most or len(full) >= _MAX_FULL_GROUPS:
                 break
-            for uid, pod in self._find_members(first):
-                if self._state.find_request(uid) is None:
-                    self.refused.forget(uid)
-                if uid not in self.refused.pods or uid in self.attempts or pod.group in full:
-                    continue
-                if (node := trial.place(pod.request, pod.group.find_room(pod, now - SETTLE_S))) is None:
-                    full |= {pod.group} if pod is first else set()
-                    continue
-                pod.woken_s = now
-                self.attempts[uid] = WakeAttempt(pod.request, node, now + ANSWER_S)
-                begun.append(self.attempts[uid])
+            if pod.group in full:
+                continue
+            if (node := self._find_place(pod, kept, now)) is None:
+                full.add(pod.group)
+                continue
+            kept[node].append(pod.request.cards)
+            pod.woken_s = now
+            begun.append(WakeAttempt(pod.request, node, now + ANSWER_S))
+        self.attempts |= {attempt.request.pod.uid: attempt for attempt in begun}
         return begun
 
-    def _find_members(self, pod: RefusedPod) -> list[tuple[str, RefusedPod]]:
-        """The pod with the refused pods of its PodGroup, which kube-scheduler places together."""
-        members = [(pod.request.pod.uid, pod)]
-        if group := pod.request.group:
-            pods = self.refused.pods.items()
-            members += [(uid, other) for uid, other in pods if other.request.group == group and other is not pod]
-        return members
+    def _rank(self, pod: RefusedPod) -> tuple[bool, tuple[int, str, int]]:
+        return pod.request.pod.namespace in self._unbound, pod.order
+
+    def _find_able(self, most: int, now: float) -> Iterator[RefusedPod]:
+        """The pods that a node has room for, the first ``most`` of each group."""
+        for group in self.refused.groups.values():
+            newest_s = max((since_s for since_s in group.room.values() if since_s <= now - SETTLE_S), default=-math.inf)
+            able = [
+                pod
+                for uid, pod in group.pods.items()
+                if pod.woken_s < newest_s
+                and pod.not_before_s <= now
+                and uid not in self.attempts
+                and self._state.find_request(uid) is not None
+            ]
+            yield from nsmallest(most, able, self._rank)
+
+    def _find_place(self, pod: RefusedPod, kept: dict[str, list[CardRequest]], now: float) -> str | None:
+        """A node that has room for a pod besides the woken ones; None if there is none."""
+        request = pod.request.cards
+        for name in islice(pod.group.find_room(pod, now - SETTLE_S), _NODES_PER_POD):
+            node = self._state.ledger.nodes.get(name)
+            if node is None or not node.known or not node.fits(request):
+                continue
+            if name not in kept:
+                return name
+            if fits_after_nominees(node, request, compute_room_left(node, kept[name], (), request.apart)):
+                return name
+        return None
 
     async def _write(self, attempt: WakeAttempt) -> None:
         ref = attempt.request.pod
-        async with self._slots:
-            await self._bucket.take()
-            if self.attempts.get(ref.uid) is not attempt or attempt.is_asked:
-                return  # The scheduler asked meanwhile.
-            try:
-                moment = rfc3339_micro(self._clock.now())
-                await self._client.patch_pod_annotations(ref, {ROOM_FOUND: moment}, timeout_s=_WRITE_S)
-            except (NotFoundError, ConflictError):
-                self.attempts.pop(ref.uid, None)
-                self.refused.forget(ref.uid)
-            except GcushareError as error:
-                self._fail(attempt, error)
-            else:
-                self.counters["written"] += 1
-                attempt.until_s = self._clock.monotonic() + ANSWER_S
-                logger.info("room found, scheduler is to try again %s", fields(pod=ref, uid=ref.uid, node=attempt.node))
-
-    def _fail(self, attempt: WakeAttempt, error: GcushareError) -> None:
-        self.counters["failed"] += 1
-        now, ref = self._clock.monotonic(), attempt.request.pod
-        self.attempts.pop(ref.uid, None)
-        if (pod := self.refused.pods.get(ref.uid)) is not None:
-            pod.woken_s, pod.not_before_s = -math.inf, now + RETRY_S
-        if now >= self._warn_at_s:
-            self._warn_at_s = now + _WARN_EVERY_S
+        try:
+            moment = rfc3339_micro(self._clock.now())
+            await self._client.patch_pod_annotations(ref, {ROOM_FOUND: moment}, timeout_s=_WRITE_S)
+        except (NotFoundError, ConflictError):
+            self.attempts.pop(ref.uid, None)
+            self.refused.forget(ref.uid)
+        except GcushareError as error:
+            self.counters["failed"] += 1
+            self.attempts.pop(ref.uid, None)
+            if (pod := self.refused.pods.get(ref.uid)) is not None:
+                pod.woken_s, pod.not_before_s = -math.inf, self._clock.monotonic() + RETRY_S
             logger.warning(
                 "room found, but not noted on the pod: tried again later; it takes the right to patch pods/status %s",
                 fields(pod=ref, node=attempt.node, reason=error),
             )
-
-
-class _Trial:
-    """The nodes of a ledger, to which pods are added on trial; the ledger itself does not change."""
-
-    def __init__(self, nodes: Mapping[str, NodeState]) -> None:
-        self._nodes = nodes
-        self._copies: dict[str, NodeState] = {}
-
-    def place(self, asked: SchedulingRequest, names: Iterable[str]) -> str | None:
-        """Give a pod cards of one of these nodes; returns the node, or None if none has room."""
-        for name in islice(names, _NODES_PER_GROUP):
-            node = self._copies.get(name) or self._nodes.get(name)
-            if node is None or not node.known or not node.fits(asked.cards):
-                continue
-            cards = choose_cards(node, asked.cards, POLICIES[asked.card_policy].rank_card)
-            if cards is not None:
-                if name not in self._copies:
-                    self._copies[name] = node = node.copy()
-                grants = tuple(card.grant(asked.cards) for card in cards)
-                node.add(Assignment(asked.pod, name, grants, apart=asked.cards.apart))
-                return name
-        return None
+        else:
+            self.counters["written"] += 1
+            attempt.until_s = self._clock.monotonic() + ANSWER_S
+            logger.info("room found, scheduler is to try again %s", fields(pod=ref, uid=ref.uid, node=attempt.node))

@@ -6,8 +6,8 @@ make room on the cards, and every other resource that the preemptor asks for fit
 that kube-scheduler's proposal kept. Of all such sets the best has the fewest broken budgets, then the rank of
 ``victims``.
 
-That set is found where card memory is all that lacks, and among few pods (``EXACT_WORK`` sets). Where another resource
-lacks or a budget is in the way of many pods, a better set may exist than the one found, but each of its pods is needed.
+That set is found among few pods (``EXACT_WORK`` sets), and for one card where card memory is all that lacks. Otherwise
+a better set may exist than the one found, but each of its pods is needed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from itertools import combinations
 from gcushare.core.assignments import PodRef
 from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.kept_room import RoomAfterNominees, fits_after_nominees
-from gcushare.core.preemption.victims import EXACT_WORK, choose_victims, rank_victims
+from gcushare.core.preemption.victims import choose_victims, rank_victims
 from gcushare.core.requests import CardRequest
+
+EXACT_WORK = 512
+"""Sets of pods that are tried one by one, so of up to 9 pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +138,9 @@ class _Choice:
     def _search(self, must: Sequence[Occupant]) -> list[Occupant] | None:
         """The best set, without pods that are leaving; None if there is none."""
         pool = [pod for pod in self._pool if pod.ref.uid not in self._room.leaving]
-        found = self._try(self._quota, pool, must)
-        if found is None and 1 << len(pool) <= EXACT_WORK:
+        if 1 << len(pool) <= EXACT_WORK:
             return self._try_all(pool, must)
-        proposed = [pod for pod in self._proposed if pod in pool]
+        found, proposed = None, [pod for pod in self._proposed if pod in pool]
         for quota, ended in ((self._quota, must), (self._lenient, must), (self._lenient, proposed)):
             for few in (pool, list(_within(pool, quota, ended))):
                 found = found if found is not None else self._try(quota, few, ended)
@@ -147,7 +149,7 @@ class _Choice:
     def _try(
         self, quota: Mapping[str, int], pool: Iterable[Occupant], ended: Collection[Occupant]
     ) -> list[Occupant] | None:
-        """The best set for the cards, if it is enough and breaks no budget: then no set is better."""
+        """A good set for the cards, if it is enough and breaks no budget."""
         open_ = [pod for pod in pool if all(quota[budget] > 0 for budget in pod.budgets) or pod in ended]
         chosen = choose_victims(self._node, self._request, _refs(open_), room=self._room, ended=_refs(ended))
         if chosen is None:

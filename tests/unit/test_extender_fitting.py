@@ -1,15 +1,36 @@
-"""The index over a ledger says what looking at every node would say, whatever changed in between."""
+"""Orders of nodes, sums and recounts: what follows changes is what a look at every node says."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
+from gcushare.core.assignments import Assignment, PodRef
+from gcushare.core.cards import SERVES_CLAIMS, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.core.change_log import MAX_LOGGED_CHANGES, ChangeLog, NameLog
-from gcushare.core.fit_index import SCORED_PER_CALL, FitIndex, FitIndexes, Shape
-from gcushare.core.ledger import Ledger
-from tests.builders import GIB_UNIT, asks, cards, held
+from gcushare.core.fit_index import SCORED_PER_CALL, FitIndex, FitIndexes, Shape, can_ever_fit
+from gcushare.core.ledger import Drift, FigureDrift, Ledger
+from gcushare.core.totals import ClusterTotals
+from gcushare.core.units import parse_memory_unit
+from gcushare.runtime.health import Heartbeat
+from gcushare.scheduler_extender import maintenance
+from gcushare.scheduler_extender.leadership import AlwaysLeader
+from gcushare.scheduler_extender.maintenance import confirm_periodically, recount_periodically
+from gcushare.scheduler_extender.verbs.bind import BindService
+from gcushare.scheduler_extender.verbs.binding_client import BindTimes
+from gcushare.scheduler_extender.verbs.request_metrics import RequestMetrics
+from gcushare.wire.extender_api import BindArguments
+from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod
+from tests.extender_objects import a_node, a_pod, on_card, recount, state_of
+from tests.unit.extender_cluster import Cluster
+from tests.unit.test_extender_state import bound, largest, used
 
 
 @pytest.mark.slow
@@ -145,3 +166,194 @@ def test_preferences_that_change_do_not_empty_the_order_while_nodes_are_scored_a
     while indexes.score_due(1):
         pass
     assert index.best(dict.fromkeys(ledger.nodes), 2) == ["n-0", "n-1"]
+
+
+def test_drift_is_found_and_repaired() -> None:
+    state = state_of(a_node("node-1", 16, 16))
+    for name in ("a", "b"):
+        state.pod_applied(bound(name))
+    state.ledger.forget("uid-a")
+    state.ledger.apply(Assignment(PodRef("uid-ghost", "default", "ghost"), "node-1", ()))
+
+    assert [drift.uid for drift in recount(state) if isinstance(drift, Drift)] == ["uid-a", "uid-ghost"]
+    assert used(state) == {0: 8, 1: 0}
+    assert recount(state) == []
+
+
+def test_a_cached_answer_that_does_not_follow_from_the_cards_is_found_and_repaired() -> None:
+    state = state_of(a_node("node-1", 16))
+    state.ledger.nodes["node-1"].largest_free = 7
+
+    (drift,) = recount(state)
+    assert isinstance(drift, FigureDrift)
+    assert drift.where == "node-1"
+    assert largest(state) == 16
+    assert recount(state) == []
+
+
+def test_an_order_of_nodes_that_missed_a_change_is_found_and_repaired() -> None:
+    state = state_of(a_node("node-1", 16), a_node("node-2", 16))
+    shape = Shape(asks(12), "binpack")
+    assert state.indexes.get(shape).fits("node-1")
+    node = state.ledger.nodes["node-1"]
+    node.set_cards(cards(8), node.unit)  # Past the ledger, which tells the order of nodes of each change.
+    assert state.indexes.get(shape).fits("node-1")
+
+    (drift,) = recount(state)
+    assert isinstance(drift, FigureDrift)
+    assert drift.where == "node-1"
+    assert not state.indexes.get(shape).fits("node-1")
+    assert recount(state) == []
+
+
+def test_what_is_reported_between_two_steps_is_no_drift() -> None:
+    state = state_of(a_node("node-1", 16, 16))
+    state.pod_applied(bound("a"))
+    state.pod_applied(bound("b"))
+    steps = maintenance.recount(state)
+    found = next(steps)
+    state.pod_applied(bound("a", card_index=1))
+    state.pod_deleted("uid-b")
+    state.pod_applied(bound("c"))
+
+    assert [*found, *(drift for some in steps for drift in some)] == []
+
+
+async def run_until(loop: asyncio.Task[None], holds: Callable[[], bool]) -> None:
+    try:
+        async with asyncio.timeout(60):
+            while not holds():  # noqa: ASYNC110 - the loops tell no one
+                await asyncio.sleep(0.001)
+    finally:
+        loop.cancel()
+        await asyncio.wait([loop])
+
+
+async def test_drift_is_repaired_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    state = state_of(a_node("node-1", 16))
+    state.pod_applied(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
+    state.ledger.forget("uid-a")
+    registry = CollectorRegistry()
+    counter = RequestMetrics(registry, ["enflame"]).drifts["enflame"]
+    task = asyncio.create_task(recount_periodically([(state, counter)], 0.001, Heartbeat("recount", 60)))
+    await run_until(task, lambda: any("ledger repaired" in each.getMessage() for each in caplog.records))
+
+    assert state.ledger.assignment("uid-a") is not None
+    assert registry.get_sample_value("gcushare_ledger_drifts_total", {"vendor": "enflame"}) == 1.0
+    logged = [record.getMessage() for record in caplog.records]
+    assert any("ledger repaired" in line and "drifts=1" in line for line in logged)
+    assert any("counted=nothing" in line and "default/a on node-1: 4 of card 0" in line for line in logged)
+
+
+async def test_a_reservation_without_its_watch_event_is_settled_by_reading() -> None:
+    state = state_of(a_node("node-1", 16))
+    state.pod_applied(a_pod("a", 4))
+    cluster = Cluster(a_pod("a", 4))
+    binds = BindService(state, cluster.client, AlwaysLeader(), times=BindTimes())
+    await binds.bind(BindArguments(PodRef("uid-a", "default", "a"), "node-1"))
+    assert state.ledger.is_reserved("uid-a")
+
+    await run_until(asyncio.create_task(confirm_periodically([binds], 0.003)), lambda: not state.ledger.reserved)
+
+    assert cluster.reads == 1
+    assert set(state.bound) == {"uid-a"}
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["set", "set fine", "remove", "hold", "forget", "ask"]),
+        st.integers(0, 3),
+        st.integers(0, 2),
+        st.integers(1, 16),
+    ),
+    max_size=30,
+)
+
+
+@pytest.mark.slow
+@given(steps)
+def test_totals_that_follow_changes_are_those_of_every_node(changes: list[tuple[str, int, int, int]]) -> None:
+    ledger = Ledger()
+    totals = ClusterTotals(ledger, ChangeLog(ledger))
+    for kind, node, index, units in changes:
+        match kind:
+            case "set":
+                ledger.set_node(f"node-{node}", cards(*[units] * index), GIB_UNIT)
+            case "set fine":
+                ledger.set_node(f"node-{node}", cards(*[units] * index), parse_memory_unit("MiB"))
+            case "remove":
+                ledger.remove_node(f"node-{node}")
+            case "hold":
+                ledger.apply(held(f"p{units}", f"node-{node}", (index, units)))
+            case "forget":
+                ledger.forget(f"uid-p{units}")
+            case _:
+                totals.by_unit()
+
+    known = [node for node in ledger.nodes.values() if node.known]
+    found = totals.by_unit()
+    assert {unit: (each.nodes, each.total, each.granted, each.pods) for unit, each in found.items()} == {
+        unit: (
+            len(nodes),
+            sum(node.total for node in nodes),
+            sum(node.used for node in nodes),
+            sum(len(node.assignments) for node in nodes),
+        )
+        for unit in {node.unit.name for node in known if node.unit}
+        for nodes in [[node for node in known if node.unit and node.unit.name == unit]]
+    }
+    for unit, each in found.items():
+        states = [s for node in known if node.unit and node.unit.name == unit for s in node.cards.values()]
+        assert each.free == sum(s.grantable for s in states)
+        assert each.largest_free == max((s.grantable for s in states), default=0)
+        here = [node for node in known if node.unit and node.unit.name == unit]
+        for request in (*map(asks, (1, 4, 9, 16, 17)), *map(asks_whole, (1, 2, 3))):
+            assert each.fits(request) == any(node.fits(request) for node in here)
+            assert each.can_ever_fit(request) == any(can_ever_fit(node, request) for node in here)
+        assert each.modes == Counter(s.mode for s in states if s.card is not None)
+
+
+def test_what_claims_give_is_free_and_is_not_for_requests_that_the_extender_places() -> None:
+    ledger = Ledger()
+    totals = ClusterTotals(ledger, ChangeLog(ledger))
+    ledger.set_node("claims", cards(16, 16), GIB_UNIT, (SERVES_CLAIMS,))
+    ledger.set_node("memory", cards(4), GIB_UNIT)
+    found = totals.by_unit()["GiB"]
+    assert (found.free, found.largest_free) == (36, 16)
+    assert [found.fits(asks(4)), found.fits(asks(5)), found.fits_in_sum(asks(5))] == [True, False, False]
+    ledger.apply(held("a", "claims", (0, 6)))
+    found = totals.by_unit()["GiB"]
+    assert (found.free, found.largest_free, found.fragmentation(16)) == (30, 16, 14 / 30)
+
+
+def test_totals_that_many_changes_stand_before_are_left_to_callers_that_can_wait() -> None:
+    ledger = Ledger()
+    totals = ClusterTotals(ledger, ChangeLog(ledger))
+    for number in range(5):
+        ledger.set_node(f"node-{number}", cards(16), GIB_UNIT)
+
+    assert totals.by_unit_within(4) is None
+    assert totals.by_unit()["GiB"].nodes == 5
+    for number in range(2):
+        ledger.remove_node(f"node-{number}")
+    assert totals.by_unit_within(1) is None
+    found = totals.by_unit_within(2)
+    assert found is not None
+    assert found["GiB"].nodes == 3
+
+
+def test_what_is_held_without_a_record_kept_or_closed_is_counted_and_taken_away_again() -> None:
+    ledger = Ledger()
+    totals = ClusterTotals(ledger, ChangeLog(ledger))
+    closed = msgspec.structs.replace(
+        card(0), closures=(Closure(use=SERVES_WHOLE, pod="d/gone"), Closure(use=SERVES_WHOLE, pod="d/b"))
+    )
+    holder = UnrecordedHolder(pod="d/odd", units={1: 12})
+    ledger.set_node("node-1", [closed, card(1)], GIB_UNIT, unrecorded=[holder])
+    ledger.apply(Assignment(pod("young"), "node-1", (), unplaced=3))
+    found = totals.by_unit()["GiB"]
+    assert (found.unrecorded, found.granted, found.unplaced, found.closed) == (12, 12, 3, {SERVES_WHOLE: 1})
+    ledger.forget("uid-young")
+    ledger.set_node("node-1", cards(16, 16), GIB_UNIT)
+    found = totals.by_unit()["GiB"]
+    assert (found.unrecorded, found.granted, found.unplaced, found.closed) == (0, 0, 0, {})

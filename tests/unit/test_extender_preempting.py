@@ -1,21 +1,42 @@
-"""preempt's answer: the pods that free a card, of all less important ones of a node, as the API server has them."""
+"""preempt ends the pods that free a card, of all less important ones, and none for room that comes free anyway."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import Refused
+from gcushare.core.nodes import NodeState
+from gcushare.core.preemption.kept_room import RoomAfterNominees, compute_room_left, fits_after_nominees
+from gcushare.core.preemption.victims import choose_victims
+from gcushare.scheduler_extender.explain.service import ExplainService
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.preempt import MAX_VICTIMS, MAX_VICTIMS_OF_NODE, READ_AT_ONCE
 from gcushare.vendors import ENFLAME
-from tests.extender_objects import Document, a_node, a_pod, as_pod, on_card, pod_document, preempt_body, state_of
+from tests.builders import asks, asks_whole
+from tests.extender_objects import (
+    Document,
+    a_node,
+    a_pod,
+    as_pod,
+    known_request,
+    on_card,
+    pod_document,
+    preempt_body,
+    state_of,
+)
 from tests.unit.extender_desk import Desk, LedgersApi, ended_pods, victims_of
+from tests.unit.test_preemption import crowded_nodes
 
-HIGH = 100
+HIGH, LOW = 100, 0
 
 
 def holding(name: str, card: int, units: int, priority: int = 0) -> Document:
@@ -183,3 +204,177 @@ async def test_a_preemptor_that_is_gone_or_another_pod_ends_no_one() -> None:
     another = pod_document("p", 16, uid="another")
     with pytest.raises(Refused, match="pod default/p has uid 'another', not 'uid-p': it is another pod"):
         await victims_of(state, preemptor(16), {"node-1": ["e"]}, reads=LedgersApi(state, *pods, another))
+
+
+class Cluster:
+    """node-1 with cards of 16 units, and pods on them that were created in the order in which they are named."""
+
+    def __init__(self, cards: int) -> None:
+        self.state: VendorState = state_of(a_node("node-1", *[16] * cards))
+        self._held: dict[str, Document] = {}
+
+    def hold(self, name: str, card: int, units: int, priority: int = LOW) -> None:
+        created = f"2026-01-01T00:00:{len(self._held):02}Z"
+        record = on_card(card, units)
+        self._held[name] = pod_document(
+            name, units, node="node-1", record=record, priority=priority, creationTimestamp=created
+        )
+        self.state.pod_applied(as_pod(self._held[name]))
+
+    def leave(self, name: str) -> None:
+        self._held[name]["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+        self.state.pod_applied(as_pod(self._held[name]))
+
+    def nominate(self, name: str, units: int, priority: int = HIGH) -> None:
+        self.state.pod_applied(a_pod(name, units, priority=priority, nominated="node-1"))
+
+    async def preempt(self, units: int, *proposed: str, priority: int = HIGH) -> list[str] | None:
+        """The victims that preempt keeps; None where it leaves the node out."""
+        document = pod_document("preemptor", units, priority=priority)
+        return (await victims_of(self.state, document, {"node-1": proposed})).get("node-1")
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+async def test_the_room_of_an_earlier_nominee_is_not_counted_on_although_its_victim_is_proposed_again(
+    *, is_seen: bool
+) -> None:
+    """Whether the deletion of that victim was seen already, or is only what preempt answered."""
+    cluster = Cluster(2)
+    cluster.hold("stays", 0, 16)
+    cluster.hold("younger", 1, 16)
+    cluster.nominate("first", 16)
+    if is_seen:
+        cluster.leave("younger")
+    else:
+        cluster.state.nominations.expect(known_request(cluster.state, "first"), {"node-1": ["uid-younger"]})
+
+    assert await cluster.preempt(16, "younger", "stays") == ["stays"]
+    assert await cluster.preempt(16, "younger", "stays", priority=HIGH + 1) == ["younger"]
+
+
+async def test_no_one_ends_if_the_only_card_that_fits_is_kept_for_a_nominee() -> None:
+    cluster = Cluster(3)
+    for card in (1, 2):
+        cluster.hold(f"low-{card}", card, 8)
+        cluster.hold(f"high-{card}", card, 8, HIGH)
+    cluster.nominate("first", 16)
+
+    assert await cluster.preempt(16, "low-1", "low-2") is None
+    assert await cluster.preempt(16, "low-1", "low-2", priority=HIGH + 1) is None, "it may take the room"
+    assert await cluster.preempt(8, "low-1", "low-2") == ["low-2"], "next to a pod that stays"
+
+
+async def test_a_pod_waits_for_room_that_comes_free_anyway_and_no_one_else_ends() -> None:
+    cluster = Cluster(2)
+    cluster.hold("leaves", 0, 16)
+    cluster.hold("younger", 1, 16)
+    cluster.leave("leaves")
+
+    assert await cluster.preempt(16, "younger", "leaves") == ["leaves"]
+    assert await cluster.preempt(16, "younger") == ["leaves"]
+
+
+async def test_where_none_of_the_leaving_was_proposed_the_fewest_others_are_named() -> None:
+    """An answer without victims is an error to the scheduler."""
+    cluster = Cluster(3)
+    cluster.hold("leaves", 0, 16, HIGH)
+    cluster.hold("older", 1, 16)
+    cluster.hold("younger", 2, 16)
+    cluster.leave("leaves")
+
+    assert await cluster.preempt(16, "younger", "older") == ["younger"]
+    cluster.nominate("first", 8, HIGH + 1)
+    assert await cluster.preempt(8, "younger", "older") is None, "what the nominee leaves of the card is enough"
+
+
+async def test_what_a_leaving_pod_gives_back_counts_with_what_others_do() -> None:
+    cluster = Cluster(1)
+    for name, priority in (("leaves", HIGH), ("older", LOW), ("younger", LOW)):
+        cluster.hold(name, 0, 5, priority)
+    cluster.leave("leaves")
+
+    assert await cluster.preempt(11, "older", "younger") == ["younger"]
+
+
+@pytest.mark.slow
+@given(
+    crowded_nodes(),
+    st.integers(1, 16),
+    st.booleans(),
+    st.lists(st.one_of(st.integers(1, 16).map(asks), st.just(asks_whole())), max_size=2),
+    st.data(),
+)
+def test_those_chosen_are_needed_and_enough_with_nominees_once_the_leaving_have_gone(
+    crowd: tuple[NodeState, list[PodRef]], units: int, whole: bool, nominees: Sequence[Any], data: st.DataObject
+) -> None:
+    node, victims = crowd
+    leaving = frozenset(data.draw(st.sets(st.sampled_from([each.uid for each in victims])))) if victims else frozenset()
+    left = compute_room_left(node, nominees, leaving)
+    request = asks_whole() if whole else asks(units)
+
+    def fits_after(ended: Sequence[PodRef]) -> bool:
+        """The nominees' cards as they are placed now."""
+        trial = node.copy()
+        for uid in (*leaving, *(each.uid for each in ended)):
+            trial.remove(uid)
+        gained = {
+            index: room + sum(g.units for each in ended for g in node.assignments[each.uid].grants if g.index == index)
+            for index, room in left.items()
+        }
+        return fits_after_nominees(trial, request, gained)
+
+    chosen = choose_victims(node, request, victims, room=RoomAfterNominees(leaving, left))
+
+    staying = [each for each in victims if each.uid not in leaving]
+    assert (chosen is not None) == fits_after(staying)
+    if chosen is not None:
+        assert fits_after(chosen)
+        assert not any(fits_after([each for each in chosen if each is not spared]) for spared in chosen)
+        assert not leaving.intersection(each.uid for each in chosen)
+
+
+NOMINEES = 64
+
+
+class Crowd:
+    """A nominee on each node, equally important, and waiting pods; each pass reads the clock once."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self.state: VendorState = state_of(
+            *(a_node(f"node-{number}", 16) for number in range(NOMINEES)), monotonic=self._now_s
+        )
+        self.nominees = [self.see(f"nominee-{number}", 16, nominated=f"node-{number}") for number in range(NOMINEES)]
+        self.passes = 0
+
+    def _now_s(self) -> float:
+        self.passes += 1
+        return 0.0
+
+    def see(self, name: str, units: int, *, nominated: str = "") -> SchedulingRequest:
+        self.state.pod_applied(a_pod(name, units, priority=100, nominated=nominated))
+        return known_request(self.state, name)
+
+
+def test_all_nominees_are_gone_through_once_whatever_their_nodes() -> None:
+    crowd = Crowd()
+    closed = crowd.state.nominations.closed_to(crowd.see("late", 8))
+    assert (closed, crowd.passes) == (frozenset(crowd.state.ledger.nodes), 1)
+    assert len(crowd.state.nominations.closed_to(crowd.nominees[9])) == 9, "those nominated before it"
+
+
+@pytest.mark.slow
+async def test_pods_that_ask_alike_are_found_by_one_look_but_for_each_nominee_and_others_get_their_turns() -> None:
+    crowd = Crowd()
+    late = [crowd.see(f"late-{number}", 16) for number in range(NOMINEES)]
+    explains = ExplainService(crowd.state)
+    question = explains.question_of(late[0])
+    crowd.passes = turns = 0
+    seeking = asyncio.create_task(explains.find_alike(question, [*crowd.nominees, *late]), name="seek")
+    while not seeking.done():
+        await asyncio.sleep(0)
+        turns += 1
+
+    assert seeking.result() == late, "to each nominee fewer nodes are closed"
+    assert crowd.passes == NOMINEES + 1
+    assert turns >= NOMINEES

@@ -1,12 +1,26 @@
+"""The ledger and its nodes: what is held, reserved, unrecorded or unknown is counted once and never given twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
 import pytest
 
+from gcushare.core.assignments import Assignment
 from gcushare.core.card_state import CardMode
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.core.errors import Refused
+from gcushare.core.explain.explanation import Explainer
+from gcushare.core.explain.reason_text import summarise
+from gcushare.core.explain.verdicts import Verdict, evaluate
 from gcushare.core.ledger import FigureDrift, Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES
+from gcushare.core.preemption.kept_room import compute_room_left
+from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest, CardSelection
-from tests.builders import GIB_UNIT, asks, asks_whole, cards, held, pod
+from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod
 
 BINPACK = POLICIES["binpack"].rank_card
 
@@ -122,3 +136,195 @@ def test_a_node_that_is_counted_again_says_what_was_wrong_and_its_listeners_hear
     )
     assert heard == [node]
     assert ledger.recount_node("n") is None
+
+
+def unplaced(name: str, units: int) -> Assignment:
+    return Assignment(pod(name), "n", (), unplaced=units)
+
+
+def node_with(*holders: UnrecordedHolder, sizes: tuple[int, ...] = (16, 16)) -> Ledger:
+    ledger = Ledger()
+    ledger.set_node("n", cards(*sizes), GIB_UNIT, unrecorded=holders)
+    return ledger
+
+
+def test_what_a_node_says_of_holders_without_records_counts_as_any_pods_cards_do() -> None:
+    ledger = node_with(UnrecordedHolder(pod="d/a", units={0: 12}), UnrecordedHolder(pod="odd", units={}, whole=(1,)))
+    node = ledger.nodes["n"]
+    assert [(state.used, state.mode) for state in node.cards.values()] == [(12, CardMode.SHARED), (16, CardMode.WHOLE)]
+    assert (node.used, node.largest_free, node.empty_cards) == (28, 4, 0)
+    assert sorted(str(each.pod) for each in node.assignments.values()) == ["/odd", "d/a"]
+    assert all(ledger.assignment(uid) is each for uid, each in node.assignments.items())
+    with pytest.raises(Refused):
+        ledger.reserve(pod("b"), "n", asks(5), BINPACK)
+
+
+def test_a_holder_without_a_record_is_not_drift_and_never_a_victim() -> None:
+    ledger = node_with(UnrecordedHolder(pod="d/a", units={0: 12, 1: 12}))
+    (uid,) = ledger.nodes["n"].assignments
+    assert ledger.find_drift(uid, None) is None
+    explainer = Explainer(asks(8), priority=2_000_001_000)
+    explainer.add(ledger.nodes["n"])
+    assert explainer.finish().remedy is None
+
+
+def test_a_report_of_one_pods_cards_opens_nothing_that_is_kept_for_another() -> None:
+    ledger = node_with(UnrecordedHolder(pod="default/b", units={0: 1}))
+    ledger.apply(unplaced("a", 12))
+    ledger.apply(unplaced("b", 16))
+    assert ledger.nodes["n"].largest_free == 4
+
+
+@pytest.mark.parametrize(("units", "largest"), [(12, 4), (16, 0), (17, 16), (2**62, 16)])
+def test_units_of_a_bound_pod_whose_card_is_not_known_are_kept_on_every_card_that_could_take_it(
+    units: int, largest: int
+) -> None:
+    ledger = node_with()
+    ledger.apply(unplaced("a", units))
+    node = ledger.nodes["n"]
+    assert (node.largest_free, node.used) == (largest, 0), "more than a card has is given to no one"
+    assert node.fits(asks_whole()) is (units > 16)
+    if largest < 16:
+        assert evaluate(node, asks(largest + 1)) is Verdict.UNCONFIRMED
+        with pytest.raises(Refused, match=f"{units} GiB are kept free on each card"):
+            ledger.reserve(pod("b"), "n", asks(largest + 1), BINPACK)
+    ledger.apply(held("a", "n", (1, min(units, 16))))
+    assert node.largest_free == 16, "once its card is known the others are open"
+    ledger.forget("uid-a")
+    assert node.largest_free == 16
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(
+    ("request_", "frees"), [(asks(12), True), (asks(13), False), (asks(16), False), (asks_whole(), False)]
+)
+def test_no_one_ends_for_units_that_stay_kept_whichever_pod_goes(
+    request_: CardRequest, frees: bool, whole: bool
+) -> None:
+    ledger = node_with(sizes=(16,))
+    ledger.apply(replace(held("low", "n", (0, 16 if whole else 8), whole=whole), assigned=True))
+    ledger.apply(unplaced("a", 4))
+    assert (choose_victims(ledger.nodes["n"], request_, [pod("low")]) is not None) is frees
+    ledger.forget("uid-low")
+    assert ledger.nodes["n"].fits(request_) is frees
+
+
+@pytest.mark.parametrize(("nominee", "left"), [(asks(8), {0: 4}), (asks(13), {}), (asks_whole(), {})])
+def test_a_nominee_is_placed_next_to_what_is_kept(nominee: CardRequest, left: dict[int, int]) -> None:
+    ledger = node_with(sizes=(16,))
+    ledger.apply(unplaced("a", 4))
+    assert compute_room_left(ledger.nodes["n"], [nominee], []) == left
+
+
+@pytest.mark.parametrize(
+    ("use", "closed", "open_"),
+    [
+        pytest.param(SERVES_WHOLE, asks_whole(), asks(16), id="to pods that want it whole"),
+        pytest.param(SERVES_MEMORY, asks(1), asks_whole(), id="to pods that share"),
+    ],
+)
+def test_a_card_that_is_closed_to_one_use_is_given_to_the_other_only_and_says_until_when(
+    use: str, closed: CardRequest, open_: CardRequest
+) -> None:
+    ledger = Ledger()
+    until = Closure(use=use, pod="d/gone", until=1_800_000_000)
+    ledger.set_node("n", [msgspec.structs.replace(card(0), closures=(until,))], GIB_UNIT)
+    node = ledger.nodes["n"]
+    assert (node.fits(closed), node.fits(open_)) == (False, True)
+    assert (evaluate(node, closed), evaluate(node, open_)) == (Verdict.CLOSED, Verdict.FITS)
+    explainer = Explainer(closed)
+    explainer.add(node)
+    reported = summarise(explainer.finish())
+    assert "card 0 of n is closed to" in reported
+    assert "until 2027-01-15T08:00:00Z at the latest, for containers of d/gone" in reported
+    assert choose_victims(node, closed, []) is None
+
+
+FULLEST = POLICIES["binpack"].rank_card
+
+
+def node_of(*units: int) -> NodeState:
+    node = NodeState("node-1")
+    node.set_cards(cards(*units), GIB_UNIT)
+    return node
+
+
+def only(index: int, units: int = 4, *, whole: bool = False) -> CardRequest:
+    """A request that allows one card."""
+    return CardRequest(units, 1, whole=whole, selection=CardSelection(use=(f"uuid-{index}",)))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_pod_that_allows_some_cards_fits_where_one_of_these_has_room(*, whole: bool) -> None:
+    node = node_of(8, 16)
+    node.add(held("x", "node-1", (1, 14)))
+    assert node.fits(only(0, 0 if whole else 4, whole=whole))
+    assert not node.fits(only(1, 0 if whole else 4, whole=whole))
+    assert not node.fits(only(2, 0 if whole else 4, whole=whole))
+
+
+def test_a_request_of_nothing_fits_nowhere() -> None:
+    assert not node_of(8).fits(asks(0))
+
+
+def test_a_card_of_one_unit_can_be_given_whole() -> None:
+    node = node_of(1)
+    assert node.fits(asks_whole())
+    assert node.cards[0].is_empty
+
+
+def test_the_whole_of_a_card_that_is_gone_is_what_its_record_says() -> None:
+    node = node_of(8)
+    node.add(held("w", "node-1", (0, 8), whole=True))
+    node.set_cards([card(1, 4)], GIB_UNIT)
+    assert [node.cards[0].share(grant) for grant in node.assignments["uid-w"].grants] == [8]
+
+
+def test_a_pod_of_whole_cards_has_all_of_each_whatever_its_record_says() -> None:
+    node = node_of(8, 4)
+    both = held("w", "node-1", (0, 8), (1, 8), whole=True)
+    node.add(both)
+    assert node.share(both) == 12
+    assert node.share(held("m", "node-1", (0, 3), (1, 2))) == 5
+
+
+def test_a_card_that_a_pod_has_whole_has_no_room_until_it_goes() -> None:
+    node = node_of(8)
+    node.add(held("w", "node-1", (0, 8), whole=True))
+    assert node.cards[0].room_without() == 0
+    node.set_cards(cards(16), GIB_UNIT)
+    assert node.cards[0].room_without() == 0, "it grew beyond what the record says"
+    assert node.cards[0].room_without(8, 1) == 16
+
+
+def test_a_node_that_is_gone_and_comes_back_serves_what_it_served() -> None:
+    node = NodeState("node-1")
+    node.set_cards(cards(8), GIB_UNIT, (SERVES_WHOLE,))
+    node.add(held("x", "node-1", (0, 8), whole=True))
+    node.drop_cards()
+    assert not node.cards[0].serves(asks(4))
+    assert node.cards[0].serves(asks_whole())
+    assert node.copy().name == "node-1"
+
+
+@pytest.mark.parametrize("request_", [asks(4), asks_whole()])
+def test_a_reservation_leaves_what_is_kept_for_others(request_: CardRequest) -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(8, 8), GIB_UNIT)
+    reserved = ledger.reserve(pod("a"), "node-1", request_, FULLEST, left={0: 0})
+    assert [grant.index for grant in reserved.grants] == [1]
+    assert reserved.units == (8 if request_.whole else 4)
+    assert ledger.stamp("uid-a", 7).assign_time_ns == 7
+    assert ledger.assignment("uid-a") == Assignment(pod("a"), "node-1", reserved.grants, assign_time_ns=7)
+
+
+def test_how_close_whole_cards_would_be_is_asked_of_those_that_are_free() -> None:
+    groups = zip(cards(8, 8, 8), ("a", "a", ""), strict=True)
+    linked = [msgspec.structs.replace(each, link_group=group) for each, group in groups]
+    free, used = NodeState("free"), NodeState("used")
+    for node in (free, used):
+        node.set_cards(linked, GIB_UNIT)
+    free.add(held("x", "free", (2, 8)))
+    used.add(held("x", "used", (0, 8)))
+    score = POLICIES["spread"].score_node
+    assert score(free, asks_whole(2)) > score(used, asks_whole(2))

@@ -210,7 +210,7 @@ class RoomWaker:
             yield from nsmallest(most, able, self._rank)
 
     def _find_place(self, pod: RefusedPod, kept: dict[str, list[CardRequest]], now: float) -> str | None:
-        """A node that has room for a pod besides the woken ones; None if there is none."""
+        """A node that has room for a pod next to the woken ones; None if there is none."""
         request = pod.request.cards
         for name in islice(pod.group.find_room(pod, now - SETTLE_S), _NODES_PER_POD):
             node = self._state.ledger.nodes.get(name)

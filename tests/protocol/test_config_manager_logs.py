@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.cli.support_bundle.log_filter import cut_log
-from gcushare.cli.support_bundle.redact import mask_text
+from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.resources import NODES
@@ -57,7 +57,7 @@ async def test_nothing_secret_of_the_config_managers_log_is_in_a_bundle(tmp_path
             await asyncio.wait_for(process.wait(), 60)
     written = log.read_text()
     assert [secret for secret in SECRETS if secret not in written] == [], "the control: all of them were logged"
-    kept = mask_text(cut_log(written, {"cp-1"}))
+    kept = Redactor().text(cut_log(written, {"cp-1"}))
     assert [secret for secret in SECRETS if secret in kept] == []
     # Every line of the log is there, with what failed; what the command prints for people is not.
     assert kept.count("/config_manager/") == written.count("/config_manager/") > 0

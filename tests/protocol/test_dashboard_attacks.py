@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from gcushare.cli.support_bundle.log_filter import cut_log
-from gcushare.cli.support_bundle.redact import mask_text
+from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.runtime.logs import TextFormatter
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare_playground.apiserver import ApiServer, service_account
@@ -109,7 +109,7 @@ async def test_no_token_typed_into_an_address_is_in_a_bundle(reviewing: ApiServe
         logger.setLevel(before)
     written = stream.getvalue()
     assert token in written, "the control: a path is logged"
-    kept = mask_text(cut_log(written))
+    kept = Redactor().text(cut_log(written))
     assert token not in kept
     assert "method=GET" in kept
 

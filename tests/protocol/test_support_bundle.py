@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver import User
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.api_objects import an_object
@@ -73,7 +74,11 @@ async def test_a_bundle_holds_findings_objects_answers_and_logs(rig: DoctorRig, 
     files = files_of(path)
     assert {
         "doctor.json",
+        "doctor.txt",
         "schedulers.json",
+        "cluster/nodes.json",
+        "cluster/pods.json",
+        "cluster/events.json",
         f"plugins/{NODE}/{PLUGIN}/status.json",
         f"extender/{EXTENDER}/version.txt",
         f"extender/{EXTENDER}/metrics.txt",
@@ -83,11 +88,13 @@ async def test_a_bundle_holds_findings_objects_answers_and_logs(rig: DoctorRig, 
         f"logs/{SYSTEM}/{EXTENDER}/gcushare-scheduler-extender.log",
     } <= files.keys()
     assert files[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"].endswith(b"line 19 of gcushare-device-plugin\n")
+    pods = {pod["metadata"]["name"] for pod in json.loads(files["cluster/pods.json"])["items"]}
+    assert {"waits", PLUGIN, EXTENDER} <= pods
 
 
 PLACES = (
-    *("environment", "flag", "annotation", "log", "status", "secret"),
-    *("library", "user", "quoted", "answer", "extender"),
+    *("environment", "flag", "annotation", "log", "event", "status", "secret", "shell", "termination", "condition"),
+    *("label", "library", "user", "quoted", "answer", "extender"),
 )
 SECRETS = {place: f"{place}-hunter2-value" for place in PLACES}
 """Planted where secrets are found in the field."""
@@ -103,6 +110,7 @@ async def print_secrets(pod: JsonObject, container: str) -> str:
     return (
         f"a library prints what it likes: {SECRETS['library']}\n"
         + logged(f'request failed error="password={SECRETS["log"]} was refused" user={SECRETS["user"]}')
+        + logged(f"connecting as {SECRETS['environment']}")
         + logged(f"Authorization: Bearer {JWT}")
         + logged(f"GET https://admin:{SECRETS['log']}@db:5432/ failed")
         + logged(f"pod cannot be read pod=default/user reason=\"annotation x: '{SECRETS['quoted']}' is no number\"")
@@ -117,8 +125,19 @@ def plant(rig: DoctorRig) -> None:
     asking = pod_document(
         "user", 4, node=NODE, record=record(0, 4), annotations={"example.com/note": SECRETS["annotation"]}
     )
-    asking["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": SECRETS["environment"]}]
-    rig.put_pod(asking, age_s=600)
+    container = asking["spec"]["containers"][0]
+    container["env"] = [{"name": "DB_PASSWORD", "value": SECRETS["environment"]}, {"name": "MODE", "value": "fast"}]
+    container["command"] = ["sh", "-c", f"mysql -p{SECRETS['shell']}"]
+    asking["metadata"]["labels"] = {"team": SECRETS["label"]}
+    message = f"DB_PASS={SECRETS['termination']} ghp_x"
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": message}}
+    rig.put_pod(
+        asking,
+        age_s=600,
+        message=f"pull failed: https://bot:{SECRETS['status']}@registry/x",
+        conditions=[{"type": "Ready", "status": "False", "message": SECRETS["condition"]}],
+        containerStatuses=[{"name": "main", "restartCount": 1, "lastState": ended}],
+    )
 
     def change(pod: JsonObject) -> None:
         pod["spec"]["containers"][0]["args"] += ["--token", SECRETS["flag"], f"--secret={SECRETS['flag']}"]
@@ -126,6 +145,9 @@ def plant(rig: DoctorRig) -> None:
 
     rig.change("pods", EXTENDER, change, SYSTEM)
     call_another_extender(rig)
+    about = {"kind": "Pod", "namespace": "default", "name": "user"}
+    message = f'mount failed: {{"apiKey": "{SECRETS["event"]}"}}'
+    rig.put(an_object("Event", "e", involvedObject=about, message=message))
     rig.set_status(problems={"node": f"GET failed with token={SECRETS['status']}"})
     for node in (NODE, "master"):
         rig.api.register_logs(node, print_secrets)
@@ -159,7 +181,7 @@ async def test_no_planted_secret_is_in_a_bundle(rig: DoctorRig, tmp_path: Path) 
     whole = b"\n".join(files.values()).decode()
     found = {place for place, secret in SECRETS.items() if secret in whole}
     assert found == set()
-    for fragment in ("hunter2", JWT[:30], "PRIVATE KEY"):
+    for fragment in ("hunter2", JWT[:30], "PRIVATE KEY", "fast"):
         assert fragment not in whole
     # The control: the places were collected, only the secrets are not in them.
     (finding,) = [one for one in json.loads(files["doctor.json"])["findings"] if one["id"] == "scheduler-not-calling"]
@@ -170,6 +192,13 @@ async def test_no_planted_secret_is_in_a_bundle(rig: DoctorRig, tmp_path: Path) 
     assert "https://********@db:5432/" in log
     assert "pod=default/user" in log
     assert log.endswith("(4 lines of another form left out)\n")
+    pods = {pod["metadata"]["name"]: pod for pod in json.loads(files["cluster/pods.json"])["items"]}
+    assert pods["user"]["spec"]["containers"][0]["environment"] == {"known": [], "others": 2}
+    assert pods["user"]["metadata"]["annotationsLeftOut"] == 1
+    assert pods["user"]["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
+    assert pods["user"]["metadata"]["annotations"][ENFLAME.record.card_index] == "0"
+    assert pods[EXTENDER]["spec"]["containers"][0]["args"] == ["--leader-elect", "(3 left out)"]
+    assert json.loads(files["cluster/events.json"])["items"][0]["involvedObject"]["name"] == "user"
 
 
 async def test_missing_rights_leave_a_smaller_bundle_that_says_so(rig: DoctorRig, tmp_path: Path) -> None:
@@ -179,7 +208,8 @@ async def test_missing_rights_leave_a_smaller_bundle_that_says_so(rig: DoctorRig
     assert answer.code == 0
     missing = {each["path"]: each["why"] for each in manifest_of(path)["leftOut"]}
     assert "Forbidden" in missing[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"]
-    assert "doctor.json" in files_of(path)
+    assert "Forbidden" in missing["cluster/events.json"]
+    assert "cluster/nodes.json" in files_of(path)
 
 
 async def test_only_its_owner_may_read_a_bundle(rig: DoctorRig, tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ import yaml  # type: ignore[import-untyped]  # its C reader is ten times as fast
 from gcushare.cards.process_owners import find_pod_uid
 from gcushare.cards.simulated.file import parse_simulated_cards
 from gcushare.cards.worker.messages import ANSWER, REQUEST, Described, decode_answer
+from gcushare.cli.support_bundle.cut_objects import EVENT as BUNDLE_EVENT
 from gcushare.cli.support_bundle.log_filter import LOG_LINE
 from gcushare.cluster.diagnosis.schedulers import parse_configuration
-from gcushare.cluster.programs import SEEN_POD
+from gcushare.cluster.programs import SEEN_NODE, SEEN_POD
 from gcushare.config_manager.host.paths_and_record import RECORD, parse_record
 from gcushare.config_manager.scheduler_config.yaml_text import YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import plain_value
@@ -199,6 +200,8 @@ JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     NODE_REPORT: b'{"state": "applied", "reason": ""}',
     LOG_LINE: b'{"time": "t", "level": "INFO", "message": "started"}',
     OVER_USE_NOTE: encoded(DOCUMENTS["over-use"]),
+    BUNDLE_EVENT: encoded({"involvedObject": {"kind": "Pod", "name": "p"}, "count": 2, "reason": "Started"}),
+    SEEN_NODE: encoded(A_NODE),
     SEEN_POD: encoded(A_POD),
     KIND: b'{"kind": "Pod"}',
     VERSION: b'{"gitVersion": "v1.36.0"}',

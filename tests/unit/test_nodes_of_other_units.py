@@ -12,7 +12,7 @@ import pytest
 
 from gcushare.cluster.diagnosis.checks.inventories import check_units
 from gcushare.cluster.diagnosis.facts import ExtenderFacts, Facts, ReplicaFacts
-from gcushare.cluster.programs import SeenPod
+from gcushare.cluster.programs import ReportingNode, SeenPod
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.explain.explanation import Explainer
 from gcushare.core.explain.reason_text import summarise
@@ -156,7 +156,7 @@ def test_doctor_names_the_nodes_whose_unit_is_not_the_clusters(
     units: Mapping[str, str], facts: ExtenderFacts, severity: str | None, words: str
 ) -> None:
     found_nodes = (node_in(unit, name, 16) for name, unit in units.items())
-    nodes = tuple(Node(metadata=each.metadata, spec=each.spec) for each in found_nodes)
+    nodes = tuple(ReportingNode(metadata=each.metadata, spec=each.spec) for each in found_nodes)
     for each in nodes:
         each.metadata.labels[ENFLAME.label_key] = "true"
     found = list(check_units(Facts(now=datetime(2026, 1, 2, tzinfo=UTC), nodes=nodes, extender=facts)))

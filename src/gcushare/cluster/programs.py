@@ -86,10 +86,32 @@ class SeenSpec(objects.PodSpec, frozen=True, gc=False, kw_only=True, rename="cam
     volumes: tuple[Volume, ...] = ()
 
 
+class _Waits(objects.KubeObject, frozen=True, gc=False):
+    reason: str = ""
+
+
+class _Ended(objects.ContainerTerminated, frozen=True, gc=False):
+    reason: str = ""
+    finished_at: str | None = None
+
+
+class _State(objects.ContainerState, frozen=True, gc=False):
+    waiting: _Waits | None = None
+    terminated: _Ended | None = None
+
+
+class _ContainerReport(objects.ContainerStatus, frozen=True, gc=False):
+    ready: bool | None = None
+    state: _State = _State()
+    last_state: _State = _State()
+
+
 class SeenStatus(objects.PodStatus, frozen=True, gc=False, kw_only=True, rename="camel"):
-    """A pod's status with its address."""
+    """A pod's status with its address, and why its containers wait or ended."""
 
     pod_ip: str = field(default="", name="podIP")
+    container_statuses: tuple[_ContainerReport, ...] = ()
+    init_container_statuses: tuple[_ContainerReport, ...] = ()
 
 
 class SeenPod(objects.Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
@@ -107,6 +129,22 @@ class SeenPod(objects.Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
     def restarts(self) -> int:
         """How often its containers were started again."""
         return sum(each.restart_count for each in self.status.container_statuses)
+
+
+class _NodeInfo(objects.NodeInfo, frozen=True):
+    container_runtime_version: str = ""
+    kernel_version: str = ""
+    os_image: str = ""
+
+
+class _NodeStatus(objects.NodeStatus, frozen=True):
+    node_info: _NodeInfo = _NodeInfo()
+
+
+class ReportingNode(objects.Node, frozen=True):
+    """A node with the versions of its software."""
+
+    status: _NodeStatus = _NodeStatus()
 
 
 class ServicePort(msgspec.Struct, frozen=True, rename="camel"):
@@ -129,6 +167,8 @@ class Service(msgspec.Struct, frozen=True):
 
 
 SEEN_POD = BoundedJsonDecoder(SeenPod, "a pod of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
+SEEN_NODE = BoundedJsonDecoder(ReportingNode, "a node of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
+SEEN_NODES = Resource("api/v1", "nodes", ReportingNode, namespaced=False)
 PLUGIN_PODS = Resource("api/v1", "pods", SeenPod)
 SERVICES = Resource("api/v1", "services", Service)
 

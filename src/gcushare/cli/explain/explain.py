@@ -20,6 +20,7 @@ from gcushare.cluster.diagnosis.findings import Finding, in_order
 from gcushare.cluster.explaining import Question, answer
 from gcushare.cluster.extender import QUICK_S, open_extender
 from gcushare.cluster.gather_snapshot import gather, read_claims
+from gcushare.cluster.programs import SEEN_NODES
 from gcushare.cluster.reader import UNFINISHED, Reader, Scope
 from gcushare.cluster.rights import Area
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
@@ -130,7 +131,7 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
 
 async def _find_misjudged(reader: Reader, vendor: Vendor) -> tuple[Finding, ...]:
     """Check the nodes that share cards, as doctor does. Who may not list nodes gets none."""
-    labelled = partial(reader.client.list_all, resources.NODES, resources.Selector(labels=vendor.node_label))
+    labelled = partial(reader.client.list_all, SEEN_NODES, resources.Selector(labels=vendor.node_label))
     facts = Facts(now=reader.now(), nodes=tuple(await reader.attempt(Area.NODES, labelled) or ()))
     return tuple(in_order((*check_gpu_labels(facts), *check_startup_taint(facts))))
 

@@ -1,4 +1,6 @@
-"""``gcushare support-bundle``: collects findings, the programs' answers and logs, until the size limit."""
+"""``gcushare support-bundle``: collects findings and versions, then objects, the programs' answers, and logs, until the
+size limit.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,13 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from gcushare._version import __version__
-from gcushare.cli.support_bundle import cut_answers
+from gcushare.cli.support_bundle import cut_answers, cut_objects
 from gcushare.cli.support_bundle.archive import Archive, new_archive
 from gcushare.cli.support_bundle.bundle_settings import BundleSettings
 from gcushare.cli.support_bundle.cut_answers import Cut
 from gcushare.cli.support_bundle.log_filter import cut_log
-from gcushare.cli.support_bundle.redact import mask_document, mask_text, own_words
+from gcushare.cli.support_bundle.redact import Redactor, own_words
+from gcushare.cli.terminal.findings_text import render_text
 from gcushare.cli.terminal.output import to_json
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
@@ -38,13 +41,16 @@ from gcushare.cluster.rights import Area
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 from gcushare.core.wording import counted
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.resources import PODS
+from gcushare.kube.resources import PODS, Resource
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.inspect import decode_document
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 
+_EVENTS: Resource[cut_objects.BundleEvent] = Resource("api/v1", "events", cut_objects.BundleEvent)
+
+_MOST_EVENTS = 2000
 _MOST_EXPLAINED = 50
 _LOGS_AT_ONCE = 8
 _LOG_LINES = 5000
@@ -67,32 +73,77 @@ class _Source:
 class Collector:
     """Fills an archive from one snapshot. What cannot be read is left out with its reason; the rest is collected.
 
-    Two things keep secrets out. Only what is known by name and form goes in. Text in it that looks like a secret is
-    masked.
+    Two things keep secrets out. Only fields that are known by name and form go in. Text in them that looks like a
+    secret, or is known to be one, is masked.
     """
 
     reader: Reader
     facts: Facts
     archive: Archive
-    names: frozenset[str]
+    redactor: Redactor
+    names: frozenset[str] = frozenset()
 
     async def collect(self, findings: Sequence[Finding]) -> None:
         """Fill the archive, the most useful first, so that a size limit cuts off logs and not findings."""
         facts = self.facts
+        self.names = cut_answers.known_names(facts)
+        # A program may have logged the caller's own token.
+        header = await self.reader.client.config.credentials.header()
+        own_token = [] if header is None else [header.split()[-1]]
+        self.redactor = Redactor([*own_token, *(text for pod in facts.pods for text in cut_objects.secrets_of(pod))])
+        files = {Area.PODS: "cluster/pods.json", Area.NODES: "cluster/nodes.json"}
+        for unread in facts.unread:
+            if unread.part in files:
+                self._leave_out(files[unread.part], unread.problem)
+
         cut = cut_answers.cut_findings(findings, self.names)
         self._add_document("doctor.json", cut_answers.findings_document(facts, cut), "what the doctor found")
+        text = render_text(facts, cut, width=100, color=False)
+        self.archive.add("doctor.txt", self.redactor.text(text).encode(), "the same for people")
         schedulers = cut_answers.schedulers_document(facts, self.names)
         self._add_document("schedulers.json", schedulers, "schedulers, config managers")
-        plugins = [page for pod in facts.running(ProgramKind.PLUGIN) for page in self._plugin_pages(pod)]
+
+        ours = {pod.metadata.uid for members in facts.programs.values() for pod in members}
+        slim = [cut_objects.slim_pod(pod, is_ours=pod.metadata.uid in ours) for pod in facts.pods]
+        self._add_items(files[Area.PODS], slim, "pods that ask for cards, carry records or run our programs")
+        self.reader.progress("collecting objects")
+        self._add_items(files[Area.NODES], [cut_objects.slim_node(node) for node in facts.nodes], "nodes")
+        await self._add_events()
+
+        plugins = [
+            page
+            for pod in facts.running(ProgramKind.PLUGIN)
+            for page in self._node_pages(pod, "plugins", cut_answers.cut_document(PLUGIN_STATUS.read))
+        ]
         await self._add_sources("asking device plugins", plugins, AT_ONCE)
         extenders = [page for each in self._extenders() for page in self._extender_pages(*each)]
         await self._add_sources("asking the scheduler extender", extenders, AT_ONCE)
         await self._add_sources("reading logs", list(self._logs()), _LOGS_AT_ONCE)
 
-    def _plugin_pages(self, pod: SeenPod) -> Iterator[_Source]:
+    async def _add_events(self) -> None:
+        nodes = {node.metadata.name for node in self.facts.nodes}
+        pods = {(pod.metadata.namespace, pod.metadata.name) for pod in self.facts.pods}
+
+        def concerns(event: cut_objects.BundleEvent) -> bool:
+            about = event.involved_object
+            return about.name in nodes if about.kind == "Node" else (about.namespace, about.name) in pods
+
+        path, problems = "cluster/events.json", list[str]()
+        events: list[cut_objects.BundleEvent] = []
+        try:
+            events = await self.reader.list_objects(_EVENTS, cut_objects.EVENT.read, problems=problems)
+        except GcushareError as failure:
+            problems.append(str(failure))
+        for problem in problems:
+            self._leave_out(path, problem)
+        found = sorted(filter(concerns, events), key=lambda each: each.last_seen, reverse=True)
+        slim = [cut_objects.slim_event(each) for each in found[:_MOST_EVENTS]]
+        self._add_items(path, slim, "events of these nodes and pods, newest first")
+
+    def _node_pages(self, pod: SeenPod, kind: str, cut: Cut) -> Iterator[_Source]:
         endpoint = proxied_pod(self.reader.client, pod)
-        folder = f"plugins/{pod.spec.node_name}/{pod.metadata.name}"
-        yield self._page(endpoint, "/status", f"{folder}/status.json", cut_answers.cut_document(PLUGIN_STATUS.read))
+        folder = f"{kind}/{pod.spec.node_name}/{pod.metadata.name}"
+        yield self._page(endpoint, "/status", f"{folder}/status.json", cut)
         yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_answers.cut_figures)
 
     def _extender_pages(self, name: str, endpoint: ProgramAddress, metrics: ProgramAddress | None) -> Iterator[_Source]:
@@ -115,7 +166,7 @@ class Collector:
 
         async def read() -> bytes:
             answer = await self.reader.ask(endpoint, path)
-            kept = mask_document(cut(answer, self.names))
+            kept = self.redactor.document(cut(answer, self.names))
             return (kept if isinstance(kept, str) else to_json(kept)).encode()
 
         return _Source(file, f"its answer to {path}", read)
@@ -157,16 +208,20 @@ class Collector:
 
         async def read() -> bytes:
             body = await self.reader.client.get_raw(f"{path}?{urlencode(query)}", "pods/log", timeout_s=_LOG_S)
-            return mask_text(cut_log(body.decode("utf-8", errors="replace"), self.names)).encode()
+            return self.redactor.text(cut_log(body.decode("utf-8", errors="replace"), self.names)).encode()
 
         ending = ".previous.log" if is_previous else ".log"
         return _Source(f"logs/{pod.metadata.namespace}/{pod.metadata.name}/{container}{ending}", "log", read)
 
+    def _add_items(self, path: str, items: Sequence[cut_objects.JsonObject], what: str) -> None:
+        if items or path not in self.archive.left_out:
+            self._add_document(path, {"items": list(items)}, what)
+
     def _add_document(self, path: str, content: dict[str, Any], what: str) -> None:
-        self.archive.add(path, to_json(mask_document(content)).encode(), what)
+        self.archive.add(path, to_json(self.redactor.document(content)).encode(), what)
 
     def _leave_out(self, path: str, why: str) -> None:
-        self.archive.left_out[path] = mask_text(own_words(why, self.names))
+        self.archive.left_out[path] = self.redactor.text(own_words(why, self.names))
 
 
 def run(settings: BundleSettings, process: ProcessContext) -> int:
@@ -192,7 +247,7 @@ def run(settings: BundleSettings, process: ProcessContext) -> int:
                     unread = [each for each in facts.unread if each.part in (Area.NODES, Area.PODS)]
                     family = ForbiddenError if any(each.lacks_right for each in unread) else RetryableError
                     raise family("; ".join(f"cannot read {each.part.value}: {each.problem}" for each in unread))
-                collector = Collector(reader, facts, archive, cut_answers.known_names(facts))
+                collector = Collector(reader, facts, archive, Redactor())
                 await collector.collect(examine(facts))
                 archive.finish({"program": f"gcushare support-bundle {__version__}", "node": settings.where.node})
             return archive

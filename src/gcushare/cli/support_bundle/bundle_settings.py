@@ -27,15 +27,15 @@ class BundleSettings:
 
 PROGRAM = Program(
     name=BUNDLE,
-    summary="Collect what is needed to find out what is wrong: findings, versions, what plugins and extender know of "
-    "nodes, cards and pods, and logs; in one archive without secrets.",
+    summary="Collect what is needed to find out what is wrong: findings, versions, nodes and pods with "
+    "cards, what plugins and extender know, logs, events; in one archive without secrets.",
     settings=BundleSettings,
     examples=(
         (BUNDLE, "everything, into gcushare-support-<time>.tar.gz"),
         (f"{BUNDLE} --node gpu-7 /tmp/gpu-7.tar.gz", "one node, its plugin and its pods"),
     ),
-    notes="What goes in is known by name and form: no objects, no messages of others, no log lines but those of these "
-    "programs; and from what is left whatever looks like a password, token or key is masked. MANIFEST.json lists every "
-    "file, and what was left out and why. Names of nodes, pods and namespaces stay: read the archive before you send "
-    "it.",
+    notes="Fields go in by name: no Secrets, no environment, no annotations or labels of others, no command lines but "
+    "flags, no messages, no log lines but those of these programs; and from what is left whatever looks like a "
+    "password, token or key is masked. MANIFEST.json lists every file, and what was left out and why. "
+    "Names of nodes, pods, namespaces and images stay: read the archive before you send it.",
 )

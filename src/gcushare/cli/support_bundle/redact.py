@@ -1,6 +1,6 @@
 """Keeps secrets and foreign text out of a bundle's texts; pure. If unsure, it masks.
 
-``mask_text`` masks what looks secret. ``own_words`` removes foreign text from our programs' messages: our errors quote
+``Redactor`` masks what looks secret. ``own_words`` removes foreign text from our programs' messages: our errors quote
 the invalid value, and a quotation stays only if it is a name of this cluster. Unquoted foreign text (an API server's
 message, an exec plugin's stderr, a library's exception) is always removed.
 """
@@ -8,17 +8,25 @@ message, an exec plugin's stderr, a library's exception) is always removed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any
 
 MASK = "********"
+LEAST_KNOWN_CHARS = 4
+"""Shorter known values are words such as ``on`` that occur everywhere."""
 
-_SECRET_WORD = (
-    r"(?:passw(?:or)?d|passphrase|secret|api[-_]?key|access[-_]?key|private[-_]?key|key[-_]?data|credential|"
-    r"authorization|cookie|session[-_]?id|token)"
+_CERTAIN_WORD = (
+    r"passw(?:or)?d|passphrase|secret|api[-_]?key|access[-_]?key|private[-_]?key|key[-_]?data|credential|"
+    r"authorization|cookie|session[-_]?id"
 )
+_SECRET_WORD = rf"(?:{_CERTAIN_WORD}|token)"
 _SECRET_NAME = re.compile(_SECRET_WORD, re.IGNORECASE)
+# A language model counts tokens, and its tokenizer is not secret: TOKENIZERS_PARALLELISM, MAX_TOKENS.
+_CERTAIN_NAME = re.compile(_CERTAIN_WORD, re.IGNORECASE)
+_TOKEN_NAME = re.compile(r"token(?!iz)", re.IGNORECASE)
+_SWITCH = re.compile(r"true|false|null|none", re.IGNORECASE)
+_QUANTITY = re.compile(r"[+-]?\d{0,9}(?:\.\d{0,9})?")
 # Every repetition is bounded: a log's line of a megabyte must not take minutes.
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -48,27 +56,53 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
-def mask_text(text: str) -> str:
-    """Mask what looks secret in free text, such as a log."""
-    for pattern, replacement in _PATTERNS:
-        text = pattern.sub(replacement, text)
-    return text
+def is_secret_anywhere(name: str, value: str) -> bool:
+    """Whether to mask a variable's value everywhere, also without its name next to it.
+
+    Switches and settings of language models are not: such words and numbers occur everywhere.
+    """
+    if _SWITCH.fullmatch(value):
+        return False
+    if _CERTAIN_NAME.search(name):
+        return True
+    return _TOKEN_NAME.search(name) is not None and _QUANTITY.fullmatch(value) is None
 
 
-def mask_document(value: Any) -> Any:
-    """Mask what looks secret in every text of a JSON value."""
-    return _cut_texts(value, mask_text)
+class Redactor:
+    """Masks what looks secret, and ``known`` values wherever they occur."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        # The longest first: one secret may begin with another.
+        values = sorted({each for each in known if len(each) >= LEAST_KNOWN_CHARS}, key=len, reverse=True)
+        self._known = re.compile("|".join(re.escape(value) for value in values)) if values else None
+
+    def text(self, text: str) -> str:
+        """Redact free text, such as a log."""
+        if self._known is not None:
+            text = self._known.sub(MASK, text)
+        for pattern, replacement in _PATTERNS:
+            text = pattern.sub(replacement, text)
+        return text
+
+    def document(self, value: Any) -> Any:
+        """Redact a JSON value: every text, and each non-empty text in a field with a secret's name."""
+        return _cut_texts(value, self.text, is_secret_name)
 
 
-def _cut_texts(value: Any, cut: Callable[[str], str]) -> Any:
-    """Cut every text of a JSON value, also the keys."""
+def _cut_texts(value: Any, cut: Callable[[str], str], is_secret: Callable[[str], bool] = lambda _key: False) -> Any:
+    """Cut every text of a JSON value, also the keys, and mask the texts in fields with a secret's name."""
     match value:
         case str():
             return cut(value)
         case dict():
-            return {cut(str(key)): _cut_texts(inner, cut) for key, inner in value.items()}
+            return {
+                cut(str(key)): MASK
+                if inner and isinstance(inner, str) and is_secret(str(key))
+                else _cut_texts(inner, cut, is_secret)
+                for key, inner in value.items()
+            }
         case list() | tuple():
-            return [_cut_texts(inner, cut) for inner in value]
+            return [_cut_texts(inner, cut, is_secret) for inner in value]
         case _:
             return value
 

@@ -11,7 +11,7 @@ import msgspec
 
 from gcushare.cluster.diagnosis.schedulers import SchedulerFacts
 from gcushare.cluster.metrics_text import MetricsPage
-from gcushare.cluster.programs import ProgramKind, SeenPod, Service
+from gcushare.cluster.programs import ProgramKind, ReportingNode, SeenPod, Service
 from gcushare.cluster.rights import Area, Unread
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.cards import Inventory
@@ -155,7 +155,7 @@ class Facts:
     server_version: str = ""
     own_version: str = ""
     scope: str | None = None
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[ReportingNode, ...] = ()
     pods: tuple[SeenPod, ...] = ()
     """Pods that may ask for cards, carry a record, or run one of the programs."""
     programs: Mapping[ProgramKind, tuple[SeenPod, ...]] = field(default_factory=dict)

@@ -11,10 +11,13 @@ from gcushare.cluster.diagnosis import cluster_objects
 from gcushare.cluster.diagnosis.facts import ExtenderFacts, Facts, PluginFacts, ReplicaFacts
 from gcushare.cluster.metrics_text import MetricsPage, parse_figures
 from gcushare.cluster.programs import (
+    SEEN_NODE,
+    SEEN_NODES,
     SEEN_POD,
     SERVICES,
     ProgramAddress,
     ProgramKind,
+    ReportingNode,
     SeenPod,
     flag,
     program_of,
@@ -26,10 +29,9 @@ from gcushare.cluster.programs import (
 from gcushare.cluster.reader import ANSWER_S, Reader, naming_node
 from gcushare.cluster.rights import Area
 from gcushare.core.errors import ForbiddenError, GcushareError
-from gcushare.kube.resources import LEASES, NODES, PODS
+from gcushare.kube.resources import LEASES, PODS
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.contracts import EXTENDER
-from gcushare.wire.objects import NODE, Node
 
 _OF_NODES = (None, ProgramKind.PLUGIN)
 """Pods of another node than the one asked for that are left out: other people's, and the programs of that node."""
@@ -94,11 +96,11 @@ async def gather(reader: Reader, where: WhereSettings) -> Facts:
     )
 
 
-async def _read_nodes(reader: Reader, name: str | None) -> tuple[Node, ...]:
+async def _read_nodes(reader: Reader, name: str | None) -> tuple[ReportingNode, ...]:
     if name is not None:
         with naming_node(name):  # one that does not exist is the caller's error, not a finding
-            return (await reader.client.get(NODES, name),)
-    found = await reader.list_part(Area.NODES, NODES, NODE.read)
+            return (await reader.client.get(SEEN_NODES, name),)
+    found = await reader.list_part(Area.NODES, SEEN_NODES, SEEN_NODE.read)
     return tuple(sorted(found, key=lambda node: node.metadata.name))
 
 

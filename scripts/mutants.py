@@ -98,11 +98,10 @@ GROUPS = {
         ("config_manager/plan/*.py",),
         (
             "unit/test_config_manager_flow.py",
-            "unit/test_config_manager_steps.py",
-            "unit/test_config_manager_hand_edits.py",
             "unit/test_config_manager_interrupted.py",
             "unit/test_config_manager_refused.py",
             "unit/test_config_manager_systemd.py",
+            "unit/test_config_manager_way_back.py",
         ),
         sample=100,
     ),

@@ -1,13 +1,15 @@
-"""The command line against a scheduler that really runs as a process, restarted by a kubelet that follows the file."""
+"""The command line, against a scheduler that runs as a process and on hosts that take no files."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shlex
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.documents import DOCS
 from tests.protocol.commands import run_command
 from tests.protocol.config_manager_node import ProcessNode, process_node, until
-from tests.unit.config_manager_host import KUBEASZ, UNIT
+from tests.unit.config_manager_host import KUBEASZ, UNIT, Host, host_with
 
 URL = "http://10.96.1.37:32766"
 RESTART = "run now `systemctl daemon-reload && systemctl restart kube-scheduler.service`"
@@ -218,3 +220,94 @@ async def put_service(client: KubeClient, address: str) -> None:
         await client.delete(SERVICES, name, namespace="kube-system")
     spec = {"clusterIP": address, "ports": [{"port": 32766}]}
     await client.create(SERVICES, {"metadata": {"name": name}, "spec": spec}, namespace="kube-system")
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives directories to another user: run as root")
+
+
+async def call_on(root: Path, command: str, *arguments: str) -> tuple[int, str]:
+    """Run a command on a host; its exit code and what it printed as an error."""
+    code, _, errors = await call(command, f"--host-root={root}", f"--extender-url={URL}", *arguments)
+    return code, errors
+
+
+async def refused(root: Path, *arguments: str) -> str:
+    """The words with which plan, diff and apply all refuse."""
+    tree = Host(root).tree()
+    answers = {await call_on(root, command, *arguments) for command in ("plan", "diff", "apply")}
+    assert Host(root).tree() == tree
+    ((code, words),) = answers
+    assert code != 0
+    return words
+
+
+def group_writable(folder: Path) -> None:
+    folder.chmod(0o775)
+
+
+def of_kube(folder: Path) -> None:
+    os.chown(folder, 997, -1)
+
+
+@pytest.mark.parametrize(
+    ("directory", "change", "words"),
+    [
+        pytest.param("etc/kubernetes", group_writable, "can be written by others (mode 0775", id="group-writable"),
+        pytest.param("etc", group_writable, "can be written by others (mode 0775", id="group-writable above"),
+        pytest.param("etc/kubernetes/manifests", of_kube, "belongs to uid 997, ", id="owned by kube", marks=needs_root),
+    ],
+)
+async def test_a_directory_that_another_user_controls(
+    tmp_path: Path, directory: str, change: Callable[[Path], None], words: str
+) -> None:
+    host_with(tmp_path, "kubeadm-1.29.yaml")
+    assert await call_on(tmp_path, "plan") == (0, "")
+    change(tmp_path / directory)
+    assert words in await refused(tmp_path)
+    assert await call_on(tmp_path, "render") == (0, "")
+
+
+async def test_a_directory_that_does_not_exist(tmp_path: Path) -> None:
+    host_with(tmp_path, "kubeadm-1.29.yaml")
+    words = await refused(tmp_path, "--files-dir=/etc/gcushare")
+    assert "cannot write '/etc/gcushare/" in words
+    assert "No such file or directory; create its directory first" in words
+
+
+@contextmanager
+def mounted_read_only(folder: Path) -> Iterator[None]:
+    """Have a directory of the host on a filesystem that is mounted read-only."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if subprocess.run(["mount", "--bind", str(folder), str(folder)], capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounts a filesystem: run as root")
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(folder)], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+async def test_a_filesystem_that_is_mounted_read_only(tmp_path: Path) -> None:
+    host_with(tmp_path, "kubeadm-1.29.yaml")
+    with mounted_read_only(tmp_path / "opt/gcushare"):
+        words = await refused(tmp_path, "--files-dir=/opt/gcushare")
+    assert "cannot write '/opt/gcushare/" in words
+    assert "Read-only file system" in words
+
+
+async def test_a_unit_below_a_read_only_usr_is_changed_by_the_drop_in_that_the_message_advises(tmp_path: Path) -> None:
+    unit, version = "/usr/lib/systemd/system/kube-scheduler.service", "--scheduler-version=1.30"
+    host = Host(tmp_path)
+    host.put(unit, KUBEASZ)
+    with mounted_read_only((tmp_path / unit[1:]).parent):
+        words = await refused(tmp_path, f"--unit={unit}", version)
+        assert "Read-only file system" in words
+        assert "`systemctl edit` a drop-in that has its ExecStart=, and name that with --unit" in words
+        drop_in = "/etc/systemd/system/kube-scheduler.service.d/override.conf"
+        command = KUBEASZ.partition("[Service]\n")[2].partition("Restart=")[0]
+        host.put(drop_in, f"[Service]\nExecStart=\n{command}")
+        before = host.tree()
+        assert await call_on(tmp_path, "apply", f"--unit={drop_in}", version) == (0, "")
+        assert b"--config=" in host.get(drop_in)
+        assert await call_on(tmp_path, "recover", f"--unit={drop_in}") == (0, "")
+        assert host.tree() == before

@@ -1,9 +1,10 @@
-"""The host's files: writes that are whole or not at all, links, and errors that say what to do."""
+"""The host's files: whole writes, links, errors that say what to do, and the admin's configuration among them."""
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,17 @@ from gcushare.config_manager.host.files import FileState, HostFileError, HostFil
 from gcushare.config_manager.host.paths_and_record import Layout, Record, parse_record
 from gcushare.core.errors import ConfigError, Refused
 from tests.limits import small_files
+from tests.unit.config_manager_host import (
+    ADMIN_CONFIG,
+    CONFIG,
+    EXTENDER,
+    MANIFEST,
+    TLS_EXTENDER,
+    Host,
+    corpus_text,
+    host_with,
+    systemd_host,
+)
 
 UID, GID = os.getuid(), os.getgid()
 
@@ -125,3 +137,144 @@ RECORD = Record(
 def test_a_record_that_is_none_is_distinguished(content: bytes, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_record(content, "r")
+
+
+SEEN = "/srv/scheduler/scheduler.yaml"
+"""The host's path of the configuration; the scheduler's pod has its directory at /etc/kubernetes/admin."""
+
+
+def pod_host(root: Path) -> Host:
+    host = host_with(root, "existing-config-1.28.yaml")
+    (root / SEEN[1:]).unlink()
+    return host
+
+
+def link(host: Host, path: str, target: str) -> None:
+    place = host.root / path[1:]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(target)
+
+
+def same_directory(host: Host) -> None:
+    host.put("/srv/scheduler/v2.yaml", ADMIN_CONFIG)
+    link(host, SEEN, "v2.yaml")
+
+
+def published_directory(host: Host) -> None:
+    host.put("/srv/scheduler/..2026/scheduler.yaml", ADMIN_CONFIG)
+    link(host, "/srv/scheduler/..data", "..2026")
+    link(host, SEEN, "..data/scheduler.yaml")
+
+
+@pytest.mark.parametrize("place", [same_directory, published_directory], ids=lambda it: it.__name__)
+async def test_a_configuration_that_is_a_link_in_a_volume_is_refused(
+    tmp_path: Path, place: Callable[[Host], None]
+) -> None:
+    host = pod_host(tmp_path)
+    place(host)
+    before = host.tree()
+    with pytest.raises(Refused, match=r"'/srv/scheduler/scheduler\.yaml' is a symbolic link .*; name the file itself"):
+        await host.manager.prepare_apply(EXTENDER)
+    assert host.tree() == before
+
+
+async def test_a_configuration_in_a_volume_whose_source_is_a_link_is_the_one_that_is_merged(tmp_path: Path) -> None:
+    host = pod_host(tmp_path)
+    (tmp_path / "srv/scheduler").rename(tmp_path / "srv/scheduler-7")
+    host.put("/srv/scheduler-7/scheduler.yaml", ADMIN_CONFIG)
+    link(host, "/srv/scheduler", "scheduler-7")
+    written = (await host.manager.prepare_apply(EXTENDER)).config.decode()
+    assert "schedulerName: batch" in written
+    assert "gcushare-scheduler" in written
+
+
+PASSWD = "root:x:0:0::/root:/bin/sh\nkube:x:998:997:Kubernetes:/:/sbin/nologin\n"
+
+
+def can_read(path: Path, uid: int, gid: int) -> bool:
+    status = path.stat()
+    shift = 6 if status.st_uid == uid else 3 if status.st_gid == gid else 0
+    return bool(status.st_mode >> shift & 4)
+
+
+def rootless(container: str = "", pod: str = "") -> str:
+    """A manifest with these security contexts."""
+    text = corpus_text("kubeadm-1.29.yaml").decode()
+    text = text.replace("    name: kube-scheduler\n    res", f"    name: kube-scheduler\n{container}    res", 1)
+    return text.replace("\n  securityContext:\n", f"\n  securityContext:\n{pod}", 1)
+
+
+def own(*lines: str) -> str:
+    return "".join(["    securityContext:\n", *(f"      {line}\n" for line in lines)])
+
+
+NONROOT = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user: run as root")
+
+
+@NONROOT
+@pytest.mark.parametrize(
+    ("text", "uid"),
+    [
+        pytest.param(rootless(pod="    runAsUser: 999\n"), 999, id="pod's user"),
+        pytest.param(rootless(own("runAsUser: 1001"), "    runAsUser: 999\n"), 1001, id="container's user first"),
+        pytest.param(rootless(own("runAsUser: 0"), "    runAsUser: 999\n"), 0, id="container is root again"),
+    ],
+)
+async def test_a_scheduler_in_a_pod_that_is_not_root_can_read_its_client_key(
+    tmp_path: Path, text: str, uid: int
+) -> None:
+    host = Host(tmp_path)
+    host.put(MANIFEST, text)
+    before = host.tree()
+    await host.apply(TLS_EXTENDER)
+    config = tmp_path / CONFIG[1:]
+    assert can_read(config, uid, uid)
+    assert not can_read(config, 5555, 5555)
+    assert can_read(config, 0, 0), "root without capabilities"
+    assert not (await host.manager.prepare_apply(TLS_EXTENDER)).plan.steps
+    await host.recover()
+    assert host.tree() == before
+
+
+@NONROOT
+@pytest.mark.parametrize(
+    ("lines", "uid"),
+    [
+        pytest.param("User=kube", 998, id="name"),
+        pytest.param("User=998", 998, id="number"),
+        pytest.param("User=kube\nUser=", 0, id="root again"),
+    ],
+)
+async def test_a_unit_that_is_not_root_can_read_its_client_key(tmp_path: Path, lines: str, uid: int) -> None:
+    host = systemd_host(tmp_path)
+    host.put("/etc/passwd", PASSWD)
+    host.put(host.target, host.get(host.target).decode().replace("[Service]\n", f"[Service]\n{lines}\n"))
+    await host.apply(TLS_EXTENDER)
+    config = tmp_path / CONFIG[1:]
+    assert can_read(config, uid, uid)
+    assert not can_read(config, 5555, 5555)
+
+
+@pytest.mark.parametrize("lines", ["User=from-ldap", "User=%b", "DynamicUser=yes"])
+async def test_a_key_for_a_user_that_the_host_does_not_know_is_refused_before_any_change(
+    tmp_path: Path, lines: str
+) -> None:
+    host = systemd_host(tmp_path)
+    host.put("/etc/passwd", PASSWD)
+    host.put(host.target, host.get(host.target).decode().replace("[Service]\n", f"[Service]\n{lines}\n"))
+    before = host.tree()
+    with pytest.raises(Refused, match=r"holds a private key, and this host does not know the user .*runAsUser"):
+        await host.manager.prepare_apply(TLS_EXTENDER)
+    assert host.tree() == before
+    await host.apply(EXTENDER)
+    assert host.tree()[CONFIG[1:]][1] == 0o644, "without a key everyone may read it"
+
+
+@NONROOT
+async def test_a_copy_belongs_to_its_originals_owner_and_group(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "existing-config-1.28.yaml")
+    (tmp_path / SEEN[1:]).chmod(0o640)
+    os.chown(tmp_path / SEEN[1:], 0, 997)
+    await host.apply()
+    status = (tmp_path / CONFIG[1:]).stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (0, 997, 0o640)

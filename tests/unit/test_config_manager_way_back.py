@@ -1,11 +1,14 @@
-"""Recovering where the scheduler cannot go back: what it is to read is gone or broken, or it does not come up."""
+"""An admin edits our copy of the configuration, or the scheduler cannot go back: no setting is lost."""
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.host.running_scheduler import SchedulerUnhealthyError
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.config_manager.reconcile import State, WantedMode
@@ -13,16 +16,165 @@ from gcushare.core.errors import ConfigError, Refused
 from tests.unit.config_manager_host import (
     ADMIN_CONFIG,
     CONFIG,
+    KUBEASZ,
+    MANIFEST,
     MOVED_EXTENDER,
+    POLICY,
     UNIT,
     BreakingFiles,
     Host,
+    ManualClock,
+    corpus_text,
     crash_at,
     host_with,
+    refuse_at,
     systemd_host,
 )
-from tests.unit.cut_off import Ended, every_cut_off
+from tests.unit.cut_off import CutOff, Ended, every_cut_off
 from tests.unit.test_config_manager_reconcile import Cluster, reconciler
+
+GOOD = b"percentageOfNodesToScore: 70\n"
+BAD = b"percentageOfNodesToFilter: 70\n"
+
+
+def edit(host: Host, line: bytes) -> bytes:
+    host.put(CONFIG, host.get(CONFIG) + line, mode=0o644)
+    return host.get(CONFIG)
+
+
+async def applied(root: Path, kind: str = "static pod") -> Host:
+    host = systemd_host(root, version="v1.29.0") if kind == "unit" else host_with(root, "kubeadm-1.29.yaml")
+    await host.apply()
+    return host
+
+
+async def test_an_edit_that_the_scheduler_refuses_is_taken_out_and_the_next_round_goes_on_without_it(
+    tmp_path: Path,
+) -> None:
+    host = await applied(tmp_path)
+    working = host.get(CONFIG)
+    edited = edit(host, BAD)
+    host.scheduler.refuses = "percentageOfNodesToFilter"
+    with pytest.raises(RolledBackError, match="is healthy again"):
+        await host.apply()
+    assert host.get(MANIFEST) == corpus_text("kubeadm-1.29.yaml")
+    assert host.get(CONFIG + ".edited") == edited
+    await host.apply()
+    assert (host.get(CONFIG), host.scheduler.config, host.scheduler.problem) == (working, working, "")
+    assert host.get(CONFIG + ".edited") == edited
+
+
+async def test_a_units_edit_that_the_scheduler_refuses_once_it_starts_again_is_taken_out(tmp_path: Path) -> None:
+    host = await applied(tmp_path, "unit")
+    edited = edit(host, BAD)
+    host.scheduler.refuses = "percentageOfNodesToFilter"
+    with pytest.raises(RolledBackError, match="is healthy again"):
+        await host.apply(MOVED_EXTENDER)
+    assert (host.get(UNIT), host.get(CONFIG + ".edited")) == (KUBEASZ.encode(), edited)
+    await host.apply(MOVED_EXTENDER)
+    assert b"10.96.200.8" in host.scheduler.config
+
+
+async def test_a_bad_edit_whose_round_was_cut_off_is_taken_out_by_a_round_that_changes_more(tmp_path: Path) -> None:
+    host = await applied(tmp_path)
+    edited = edit(host, BAD)
+    host.scheduler.refuses = "percentageOfNodesToFilter"
+    host.files = BreakingFiles(tmp_path, crash_at(CutOff(4), tmp_path))
+    host.clock = EndingClock()
+    with pytest.raises(Ended):
+        await host.apply()
+    host = host.copied(tmp_path / "again")
+    host.files = HostFiles(host.root)
+    with pytest.raises(RolledBackError, match="is healthy again"):
+        await host.apply(MOVED_EXTENDER)
+    assert host.get(MANIFEST) == corpus_text("kubeadm-1.29.yaml")
+    assert b"percentageOfNodesToFilter" in edited
+    assert b"percentageOfNodesToFilter" in host.get(CONFIG + ".edited")
+
+
+class EndingClock(ManualClock):
+    """The machine goes down at the first wait."""
+
+    async def sleep(self, delay_s: float) -> None:
+        raise Ended(delay_s)
+
+
+async def test_a_later_change_that_fails_returns_to_the_edit_that_was_seen_healthy(tmp_path: Path) -> None:
+    host = await applied(tmp_path)
+    edit(host, GOOD)
+    await host.apply()
+    working = host.tree()
+    host.scheduler.refuses = "10.96.200.8"
+    with pytest.raises(RolledBackError, match="is healthy again"):
+        await host.apply(MOVED_EXTENDER)
+    assert host.tree() == working
+
+
+async def test_a_full_disk_before_the_switch_leaves_an_edit_where_it_is(tmp_path: Path) -> None:
+    host = await applied(tmp_path)
+    edit(host, GOOD)
+    before = host.tree()
+    host.files = BreakingFiles(tmp_path, refuse_at(1))
+    with pytest.raises(RolledBackError, match="file was not changed"):
+        await host.apply()
+    assert host.tree() == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "rounds_after_the_edit"),
+    [("kubeadm-1.22.yaml", "kubeadm-1.23.yaml", POLICY, 1), ("kubeadm-1.23.yaml", "kubeadm-1.29.yaml", CONFIG, 0)],
+)
+async def test_an_edit_that_the_upgraded_scheduler_cannot_read_is_kept_aside(
+    tmp_path: Path, old: str, new: str, path: str, rounds_after_the_edit: int
+) -> None:
+    host = host_with(tmp_path, old)
+    await host.apply()
+    word = b"percentageOfNodesToScore" if path == CONFIG else b"hardPodAffinitySymmetricWeight"
+    if path == CONFIG:
+        edit(host, GOOD)
+    else:
+        document = json.loads(host.get(POLICY)) | {word.decode(): 3}
+        host.put(POLICY, json.dumps(document, indent=2), mode=0o644)
+    for _ in range(rounds_after_the_edit):
+        await host.apply()
+    edited = host.get(path)
+    host.put(MANIFEST, corpus_text(new))
+    lines = await host.apply()
+    assert host.get(path + ".edited") == edited
+    assert word not in host.scheduler.config
+    assert any("cannot read it" in line for line in lines)
+    assert any(f"kept as {path}.edited" in line for line in lines)
+    tree = host.tree()
+    await host.apply()
+    assert host.tree() == tree
+
+
+async def test_an_edit_is_kept_also_if_its_usual_name_is_a_link(tmp_path: Path) -> None:
+    host = await applied(tmp_path)
+    usual = tmp_path / (CONFIG + ".edited")[1:]
+    usual.symlink_to("/srv/scheduler/scheduler.yaml")
+    edited = edit(host, GOOD)
+    await host.recover()
+    (kept,) = usual.parent.glob("*.edited-*")
+    assert (kept.read_bytes(), usual.is_symlink()) == (edited, True)
+
+
+async def test_a_crash_at_any_change_of_an_upgrade_loses_no_edit(tmp_path: Path) -> None:
+    prepared = host_with(tmp_path / "prepared", "kubeadm-1.22.yaml")
+    await prepared.apply()
+    document = json.loads(prepared.get(POLICY)) | {"hardPodAffinitySymmetricWeight": 3}
+    prepared.put(POLICY, json.dumps(document, indent=2), mode=0o644)
+    edited = prepared.get(POLICY)
+    prepared.put(MANIFEST, corpus_text("kubeadm-1.23.yaml"))
+    for cut_off in every_cut_off([False]):
+        host = prepared.copied(tmp_path / str(cut_off.at))
+        host.files = BreakingFiles(host.root, crash_at(cut_off, host.root))
+        with suppress(Ended):
+            await host.apply()
+        host.files = HostFiles(host.root)
+        await host.apply()
+        assert host.get(POLICY + ".edited") == edited, cut_off
+
 
 BASE = "/srv/scheduler/scheduler.yaml"
 

@@ -34,10 +34,11 @@ SEEDS ?= 0
 soak: install
 	$(BIN)/python -m simulation.soak --minutes $(MINUTES) --seeds $(SEEDS) $(ARGS)
 
-# Only decoders whose name has DECODER in it; `make fuzz ARGS="--seed 7"` for other inputs.
-DECODER ?=
+# How often each decoder is given ten changed examples; DECODER is a part of the name of a folder in tests/fuzz/corpus.
+TIMES ?= 500
+DECODER ?= changed
 fuzz: install
-	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --decoder "$(DECODER)" $(ARGS)
+	TIMES=$(TIMES) $(BIN)/pytest -n auto --dist loadgroup --timeout 0 -m slow -k "$(DECODER)" --hypothesis-profile fuzz tests/fuzz $(ARGS)
 
 lint: lint-code lint-texts
 

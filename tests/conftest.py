@@ -13,6 +13,9 @@ from hypothesis import HealthCheck, settings
 # fail on busy ones. 25 examples each time find what 50 would find one run later; a night tries 200.
 settings.register_profile("any machine", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("deep", settings.get_profile("any machine"), max_examples=200)
+settings.register_profile(
+    "fuzz", settings.get_profile("any machine"), max_examples=int(os.environ.get("TIMES") or 1), print_blob=True
+)
 settings.load_profile("any machine")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -6,38 +6,32 @@ message, a text or neither.
 
 from __future__ import annotations
 
+import struct
 from random import Random
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 VARINT, WIDE, BYTES, NARROW = 0, 1, 2, 5
 NUMBERS = (0, 1, 127, 128, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 63, (1 << 64) - 1)
 TEXTS = (b"", b"\xff", b"\0", b"x" * 3000, b"0\xc3\xa9", b"card-", b"card-99999999999999999999", b"000", b"  ", b"~~~")
 
-Field: TypeAlias = tuple[int, int, "int | bytes"]
+Field: TypeAlias = tuple[int, int, Any]
 """Number, kind, and its value."""
 
 
 def parse(body: bytes) -> list[Field]:
-    """Read the fields of a message; raises ``ValueError`` for what is none."""
-    fields: list[Field] = []
-    position = 0
-    while position < len(body):
-        tag, position = _read_varint(body, position)
-        kind = tag & 7
-        if kind == VARINT:
-            value, position = _read_varint(body, position)
-            fields.append((tag >> 3, kind, value))
-            continue
-        if kind not in (WIDE, BYTES, NARROW) or not tag >> 3:
-            raise ValueError("not a message")
-        length = {WIDE: 8, NARROW: 4}.get(kind, 0)
-        if kind == BYTES:
-            length, position = _read_varint(body, position)
-        if position + length > len(body):
-            raise ValueError("not a message")
-        fields.append((tag >> 3, kind, body[position : position + length]))
-        position += length
-    return fields
+    """Read the fields of a message, to a message without fields all are unknown; none for what is no message."""
+    message = Empty()
+    try:
+        message.ParseFromString(body)
+    except DecodeError:
+        return []
+    unknown: Any = UnknownFieldSet(message)  # its type stubs do not say that it can be iterated over
+    found = [(each.field_number, each.wire_type, each.data) for each in unknown]
+    return found if all(kind in (VARINT, WIDE, BYTES, NARROW) for _, kind, _ in found) else []
 
 
 def write(fields: list[Field]) -> bytes:
@@ -45,59 +39,42 @@ def write(fields: list[Field]) -> bytes:
     parts = bytearray()
     for number, kind, value in fields:
         parts += _varint(number << 3 | kind)
-        if isinstance(value, int):
+        if kind == VARINT:
             parts += _varint(value)
+        elif kind == BYTES:
+            parts += _varint(len(value)) + value
         else:
-            parts += (_varint(len(value)) if kind == BYTES else b"") + value
+            parts += struct.pack("<Q" if kind == WIDE else "<I", value)
     return bytes(parts)
 
 
 def change_message(body: bytes, random: Random) -> bytes | None:
     """Change one field, of the message or of one in it; None for what is no message."""
-    try:
-        fields = parse(body)
-    except ValueError:
-        return None
+    fields = parse(body)
     if not fields:
         return None
     position = random.randrange(len(fields))
     number, kind, value = fields[position]
-    if isinstance(value, bytes) and kind == BYTES and random.random() < 0.7:
-        inner = change_message(value, random)
-        if inner is not None:
-            fields[position] = (number, kind, inner)
-            return write(fields)
-    match random.randrange(7):
+    if kind == BYTES and random.random() < 0.7 and (inner := change_message(value, random)) is not None:
+        fields[position] = (number, kind, inner)
+        return write(fields)
+    match random.randrange(6):
         case 0:
             del fields[position]
         case 1:
             fields[position:position] = [fields[position]] * random.choice((1, 2, 50, 2000))
         case 2:
-            random.shuffle(fields)
-        case 3:
             fields[position] = (random.choice((1, 2, 3, 15, 16, 1 << 28)), kind, value)
-        case 4:
+        case 3:
             fields[position] = (number, VARINT, random.choice(NUMBERS))
-        case 5:
-            depth = random.choice((1, 2, 200))
-            nested = value if isinstance(value, bytes) else b""
-            for _ in range(depth):
+        case 4:
+            nested = value if kind == BYTES else b""
+            for _ in range(random.choice((1, 2, 200))):
                 nested = write([(number, BYTES, nested)])
             fields[position] = (number, BYTES, nested)
         case _:
             fields[position] = (number, BYTES, random.choice(TEXTS))
     return write(fields)
-
-
-def _read_varint(body: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while position < len(body) and shift < 70:
-        byte = body[position]
-        value |= (byte & 0x7F) << shift
-        position, shift = position + 1, shift + 7
-        if byte < 0x80:
-            return value, position
-    raise ValueError("not a message")
 
 
 def _varint(value: int) -> bytes:

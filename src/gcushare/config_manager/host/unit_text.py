@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from gcushare.core.errors import ConfigError
+
 _COMMENT = re.compile(r"^[ \t]*[#;].*\n?", re.MULTILINE)
 _CONTINUED = re.compile(r"(?<!\\)(?P<kept>(?:\\\\)*)\\\r?\n")
 _LINE = re.compile(r"^[ \t]*(?:\[(?P<section>.*)\]|(?P<key>[^=\n]*)=(?P<value>.*))[ \t\r]*$", re.MULTILINE)
@@ -61,7 +63,13 @@ def settings_of(text: str) -> Iterator[Setting]:
 
 
 def words_of(text: str, start: int = 0) -> Iterator[Argument]:
-    """Split a text into words, without their quotes."""
+    """Split a text into words, without their quotes.
+
+    Raises:
+        ConfigError: a quote, or a backslash, has no end.
+    """
+    if rest := _WORD.sub("", text).strip():
+        raise ConfigError(f"what begins with {rest[:1]} has no end, which systemd refuses: {text[-80:].strip()!r}")
     for word in _WORD.finditer(text):
         value = _QUOTED.sub(lambda quoted: quoted[1] or quoted[2] or "", word[0])
         yield Argument(start + word.start(), start + word.end(), value)

@@ -201,7 +201,7 @@ def _typed(flag: Flag, kind: type) -> Value:
         return int(value) if kind is float and value.isdecimal() else float(value) if kind is float else value
     except (KeyError, ValueError) as error:
         accepted = {bool: "true or false", int: "a whole number without leading zeros"}.get(kind, "a number")
-        raise ConfigError(f"kube-scheduler's --{flag.name}={value} must be {accepted}: write it so") from error
+        raise ConfigError(f"kube-scheduler's --{flag.name}={value!r} must be {accepted}: write it so") from error
 
 
 def _read_extenders(node: Node | None) -> list[ConfiguredExtender]:

@@ -116,9 +116,19 @@ async def filtered(replica: Replica, pod: Document, node: str) -> tuple[int, str
 EXPECTED = {"serves-memory": [("old", 4, False)], "serves-claims": [("new", 4, False), ("big", 16, True)]}
 
 
-async def test_what_is_free_on_a_node_that_serves_claims_is_shown_as_free(both: Cluster) -> None:
+async def test_the_extender_and_the_commands_show_and_explain_both_kinds_of_node(both: Cluster) -> None:
+    why = "by a claim, needs 20 GB in one card; it can never fit"
     async with extender_of(both) as replica:
         await until_known(both, replica)
+        assert held(await replica.ask("inspect")) == EXPECTED
+        waits, has = await replica.ask("explain/default/huge"), await replica.ask("explain/default/new")
+        assert waits["state"] == "waits"
+        assert waits["summary"].startswith(why)
+        assert (has["node"], has["cards"], has["units"]) == ("serves-claims", [0], 4)
+        figures = parse_figures(await replica.get("/metrics"))
+        shown = [figures.sum(f"gcushare_{name}", vendor="enflame") for name in ("units_free", "largest_request_units")]
+        assert shown == [40, 16]
+        rows = []
         for source in SOURCES:
             document = (await both.call("-o", "json", f"--source={source}")).document
             free = {node["name"]: [card["free"] for card in node["cards"]] for node in document["nodes"]}
@@ -126,22 +136,14 @@ async def test_what_is_free_on_a_node_that_serves_claims_is_shown_as_free(both: 
             wide = (await both.call("-o", "wide", f"--source={source}")).lines
             at = next(line for line in wide if line.startswith("NAME")).index("FREE")
             assert next(line for line in wide if line.startswith("serves-claims"))[at:].split()[:2] == ["12", "12"]
-        figures = parse_figures(await replica.get("/metrics"))
-        shown = [figures.sum(f"gcushare_{name}", vendor="enflame") for name in ("units_free", "largest_request_units")]
-        assert shown == [40, 16]
-
-
-async def test_the_extender_shows_and_the_commands_read_the_same(both: Cluster) -> None:
-    async with extender_of(both) as replica:
-        await until_known(both, replica)
-        assert held(await replica.ask("inspect")) == EXPECTED
-        waits, has = await replica.ask("explain/default/huge"), await replica.ask("explain/default/new")
-        assert waits["state"] == "waits"
-        assert waits["summary"].startswith("by a claim, needs 20 GB in one card; it can never fit")
-        assert (has["node"], has["cards"], has["units"]) == ("serves-claims", [0], 4)
-        shown = await both.call("--source=extender")
-        alone = await both.call("--source=api")
-        rows = [[line for line in ran.lines if line.startswith("serves-")] for ran in (shown, alone)]
+            rows.append([line for line in (await both.call(f"--source={source}")).lines if line.startswith("serves-")])
+            explained = await both.call("explain", "huge", f"--source={source}")
+            assert f"{why}: the largest usable card has 16 GB" in explained.out
+            assert "serves-memory" not in explained.out + explained.err, "its claim cannot be allocated there"
+            for pod, size in (("new", "4 GB"), ("big", "16 GB")):
+                explained = await both.call("explain", pod, f"--source={source}")
+                assert "node        serves-claims" in explained.out, source
+                assert size in explained.out, source
         assert rows[0] == rows[1]
 
 
@@ -159,23 +161,6 @@ async def test_several_cards_are_advised_where_the_policy_would_take_them(
     for text in (str(served), shown.out + shown.err):
         assert ("gcushare.io/cards" in text) == bool(advised)
         assert advised in text
-
-
-async def test_the_command_explains_pods_with_claims(both: Cluster) -> None:
-    async def explain(pod: str, source: str) -> str:
-        ran = await both.call("explain", pod, f"--source={source}")
-        return ran.out + ran.err
-
-    async with extender_of(both) as replica:
-        await until_known(both, replica)
-        for source in SOURCES:
-            waits = await explain("huge", source)
-            assert "by a claim, needs 20 GB in one card; it can never fit: the largest usable card has 16 GB" in waits
-            assert "serves-memory" not in waits, "its claim cannot be allocated there"
-            for pod, size in (("new", "4 GB"), ("big", "16 GB")):
-                has = await explain(pod, source)
-                assert "node        serves-claims" in has, source
-                assert size in has, source
 
 
 async def test_a_claim_is_counted_until_it_is_deallocated(both: Cluster) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -71,12 +70,6 @@ class Bench:
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
-    async with _bench() as found:
-        yield found
-
-
-@asynccontextmanager
-async def _bench() -> AsyncIterator[Bench]:
     async with ClaimsRig((16, 16)) as rig:
         await rig.start()
         async with KubeClient(KubeConfig(rig.api.url, "the test")) as client:
@@ -95,16 +88,14 @@ async def test_an_orphan_is_named_and_released(bench: Bench) -> None:
     assert list((bench.rig.root / "cdi").iterdir()) == []
 
 
-async def test_status_and_readyz_name_the_orphans() -> None:
-    async with _bench() as bench:
-        orphan = await bench.prepare("orphan", 1)
-        bench.delete(orphan)
-        checks = bench.rig.app.observed.checks
-        checks._orphan_since = {orphan.uid: 0.0}
-        assert bench.rig.app.observed.problems().keys() == {"claims"}
-        code, text = await bench.rig.get("/readyz")
-        assert code == 503
-        assert "default/orphan" in text
+async def test_status_and_readyz_name_the_orphans(bench: Bench) -> None:
+    orphan = await bench.prepare("orphan", 1)
+    bench.delete(orphan)
+    bench.rig.app.observed.checks._orphan_since = {orphan.uid: 0.0}
+    assert bench.rig.app.observed.problems().keys() == {"claims"}
+    code, text = await bench.rig.get("/readyz")
+    assert code == 503
+    assert "default/orphan" in text
 
 
 @pytest.mark.parametrize("case", ["in a container", "not deleted", "not readable", "running", "no answer"])

@@ -14,17 +14,13 @@ from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.claims.app import ClaimsApp
-from gcushare.device_plugin.plugin_settings import GrantMode
 from gcushare.device_plugin.program import NodeProgram
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.node.pod_resources import list_claims_of_containers
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import DEVICE_PLUGIN, SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.checkpoint import CHECKPOINT_NAME
-from gcushare_playground.apiserver.objects import Key
-from gcushare_playground.apiserver.subresources import bind
-from tests.api_objects import an_object, delete, listed, merge_into
+from tests.api_objects import delete, listed, merge_into
 from tests.charts import granted, needs_helm
 from tests.protocol.claims_rig import ClaimsRig, share
 from tests.protocol.node_rig import NODE
@@ -195,25 +191,3 @@ async def test_both_ways_and_the_choice_need_no_right_that_the_chart_does_not_gi
     assert ("", "pods/status", "patch") in used
     assert (("resource.k8s.io", "resourceclaims", "list") in used) is serves_claims
     assert used - granted(DEVICE_PLUGIN, *(["global.claims.enabled=true"] if serves_claims else [])) == set()
-
-
-async def test_a_whole_card_by_a_claim_is_given_on_a_node_that_served_it_as_a_resource_before() -> None:
-    async with PluginRig(cards=(16, 16), plugin={"mode": GrantMode.BOTH}) as rig:
-        whole = ENFLAME.whole_card_resource
-        await rig.until(lambda: whole in rig.kubelet.counts(), "the kubelet has known the resource")
-        label(rig, SERVE_CLAIMS)
-        await until_serving(rig, ClaimsApp)
-        await rig.until(lambda: len(slices(rig)) == 1, "the cards stand in a slice")
-        claims = claims_of(rig)
-        made = claims.allocate("made", share("card-1", 16))
-        container = {"name": "main", "image": "x", "resources": {"limits": {whole: "1"}, "requests": {whole: "1"}}}
-        uid = rig.api.registry.put(an_object("Pod", "pod", spec={"containers": [container]}))["metadata"]["uid"]
-        claims.reserve(made, ("pod", uid))
-        mapping = {"containerName": "main", "resourceName": whole, "requestName": "card"}
-        extended = {"resourceClaimName": "made", "requestMappings": [mapping]}
-        claims.set_status("Pod", "pod", extendedResourceClaimStatus=extended)
-        bind(rig.api.registry, Key("default", "pod"), {"target": {"name": NODE}})
-        await rig.until(lambda: rig.kubelet.container_view(uid, "main") is not None, "the kubelet starts it")
-        assert rig.view("pod", "main").environment[ENFLAME.environment.visible] == "1"
-        shown = await list_claims_of_containers(rig.settings().kubelet.pod_resources_socket)
-        assert shown == {("default/pod", "main"): frozenset({"default/made"})}

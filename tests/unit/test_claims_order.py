@@ -69,17 +69,20 @@ def test_when_a_node_is_opened_only_its_level_and_its_successors_change() -> Non
     assert len(changes) == 2
 
 
-def test_a_full_node_is_not_written() -> None:
-    assert plan_levels({"full": node(32, level=5)}) == {}
+FIRST = {f"n{level}": node(level=level) for level in range(1, NEXT_NODES + 1)}
+"""The unused nodes to open next."""
 
 
-def test_a_node_that_is_empty_again_goes_to_the_end() -> None:
-    nodes = {"a": node(level=9), **{f"n{level}": node(level=level) for level in range(1, NEXT_NODES + 1)}}
-    assert applied(nodes)["a"] == 0
-
-
-def test_a_node_without_cards_has_no_level() -> None:
-    assert plan_levels({"bare": node(level=4, size=0)}) == {"bare": 0}
+@pytest.mark.parametrize(
+    ("nodes", "changes"),
+    [
+        pytest.param({"full": node(32, level=5)}, {}, id="no pod can go to a full one"),
+        pytest.param({"a": node(level=9), **FIRST}, {"a": 0}, id="an empty one goes to the end"),
+        pytest.param({"bare": node(level=4, size=0)}, {"bare": 0}, id="without cards"),
+    ],
+)
+def test_which_nodes_are_written(nodes: dict[str, NodeFill], changes: dict[str, int]) -> None:
+    assert plan_levels(nodes) == changes
 
 
 @given(st.lists(st.tuples(st.integers(0, 64), st.integers(0, MAX_LEVEL)), max_size=12))

@@ -20,7 +20,7 @@ from gcushare.wire.dra.claim_names import (
     parse_template_name,
     unit_bytes,
 )
-from gcushare.wire.dra.claims import RESOURCE_CLAIM, claimed_request
+from gcushare.wire.dra.claims import POD_WITH_CLAIMS, RESOURCE_CLAIM, claimed_request
 from gcushare.wire.dra.slices import (
     RESOURCE_SLICE,
     Attribute,
@@ -63,6 +63,14 @@ def test_a_slice_is_read_back_as_it_was_written_whatever_the_api_server_adds() -
     assert document["spec"]["devices"][0]["taints"] == [{"key": "d/sick", "effect": "NoSchedule"}]
     document["spec"]["devices"][0]["taints"][0]["timeAdded"] = "2026-01-01T00:00:00Z"
     assert RESOURCE_SLICE.read(msgspec.json.encode(document)).spec == spec
+
+
+def test_the_claims_of_a_pod_are_those_that_it_names_and_those_that_kubernetes_made() -> None:
+    spec = {"resourceClaims": [{"name": "a", "resourceClaimName": "own"}, {"name": "b"}]}
+    made = [{"name": "b", "resourceClaimName": "of-a-template"}]
+    status = {"resourceClaimStatuses": made, "extendedResourceClaimStatus": {"resourceClaimName": "whole"}}
+    pod = POD_WITH_CLAIMS.read(msgspec.json.encode({"spec": spec, "status": status}))
+    assert pod.claim_names == {"own", "of-a-template", "whole"}
 
 
 def test_a_claim_names_the_results_of_each_driver_and_what_they_consume() -> None:

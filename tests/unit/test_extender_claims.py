@@ -74,20 +74,6 @@ async def test_a_pod_that_is_to_be_spread_is_sent_to_the_emptiest_node() -> None
     assert await side.named(document, "claims-1", "claims-2") == ["claims-2"]
 
 
-async def test_a_claim_is_sent_where_the_pods_of_the_cluster_lose_least() -> None:
-    """No claim fits on the 4 that are free on one card; binpack takes the fuller node, and half the room for an 8."""
-    documents = [
-        claiming_document(policy, 4, **{"gcushare.io/node-policy": policy}) for policy in ("binpack", "expected-fill")
-    ]
-    side = Side(*documents)
-    for name, node, card, units in (("a", "claims-1", 0, 12), ("b", "claims-2", 0, 8), ("c", "claims-2", 1, 8)):
-        side.allocate(name, node, card, units)
-    for _ in side.state.preferences.learn(side.state.bound):
-        pass
-    named = [await side.named(document, "claims-1", "claims-2") for document in documents]
-    assert named == [["claims-2"], ["claims-1"]]
-
-
 async def test_no_node_is_refused_to_a_claim() -> None:
     """The ledger may be behind: kube-scheduler asks only about nodes on which it found room."""
     document = claiming_document("a", 16)
@@ -137,13 +123,6 @@ async def test_a_pod_with_a_claim_is_bound_only_where_filter_or_its_claim_says()
     side.allocate("a", node, 0, 4)
     assert await side.bind_error("a", other) != ""
     assert side.cluster.bindings == []
-
-
-async def test_the_name_of_another_pod_is_refused() -> None:
-    side = Side(claiming_document("a", 4), claiming_document("b", 4))
-    forged = claiming_document("b", 4)
-    forged["metadata"]["uid"] = "uid-a"
-    assert (await side.filter(forged, "claims-1"))["Error"] == "uid 'uid-a' is pod default/a, not default/b"
 
 
 async def test_a_pod_that_the_watch_has_not_brought_is_let_through() -> None:

@@ -126,7 +126,11 @@ async def test_the_registration_as_a_device_plugin(tmp_path: Path) -> None:
 async def test_the_registration_as_a_driver_of_claims(tmp_path: Path) -> None:
     socket = tmp_path / "dra.sock"
     registration = Registration(
-        "enflame.gcushare.io", socket=socket, registry_socket=tmp_path / "r.sock", handlers=(), pulse=Heartbeat("r", 60)
+        "enflame.gcushare.io",
+        socket=socket,
+        registry_socket=tmp_path / "r.sock",
+        handler=grpc.method_handlers_generic_handler("d", {}),
+        pulse=Heartbeat("r", 60),
     )
     found = plugin_registration_pb2.PluginInfo.FromString(await registration._get_info(b"", None))
     assert (found.type, found.name, found.endpoint) == ("DRAPlugin", "enflame.gcushare.io", str(socket))

@@ -21,7 +21,7 @@ from gcushare.wire.protos import dra_pb2
 from gcushare_playground.amounts import JsonObject
 from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.dra import ClaimRef, DraKubelet
-from gcushare_playground.kubelet.podspec import EXTENDED, Pod
+from gcushare_playground.kubelet.podspec import Pod
 from gcushare_playground.kubelet.settings import KubeletSettings
 
 logger = logging.getLogger(__name__)
@@ -84,8 +84,6 @@ class PodClaims:
             entry["name"]: entry.get("resourceClaimName") or names.get(entry["name"], "")
             for entry in pod.raw["spec"].get("resourceClaims") or []
         }
-        if pod.by_claim:
-            entries[EXTENDED] = pod.raw["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
         for entry, name in entries.items():
             found = await self._api.get_claim(pod.namespace, name)
             if not any(each["uid"] == pod.uid for each in found.get("status", {}).get("reservedFor") or []):

@@ -9,9 +9,6 @@ from fractions import Fraction
 from gcushare.core.quantities import parse_quantity
 from gcushare_playground.amounts import FINISHED_PHASES, JsonObject
 
-EXTENDED = "extended resources"
-"""The name, which no pod can give, of the claim that kube-scheduler made for a pod's extended resources."""
-
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
@@ -44,8 +41,6 @@ class Pod:
     containers: tuple[ContainerSpec, ...]
     """Init containers in their order, then app containers in theirs: the order of allocation."""
     raw: JsonObject
-    by_claim: frozenset[tuple[str, str]] = frozenset()
-    """Containers and extended resources that kube-scheduler gave them by a claim; these are none for a plugin."""
 
     @property
     def is_finished(self) -> bool:
@@ -57,8 +52,7 @@ class Pod:
 
     def claims_of(self, container: ContainerSpec) -> list[str]:
         """The claims that a container uses, by the names that the pod gives to them."""
-        used = [each["name"] for each in container.raw.get("resources", {}).get("claims") or []]
-        return used + [EXTENDED] * any(name == container.name for name, _ in self.by_claim)
+        return [each["name"] for each in container.raw.get("resources", {}).get("claims") or []]
 
     def container(self, name: str) -> ContainerSpec | None:
         return next((container for container in self.containers if container.name == name), None)
@@ -71,9 +65,6 @@ def parse_pod(raw: JsonObject) -> Pod:
         RemoteContractError: a resource quantity is malformed.
     """
     metadata = raw["metadata"]
-    extended = raw.get("status", {}).get("extendedResourceClaimStatus") or {}
-    mappings = extended.get("requestMappings") or []
-    by_claim = frozenset((each["containerName"], each["resourceName"]) for each in mappings)
     return Pod(
         uid=metadata["uid"],
         namespace=metadata.get("namespace", "default"),
@@ -82,13 +73,12 @@ def parse_pod(raw: JsonObject) -> Pod:
         created=metadata.get("creationTimestamp") or "",
         is_deleting=bool(metadata.get("deletionTimestamp")),
         annotations=dict(metadata.get("annotations") or {}),
-        containers=tuple(_containers(raw["spec"], by_claim)),
+        containers=tuple(_containers(raw["spec"])),
         raw=raw,
-        by_claim=by_claim,
     )
 
 
-def _containers(spec: JsonObject, by_claim: frozenset[tuple[str, str]]) -> Iterator[ContainerSpec]:
+def _containers(spec: JsonObject) -> Iterator[ContainerSpec]:
     for is_init, key in ((True, "initContainers"), (False, "containers")):
         for raw in spec.get(key) or []:
             resources = raw.get("resources") or {}
@@ -97,10 +87,6 @@ def _containers(spec: JsonObject, by_claim: frozenset[tuple[str, str]]) -> Itera
                 image=raw.get("image", ""),
                 is_init=is_init,
                 restarts_always=is_init and raw.get("restartPolicy") == "Always",
-                limits={
-                    resource: parse_quantity(amount)
-                    for resource, amount in (resources.get("limits") or {}).items()
-                    if (raw["name"], resource) not in by_claim
-                },
+                limits={name: parse_quantity(amount) for name, amount in (resources.get("limits") or {}).items()},
                 raw=raw,
             )

@@ -51,9 +51,7 @@ class PodBook:
         self.pods: dict[str, TrackedPod] = {}
 
     def track(self, pod: Pod, stage: Stage, *, pod_ip: str) -> TrackedPod:
-        by_claim = {resource for _, resource in pod.by_claim}
-        requests = {name: each for name, each in effective_requests(pod.raw["spec"]).items() if name not in by_claim}
-        tracked = TrackedPod(pod, stage, {**requests, "pods": 1}, pod_ip)
+        tracked = TrackedPod(pod, stage, {**effective_requests(pod.raw["spec"]), "pods": 1}, pod_ip)
         self.pods[pod.uid] = tracked
         return tracked
 

@@ -194,6 +194,14 @@ def slices_of(node: str, cards: int, gib: int, vendor: Vendor = ENFLAME, model: 
     return [new_slice(ObjectMeta(name=f"{node}-cards"), spec)]
 
 
+def claim(name: str, amount: str = "", kind: str = ENFLAME.claims.memory_class, **exactly: Any) -> JsonObject:
+    """Write a claim of one request as a person does; ``kind`` is its DeviceClass."""
+    request = {"deviceClassName": kind, **exactly}
+    if amount:
+        request["capacity"] = {"requests": {"memory": amount}}
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [{"name": "card", "exactly": request}]}}}
+
+
 def claim_template(size: ClaimSize) -> JsonObject:
     """Write the template for a size with units of 1 GiB, as the extender makes it."""
     name = size.template_name(ENFLAME.claims.template_prefix)

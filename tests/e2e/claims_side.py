@@ -14,7 +14,6 @@ import pytest
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, RESOURCE_SLICES, Selector
 from gcushare.vendors import ENFLAME
-from gcushare.vendors.vendor import ClaimNames
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.slices import ResourceSlice
 from gcushare_playground.commands import plugin_command
@@ -46,12 +45,6 @@ async def start_controllers(control_plane: ControlPlane) -> None:
     """Start the controllers that make claims of templates, and delete them with their pods."""
     controllers = ("resourceclaim-controller", "garbage-collector-controller")
     await start_controller_manager(control_plane, controllers, "--kube-api-qps=500", "--kube-api-burst=500")
-
-
-def claim(name: str, gib: int, names: ClaimNames = NAMES) -> JsonObject:
-    """Write a claim on memory of one card."""
-    exactly = {"deviceClassName": names.memory_class, "capacity": {"requests": {"memory": f"{gib}Gi"}}}
-    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [{"name": "card", "exactly": exactly}]}}}
 
 
 def pod_of(name: str, *claims: str) -> JsonObject:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -22,6 +21,7 @@ from tests.e2e.author import KEPT, PODS, Author, make_author
 from tests.e2e.claims import (
     CLAIMS,
     TEMPLATES,
+    claim,
     claim_node,
     claim_template,
     count_used,
@@ -81,15 +81,6 @@ async def emptied(author: Author) -> AsyncIterator[None]:
     await until(left, "all is deleted", deadline_s=60)
 
 
-def a_claim(name: str, **exactly: Any) -> JsonObject:
-    request = {"name": "card", "exactly": {"deviceClassName": NAMES.memory_class, **exactly}}
-    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
-
-
-def amount(text: str) -> dict[str, Any]:
-    return {"capacity": {"requests": {"memory": text}}}
-
-
 def user_of(claim: str, name: str) -> JsonObject:
     body = pod(name, 0, resourceClaims=[{"name": "card", "resourceClaimName": claim}])
     body["spec"]["containers"][0]["resources"] = {"claims": [{"name": "card"}]}
@@ -118,14 +109,14 @@ async def used(author: Author) -> list[int]:
 async def test_the_author_cannot_write_what_the_scheduler_and_the_driver_write(author: Author) -> None:
     result = {"request": "card", "driver": NAMES.driver, "pool": "n1", "device": "card-0"}
     status = {"allocation": {"devices": {"results": [{**result, "consumedCapacity": {"memory": "1Ki"}}]}}}
-    made = await author.make(f"{IN_DEFAULT}/resourceclaims", a_claim("forged", **amount("16Gi")) | {"status": status})
+    made = await author.make(f"{IN_DEFAULT}/resourceclaims", claim("forged", "16Gi") | {"status": status})
     assert made.get("status", {}) == {}
     one = f"{IN_DEFAULT}/resourceclaims/forged"
     changed = await author.send("PATCH", one, {"status": status})
     assert changed[1].get("status", {}) == {}
     assert (await author.send("PATCH", f"{one}/status", {"status": status}))[0] == 403
-    spec = {"spec": {"devices": {"requests": [{"name": "card", "exactly": amount("1Gi")}]}}}
-    assert (await author.send("PATCH", one, spec))[0] == 422
+    spec = claim("forged", "1Gi")["spec"]
+    assert (await author.send("PATCH", one, {"spec": spec}))[0] == 422
     a_slice = {"driver": NAMES.driver, "nodeName": "n1", "pool": {"name": "n1", "resourceSliceCount": 1}}
     assert (await author.send("POST", SLICES, {"metadata": {"name": "mine"}, "spec": a_slice}))[0] == 403
     assert (await author.send("POST", f"{DRA}/deviceclasses", {"metadata": {"name": "mine"}, "spec": {}}))[0] == 403
@@ -144,7 +135,7 @@ async def test_the_author_cannot_write_what_the_scheduler_and_the_driver_write(a
     ],
 )
 async def test_an_amount_that_the_scheduler_reckons_wrongly_is_refused(author: Author, asked: str) -> None:
-    odd = a_claim("odd", **amount(asked))
+    odd = claim("odd", asked)
     alternative = {"name": "a", **odd["spec"]["devices"]["requests"][0]["exactly"]}
     either = {"devices": {"requests": [{"name": "card", "firstAvailable": [alternative]}]}}
     for path, body in (
@@ -169,7 +160,7 @@ async def test_an_amount_that_the_scheduler_reckons_wrongly_is_refused(author: A
 async def test_an_amount_of_a_claim_that_no_policy_wrote_takes_whole_units_or_nothing(
     author: Author, asked: str, held: list[int]
 ) -> None:
-    await author.make(f"{IN_DEFAULT}/resourceclaims", a_claim("odd", **amount(asked)))
+    await author.make(f"{IN_DEFAULT}/resourceclaims", claim("odd", asked))
     await author.make(PODS, user_of("odd", "odd"))
     node = await decided(author, "odd")
     assert await used(author) == held
@@ -177,14 +168,14 @@ async def test_an_amount_of_a_claim_that_no_policy_wrote_takes_whole_units_or_no
 
 
 async def test_a_claim_without_an_amount_takes_a_whole_card_and_no_share(author: Author) -> None:
-    await author.make(f"{IN_DEFAULT}/resourceclaims", a_claim("all"))
+    await author.make(f"{IN_DEFAULT}/resourceclaims", claim("all"))
     await author.make(PODS, user_of("all", "all"))
     assert await decided(author, "all") == "n1"
     assert await used(author) == [16 * GIB]
 
 
 async def test_admin_access_takes_a_namespace_that_an_administrator_labelled(author: Author) -> None:
-    status, made = await author.send("POST", f"{IN_DEFAULT}/resourceclaims", a_claim("a", adminAccess=True))
+    status, made = await author.send("POST", f"{IN_DEFAULT}/resourceclaims", claim("a", adminAccess=True))
     assert status in (403, 422), made
     assert "admin" in made["message"]
 
@@ -217,23 +208,23 @@ async def test_two_pods_of_one_claim_hold_its_share_once(author: Author) -> None
 
 
 @pytest.mark.parametrize("finalizers", [[], KEPT], ids=["plain", "held by a finalizer"])
-async def test_a_pod_past_the_scheduler_holds_no_card_and_adds_nothing_to_a_claim(
+async def test_a_pod_past_the_scheduler_holds_no_card_and_adds_nothing_to_claim(
     author: Author, finalizers: list[str]
 ) -> None:
     """One names the author's own allocated claim, one a claim that no node has; a mirror can name none."""
     for name, size in (("own", "6Gi"), ("never", "16Gi"), ("next", "10Gi"), ("last", "16Gi")):
-        await author.make(f"{IN_DEFAULT}/resourceclaims", a_claim(name, **amount(size)))
+        await author.make(f"{IN_DEFAULT}/resourceclaims", claim(name, size))
     await author.make(PODS, user_of("own", "real"))
     assert await decided(author, "real") == "n1"
-    for claim in ("own", "never"):
-        past = user_of(claim, f"past-{claim}")
+    for name in ("own", "never"):
+        past = user_of(name, f"past-{name}")
         past["spec"]["nodeName"] = "n1"
         past["metadata"] |= {"annotations": {MIRROR: "x", MACHINE_UID: "x"}, "finalizers": finalizers}
         status, answer = await author.send("POST", PODS, past)
         assert (status, "static pods do not support resource claims" in answer["message"]) == (422, True)
         del past["metadata"]["annotations"]
         await author.make(PODS, past)
-        await author.send("DELETE", f"{PODS}/past-{claim}", {"gracePeriodSeconds": 0})
+        await author.send("DELETE", f"{PODS}/past-{name}", {"gracePeriodSeconds": 0})
     for name in ("next", "last"):
         await author.make(PODS, user_of(name, name))
         assert await decided(author, name) == "n1"

@@ -19,8 +19,8 @@ from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare_playground.picture import node_of
 from gcushare_playground.plans import NodePlan
 from tests.charts import needs_helm
-from tests.e2e.claims import CLAIMS, install, install_extender, start_extender
-from tests.e2e.claims_side import NAMES, ClaimsSide, claim, need_cdi, pod_of, start_controllers
+from tests.e2e.claims import CLAIMS, claim, install, install_extender, start_extender
+from tests.e2e.claims_side import NAMES, ClaimsSide, need_cdi, pod_of, start_controllers
 from tests.e2e.control_plane import NODE
 from tests.e2e.machine import Machine
 from tests.e2e.node_side import real_pod
@@ -165,7 +165,7 @@ async def test_a_container_with_two_claims_is_refused_and_two_containers_with_on
     """The kubelet lists a pod's claims before it has the driver prepare them: without that nothing would be refused."""
     client = side.scheduling.client
     for name in ("a", "b", "c", "d"):
-        await client.create(CLAIMS, claim(name, 4), namespace="default")
+        await client.create(CLAIMS, claim(name, "4Gi"), namespace="default")
     both, apart = pod_of("both", "a", "b"), pod_of("apart", "c", "d")
     (first,) = apart["spec"]["containers"]
     apart["spec"]["containers"] = [

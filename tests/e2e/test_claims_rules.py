@@ -13,7 +13,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CLAIMED_UNITS
 from gcushare.wire.dra.claim_names import ClaimSize
 from tests.charts import needs_helm
-from tests.e2e.claims import OPTED_IN, claim_template, install, install_policies, opt_in
+from tests.e2e.claims import OPTED_IN, claim, claim_template, install, install_policies, opt_in
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject, pod
 from tests.e2e.test_claims_admission import container, made_of, memory, template_of
@@ -57,16 +57,6 @@ async def send(
         return answer.status, await answer.json()
 
 
-def claim(gib: int, *, whole: bool = False) -> JsonObject:
-    """A claim as a person writes it; whole: of the class of whole cards."""
-    names = ENFLAME.claims
-    request: JsonObject = {"deviceClassName": names.whole_class if whole else names.memory_class}
-    if not whole:
-        request["capacity"] = {"requests": {"memory": f"{gib}Gi"}}
-    spec = {"devices": {"requests": [{"name": "card", "exactly": request}]}}
-    return {"kind": "ResourceClaim", "apiVersion": "resource.k8s.io/v1", "metadata": {"name": "c"}, "spec": spec}
-
-
 def of_template(units: int) -> JsonObject:
     """A pod that names a template of ours itself, as the policy would have written it."""
     entry = f"gcushare-{ENFLAME.claims.template_prefix}"
@@ -79,7 +69,7 @@ def of_template(units: int) -> JsonObject:
     [
         pytest.param("pods", pod("a", 1), id="a pod that asks for the resource"),
         pytest.param("pods", of_template(1), id="a pod that names a template"),
-        pytest.param("resourceclaims", claim(1), id="a claim"),
+        pytest.param("resourceclaims", claim("c", "1Gi"), id="a claim"),
         pytest.param("resourceclaimtemplates", claim_template(ClaimSize(1)), id="a template"),
     ],
 )
@@ -95,7 +85,7 @@ async def test_a_namespace_that_may_not_share_cards_gets_no_claim_either(
 
 
 async def test_whole_cards_are_not_shared_and_free_as_for_resources(cluster: ControlPlane) -> None:
-    status, answer = await send(cluster, "resourceclaims", claim(0, whole=True), "shut")
+    status, answer = await send(cluster, "resourceclaims", claim("c", kind=ENFLAME.claims.whole_class), "shut")
     assert status == 201, answer
 
 
@@ -109,7 +99,7 @@ async def test_whole_cards_are_not_shared_and_free_as_for_resources(cluster: Con
             made_of(memory("a", 34), cards="2"),
             id="of two cards",
         ),
-        pytest.param("resourceclaims", claim(16), claim(17), id="claims"),
+        pytest.param("resourceclaims", claim("c", "16Gi"), claim("c", "17Gi"), id="claims"),
         pytest.param(
             "resourceclaimtemplates", claim_template(ClaimSize(16)), claim_template(ClaimSize(17)), id="templates"
         ),

@@ -29,8 +29,8 @@ from gcushare_playground.plans import ClusterPlan, NodePlan
 from gcushare_playground.processes import Command
 from tests.e2e.assets import need_binaries
 from tests.e2e.author import KEPT, PODS, make_author
-from tests.e2e.claims import CLAIMS
-from tests.e2e.claims_side import claim, pod_of, start_controllers
+from tests.e2e.claims import CLAIMS, claim
+from tests.e2e.claims_side import pod_of, start_controllers
 from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.machine import Machine
 from tests.e2e.node_side import NodeSide, real_pod
@@ -153,7 +153,7 @@ async def test_a_claims_container_is_created_after_its_pods_limit(side: LimitedS
         await start_controllers(side.machine.control_plane)
         await side.start_plugin()
         await side.machine.control_plane.start_scheduler(None)
-        await client.create(CLAIMS, claim("one", 4, names), namespace="default")
+        await client.create(CLAIMS, claim("one", "4Gi", names.memory_class), namespace="default")
         await side.scheduling.create_pods([pod_of("one", "one")])
         pods = side.scheduling.pods
         await pods.until(lambda: phase_of(pods.objects.get("default/one", {})) == "Running", "one runs")

@@ -20,9 +20,11 @@ from tests.e2e.claims import (
     slices_of,
     start_controller_manager,
     start_extender,
+    try_pod,
 )
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installing import type_in
+from tests.e2e.objects import pod
 from tests.e2e.waiting import until
 from tests.pages import commands, page_text
 
@@ -58,9 +60,9 @@ async def until_bound(control_plane: ControlPlane, name: str) -> str:
 
     async def missing() -> str:
         nonlocal found
-        pod = await control_plane.client.get(POD_OBJECTS, name, namespace="default")
-        found = pod["spec"].get("nodeName", "")
-        return "" if found else str(pod["status"])
+        body = await control_plane.client.get(POD_OBJECTS, name, namespace="default")
+        found = body["spec"].get("nodeName", "")
+        return "" if found else str(body["status"])
 
     await until(missing, f"{name} is bound", deadline_s=120)
     return found
@@ -68,12 +70,8 @@ async def until_bound(control_plane: ControlPlane, name: str) -> str:
 
 async def until_policies_hold(control_plane: ControlPlane) -> None:
     async def missing() -> str:
-        url = f"{control_plane.url}/api/v1/namespaces/default/pods?dryRun=All"
-        body = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "main", "image": "busybox"}]}}
-        body["spec"]["containers"][0]["resources"] = {"limits": {ALIYUN.memory_resource: "1"}}  # type: ignore[index]
-        async with control_plane.http.post(url, json=body) as answer:
-            made = await answer.json()
-            return "" if "resourceClaims" in made.get("spec", {}) else f"a pod is answered {made}"
+        _, made = await try_pod(control_plane, pod("probe", 1, vendor=ALIYUN))
+        return "" if "resourceClaims" in made.get("spec", {}) else f"a pod is answered {made}"
 
     await until(missing, "the policies hold", deadline_s=60)
 

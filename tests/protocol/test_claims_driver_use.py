@@ -170,20 +170,6 @@ async def test_no_claim_is_prepared_without_the_mps_daemon_and_with_it_each_is_l
         ]
 
 
-@pytest.mark.slow
-async def test_pods_are_told_by_event_that_the_daemon_was_started_again() -> None:
-    async with mps_rig() as mps, limited_rig(mps) as rig:
-        await mps.start()
-        await rig.start()
-        claim = rig.allocate("one", share("card-0", 4))
-        await rig.kubelet.prepare(claim)
-        await mps.kill()
-        await mps.start()
-        await rig.event("MpsDaemonRestarted")
-        (event,) = [each for each in rig.api.store.list("events") if each["reason"] == "MpsDaemonRestarted"]
-        assert event["involvedObject"]["name"] == "one", "the pod that the claim was reserved for has it"
-
-
 async def test_cards_that_are_all_left_out_are_named_with_the_reason() -> None:
     async with ClaimsRig() as rig:
         rig.write_cards({card: {"left_out": "MIG mode is on"} for card in (0, 1)})

@@ -90,16 +90,15 @@ def test_an_equal_state_changes_nothing_and_a_claim_that_is_gone_is_forgotten() 
     assert not holders.holds("one")
 
 
-def test_claims_of_other_drivers_are_not_stored() -> None:
-    holders = holders_on(16)
-    other = AllocationResult(request="card", driver="gpu.nvidia.com", pool=NODE, device="gpu-0")
-    assert holders.update(a_claim("one", other)) == frozenset()
-
-
-def test_access_for_administrators_takes_nothing() -> None:
-    holders = holders_on(16)
-    inspecting = msgspec.structs.replace(a_result("card-0"), admin_access=True)
-    assert holders.update(a_claim("one", inspecting)) == frozenset()
+@pytest.mark.parametrize(
+    "result",
+    [
+        pytest.param(AllocationResult(request="card", driver="gpu.nvidia.com", pool=NODE, device="gpu-0"), id="theirs"),
+        pytest.param(msgspec.structs.replace(a_result("card-0"), admin_access=True), id="an administrator's look"),
+    ],
+)
+def test_a_device_that_takes_nothing_of_ours_is_not_stored(result: AllocationResult) -> None:
+    assert holders_on(16).update(a_claim("one", result)) == frozenset()
 
 
 @pytest.mark.parametrize(

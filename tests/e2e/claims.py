@@ -53,7 +53,15 @@ async def _apply(control_plane: ControlPlane, objects: Iterable[JsonObject]) -> 
 
 async def try_pod(control_plane: ControlPlane, body: JsonObject, namespace: str = "default") -> tuple[int, JsonObject]:
     """Create a pod as a dry run: what the API server would store, or its refusal."""
-    url = f"{control_plane.url}/api/v1/namespaces/{namespace}/pods?dryRun=All"
+    return await try_object(control_plane, "pods", body, namespace)
+
+
+async def try_object(
+    control_plane: ControlPlane, plural: str, body: JsonObject, namespace: str = "default"
+) -> tuple[int, JsonObject]:
+    """The same for a pod, a claim or a template."""
+    group = "api/v1" if plural == "pods" else "apis/resource.k8s.io/v1"
+    url = f"{control_plane.url}/{group}/namespaces/{namespace}/{plural}?dryRun=All"
     async with control_plane.http.post(url, json=body) as answer:
         return answer.status, await answer.json()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import aiohttp
@@ -16,17 +15,12 @@ from gcushare.kube.resources import NODES, RESOURCE_SLICES, Selector
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.slices import ResourceSlice
-from gcushare_playground.commands import plugin_command
 from gcushare_playground.picture import phase_of
-from gcushare_playground.plans import ClusterPlan, NodePlan
-from gcushare_playground.processes import Child
 from tests.e2e.assets import need_tools
 from tests.e2e.claims import start_controller_manager
 from tests.e2e.control_plane import NODE, ControlPlane
-from tests.e2e.machine import Machine
-from tests.e2e.node_side import real_pod
+from tests.e2e.node_side import NodeSide, real_pod
 from tests.e2e.objects import JsonObject
-from tests.e2e.scheduling import Scheduling
 from tests.e2e.waiting import until
 
 NAMES = ENFLAME.claims
@@ -54,20 +48,11 @@ def pod_of(name: str, *claims: str) -> JsonObject:
     return body
 
 
-class ClaimsSide:
-    """The node of one test: its cards, its driver, its claims and their pods."""
+class ClaimsSide(NodeSide):
+    """The node of one test, whose cards may be given to claims."""
 
-    def __init__(self, machine: Machine, scheduling: Scheduling, plan: NodePlan) -> None:
-        self.machine = machine
-        self.scheduling = scheduling
-        self.node = plan
-        self._plan = ClusterPlan(nodes=(plan,), vendor=ENFLAME, plugin_flags=("--poll-interval", "500ms"))
-        self._name = f"gcushare-device-plugin-{plan.name}"
-        self.url = ""
-
-    @property
-    def driver(self) -> Child:
-        return self.scheduling.control_plane.children[self._name]
+    url = ""
+    """Of the plugin's own port."""
 
     @property
     def directory(self) -> Path:
@@ -78,8 +63,7 @@ class ClaimsSide:
         """Start the driver, or start it again, and wait until it is registered and its slice stands in the cluster."""
         labels = {"metadata": {"labels": {SERVE_LABEL: SERVE_CLAIMS}}}
         await self.scheduling.client.patch(NODES, NODE, Patch(PatchKind.MERGE, labels))
-        command = plugin_command(self._plan, self.scheduling.place, self.node)
-        self.url = await self.scheduling.control_plane.start(command)
+        self.url = await self.start_plugin()
 
         async def missing() -> str:
             return await self.readiness() or ("" if await self.slices() else "no slice")
@@ -91,20 +75,13 @@ class ClaimsSide:
         async with aiohttp.ClientSession() as session, session.get(f"{self.url}/readyz") as answer:
             return "" if answer.status == 200 else await answer.text()
 
-    def set_health(self, sick: Mapping[int, str] | None = None) -> None:
-        """Write the cards' file; ``sick`` gives cards with their reasons."""
-        file = self.scheduling.place.cards_file(self.node)
-        half = file.with_suffix(".half")
-        half.write_bytes(self.node.cards_document(sick))
-        half.replace(file)
-
     async def slices(self) -> list[ResourceSlice]:
         """The node's slices as they stand now."""
         selector = Selector(fields=f"spec.nodeName={NODE},spec.driver={NAMES.driver}")
         return await self.scheduling.client.list_all(RESOURCE_SLICES, selector)
 
-    async def until_running(self, *names: str) -> None:
-        """Wait until pods run."""
+    async def until_started(self, *names: str) -> None:
+        """Wait until pods with claims run; they have no record."""
         found = self.scheduling.pods.objects
 
         def phases() -> list[str]:
@@ -122,15 +99,3 @@ class ClaimsSide:
     def cdi_files(self) -> list[str]:
         """The claims' CDI files."""
         return sorted(each.name for each in self.machine.cdi.glob(f"{NAMES.driver}-claim-*.json"))
-
-    async def seen(self, name: str) -> dict[str, str]:
-        """The environment that a pod's container says it has."""
-        lines: list[str] = []
-
-        async def missing() -> str:
-            lines[:] = self.machine.logs(self.scheduling.pod(name))
-            return "" if "READY" in lines else f"it wrote {lines}"
-
-        await until(missing, f"{name} says that it is ready")
-        pairs = (line.removeprefix("ENV ").partition("=") for line in lines if line.startswith("ENV "))
-        return {key: value for key, _, value in pairs}

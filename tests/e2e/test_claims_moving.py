@@ -20,23 +20,20 @@ from tests.e2e.claims import TEMPLATES, call_extender, claim_template, create_ea
 from tests.e2e.claims_side import ClaimsSide, need_cdi, start_controllers
 from tests.e2e.control_plane import NODE
 from tests.e2e.machine import Machine
-from tests.e2e.node_side import NodeSide, real_pod
+from tests.e2e.node_side import real_pod
 from tests.e2e.scheduling import Scheduling
 from tests.e2e.waiting import until
 
 pytestmark = needs_helm
 
-ONE = NodePlan(name=NODE, card_bytes=(16 * GIB,))
 UNITS = ENFLAME.memory_resource
 
 
-class Moving:
+class Moving(ClaimsSide):
     """One node of one card with both ways of giving it out, by its label."""
 
     def __init__(self, machine: Machine, scheduling: Scheduling) -> None:
-        self.scheduling = scheduling
-        self.resources = NodeSide(machine, scheduling, ONE)
-        self.claims = ClaimsSide(machine, scheduling, ONE)
+        super().__init__(machine, scheduling, NodePlan(name=NODE, card_bytes=(16 * GIB,)))
         self.offered_twice: list[str] = []
 
     async def move(self, value: str | None) -> None:
@@ -60,7 +57,7 @@ class Moving:
         """Record each moment in which the node offers its card in both ways; until cancelled."""
         while True:
             units = allocatable_of(self.scheduling.nodes.objects.get(NODE, {}), UNITS)
-            if units and await self.claims.slices() and allocatable_of(self.scheduling.nodes.objects[NODE], UNITS):
+            if units and await self.slices() and allocatable_of(self.scheduling.nodes.objects[NODE], UNITS):
                 self.offered_twice.append(f"{units} units and a slice")
             await asyncio.sleep(0.05)
 
@@ -76,10 +73,10 @@ async def moving(machine: Machine) -> AsyncIterator[Moving]:
         await start_controllers(control_plane)
         moving = Moving(machine, scheduling)
         await moving.move(None)
-        moving.resources.set_health()
-        moving.claims.url = await moving.resources.start_plugin()
+        moving.set_health()
+        moving.url = await moving.start_plugin()
         await scheduling.start_all()
-        await moving.resources.until_allocatable(16)
+        await moving.until_allocatable(16)
         recording = asyncio.create_task(moving.record_offers(), name="record offers")
         yield moving
         recording.cancel()
@@ -88,36 +85,35 @@ async def moving(machine: Machine) -> AsyncIterator[Moving]:
 
 
 async def test_a_node_is_moved_to_claims_and_back(moving: Moving) -> None:
-    scheduling, resources, claims = moving.scheduling, moving.resources, moving.claims
-    await resources.run_pods(real_pod("by-resource", 12))
+    scheduling = moving.scheduling
+    await moving.run_pods(real_pod("by-resource", 12))
 
     await moving.move(SERVE_CLAIMS)
 
     async def refused() -> str:
-        text = await claims.readiness()
+        text = await moving.readiness()
         return "" if "default/by-resource" in text else text
 
     await until(refused, "the plugin names the pod that holds the card")
     await moving.until_waiting("by-claim")
-    assert await claims.slices() == []
+    assert await moving.slices() == []
     await moving.delete_pod("by-resource")
-    await claims.until_running("by-claim")
+    await moving.until_started("by-claim")
     assert scheduling.pod("by-claim")["spec"]["resourceClaims"]
-    assert (
-        ENFLAME.claims.extender_resource in scheduling.pod("by-claim")["spec"]["containers"][0]["resources"]["limits"]
-    )
+    (container,) = scheduling.pod("by-claim")["spec"]["containers"]
+    assert ENFLAME.claims.extender_resource in container["resources"]["limits"]
     assert UNITS in scheduling.nodes.objects[NODE]["status"]["allocatable"], "the kubelet still lists the resource"
 
     await moving.move(None)
 
     async def held() -> str:
-        text = await claims.readiness()
+        text = await moving.readiness()
         return "" if "by-claim" in text else text
 
     await until(held, "the plugin says which claims hold the card")
     await moving.until_waiting("again")
     assert allocatable_of(scheduling.nodes.objects[NODE], UNITS) == 0
     await moving.delete_pod("by-claim")
-    await resources.until_running("again")
-    await resources.expect_true("again")
+    await moving.until_running("again")
+    await moving.expect_true("again")
     assert moving.offered_twice == []

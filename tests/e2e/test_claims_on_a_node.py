@@ -67,7 +67,7 @@ async def emptied(side: ClaimsSide) -> AsyncIterator[None]:
 async def run_pod(side: ClaimsSide, name: str, units: int) -> str:
     """Run a pod as the manual has it; returns the card that its container was given."""
     await side.scheduling.create_pods([real_pod(name, units)])
-    await side.until_running(name)
+    await side.until_started(name)
     environment = await side.seen(name)
     assert environment[VARIABLES.container_units] == str(units)
     assert environment[CONTAINER_BYTES] == str(units * GIB)
@@ -106,7 +106,7 @@ async def test_kubelet_driver_and_containerd_restart_under_running_claims(side: 
     assert await run_pod(side, "before", 4) == "0"
     container = side.scheduling.pod("before")["status"]["containerStatuses"][0]["containerID"]
     files, prepared = side.cdi_files(), side.prepared()
-    await side.driver.kill()
+    await side.plugin.kill()
     await side.machine.kill_kubelet()
     await side.machine.restart_containerd()
     await side.machine.start_kubelet()
@@ -122,7 +122,7 @@ async def test_a_driver_that_is_away_for_long_loses_its_slices_and_no_share(side
     """The kubelet deletes the slices of a driver that has been away for half a minute."""
     assert await run_pod(side, "before", 12) == "0"
     prepared = side.prepared()
-    await side.driver.kill()
+    await side.plugin.kill()
 
     async def standing() -> str:
         return "slices stand" if await side.slices() else ""
@@ -131,7 +131,7 @@ async def test_a_driver_that_is_away_for_long_loses_its_slices_and_no_share(side
     await side.scheduling.create_pods([real_pod("waits", 12)])
     await side.scheduling.until_said("waits", "FailedScheduling")
     await side.start_driver()
-    await side.until_running("before", "waits")
+    await side.until_started("before", "waits")
     assert (await side.seen("waits"))[VARIABLES.visible] == "1"
     assert prepared < side.prepared()
 
@@ -139,7 +139,7 @@ async def test_a_driver_that_is_away_for_long_loses_its_slices_and_no_share(side
 async def test_a_whole_card_is_one_of_which_no_share_is_held(side: ClaimsSide) -> None:
     assert await run_pod(side, "share", 4) == "0"
     await side.scheduling.create_pods([real_pod("whole", 0, whole=1)])
-    await side.until_running("whole")
+    await side.until_started("whole")
     environment = await side.seen("whole")
     assert environment[VARIABLES.visible] == "1"
     assert VARIABLES.container_units not in environment
@@ -172,7 +172,7 @@ async def test_a_container_with_two_claims_is_refused_and_two_containers_with_on
         first | {"name": each, "resources": {"claims": [{"name": each}]}} for each in ("c", "d")
     ]
     await side.scheduling.create_pods([both, apart])
-    await side.until_running("apart")
+    await side.until_started("apart")
 
     async def refusal() -> str:
         events = await client.list_all(EVENTS, Selector(fields="involvedObject.name=both"))

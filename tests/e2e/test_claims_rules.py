@@ -13,7 +13,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CLAIMED_UNITS
 from gcushare.wire.dra.claim_names import ClaimSize
 from tests.charts import needs_helm
-from tests.e2e.claims import OPTED_IN, claim, claim_template, install, install_policies, opt_in
+from tests.e2e.claims import OPTED_IN, claim, claim_template, install, install_policies, opt_in, try_object
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject, pod
 from tests.e2e.test_claims_admission import container, made_of, memory, template_of
@@ -40,21 +40,11 @@ async def cluster(control_plane: ControlPlane) -> AsyncIterator[ControlPlane]:
         await control_plane.client.patch(NAMESPACES, name, Patch(PatchKind.MERGE, {"metadata": {"labels": labels}}))
 
     async def missing() -> str:
-        status, answer = await send(control_plane, "pods", pod("probe", 1), "shut")
+        status, answer = await try_object(control_plane, "pods", pod("probe", 1), "shut")
         return "" if status == 422 else f"a pod of an excluded namespace is answered {answer}"
 
     await until(missing, "the policies hold", deadline_s=60)
     yield control_plane
-
-
-async def send(
-    cluster: ControlPlane, plural: str, body: JsonObject, namespace: str = "default", *, keep: bool = False
-) -> tuple[int, JsonObject]:
-    """Create an object, and leave nothing unless it is to be kept."""
-    group = "api/v1" if plural in ("pods", "limitranges") else "apis/resource.k8s.io/v1"
-    url = f"{cluster.url}/{group}/namespaces/{namespace}/{plural}" + ("" if keep else "?dryRun=All")
-    async with cluster.http.post(url, json=body) as answer:
-        return answer.status, await answer.json()
 
 
 def of_template(units: int) -> JsonObject:
@@ -78,14 +68,14 @@ async def test_a_namespace_that_may_not_share_cards_gets_no_claim_either(
 ) -> None:
     refused = {"shut": "namespace shut may not share cards", "unlabelled": "needs the label team=cards"}
     for namespace, words in refused.items():
-        status, answer = await send(cluster, plural, body, namespace)
+        status, answer = await try_object(cluster, plural, body, namespace)
         assert (status, words in answer["message"]) == (422, True), answer
-    status, answer = await send(cluster, plural, body)
+    status, answer = await try_object(cluster, plural, body)
     assert status == 201, answer
 
 
 async def test_whole_cards_are_not_shared_and_free_as_for_resources(cluster: ControlPlane) -> None:
-    status, answer = await send(cluster, "resourceclaims", claim("c", kind=ENFLAME.claims.whole_class), "shut")
+    status, answer = await try_object(cluster, "resourceclaims", claim("c", kind=ENFLAME.claims.whole_class), "shut")
     assert status == 201, answer
 
 
@@ -108,8 +98,8 @@ async def test_whole_cards_are_not_shared_and_free_as_for_resources(cluster: Con
 async def test_no_more_of_a_card_than_the_largest_one_has(
     cluster: ControlPlane, plural: str, within: JsonObject, beyond: JsonObject
 ) -> None:
-    assert (await send(cluster, plural, within))[0] == 201
-    status, answer = await send(cluster, plural, beyond)
+    assert (await try_object(cluster, plural, within))[0] == 201
+    status, answer = await try_object(cluster, plural, beyond)
     assert (status, "no card of this cluster is larger" in answer["message"]) == (422, True), answer
 
 
@@ -117,8 +107,8 @@ async def test_no_more_of_a_card_than_the_largest_one_has(
     "change", [{CLAIMED_UNITS: "main=1"}, {CLAIMED_UNITS: None}, {"gcushare.io/claimed-resource": "x"}]
 )
 async def test_what_a_pod_asked_for_is_not_written_later(cluster: ControlPlane, change: JsonObject) -> None:
-    status, answer = await send(cluster, "pods", pod("noted", 4), keep=True)
-    assert status in (201, 409), answer
+    async with cluster.http.post(f"{cluster.url}/api/v1/namespaces/default/pods", json=pod("noted", 4)) as answered:
+        assert answered.status in (201, 409), await answered.text()
     url = f"{cluster.url}/api/v1/namespaces/default/pods/noted"
     headers = {"Content-Type": "application/merge-patch+json"}
     for changed, expected in ((change, 422), ({"example.com/own": "x"}, 200)):
@@ -151,7 +141,7 @@ async def test_a_limit_range_on_the_resource_blocks_no_pod_and_gives_its_default
         (made_of(container("a", {})), usual),
         (made_of(memory("a", asked), container("b", {})), asked + usual),
     ):
-        status, made = await send(cluster, "pods", asking, name)
+        status, made = await try_object(cluster, "pods", asking, name)
         assert status == 201, made["message"]
         assert template_of(made) == f"gcu-memory-{total}"
         assert len(made["spec"]["resourceClaims"]) == 1
@@ -159,6 +149,6 @@ async def test_a_limit_range_on_the_resource_blocks_no_pod_and_gives_its_default
             left = each["resources"].get("limits", {})
             assert {left.get(resource, "0") for resource in (MEMORY, COUNT)} == {"0"}
             assert len(each["resources"].get("claims", [])) == 1
-    status, answer = await send(cluster, "pods", made_of(memory("a", 9)), name)
+    status, answer = await try_object(cluster, "pods", made_of(memory("a", 9)), name)
     said = f"maximum {MEMORY} usage per Container is 8" if "max" in limits else "than a LimitRange of namespace"
     assert (status, said in answer["message"]) == (403 if "max" in limits else 422, True), answer

@@ -1,14 +1,15 @@
-"""Which ids or whole cards the plugin chooses for a container: right for every pod that a call may be for."""
+"""Which pod a call is for, and which ids or whole cards are chosen: right for every pod that it may be for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.matching import Candidate
+from gcushare.core.matching import Candidate, has_room, match, order_candidates
 from gcushare.core.requests import CardRequest, CardSelection, ContainerKind, ContainerRequest, PodRequest
 from gcushare.core.whole_cards import LOOSE
 from gcushare.device_plugin.allocation.card_choice import (
@@ -18,10 +19,107 @@ from gcushare.device_plugin.allocation.card_choice import (
     choose_whole_cards,
     read_cards,
 )
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.pods import CardCounts
+from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.plugin_messages import DeviceIds, PreferredRequest, device_ids
 from tests.builders import card, pod
+from tests.unit.plugin_pods import pod as bound_pod
+from tests.unit.plugin_pods import reconcile
+
+
+def candidate(
+    name: str, *amounts: int, cards: tuple[int, ...] = (), per_pod: int = 1, created: str = "", **other: object
+) -> Candidate:
+    containers = tuple(ContainerRequest(f"c{n}", ContainerKind.APP, units) for n, units in enumerate(amounts))
+    request = PodRequest(containers, CardRequest(sum(amounts) // per_pod, per_pod))
+    return Candidate(pod(name, created=created), request, cards, **other)  # type: ignore[arg-type]
+
+
+on_0 = partial(candidate, cards=(0,), assume_time_ns=1)
+
+
+def whole_candidate(name: str, count: int, *cards: int, assumed: int = 1) -> Candidate:
+    containers = (ContainerRequest("c0", ContainerKind.APP, whole_cards=count),)
+    return Candidate(pod(name), PodRequest(containers, CardRequest(0, count, whole=True)), cards, assumed)
+
+
+def names(candidates: list[Candidate]) -> list[str]:
+    return [c.pod.name for c in candidates]
+
+
+def test_only_a_pod_whose_next_container_has_that_size_can_match() -> None:
+    pods = [on_0("a", 4), on_0("b", 2, 4), on_0("c", 2, 4, served=1), on_0("d", 4, served=1)]
+    assert names(order_candidates(pods, 4)) == ["c", "a"]
+
+
+def test_a_pod_half_served_comes_first_then_assume_time_then_creation_then_uid() -> None:
+    pods = [
+        on_0("unassigned", 4, cards=(), assume_time_ns=0, created="2026-01-01T00:00:00Z"),
+        on_0("later", 4, assume_time_ns=9),
+        on_0("b", 4, assume_time_ns=5, created="2026-01-01T00:00:02Z"),
+        on_0("a", 4, assume_time_ns=5, created="2026-01-01T00:00:02Z"),
+        on_0("older", 4, assume_time_ns=5, created="2026-01-01T00:00:01Z"),
+        on_0("half", 1, 4, assume_time_ns=20, served=1),
+    ]
+    assert names(order_candidates(pods, 4)) == ["half", "older", "a", "b", "later", "unassigned"]
+
+
+FIRST, SECOND = on_0("first", 4, cards=(0,), assume_time_ns=1), on_0("second", 4, cards=(1,), assume_time_ns=2)
+HALF = on_0("half", 1, 4, served=1)
+DISPLACED, FORGOTTEN = replace(FIRST, is_displaced=True), replace(FIRST, is_forgotten=True)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "free", "taken"),
+    [
+        pytest.param([FIRST, SECOND], {0: 4, 1: 8}, FIRST, id="the first, with room"),
+        pytest.param([FIRST, SECOND], {0: 3, 1: 8}, SECOND, id="the one whose card has room"),
+        pytest.param([FIRST, SECOND], {1: 4}, SECOND, id="no ids of the first one's card are known to be free"),
+        pytest.param([FIRST, SECOND], {0: 3, 1: 3}, FIRST, id="the first, if none has room"),
+        pytest.param([HALF, SECOND], {0: 0, 1: 8}, HALF, id="one half served, even if its card is full"),
+        pytest.param([DISPLACED, SECOND], {0: 16, 1: 4}, SECOND, id="not one whose room was handed out already"),
+        pytest.param([DISPLACED, SECOND], {0: 16, 1: 3}, DISPLACED, id="unless none has room"),
+        pytest.param([FORGOTTEN, SECOND], {0: 16, 1: 4}, SECOND, id="not one that the kubelet forgot"),
+        pytest.param([FORGOTTEN, SECOND], {0: 16, 1: 3}, SECOND, id="what is free on its card is not for the other"),
+        pytest.param([FORGOTTEN, on_0("larger", 8)], {0: 16}, FORGOTTEN, id="unless no other can be"),
+        pytest.param([on_0("larger", 8)], {0: 16}, None, id="no one asks for that size"),
+    ],
+)
+def test_a_call_for_4_units_is_for(candidates: list[Candidate], free: dict[int, int], taken: Candidate | None) -> None:
+    assert match(candidates, 4, free) is taken
+
+
+def test_room_is_asked_of_every_recorded_card_and_of_none_of_a_pod_half_served() -> None:
+    assert has_room(on_0("a", 4), 4, {0: 4})
+    assert not has_room(on_0("a", 4), 4, {0: 3})
+    assert not has_room(on_0("a", 4), 4, {1: 4})
+    assert not has_room(on_0("a", 4, cards=()), 4, {0: 4})
+    assert has_room(on_0("a", 4, 4, served=1), 4, {})
+    assert not has_room(on_0("a", 4, 4), 4, {0: 7}), "not for the pod's second container"
+    assert has_room(on_0("a", 4, 4), 4, {0: 8})
+
+
+def test_whole_cards_have_room_if_as_many_of_the_pods_own_are_free() -> None:
+    pair = whole_candidate("pair", 2, 1, 3)
+    assert has_room(pair, 2, {1: 1, 3: 1})
+    assert has_room(pair, 1, {3: 1}), "a container may be given some of its pod's cards"
+    assert not has_room(pair, 2, {0: 1, 3: 1})
+    assert not has_room(replace(pair, is_displaced=True), 2, {1: 1, 3: 1})
+    assert match([pair], 4, {}) is None
+    assert match([pair], 2, {}) is None, "memory was not requested"
+    assert match([pair], 2, {}, whole=True) is pair
+
+
+def test_after_a_restart_one_change_of_places_makes_way_for_the_next() -> None:
+    """Three of four pods got each other's cards, and nothing of it was written before the plugin ended."""
+    store = PodStore(ENFLAME)
+    for name, index in (("p1", 1), ("p2", 1), ("p3", 0), ("p4", 0)):
+        store.pod_applied(bound_pod(name, 4, card=index))
+    reconcile(store, {f"d/{name}": {"c0": {index: 4}} for name, index in (("p1", 0), ("p3", 1), ("p4", 0))})
+    assert (store.held_units(), store.promised()) == ({0: 8, 1: 4}, {1: 4})
+
 
 CARDS = {index: card(index, model="S60") for index in range(4)}
 NOTHING: Mapping[int, int] = {}
@@ -32,12 +130,6 @@ def ask(size: int, free: Mapping[int, int] = FREE, *, must: Iterable[str] = ()) 
     """GetPreferredAllocation for ``size`` units, of cards with so many free ones."""
     ids = {each for index, count in free.items() for each in device_ids_of_card(index, 16)[16 - count :]}
     return PreferredRequest(device_ids(sorted(ids.union(must))), device_ids(list(must)), size)
-
-
-def candidate(name: str, *amounts: int, cards: tuple[int, ...] = (), per_pod: int = 1, **other: object) -> Candidate:
-    containers = tuple(ContainerRequest(f"c{n}", ContainerKind.APP, units) for n, units in enumerate(amounts))
-    request = PodRequest(containers, CardRequest(sum(amounts) // per_pod, per_pod))
-    return Candidate(pod(name), request, cards, **other)  # type: ignore[arg-type]
 
 
 def chosen(
@@ -155,11 +247,6 @@ def node(*numa: int | None, shared: tuple[int, ...] = (), promised: dict[int, st
     places = numa or (None,) * 4
     cards = {index: card(index, numa_node=place) for index, place in enumerate(places)}
     return NodeUse(cards, frozenset(shared), promised or {})
-
-
-def whole_candidate(name: str, count: int, *cards: int, assumed: int = 1) -> Candidate:
-    containers = (ContainerRequest("c0", ContainerKind.APP, whole_cards=count),)
-    return Candidate(pod(name), PodRequest(containers, CardRequest(0, count, whole=True)), cards, assumed)
 
 
 def test_of_two_pods_that_ask_for_as_many_the_one_whose_cards_are_free_is_matched() -> None:

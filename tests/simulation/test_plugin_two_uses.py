@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import random
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -44,7 +43,6 @@ class World:
     """One node; ``lists`` holds every list of a resource that the kubelet was sent since its start."""
 
     seed: int
-    folder: Path
     rng: random.Random = field(init=False)
     plugin: Rig = field(init=False)
     held: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -62,7 +60,7 @@ class World:
         self.start_plugin()
 
     def start_plugin(self) -> None:
-        self.plugin = make_rig(self.folder, mode=GrantMode.BOTH)
+        self.plugin = make_rig(mode=GrantMode.BOTH)
         for pod in self.pods.values():
             self.plugin.agent.pod_applied(pod)
         self.show_record()
@@ -159,10 +157,10 @@ class World:
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 async def test_no_card_is_in_both_uses_whatever_the_kubelet_believes(
-    seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR, "gcushare")
-    world = World(seed, tmp_path)
+    world = World(seed)
     for step in range(STEPS):
         match world.rng.choices(("admit", "end", "force", "record", "listen", "restart"), (8, 6, 1, 6, 4, 0.2))[0]:
             case "admit":

@@ -1,7 +1,9 @@
-"""A node agent without a kubelet and an API server: its facts are set by hand, and what people hear is kept."""
+"""A node agent, or its reconciler alone, between a kubelet and an API server that a test sets by hand."""
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,16 +12,21 @@ from pathlib import Path
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Card, Health, InventoryCard
-from gcushare.core.errors import DeviceError, RetryableError
+from gcushare.core.errors import DeviceError, GcushareError, RetryableError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.parts import Dependencies, Parts
 from gcushare.device_plugin.plugin_settings import CardSettings, GrantMode, KubeletSettings, PluginSettings
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
+from gcushare.device_plugin.pods.reconciler import AllocationReconciler
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.memory_limiter import MemoryLimiter
 from gcushare.vendors import ENFLAME, Vendor
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.plugin_messages import device_ids
-from gcushare.wire.objects import Node, NodeInfo, NodeStatus, ObjectMeta
+from gcushare.wire.objects import Node, NodeInfo, NodeStatus, ObjectMeta, Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
+from tests.builders import inventory
 from tests.manual_clock import ManualClock
 from tests.played_api import Asked, PlayedApi
 
@@ -42,20 +49,56 @@ class Heard:
 
 
 @dataclass
-class Away(PlayedApi):
-    """The API server and the kubelet's allocations, which do not answer; ``asked``: records that were to be written."""
+class World(PlayedApi):
+    """The kubelet's allocations, the API server and a clock, as a test sets them; ``failures`` are by pod name."""
 
-    asked: list[Mapping[str, str | None]] = field(default_factory=list, kw_only=True)
+    now_s: float = 100.0
+    record: KubeletAllocations | None = field(default_factory=lambda: KubeletAllocations("podresources"))
+    checkpoint: KubeletAllocations | None = None
+    read: KubeletAllocations = field(default_factory=KubeletAllocations)
+    """The answer that was given last, as the reconciler has completed it."""
+    failures: dict[str, GcushareError] = field(default_factory=dict)
+    stuck: dict[str, asyncio.Event] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    patched: list[tuple[str, str | None]] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
 
     async def fetch(self) -> KubeletAllocations:
-        raise RetryableError("away")
+        if self.record is None:
+            raise RetryableError("neither podresources nor a checkpoint")
+        self.read = copy.deepcopy(self.record)
+        return self.read
 
     async def fetch_checkpoint(self) -> KubeletAllocations:
-        raise DeviceError("there is none")
+        if self.checkpoint is None:
+            raise DeviceError("no checkpoint")
+        return copy.deepcopy(self.checkpoint)
+
+    async def answer(self, asked: Asked) -> object:
+        self.asked.append(asked.name)
+        if asked.name in self.stuck:
+            await self.stuck[asked.name].wait()
+        if asked.name in self.failures:
+            raise self.failures[asked.name]
+        self.patched.append((asked.name, asked.annotations["enflame.com/gcu-device-id"]))
+        return Pod()
+
+    def hold(self, name: str, card: int, units: int = 4) -> None:
+        """Have the kubelet's allocations show that a pod holds units of a card."""
+        assert self.record is not None
+        self.record.memory[f"d/{name}"] = {"c0": {card: units}}
+
+
+@dataclass
+class Away(World):
+    """Neither the API server nor the kubelet answers; ``records`` were to be written."""
+
+    record: KubeletAllocations | None = None
+    records: list[Mapping[str, str | None]] = field(default_factory=list, kw_only=True)
 
     async def answer(self, asked: Asked) -> object:
         if asked.plural == "pods":
-            self.asked.append(asked.annotations)
+            self.records.append(asked.annotations)
         raise RetryableError("away")
 
 
@@ -113,22 +156,59 @@ class Rig:
 
 
 def make_rig(
-    tmp_path: Path,
     unit: str = "1",
     mode: GrantMode = GrantMode.MEMORY,
     api: PlayedApi | None = None,
     vendor: Vendor = ENFLAME,
     hold_numbers: Callable[[Mapping[str, Card]], None] = lambda _held: None,
+    wait_s: float = 0.0,
+    limiter: MemoryLimiter | None = None,
 ) -> Rig:
-    """Without ``api`` the Node is never written: the API server is away."""
+    """Without ``api`` the Node is never written: the API server is away. A call waits ``wait_s`` for its pod."""
     away, heard = Away(), Heard()
     settings = PluginSettings(
         cards=CardSettings(vendor=vendor, memory_unit=unit, mode=mode),
-        kubelet=KubeletSettings(node_name="node-1", cdi_dir=tmp_path, wait_for_pod=0.0),
+        kubelet=KubeletSettings(node_name="node-1", cdi_dir=Path("/nonexistent"), wait_for_pod=wait_s),
     )
-    clock, rng = ManualClock(0.0), random.Random(1)
     dependencies = Dependencies(
-        source=away, client=(api or away).client, announcer=heard, clock=clock, rng=rng, hold_numbers=hold_numbers
+        source=away,
+        client=(api or away).client,
+        announcer=heard,
+        clock=ManualClock(0.0),
+        rng=random.Random(1),
+        hold_numbers=hold_numbers,
+        limiter=limiter,
     )
     agent = NodeAgent(settings, dependencies)
     return Rig(agent, agent.parts, heard, away)
+
+
+def checkpoint(cards: Mapping[str, int]) -> KubeletAllocations:
+    """Four units of a card for each of these uids."""
+    record = KubeletAllocations("checkpoint")
+    for uid, card in cards.items():
+        record.add(uid, "c0", device_ids(device_ids_of_card(card, 4)))
+    return record
+
+
+def reconciler_of(world: World, store: PodStore) -> AllocationReconciler:
+    reconciler = AllocationReconciler(
+        store,
+        world,
+        world.client,
+        clock=lambda: world.now_s,
+        wall_clock_ns=lambda: 7,
+        rng=random.Random(1),
+        on_read=lambda allocations: world.reported.append(allocations.source),
+        on_record_written=lambda write: world.reported.append(write.pod.name),
+    )
+    reconciler.writer.set_inventory(inventory(16, 16))
+    return reconciler
+
+
+async def write_due(reconciler: AllocationReconciler) -> float:
+    """Write what is due and wait for all of it; returns in how many seconds the next write would be due."""
+    async with asyncio.TaskGroup() as writers:
+        reconciler.writer.start_due(writers)
+    async with asyncio.TaskGroup() as nothing_due:
+        return reconciler.writer.start_due(nothing_due)

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 
@@ -54,14 +53,10 @@ class Container:
 
 @dataclass
 class RenumberedNode:
-    """``machine``: uuids and sizes (GiB) of the cards that are there, in the driver's order.
-
-    ``directory``: an empty one for the plugin's files.
-    """
+    """``machine``: uuids and sizes (GiB) of the cards that are there, in the driver's order."""
 
     vendor: Vendor
     machine: list[tuple[str, int]]
-    directory: Path
     kubelet: dict[str, Container] = field(default_factory=dict)
     ended: list[Container] = field(default_factory=list)
     """Entries of pods that have ended, which a checkpoint keeps until the next admission."""
@@ -87,9 +82,7 @@ class RenumberedNode:
         """
         self.is_alone = alone
         self.roster = CardRoster(POLICY, by_uuid=self.follows)
-        self.rig: Rig = make_rig(
-            self.directory, self.vendor.default_unit, GrantMode.BOTH, vendor=self.vendor, hold_numbers=self._hold
-        )
+        self.rig: Rig = make_rig(self.vendor.default_unit, GrantMode.BOTH, vendor=self.vendor, hold_numbers=self._hold)
         store = self.rig.parts.store
         if not alone:
             self._meet_api_server()

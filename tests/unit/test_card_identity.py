@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -17,8 +14,8 @@ from tests.unit.renumbered_node import RenumberedNode
 REQUESTS = [asks(2), asks(9), asks(14), asks(5, 2), asks_whole(), asks_whole(2)]
 
 
-def test_a_full_card_is_not_given_again_after_the_driver_numbered_the_cards_differently(tmp_path: Path) -> None:
-    node = RenumberedNode(ALIYUN, [("U-a", 16), ("U-b", 16), ("U-c", 16)], tmp_path)
+def test_a_full_card_is_not_given_again_after_the_driver_numbered_the_cards_differently() -> None:
+    node = RenumberedNode(ALIYUN, [("U-a", 16), ("U-b", 16), ("U-c", 16)])
     assert node.run("on-a", asks(2))
     assert node.run("on-b", asks(15))
     del node.machine[0]
@@ -31,9 +28,9 @@ def test_a_full_card_is_not_given_again_after_the_driver_numbered_the_cards_diff
     assert list(node.given(node.kubelet["new"])) == ["U-c"]
 
 
-def test_a_number_stays_while_the_api_server_does_not_say_which_pods_there_are(tmp_path: Path) -> None:
+def test_a_number_stays_while_the_api_server_does_not_say_which_pods_there_are() -> None:
     """After a boot the kubelet shows nothing of a pod before it has admitted it again."""
-    node = RenumberedNode(ALIYUN, [("U-a", 16), ("U-b", 16), ("U-c", 16)], tmp_path)
+    node = RenumberedNode(ALIYUN, [("U-a", 16), ("U-b", 16), ("U-c", 16)])
     assert node.run("on-a", asks(2))
     assert node.run("on-b", asks(15))
     del node.machine[0]
@@ -46,8 +43,8 @@ def test_a_number_stays_while_the_api_server_does_not_say_which_pods_there_are(t
     assert list(node.given(node.kubelet["new"])) == ["U-c"]
 
 
-def test_a_number_stays_while_the_drivers_library_does_not_answer(tmp_path: Path) -> None:
-    node = RenumberedNode(ALIYUN, [("U-a", 16), ("U-b", 16)], tmp_path)
+def test_a_number_stays_while_the_drivers_library_does_not_answer() -> None:
+    node = RenumberedNode(ALIYUN, [("U-a", 16), ("U-b", 16)])
     assert node.run("on-a", asks(2))
     assert node.run("on-b", asks(15))
     node.machine.reverse()
@@ -61,9 +58,8 @@ class Renumbering(RuleBasedStateMachine):
     @initialize(cards=st.integers(1, 4))
     def begin(self, cards: int) -> None:
         self.made = cards
-        self.directory = tempfile.TemporaryDirectory()
         machine = [(f"U-{number}", 16) for number in range(cards)]
-        self.node = RenumberedNode(self.vendor, machine, Path(self.directory.name))
+        self.node = RenumberedNode(self.vendor, machine)
         self.number = 0
 
     @rule(request=st.sampled_from(REQUESTS))
@@ -102,10 +98,6 @@ class Renumbering(RuleBasedStateMachine):
             self.node.start(alone=alone, silent=silent)
         else:
             self.node.poll()
-
-    def teardown(self) -> None:
-        if hasattr(self, "directory"):
-            self.directory.cleanup()
 
     @invariant()
     def each_card_is_what_its_containers_were_given(self) -> None:

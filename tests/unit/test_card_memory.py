@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from gcushare.cards.unified_memory import of_machine
@@ -41,8 +39,8 @@ def test_what_fits_no_unit_covers_what_the_driver_keeps() -> None:
     assert (offered.units, offered.reserved_units) == (23, 0)
 
 
-def test_units_that_pods_hold_stay_until_they_are_free_and_are_not_given_again(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path, unit="GiB", vendor=ALIYUN)
+def test_units_that_pods_hold_stay_until_they_are_free_and_are_not_given_again() -> None:
+    rig = make_rig(unit="GiB", vendor=ALIYUN)
     rig.cards(T4)
     assert rig.listed() == (15, 15), "what pods hold is not known yet"
     rig.hold(a=device_ids_of_card(0, 15)[14:])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +15,9 @@ from tests.unit.node_agent_rig import make_rig
 from tests.unit.plugin_pods import pod, with_more
 
 
-async def test_the_line_of_a_grant_explains_its_pod(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_line_of_a_grant_explains_its_pod(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "gcushare")
-    rig = make_rig(tmp_path, mode=GrantMode.BOTH)
+    rig = make_rig(mode=GrantMode.BOTH)
     rig.see(16, 16)
     rig.agent.pod_applied(pod("a", 4, card=0))
     rig.hold(a=device_ids_of_card(0, 4))

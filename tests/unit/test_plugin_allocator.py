@@ -6,20 +6,17 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
-from gcushare.device_plugin.allocation.response import AllocateResponses
+from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.plugin_settings import GrantMode
-from gcushare.device_plugin.pods.allocations import KubeletAllocations
-from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.mps.state import MpsFolders
-from gcushare.node.node_settings import Fallback, Strategy
-from gcushare.vendors import ENFLAME
+from gcushare.node.node_settings import Fallback
 from gcushare.wire.annotations import COMPUTE_SHARE, MEMORY_LIMIT
 from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_card_id
 from gcushare.wire.kubelet.plugin_messages import DeviceIds, PreferredRequest, device_ids
@@ -27,7 +24,7 @@ from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.builders import card, inventory
 from tests.unit.node_agent_rig import Rig, make_rig
-from tests.unit.plugin_pods import pod, store_of, whole_pod, with_annotations, with_more
+from tests.unit.plugin_pods import pod, whole_pod, with_annotations, with_more
 
 
 def units(index: int, count: int, *, start: int = 0) -> list[str]:
@@ -52,9 +49,9 @@ def chosen_whole(entries: Sequence[bytes]) -> list[str]:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
+def rig() -> Rig:
     """Three cards of 16 units, given by units and whole."""
-    made = make_rig(tmp_path, mode=GrantMode.BOTH)
+    made = make_rig(mode=GrantMode.BOTH)
     made.see(16, 16, 16)
     return made
 
@@ -64,8 +61,8 @@ def taken(rig: Rig) -> dict[str, Sequence[int]]:
     return {entry.ref.name: entry.taken_cards for entry in rig.parts.store.entries.values()}
 
 
-async def test_without_cards_both_calls_say_that_the_pod_can_be_created_again(tmp_path: Path) -> None:
-    allocator = make_rig(tmp_path).parts.allocator
+async def test_without_cards_both_calls_say_that_the_pod_can_be_created_again() -> None:
+    allocator = make_rig().parts.allocator
     text = r"^the plugin has not found this node's cards yet; the pod can be created again in a moment$"
     with pytest.raises(Refused, match=text):
         await allocator.prefer(ask(4, units(0, 16)))
@@ -213,41 +210,25 @@ async def test_the_pods_sum_is_said_only_if_every_pod_that_it_can_be_for_has_the
     assert answer.envs["ENFLAME_COM_GCU_MEM_POD"] == "5", "b and c are equal candidates with other sums"
 
 
-def waiting_allocator(
-    store: PodStore,
-    pods: PodChanges,
-    *,
-    wait_s: float,
-    responses: AllocateResponses | None = None,
-    whole: bool = False,
-) -> CardAllocator:
-    allocator = CardAllocator(
-        store,
-        responses or AllocateResponses(ENFLAME, (Strategy.ENV,)),
-        pods,
-        whole=whole,
-        wait_for_pod_s=wait_s,
-        clock=lambda: 0.0,
-        wall_clock_ns=lambda: 7,
-        on_allocate=lambda: None,
-    )
-    allocator.set_inventory(inventory(16, 16))
-    return allocator
+def rig_of(*pods: Pod, **options: Any) -> Rig:
+    """Two cards of 16 units, and these pods."""
+    made = make_rig(mode=GrantMode.BOTH, **options)
+    made.see(16, 16)
+    for each in pods:
+        made.agent.pod_applied(each)
+    return made
 
 
 class Waiting:
     """A call that waits at most a minute for a pod, on a node with these pods."""
 
-    def __init__(self, *known: Pod, whole: bool = False) -> None:
-        self.store, self.pods = PodStore(ENFLAME), PodChanges()
-        self.allocator = waiting_allocator(self.store, self.pods, wait_s=60.0, whole=whole)
+    def __init__(self, *known: Pod, whole: bool = False, wait_s: float = 60.0) -> None:
+        self.rig = rig_of(*known, wait_s=wait_s)
+        self.allocator = self.rig.parts.whole_allocator if whole else self.rig.parts.allocator
         self.asking: asyncio.Task[Sequence[bytes]]
-        self.show(*known)
 
-    def show(self, *pods: Pod) -> None:
-        for each in pods:
-            self.store.pod_applied(each)
-        self.pods.notify()
+    def show(self, pod: Pod) -> None:
+        self.rig.agent.pod_applied(pod)
 
     async def ask(self, request: PreferredRequest) -> None:
         self.asking = asyncio.create_task(self.allocator.prefer(request), name="prefer")
@@ -290,16 +271,13 @@ async def test_a_call_that_may_continue_another_pod_waits_until_the_kubelet_show
     waiting = Waiting(pod("a", 4, 4, card=0), pod("b", 4, 4, card=1))
     await waiting.allocator.allocate(device_ids(units(1, 4)))
     await waiting.ask(ask(4, units(0, 16), units(1, 12, start=4)))  # It may be the second container of either pod.
-    shown = KubeletAllocations("podresources")
-    shown.add("d/b", "c0", device_ids(units(1, 4)))
-    waiting.store.on_kubelet_read(shown)
-    waiting.show()
+    waiting.rig.hold(b=units(1, 4))
     assert chosen(await waiting.answer()) == {1: 4}
 
 
 async def test_a_wait_is_bounded_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "gcushare")
-    allocator = waiting_allocator(PodStore(ENFLAME), PodChanges(), wait_s=0.01)
+    allocator = Waiting(wait_s=0.01).allocator
     async with asyncio.timeout(10):
         assert chosen(await allocator.prefer(ask(4, units(0, 5), units(1, 16)))) == {0: 4}
     assert "no bound pod with room on its card asks for this size size=4 whole=False waited_s=0.01" in caplog.text
@@ -307,8 +285,7 @@ async def test_a_wait_is_bounded_and_logged(caplog: pytest.LogCaptureFixture) ->
 
 async def test_a_container_may_use_its_request_and_what_its_pods_limit_adds() -> None:
     async def usable(*pods: Pod) -> str:
-        allocator = waiting_allocator(store_of(*pods), PodChanges(), wait_s=0.0)
-        return (await allocator.allocate(device_ids(units(0, 4)))).envs[CONTAINER_BYTES]
+        return (await rig_of(*pods).parts.allocator.allocate(device_ids(units(0, 4)))).envs[CONTAINER_BYTES]
 
     def limit(name: str, units: str) -> Pod:
         return with_more(pod(name, 4, card=0), {MEMORY_LIMIT: units})
@@ -320,13 +297,11 @@ async def test_a_container_may_use_its_request_and_what_its_pods_limit_adds() ->
         await usable(limit("large", "99"))
 
 
-def limited(*, problem: str = "", fallback: Fallback = Fallback.REFUSE) -> tuple[CardAllocator, PodStore]:
-    """An allocator of two cards whose memory MPS limits, and its store."""
+def limited(*pods: Pod, problem: str = "", fallback: Fallback = Fallback.REFUSE) -> CardAllocator:
+    """An allocator of two cards whose memory MPS limits."""
     limiter = MpsLimiter(MpsFolders(Path("/run/mps")), fallback)
     limiter.daemon_problem, limiter.is_awaited = problem, False
-    store = PodStore(ENFLAME)
-    responses = AllocateResponses(ENFLAME, (Strategy.ENV,), limiter)
-    return waiting_allocator(store, PodChanges(), wait_s=0.0, responses=responses), store
+    return rig_of(*pods, limiter=limiter).parts.allocator
 
 
 def proportional(name: str, size: int) -> Pod:
@@ -334,28 +309,25 @@ def proportional(name: str, size: int) -> Pod:
 
 
 async def test_threads_are_unlimited_if_any_pod_that_the_call_can_be_for_did_not_ask() -> None:
-    allocator, store = limited()
-    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in (await allocator.allocate(device_ids(units(1, 4)))).envs
-    store.pod_applied(proportional("a", 4))
-    store.pod_applied(pod("b", 4, card=0))
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in (await limited().allocate(device_ids(units(1, 4)))).envs
+    allocator = limited(proportional("a", 4), pod("b", 4, card=0))
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in (await allocator.allocate(device_ids(units(0, 4)))).envs
 
 
 async def test_a_tiny_share_still_gets_one_percent_of_the_threads() -> None:
-    allocator, store = limited()
+    allocator = limited(proportional("a", 4))
     allocator.set_inventory(inventory(card(0, 1000, memory_bytes=1000 << 20), unit="MiB"))
-    store.pod_applied(proportional("a", 4))
     answer = await allocator.allocate(device_ids(device_ids_of_card(0, 1000)[:4]))
     assert answer.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
     assert answer.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "uuid-0=4M"
 
 
 async def test_memory_that_cannot_be_limited_is_refused_or_given_without_a_limit() -> None:
-    allocator, _ = limited(problem="the daemon is gone")
+    allocator = limited(problem="the daemon is gone")
     text = r"^memory cannot be limited \(card 0: the daemon is gone\); --limit-fallback unlimited lets pods start"
     with pytest.raises(Refused, match=text):
         await allocator.allocate(device_ids(units(0, 4)))
-    allocator, _ = limited(problem="the daemon is gone", fallback=Fallback.UNLIMITED)
+    allocator = limited(problem="the daemon is gone", fallback=Fallback.UNLIMITED)
     answer = await allocator.allocate(device_ids(units(0, 4)))
     assert (answer.envs["ENFLAME_COM_GCU_MEM_CONTAINER"], list(answer.mounts)) == ("4", [])
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in answer.envs

@@ -18,13 +18,12 @@ from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
 from gcushare.kube.errors import InvalidError
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from tests.running import running
-from tests.unit.plugin_pods import pod, with_more
-from tests.unit.plugin_pods import store_of as book_with
-from tests.unit.plugin_records import World, checkpoint, reconciler_of, store_of, write_due
+from tests.unit.node_agent_rig import World, checkpoint, reconciler_of, write_due
+from tests.unit.plugin_pods import pod, store_of, with_more
 
 
 async def test_with_no_kubelets_record_an_allocation_counts_after_some_patience() -> None:
-    world, store = World(record=None), store_of("a")
+    world, store = World(record=None), store_of(pod("a", 4))
     reconciler = reconciler_of(world, store)
     store.on_allocate("uid-a", "c0", {0: 4}, world.now_s)
     assert not await reconciler.check()
@@ -38,7 +37,7 @@ async def test_with_no_kubelets_record_an_allocation_counts_after_some_patience(
 
 
 async def test_an_allocation_that_a_readable_record_never_shows_is_dropped() -> None:
-    world, store = World(), store_of("a")
+    world, store = World(), store_of(pod("a", 4))
     reconciler = reconciler_of(world, store)
     store.on_allocate("uid-a", "c0", {0: 4}, world.now_s)
     world.now_s += reconciling.PATIENCE_S + 0.1
@@ -49,7 +48,7 @@ async def test_an_allocation_that_a_readable_record_never_shows_is_dropped() -> 
 
 
 async def test_a_kubelet_that_has_just_started_shows_less_than_it_gave_out_and_its_checkpoint_is_asked() -> None:
-    world, store = World(), book_with(pod("a", 4, card=0), pod("b", 4, card=1, assigned=True), pod("c", 4, card=1))
+    world, store = World(), store_of(pod("a", 4, card=0), pod("b", 4, card=1, assigned=True), pod("c", 4, card=1))
     reconciler = reconciler_of(world, store)
     world.hold("a", 0)
     await reconciler.check()
@@ -63,7 +62,7 @@ async def test_a_kubelet_that_has_just_started_shows_less_than_it_gave_out_and_i
 
 
 async def test_a_pod_that_only_claims_to_hold_a_card_gets_none_from_the_checkpoint() -> None:
-    world, store = World(), book_with(pod("forged", 4, card=0, assigned=True))
+    world, store = World(), store_of(pod("forged", 4, card=0, assigned=True))
     world.checkpoint = checkpoint({})
     await reconciler_of(world, store).check()
     assert store.held_units() == {}
@@ -71,7 +70,7 @@ async def test_a_pod_that_only_claims_to_hold_a_card_gets_none_from_the_checkpoi
 
 async def keeper_with(world: World, *names: str) -> tuple[AllocationReconciler, PodStore]:
     """A reconciler that knows these pods: each holds units of card 1, but its record says card 0."""
-    store = store_of(*names)
+    store = store_of(*(pod(name, 4) for name in names))
     for name in names:
         world.hold(name, 1)
     reconciler = reconciler_of(world, store)

@@ -17,8 +17,8 @@ from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, device
 from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.builders import card, inventory
+from tests.unit.node_agent_rig import World, reconciler_of
 from tests.unit.plugin_pods import UNITS, UUIDS, in_use, init_pod, pod, reconcile, store_of, whole_pod
-from tests.unit.plugin_records import World, reconciler_of
 
 
 def listed(message: bytes) -> dict[str, str]:

@@ -15,8 +15,8 @@ from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import has_stopped
 from tests.builders import card
+from tests.unit.node_agent_rig import World, reconciler_of
 from tests.unit.plugin_pods import MEMORY, bound, in_use, pod, reconcile, recorded, store_of, whole_pod
-from tests.unit.plugin_records import World, reconciler_of
 
 GRACE_S = 30.0
 RUNNING: dict[str, object] = {"running": {}}

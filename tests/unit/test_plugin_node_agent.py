@@ -1,7 +1,6 @@
 """Where the node's facts meet: what the kubelet is sent, what is published, and what people hear of it."""
 
 from itertools import chain
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,8 +16,8 @@ from tests.unit.node_agent_rig import Rig, make_rig
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return make_rig(tmp_path)
+def rig() -> Rig:
+    return make_rig()
 
 
 def test_a_source_that_fails_for_a_while_takes_no_card_away(rig: Rig) -> None:
@@ -37,8 +36,8 @@ def test_a_cordon_that_names_nothing_is_reported_once(rig: Rig, cordon: str) -> 
     assert rig.heard.reasons().count("UnknownCordon") == 1
 
 
-def test_auto_keeps_its_unit_while_it_fits_and_changes_it_only_when_no_one_holds_any(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path, unit="auto")
+def test_auto_keeps_its_unit_while_it_fits_and_changes_it_only_when_no_one_holds_any() -> None:
+    rig = make_rig(unit="auto")
     rig.see(300)
     assert rig.agent.inventory is not None
     assert rig.agent.inventory.unit.name == "0.01"
@@ -51,8 +50,8 @@ def test_auto_keeps_its_unit_while_it_fits_and_changes_it_only_when_no_one_holds
     assert rig.agent.inventory.unit.name == "0.1"
 
 
-def test_a_card_that_does_not_fit_the_unit_keeps_no_health_and_no_cordon_of_the_others_back(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path, unit="0.01")
+def test_a_card_that_does_not_fit_the_unit_keeps_no_health_and_no_cordon_of_the_others_back() -> None:
+    rig = make_rig(unit="0.01")
     rig.see(80, 80)
     rig.hold()
     assert rig.listed() == (16000, 16000)
@@ -69,8 +68,8 @@ def test_a_card_that_does_not_fit_the_unit_keeps_no_health_and_no_cordon_of_the_
     assert (rig.agent.problem, rig.listed()) == ("", (16000, 16000))
 
 
-def test_a_card_that_was_replaced_by_one_that_does_not_fit_is_unhealthy(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path, unit="0.01")
+def test_a_card_that_was_replaced_by_one_that_does_not_fit_is_unhealthy() -> None:
+    rig = make_rig(unit="0.01")
     rig.see(80, 80)
     rig.see(80, 4000, uuids={1: "new"})
     assert rig.listed() == (16000, 8000)
@@ -88,9 +87,9 @@ def test_a_card_that_was_replaced_by_one_that_does_not_fit_is_unhealthy(tmp_path
     ],
 )
 def test_a_card_whose_units_do_not_fit_beside_held_numbers_waits_alone(
-    tmp_path: Path, others: range, gone: frozenset[int], waiting: tuple[int, int | None], size: int
+    others: range, gone: frozenset[int], waiting: tuple[int, int | None], size: int
 ) -> None:
-    rig = make_rig(tmp_path, unit="MiB", vendor=ALIYUN)
+    rig = make_rig(unit="MiB", vendor=ALIYUN)
     rig.hold(a=device_ids_of_card(0, 4))
     shown = [InventoryCard(index=index, uuid=f"U-{index}", memory_bytes=32 * GIB) for index in others]
     new = InventoryCard(index=waiting[0], minor=waiting[1], uuid="U-new", memory_bytes=32 * GIB)
@@ -104,8 +103,8 @@ def test_a_card_whose_units_do_not_fit_beside_held_numbers_waits_alone(
     assert rig.heard.reasons() == ["CardLeftOut"]
 
 
-def test_a_lost_card_that_no_pod_holds_keeps_no_other_card_from_the_kubelet(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path, unit="MiB", vendor=ALIYUN)
+def test_a_lost_card_that_no_pod_holds_keeps_no_other_card_from_the_kubelet() -> None:
+    rig = make_rig(unit="MiB", vendor=ALIYUN)
     rig.hold(a=device_ids_of_card(0, 4))
     shown = [InventoryCard(index=index, uuid=f"U-{index}", memory_bytes=32 * GIB) for index in range(9)]
     rig.agent.on_cards_change(CardsSnapshot(tuple(shown), gone=frozenset({3})))
@@ -121,10 +120,10 @@ CARDS = st.tuples(st.integers(1, 8), st.integers(0, 8), st.sampled_from(["", "si
 @pytest.mark.slow
 @given(cards=st.lists(CARDS.filter(lambda card: card[0] >= card[1]), min_size=1, max_size=4))
 def test_the_kubelet_counts_what_pods_hold_and_what_is_free_on_cards_that_take_pods_and_nothing_else(
-    cards: list[tuple[int, int, str]], tmp_path_factory: pytest.TempPathFactory
+    cards: list[tuple[int, int, str]],
 ) -> None:
     """kube-scheduler subtracts what all pods ask for from that count, whatever became of their cards."""
-    rig = make_rig(tmp_path_factory.getbasetemp())
+    rig = make_rig()
     rig.see(*(units for units, _, _ in cards), 1)
     held = [device_ids_of_card(index, count) for index, (_, count, _) in enumerate(cards)]
     rig.hold(**{f"p{index}": ids for index, ids in enumerate(held) if ids})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from gcushare.core.errors import Refused
@@ -99,8 +97,8 @@ def test_whole_pods_of_equal_size_that_changed_places_are_both_recorded_truly() 
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Rig:
-    rig = make_rig(tmp_path, mode=GrantMode.BOTH)
+def both() -> Rig:
+    rig = make_rig(mode=GrantMode.BOTH)
     show(rig)
     rig.see(4, 4)
     return rig
@@ -134,15 +132,15 @@ def test_a_sick_card_is_unhealthy_in_both_lists_and_a_cordoned_one_if_no_one_hol
     assert open_to(both) == (0, set())
 
 
-def test_with_mode_whole_only_whole_cards_are_listed_whatever_the_unit(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path, unit="MiB", mode=GrantMode.WHOLE)
+def test_with_mode_whole_only_whole_cards_are_listed_whatever_the_unit() -> None:
+    rig = make_rig(unit="MiB", mode=GrantMode.WHOLE)
     rig.see(*[64] * 8)
     assert rig.agent.problem == "", "524,288 units would not fit a message, and none is sent"
     assert (rig.parts.memory_devices.message, len(healthy(rig.parts.whole_devices.message))) == (b"", 8)
 
 
-def test_with_mode_memory_a_card_that_a_pod_still_holds_whole_stays_closed(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path)
+def test_with_mode_memory_a_card_that_a_pod_still_holds_whole_stays_closed() -> None:
+    rig = make_rig()
     show(rig, whole={"old": ["card-0"]})
     rig.see(4, 4)
     assert rig.listed() == (8, 4)
@@ -153,8 +151,8 @@ def replica(name: str, on: int, *, value: str = "web", assigned: bool = False) -
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    made = make_rig(tmp_path, mode=GrantMode.BOTH)
+def rig() -> Rig:
+    made = make_rig(mode=GrantMode.BOTH)
     made.see(16, 16, 16)
     return made
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
@@ -21,9 +20,9 @@ from tests.unit.node_agent_rig import Away, Rig, make_rig
 from tests.unit.plugin_pods import pod
 
 
-def published(tmp_path: Path, unit: str) -> str:
+def published(unit: str) -> str:
     """The inventory that a plugin with one card of 16 GiB publishes."""
-    rig = make_rig(tmp_path, unit=unit)
+    rig = make_rig(unit=unit)
     rig.see(16)
     assert rig.agent.inventory is not None
     return encode_inventory(rig.agent.inventory)
@@ -62,9 +61,9 @@ def test_a_unit_that_no_one_holds_or_that_stays_as_it_is_may_be_offered() -> Non
     check_unit_change("1", "GiB", Holders(["d/a"]))
 
 
-def test_another_unit_is_refused_until_the_kubelets_record_shows_no_holder(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path, unit="0.1")
-    rig.node(inventory=published(tmp_path, "1"))
+def test_another_unit_is_refused_until_the_kubelets_record_shows_no_holder() -> None:
+    rig = make_rig(unit="0.1")
+    rig.node(inventory=published("1"))
     rig.see(16)
     assert "it is not known which pods hold units of the old one" in rig.agent.problem
     rig.hold(a=device_ids_of_card(0, 4))
@@ -72,34 +71,32 @@ def test_another_unit_is_refused_until_the_kubelets_record_shows_no_holder(tmp_p
     assert not rig.agent.offered.is_set()
     rig.hold()
     assert (rig.agent.problem, rig.listed(), to_write(rig)) == ("", (160, 0), "0.1")
-    rig.node(inventory=published(tmp_path, "0.1"))
+    rig.node(inventory=published("0.1"))
     assert (rig.agent.problem, rig.listed()) == ("", (160, 160))
 
 
-def test_a_node_that_is_seen_late_ends_what_was_offered_in_another_unit_without_harm_to_its_pods(
-    tmp_path: Path,
-) -> None:
-    rig = make_rig(tmp_path, unit="0.1")
+def test_a_node_that_is_seen_late_ends_what_was_offered_in_another_unit_without_harm_to_its_pods() -> None:
+    rig = make_rig(unit="0.1")
     rig.hold(a=device_ids_of_card(0, 4))
     rig.see(16)
     assert rig.listed() == (160, 160)
-    rig.node(inventory=published(tmp_path, "1"))
+    rig.node(inventory=published("1"))
     assert "changes from '1' to '0.1' while pods hold units of the old one (d/a)" in rig.agent.problem
     assert rig.heard.reasons() == ["MemoryUnitRefused"]
     assert rig.listed() == (160, 4), "what pods hold stays healthy"
     assert to_write(rig) is None, "the Node keeps the unit of before"
     rig.see(16)
-    rig.node(inventory=published(tmp_path, "1"))
+    rig.node(inventory=published("1"))
     assert rig.listed() == (160, 4)
     rig.hold()
     assert (rig.agent.problem, rig.listed(), to_write(rig)) == ("", (160, 0), "0.1")
-    rig.node(inventory=published(tmp_path, "0.1"))
+    rig.node(inventory=published("0.1"))
     assert rig.listed() == (160, 160), "given out once the extender counts in it"
 
 
-async def test_records_are_kept_true_while_another_unit_is_refused(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path, unit="0.1")
-    rig.node(inventory=published(tmp_path, "1"))
+async def test_records_are_kept_true_while_another_unit_is_refused() -> None:
+    rig = make_rig(unit="0.1")
+    rig.node(inventory=published("1"))
     rig.agent.pod_applied(pod("a", 4, card=0))
     rig.hold(a=device_ids_of_card(0, 4))
     rig.see(16)
@@ -107,15 +104,15 @@ async def test_records_are_kept_true_while_another_unit_is_refused(tmp_path: Pat
     assert not rig.agent.offered.is_set()
     async with asyncio.TaskGroup() as writers:
         rig.parts.reconciler.writer.start_due(writers)
-    (record,) = rig.away.asked
+    (record,) = rig.away.records
     assert (record[ENFLAME.record.assigned], record[ENFLAME.record.card_units]) == ("true", "16")
 
 
-def test_cards_that_go_away_meanwhile_do_not_overwrite_the_unit_of_before(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path, unit="0.1")
+def test_cards_that_go_away_meanwhile_do_not_overwrite_the_unit_of_before() -> None:
+    rig = make_rig(unit="0.1")
     rig.hold(a=device_ids_of_card(0, 4))
     rig.see(16)
-    rig.node(inventory=published(tmp_path, "1"))
+    rig.node(inventory=published("1"))
     rig.see()
     assert to_write(rig) is None
     rig.see(16)
@@ -123,16 +120,14 @@ def test_cards_that_go_away_meanwhile_do_not_overwrite_the_unit_of_before(tmp_pa
 
 
 @pytest.mark.parametrize("has_allocated", [False, True])
-def test_an_automatic_unit_gives_way_to_that_of_before_unless_both_were_given_out(
-    tmp_path: Path, has_allocated: bool
-) -> None:
-    rig = make_rig(tmp_path, unit="auto")
+def test_an_automatic_unit_gives_way_to_that_of_before_unless_both_were_given_out(has_allocated: bool) -> None:
+    rig = make_rig(unit="auto")
     rig.hold(a=device_ids_of_card(0, 4))
     rig.see(16)
     assert to_write(rig) == "0.001"
     if has_allocated:
         rig.agent.on_allocate()
-    rig.node(inventory=published(tmp_path, "0.1"))
+    rig.node(inventory=published("0.1"))
     if has_allocated:
         assert "changes from '0.1' to '0.001'" in rig.agent.problem
         assert rig.listed() == (16000, 4)
@@ -140,8 +135,8 @@ def test_an_automatic_unit_gives_way_to_that_of_before_unless_both_were_given_ou
         assert (rig.agent.problem, rig.listed(), to_write(rig)) == ("", (160, 160), "0.1")
 
 
-async def test_nothing_is_written_on_a_node_that_was_not_seen(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path)
+async def test_nothing_is_written_on_a_node_that_was_not_seen() -> None:
+    rig = make_rig()
     rig.see(16)
     publisher = rig.parts.publisher
     async with running(publisher.run(), "publisher"):
@@ -175,22 +170,22 @@ def is_warned(rig: Rig) -> bool:
         pytest.param("", "0.001", id="unknown"),
     ],
 )
-def test_auto_chooses_by_the_kubelets_version(tmp_path: Path, kubelet: str, unit: str) -> None:
-    rig = make_rig(tmp_path, "auto")
+def test_auto_chooses_by_the_kubelets_version(kubelet: str, unit: str) -> None:
+    rig = make_rig("auto")
     rig.node(kubelet)
     rig.see(*EIGHT)
     assert (unit_of(rig), is_warned(rig)) == (unit, False)
 
 
-def test_a_node_with_many_units_of_every_size_gets_the_coarsest(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path, "auto", vendor=ALIYUN)
+def test_a_node_with_many_units_of_every_size_gets_the_coarsest() -> None:
+    rig = make_rig("auto", vendor=ALIYUN)
     rig.node("v1.36.2")
     rig.see(*(1024,) * 16)
     assert (unit_of(rig), is_warned(rig)) == ("GiB", True)
 
 
-def test_a_unit_that_pods_hold_stays_until_the_node_is_empty(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path, "auto")
+def test_a_unit_that_pods_hold_stays_until_the_node_is_empty() -> None:
+    rig = make_rig("auto")
     rig.node("v1.35.4")
     rig.see(*EIGHT)
     rig.hold(a=device_ids_of_card(0, 4))
@@ -201,8 +196,8 @@ def test_a_unit_that_pods_hold_stays_until_the_node_is_empty(tmp_path: Path) -> 
     assert unit_of(rig) == "0.1"
 
 
-def test_a_unit_that_the_admin_chose_stays_and_is_reported(tmp_path: Path) -> None:
-    rig = make_rig(tmp_path, "0.001")
+def test_a_unit_that_the_admin_chose_stays_and_is_reported() -> None:
+    rig = make_rig("0.001")
     rig.node("v1.36.2")
     rig.see(*EIGHT)
     assert (unit_of(rig), is_warned(rig)) == ("0.001", True)
@@ -216,8 +211,7 @@ TURNS = 20
 class World(Away):
     """A node: its Node object and its kubelet, which outlive the plugin, and a pod that waits for 4 units."""
 
-    root: Path
-    cut_off: CutOff
+    cut_off: CutOff = field(kw_only=True)
     annotations: dict[str, str] = field(default_factory=dict)
     capacity: dict[str, str] = field(default_factory=dict)
     holders: dict[str, str] = field(default_factory=dict)
@@ -261,7 +255,7 @@ class World(Away):
         Raises:
             Ended: it was cut off.
         """
-        self.rig = make_rig(self.root, unit=unit, api=self)
+        self.rig = make_rig(unit=unit, api=self)
         self.show_node()
         self.rig.see(16)
         async with running(self.rig.parts.publisher.run(), "publisher") as writing:
@@ -291,12 +285,12 @@ async def change_unit(world: World) -> None:
 
 
 @pytest.mark.slow
-async def test_a_change_of_unit_that_is_cut_off_at_any_write_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
-    undisturbed = World(tmp_path, CutOff())
+async def test_a_change_of_unit_that_is_cut_off_at_any_write_ends_as_an_undisturbed_one() -> None:
+    undisturbed = World(cut_off=CutOff())
     await change_unit(undisturbed)
     assert (undisturbed.unit, undisturbed.holders, undisturbed.waiting) == ("0.1", {"b": "0.1"}, "")
     assert undisturbed.cut_off.writes >= 3, "two for a new Node, one for another unit"
     for cut_off in every_cut_off():
-        world = World(tmp_path, cut_off)
+        world = World(cut_off=cut_off)
         await change_unit(world)
         assert world.outcome() == undisturbed.outcome(), cut_off

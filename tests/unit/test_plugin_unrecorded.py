@@ -14,6 +14,7 @@ from gcushare.wire.annotations import CARD_POLICY, CARDS
 from gcushare.wire.nodes import MAX_UNRECORDED
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import MACHINE_UID, MIRROR
+from tests.unit.node_agent_rig import World, checkpoint, reconciler_of, write_due
 from tests.unit.plugin_pods import (
     COUNT,
     MEMORY,
@@ -29,7 +30,6 @@ from tests.unit.plugin_pods import (
     with_more,
     written,
 )
-from tests.unit.plugin_records import World, checkpoint, reconciler_of, write_due
 
 
 @pytest.mark.parametrize(

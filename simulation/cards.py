@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LinkLevel
-from gcushare.core.cards import Card, CardUse
+from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading
+from gcushare.core.cards import Card
 from gcushare.core.errors import DeviceError
 from simulation.control_groups import ControlGroups
 
@@ -63,33 +63,29 @@ class SimulatedSource:
         return "simulated"
 
     async def list_cards(self) -> CardReport:
-        """List the cards that are there."""
+        """List and read the cards that are there; nothing is known of their use."""
         await asyncio.sleep(0.002)
         self._require()
         found = [self._machine.cards[slot] for slot in self._machine.order]
-        listed = (msgspec.structs.replace(each.card, index=at) for at, each in enumerate(found) if not each.is_gone)
-        return CardReport(cards=tuple(listed))
-
-    async def health(self, card: Card) -> HealthReading:
-        """Look at one card."""
-        self._require()
-        found = self._machine.cards[self._machine.slot_of(card.uuid)]
-        if found.is_gone:
-            return HealthReading(healthy=False, reason="the card fell off the bus", conclusive=True, lost=True)
-        return HealthReading(healthy=not found.is_sick, reason="XID 79" if found.is_sick else "", conclusive=True)
-
-    async def use(self, card: Card) -> CardUse:
-        """Nothing is known of its use."""
-        raise DeviceError("the simulated library does not say")
+        listed = [(at, each) for at, each in enumerate(found) if not each.is_gone]
+        return CardReport(
+            cards=tuple(msgspec.structs.replace(each.card, index=at) for at, each in listed),
+            readings={
+                each.card.uuid: HealthReading(
+                    healthy=not each.is_sick, reason="XID 79" if each.is_sick else "", conclusive=True
+                )
+                for _, each in listed
+            },
+        )
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
         """It has no events."""
         await asyncio.sleep(timeout_s)
         return None
 
-    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        """Unknown."""
-        return None
+    async def are_linked(self, card_a: Card, card_b: Card) -> bool:
+        """None is to any other."""
+        return False
 
     async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
         """Read a group."""

@@ -1,8 +1,10 @@
-"""A loop of the programs that runs during a test."""
+"""Loops of the programs that run during a test, and the end of processes."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import select
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,3 +21,17 @@ async def running(loop: Coroutine[Any, Any, object], name: str) -> AsyncIterator
         await asyncio.wait([task])
     if not task.cancelled():
         raise AssertionError(f"{name} ended by itself with {task.result()!r}")
+
+
+async def wait_for_end(pid: int) -> None:
+    """Wait until a process, ours or not, is gone."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        assert await asyncio.to_thread(poller.poll, 20_000), f"process {pid} is still there"
+    finally:
+        os.close(descriptor)

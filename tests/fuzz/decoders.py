@@ -15,8 +15,7 @@ from typing import Any
 
 from gcushare.cards.c_library import decode_text
 from gcushare.cards.pci import parse_pci_address
-from gcushare.cards.ports import HealthReading
-from gcushare.cards.worker.messages import REQUEST, EventAnswer, LinkAnswer, Opened, decode_answer
+from gcushare.cards.worker.messages import REQUEST, CardAnswer, EventAnswer, Opened, decode_answer
 from gcushare.cluster.diagnosis.facts import parse_time
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.reader import parse_date
@@ -26,7 +25,6 @@ from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.document import merged_config, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import parse_image_version, parse_version
-from gcushare.core.cards import CardUse
 from gcushare.core.errors import ConfigError, GcushareError, Refused
 from gcushare.core.quantities import parse_count, parse_quantity
 from gcushare.device_plugin.plugin_settings import PluginSettings
@@ -237,10 +235,8 @@ TEXT_DECODERS: dict[str, Decoder] = {
     "command line": Decoder(text_of(_command_line), (b"--help", b"--log-level=debug\n--log-format\njson"), ConfigError),
     "worker's request": Decoder(REQUEST.read, (b'{"operation":"event","timeout_s":1.5}',)),
     "worker's opening": Decoder(_result(Opened), (b'{"result":{"library":"l","driver":"1.2"}}',), OF_WORKER),
-    "worker's health": Decoder(_result(HealthReading), (), OF_WORKER),
-    "worker's use": Decoder(_result(CardUse), (), OF_WORKER),
+    "worker's card": Decoder(_result(CardAnswer), (), OF_WORKER),
     "worker's event": Decoder(_result(EventAnswer), (b'{"result":{"event":null}}',), OF_WORKER),
-    "worker's link": Decoder(_result(LinkAnswer), (b'{"result":{"level":null}}',), OF_WORKER),
     "driver's text": Decoder(decode_text, (b"GCU-0\0\xff",), NONE),
     "PCI address": Decoder(any_text(parse_pci_address), (b"00000000:3B:00.0",), NONE),
     "Date header": Decoder(text_of(parse_date), (b"Sun, 22 Nov 2026 03:00:00 GMT",), NONE),

@@ -25,13 +25,15 @@ import pytest
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.nvidia.nvml import NvmlLibrary
 from gcushare.cards.pci import PciBus
-from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent
 from gcushare.cards.worker.client import IsolatedSource
 from gcushare.cards.worker.time_limits import IsolationSettings
-from gcushare.core.cards import Card, CardUse, LeftOutCard
+from gcushare.core.cards import Card
+from tests.manual_clock import ManualClock
 
 FakeKind = Literal["efml", "efml_native", "efml_shaped", "nvml"]
 
+PATIENT = IsolationSettings(call_timeout_s=60.0)
 _SOURCES = Path(__file__).parent
 _BUILDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "efml": ("fake_efml.c", "libefml.so", ()),
@@ -73,6 +75,7 @@ async def isolated(
     clock: Callable[[], float] = time.monotonic,
     *,
     pci_devices: str = "/nonexistent",
+    reads: bool = True,
 ) -> AsyncIterator[IsolatedSource]:
     """A source whose worker process opens the library; it is closed with the block."""
     spec = LibrarySpec(
@@ -80,11 +83,21 @@ async def isolated(
         library=str(fake.path),
         pci_devices=pci_devices,
     )
-    source = IsolatedSource(spec, settings or IsolationSettings(), clock)
+    source = IsolatedSource(spec, settings or IsolationSettings(), clock, reads)
     try:
         yield source
     finally:
         await source.close()
+
+
+@asynccontextmanager
+async def worker(
+    folder: Path, *rules: str, kind: FakeKind = "efml", settings: IsolationSettings = PATIENT
+) -> AsyncIterator[tuple[FakeLibrary, IsolatedSource, ManualClock]]:
+    """A library that follows these rules, and a source of it for which no time passes but by its clock."""
+    fake, clock = install_fake(kind, folder, *rules), ManualClock()
+    async with isolated(fake, settings, clock) as source:
+        yield fake, source, clock
 
 
 @functools.cache
@@ -99,7 +112,7 @@ def nvml_here() -> tuple[FakeLibrary, NvmlLibrary]:
 
 
 class DirectSource:
-    """A ``LimitSource`` for tests of what is made of the answers, where no call hangs: it starts no worker process."""
+    """Cards and limits for tests of what is made of the answers, where no call hangs: it starts no worker process."""
 
     name = "nvml"
 
@@ -108,20 +121,15 @@ class DirectSource:
 
     async def list_cards(self) -> CardReport:
         found = [self._library.describe(slot) for slot in range(self._library.card_count())]
+        cards = tuple(each for each in found if isinstance(each, Card))
         return CardReport(
-            cards=tuple(each for each in found if isinstance(each, Card)),
-            left_out=tuple(each for each in found if isinstance(each, LeftOutCard)),
-            driver=self._library.driver_version(),
+            cards=cards,
+            readings={card.uuid: self._library.health(card.index) for card in cards},
+            uses={card.uuid: self._library.use(card.index) for card in cards},
         )
 
-    async def health(self, card: Card) -> HealthReading:
-        return self._library.health(card.index)
-
-    async def use(self, card: Card) -> CardUse:
-        return self._library.use(card.index)
-
-    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        return self._library.link_level(card_a.index, card_b.index)
+    async def are_linked(self, card_a: Card, card_b: Card) -> bool:
+        return False
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
         await asyncio.sleep(timeout_s)

@@ -34,7 +34,7 @@ async def test_a_limit_is_set_read_back_and_kept(tmp_path: Path, keeping: Keepin
     pod = groups.make("kubepods/pod1")
     container = groups.make("kubepods/pod1/c1")
     fake = install_fake("nvml", tmp_path, f"set keeping * {keeping}")
-    async with isolated(fake) as source:
+    async with isolated(fake, reads=False) as source:
         card, other = await cards_of(source)
         assert await source.limit_group(card, str(pod), 4 * GIB) == GroupMemory(hard_bytes=4 * GIB, used_bytes=0)
         assert groups.allocate(container, 0, 3 * GIB)
@@ -114,7 +114,7 @@ async def test_an_older_driver_has_no_such_call(tmp_path: Path) -> None:
 
 
 async def test_another_vendors_library_keeps_none(tmp_path: Path) -> None:
-    async with isolated(install_fake("efml", tmp_path)) as source:
+    async with isolated(install_fake("efml", tmp_path), reads=False) as source:
         card = (await cards_of(source))[0]
         with pytest.raises(DeviceError, match="keeps no memory limits"):
             await source.limit_group(card, str(tmp_path), GIB)
@@ -124,8 +124,11 @@ async def test_a_call_that_hangs_costs_the_worker_and_is_an_error(tmp_path: Path
     groups = ControlGroups(tmp_path / "cgroup")
     pod = groups.make("kubepods/pod1")
     fake = install_fake("nvml", tmp_path, "set keeping * dmem", "crash nvmlDeviceSetMemoryLimits_v1 0")
-    async with isolated(fake) as source:
+    async with isolated(fake, reads=False) as source:
         first, second = await cards_of(source)
         with pytest.raises(DeviceError, match="nvmlDeviceSetMemoryLimits_v1"):
             await source.limit_group(first, str(pod), GIB)
+        assert await cards_of(source) == (first, second)
+        with pytest.raises(DeviceError, match="nvmlDeviceSetMemoryLimits_v1"):
+            await source.limit_group(first, str(pod), GIB)  # it rests: the library is not asked
         assert await source.limit_group(second, str(pod), GIB) == GroupMemory(hard_bytes=GIB, used_bytes=0)

@@ -145,7 +145,7 @@ async def test_without_cards_it_stays_up_says_so_and_looks_again(tmp_path: Path)
     fake = install_fake("efml_native", tmp_path, "fail EfmlInit * 6")
     async with monitoring(isolated(fake), QUICK) as (monitor, changes):
         assert monitor.snapshot.cards == ()
-        assert "EFML_ERROR_DRIVER_NOT_LOADED" in monitor.problem
+        assert "EfmlInit failed with code 6" in monitor.problem
         fake.control("cards 1")
         await changes.until(lambda now: bool(now.cards))
         assert monitor.problem == ""

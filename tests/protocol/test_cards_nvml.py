@@ -15,7 +15,7 @@ from gcushare.cards.links import LinkTable
 from gcushare.cards.nvidia.nvml import NvmlLibrary
 from gcushare.cards.nvidia.xids import APPLICATION_XIDS
 from gcushare.cards.pci import PciBus
-from gcushare.cards.ports import HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.ports import HealthEvent, HealthReading
 from gcushare.cards.worker.time_limits import IsolationSettings
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError
@@ -33,13 +33,12 @@ async def test_all_of_a_card_is_reported(tmp_path: Path) -> None:
         (devices / address / "numa_node").write_text("1\n")
     async with isolated(install_fake("nvml", tmp_path), pci_devices=str(devices)) as source:
         report = await source.list_cards()
-        use = await source.use(report.cards[1])
     assert report.driver == "550.54.15"
     assert report.cards[1] == Card(
         index=1, uuid="GPU-00000001", memory_bytes=80 * GIB, model="NVIDIA Fake 80GB", serial="SN0001",
         pci_address="0000:3b:00.0", numa_node=1,
     )  # fmt: skip
-    assert use == CardUse(
+    assert report.uses["GPU-00000001"] == CardUse(
         memory_used_bytes=2 * GIB, temperature_celsius=43.0, power_watts=123.5, power_limit_watts=250.0,
         utilization_percent=67.0, fan_percent=31.0, performance_state=8, compute_mode="default", cuda_version="12.4",
         ecc=True, mig=False, persistence=True,
@@ -62,10 +61,10 @@ async def test_a_sick_card_says_why_and_the_other_is_well(tmp_path: Path) -> Non
         first, second = (await source.list_cards()).cards
         for rule, reason in reasons.items():
             fake.control(rule)
-            reading = await source.health(second)
-            assert not reading.healthy, rule
-            assert reading.reason.startswith(reason)
-            assert (await source.health(first)).healthy
+            readings = (await source.list_cards()).readings
+            assert not readings[second.uuid].healthy, rule
+            assert readings[second.uuid].reason.startswith(reason)
+            assert readings[first.uuid].healthy
 
 
 async def test_a_card_off_the_bus_is_lost(tmp_path: Path) -> None:
@@ -75,10 +74,10 @@ async def test_a_card_off_the_bus_is_lost(tmp_path: Path) -> None:
     async with isolated(install_fake("nvml", tmp_path), pci_devices=str(devices)) as source:
         first, second = (await source.list_cards()).cards
         (devices / "0000:3b:00.0").rmdir()
-        assert (await source.health(first)).healthy
-        reading = await source.health(second)
-    assert reading.lost
-    assert "0000:3b:00.0" in reading.reason
+        readings = (await source.list_cards()).readings
+    assert readings[first.uuid].healthy
+    assert readings[second.uuid].lost
+    assert "0000:3b:00.0" in readings[second.uuid].reason
 
 
 # In this process: a worker for each would cost more than all that they ask.
@@ -223,21 +222,18 @@ def test_cards_without_events_say_so_and_are_polled() -> None:
         assert library.health(0).healthy
 
 
-def test_how_near_two_cards_are() -> None:
-    levels = {
-        ("set nvlink * 1",): LinkLevel.FABRIC,
-        ("set topology * 0",): LinkLevel.BOARD,
-        ("set topology * 10",): LinkLevel.SWITCH,
-        ("set topology * 20",): LinkLevel.ROOT,
-        ("set topology * 30",): LinkLevel.ROOT,
-        ("set topology * 40",): LinkLevel.NUMA,
-        ("set topology * 50",): LinkLevel.SYSTEM,
-        ("absent nvmlDeviceGetP2PStatus * 3", "absent nvmlDeviceGetTopologyCommonAncestor * 13"): None,
+def test_cards_with_nvlink_or_one_switch_between_them_are_linked() -> None:
+    linked = {
+        ("set nvlink * 1",): True,
+        ("set topology * 0",): True,
+        ("set topology * 10",): True,
+        ("set topology * 20",): False,
+        ("absent nvmlDeviceGetP2PStatus * 3", "absent nvmlDeviceGetTopologyCommonAncestor * 13"): False,
     }
     with opened() as (fake, library):
-        for rules, level in levels.items():
+        for rules, is_linked in linked.items():
             fake.control(*rules)
-            assert library.link_level(0, 1) == level, rules
+            assert library.are_linked(0, 1) is is_linked, rules
 
 
 @pytest.mark.parametrize(
@@ -259,9 +255,9 @@ async def test_a_question_about_links_that_hangs_makes_no_card_sick(tmp_path: Pa
     fake = install_fake("nvml", tmp_path, "hang nvmlDeviceGetP2PStatus 0")
     async with isolated(fake, IsolationSettings(call_timeout_s=3.0)) as source:
         report = await LinkTable(source).fill(await source.list_cards())
-        readings = [await source.health(card) for card in report.cards]
-    assert [card.link_group for card in report.cards] == ["", ""]
-    assert readings == [HealthReading(healthy=True)] * 2
+        assert [card.link_group for card in report.cards] == ["", ""]
+        readings = (await source.list_cards()).readings
+    assert list(readings.values()) == [HealthReading(healthy=True)] * 2
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ async def test_what_was_passed_over_is_reported_with_its_reason(tmp_path: Path) 
     efml.control("fail EfmlInit * 6")
     await source.list_cards()
     assert source.name == f"nvml ({nvml.path})"
-    reason = "EfmlInit failed with EFML_ERROR_DRIVER_NOT_LOADED (6): the library's words for 6"
+    reason = "EfmlInit failed with code 6: the library's words for 6"
     assert source.selection == f"nvml ({nvml.path}) (efml ({efml.path}): {reason})"
     await source.close()
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.ports import LinkLevel
 from gcushare.cards.simulated.source import SimulatedSource
 from gcushare.core.errors import ConfigError
 
@@ -52,23 +51,15 @@ def test_a_file_that_describes_no_cards_but_fills_the_memory_is_refused(tmp_path
         SimulatedSource(path)
 
 
-async def test_a_card_falls_sick_and_recovers_with_its_file(path: Path, source: SimulatedSource) -> None:
-    first, second = (await source.list_cards()).cards
+async def test_a_card_falls_sick_recovers_and_goes_with_its_file(path: Path, source: SimulatedSource) -> None:
     write(path, "cards: [{memory: 16GiB}, {memory: 16GiB, health: unhealthy, reason: too hot}]")
     assert await source.wait_event(EVENT_TIMEOUT_S)
-    assert (await source.health(first)).healthy
-    assert (await source.health(second)).reason == "too hot"
-    write(path, "{count: 2, memory: 16GiB}")
-    assert await source.wait_event(EVENT_TIMEOUT_S)
-    assert (await source.health(second)).healthy
-
-
-async def test_a_card_that_left_the_file_is_lost(path: Path, source: SimulatedSource) -> None:
-    second = (await source.list_cards()).cards[1]
+    readings = (await source.list_cards()).readings
+    assert [each.reason for each in readings.values()] == ["", "too hot"]
     write(path, "{count: 1, memory: 16GiB}")
-    assert len((await source.list_cards()).cards) == 1
-    reading = await source.health(second)
-    assert (reading.healthy, reading.lost) == (False, True)
+    assert await source.wait_event(EVENT_TIMEOUT_S)
+    report = await source.list_cards()
+    assert (len(report.cards), [each.healthy for each in report.readings.values()]) == (1, [True])
 
 
 @pytest.mark.parametrize("broken", ["{count: 2, mem", "{count: two, memory: 1GiB}", ""])
@@ -106,15 +97,4 @@ async def test_a_configmap_swapped_behind_a_link_is_followed(tmp_path: Path) -> 
     swapped.replace(tmp_path / "..data")
     assert await source.wait_event(EVENT_TIMEOUT_S)
     assert len((await source.list_cards()).cards) == 2
-    await source.close()
-
-
-async def test_links_follow_groups_and_numa_nodes(tmp_path: Path) -> None:
-    path = tmp_path / "cards.yaml"
-    keys = ("numa: 0, link_group: a", "numa: 0, link_group: a", "numa: 0", "numa: 1", "model: x")
-    write(path, "\n".join(["cards:", *(f"- {{memory: 1GiB, {key}}}" for key in keys)]))
-    source = SimulatedSource(path)
-    cards = (await source.list_cards()).cards
-    levels = [await source.link_level(cards[0], card) for card in cards[1:]]
-    assert levels == [LinkLevel.FABRIC, LinkLevel.NUMA, LinkLevel.SYSTEM, None]
     await source.close()

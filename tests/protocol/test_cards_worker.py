@@ -1,22 +1,24 @@
-"""A vendor's library behind a real worker process: it hangs, crashes and comes back, its caller goes on."""
+"""A vendor's library behind a real worker process: it hangs, crashes, comes back and renumbers its cards."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from gcushare.cards.errors import LibraryCallError, LibraryNotOpenError
+from gcushare.cards.errors import LibraryNotOpenError
 from gcushare.cards.libraries import LibrarySpec
+from gcushare.cards.ports import CardReport, HealthReading
 from gcushare.cards.worker.client import IsolatedSource
-from gcushare.cards.worker.time_limits import IsolationSettings
+from gcushare.cards.worker.time_limits import CARD_PAUSES, LIBRARY_PAUSES, IsolationSettings
 from gcushare.core.errors import DeviceError
-from tests.native.libraries import FakeKind, install_fake
+from tests.native.libraries import FakeKind, install_fake, worker
 from tests.native.unkillable import unkillable
-from tests.protocol.worker_rig import SETTINGS, wait_for_end, worker
+from tests.running import wait_for_end
 
 HANGING = IsolationSettings(call_timeout_s=3.0)
 """Where a call hangs; long enough that a busy machine's ordinary call is not taken for a hanging one."""
@@ -25,6 +27,22 @@ EFML_CALLS = (*(f"EfmlGetDev{name}" for name in _DEVICE), "EfmlGetProcessInfo")
 # One of each kind: all go through one function of ours.
 _KINDS = ("HandleByIndex_v2", "PciInfo_v3", "MigMode", "MemoryInfo", "FieldValues", "ComputeRunningProcesses_v3")
 NVML_CALLS = tuple(f"nvmlDeviceGet{name}" for name in _KINDS)
+CRASH = "crash EfmlGetDevIsHealth 1"
+
+
+async def readings_of(source: IsolatedSource) -> list[HealthReading | None]:
+    """List the cards; what was read of the health of each."""
+    report = await source.list_cards()
+    return [report.readings.get(card.uuid) for card in report.cards]
+
+
+async def health_of(source: IsolatedSource) -> list[bool | None]:
+    return [reading.healthy if reading is not None else None for reading in await readings_of(source)]
+
+
+def uuids_of(report: CardReport) -> list[int]:
+    """Which of the fake's cards are listed, by the numbers in their uuids."""
+    return sorted(int(card.uuid[-4:]) for card in report.cards)
 
 
 async def hang_one_call(kind: FakeKind, folder: Path, call: str) -> None:
@@ -34,15 +52,11 @@ async def hang_one_call(kind: FakeKind, folder: Path, call: str) -> None:
         first, second = (await source.list_cards()).cards
         fake.control(f"hang {call} 1")
         report = await source.list_cards()
-        await source.health(second)
-        with suppress(DeviceError):  # a call that only the use makes hangs here
-            await source.use(second)
-        assert report.cards == (first, second), call
-        assert (await source.health(first)).healthy, call
-        assert (await source.use(first)).memory_used_bytes is not None, call
-        reading = await source.health(second)
-    assert not reading.healthy, call
-    assert reading.conclusive, call
+    assert report.cards == (first, second), call
+    assert report.readings[first.uuid].healthy, call
+    assert report.uses[first.uuid].memory_used_bytes is not None, call
+    reading = report.readings[second.uuid]
+    assert (reading.healthy, reading.conclusive) == (False, True), call
     spoken = call.replace("Index_v2", "Index").replace("Info_v3", "Info")  # pynvml hides most versions
     assert reading.reason == f"library call {spoken} on card 1 did not return within 3s"
 
@@ -64,70 +78,65 @@ async def test_a_hang_in_any_call_about_a_card_is_that_cards_alone(
             group.create_task(hang_one_call(kind, tmp_path / call, call), name=f"hang {call}")
 
 
-# Worker processes that hang until they are given up.
+# A worker process for each call.
 @pytest.mark.slow
 async def test_a_crash_in_any_call_about_a_card_is_that_cards_alone(tmp_path: Path) -> None:
     count = f"cards {len(EFML_CALLS) + 1}"
     async with worker(tmp_path, count) as (fake, source, _):
-        *crashing, last = (await source.list_cards()).cards
+        cards = (await source.list_cards()).cards
         fake.control(count, *(f"crash {call} {card}" for card, call in enumerate(EFML_CALLS)))
-        assert (await source.list_cards()).cards == (*crashing, last)
-        for card in crashing:
-            await source.health(card)
-            with suppress(DeviceError):  # a call that only the use makes crashes here
-                await source.use(card)
-        reasons = [(await source.health(card)).reason for card in crashing]
-        assert (await source.health(last)).healthy
-    assert reasons == [
+        report = await source.list_cards()
+    assert report.cards == cards
+    reasons = [
         f"library call {call} on card {card} ended its process with SIGSEGV" for card, call in enumerate(EFML_CALLS)
     ]
+    assert [report.readings[card.uuid].reason for card in cards] == [*reasons, ""]
 
 
 @pytest.mark.slow
 async def test_a_card_that_hung_rests_and_is_tried_again_with_growing_waits(tmp_path: Path) -> None:
     async with worker(tmp_path) as (fake, source, clock):
-        first, second = (await source.list_cards()).cards
-        fake.control("crash EfmlGetDevIsHealth 1")
-        await source.health(second)
+        await source.list_cards()
+        fake.control(CRASH)
+        assert await health_of(source) == [True, False]
         fake.control()
-        pid_after = source.worker_pid
-        assert not (await source.health(second)).healthy  # rests: no library is called, no process is started
-        assert source.worker_pid == pid_after
-        clock.advance(SETTINGS.card_pauses.first_s)
-        fake.control("crash EfmlGetDevIsHealth 1")
-        assert not (await source.health(second)).healthy  # tried, and crashed again
+        assert await health_of(source) == [True, False]  # rests: its library is not called
+        clock.advance(CARD_PAUSES.first_s)
+        fake.control(CRASH)
+        assert await health_of(source) == [True, False]  # tried, and crashed again
         fake.control()
-        clock.advance(SETTINGS.card_pauses.first_s)
-        assert not (await source.health(second)).healthy  # rests twice as long now
-        clock.advance(SETTINGS.card_pauses.first_s)
-        assert (await source.health(second)).healthy
-        assert (await source.health(first)).healthy
-        fake.control("crash EfmlGetDevIsHealth 1")
-        await source.health(second)
+        clock.advance(CARD_PAUSES.first_s)
+        assert await health_of(source) == [True, False]  # rests twice as long now
+        clock.advance(CARD_PAUSES.first_s)
+        assert await health_of(source) == [True, True]
+        fake.control(CRASH)
+        await source.list_cards()
         fake.control()
-        clock.advance(SETTINGS.card_pauses.first_s)
-        assert (await source.health(second)).healthy  # its success had made the waits short again
+        clock.advance(CARD_PAUSES.first_s)
+        assert await health_of(source) == [True, True]  # its success had made the waits short again
 
 
 @pytest.mark.slow
 async def test_while_a_process_is_stuck_in_the_driver_no_second_one_is_started_for_its_card(tmp_path: Path) -> None:
     async with worker(tmp_path, settings=HANGING) as (fake, source, clock):
-        first, second = (await source.list_cards()).cards
+        await source.list_cards()
         stuck = source.worker_pid
         assert stuck is not None
         with unkillable(stuck):
             fake.control("hang EfmlGetDevIsHealth 1")
-            await source.health(second)
-            assert (await source.health(first)).healthy
+            assert await health_of(source) == [True, False]
+            assert await health_of(source) == [True, False]
             other = source.worker_pid
             clock.advance(3600.0)
-            reading = await source.health(second)
-            assert reading.reason.endswith(f"; a process is stuck in the driver (pid {stuck})")
-            assert len((await source.list_cards()).cards) == 2
+            first, second = await readings_of(source)
+            assert first is not None
+            assert second is not None
+            assert first.healthy
+            assert second.reason.endswith(f"; a process is stuck in the driver (pid {stuck})")
             assert source.worker_pid == other
         await wait_for_end(stuck)
         fake.control()
-        assert (await source.health(second)).healthy
+        assert await health_of(source) == [True, True]
 
 
 @pytest.mark.slow
@@ -158,19 +167,17 @@ async def test_a_card_that_hung_before_it_was_ever_seen_is_left_out_with_the_rea
     assert left_out.reason == "library call EfmlGetDevInfo on card 0 ended its process with SIGSEGV"
 
 
-async def test_a_code_from_a_known_card_is_a_reading_and_not_an_error(tmp_path: Path) -> None:
+async def test_a_code_from_a_known_card_is_a_reading_and_costs_no_process(tmp_path: Path) -> None:
     async with worker(tmp_path) as (fake, source, _):
-        card = (await source.list_cards()).cards[0]
+        cards, pid = (await source.list_cards()).cards, source.worker_pid
         fake.control("fail * 0 254")
-        assert (await source.list_cards()).cards[0] == card
-        reading = await source.health(card)
-        pid = source.worker_pid
-        with pytest.raises(LibraryCallError, match="EFML_ERROR_FAIL"):
-            await source.use(card)
-        assert source.worker_pid == pid  # an error code costs no process
-    assert not reading.healthy
-    assert not reading.conclusive  # one code is no verdict
-    assert reading.reason.startswith("EfmlGetDevIsHealth failed with EFML_ERROR_FAIL (254)")
+        report = await source.list_cards()
+        assert source.worker_pid == pid
+    assert report.cards == cards
+    reading = report.readings[cards[0].uuid]
+    assert (reading.healthy, reading.conclusive) == (False, False)  # one code is no verdict
+    assert reading.reason.startswith("EfmlGetDevIsHealth failed with code 254")
+    assert report.uses.keys() == {cards[1].uuid}
 
 
 @pytest.mark.slow
@@ -178,7 +185,7 @@ async def test_a_code_from_a_known_card_is_a_reading_and_not_an_error(tmp_path: 
     ("rule", "message"),
     [
         pytest.param("crash EfmlInit *", "library call EfmlInit ended its process with SIGSEGV", id="crash"),
-        pytest.param("fail EfmlInit * 6", "EFML_ERROR_DRIVER_NOT_LOADED", id="code"),
+        pytest.param("fail EfmlInit * 6", "EfmlInit failed with code 6", id="code"),
         pytest.param("crash EfmlGetDevCount *", "library call EfmlGetDevCount ended its process", id="count"),
     ],
 )
@@ -190,7 +197,7 @@ async def test_a_library_that_does_not_start_is_tried_again_later(tmp_path: Path
         fake.control()
         with pytest.raises(DeviceError, match=message):
             await source.list_cards()
-        clock.advance(SETTINGS.library_pauses.first_s)
+        clock.advance(LIBRARY_PAUSES.first_s)
         assert len((await source.list_cards()).cards) == 2
 
 
@@ -212,16 +219,17 @@ async def test_a_library_that_hangs_when_opened_is_given_up(tmp_path: Path) -> N
 
 @pytest.mark.slow
 async def test_a_library_that_cannot_be_opened_again_is_no_cards_illness(tmp_path: Path) -> None:
-    async with worker(tmp_path, kind="efml_native") as (fake, source, clock):
-        first, second = (await source.list_cards()).cards
-        fake.control("crash EfmlGetDevIsHealth 1", "fail EfmlInit * 6")
-        await source.health(second)
-        for _ in range(2):
-            with pytest.raises(LibraryNotOpenError, match="EFML_ERROR_DRIVER_NOT_LOADED"):
-                await source.health(first)
-        fake.control()
-        clock.advance(SETTINGS.library_pauses.first_s)
-        assert (await source.health(first)).healthy
+    async with worker(tmp_path, "cards 3", kind="efml_native") as (fake, source, clock):
+        cards = (await source.list_cards()).cards
+        fake.control("cards 3", CRASH, "fail EfmlInit * 6")
+        report = await source.list_cards()
+        assert report.cards == cards
+        assert [report.readings[card.uuid].healthy for card in cards[:2]] == [True, False]
+        assert cards[2].uuid not in report.readings
+        assert "EfmlInit failed with code 6" in report.problem
+        fake.control("cards 3")
+        clock.advance(LIBRARY_PAUSES.first_s)
+        assert await health_of(source) == [True, False, True]
 
 
 @pytest.mark.slow
@@ -236,47 +244,91 @@ async def test_cards_that_a_driver_brings_later_are_found(tmp_path: Path) -> Non
 @pytest.mark.slow
 async def test_a_lost_card_has_the_library_opened_again_now_and_then(tmp_path: Path) -> None:
     async with worker(tmp_path, kind="nvml") as (fake, source, clock):
-        cards = (await source.list_cards()).cards
+        await source.list_cards()
         first_pid = source.worker_pid
         fake.control("fail nvmlDeviceGetMemoryInfo 1 15")
-        reading = await source.health(cards[1])
+        reading = (await readings_of(source))[1]
+        assert reading is not None
         assert (reading.lost, reading.conclusive) == (True, True)
         assert "NVML_ERROR_GPU_IS_LOST" in reading.reason
         assert source.worker_pid == first_pid  # the cards after it are where this look has found them
         await source.list_cards()
         second_pid = source.worker_pid
         assert second_pid not in (first_pid, None)
-        await source.health(cards[1])
-        assert source.worker_pid == second_pid  # not at every look
-        clock.advance(SETTINGS.card_pauses.first_s)
-        fake.control()
         await source.list_cards()
-        assert (await source.health(cards[1])).healthy
+        assert source.worker_pid == second_pid  # not at every look
+        clock.advance(CARD_PAUSES.first_s)
+        fake.control()
+        assert await health_of(source) == [True, True]
+        assert source.worker_pid not in (second_pid, None)
 
 
 @pytest.mark.slow
 async def test_events_that_hang_stop_no_card(tmp_path: Path) -> None:
     async with worker(tmp_path, settings=HANGING) as (fake, source, _):
-        card = (await source.list_cards()).cards[0]
+        await source.list_cards()
         fake.control("hang EfmlGetEvent *")
         assert await source.wait_event(0.0) is None
-        assert (await source.health(card)).healthy
+        assert await health_of(source) == [True, True]
 
 
-async def test_the_same_call_goes_on_after_a_cancelled_one(tmp_path: Path) -> None:
+async def test_the_same_worker_goes_on_after_a_cancelled_call(tmp_path: Path) -> None:
     async with worker(tmp_path) as (_, source, _):
-        card = (await source.list_cards()).cards[0]
+        await source.list_cards()
         waiting = asyncio.create_task(source.wait_event(60.0), name="wait")
         done, _ = await asyncio.wait([waiting], timeout=0.05)
         assert not done
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert (await source.use(card)).memory_used_bytes == 1 << 30
+        assert await health_of(source) == [True, True]
 
 
-async def test_calls_from_several_tasks_get_each_its_own_answer(tmp_path: Path) -> None:
-    async with worker(tmp_path, "cards 6") as (_, source, _):
+async def test_a_replaced_card_is_another_card(tmp_path: Path) -> None:
+    async with worker(tmp_path) as (fake, source, _):
+        await source.list_cards()
+        fake.control("set uuid 1 GCU-NEW")
+        report = await source.list_cards()
+    assert [card.uuid for card in report.cards] == ["GCU-UUID-0000", "GCU-NEW"]
+
+
+WITHOUT_THE_FIRST = ("cards 2", *(f"set uuid {slot} GCU-UUID-{slot + 1:04d}" for slot in range(2)))
+"""Card 0 of three has left: the library counts the others from 0 again."""
+
+
+async def test_cards_that_move_while_the_last_one_rests_are_listed_once_and_read_where_they_are(tmp_path: Path) -> None:
+    async with worker(tmp_path, "cards 3") as (fake, source, _):
+        await source.list_cards()
+        fake.control("cards 3", "crash EfmlGetDevIsHealth 2")
+        assert await health_of(source) == [True, True, False]
+        fake.control("cards 3", *(f"set uuid {slot} GCU-UUID-{(slot + 1) % 3:04d}" for slot in range(3)))
+        report = await source.list_cards()
+        assert uuids_of(report) == [0, 1, 2], "card 0 may be where nobody looks yet"
+        assert "GCU-UUID-0000" not in report.readings
+        assert await health_of(source) == [True, True, True], "the rest was not that of the card that is there now"
+
+
+async def test_a_library_that_is_opened_again_may_number_its_cards_otherwise(tmp_path: Path) -> None:
+    async with worker(tmp_path, "cards 3") as (fake, source, _):
         cards = (await source.list_cards()).cards
-        uses = await asyncio.gather(*(source.use(card) for card in cards for _ in range(5)))
-    assert [use.memory_used_bytes for use in uses] == [(card.index + 1) << 30 for card in cards for _ in range(5)]
+        fake.control(*WITHOUT_THE_FIRST, "set healthy 1 0")  # card 2 is sick, at the place that card 1 had
+        assert source.worker_pid is not None
+        os.kill(source.worker_pid, signal.SIGKILL)
+        await source.wait_event(0.0)  # it finds the process dead, and blames no card
+        with pytest.raises(DeviceError, match="not listed by the library: card GCU-UUID-0001"):
+            await source.are_linked(cards[1], cards[2])
+        report = await source.list_cards()
+    assert uuids_of(report) == [1, 2]
+    assert [report.readings[card.uuid].healthy for card in cards[1:]] == [True, False]
+    assert report.uses[cards[1].uuid].memory_used_bytes == 1 << 30
+
+
+async def test_a_slot_that_says_nothing_hides_no_card_for_long(tmp_path: Path) -> None:
+    async with worker(tmp_path, "cards 3") as (fake, source, _):
+        await source.list_cards()
+        fake.control(*WITHOUT_THE_FIRST, "fail EfmlGetDevInfo 0 254")
+        report = await source.list_cards()
+        assert uuids_of(report) == [0, 1, 2], "which card is there is not known"
+        assert "GCU-UUID-0001" not in report.readings
+        fake.control(*WITHOUT_THE_FIRST)
+        assert uuids_of(await source.list_cards()) == [1, 2]

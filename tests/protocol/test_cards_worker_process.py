@@ -19,9 +19,10 @@ import pytest
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.worker.messages import MAX_LINE_BYTES
 from gcushare.cards.worker.process import WorkerProcess
+from gcushare.cards.worker.time_limits import LIBRARY_PAUSES
 from gcushare.core.errors import DeviceError
-from tests.native.libraries import install_fake
-from tests.protocol.worker_rig import wait_for_end, worker
+from tests.native.libraries import install_fake, worker
+from tests.running import wait_for_end
 
 _PIDFD_GETFD = 438  # of every architecture: asm-generic/unistd.h
 
@@ -75,13 +76,15 @@ def test_where_no_file_can_be_opened_no_process_is_started_and_no_file_stays_ope
 
 
 async def test_a_worker_killed_from_outside_is_replaced(tmp_path: Path) -> None:
-    async with worker(tmp_path) as (_, source, _):
-        first, second = (await source.list_cards()).cards
+    async with worker(tmp_path) as (_, source, clock):
+        await source.list_cards()
         killed = source.worker_pid
         assert killed is not None
         os.kill(killed, signal.SIGKILL)
-        assert "SIGKILL" in (await source.health(first)).reason
-        assert (await source.health(second)).healthy
+        with pytest.raises(DeviceError, match="SIGKILL"):
+            await source.list_cards()
+        clock.advance(LIBRARY_PAUSES.first_s)
+        assert len((await source.list_cards()).readings) == 2
         assert source.worker_pid not in (killed, None)
 
 
@@ -91,35 +94,34 @@ async def test_a_worker_killed_from_outside_is_replaced(tmp_path: Path) -> None:
     ("written", "reason"),
     [
         pytest.param(b"x" * (2 * MAX_LINE_BYTES), "chunk exceed the limit", id="no end of line"),
-        pytest.param(b'{"result":{"healthy":"perhaps"}}\n', "Expected `bool`", id="another type"),
+        pytest.param(b'{"result":"perhaps"}\n', "Expected `int`", id="another type"),
     ],
 )
 async def test_a_worker_that_writes_what_is_no_answer_is_replaced(tmp_path: Path, written: bytes, reason: str) -> None:
-    async with worker(tmp_path) as (_, source, _):
-        first, second = (await source.list_cards()).cards
+    async with worker(tmp_path) as (_, source, clock):
+        await source.list_cards()
         broken = source.worker_pid
         assert broken is not None
         with connection_of(broken) as connection:
             os.kill(broken, signal.SIGSTOP)  # its own answer does not come between
             writing = asyncio.create_task(asyncio.to_thread(write_all, connection, written), name="write")
-            reading = await source.health(first)
+            with pytest.raises(DeviceError, match=f"with an unreadable answer.*{reason}"):
+                await source.list_cards()
             await writing
-        assert (reading.healthy, reading.conclusive) == (False, True)
-        assert "with an unreadable answer" in reading.reason
-        assert reason in reading.reason
         await wait_for_end(broken)
-        assert (await source.health(second)).healthy
+        clock.advance(LIBRARY_PAUSES.first_s)
+        assert len((await source.list_cards()).readings) == 2
         assert source.worker_pid not in (broken, None)
 
 
 async def test_signals_for_its_parent_do_not_end_a_worker(tmp_path: Path) -> None:
     async with worker(tmp_path) as (_, source, _):
-        card = (await source.list_cards()).cards[0]
+        await source.list_cards()
         pid = source.worker_pid
         assert pid is not None
         for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
             os.kill(pid, number)
-            assert (await source.health(card)).healthy
+            assert len((await source.list_cards()).readings) == 2
             assert source.worker_pid == pid
 
 

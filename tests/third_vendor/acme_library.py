@@ -6,7 +6,7 @@ import time
 
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.pci import PciBus
-from gcushare.cards.ports import CallObserver, CardLibrary, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.ports import CallObserver, CardLibrary, HealthEvent, HealthReading
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.units import GIB
 
@@ -43,5 +43,5 @@ class AcmeLibrary:
         time.sleep(timeout_s)
         return None
 
-    def link_level(self, slot_a: int, slot_b: int) -> LinkLevel | None:
-        return None
+    def are_linked(self, slot_a: int, slot_b: int) -> bool:
+        return False

@@ -14,7 +14,7 @@ import yaml  # type: ignore[import-untyped]  # its C reader is ten times as fast
 
 from gcushare.cards.process_owners import find_pod_uid
 from gcushare.cards.simulated.file import parse_simulated_cards
-from gcushare.cards.worker.messages import ANSWER, REQUEST, Described, decode_answer
+from gcushare.cards.worker.messages import ANSWER, REQUEST, CardAnswer, decode_answer
 from gcushare.cli.support_bundle.cut_objects import EVENT as BUNDLE_EVENT
 from gcushare.cli.support_bundle.log_filter import LOG_LINE
 from gcushare.cluster.diagnosis.schedulers import parse_configuration
@@ -244,7 +244,7 @@ DECODERS: dict[str, Decoder] = {
         lambda body: parse_record(body, "r"), (encoded(DOCUMENTS["record of a change"]),), ConfigError
     ),
     "worker's answer": Decoder(
-        lambda body: decode_answer(body, Described), (b'{"result": {"left_out": null}}',), OF_WORKER
+        lambda body: decode_answer(body, CardAnswer), (b'{"result": {"left_out": null}}',), OF_WORKER
     ),
     "worker's number": Decoder(lambda body: decode_answer(body, int), (b'{"result": 3}',), OF_WORKER),
     "refusal of an API server": Decoder(parse_status, (b'{"code": 404}', b"<html>")),

@@ -8,11 +8,10 @@ from pathlib import Path
 import msgspec
 
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
-from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard
-from gcushare.core.errors import DeviceError
 from gcushare.core.over_use.tracking import OverUseTracker
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.pods.allocations import Holdings, KubeletAllocations
@@ -46,24 +45,18 @@ class Source:
         self.fails = False
 
     async def list_cards(self) -> CardReport:
-        return CardReport(cards=(CARD,))
-
-    async def health(self, card: Card) -> HealthReading:
         if self.fails:
-            raise DeviceError("the library does not answer")
-        return HealthReading(healthy=True)
-
-    async def use(self, card: Card) -> CardUse:
-        used = sum(self.processes.values())
-        return CardUse(
-            memory_used_bytes=used,
+            return CardReport(cards=(CARD,), problem="the library does not answer")
+        use = CardUse(
+            memory_used_bytes=sum(self.processes.values()),
             utilization_percent=self.utilization,
             processes=dict(self.processes) if self.lists else None,
             peaks=self.peaks and dict(self.peaks),
         )
+        return CardReport(cards=(CARD,), readings={CARD.uuid: HealthReading(healthy=True)}, uses={CARD.uuid: use})
 
-    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        return None
+    async def are_linked(self, card_a: Card, card_b: Card) -> bool:
+        return False
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
         return None

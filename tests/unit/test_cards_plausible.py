@@ -80,29 +80,22 @@ def test_a_count_that_no_machine_has_is_the_librarys_failure(count: int) -> None
         check_count(count)
 
 
-@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 1e30])
-def test_figures_that_cannot_be_are_not_reported_and_the_others_are(wrong: float) -> None:
+def test_figures_that_cannot_be_are_not_reported_and_the_others_are() -> None:
     use = CardUse(
         memory_used_bytes=2**64 - 1,
-        temperature_celsius=wrong,
+        temperature_celsius=1e30,
         power_watts=70.5,
-        fan_percent=wrong,
-        performance_state=2**32 - 1,
         compute_mode="c" * 1000,
         ecc=True,
-        power_limit_watts=wrong,
-        cuda_version="1" * 1000,
         processes={1: 5, 2: 2**64 - 1},
-        process_utilization={1: 40.0, 2: wrong, -3: 1.0},
+        process_utilization={1: 40.0, 2: -1e30},
         process_names={1: "n" * 1000},
     )
-    plausible = CardUse(
+    assert sanitize_use(use) == CardUse(
         power_watts=70.5,
         compute_mode="c" * 256,
         ecc=True,
-        cuda_version="1" * 256,
         processes={1: 5},
         process_utilization={1: 40.0},
         process_names={1: "n" * 256},
     )
-    assert sanitize_use(use) == plausible

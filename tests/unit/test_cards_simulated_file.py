@@ -113,23 +113,22 @@ def test_a_left_out_card_is_reported_with_its_reason() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        pytest.param("", "f: the document is None; accepted: a map", id="empty"),
+        pytest.param("", "f: Expected `object`, got `null`", id="empty"),
         pytest.param("cards: [", "f is neither YAML nor JSON", id="half written"),
-        pytest.param("{}", "accepted: the key cards, or count and memory", id="neither form"),
-        pytest.param(
-            "{count: 2, memory: 1, cards: []}", "f: count is 2; accepted: either cards or count, not both", id="both"
-        ),
-        pytest.param("{count: 2, memroy: 1}", "f: key memroy is not known; accepted: driver, count", id="misspelt key"),
-        pytest.param("{count: 2}", "f: cards[0].memory is None", id="no size"),
-        pytest.param("{count: 99999999, memory: 1}", "f: count is 99999999", id="huge count"),
-        pytest.param("cards: [5]", "f: cards[0] is 5; accepted: a map", id="a card is no map"),
-        pytest.param("cards: [{memory: 1, health: ok}]", "accepted: healthy or unhealthy", id="health"),
-        pytest.param("cards: [{memory: 1}, {memory: 1, index: 0}]", "f: cards[1].index is 0", id="index twice"),
-        pytest.param("cards: [{memory: 1, uuid: a}, {memory: 1, uuid: a}]", "f: cards[1].uuid is 'a'", id="uuid twice"),
+        pytest.param("{}", "f: it needs the key cards, or count and memory, and not both", id="neither form"),
+        pytest.param("{count: 2, memory: 1, cards: []}", "count and memory, and not both", id="both"),
+        pytest.param("{count: 2, memroy: 1}", "f: Object contains unknown field `memroy`", id="misspelt key"),
+        pytest.param("{count: 2}", "f: no memory is given - at `$.cards[0]`", id="no size"),
+        pytest.param("{count: 99999999, memory: 1}", "<= 1024 - at `$.count`", id="huge count"),
+        pytest.param("cards: [5]", "f: Expected `object`, got `int` - at `$.cards[0]`", id="a card is no map"),
+        pytest.param("cards: [{memory: 16 gib}]", "16GiB, 16GB or 512MiB, of at most 8T - at", id="size"),
+        pytest.param("cards: [{memory: 1, health: ok}]", "at `$.cards[0].health`", id="health"),
+        pytest.param("cards: [{memory: 1}, {memory: 1, index: 0}]", "index 0 is another card's too", id="index twice"),
+        pytest.param("cards: [{memory: 1, uuid: a}, {memory: 1, uuid: a}]", "uuid 'a' is another", id="uuid twice"),
         pytest.param("driver: 2001-99-99\ncards: []", "f is neither YAML nor JSON", id="a date that is none"),
     ],
 )
-def test_a_wrong_file_is_refused_with_file_key_and_value(text: str, problem: str) -> None:
+def test_a_wrong_file_is_refused_with_file_and_key(text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_simulated_cards(text, "f")
     assert problem in str(caught.value)

@@ -6,7 +6,7 @@ From the announcement, the parent of a worker that hangs or crashes reports whic
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -69,7 +69,6 @@ class CLibrary:
 class CodeTable:
     """What a family's error codes mean; ``not_exported`` is for a function that the library does not have."""
 
-    names: Mapping[int, str]
     not_exported: int
     unsupported: frozenset[int]
     lost: frozenset[int] = frozenset()
@@ -93,7 +92,6 @@ class CheckedCalls:
                 CallFailure(
                     name,
                     code,
-                    self._codes.names.get(code, "unknown code"),
                     detail=self._explain(code),
                     is_unsupported=code in self._codes.unsupported,
                     is_lost=code in self._codes.lost,

@@ -16,19 +16,13 @@ class LibraryMissingError(LibraryNotOpenError):
     """The vendor's library is not installed, or the loader refuses it."""
 
 
-class CardMovedError(DeviceError):
-    """The library was opened again and numbers its cards differently: list the cards again before asking this one."""
-
-    def __init__(self, index: int, uuid: str) -> None:
-        super().__init__(f"card {index} ({uuid}) is elsewhere in the library's new list; the next poll asks it")
-
-
 class CallFailure(msgspec.Struct, frozen=True, omit_defaults=True):
     """An error code of a vendor's library. New fields also pass from a worker to its parent."""
 
     call: str
     code: Int
-    code_name: str
+    code_name: str = ""
+    """"" where only the library itself knows what its codes mean, and says it in ``detail``."""
     detail: str = ""
     is_unsupported: bool = False
     """The card or library does not have this function, which does not make the card unhealthy."""
@@ -41,5 +35,6 @@ class LibraryCallError(DeviceError):
 
     def __init__(self, failure: CallFailure) -> None:
         detail = f": {failure.detail}" if failure.detail else ""
-        super().__init__(f"{failure.call} failed with {failure.code_name} ({failure.code}){detail}")
+        code = f"{failure.code_name} ({failure.code})" if failure.code_name else f"code {failure.code}"
+        super().__init__(f"{failure.call} failed with {code}{detail}")
         self.failure = failure

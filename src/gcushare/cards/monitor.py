@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -110,17 +109,12 @@ class CardMonitor:
             self._update_problem("" if report.cards else none_shared(self.source.name, report.left_out))
             changes = self._roster.update_list(report, self.clock())
             for card in report.cards:
-                try:
-                    reading = await self.source.health(card)
-                except DeviceError as error:
-                    changes += self._roster.record_miss(card, str(error), self.clock())
-                    continue
-                changes += self._roster.record_reading(card, reading, self.clock())
-                use = None
-                if reading.healthy:
-                    with contextlib.suppress(DeviceError):  # only a report: its health was read above
-                        use = await self.source.use(card)
-                self._roster.record_use(card, use)
+                reading = report.readings.get(card.uuid)
+                if reading is None:
+                    changes += self._roster.record_miss(card, report.problem, self.clock())
+                else:
+                    changes += self._roster.record_reading(card, reading, self.clock())
+                    self._roster.record_use(card, report.uses.get(card.uuid))
         self._report(changes)
         self.polls += 1
         self._polled.set()

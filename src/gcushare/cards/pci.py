@@ -6,7 +6,7 @@ import itertools
 import re
 from pathlib import Path
 
-from gcushare.cards.ports import HealthReading, LinkLevel
+from gcushare.cards.ports import HealthReading
 
 _ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 
@@ -53,19 +53,12 @@ class PciBus:
         bridges = self._bridges(address)
         return bridges[0] if bridges else ""
 
-    def link_level(self, address_a: str, address_b: str) -> LinkLevel | None:
-        """How near two cards are, by the bridges their sysfs paths share."""
+    def are_linked(self, address_a: str, address_b: str) -> bool:
+        """Whether one switch is between two cards, by the bridges their sysfs paths share."""
         paths = [self._bridges(address) for address in (address_a, address_b)]
-        if not all(paths):
-            return None
         shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*paths, strict=False)))
-        if shared:  # below the shared bridges one switch shows as one more (its port), several switches as more
-            is_one_switch = shared >= 2 and all(len(path) <= shared + 1 for path in paths)
-            return LinkLevel.SWITCH if is_one_switch else LinkLevel.ROOT
-        nodes = [self.numa_node(address) for address in (address_a, address_b)]
-        if None in nodes:
-            return None
-        return LinkLevel.NUMA if nodes[0] == nodes[1] else LinkLevel.SYSTEM
+        # Below the shared bridges one switch shows as one more (its port), several switches as more.
+        return shared >= 2 and all(len(path) <= shared + 1 for path in paths)
 
     def _bridges(self, address: str) -> list[str]:
         """The root complex (``pci0000:3a``) and the bridges above a card, outermost first."""

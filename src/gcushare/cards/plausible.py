@@ -6,7 +6,6 @@ is left out with the reason, and an impossible figure is dropped.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -25,8 +24,6 @@ MAX_INDEX = 1023
 _MAX_TEXT = 256
 _MAX_FIGURE = 1e6
 """Degrees, watts and percents."""
-MAX_STATE = 15
-"""Performance states; NVML reports 32 if it does not know."""
 
 
 def check_count(count: int) -> int:
@@ -55,15 +52,8 @@ def sanitize_card(card: Card | LeftOutCard, slot: int) -> Card | LeftOutCard:
         card = msgspec.structs.replace(card, driver_bytes=0)
     if not 0 <= card.index <= MAX_INDEX:
         return _left_out(slot, uuid, f"index {card.index}; at most {MAX_INDEX}")
-    return msgspec.structs.replace(
-        card,
-        uuid=uuid,
-        model=card.model[:_MAX_TEXT],
-        serial=card.serial[:_MAX_TEXT],
-        pci_address=card.pci_address[:_MAX_TEXT],
-        link_group=card.link_group[:_MAX_TEXT],
-        limit_problem=card.limit_problem[:_MAX_TEXT],
-    )
+    texts = {name: text[:_MAX_TEXT] for name, text in msgspec.structs.asdict(card).items() if isinstance(text, str)}
+    return msgspec.structs.replace(card, **texts)
 
 
 def sanitize_use(use: CardUse) -> CardUse:
@@ -71,10 +61,7 @@ def sanitize_use(use: CardUse) -> CardUse:
 
     The rules go by a value's type, so that a new field of `CardUse` needs no edit here.
     """
-    found = {each.name: _sanitize(getattr(use, each.name)) for each in fields(use)}
-    if use.performance_state is not None and use.performance_state > MAX_STATE:
-        found["performance_state"] = None
-    return CardUse(**found)
+    return CardUse(**{each.name: _sanitize(getattr(use, each.name)) for each in fields(use)})
 
 
 def _left_out(slot: int, uuid: str, what: str) -> LeftOutCard:
@@ -88,8 +75,7 @@ def _sanitize(value: Any) -> Any:
         case int():  # bytes; also bool, which is 0 or 1
             return value if 0 <= value <= MAX_BYTES else None
         case float():
-            return value if math.isfinite(value) and abs(value) <= _MAX_FIGURE else None
+            return value if abs(value) <= _MAX_FIGURE else None
         case Mapping():
-            by_process = {pid: _sanitize(each) for pid, each in value.items() if pid >= 0}
-            return {pid: each for pid, each in by_process.items() if each is not None}
+            return {pid: found for pid, each in value.items() if (found := _sanitize(each)) is not None}
     return value

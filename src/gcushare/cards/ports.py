@@ -6,24 +6,14 @@ hang or crash. ``CardSource`` is its asynchronous front: it takes cards and does
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 
 CallObserver = Callable[[str], None]
 """Gets the name of a vendor's function right before its call, so that a hang or a crash is reported with it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardReport:
-    """The cards of this machine, by index, and those that are not shared, with the driver's version ("" if unknown)."""
-
-    cards: tuple[Card, ...]
-    left_out: tuple[LeftOutCard, ...] = ()
-    driver: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +28,22 @@ class HealthReading:
     reason: str = ""
     conclusive: bool = False
     lost: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardReport:
+    """The cards of this machine, by index, and those that are not shared, with the driver's version ("" if unknown).
+
+    ``readings`` and ``uses`` are by uuid. A card without a reading could not be asked, for the reason in ``problem``,
+    which says nothing about this card.
+    """
+
+    cards: tuple[Card, ...]
+    left_out: tuple[LeftOutCard, ...] = ()
+    driver: str = ""
+    readings: Mapping[str, HealthReading] = field(default_factory=dict)
+    uses: Mapping[str, CardUse] = field(default_factory=dict)
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,23 +64,6 @@ class GroupMemory:
 
     hard_bytes: int | None
     used_bytes: int
-
-
-class LinkLevel(enum.IntEnum):
-    """How near two cards are to each other; a smaller value is nearer."""
-
-    FABRIC = 0
-    """A direct link between the cards (NVLink, say)."""
-    BOARD = 10
-    """Two chips of one board."""
-    SWITCH = 20
-    """One PCIe switch between them."""
-    ROOT = 30
-    """Several switches, one root complex."""
-    NUMA = 40
-    """Root complexes of one NUMA node."""
-    SYSTEM = 50
-    """Across NUMA nodes."""
 
 
 class CardLibrary(Protocol):
@@ -111,8 +100,8 @@ class CardLibrary(Protocol):
             LibraryCallError: with ``is_unsupported`` if the library has no events.
         """
 
-    def link_level(self, slot_a: int, slot_b: int) -> LinkLevel | None:
-        """The nearest connection of two cards; None if the machine does not report it."""
+    def are_linked(self, slot_a: int, slot_b: int) -> bool:
+        """Whether two cards have a direct link, or one switch between them, as far as the machine reports it."""
 
 
 @runtime_checkable
@@ -137,28 +126,14 @@ class CardSource(Protocol):
         """What a person calls this source: ``efml (/usr/lib/libefml.so)``."""
 
     async def list_cards(self) -> CardReport:
-        """List the cards again.
+        """List the cards again, and read each.
 
         Raises:
             DeviceError: the source as a whole does not answer; the failure of one card never raises.
         """
 
-    async def health(self, card: Card) -> HealthReading:
-        """Read the health of one card of the last ``list_cards``.
-
-        Raises:
-            DeviceError: the source as a whole does not answer, which says nothing about this card.
-        """
-
-    async def use(self, card: Card) -> CardUse:
-        """Read what one card is doing.
-
-        Raises:
-            DeviceError: this card or the source did not answer.
-        """
-
-    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        """The nearest connection of two cards; None if the machine does not report it.
+    async def are_linked(self, card_a: Card, card_b: Card) -> bool:
+        """As in ``CardLibrary``.
 
         Raises:
             DeviceError: one of the cards or the source did not answer.
@@ -171,8 +146,11 @@ class CardSource(Protocol):
         """Release everything; safe to repeat."""
 
 
-class LimitSource(CardSource, Protocol):
-    """A ``CardSource`` whose driver may keep memory limits of control groups."""
+class LimitSource(Protocol):
+    """The cards of a driver that may keep memory limits of control groups."""
+
+    async def list_cards(self) -> CardReport:
+        """As in ``CardSource``, without readings; calls about a card need it once the library was opened."""
 
     async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
         """As in ``LimitingLibrary``.
@@ -187,3 +165,6 @@ class LimitSource(CardSource, Protocol):
         Raises:
             DeviceError: the library refuses, has no such limits, or does not answer.
         """
+
+    async def close(self) -> None:
+        """Release everything; safe to repeat."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gcushare.cards.libraries import LIBRARY_FORMS, PCI_DEVICES, SOURCES, VENDOR_OF_LIBRARY, LibrarySpec
-from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LimitSource, LinkLevel
+from gcushare.cards.ports import CardReport, CardSource, HealthEvent, LimitSource
 from gcushare.cards.worker.client import IsolatedSource
 from gcushare.cards.worker.time_limits import IsolationSettings
-from gcushare.core.cards import Card, CardUse
+from gcushare.core.cards import Card
 from gcushare.core.errors import ConfigError, DeviceError
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import counted
@@ -38,32 +38,17 @@ class SourceOptions:
     isolation: IsolationSettings = field(default_factory=IsolationSettings)
 
 
-def open_source(options: SourceOptions) -> LimitSource:
+def open_source(options: SourceOptions) -> CardSource:
     """Create the source that ``options.cards`` names. Nothing is loaded before its first ``list_cards``.
 
     Raises:
         ConfigError: not one of the accepted forms, a file of no library, or the simulated file is unreadable or wrong.
     """
-    pairs = [text.partition("=") for text in options.libraries]
-    wrong = [name + sign + path for name, sign, path in pairs if name not in VENDOR_OF_LIBRARY or not path]
-    if wrong:
-        raise ConfigError(f"card-library {wrong[0]!r} names no library; accepted: {' or '.join(LIBRARY_FORMS)}")
-    paths = {name: path for name, _, path in pairs}
-
-    def isolated(kind: str) -> IsolatedSource:
-        spec = LibrarySpec(
-            kind=kind,
-            library=paths.get(kind, ""),
-            pci_devices=options.pci_devices,
-            extra_application_xids=options.extra_application_xids,
-            unified_memory=options.unified_memory,
-        )
-        return IsolatedSource(spec, options.isolation)
-
     if options.cards == "auto":
-        return AutoSource([isolated(kind) for kind in sorted(VENDOR_OF_LIBRARY, key=lambda k: k != options.prefer)])
+        kinds = sorted(VENDOR_OF_LIBRARY, key=lambda kind: kind != options.prefer)
+        return AutoSource([_isolated(kind, options) for kind in kinds])
     if options.cards in VENDOR_OF_LIBRARY:
-        return isolated(options.cards)
+        return _isolated(options.cards, options)
     if path := options.cards.removeprefix(_SIMULATED) if options.cards.startswith(_SIMULATED) else "":
         # Imported only here: real nodes go without the YAML reader and the file watcher.
         from gcushare.cards.simulated.source import SimulatedSource
@@ -72,12 +57,32 @@ def open_source(options: SourceOptions) -> LimitSource:
     raise ConfigError(f"cards {options.cards!r} is not a source; accepted: {', '.join(SOURCES)}")
 
 
+def open_limits(options: SourceOptions) -> LimitSource:
+    """Open the preferred library for its limits of memory alone, in another process than the one that reads cards."""
+    return _isolated(options.prefer, options, reads=False)
+
+
+def _isolated(kind: str, options: SourceOptions, *, reads: bool = True) -> IsolatedSource:
+    pairs = [text.partition("=") for text in options.libraries]
+    wrong = [name + sign + path for name, sign, path in pairs if name not in VENDOR_OF_LIBRARY or not path]
+    if wrong:
+        raise ConfigError(f"card-library {wrong[0]!r} names no library; accepted: {' or '.join(LIBRARY_FORMS)}")
+    spec = LibrarySpec(
+        kind=kind,
+        library={name: path for name, _, path in pairs}.get(kind, ""),
+        pci_devices=options.pci_devices,
+        extra_application_xids=options.extra_application_xids,
+        unified_memory=options.unified_memory,
+    )
+    return IsolatedSource(spec, options.isolation, reads=reads)
+
+
 class AutoSource:
     """The first of several sources that has cards; asked again while none has. The choice, once made, stays."""
 
-    def __init__(self, candidates: Sequence[LimitSource]) -> None:
+    def __init__(self, candidates: Sequence[CardSource]) -> None:
         self._candidates = tuple(candidates)
-        self._chosen: LimitSource | None = None
+        self._chosen: CardSource | None = None
         self.selection = ""
         """Which source was chosen, and why none of the others, as text."""
 
@@ -89,20 +94,10 @@ class AutoSource:
     async def list_cards(self) -> CardReport:
         return await (self._chosen.list_cards() if self._chosen is not None else self._choose())
 
-    async def health(self, card: Card) -> HealthReading:
-        return await self._require_chosen().health(card)
-
-    async def use(self, card: Card) -> CardUse:
-        return await self._require_chosen().use(card)
-
-    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        return await self._require_chosen().link_level(card_a, card_b)
-
-    async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
-        return await self._require_chosen().group_memory(card, group)
-
-    async def limit_group(self, card: Card, group: str, hard_bytes: int | None) -> GroupMemory | None:
-        return await self._require_chosen().limit_group(card, group, hard_bytes)
+    async def are_linked(self, card_a: Card, card_b: Card) -> bool:
+        if self._chosen is None:
+            raise DeviceError(f"no source of cards was found yet: {self.selection}")
+        return await self._chosen.are_linked(card_a, card_b)
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
         if self._chosen is not None:
@@ -145,8 +140,3 @@ class AutoSource:
             if candidate is not self._chosen:
                 await candidate.close()
         return chosen
-
-    def _require_chosen(self) -> LimitSource:
-        if self._chosen is None:
-            raise DeviceError(f"no source of cards was found yet: {self.selection}")
-        return self._chosen

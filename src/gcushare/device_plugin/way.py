@@ -18,7 +18,7 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.monitor import CardMonitor
 from gcushare.cards.ports import LimitSource
 from gcushare.cards.process_owners import ProcessOwners
-from gcushare.cards.selection import open_source
+from gcushare.cards.selection import open_limits, open_source
 from gcushare.cluster.watch_handlers import NodeHandler, NodeObserver
 from gcushare.core.cards import Inventory
 from gcushare.device_plugin.adapters import HostAdapters, OwnPodsHandler
@@ -178,7 +178,7 @@ class Way(abc.ABC):
 
     def _open_limits(self) -> LimitSource:
         """A second process for the library: the first one waits for events most of the time, a kubelet waits here."""
-        return self._adapters.limits or open_source(self._source_options)
+        return self._adapters.limits or open_limits(self._source_options)
 
     def _follow_pods(
         self,

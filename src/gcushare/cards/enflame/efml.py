@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gcushare.cards.c_library import CLibrary, find_library
-from gcushare.cards.enflame.efml_native import NativeApi
+from gcushare.cards.enflame.efml_native import NO_MINOR, NativeApi
 from gcushare.cards.enflame.efml_nvml_shaped import NvmlShapedApi
 from gcushare.cards.errors import LibraryCallError, LibraryMissingError
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.pci import PciBus
-from gcushare.cards.ports import CallObserver, CardLibrary, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.ports import CallObserver, CardLibrary, HealthEvent, HealthReading
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError
 
@@ -81,26 +83,16 @@ class EfmlLibrary:
 
     def describe(self, slot: int) -> Card | LeftOutCard:
         api = self._opened()
-        identity = api.identify(slot)
-        self._addresses[slot] = identity.pci_address
+        found = api.identify(slot)
+        self._addresses[slot] = address = found.pci_address
         # The number of the device node; the slot if the library reports none, or one number twice.
         others = {minor for other, minor in self._minors.items() if other < slot}
-        index = identity.minor if identity.minor is not None and identity.minor not in others else slot
-        self._minors[slot] = index
+        self._minors[slot] = index = slot if found.index in {NO_MINOR, *others} else found.index
         # A card without a uuid is distinguished from others by its serial or its place on the bus.
-        uuid = identity.uuid or identity.serial or f"pci-{identity.pci_address or slot}"
-        reserved_by = api.reserved_by(slot)
-        if reserved_by:
+        uuid = found.uuid or found.serial or f"pci-{address or slot}"
+        if reserved_by := api.reserved_by(slot):
             return LeftOutCard(index=index, uuid=uuid, reason=reserved_by)
-        return Card(
-            index=index,
-            uuid=uuid,
-            memory_bytes=identity.memory_bytes,
-            model=identity.model,
-            serial=identity.serial,
-            pci_address=identity.pci_address,
-            numa_node=self._bus.numa_node(identity.pci_address),
-        )
+        return msgspec.structs.replace(found, index=index, uuid=uuid, numa_node=self._bus.numa_node(address))
 
     def health(self, slot: int) -> HealthReading:
         """Lost if its PCI device is gone, else what the library reports."""
@@ -116,8 +108,8 @@ class EfmlLibrary:
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
         return self._opened().wait_event(timeout_s)
 
-    def link_level(self, slot_a: int, slot_b: int) -> LinkLevel | None:
-        return self._bus.link_level(self._addresses.get(slot_a, ""), self._addresses.get(slot_b, ""))
+    def are_linked(self, slot_a: int, slot_b: int) -> bool:
+        return self._bus.are_linked(self._addresses.get(slot_a, ""), self._addresses.get(slot_b, ""))
 
     def _opened(self) -> EfmlApi:
         if self._api is None:

@@ -7,13 +7,12 @@ Source: FACTS of the C ABI (``efml.h`` of Enflame's driver packages): every func
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 
 from gcushare.cards.c_library import CheckedCalls, CLibrary, CodeTable, decode_text
 from gcushare.cards.errors import LibraryCallError
 from gcushare.cards.pci import pci_address
 from gcushare.cards.ports import HealthEvent
-from gcushare.core.cards import CardUse
+from gcushare.core.cards import Card, CardUse
 
 _TEXT_BYTES = 128  # MAX_CHAR_BUFF_LEN of efml.h
 _UUID_BYTES = 16
@@ -25,26 +24,7 @@ _FUNCTION_NOT_FOUND = 9
 _NO_DEVICE = 12
 _DEPRECATED = 13
 _TIMEOUT = 253
-_CODE_NAMES = {
-    1: "EFML_ERROR_UNINITIALIZED",
-    2: "EFML_ERROR_INVALID_ARGUMENT",
-    _NOT_SUPPORTED: "EFML_ERROR_NOT_SUPPORTED",
-    4: "EFML_ERROR_LIBRARY_NOT_FOUND",
-    5: "EFML_ERROR_INVALID_ERROR_CODE",
-    6: "EFML_ERROR_DRIVER_NOT_LOADED",
-    7: "EFML_ERROR_GCU_LARE_PORT_NUMBER_ERR",
-    8: "EFML_ERROR_INVALID_INPUT",
-    _FUNCTION_NOT_FOUND: "EFML_ERROR_FUNCTION_NOT_FOUND",
-    10: "EFML_ERROR_OPEN_DRIVER_VERSION",
-    11: "EFML_ERROR_DRIVER_NOT_COMPATIBLE",
-    _NO_DEVICE: "EFML_ERROR_NO_DEVICE",
-    _DEPRECATED: "EFML_ERROR_DEPRECATION",
-    _TIMEOUT: "EFML_ERROR_TIMEOUT",
-    254: "EFML_ERROR_FAIL",
-    255: "EFML_ERROR_MAX",
-}
 _CODES = CodeTable(
-    names=_CODE_NAMES,
     not_exported=_FUNCTION_NOT_FOUND,
     unsupported=frozenset({_NOT_SUPPORTED, _FUNCTION_NOT_FOUND, _DEPRECATED}),
 )
@@ -108,16 +88,8 @@ class EfmlEvent(ctypes.Structure):
     _fields_ = (("id", ctypes.c_uint32), ("type", ctypes.c_int), ("message", ctypes.c_char * _TEXT_BYTES))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceIdentity:
-    """What either API of EFML reports of a device; ``minor`` is None if it does not report it."""
-
-    model: str
-    uuid: str
-    serial: str
-    pci_address: str
-    minor: int | None
-    memory_bytes: int
+NO_MINOR = -1
+"""The index of a card whose minor number a library does not report."""
 
 
 class NativeApi:
@@ -148,17 +120,18 @@ class NativeApi:
     def card_count(self) -> int:
         return self._calls.count("EfmlGetDevCount", _NO_DEVICE)
 
-    def identify(self, slot: int) -> DeviceIdentity:
+    def identify(self, slot: int) -> Card:
+        """The card as the library describes it, without a uuid if it has none."""
         info = DeviceInfo()
         self._calls.call("EfmlGetDevInfo", ctypes.c_uint32(slot), ctypes.byref(info))
         serial = ctypes.create_string_buffer(_TEXT_BYTES)
         has_serial = self._calls.is_answered("EfmlGetDevSn", ctypes.c_uint32(slot), serial)
-        return DeviceIdentity(
+        return Card(
+            index=info.logic_id,
             model=decode_text(info.name),
             uuid=self._uuid(slot),
             serial=decode_text(serial.raw) if has_serial else "",
             pci_address=pci_address(info.domain_id, info.bus_id, info.dev_id, info.func_id),
-            minor=info.logic_id,
             memory_bytes=self._memory(slot).total_bytes,
         )
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 
 from gcushare.cards.c_library import CheckedCalls, CLibrary, CodeTable, decode_text
-from gcushare.cards.enflame.efml_native import DeviceIdentity
+from gcushare.cards.enflame.efml_native import NO_MINOR
 from gcushare.cards.errors import CallFailure, LibraryCallError
 from gcushare.cards.pci import parse_pci_address
 from gcushare.cards.ports import HealthEvent
-from gcushare.core.cards import CardUse
+from gcushare.core.cards import Card, CardUse
 
 _TEXT_BYTES = 128
 _GCU_SENSOR = 0
@@ -24,39 +24,7 @@ _FUNCTION_NOT_FOUND = 13
 _GCU_IS_LOST = 15
 _DEPRECATED = 26
 _GCU_NOT_FOUND = 28
-_CODE_NAMES = {
-    1: "EFML_ERROR_UNINITIALIZED",
-    2: "EFML_ERROR_INVALID_ARGUMENT",
-    _NOT_SUPPORTED: "EFML_ERROR_NOT_SUPPORTED",
-    4: "EFML_ERROR_NO_PERMISSION",
-    6: "EFML_ERROR_NOT_FOUND",
-    7: "EFML_ERROR_INSUFFICIENT_SIZE",
-    8: "EFML_ERROR_INSUFFICIENT_POWER",
-    9: "EFML_ERROR_DRIVER_NOT_LOADED",
-    10: "EFML_ERROR_TIMEOUT",
-    11: "EFML_ERROR_IRQ_ISSUE",
-    12: "EFML_ERROR_LIBRARY_NOT_FOUND",
-    _FUNCTION_NOT_FOUND: "EFML_ERROR_FUNCTION_NOT_FOUND",
-    14: "EFML_ERROR_CORRUPTED_INFOROM",
-    _GCU_IS_LOST: "EFML_ERROR_GCU_IS_LOST",
-    16: "EFML_ERROR_RESET_REQUIRED",
-    17: "EFML_ERROR_OPERATING_SYSTEM",
-    18: "EFML_ERROR_LIB_RM_VERSION_MISMATCH",
-    19: "EFML_ERROR_IN_USE",
-    20: "EFML_ERROR_MEMORY",
-    21: "EFML_ERROR_NO_DATA",
-    22: "EFML_ERROR_VGCU_ECC_NOT_SUPPORTED",
-    23: "EFML_ERROR_INSUFFICIENT_RESOURCES",
-    24: "EFML_ERROR_FREQ_NOT_SUPPORTED",
-    25: "EFML_ERROR_ARGUMENT_VERSION_MISMATCH",
-    _DEPRECATED: "EFML_ERROR_DEPRECATED",
-    27: "EFML_ERROR_NOT_READY",
-    _GCU_NOT_FOUND: "EFML_ERROR_GCU_NOT_FOUND",
-    29: "EFML_ERROR_INVALID_STATE",
-    999: "EFML_ERROR_UNKNOWN",
-}
 _CODES = CodeTable(
-    names=_CODE_NAMES,
     not_exported=_FUNCTION_NOT_FOUND,
     unsupported=frozenset({_NOT_SUPPORTED, _FUNCTION_NOT_FOUND, _DEPRECATED}),
     lost=frozenset({_GCU_IS_LOST}),
@@ -130,16 +98,17 @@ class NvmlShapedApi:
     def card_count(self) -> int:
         return self._calls.count("efmlDeviceGetCount_v2", _GCU_NOT_FOUND)
 
-    def identify(self, slot: int) -> DeviceIdentity:
+    def identify(self, slot: int) -> Card:
+        """The card as the library describes it."""
         handle = self._handle(slot)
         pci = self._calls.query("efmlDeviceGetPciInfo_v3", handle, into=ShapedPci())
         minor = self._calls.query("efmlDeviceGetMinorNumber", handle, into=ctypes.c_uint())
-        return DeviceIdentity(
+        return Card(
+            index=NO_MINOR if minor is None else minor.value,
             model=self._text("efmlDeviceGetName", handle),
             uuid=self._text("efmlDeviceGetUUID", handle),
             serial=self._text("efmlDeviceGetSerial", handle),
             pci_address="" if pci is None else parse_pci_address(decode_text(pci.bus_id)),
-            minor=None if minor is None else minor.value,
             memory_bytes=self._memory(handle).total_bytes,
         )
 
@@ -172,8 +141,7 @@ class NvmlShapedApi:
 
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
         """Refuse: this API has no events."""
-        code_name = _CODE_NAMES[_FUNCTION_NOT_FOUND]
-        raise LibraryCallError(CallFailure("efmlEventSetWait", _FUNCTION_NOT_FOUND, code_name, is_unsupported=True))
+        raise LibraryCallError(CallFailure("efmlEventSetWait", _FUNCTION_NOT_FOUND, is_unsupported=True))
 
     def _handle(self, slot: int) -> ctypes.c_void_p:
         handle = ctypes.c_void_p()

@@ -15,7 +15,7 @@ from gcushare.cards.nvidia import nvml_limits
 from gcushare.cards.nvidia.nvml_processes import CODE_NAMES, NvmlCalls, NvmlProcesses, text_of
 from gcushare.cards.nvidia.xids import APPLICATION_XIDS, HEALTH_EVENTS, why_unhealthy
 from gcushare.cards.pci import PciBus, parse_pci_address
-from gcushare.cards.ports import CallObserver, CardLibrary, GroupMemory, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.ports import CallObserver, CardLibrary, GroupMemory, HealthEvent, HealthReading
 from gcushare.cards.unified_memory import NOT_SET, offered_bytes
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 
@@ -199,24 +199,16 @@ class NvmlLibrary:
                 return HealthEvent(uuid=uuid, reason=reason, critical=uuid is not None)
         return None
 
-    def link_level(self, slot_a: int, slot_b: int) -> LinkLevel | None:
-        """How two cards reach each other: NVLink, else NVML's topology, else the PCI bus."""
+    def are_linked(self, slot_a: int, slot_b: int) -> bool:
+        """Read NVLink, else NVML's topology, else the PCI bus."""
         handles = (self._handle(slot_a), self._handle(slot_b))
         fabric = self._calls.query("nvmlDeviceGetP2PStatus", *handles, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
         if fabric == pynvml.NVML_P2P_STATUS_OK:
-            return LinkLevel.FABRIC
+            return True
         level = self._calls.query("nvmlDeviceGetTopologyCommonAncestor", *handles)
-        levels = {
-            pynvml.NVML_TOPOLOGY_INTERNAL: LinkLevel.BOARD,
-            pynvml.NVML_TOPOLOGY_SINGLE: LinkLevel.SWITCH,
-            pynvml.NVML_TOPOLOGY_MULTIPLE: LinkLevel.ROOT,
-            pynvml.NVML_TOPOLOGY_HOSTBRIDGE: LinkLevel.ROOT,
-            pynvml.NVML_TOPOLOGY_NODE: LinkLevel.NUMA,
-            pynvml.NVML_TOPOLOGY_SYSTEM: LinkLevel.SYSTEM,
-        }
-        if level in levels:
-            return levels[level]
-        return self._bus.link_level(self._addresses.get(slot_a, ""), self._addresses.get(slot_b, ""))
+        if level is not None:
+            return bool(level <= pynvml.NVML_TOPOLOGY_SINGLE)
+        return self._bus.are_linked(self._addresses.get(slot_a, ""), self._addresses.get(slot_b, ""))
 
     def group_memory(self, slot: int, group: str) -> GroupMemory | None:
         return nvml_limits.read_group(self._calls, self._handle(slot), group)

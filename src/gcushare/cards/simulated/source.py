@@ -7,11 +7,11 @@ import logging
 import time
 from pathlib import Path
 
-from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LinkLevel
-from gcushare.cards.simulated.file import MAX_FILE_BYTES, SimulatedCard, parse_simulated_cards
+from gcushare.cards.ports import CardReport, HealthEvent
+from gcushare.cards.simulated.file import MAX_FILE_BYTES, parse_simulated_cards
 from gcushare.cards.unified_memory import offered_bytes
-from gcushare.core.cards import Card, CardUse
-from gcushare.core.errors import ConfigError, DeviceError
+from gcushare.core.cards import Card
+from gcushare.core.errors import ConfigError
 from gcushare.core.log_fields import fields
 
 logger = logging.getLogger(__name__)
@@ -43,30 +43,9 @@ class SimulatedSource:
         self._reread()
         return self._cards.report(offered_bytes(self._unified))
 
-    async def health(self, card: Card) -> HealthReading:
-        """The card's health as the file has it; a card that it no longer has is lost."""
-        entry = self._cards.find(card.uuid)
-        if entry is None:
-            return HealthReading(healthy=False, reason="the card is no longer in the file", conclusive=True, lost=True)
-        return entry.reading
-
-    async def use(self, card: Card) -> CardUse:
-        return self._require(card).use
-
-    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        """A direct link within a ``link_group``, else by NUMA node; None if these are not given."""
-        group_a, group_b = self._require(card_a).card.link_group, self._require(card_b).card.link_group
-        if group_a and group_a == group_b:
-            return LinkLevel.FABRIC
-        if card_a.numa_node is None or card_b.numa_node is None:
-            return None
-        return LinkLevel.NUMA if card_a.numa_node == card_b.numa_node else LinkLevel.SYSTEM
-
-    async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
-        raise DeviceError("simulated cards keep no memory limits")
-
-    async def limit_group(self, card: Card, group: str, hard_bytes: int | None) -> GroupMemory | None:
-        raise DeviceError("simulated cards keep no memory limits")
+    async def are_linked(self, card_a: Card, card_b: Card) -> bool:
+        """Not asked where the file has link groups."""
+        return False
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
         """Look at the file until it has changed."""
@@ -94,12 +73,6 @@ class SimulatedSource:
             return False
         self._text, self._cards, self._warned = text, cards, ""
         return True
-
-    def _require(self, card: Card) -> SimulatedCard:
-        entry = self._cards.find(card.uuid)
-        if entry is None:
-            raise DeviceError(f"card {card.index} ({card.uuid}) is not in {self._path}")
-        return entry
 
 
 def _read(path: Path) -> str:

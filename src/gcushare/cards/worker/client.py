@@ -1,10 +1,11 @@
 """A source of cards that is safe from hangs and crashes of the vendor's library.
 
-The library is loaded in a worker process. A call that hangs or crashes costs that process and makes the card that the
-call was for unhealthy. The card's calls pause for a growing time; a new worker serves the other cards at once.
+The library is loaded in a worker process, which reads one card at a time. A call that hangs or crashes costs that
+process and makes the card that the call was for unhealthy. The card's calls pause for a growing time; a new worker
+serves the other cards at once.
 
-A library numbers its cards each time it is opened. So the source first checks which card a slot holds now. A card that
-moved to another slot is not asked anything before the next list.
+A library numbers its cards each time it is opened. A card that is not listed stays as it was while a slot does not say
+which card it has: it may be that one.
 """
 
 from __future__ import annotations
@@ -12,27 +13,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import msgspec
-
-from gcushare.cards.errors import (
-    CardMovedError,
-    LibraryCallError,
-    LibraryMissingError,
-    LibraryNotOpenError,
-)
+from gcushare.cards.errors import LibraryCallError, LibraryMissingError, LibraryNotOpenError
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.plausible import check_count, sanitize_card, sanitize_use
-from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading
 from gcushare.cards.worker import time_limits
 from gcushare.cards.worker.messages import (
-    Described,
+    CardAnswer,
     EventAnswer,
     GroupAnswer,
-    LinkAnswer,
     Opened,
     Operation,
     WorkerRequest,
@@ -54,21 +47,21 @@ _REOPEN = "reopen"
 
 @dataclass(eq=False)
 class IsolatedSource:
-    """The ``CardSource`` of a vendor's library in a worker process."""
+    """The ``CardSource`` of a vendor's library in a worker process, and its ``LimitSource`` without ``reads``."""
 
     spec: LibrarySpec
     settings: IsolationSettings = time_limits.DEFAULT_LIMITS
     clock: Callable[[], float] = time.monotonic
+    reads: bool = True
 
     def __post_init__(self) -> None:
         self._lock = asyncio.Lock()  # a worker answers one request at a time
         self._worker: WorkerProcess | None = None
         self._opened = Opened(library="", driver="")  # by the last worker
-        self._known: dict[int, Card] = {}  # by slot, as of the last list
-        self._numbered: dict[int, str] = {}  # uuids by slot, as the running worker numbers them
-        self._last_count = 0
-        self._lost: set[str] = set()  # uuids of cards for which the library is opened again
-        self._pauses = Pauses()  # of a card's calls by slot and operation, of reopening for a card, of the library
+        self._listed: tuple[Card, ...] = ()
+        self._at: dict[int, Card] = {}  # by slot, as of the last list that said it
+        self._has_lost_card = False
+        self._pauses = Pauses()  # of a card's calls by slot or uuid, of reopening for lost cards, of the library
         self._has_events = True
         self._closed = False
 
@@ -83,113 +76,77 @@ class IsolatedSource:
         return self._worker.pid if self._worker is not None else None
 
     async def list_cards(self) -> CardReport:
-        """List the cards. One that cannot be described now stays as it was, or is left out with the reason.
+        """List and read the cards. One that cannot be described now stays as it was, or is left out with the reason.
 
         Raises:
             LibraryNotOpenError: the library is missing or does not open.
             DeviceError: it does not answer how many cards there are.
         """
-        if self._lost:
+        if self._has_lost_card and self._pauses.blocked_by(_REOPEN, self.clock()) is None:
             # Most libraries find a card that came back only when they initialise.
-            lost, self._lost = self._lost, set()
             worker = await self._stop()
-            for uuid in lost:
-                self._pauses.fail((_REOPEN, uuid), self.settings.card_pauses, self.clock(), _REOPEN, worker)
+            self._pauses.fail(_REOPEN, self.settings.card_pauses, self.clock(), _REOPEN, worker)
         count = await self._count()
-        known: dict[int, Card] = {}
-        remembered: set[int] = set()
+        cards: list[Card] = []
         left_out: list[LeftOutCard] = []
+        readings: dict[str, HealthReading] = {}
+        uses: dict[str, CardUse] = {}
+        silent: dict[int, tuple[str, HealthReading | None]] = {}
         for slot in range(count):
-            found = await self._describe(slot)
+            answer = await self._read(slot)
+            found = sanitize_card(answer.card or answer.left_out or LeftOutCard(index=slot, uuid="", reason=""), slot)
             if isinstance(found, Card):
-                known[slot] = found
-            elif isinstance(found, LeftOutCard):
+                self._at[slot] = found
+                cards.append(found)
+                if answer.reading is not None:
+                    readings[found.uuid] = answer.reading
+                if answer.use is not None:
+                    uses[found.uuid] = sanitize_use(answer.use)
+            elif found.uuid:
+                self._at.pop(slot, None)
                 left_out.append(found)
-            elif slot in self._known:
-                known[slot] = self._known[slot]
-                remembered.add(slot)
             else:
-                left_out.append(LeftOutCard(index=slot, uuid="", reason=found))
-        # A card of an earlier list that another slot holds now is dropped: the library has renumbered its cards.
-        listed = {card.uuid for slot, card in known.items() if slot not in remembered}
-        self._known = {slot: card for slot, card in known.items() if slot not in remembered or card.uuid not in listed}
-        for slot in known.keys() - self._known.keys():
-            for operation in Operation:
-                # The pauses were not for the card that is at this slot now.
-                self._pauses.succeed((slot, operation))
-        cards = sorted(self._known.values(), key=lambda card: (card.index, card.uuid))
-        left_out.sort(key=lambda card: (card.index, card.uuid))
+                silent[slot] = found.reason, answer.reading
+        uuids = {card.uuid for card in cards}
+        if silent:
+            cards += [card for card in self._listed if card.uuid not in uuids]
+        for slot, (reason, reading) in silent.items():
+            before = self._at.get(slot)
+            if before is None:
+                left_out.append(LeftOutCard(index=slot, uuid="", reason=reason))
+            elif before.uuid in uuids:
+                self._pauses.succeed((slot, Operation.READ))  # the pause was not for the card that is here now
+            elif reading is not None:
+                readings[before.uuid] = reading
+        self._has_lost_card = any(reading.lost for reading in readings.values())
+        if not self._has_lost_card:
+            self._pauses.succeed(_REOPEN)
         if count == 0:
             await self._start_over("no card")  # the next poll loads the library again: a driver may have been installed
-        return CardReport(cards=tuple(cards), left_out=tuple(left_out), driver=self._opened.driver)
+        self._listed = tuple(sorted(cards, key=_by_index))
+        return CardReport(
+            cards=self._listed,
+            left_out=tuple(sorted(left_out, key=_by_index)),
+            driver=self._opened.driver,
+            readings=readings,
+            uses=uses,
+            problem="; ".join({reason for reason, reading in silent.values() if reading is None}),
+        )
 
-    async def health(self, card: Card) -> HealthReading:
-        """Read one card's health; a call that hangs or crashes makes this card unhealthy.
-
-        Raises:
-            LibraryNotOpenError: the library cannot be opened again.
-            CardMovedError: the library was opened again and lists the card at another slot.
-        """
-        slot = self._slot(card)
-        if slot is None:
-            return HealthReading(healthy=False, reason="the library no longer lists the card", lost=True)
-        pause_reason = self._pause_reason(slot)
-        if pause_reason is not None:
-            return HealthReading(healthy=False, reason=pause_reason, conclusive=True)
-        try:
-            reading = await self._ask_card(WorkerRequest(Operation.HEALTH, slot), HealthReading, card)
-        except WorkerLostError as error:
-            return HealthReading(healthy=False, reason=self._describe_loss(error, slot), conclusive=True)
-        except LibraryCallError as error:
-            is_lost = error.failure.is_lost
-            reading = HealthReading(healthy=False, reason=str(error), conclusive=is_lost, lost=is_lost)
-        if reading.lost and self._pauses.blocked_by((_REOPEN, card.uuid), self.clock()) is None:
-            # Reopened before the next list: doing it now could renumber the cards of this poll.
-            self._lost.add(card.uuid)
-        elif reading.healthy:
-            self._pauses.succeed((_REOPEN, card.uuid))
-        return reading
-
-    async def use(self, card: Card) -> CardUse:
-        """Read a card's measurements, without those that ``plausible`` drops."""
-        return sanitize_use(await self._ask_card(WorkerRequest(Operation.USE, self._open_slot(card)), CardUse, card))
-
-    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        """The nearest connection of two cards; None if one is not listed or the connection is unknown."""
-        slots = (self._slot(card_a), self._slot(card_b))
-        if slots[0] is None or slots[1] is None:
-            return None
-        pause_reason = self._pauses.blocked_by((slots[0], Operation.LINK), self.clock())
-        if pause_reason is not None:
-            raise DeviceError(pause_reason)
-        answer = await self._ask_card(WorkerRequest(Operation.LINK, slots[0], slots[1]), LinkAnswer, card_a, card_b)
-        return answer.level
+    async def are_linked(self, card_a: Card, card_b: Card) -> bool:
+        """Whether two cards have a direct link, or one switch between them."""
+        request = WorkerRequest(Operation.LINK, uuids=(card_a.uuid, card_b.uuid))
+        return await self._ask(request, bool, self.settings.call_timeout_s)
 
     async def group_memory(self, card: Card, group: str) -> GroupMemory | None:
         """A control group's limit and use of a card; None if the driver counts nothing there."""
-        return await self._ask_of_group(WorkerRequest(Operation.GROUP_MEMORY, group=group), card)
+        request = WorkerRequest(Operation.GROUP_MEMORY, uuids=(card.uuid,), group=group)
+        return (await self._ask_of(card.uuid, card.index, request, GroupAnswer)).memory
 
     async def limit_group(self, card: Card, group: str, hard_bytes: int | None) -> GroupMemory | None:
         """Set a control group's hard limit of a card, None for none; returns what the driver has after that."""
-        return await self._ask_of_group(WorkerRequest(Operation.LIMIT_GROUP, group=group, hard_bytes=hard_bytes), card)
-
-    async def _ask_of_group(self, request: WorkerRequest, card: Card) -> GroupMemory | None:
-        request = msgspec.structs.replace(request, slot=self._open_slot(card))
-        return (await self._ask_card(request, GroupAnswer, card)).memory
-
-    def _open_slot(self, card: Card) -> int:
-        """Where a card stands in the library's list.
-
-        Raises:
-            DeviceError: it is not listed, or calls about it pause.
-        """
-        slot = self._slot(card)
-        if slot is None:
-            raise DeviceError(f"card {card.index} ({card.uuid}) is not listed by {self.name}")
-        pause_reason = self._pause_reason(slot)
-        if pause_reason is not None:
-            raise DeviceError(pause_reason)
-        return slot
+        request = WorkerRequest(Operation.LIMIT_GROUP, uuids=(card.uuid,), group=group, hard_bytes=hard_bytes)
+        return (await self._ask_of(card.uuid, card.index, request, GroupAnswer)).memory
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
         """Wait up to ``timeout_s`` seconds for an event, even if the library has none or its calls pause."""
@@ -234,57 +191,46 @@ class IsolatedSource:
             self._pauses.fail(_START, self.settings.library_pauses, self.clock(), str(error), error.process)
             raise
         self._pauses.succeed(_START)
-        if count != self._last_count:
-            self._numbered.clear()  # a card came or went, so those after it may have moved
-        self._last_count = count
         return check_count(count)
 
-    async def _describe(self, slot: int) -> Card | LeftOutCard | str:
-        reason = self._pause_reason(slot)
-        if reason is not None:
-            return reason
+    async def _read(self, slot: int) -> CardAnswer:
+        """What there is to say of a slot; one whose call hangs or crashes has a card that is unhealthy."""
+        reading = None
+        request = WorkerRequest(Operation.READ if self.reads else Operation.DESCRIBE, slot)
+        index = self._at[slot].index if slot in self._at else slot
         try:
-            found = _card_of(await self._ask_card(WorkerRequest(Operation.DESCRIBE, slot), Described), slot)
-        except LibraryCallError as error:
-            return str(error)
-        except WorkerLostError as error:
-            return self._describe_loss(error, slot)
-        self._numbered[slot] = found.uuid
-        return found
+            return await self._ask_of(slot, index, request, CardAnswer)
+        except LibraryNotOpenError as error:  # which says nothing about a card
+            reason = str(error)
+        except DeviceError as error:
+            reason = str(error)
+            reading = HealthReading(healthy=False, reason=reason, conclusive=True)
+        return CardAnswer(left_out=LeftOutCard(index=slot, uuid="", reason=reason), reading=reading)
 
-    async def _ask_card(self, request: WorkerRequest, result_type: type[T], *cards: Card) -> T:
-        """Ask about the cards that the request's slots had in the last list; a lost worker pauses the card's calls."""
-        slot = request.slot
+    async def _ask_of(self, place: Hashable, index: int, request: WorkerRequest, result_type: type[T]) -> T:
+        """Ask about the card that has this slot or uuid; a lost worker pauses its calls."""
+        key = (place, request.operation)
+        if (pause_reason := self._pauses.blocked_by(key, self.clock())) is not None:
+            raise DeviceError(pause_reason)
         try:
-            result = await self._ask(request, result_type, self.settings.call_timeout_s, cards)
+            result = await self._ask(request, result_type, self.settings.call_timeout_s)
         except WorkerLostError as error:
-            key, reason = (slot, request.operation), self._describe_loss(error, slot)
+            reason = f"library call {error.call} on card {index} {error.end}"
             wait_s = self._pauses.fail(key, self.settings.card_pauses, self.clock(), reason, error.process)
-            card = self._index(slot)
-            facts = fields(source=self.spec.kind, card=card, call=error.call, rest_s=wait_s, reason=error)
+            facts = fields(source=self.spec.kind, card=index, call=error.call, rest_s=wait_s, reason=error)
             logger.warning("card's calls pause after a library call %s", facts)
-            raise
-        self._pauses.succeed((slot, request.operation))
+            raise DeviceError(reason) from error
+        self._pauses.succeed(key)
         return result
 
-    async def _ask(
-        self, request: WorkerRequest, result_type: type[T], timeout_s: float, cards: Sequence[Card] = ()
-    ) -> T:
+    async def _ask(self, request: WorkerRequest, result_type: type[T], timeout_s: float) -> T:
         async with self._lock:
             worker = await self._running()
             try:
-                for slot, card in zip((request.slot, request.other_slot), cards, strict=False):
-                    if self._numbered.get(slot) != card.uuid:
-                        # Check that the slot still holds the card.
-                        describe = WorkerRequest(Operation.DESCRIBE, slot)
-                        described = await worker.call(describe, Described, self.settings.call_timeout_s)
-                        self._numbered[slot] = _card_of(described, slot).uuid
-                        if self._numbered[slot] != card.uuid:
-                            raise CardMovedError(card.index, card.uuid)
                 return await worker.call(request, result_type, timeout_s)
-            except (LibraryCallError, CardMovedError):
-                raise
             except BaseException as error:
+                if isinstance(error, DeviceError) and not isinstance(error, WorkerLostError):
+                    raise  # an answer
                 self._worker = None
                 await worker.close()
                 if isinstance(error, WorkerLostError):
@@ -310,7 +256,7 @@ class IsolatedSource:
                 raise
             raise LibraryNotOpenError(str(error)) from error  # not the failure of a card's call
         self._has_events = True
-        self._worker, self._numbered = worker, {}
+        self._worker = worker
         logger.info("library opened %s", fields(source=self.name, driver=self._opened.driver, pid=worker.pid))
         return worker
 
@@ -328,25 +274,6 @@ class IsolatedSource:
         if worker is not None and worker.is_running:
             self._pauses.fail(_START, self.settings.library_pauses, self.clock(), reason, worker)
 
-    def _slot(self, card: Card) -> int | None:
-        return next((slot for slot, known in self._known.items() if known.uuid == card.uuid), None)
 
-    def _index(self, slot: int) -> int:
-        known = self._known.get(slot)
-        return known.index if known is not None else slot
-
-    def _pause_reason(self, slot: int) -> str | None:
-        now_s = self.clock()
-        for operation in Operation:
-            reason = self._pauses.blocked_by((slot, operation), now_s)
-            if reason is not None and operation is not Operation.LINK:  # which says nothing about a card's health
-                return reason
-        return None
-
-    def _describe_loss(self, error: WorkerLostError, slot: int) -> str:
-        return f"library call {error.call} on card {self._index(slot)} {error.end}"
-
-
-def _card_of(described: Described, slot: int) -> Card | LeftOutCard:
-    found = described.card or described.left_out
-    return sanitize_card(found or LeftOutCard(index=slot, uuid="", reason="the library describes no card"), slot)
+def _by_index(card: Card | LeftOutCard) -> tuple[int, str]:
+    return card.index, card.uuid

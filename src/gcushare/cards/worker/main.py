@@ -21,10 +21,10 @@ import msgspec
 
 from gcushare.cards.errors import LibraryCallError
 from gcushare.cards.libraries import LibrarySpec, create_library
-from gcushare.cards.ports import CardLibrary, LimitingLibrary
+from gcushare.cards.ports import CardLibrary, HealthReading, LimitingLibrary
 from gcushare.cards.worker import messages
-from gcushare.cards.worker.messages import Described, Operation, WorkerRequest
-from gcushare.core.cards import Card
+from gcushare.cards.worker.messages import CardAnswer, Operation, WorkerRequest
+from gcushare.core.cards import Card, LeftOutCard
 from gcushare.core.errors import DeviceError
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -62,36 +62,69 @@ def _serve(connection: socket.socket, requests: BinaryIO, library: CardLibrary) 
         connection.sendall(messages.encode_failure(error))
         return
     connection.sendall(messages.encode_result(messages.Opened(library=name, driver=driver)))
+    slots: dict[str, int] = {}
     with contextlib.suppress(ConnectionResetError):  # the parent closed it with an answer unread
         while line := requests.readline():
             try:
-                answer = messages.encode_result(_perform(library, messages.REQUEST.read(line)))
+                answer = messages.encode_result(_perform(library, messages.REQUEST.read(line), slots))
             except DeviceError as error:
                 answer = messages.encode_failure(error)
             connection.sendall(answer)
     library.close()
 
 
-def _perform(library: CardLibrary, request: WorkerRequest) -> object:
+def _perform(library: CardLibrary, request: WorkerRequest, slots: dict[str, int]) -> object:
+    """Answer a request; ``slots`` has those of the cards that were described, by uuid."""
     match request.operation:
         case Operation.COUNT:
             return library.card_count()
-        case Operation.DESCRIBE:
-            described = library.describe(request.slot)
-            return Described(card=described) if isinstance(described, Card) else Described(left_out=described)
-        case Operation.HEALTH:
-            return library.health(request.slot)
-        case Operation.USE:
-            return library.use(request.slot)
+        case Operation.DESCRIBE | Operation.READ:
+            answer = (
+                _read(library, request.slot)
+                if request.operation is Operation.READ
+                else _describe(library, request.slot)
+            )
+            if answer.card is not None:
+                slots[answer.card.uuid] = request.slot
+            return answer
         case Operation.EVENT:
             return messages.EventAnswer(event=library.wait_event(request.timeout_s))
-        case Operation.LINK:
-            return messages.LinkAnswer(level=library.link_level(request.slot, request.other_slot))
+    if not all(uuid in slots for uuid in request.uuids):
+        raise DeviceError(f"not listed by the library: card {' or '.join(request.uuids)}")
+    asked = [slots[uuid] for uuid in request.uuids]
+    if request.operation is Operation.LINK:
+        return library.are_linked(*asked)
     if not isinstance(library, LimitingLibrary):
         raise DeviceError("this vendor's library keeps no memory limits")
     if request.operation is Operation.LIMIT_GROUP:
-        library.limit_group(request.slot, request.group, request.hard_bytes)
-    return messages.GroupAnswer(memory=library.group_memory(request.slot, request.group))
+        library.limit_group(asked[0], request.group, request.hard_bytes)
+    return messages.GroupAnswer(memory=library.group_memory(asked[0], request.group))
+
+
+def _describe(library: CardLibrary, slot: int) -> CardAnswer:
+    try:
+        found = library.describe(slot)
+    except DeviceError as error:
+        found = LeftOutCard(index=slot, uuid="", reason=str(error))
+    return CardAnswer(card=found) if isinstance(found, Card) else CardAnswer(left_out=found)
+
+
+def _read(library: CardLibrary, slot: int) -> CardAnswer:
+    """Describe a card, and read its health and its use; of one that does not say which it is, only an illness."""
+    answer, use = _describe(library, slot), None
+    if answer.left_out is not None and answer.left_out.uuid:
+        return answer
+    try:
+        reading = library.health(slot)
+    except LibraryCallError as error:
+        is_lost = error.failure.is_lost
+        reading = HealthReading(healthy=False, reason=str(error), conclusive=is_lost, lost=is_lost)
+    if reading.healthy and answer.card is None:
+        return answer
+    if reading.healthy:
+        with contextlib.suppress(DeviceError):  # only a report
+            use = library.use(slot)
+    return msgspec.structs.replace(answer, reading=reading, use=use)
 
 
 if __name__ == "__main__":

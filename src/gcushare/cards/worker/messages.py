@@ -15,8 +15,8 @@ from typing import TypeVar
 import msgspec
 
 from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
-from gcushare.cards.ports import GroupMemory, HealthEvent, LinkLevel
-from gcushare.core.cards import Card, LeftOutCard
+from gcushare.cards.ports import GroupMemory, HealthEvent, HealthReading
+from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError, RemoteContractError
 from gcushare.wire.untrusted_json import BoundedJsonDecoder, Int
 
@@ -35,24 +35,24 @@ class Operation(enum.Enum):
     """What a parent may ask for, with the type of the result."""
 
     COUNT = "count"  # int
-    DESCRIBE = "describe"  # Described
-    HEALTH = "health"  # HealthReading
-    USE = "use"  # CardUse
+    DESCRIBE = "describe"  # CardAnswer without a reading
+    READ = "read"  # CardAnswer
     EVENT = "event"  # EventAnswer
-    LINK = "link"  # LinkAnswer
+    LINK = "link"  # bool
     GROUP_MEMORY = "groupMemory"  # GroupAnswer
     LIMIT_GROUP = "limitGroup"  # GroupAnswer
 
 
 class WorkerRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call; ``slot`` and ``other_slot`` are positions in the library's list, ``timeout_s`` is for EVENT.
+    """One call. ``slot`` is a position in the library's list, for DESCRIBE and READ; ``timeout_s`` is for EVENT.
 
-    ``group`` is the path of a control group, ``hard_bytes`` its limit, None for none.
+    The other calls name cards by ``uuids``, because each process of a library numbers them anew: it has to have read a
+    card before. ``group`` is the path of a control group, ``hard_bytes`` its limit, None for none.
     """
 
     operation: Operation
     slot: Int = 0
-    other_slot: Int = 0
+    uuids: tuple[str, ...] = ()
     timeout_s: float = 0.0
     group: str = ""
     hard_bytes: Int | None = None
@@ -65,23 +65,19 @@ class Opened(msgspec.Struct, frozen=True):
     driver: str
 
 
-class Described(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A card, or why it is left out."""
+class CardAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The card at a slot, or why it is left out, without a uuid if the library does not say which card it is."""
 
     card: Card | None = None
     left_out: LeftOutCard | None = None
+    reading: HealthReading | None = None
+    use: CardUse | None = None
 
 
 class EventAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer to EVENT."""
 
     event: HealthEvent | None = None
-
-
-class LinkAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to LINK."""
-
-    level: LinkLevel | None = None
 
 
 class GroupAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

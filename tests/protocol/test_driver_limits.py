@@ -183,24 +183,6 @@ async def test_mps_stands_in_on_a_node_whose_driver_keeps_no_limits(tmp_path: Pa
         assert rig.variables("newer").keys() & {VARIABLE, MEMORY_VARIABLE} == {VARIABLE}
 
 
-@pytest.mark.parametrize("keeping", ["dmem", "misc"])
-async def test_limits_are_taken_back_from_running_pods_when_an_admin_gives_them_up(
-    tmp_path: Path, keeping: Keeping
-) -> None:
-    async with DriverRig(tmp_path, keeping) as rig:
-        await rig.start()
-        group = await rig.run_limited("pod", 4)
-        child = rig.child(group, "c0")
-        await rig.end_program()
-        rig.plugin_settings["memory_limit"] = MemoryLimit.CLEAR
-        await rig.start()
-        places = [(each, card) for each in (group, child) for card in (0, 1)]
-        await rig.until(lambda: not any(rig.groups.limit_of(*place) for place in places), "no limit is left")
-        await rig.event("MemoryLimitsCleared")
-        await rig.run_limited("next", 4)
-        assert VARIABLE not in rig.variables("next")
-
-
 async def test_one_card_that_keeps_no_limits_closes_alone(tmp_path: Path) -> None:
     async with DriverRig(tmp_path) as rig:
         rig.rules("fail nvmlDeviceSetMemoryLimits_v1 0 3")

@@ -16,7 +16,6 @@ from aiohttp import web
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.monitor import CardMonitor
-from gcushare.cards.ports import LimitSource
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.cards.selection import open_limits, open_source
 from gcushare.cluster.watch_handlers import NodeHandler, NodeObserver
@@ -33,7 +32,6 @@ from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, Selector
 from gcushare.node.api_server import EventAnnouncer
 from gcushare.node.card_and_pod_metrics import NodeMetrics
 from gcushare.node.cards import longest_silence_s, monitor_settings, source_options
-from gcushare.node.driver_limits.clearing import clear_limits
 from gcushare.node.driver_limits.driver_limiter import DriverLimiter
 from gcushare.node.driver_limits.pods import DriverLimits
 from gcushare.node.grant_form import follow_cards
@@ -125,9 +123,6 @@ class Way(abc.ABC):
                 tasks.start("MPS daemon", self._mps.run())
             if self._driver_limits is not None:
                 tasks.start("memory limits", self._driver_limits.run())
-            if self._settings.limits.memory_limit is MemoryLimit.CLEAR:
-                root = self._settings.limits.cgroup_dir
-                tasks.start("old memory limits", clear_limits(self._open_limits(), root, self._announcer))
             self._start(tasks)
 
     async def _drain(self, shutdown: Shutdown) -> None:
@@ -174,11 +169,8 @@ class Way(abc.ABC):
         mps = MpsLimiter(MpsFolders(settings.mps_root), settings.limit_fallback) if settings.uses_mps else None
         if settings.memory_limit is not MemoryLimit.DRIVER:
             return mps
-        return DriverLimiter(settings.limit_fallback, self._open_limits(), mps)
-
-    def _open_limits(self) -> LimitSource:
-        """A second process for the library: the first one waits for events most of the time, a kubelet waits here."""
-        return self._adapters.limits or open_limits(self._source_options)
+        # A second process for the library: the first one waits for events most of the time, a kubelet waits here.
+        return DriverLimiter(settings.limit_fallback, self._adapters.limits or open_limits(self._source_options), mps)
 
     def _follow_pods(
         self,

@@ -226,13 +226,9 @@ LIMITED_LIBRARY = "nvml"
 
 
 class MemoryLimit(enum.Enum):
-    """What keeps a pod from allocating more than it was granted: nothing, NVIDIA's driver, or MPS.
-
-    ``CLEAR``: nothing, and limits that the driver keeps from before are taken back.
-    """
+    """What keeps a pod from allocating more than it was granted: nothing, NVIDIA's driver, or MPS."""
 
     NONE = "none"
-    CLEAR = "clear"
     DRIVER = "driver"
     MPS = "mps"
 
@@ -254,8 +250,7 @@ class LimitSettings:
         help="What keeps a pod from allocating more card memory than it was granted: none; driver, NVIDIA's driver 615 "
         "or newer, which keeps the limit that this program sets for the pod's control group (of version 2); mps, "
         "NVIDIA's Multi-Process Service, whose control daemon runs in a pod of its own on the node. With mps the "
-        "limit is one of each process, not of the container. clear limits nothing and takes back what driver has set: "
-        "limits that the driver keeps stay on running pods otherwise.",
+        "limit is one of each process, not of the container.",
     )
     limit_fallback: Fallback = choice_setting(
         Fallback.REFUSE,

@@ -40,7 +40,6 @@ class Node:
     store: PodStore = field(default_factory=lambda: PodStore(ENFLAME))
     heard: Heard = field(default_factory=Heard)
     changes: int = 0
-    is_known: bool = True
     fallback: Fallback = Fallback.REFUSE
     held: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
 
@@ -54,9 +53,7 @@ class Node:
 
         self.daemon = Answering(self.folders)
         self.limiter = MpsLimiter(self.folders, self.fallback)
-        self.watch = MpsWatch(
-            self.daemon, self.limiter, self.store, self.heard, note_change, is_known=lambda: self.is_known
-        )
+        self.watch = MpsWatch(self.daemon, self.limiter, self.store, self.heard, note_change)
 
     def start_daemon(self, at_s: float) -> None:
         file = self.folders.pipe / f"{CONTROL}.pid"
@@ -128,7 +125,7 @@ async def test_the_first_daemon_since_the_boot_is_no_restart(node: Node) -> None
     assert (node.restart_events(), node.watch.restarts) == ([], 0)
 
 
-async def test_pods_of_before_hear_of_a_new_daemon_once_it_answers_and_theirs_is_known(node: Node) -> None:
+async def test_pods_of_before_hear_of_a_new_daemon_once_it_answers(node: Node) -> None:
     node.start_daemon(NOW_S - 500.0)
     await node.watch.poll()
     node.hold("before", NOW_S - 100.0)
@@ -136,42 +133,11 @@ async def test_pods_of_before_hear_of_a_new_daemon_once_it_answers_and_theirs_is
     node.start_daemon(NOW_S)
     node.daemon.problem = "the MPS daemon does not answer: exit 1"
     await node.watch.poll()
-    node.daemon.problem, node.is_known = "", False
-    await node.watch.poll()
     assert node.restart_events() == []
-    node.is_known = True
+    node.daemon.problem = ""
     await node.watch.poll()
     await node.watch.poll()
     assert (node.restart_events(), node.watch.restarts) == (["before"], 1)
-
-
-@pytest.mark.parametrize("started_s", [NOW_S, NOW_S - 400.0], ids=["with the plugin", "long before the plugin"])
-async def test_a_restart_while_no_plugin_ran_is_reported_by_the_next_one_and_only_once(
-    node: Node, started_s: float
-) -> None:
-    node.start_daemon(NOW_S - 1000.0)
-    await node.watch.poll()
-    node.hold("before", NOW_S - 900.0)
-    node.start_daemon(started_s)
-    node.start_plugin()
-    await node.watch.poll()
-    assert node.restart_events() == ["before"]
-    node.start_plugin()
-    await node.watch.poll()
-    assert node.restart_events() == ["before"]
-
-
-async def test_a_start_that_cannot_be_noted_is_reported_all_the_same(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
-    (node.folders.root / "known").symlink_to("known")
-    node.hold("before", NOW_S - 100.0)
-    for started_s in (NOW_S - 500.0, NOW_S):
-        node.start_daemon(started_s)
-        await node.watch.poll()
-        await node.watch.poll()
-    assert node.restart_events() == ["before"]
-    assert caplog.text.count("cannot be noted for the next plugin") == 2
 
 
 async def test_what_a_pod_leaves_in_place_of_the_process_id_ends_no_plugin(node: Node) -> None:

@@ -83,7 +83,6 @@ class PluginApp(Way):
         self._follow_pods(
             self._parts.store,
             lambda: self._agent.inventory,
-            is_known=lambda: self._pods.synced.is_set() and not self._parts.reconciler.problem,
             gives_cards=lambda: not any(endpoint.problem for endpoint in self._endpoints.values()),
         )
         self._conflicts = ConflictSearch(settings, self._parts, SliceDrivers(client, self._node_name), clock.monotonic)

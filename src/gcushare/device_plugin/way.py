@@ -176,13 +176,11 @@ class Way(abc.ABC):
         self,
         pods: NodePods,
         inventory: Callable[[], Inventory | None],
-        is_known: Callable[[], bool],
         gives_cards: Callable[[], bool],
     ) -> None:
         """Keep the limits of these pods, and measure what they use.
 
-        ``is_known`` says whether all pods that hold cards are known. ``gives_cards``: whether this program gives out
-        the cards now, so that another system does not.
+        ``gives_cards``: whether this program gives out the cards now, so that another system does not.
         """
         settings, limiter = self._settings, self._limiter
         count = None
@@ -199,7 +197,7 @@ class Way(abc.ABC):
             count, limiter = self._driver_limits.count, limiter.mps
         if isinstance(limiter, MpsLimiter):
             daemon = MpsDaemon(limiter.folders)
-            self._mps = MpsWatch(daemon, limiter, pods, self._announcer, self._offer_again, is_known=is_known)
+            self._mps = MpsWatch(daemon, limiter, pods, self._announcer, self._offer_again)
         if settings.cards.pod_use:
             owners = ProcessOwners(settings.cards.proc_root)
             self._pod_use = PodMemoryMonitor(self._monitor, pods, owners, own_pid=os.getpid(), count=count)

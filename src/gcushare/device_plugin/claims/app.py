@@ -89,7 +89,6 @@ class ClaimsApp(Way):
         self._follow_pods(
             self._pods,
             lambda: self._agent.inventory,
-            is_known=lambda: not self._recovery,
             gives_cards=lambda: not self._agent.problem,
         )
         self._registration = self._make_registration(directory)

@@ -33,24 +33,14 @@ class MpsDaemon:
     def __init__(self, folders: MpsFolders, *, timeout_s: float = ANSWER_S) -> None:
         self._folders = folders
         self._timeout_s = timeout_s
-        self._known = folders.root / "known"
-        self.known_ns = _changed_ns(self._known)
-        """The start of the last daemon that was noted by `know`, also by an earlier plugin since the boot."""
 
     @property
     def started_ns(self) -> int | None:
         """When it was started, in nanoseconds since the epoch; None if it left no file with its process id."""
-        return _changed_ns(self._folders.pipe / f"{CONTROL}.pid")
-
-    def know(self, started_ns: int) -> None:
-        """Note a start, and leave it on the node for the next plugin.
-
-        Raises:
-            OSError: it could not be left there.
-        """
-        self.known_ns = started_ns
-        self._known.touch()
-        os.utime(self._known, ns=(started_ns, started_ns))
+        try:
+            return (self._folders.pipe / f"{CONTROL}.pid").lstat().st_mtime_ns
+        except OSError:  # not there, or a pod left something else
+            return None
 
     async def find_problem(self) -> str:
         """Return why processes of pods cannot use the daemon; "" if it answers."""
@@ -80,10 +70,3 @@ class MpsDaemon:
                 await process.wait()
         answer = output[:200].decode(errors="replace").strip()
         return f"the MPS daemon does not answer: {answer or f'exit {process.returncode}'}" if process.returncode else ""
-
-
-def _changed_ns(path: Path) -> int | None:
-    try:
-        return path.lstat().st_mtime_ns
-    except OSError:  # not there, or a pod left something else
-        return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 from gcushare.core.log_fields import fields
 from gcushare.node.api_server import Announcer
@@ -25,8 +25,7 @@ AWAITED_POLLS = 5
 class MpsWatch:
     """Asks the daemon again and again; ``on_change`` is called when cards open or close by its answer.
 
-    Each container brings its own limits to the daemon, so that a new one needs nothing set again. ``is_known``: whether
-    the pods of this node, and what they hold, are.
+    Each container brings its own limits to the daemon, so that a new one needs nothing set again.
     """
 
     daemon: MpsDaemon
@@ -34,12 +33,11 @@ class MpsWatch:
     pods: NodePods
     announcer: Announcer
     on_change: Callable[[], None]
-    _: KW_ONLY
-    is_known: Callable[[], bool]
 
     def __post_init__(self) -> None:
         self._reported_cards: dict[int, str] = {}
         self._polls = 0
+        self._started_ns: int | None = None
         self.restarts = 0
 
     @property
@@ -57,21 +55,17 @@ class MpsWatch:
     async def poll(self) -> None:
         """Ask the daemon once and act on what is new."""
         problem = await self.daemon.find_problem()
-        if not problem and self.is_known():
+        if not problem:
             self._look_for_restart()
         self._report_problem(problem)
         self._report_cards()
 
     def _look_for_restart(self) -> None:
-        started_ns, known_ns = self.daemon.started_ns, self.daemon.known_ns
-        if started_ns is None or started_ns == known_ns:
-            return
-        try:
-            self.daemon.know(started_ns)
-        except OSError as error:
-            logger.warning("start of the MPS daemon cannot be noted for the next plugin %s", fields(error=error))
-        if known_ns is not None:
-            self._report_restart(started_ns / 1e9)
+        before, now = self._started_ns, self.daemon.started_ns
+        if now is not None and now != before:
+            self._started_ns = now
+            if before is not None:
+                self._report_restart(now / 1e9)
 
     def _report_restart(self, started_s: float) -> None:
         """Report a restart on every pod whose processes used the old daemon: they have lost their contexts."""

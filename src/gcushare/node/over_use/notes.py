@@ -1,19 +1,18 @@
 """Keep the annotations of pods that use more than their grant, and of idle ones.
 
-That of an over-use is written when it begins and when its figures change a lot, and removed when it ends. What to write
-follows from the present state alone, so an annotation that an earlier plugin or another program left is corrected too.
+That of an over-use is written when it begins, renewed once a minute, and removed when it ends. What to write follows
+from the present state alone, so an annotation that an earlier plugin or another program left is corrected too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import KW_ONLY, dataclass
 
 from gcushare.core.assignments import PodRef
-from gcushare.core.backoff import Backoff, BackoffPolicy
-from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
+from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
 from gcushare.core.log_fields import fields
 from gcushare.core.over_use.tracking import OverUse
 from gcushare.kube.client import KubeClient
@@ -24,20 +23,17 @@ logger = logging.getLogger(__name__)
 
 RENEW_S = 60.0
 """Changed figures are written at most this often; metrics have those of every reading."""
-MOVED = 10
-"""A change by a tenth of the written figure counts as a lot."""
 RESEND_S = 10.0
 """A write that the watch does not show within this time is repeated."""
-_RETRY = BackoffPolicy(first_s=5.0, cap_s=60.0)
-_REFUSED_S = 60.0
-"""Before a write is repeated that the API server refused: only a person can change that."""
+FAILED_S = 60.0
+"""Before a write that failed is repeated: metrics and Events say the same meanwhile."""
 
 
 @dataclass(slots=True)
 class _Note:
     """The annotation that a pod should have; ``at_s`` is when its text was made, on the monotonic clock."""
 
-    cards: dict[int, OverUse]
+    cards: Set[int]
     text: str
     at_s: float
 
@@ -65,14 +61,9 @@ class OverUseTexts:
 
     def _note(self, uid: str, cards: dict[int, OverUse], now_s: float) -> _Note:
         before = self._notes.get(uid)
-        if before is not None and before.cards.keys() == cards.keys():
-            moved = any(
-                abs(each.figures.used - before.cards[index].figures.used) * MOVED > before.cards[index].figures.used
-                for index, each in cards.items()
-            )
-            if not moved or now_s < before.at_s + RENEW_S:
-                return before
-        return _Note(cards, encode_over_use(cards), now_s)
+        if before is not None and before.cards == cards.keys() and now_s < before.at_s + RENEW_S:
+            return before
+        return _Note(cards.keys(), encode_over_use(cards), now_s)
 
 
 @dataclass(eq=False)
@@ -92,7 +83,6 @@ class PodNotes:
     def __post_init__(self) -> None:
         self._wanted: Mapping[str, str] = {}
         self._next_at_s: dict[str, float] = {}
-        self._backoffs: dict[str, Backoff] = {}
         self._soon = asyncio.Event()
         self.failures = 0
 
@@ -121,7 +111,6 @@ class PodNotes:
             for uid, at_s in self._next_at_s.items()
             if uid in entries and (uid not in texts or texts[uid] == before.get(uid))
         }
-        self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in entries}
         found: list[tuple[PodRef, str | None]] = []
         for uid, entry in entries.items():
             text = texts.get(uid)
@@ -137,16 +126,8 @@ class PodNotes:
             await self.client.patch_pod_annotations(pod, {self.key: text})
         except (ConflictError, NotFoundError):
             pass  # The pod is gone, and its annotation with it; the watch will say so.
-        except RetryableError as error:
-            delay_s = self._backoffs.setdefault(pod.uid, Backoff(_RETRY)).next_delay_s(error)
-            self._record_failure(pod, error, delay_s)
         except GcushareError as error:
-            delay_s = _REFUSED_S
-            self._record_failure(pod, error, delay_s)
-        else:
-            self._backoffs.pop(pod.uid, None)
+            delay_s = FAILED_S
+            self.failures += 1
+            logger.warning("annotation not written %s", fields(key=self.key, pod=pod, error=error, delay_s=delay_s))
         self._next_at_s[pod.uid] = self.clock() + delay_s
-
-    def _record_failure(self, pod: PodRef, error: GcushareError, delay_s: float) -> None:
-        self.failures += 1
-        logger.warning("annotation not written %s", fields(key=self.key, pod=pod, error=error, delay_s=delay_s))

@@ -21,11 +21,6 @@ typedef struct { unsigned int gpu, memory; } utilization_t;
 typedef struct { unsigned int pid; unsigned long long used; unsigned int gpu_instance, compute_instance; } process_t;
 typedef struct { unsigned int pid; unsigned long long timestamp; unsigned int sm, memory, encoder, decoder; } sample_t;
 typedef struct {
-    unsigned int gpu, memory;
-    unsigned long long max_memory, time, start_time;
-    unsigned int is_running, reserved[5];
-} accounting_t;
-typedef struct {
     uint32_t field_id, scope_id;
     int64_t timestamp, latency_us;
     int value_type, result;
@@ -256,21 +251,6 @@ int nvmlDeviceGetMPSComputeRunningProcesses_v3(device_t device, unsigned int *co
 int nvmlDeviceGetGraphicsRunningProcesses_v3(device_t device, unsigned int *count, process_t *processes) {
     GATE(card_of(device));
     return list_one(card_of(device), "graphics", "graphics_pid", 6262, count, processes);
-}
-
-int nvmlDeviceGetAccountingMode(device_t device, unsigned int *mode) {
-    GATE(card_of(device));
-    *mode = (unsigned int)number_setting("accounting", card_of(device), 0);
-    return 0;
-}
-
-int nvmlDeviceGetAccountingStats(device_t device, unsigned int pid, accounting_t *stats) {
-    GATE(card_of(device));
-    if (pid != 4242) return NVML_ERROR_NOT_FOUND;
-    memset(stats, 0, sizeof *stats);
-    stats->max_memory = GIB * (unsigned long long)number_setting("peak_gib", card_of(device), 5);
-    stats->is_running = 1;
-    return 0;
 }
 
 /* "set keeping 0 dmem|misc"; without it the driver is one from before such limits. */

@@ -126,8 +126,6 @@ def test_a_process_of_any_list_is_counted_once_and_may_have_no_name() -> None:
             fake.control(f"set {listed} 0 1", f"set {listed} 1 1", f"set {pid} 1 4242")
             uses = [library.use(slot).processes for slot in range(2)]
             assert uses == [{4242: 3 * GIB, usual: 2 * GIB}, {4242: 3 * GIB}], listed
-        fake.control("set accounting 0 1", "set mps_clients 0 1")
-        assert [library.use(slot).peaks for slot in range(2)] == [{4242: 5 * GIB}, None]
 
 
 def test_how_the_driver_runs_each_card_is_read_from_it() -> None:

@@ -39,7 +39,6 @@ class Source:
 
     def __init__(self) -> None:
         self.processes: dict[int, int] = {}
-        self.peaks: dict[int, int] | None = None
         self.utilization: float | None = None
         self.lists = True
         self.fails = False
@@ -51,7 +50,6 @@ class Source:
             memory_used_bytes=sum(self.processes.values()),
             utilization_percent=self.utilization,
             processes=dict(self.processes) if self.lists else None,
-            peaks=self.peaks and dict(self.peaks),
         )
         return CardReport(cards=(CARD,), readings={CARD.uuid: HealthReading(healthy=True)}, uses={CARD.uuid: use})
 
@@ -118,10 +116,9 @@ class OverUseNode:
         for pid in pids:
             self.proc.start_in_pod(pid, self.uids[name])
 
-    def use(self, gib: dict[int, float], peaks: dict[int, float] | None = None) -> None:
-        """Let processes use so much of the card; ``peaks`` are what accounts say that each had at its most."""
+    def use(self, gib: dict[int, float]) -> None:
+        """Let processes use so much of the card."""
         self.source.processes = {pid: int(size * GIB) for pid, size in gib.items()}
-        self.source.peaks = None if peaks is None else {pid: int(size * GIB) for pid, size in peaks.items()}
 
     async def poll(self) -> None:
         """Let the next poll come, with everything that follows from it."""

@@ -73,12 +73,12 @@ async def test_a_process_that_takes_a_neighbours_id_between_two_polls_brings_its
     """A pod with hostPID sees the ids, and forks until it has the one of a process that just ended."""
     node = OverUseNode(tmp_path)
     node.start("p0", 42)
-    node.use({42: 4}, peaks={42: 4})
+    node.use({42: 4})
     for _ in range(3):
         await node.poll()
     node.proc.end(42)
     node.start("p1", 42)
-    node.use({42: 40}, peaks={42: 40})
+    node.use({42: 40})
     for _ in range(3):
         await node.poll()
     assert set(node.watch.over) == {node.uids["p1"]}
@@ -109,7 +109,7 @@ def _card(*offenders: Offender) -> CardReading:
 
 def test_a_pod_within_its_grant_is_never_chosen_for_the_shortage_that_another_makes() -> None:
     worst = replace(_refused("worst", 14), refused_lately="a budget refuses")
-    modest = Offender(PodRef("uid-modest", "default", "modest"), 0, PolledUse(4 * GIB, 4 * GIB, peak=9 * GIB))
+    modest = Offender(PodRef("uid-modest", "default", "modest"), 0, PolledUse(4 * GIB, 4 * GIB))
     assert decide([worst, modest], {0: _card(worst, modest)}, When.ALWAYS).victim is None
 
 

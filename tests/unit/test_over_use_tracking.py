@@ -58,13 +58,6 @@ def test_an_over_use_began_with_its_first_poll_and_knows_its_most() -> None:
     assert (over.since, over.peak, over.figures) == (1001.0, 6 * GIB, OVER)
 
 
-def test_a_peak_between_two_polls_counts_if_the_library_keeps_accounts() -> None:
-    tracker = OverUseTracker(TOLERANCE, polls=2)
-    peak = PolledUse(2 * GIB, 4 * GIB, 7 * GIB)
-    assert kinds(tracker, peak, peak) == [None, BEGAN]
-    assert tracker.over[PLACE].peak == 7 * GIB
-
-
 def test_polls_that_cannot_tell_change_nothing_until_what_was_known_is_old() -> None:
     tracker = OverUseTracker(TOLERANCE, polls=2)
     assert kinds(tracker, OVER, None, OVER) == [None, None, BEGAN]

@@ -46,16 +46,3 @@ async def test_a_card_that_the_last_poll_could_not_read_tells_nothing_of_its_pod
     node.source.fails = False
     await node.poll()
     assert [reason for _, reason, _ in node.events.posted] == ["OverUse"]
-
-
-async def test_a_peak_of_before_the_plugin_started_is_no_news_and_each_later_one_is(tmp_path: Path) -> None:
-    node = OverUseNode(tmp_path, polls=1)
-    node.start("p0", 100)
-    node.use({100: 1}, peaks={100: 9})
-    for _ in range(2):
-        await node.poll()
-    assert node.events.posted == []
-    node.start("p1", 101)
-    node.use({100: 1, 101: 1}, peaks={100: 10, 101: 9})
-    await node.poll()
-    assert [(reason, pod) for _, reason, pod in node.events.posted] == [("OverUse", "p0"), ("OverUse", "p1")]

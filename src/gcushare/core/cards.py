@@ -172,7 +172,6 @@ class CardUse:
     ``power_limit_watts`` is the limit that is set, and ``cuda_version`` the newest CUDA that the driver runs (12.4).
 
     The maps are by host process id. ``processes`` has bytes of card memory; it is empty if no process uses the card.
-    ``peaks`` has the most memory that each has held since its start, if the library accounts for it.
     ``process_utilization`` has percents of the chip's time since the poll before, and ``process_names`` the programs.
     """
 
@@ -189,6 +188,5 @@ class CardUse:
     power_limit_watts: float | None = None
     cuda_version: str | None = None
     processes: Mapping[int, int] | None = None
-    peaks: Mapping[int, int] | None = None
     process_utilization: Mapping[int, float] | None = None
     process_names: Mapping[int, str] | None = None

@@ -30,10 +30,8 @@ class HighestUses:
             return
         for uid in here:  # Also those that use nothing: they could do with the least.
             before = kept.get(uid, HighestUse({}, now))
-            used, peaks = found.by_pod.get(uid, {}), found.peaks.get(uid, {})
-            most = {
-                index: max(before.bytes.get(index, 0), used.get(index, 0), peaks.get(index, 0))
-                for index in before.bytes.keys() | used.keys() | peaks.keys()
-            }
+            most = dict(before.bytes)
+            for index, used in found.by_pod.get(uid, {}).items():
+                most[index] = max(most.get(index, 0), used)
             kept[uid] = HighestUse(dict(sorted(most.items())), before.since)
         self.by_pod = kept

@@ -33,8 +33,7 @@ class PodUse:
     A card that is in neither has a library that lists no processes, or its use was not read. ``outside`` and ``ended``
     are parts of ``unattributed``: of processes that run in no pod, and of those that ended since the poll. The rest is
     of this program's own pod, of the MPS daemon's, and of pods that the API server does not have any more.
-    ``peaks``: the most that one process of a pod had since the poll before, if the library keeps accounts; the pod had
-    at least that. ``utilization``: percents of the chip's time by pod uid and card, without cards whose library does
+    ``utilization``: percents of the chip's time by pod uid and card, without cards whose library does
     not sample processes. ``by_driver``: pods and cards whose bytes the driver counts, by control group and contexts
     included; the others' are the sums over their processes. ``users``: the pods with a process on a card, however
     little memory it has. ``unclear``: cards with a process that may be any pod's; None where processes
@@ -45,7 +44,6 @@ class PodUse:
     unattributed: Mapping[int, int]
     outside: Mapping[int, int] = field(default_factory=dict)
     ended: Mapping[int, int] = field(default_factory=dict)
-    peaks: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     utilization: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     by_driver: frozenset[tuple[str, int]] = frozenset()
     users: frozenset[str] = frozenset()
@@ -138,7 +136,6 @@ class PodMemoryMonitor:
 
     def __post_init__(self) -> None:
         self._latest: PodUse | None = None
-        self._highest: dict[int, dict[int, tuple[str, int]]] = {}
         self._owned: Mapping[int, str] = {}
         self.problem = ""
 
@@ -200,7 +197,6 @@ class PodMemoryMonitor:
             by_pod={**found.by_pod, **by_pod},
             outside=outside,
             ended=ended,
-            peaks=self._find_peaks(owners),
             by_driver=_places(counted or {}),
             users=frozenset(known[each] for each in users if each in known),
             unclear=unclear,
@@ -216,23 +212,3 @@ class PodMemoryMonitor:
             if use.memory_used_bytes is not None and index not in unknown
         }
         return PodUse(counted, rest, outside=rest, by_driver=_places(counted))
-
-    def _find_peaks(self, owners: Mapping[int, str]) -> dict[str, dict[int, int]]:
-        """The most that one process had since the poll before, by pod uid and card.
-
-        Accounts have the peak of a process's whole life. If it grew since the poll before, it was reached since then.
-        For a card that the poll before did not read, the time of the peak is unknown, and it is left out.
-        """
-        highest: dict[int, dict[int, tuple[str, int]]] = {}
-        found: dict[str, dict[int, int]] = {}
-        for index, use in self.polls.snapshot.uses.items():
-            highest[index] = {pid: (owners.get(pid, ""), size) for pid, size in (use.peaks or {}).items()}
-            if index not in self._highest:
-                continue
-            for pid, (uid, size) in highest[index].items():
-                before = self._highest[index].get(pid)
-                if uid and (before is None or before[0] != uid or size > before[1]):
-                    cards = found.setdefault(uid, {})
-                    cards[index] = max(cards.get(index, 0), size)
-        self._highest = highest
-        return found

@@ -177,7 +177,6 @@ class NvmlLibrary:
             ),
             cuda_version=self._cuda_version(),
             processes=processes,
-            peaks=self._processes.peaks(handle, processes or {}),
             process_utilization=None if processes is None else self._processes.utilization(handle, slot, processes),
             process_names=None if processes is None else self._processes.names(processes),
         )

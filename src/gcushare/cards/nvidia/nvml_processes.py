@@ -99,22 +99,6 @@ class NvmlProcesses:
                 return {int(entry.pid): int(entry.usedGpuMemory or 0) for entry in entries}
         return None
 
-    def peaks(self, handle: Any, processes: Iterable[int]) -> dict[int, int] | None:
-        """The most that each process ever had, if an admin turned the driver's accounting on (nvidia-smi -am 1)."""
-        if self._calls.query("nvmlDeviceGetAccountingMode", handle) != pynvml.NVML_FEATURE_ENABLED:
-            return None
-        found: dict[int, int] = {}
-        for pid in processes:
-            try:
-                stats = self._calls.query("nvmlDeviceGetAccountingStats", handle, pid)
-            except LibraryCallError as error:
-                if error.failure.code != pynvml.NVML_ERROR_NOT_FOUND:  # it was started before accounting was
-                    raise
-                continue
-            if stats is not None and stats.maxMemoryUsage is not None:
-                found[pid] = int(stats.maxMemoryUsage)
-        return found
-
     def utilization(self, handle: Any, slot: int, processes: Iterable[int]) -> dict[int, float] | None:
         """Percents of the chip's time by process since the poll before; None if the card does not sample processes.
 

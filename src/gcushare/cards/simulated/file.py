@@ -115,7 +115,6 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename=_N
     persistence: bool | None = None
     cuda_version: str | None = None
     processes: dict[int, _Size] | None = None
-    peaks: dict[int, _Size] | None = None
     process_utilization: dict[int, float] | None = None
     process_names: dict[int, str] | None = None
     health: Literal["healthy", "unhealthy"] | bool = True

@@ -184,7 +184,7 @@ def _why_not(
         return f"{gib_text(card.unknown)} of card {card.index} are in use by processes of no known pod"
     figures = offender.figures
     if not figures.excess:
-        return "its peak was above its grant, its use at the last poll is not"
+        return "its use at the last poll is not above its grant"
     if figures.excess <= card.surplus:
         return f"processes of card {card.index} are reported with {gib_text(card.surplus)} more than it has in use"
     if figures.excess <= card.surplus + card.unconfirmed:

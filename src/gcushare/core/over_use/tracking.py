@@ -39,13 +39,12 @@ class Tolerance:
 class PolledUse:
     """One pod on one card at one poll, in bytes. ``granted`` is 0 on a card that it does not hold.
 
-    ``peak``: the most since the poll before, if the library keeps accounts; never less than ``used``. ``limit``: what
-    the pod may use while no other pod needs it; 0 if only its grant. ``by_driver``: the driver counts what is in use.
+    ``limit``: what the pod may use while no other pod needs it; 0 if only its grant. ``by_driver``: the driver counts
+    what is in use.
     """
 
     used: int
     granted: int
-    peak: int = 0
     limit: int = 0
     by_driver: bool = False
 
@@ -53,11 +52,6 @@ class PolledUse:
     def can_burst(self) -> bool:
         """Whether the pod may use more than its grant for a while."""
         return self.limit > self.granted
-
-    @property
-    def most(self) -> int:
-        """The most that is known of the time since the poll before."""
-        return max(self.used, self.peak)
 
     @property
     def excess(self) -> int:
@@ -169,16 +163,16 @@ class OverUseTracker:
 
     def _update(self, place: Place, figures: PolledUse, now: float, *, is_tight: bool) -> OverUseChange | None:
         may_use = figures.limit if figures.can_burst and not is_tight else figures.granted
-        is_above = figures.most > self.tolerance.limit_of(may_use)
+        is_above = figures.used > self.tolerance.limit_of(may_use)
         streak = self._streaks.get(place)
         if streak is None or streak.is_above != is_above:
             streak = self._streaks[place] = _Streak(is_above, 0, now, 0)
         streak.polls += 1
         streak.unknown = 0
-        streak.peak = max(streak.peak, figures.most)
+        streak.peak = max(streak.peak, figures.used)
         was = self.over.get(place)
         if was is not None:
-            self.over[place] = replace(was, figures=figures, peak=max(was.peak, figures.most))
+            self.over[place] = replace(was, figures=figures, peak=max(was.peak, figures.used))
         if streak.polls < self._needed or is_above == (was is not None):
             return None
         if is_above:
@@ -195,7 +189,6 @@ def gib_text(size: int) -> str:
 def describe_over_use(index: int, figures: PolledUse) -> str:
     """Say what a pod uses of a card, with both numbers."""
     granted = gib_text(figures.granted) if figures.granted else "nothing"
-    used = figures.used if figures.excess else figures.most
     limit = f", limit {gib_text(figures.limit)}" if figures.can_burst else ""
     source = " by the driver's count" if figures.by_driver else ""
-    return f"{gib_text(used)} of card {index} in use{source}, {granted} granted{limit}"
+    return f"{gib_text(figures.used)} of card {index} in use{source}, {granted} granted{limit}"

@@ -89,14 +89,12 @@ class OverUseWatch:
                 continue
             entry = pods[uid]
             granted, limit = entitled_bytes(entry, inventory), inventory.unit.bytes_of(entry.limit)
-            peaks = found.peaks.get(uid, {})
             for index, used in used_by_card.items():
                 if index in fresh:
                     of_card = granted.get(index, 0)
                     figures[uid, index] = PolledUse(
                         used,
                         of_card,
-                        peaks.get(index, 0),
                         limit if of_card else 0,
                         by_driver=(uid, index) in found.by_driver,
                     )

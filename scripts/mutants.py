@@ -114,7 +114,7 @@ GROUPS = {
             "device_plugin/pods/unrecorded.py",
         ),
         (
-            "unit/test_over_use_eviction.py",
+            "unit/test_over_use_decisions.py",
             "unit/test_plugin_allocate_log.py",
             "unit/test_plugin_annotation_writer.py",
             "unit/test_plugin_force_deleted.py",

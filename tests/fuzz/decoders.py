@@ -15,7 +15,7 @@ from typing import Any
 
 from gcushare.cards.c_library import decode_text
 from gcushare.cards.pci import parse_pci_address
-from gcushare.cards.worker.messages import REQUEST, CardAnswer, EventAnswer, Opened, decode_answer
+from gcushare.cards.worker.messages import REQUEST, EventAnswer, Opened, decode_answer
 from gcushare.cluster.diagnosis.facts import parse_time
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.reader import parse_date
@@ -235,7 +235,6 @@ TEXT_DECODERS: dict[str, Decoder] = {
     "command line": Decoder(text_of(_command_line), (b"--help", b"--log-level=debug\n--log-format\njson"), ConfigError),
     "worker's request": Decoder(REQUEST.read, (b'{"operation":"event","timeout_s":1.5}',)),
     "worker's opening": Decoder(_result(Opened), (b'{"result":{"library":"l","driver":"1.2"}}',), OF_WORKER),
-    "worker's card": Decoder(_result(CardAnswer), (), OF_WORKER),
     "worker's event": Decoder(_result(EventAnswer), (b'{"result":{"event":null}}',), OF_WORKER),
     "driver's text": Decoder(decode_text, (b"GCU-0\0\xff",), NONE),
     "PCI address": Decoder(any_text(parse_pci_address), (b"00000000:3B:00.0",), NONE),

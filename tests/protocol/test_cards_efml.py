@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from gcushare.cards.c_library import decode_text, find_library
 from gcushare.cards.enflame.efml import EFML_PATHS, EfmlLibrary
-from gcushare.cards.errors import LibraryCallError, LibraryMissingError
+from gcushare.cards.errors import LibraryCallError, LibraryNotOpenError
 from gcushare.cards.pci import PciBus
 from gcushare.cards.ports import HealthReading
 from gcushare.core.cards import Card, CardUse, LeftOutCard
@@ -229,17 +230,25 @@ def test_every_call_is_announced_before_it_is_made(tmp_path: Path) -> None:
 def test_a_file_that_is_no_library_is_refused_with_the_loaders_words(tmp_path: Path) -> None:
     path = tmp_path / "libefml.so"
     path.write_text("not a library")
-    with pytest.raises(LibraryMissingError, match=r"cannot be loaded: .*too short|invalid ELF"):
+    with pytest.raises(LibraryNotOpenError, match=r"cannot be loaded: .*too short|invalid ELF"):
         EfmlLibrary(str(path), NO_BUS, ignore_call).open()
 
 
 def test_another_library_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LibraryMissingError, match="exports neither EfmlInit nor efmlInit"):
+    with pytest.raises(LibraryNotOpenError, match="exports neither EfmlInit nor efmlInit"):
         opened(install_fake("nvml", tmp_path))
 
 
-def test_the_usual_places_are_those_of_the_driver_packages() -> None:
-    assert "/usr/lib/libefml.so" in EFML_PATHS
-    assert "/usr/lib/x86_64-linux-gnu/libefml.so.1.0.0" in EFML_PATHS
+def test_the_first_place_that_has_the_library_wins_and_of_several_versions_the_newest(tmp_path: Path) -> None:
+    for name in ("x", "1.0", "1.2", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "x" / "lib.so").mkdir()  # a folder of that name is no library
+    for name in ("1.0", "1.2", "b"):
+        (tmp_path / name / "lib.so").touch()
+    assert find_library([f"{tmp_path}/{folder}/lib.so" for folder in ("x", "1.*", "b")]) == tmp_path / "1.2" / "lib.so"
+    assert find_library([f"{tmp_path}/x/lib.so"]) is None
     assert "/usr/local/efsmi/*/lib/libefml.so.1" in EFML_PATHS
-    assert len(EFML_PATHS) == 12
+
+
+def test_a_c_string_ends_at_its_nul_whatever_follows() -> None:
+    assert decode_text(b"S60 \0garbage\xff") == "S60"

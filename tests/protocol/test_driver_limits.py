@@ -139,6 +139,10 @@ async def test_cards_on_which_nothing_can_be_limited_take_no_new_pods(tmp_path: 
         await rig.until(lambda: "version 2" in rig.problem("memoryLimit"), "groups of version 1")
         assert rig.kubelet.counts()[RESOURCE].allocatable == 0
         (tmp_path / "controllers").rename(rig.groups.root / "cgroup.controllers")
+        rig.rules("fail nvmlDeviceSetMemoryLimits_v1 0 3")
+        await rig.until_units(32, allocatable=16)
+        group = await rig.run_limited("pod", 4, card=1)
+        assert rig.groups.limit_of(group, 1) == 4 * GIB, "a card that keeps none closes alone"
         rig.rules()
         await rig.until_units(32)
 
@@ -181,15 +185,6 @@ async def test_mps_stands_in_on_a_node_whose_driver_keeps_no_limits(tmp_path: Pa
         await rig.until_units(32)
         await rig.run_limited("newer", 2)
         assert rig.variables("newer").keys() & {VARIABLE, MEMORY_VARIABLE} == {VARIABLE}
-
-
-async def test_one_card_that_keeps_no_limits_closes_alone(tmp_path: Path) -> None:
-    async with DriverRig(tmp_path) as rig:
-        rig.rules("fail nvmlDeviceSetMemoryLimits_v1 0 3")
-        await rig.start_plugin()
-        await rig.until_units(32, allocatable=16)
-        group = await rig.run_limited("pod", 4, card=1)
-        assert rig.groups.limit_of(group, 1) == 4 * GIB
 
 
 async def test_a_whole_card_gets_no_limit_and_the_others_are_closed(tmp_path: Path) -> None:
@@ -238,39 +233,36 @@ async def test_a_reloaded_drivers_limits_are_set_again_and_a_false_mirror_moves_
     assert {call.hard for call in rig.calls_for(group) if call.card == 0} == {4 * GIB}
 
 
-async def test_a_restarted_plugin_finds_every_pod_again_and_limits_what_it_missed(rig: DriverRig) -> None:
-    group = await rig.run_limited("pod", 4)
-    await rig.end_program()
-    rig.groups.reload_driver()
-    assert rig.groups.allocate(group, 0, 6 * GIB)
-    await rig.start()
-    await rig.until(lambda: rig.groups.limit_of(group, 0) == 6 * GIB, "no less than what it uses")
-    rig.groups.free(group, 0)
-    await rig.until(lambda: rig.groups.limit_of(group, 0) == 4 * GIB, "its grant once it is freed")
-    child = rig.child(group, "again")
-    await rig.until(lambda: rig.groups.limit_of(child, 0) == 4 * GIB, "a container that came later sees it")
-
-
-async def test_a_burst_takes_only_what_no_grant_needs_and_gives_it_back(tmp_path: Path) -> None:
-    async with DriverRig(tmp_path) as rig:
-        # The fake's cards have 1 and 2 GiB in use by something else: 15 are free on card 0.
+async def test_a_restarted_plugin_finds_every_pod_again_and_limits_what_it_missed(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc", CONTAINER)
+    async with DriverRig(tmp_path, pod_use=True, proc_root=proc.root, poll_interval=0.2) as rig:
         await rig.start()
-        group = await rig.run_limited("burst", 4, annotations={MEMORY_LIMIT: "12"})
-        await rig.until(lambda: rig.groups.limit_of(group, 0) == 12 * GIB, "the whole limit: no other pod is here")
-        assert rig.variables("burst")[VARIABLE] == str(12 * 1024)
-        await rig.run_limited("neighbour", 8)
-        # 15 free, 12 of them granted and unused, 0.5 for the margin.
-        await rig.until(lambda: rig.groups.limit_of(group, 0) == int(6.5 * GIB), "what is left over")
+        group = await rig.run_limited("pod", 4)
+        await rig.end_program()
+        rig.groups.reload_driver()
+        assert rig.groups.allocate(group, 0, 6 * GIB)
+        await rig.start()
+        await rig.until(lambda: rig.groups.limit_of(group, 0) == 6 * GIB, "no less than what it uses")
+        assert "6.00 GiB of card 0 in use by the driver's count, 4.00 GiB granted" in await rig.event("OverUse")
+        await rig.until(lambda: '"driver":true' in (rig.annotation("pod", OVER_USE) or ""), "the annotation")
+        rig.groups.free(group, 0)
+        await rig.until(lambda: rig.groups.limit_of(group, 0) == 4 * GIB, "its grant once it is freed")
+        child = rig.child(group, "again")
+        await rig.until(lambda: rig.groups.limit_of(child, 0) == 4 * GIB, "a container that came later sees it")
 
 
-async def test_a_changed_annotation_counts_without_a_restart(rig: DriverRig) -> None:
-    group = rig.pod_with_group("pod", 4, annotations={MEMORY_LIMIT: "6"})
+async def test_a_burst_takes_only_what_no_grant_needs_and_gives_it_back(rig: DriverRig) -> None:
+    # The fake's cards have 1 and 2 GiB in use by something else: 15 are free on card 0.
+    group = rig.pod_with_group("burst", 4, annotations={MEMORY_LIMIT: "12"})
     child = rig.child(group, "c0")
-    await rig.until_running("pod")
-    await rig.until(lambda: rig.groups.limit_of(child, 0) == 6 * GIB, "the container sees it")
-    merge_into(rig.api, "Pod", "pod", {"metadata": {"annotations": {MEMORY_LIMIT: "10"}}})
-    await rig.until(lambda: rig.groups.limit_of(group, 0) == 10 * GIB, "the pod has it")
-    await rig.until(lambda: rig.groups.limit_of(child, 0) == 10 * GIB, "the container sees it")
+    await rig.until_running("burst")
+    assert rig.variables("burst")[VARIABLE] == str(12 * 1024)
+    await rig.until(lambda: rig.groups.limit_of(child, 0) == 12 * GIB, "the whole limit: no other pod is here")
+    merge_into(rig.api, "Pod", "burst", {"metadata": {"annotations": {MEMORY_LIMIT: "14"}}})
+    await rig.until(lambda: rig.groups.limit_of(child, 0) == 14 * GIB, "a changed annotation counts without a restart")
+    await rig.run_limited("neighbour", 8)
+    # 15 free, 12 of them granted and unused, 0.5 for the margin.
+    await rig.until(lambda: rig.groups.limit_of(group, 0) == int(6.5 * GIB), "what is left over")
 
 
 async def test_use_per_pod_is_what_the_driver_counts_where_the_hosts_processes_are_hidden(tmp_path: Path) -> None:
@@ -292,19 +284,6 @@ async def test_use_per_pod_is_what_the_driver_counts_where_the_hosts_processes_a
         metrics = (await rig.get("/metrics"))[1]
         assert len(re.findall(r"^gcushare_pod_memory_used_by_driver\{.*\} 1.0$", metrics, re.MULTILINE)) == 1
         assert len(re.findall(r"^gcushare_card_memory_unattributed_bytes\{", metrics, re.MULTILINE)) == 1
-
-
-async def test_over_use_says_that_the_driver_counts_it(tmp_path: Path) -> None:
-    proc = FakeProc(tmp_path / "proc", CONTAINER)
-    async with DriverRig(tmp_path, pod_use=True, proc_root=proc.root, poll_interval=0.2) as rig:
-        await rig.start()
-        group = await rig.run_limited("pod", 4)
-        await rig.end_program()
-        rig.groups.reload_driver()
-        assert rig.groups.allocate(group, 0, 6 * GIB)
-        await rig.start()
-        assert "6.00 GiB of card 0 in use by the driver's count, 4.00 GiB granted" in await rig.event("OverUse")
-        await rig.until(lambda: '"driver":true' in (rig.annotation("pod", OVER_USE) or ""), "the annotation")
 
 
 def used_by(rig: DriverRig | ClaimsRig, uid: str) -> Mapping[int, int]:

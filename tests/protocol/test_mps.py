@@ -196,16 +196,3 @@ async def test_a_whole_card_has_no_neighbour_and_gets_no_limit() -> None:
     async with limited(mode=GrantMode.BOTH) as rig:
         await rig.run_whole("whole", 1, "0")
         assert not {LIMIT, PIPE} & rig.variables("whole").keys()
-
-
-@pytest.mark.slow
-async def test_pods_hear_that_their_daemon_was_started_again() -> None:
-    async with limited() as rig:
-        await rig.run("pod", 4)
-        watch = rig.app.observed.mps
-        assert watch is not None
-        await watch.poll()
-        await rig.mps.kill()
-        await rig.mps.start()
-        await rig.event("MpsDaemonRestarted")
-        assert watch.restarts == 1

@@ -27,7 +27,7 @@ from gcushare.node.driver_limits.driver_limiter import DriverLimiter
 from gcushare.node.driver_limits.pod_amounts import LEAST_BYTES
 from gcushare.node.driver_limits.pods import DriverLimits
 from gcushare.node.node_settings import Fallback
-from gcushare.node.pods import NO_SIZES, CardCounts, SharedGrant
+from gcushare.node.pods import NO_SIZES, CardCounts, NodePods, PlainPod, SharedGrant
 from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.native.libraries import DirectSource, nvml_here
 
@@ -61,43 +61,23 @@ class MortalSource(DirectSource):
 
 
 @dataclass
-class Pod:
-    """A pod with memory of cards: a ``PodWithCards``, and what runs of it."""
+class Pod(PlainPod):
+    """A pod with memory of cards, and what runs of it; ``claim`` is 0 if it has none."""
 
-    ref: PodRef
-    units: dict[int, int]
-    containers: list[dict[int, int]]
-    limit: int = 0
+    containers: list[dict[int, int]] = field(default_factory=list)
     claim: int = 0
-    is_whole: bool = False
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    placed_s: float = 0.0
-    ends_at_s: float | None = None
     path: Path = Path()
     running: dict[int, Path] = field(default_factory=dict)
-
-    @property
-    def taken_cards(self) -> tuple[int, ...]:
-        return tuple(sorted(self.units))
 
     @property
     def group_uid(self) -> str:
         return self.annotations.get(MACHINE_UID, self.ref.uid)
 
-    def overdue_since_s(self, longest_wait_s: float) -> float | None:
-        return None
-
-    def units_by_card(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:
-        return self.units
-
-    def entitled_units(self) -> Mapping[int, int]:
-        return self.units
-
     def most(self, index: int) -> int:
         return max(self.units[index], self.limit) * GIB
 
 
-class Node:
+class Node(NodePods):
     """The machine, its kubelet, and the program under test, which is started again and again."""
 
     def __init__(self, rng: random.Random, folder: Path) -> None:
@@ -110,7 +90,7 @@ class Node:
         self.fake, self.library = nvml_here()
         self.fake.path.with_name(self.fake.path.name + ".log").unlink(missing_ok=True)
         self.set_good(True)
-        self.entries: dict[str, Pod] = {}
+        self.here: dict[str, Pod] = {}
         self.made = 0
         self.has_forgotten = False
         self.events: list[str] = []
@@ -124,32 +104,22 @@ class Node:
     # The pods as the program sees them
 
     @property
-    def everyone(self) -> Mapping[str, Pod]:
-        return self.entries
+    def entries(self) -> Mapping[str, Pod]:
+        return self.here
+
+    everyone = entries
 
     def shared(self) -> list[SharedGrant]:
         return [([each.ref.uid for each in pods], pods[0].units) for pods in self.sharers() if len(pods) > 1]
 
     def sharers(self) -> list[list[Pod]]:
         """The pods by claim; each that has none, which may burst, by itself."""
-        claims = sorted({pod.claim for pod in self.entries.values()} - {0})
-        shared = [[pod for pod in self.entries.values() if pod.claim == claim] for claim in claims]
-        return shared + [[pod] for pod in self.entries.values() if not pod.claim]
+        claims = sorted({pod.claim for pod in self.here.values()} - {0})
+        shared = [[pod for pod in self.here.values() if pod.claim == claim] for claim in claims]
+        return shared + [[pod] for pod in self.here.values() if not pod.claim]
 
     def held_units(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:
         return {index: sum(pods[0].units.get(index, 0) for pods in self.sharers()) for index in range(CARDS)}
-
-    def unconfirmed_units(self) -> Mapping[int, int]:
-        return {}
-
-    def unrecorded_units(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:
-        return {}
-
-    def promised(self) -> Mapping[int, int]:
-        return {}
-
-    def promised_whole(self) -> tuple[int, ...]:
-        return ()
 
     @property
     def snapshot(self) -> CardsSnapshot:
@@ -201,7 +171,7 @@ class Node:
         held = self.held_units()
         wanted = self.rng.choice([1, 2, 4, 8])
         cards = [index for index in range(CARDS) if held[index] + wanted <= CARD_GIB]
-        claims = [pod for pod in self.entries.values() if pod.claim]
+        claims = [pod for pod in self.here.values() if pod.claim]
         joined = self.rng.choice(claims) if claims and self.rng.random() < 0.4 else None
         is_claim = joined is not None or self.rng.random() < 0.5
         if not cards and joined is None:
@@ -213,14 +183,13 @@ class Node:
         uid = f"{self.made:08x}-1111-4222-8333-444444444444"
         pod = Pod(
             PodRef(uid, "default", f"pod-{self.made}"),
-            dict.fromkeys(chosen, wanted),
-            [dict.fromkeys(chosen, size) for size in shares],
+            units=dict.fromkeys(chosen, wanted),
+            containers=[dict.fromkeys(chosen, size) for size in shares],
             limit=0 if is_claim else self.rng.choice([0, 0, 12, 16]),
             claim=0 if not is_claim else joined.claim if joined else self.made,
-            is_whole=False,
             annotations={MIRROR: "x", MACHINE_UID: f"{self.made:032x}"} if self.rng.random() < 0.2 else {},
         )
-        self.entries[uid] = pod
+        self.here[uid] = pod
         pod.path = self.groups.make(self.group_of(pod))
 
     async def start_container(self, pod: Pod, number: int) -> None:
@@ -255,11 +224,11 @@ class Node:
             self.groups.free(self.rng.choice(list(pod.running.values())), self.rng.choice(list(pod.units)))
 
     def delete(self, pod: Pod) -> None:
-        del self.entries[pod.ref.uid]
+        del self.here[pod.ref.uid]
         self.groups.remove(pod.path)
 
     async def step(self) -> None:
-        pods = list(self.entries.values())
+        pods = list(self.here.values())
         pod = self.rng.choice(pods) if pods else None
         action = self.rng.choice(["admit", "start", "start", "allocate", "allocate", "free", "delete", "poll", "crash",
                                   "reload", "resize", "break"])  # fmt: skip
@@ -304,7 +273,7 @@ class Node:
 
     def check(self) -> None:
         """Nothing runs without a limit of its pod, no pod has more than a limit that counted, nor another card."""
-        for pod in self.entries.values():
+        for pod in self.here.values():
             if not pod.running:
                 continue
             for index in set(range(CARDS)) - pod.units.keys():
@@ -324,7 +293,7 @@ class Node:
         if not self.is_good:
             return
         for index in range(CARDS):
-            pods = [pod for pod in self.entries.values() if index in pod.units and pod.running]
+            pods = [pod for pod in self.here.values() if index in pod.units and pod.running]
             for pod in pods:
                 hard, used = self.groups.limit_of(pod.path, index), self.groups.used(pod.path, index)
                 assert hard is not None
@@ -372,7 +341,7 @@ async def play(seed: int, folder: Path) -> Node:
 @pytest.mark.parametrize("seed", [0, 21, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
 def test_nothing_runs_without_its_limit_and_nothing_is_left(tmp_path: Path, seed: int) -> None:
     node = asyncio.run(play(seed, tmp_path / "cgroup"))
-    for pod in list(node.entries.values()):
+    for pod in list(node.here.values()):
         node.delete(pod)
     asyncio.run(node.keeper.poll())
     for index in range(CARDS):

@@ -20,8 +20,7 @@ from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.wire.annotations import IDLE_SINCE, WHEN_IDLE
 from tests.extender_objects import Document
 from tests.played_api import Asked, PlayedApi
-from tests.unit.idle_node import AFTER_S, IdleNode
-from tests.unit.over_use_node import POLL_S
+from tests.unit.over_use_node import AFTER_S, POLL_S, IdleNode
 
 PODS, POLLS, PAUSE_S = 5, 300, 20.0
 CONTROLLERS = ("ReplicaSet web-1", "Job train", "", "DaemonSet watcher")

@@ -194,7 +194,7 @@ JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
         {"apiVersion": "v1", "kind": "K", "status": {"token": "t", "expirationTimestamp": "2026-01-01T00:00:00Z"}}
     ),
     CHECKPOINT_FILE: encoded(DOCUMENTS["kubelet checkpoint"]),
-    REQUEST: b'{"operation": "use", "slot": 1}',
+    REQUEST: b'{"operation": "read", "slot": 1}',
     ANSWER: b'{"result": 3}',
     RECORD: encoded(DOCUMENTS["record of a change"]),
     NODE_REPORT: b'{"state": "applied", "reason": ""}',

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.node.highest_use import HighestUses
+from gcushare.node.highest_use import HighestUse, HighestUses
 from gcushare.node.pod_use import PodUse
 
 USED = st.dictionaries(st.integers(0, 2), st.integers(0, 100), max_size=3)
@@ -31,15 +31,8 @@ def test_it_is_the_largest_reading_of_each_card_and_counts_from_the_first_one(
 
 def test_a_pod_that_is_gone_is_forgotten_and_one_of_the_same_uid_begins_again() -> None:
     kept = HighestUses()
-    kept.take(PodUse({"a": {0: 7}}, {}), {"a"}, 1.0)
+    kept.take(PodUse({"a": {0: 7}}, {}), {"a", "uses nothing"}, 1.0)
+    assert kept.by_pod["uses nothing"] == HighestUse({}, 1.0)
     kept.take(PodUse({"a": {0: 9}}, {}), (), 2.0)
-    assert kept.by_pod == {}
     kept.take(PodUse({"a": {0: 3}}, {}), {"a"}, 3.0)
-    assert kept.by_pod["a"].bytes == {0: 3}
-    assert kept.by_pod["a"].since == 3.0
-
-
-def test_a_pod_that_uses_nothing_is_known_for_that() -> None:
-    kept = HighestUses()
-    kept.take(PodUse({}, {}), {"a"}, 1.0)
-    assert (dict(kept.by_pod["a"].bytes), kept.by_pod["a"].since) == ({}, 1.0)
+    assert kept.by_pod == {"a": HighestUse({0: 3}, 3.0)}

@@ -1,16 +1,116 @@
-"""What each reading of a node's card says of the pods on it: idle, in use, or not to be known."""
+"""Which pods are idle and which of them are evicted, and what each reading of a node's card says of the pods on it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gcushare.core.assignments import PodRef
+from gcushare.core.over_use.eviction import Decision
+from gcushare.core.over_use.idleness import IdlePod, IdleRules, IdleTracker, decide_idle
 from gcushare.node.over_use.idle_settings import IdleAction
 from gcushare.node.over_use.idle_watch import MOST_LISTED
-from tests.unit.idle_node import AFTER_S, IdleNode
-from tests.unit.over_use_node import POLL_S
+from tests.unit.over_use_node import AFTER_S, POLL_S, IdleNode
+
+RULES = IdleRules(after_s=3600.0, least_age_s=7200.0, namespaces=("*",))
+GAP_S = 60.0
+OF_A_CONTROLLER = PodRef("uid-a", "team", "a", controller="ReplicaSet web-5d8")
+BARE, OF_A_DAEMON_SET = (replace(OF_A_CONTROLLER, controller=each) for each in ("", "DaemonSet x"))
+IDLE = IdlePod(OF_A_CONTROLLER, 0.0, 4000.0, noted_s=300.0)
+
+LOOKS = st.sampled_from(("quiet", "used", "in doubt", "missing"))
+"""What a reading says of a pod: nothing of it was there, a process was, it cannot tell, or there is no reading."""
+
+
+@given(st.lists(st.tuples(LOOKS, st.floats(min_value=1.0, max_value=59.0)), min_size=1, max_size=40))
+def test_a_pod_is_quiet_for_as_long_as_every_reading_of_that_time_was(looks: list[tuple[str, float]]) -> None:
+    tracker, now_s, first_s = IdleTracker(GAP_S), 0.0, None
+    last_reading_s = 0.0
+    for look, wait_s in looks:
+        now_s += wait_s
+        if look == "missing":
+            continue
+        is_late, last_reading_s = now_s - last_reading_s > GAP_S, now_s
+        doubts = {1: "it could not be read"} if look == "in doubt" else {}
+        tracker.take({"a": (0, 1)}, {"a"} if look == "used" else (), doubts, now_s, 1000.0 + now_s)
+        first_s = None if look != "quiet" else now_s if is_late or first_s is None else first_s
+        found = tracker.quiet.get("a")
+        assert (found.since_s if found is not None else None) == first_s
+        assert found is None or found.since == 1000.0 + found.since_s
+        assert tracker.doubts == ({"a": "it could not be read"} if look == "in doubt" else {})
+
+
+def test_a_doubt_about_a_card_counts_for_the_pods_that_hold_it_and_a_process_anywhere_for_its_pod() -> None:
+    tracker = IdleTracker(GAP_S)
+    tracker.take({"a": (0,), "b": (1,), "none": ()}, {"b"}, {1: "sick"}, 5.0, 5.0)
+    assert tracker.quiet.keys() == {"a"}
+    assert tracker.doubts == {}
+    tracker.take({"b": (1,)}, (), {1: "sick"}, 10.0, 10.0)
+    assert not tracker.quiet
+    assert tracker.doubts == {"b": "sick"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param({}, "", id="an idle pod of a controller that had its notice"),
+        pytest.param({"noted_s": None}, "5 min more to keep it", id="not annotated yet"),
+        pytest.param({"noted_s": 150.0}, "2 min more to keep it", id="annotated a moment ago"),
+        pytest.param({"wish": "keep"}, "its author keeps it", id="kept"),
+        pytest.param({"wish": "kepp"}, "'kepp' is neither keep nor evict", id="a wish that is none"),
+        pytest.param({"pod": BARE}, "no controller would create it again", id="a bare pod"),
+        pytest.param({"pod": BARE, "wish": "evict"}, "", id="a bare pod whose author says so"),
+        pytest.param({"pod": OF_A_DAEMON_SET, "wish": "evict"}, "on the same node", id="of a DaemonSet"),
+        pytest.param({"sharers": ("team/b",)}, "shares its memory with team/b", id="a claim that another pod uses"),
+        pytest.param({"ending": True}, "being deleted", id="ending"),
+        pytest.param({"is_static": True}, "a static pod", id="static"),
+        pytest.param({"refused_lately": "a budget refused"}, "a budget refused", id="refused a moment ago"),
+        pytest.param({"pod": PodRef("u", "kube-system", "a")}, "exempt by 'kube-system'", id="exempt"),
+    ],
+)
+def test_what_keeps_an_idle_pod(change: dict[str, Any], words: str) -> None:
+    pod = replace(IDLE, **change)
+    found = decide_idle([pod], RULES, ("kube-system",))
+    assert found.victim == (None if words else pod)
+    assert words in found.passed_over.get(str(pod.pod), "")
+    if not words:
+        assert found.reason == (
+            "no process of it was on a card, and nothing used its cards unseen, since 1970-01-01T00:00:00Z"
+        )
+
+
+def test_the_least_important_pod_goes_that_was_idle_longest_and_one_at_a_time() -> None:
+    pods = [
+        replace(IDLE, pod=replace(OF_A_CONTROLLER, uid=name, name=name, priority=priority), since=since)
+        for name, priority, since in (("younger", 0, 9.0), ("oldest", 0, 5.0), ("important", 1, 1.0))
+    ]
+    found = decide_idle(pods, RULES)
+    assert found.victim is pods[1]
+    assert found.passed_over == dict.fromkeys(("team/younger", "team/important"), "after team/oldest: one at a time")
+    names = (str(each.pod) for each in pods)
+    assert decide_idle(pods, RULES, pausing="a pause") == Decision(None, "", dict.fromkeys(names, "a pause"))
+
+
+@pytest.mark.parametrize(
+    ("quiet_s", "age_s", "is_idle"),
+    [(3600.0, 7200.0, True), (3599.0, 7200.0, False), (3600.0, 7199.0, False)],
+)
+def test_a_pod_is_idle_after_the_time_and_at_the_least_age(quiet_s: float, age_s: float, is_idle: bool) -> None:
+    assert RULES.calls_idle(quiet_s, age_s) is is_idle
+
+
+@pytest.mark.parametrize(("pattern", "covers"), [("*", True), ("team-*", True), ("team-a", True), ("team", False)])
+def test_namespaces_that_are_judged(pattern: str, covers: bool) -> None:
+    assert replace(RULES, namespaces=("x", pattern)).covers("team-a") is covers
+
+
+# The watch on a node
 
 FIRST = "1970-01-01T00:00:05Z"
 

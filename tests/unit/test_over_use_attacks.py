@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gcushare.cards.process_owners import ProcessOwners
-from gcushare.core.assignments import PodRef
-from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
-from gcushare.core.over_use.tracking import PolledUse
 from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
-from gcushare.node.over_use.watch import divide_grant
 from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.extender_objects import a_pod, on_card
 from tests.fake_proc import FakeProc, cgroup_of
@@ -98,41 +93,6 @@ async def test_a_forged_mirror_that_names_a_neighbours_uid_takes_none_of_its_fig
     assert set(node.watch.over) == {uid}
 
 
-def _refused(name: str, used: int) -> Offender:
-    return Offender(PodRef(f"uid-{name}", "default", name), 0, PolledUse(used * GIB, 4 * GIB))
-
-
-def _card(*offenders: Offender) -> CardReading:
-    figures = {each.pod.uid: each.figures for each in offenders} | {"n": PolledUse(0, 8 * GIB)}
-    return CardReading(0, 16 * GIB, sum(each.used for each in figures.values()), 0, figures)
-
-
-def test_a_pod_within_its_grant_is_never_chosen_for_the_shortage_that_another_makes() -> None:
-    worst = replace(_refused("worst", 14), refused_lately="a budget refuses")
-    modest = Offender(PodRef("uid-modest", "default", "modest"), 0, PolledUse(4 * GIB, 4 * GIB))
-    assert decide([worst, modest], {0: _card(worst, modest)}, When.ALWAYS).victim is None
-
-
-@pytest.mark.parametrize("when", list(When))
-def test_what_processes_are_reported_with_beyond_the_cards_use_counts_for_the_pod_that_is_judged(when: When) -> None:
-    greedy = _refused("greedy", 9)
-    card = _card(greedy)
-    assert decide([greedy], {0: replace(card, in_use=5 * GIB)}, When.ALWAYS).victim == greedy, "4 of the 5 are certain"
-    found = decide([greedy], {0: replace(card, in_use=4 * GIB)}, when)
-    assert found.victim is None
-    assert "5.00 GiB more than it has in use" in found.passed_over["default/greedy"]
-
-
-@pytest.mark.parametrize("when", list(When))
-def test_units_that_were_given_out_just_now_count_for_the_pod_that_is_judged(when: When) -> None:
-    greedy = _refused("greedy", 9)
-    card = replace(_card(greedy), memory=12 * GIB)
-    assert decide([greedy], {0: replace(card, unconfirmed=4 * GIB)}, when).victim == greedy
-    found = decide([greedy], {0: replace(card, unconfirmed=5 * GIB)}, when)
-    assert found.victim is None
-    assert "5.00 GiB of card 0 were given out just now" in found.passed_over["default/greedy"]
-
-
 def test_allocations_are_in_doubt_on_their_own_card_alone(tmp_path: Path) -> None:
     """An author may start a pod a second, whose init container asks for a unit."""
     node = OverUseNode(tmp_path)
@@ -141,14 +101,6 @@ def test_allocations_are_in_doubt_on_their_own_card_alone(tmp_path: Path) -> Non
     node.store.on_allocate("", "", {0: 2}, 9.0)
     node.watch.on_poll()
     assert node.store.unconfirmed_units() == {0: 2, 1: 5}
-
-
-@pytest.mark.parametrize("when", list(When))
-def test_a_small_pod_that_is_being_deleted_protects_no_other_pod(when: When) -> None:
-    """An author may delete one after the other."""
-    worst, small = _refused("worst", 14), replace(_refused("small", 5), ending=True)
-    found = decide([worst, small], {0: replace(_card(worst, small), memory=19 * GIB)}, when)
-    assert found.victim == worst
 
 
 async def test_a_pod_without_a_grant_is_an_offender_and_keeps_no_card_from_being_judged(tmp_path: Path) -> None:
@@ -203,16 +155,16 @@ def test_a_pod_that_needs_no_cards_and_got_some_has_what_the_kubelet_gave_it(tmp
     assert node.store.everyone[uid].units_by_card() == {0: 3}
 
 
-USES = [
-    pytest.param({"a": 1, "b": 2}, {"a": 1.5, "b": 2.5}, id="less than the grant"),
-    pytest.param({"a": 4, "b": 0}, {"a": 4, "b": 0}, id="all of it by one"),
-    pytest.param({"a": 6, "b": 2}, {"a": 3, "b": 1}, id="too much together"),
-    pytest.param({"a": 4, "b": 4, "c": 4}, {"a": 4 / 3, "b": 4 / 3, "c": 4 / 3}, id="as much as one may, each"),
-]
-
-
-@pytest.mark.parametrize(("used", "granted"), USES)
-def test_a_shared_grant_counts_once(used: dict[str, int], granted: dict[str, float]) -> None:
-    figures = {(uid, 0): PolledUse(size * GIB, 4 * GIB) for uid, size in used.items()}
-    divide_grant(figures, list(figures), 4 * GIB)
-    assert {uid: figures[uid, 0].granted for uid in used} == {uid: int(size * GIB) for uid, size in granted.items()}
+async def test_a_card_that_the_last_poll_could_not_read_tells_nothing_of_its_pods(tmp_path: Path) -> None:
+    node = OverUseNode(tmp_path)
+    node.start("p0", 100)
+    node.use({100: 5})
+    await node.poll()
+    node.source.fails = True
+    for _ in range(3):
+        await node.poll()
+    assert node.watch.figures == {}
+    assert node.events.posted == []
+    node.source.fails = False
+    await node.poll()
+    assert [reason for _, reason, _ in node.events.posted] == ["OverUse"]

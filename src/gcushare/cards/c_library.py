@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
+from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryNotOpenError
 from gcushare.cards.ports import CallObserver
 
 V = TypeVar("V", bound="ctypes._SimpleCData[Any] | ctypes.Structure")
@@ -34,14 +34,14 @@ class CLibrary:
     """One loaded shared object.
 
     Raises (constructor):
-        LibraryMissingError: the loader cannot load ``path``; the message has the loader's text.
+        LibraryNotOpenError: the loader cannot load ``path``; the message has the loader's text.
     """
 
     def __init__(self, path: str, observe: CallObserver) -> None:
         try:
             self._library = ctypes.CDLL(path)
         except OSError as error:
-            raise LibraryMissingError(f"{path!r} cannot be loaded: {error}") from error
+            raise LibraryNotOpenError(f"{path!r} cannot be loaded: {error}") from error
         self._observe = observe
         self.path = path
 

@@ -9,11 +9,7 @@ from gcushare.wire.untrusted_json import Int
 
 
 class LibraryNotOpenError(DeviceError):
-    """The vendor's library cannot be opened now. No card can be asked, which says nothing about their health."""
-
-
-class LibraryMissingError(LibraryNotOpenError):
-    """The vendor's library is not installed, or the loader refuses it."""
+    """The vendor's library is missing or cannot be opened now, which says nothing about the health of cards."""
 
 
 class CallFailure(msgspec.Struct, frozen=True, omit_defaults=True):

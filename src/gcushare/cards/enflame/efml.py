@@ -7,7 +7,7 @@ import msgspec
 from gcushare.cards.c_library import CLibrary, find_library
 from gcushare.cards.enflame.efml_native import NO_MINOR, NativeApi
 from gcushare.cards.enflame.efml_nvml_shaped import NvmlShapedApi
-from gcushare.cards.errors import LibraryCallError, LibraryMissingError
+from gcushare.cards.errors import LibraryCallError, LibraryNotOpenError
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.pci import PciBus
 from gcushare.cards.ports import CallObserver, CardLibrary, HealthEvent, HealthReading
@@ -46,19 +46,19 @@ class EfmlLibrary:
         """Load the library and initialise the first of its APIs that can be; returns its path and the API's name.
 
         Raises:
-            LibraryMissingError: there is no such file, or it is not an EFML library.
+            LibraryNotOpenError: there is no such file, or it is not an EFML library.
             DeviceError: no API can be initialised; names each with its code.
         """
         path = self._path or find_library(EFML_PATHS)
         if path is None:
             names, folders = " or ".join(_NAMES), ", ".join(_FOLDERS)
-            raise LibraryMissingError(
+            raise LibraryNotOpenError(
                 f"no {names} in {folders}; install the driver or name the file with --card-library efml=FILE"
             )
         library = CLibrary(str(path), self._observe)
         apis: list[EfmlApi] = [api(library) for api in (NativeApi, NvmlShapedApi) if api.is_exported_by(library)]
         if not apis:
-            raise LibraryMissingError(f"{library.path!r} is no EFML library: it exports neither EfmlInit nor efmlInit")
+            raise LibraryNotOpenError(f"{library.path!r} is no EFML library: it exports neither EfmlInit nor efmlInit")
         problems: list[str] = []
         for api in apis:
             try:

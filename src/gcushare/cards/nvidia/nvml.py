@@ -9,7 +9,7 @@ from typing import Any
 
 import pynvml
 
-from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
+from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryNotOpenError
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.nvidia import nvml_limits
 from gcushare.cards.nvidia.nvml_processes import CODE_NAMES, NvmlCalls, NvmlProcesses, text_of
@@ -83,7 +83,7 @@ class NvmlLibrary:
         """Load and initialise NVML; returns the name of what was loaded.
 
         Raises:
-            LibraryMissingError: the loader finds no such library.
+            LibraryNotOpenError: the loader finds no such library.
             LibraryCallError: it cannot be initialised, for example because no driver is loaded.
         """
         if self._path:
@@ -91,12 +91,12 @@ class NvmlLibrary:
                 # pynvml takes no path, but keeps and uses whatever library this name holds.
                 pynvml.nvmlLib = ctypes.CDLL(self._path)
             except OSError as error:
-                raise LibraryMissingError(f"{self._path!r} cannot be loaded: {error}") from error
+                raise LibraryNotOpenError(f"{self._path!r} cannot be loaded: {error}") from error
         try:
             self._calls.call("nvmlInit")
         except LibraryCallError as error:
             if error.failure.code == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-                raise LibraryMissingError(
+                raise LibraryNotOpenError(
                     f"the loader finds no {_DEFAULT_LIBRARY}; install the driver or name the file with "
                     "--card-library nvml=FILE"
                 ) from error

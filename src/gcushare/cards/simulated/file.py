@@ -21,6 +21,7 @@ from gcushare.cards.ports import CardReport, HealthReading
 from gcushare.cards.unified_memory import NOT_SET
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import ConfigError, RemoteContractError
+from gcushare.wire.untrusted_json import reason_of
 from gcushare.wire.untrusted_yaml import load_yaml
 
 MAX_FILE_BYTES = 4 << 20
@@ -163,7 +164,7 @@ def parse_simulated_cards(text: str, name: str) -> SimulatedCards:
     except RemoteContractError as error:
         raise ConfigError(str(error)) from error
     except ValueError as error:
-        raise ConfigError(f"{name}: {error}") from error
+        raise ConfigError(f"{name}: {reason_of(error)}") from error
     return SimulatedCards(tuple(cards), file.driver)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gcushare.cards.errors import LibraryCallError, LibraryMissingError, LibraryNotOpenError
+from gcushare.cards.errors import LibraryCallError, LibraryNotOpenError
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.plausible import check_count, sanitize_card, sanitize_use
 from gcushare.cards.ports import CardReport, GroupMemory, HealthEvent, HealthReading
@@ -252,8 +252,6 @@ class IsolatedSource:
             self._opened = await worker.open(self.settings.open_timeout_s)
         except DeviceError as error:
             self._pauses.fail(_START, self.settings.library_pauses, self.clock(), str(error), worker)
-            if isinstance(error, LibraryMissingError):
-                raise
             raise LibraryNotOpenError(str(error)) from error  # not the failure of a card's call
         self._has_events = True
         self._worker = worker

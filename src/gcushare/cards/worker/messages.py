@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
+from gcushare.cards.errors import CallFailure, LibraryCallError
 from gcushare.cards.ports import GroupMemory, HealthEvent, HealthReading
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError, RemoteContractError
@@ -91,7 +91,6 @@ class WorkerAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     result: msgspec.Raw = msgspec.Raw()
     failure: str | None = None
-    is_missing: bool = False
     call: CallFailure | None = None
 
 
@@ -108,17 +107,16 @@ def encode_result(result: object) -> bytes:
 
 
 def encode_failure(error: DeviceError) -> bytes:
-    """Encode a failure; ``decode_answer`` raises it again with the type that it had."""
+    """Encode a failure; ``decode_answer`` raises it again, with the code if a function of the library answered so."""
     call = error.failure if isinstance(error, LibraryCallError) else None
-    is_missing = isinstance(error, LibraryMissingError)
-    return encode_line(WorkerAnswer(failure=str(error), is_missing=is_missing, call=call))
+    return encode_line(WorkerAnswer(failure=str(error), call=call))
 
 
 def decode_answer(line: bytes, result_type: type[T]) -> T:
     """Decode a result.
 
     Raises:
-        DeviceError: the worker's failure, with the type that it had there.
+        DeviceError: the worker's failure.
         RemoteContractError: the line is not an answer of this type.
     """
     try:
@@ -131,7 +129,7 @@ def decode_answer(line: bytes, result_type: type[T]) -> T:
     if (call := answer.call) is not None:
         texts = {name: _one_line(getattr(call, name)) for name in ("call", "code_name", "detail")}
         raise LibraryCallError(msgspec.structs.replace(call, **texts))
-    raise LibraryMissingError(message) if answer.is_missing else DeviceError(message)
+    raise DeviceError(message)
 
 
 def _one_line(text: str) -> str:

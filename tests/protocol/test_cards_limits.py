@@ -55,40 +55,6 @@ async def test_a_limit_is_set_read_back_and_kept(tmp_path: Path, keeping: Keepin
     assert calls[:3] == [(0, 0, 0), (0, 0, 0), (1, 0, 0)]
 
 
-async def test_with_the_controller_a_child_without_a_limit_reports_none_and_is_bound_by_its_parent(
-    tmp_path: Path,
-) -> None:
-    groups = ControlGroups(tmp_path / "cgroup", "dmem")
-    pod, container = groups.make("kubepods/pod1"), groups.make("kubepods/pod1/c1")
-    bare = groups.make("kubepods/pod1/c1/inner", dmem=False)
-    _, source = direct("set keeping * dmem")
-    card = (await cards_of(source))[0]
-    await source.limit_group(card, str(pod), 4 * GIB)
-    read = await source.group_memory(card, str(container))
-    assert read == GroupMemory(hard_bytes=None, used_bytes=0)
-    assert not groups.allocate(container, 0, 5 * GIB)
-    await source.limit_group(card, str(container), 8 * GIB)
-    assert not groups.allocate(bare, 0, 5 * GIB), "the parent bounds a child with a higher limit"
-    read = await source.group_memory(card, str(bare))
-    assert read == GroupMemory(hard_bytes=8 * GIB, used_bytes=0), "a group without files has those above it"
-    with pytest.raises(LibraryCallError, match="NOT_FOUND"):
-        await source.limit_group(card, str(bare), GIB)
-
-
-async def test_without_the_controller_the_nearest_limit_upwards_counts_alone(tmp_path: Path) -> None:
-    groups = ControlGroups(tmp_path / "cgroup", "misc")
-    pod, container = groups.make("kubepods/pod1"), groups.make("kubepods/pod1/c1")
-    _, source = direct("set keeping * misc")
-    card = (await cards_of(source))[0]
-    assert await source.group_memory(card, str(container)) is None, "no limit above is not an old driver"
-    assert groups.allocate(container, 0, GIB)
-    read = await source.limit_group(card, str(pod), 4 * GIB)
-    assert read == GroupMemory(hard_bytes=4 * GIB, used_bytes=0), "counted from the first limit on"
-    assert await source.group_memory(card, str(container)) == read
-    await source.limit_group(card, str(container), 8 * GIB)
-    assert groups.allocate(container, 0, 6 * GIB), "limits do not nest"
-
-
 async def test_what_cannot_be_limited_says_so(tmp_path: Path) -> None:
     groups = ControlGroups(tmp_path / "cgroup", "dmem")
     pod = groups.make("kubepods/pod1")

@@ -46,56 +46,21 @@ def test_the_short_form_makes_equal_cards() -> None:
 
 
 def test_every_key_of_a_card_arrives() -> None:
-    text = """
-        driver: 1.2.3
-        cards:
-          - index: 4
-            uuid: GCU-4
-            memory: 32GiB
-            model: S60
-            serial: SN4
-            pci: 0000:3a:00.0
-            numa: 1
-            health: unhealthy
-            reason: too hot
-            used: 3GiB
-            temperature: 91.5
-            power: 120
-            utilization: 50
-            fan: 30
-            performance_state: 2
-            compute_mode: default
-            ecc: false
-            mig: true
-            processes: {17: 1GiB}
-            link_group: a
-    """
-    file = parse_simulated_cards(text, "file")
+    identity = "index: 4, uuid: GCU-4, memory: 32GiB, model: S60, serial: SN4, pci: '0000:3a:00.0', numa: 1"
+    figures = "used: 3GiB, temperature: 91.5, power: 120, utilization: 50, fan: 30, performance_state: 2, link_group: a"
+    modes = "compute_mode: default, ecc: false, mig: true, processes: {17: 1GiB}, health: unhealthy, reason: too hot"
+    file = parse_simulated_cards(f"{{driver: 1.2.3, cards: [{{{identity}, {figures}, {modes}}}]}}", "file")
     entry = file.cards[0]
     assert file.driver == "1.2.3"
     assert entry.card == Card(
-        index=4,
-        uuid="GCU-4",
-        memory_bytes=32 * GIB,
-        model="S60",
-        serial="SN4",
-        pci_address="0000:3a:00.0",
-        numa_node=1,
-        link_group="a",
-    )
+        index=4, uuid="GCU-4", memory_bytes=32 * GIB, model="S60", serial="SN4", pci_address="0000:3a:00.0",
+        numa_node=1, link_group="a",
+    )  # fmt: skip
     assert entry.reading == HealthReading(healthy=False, reason="too hot", conclusive=True)
     assert entry.use == CardUse(
-        memory_used_bytes=3 * GIB,
-        temperature_celsius=91.5,
-        power_watts=120.0,
-        utilization_percent=50.0,
-        fan_percent=30.0,
-        performance_state=2,
-        compute_mode="default",
-        ecc=False,
-        mig=True,
-        processes={17: GIB},
-    )
+        memory_used_bytes=3 * GIB, temperature_celsius=91.5, power_watts=120.0, utilization_percent=50.0,
+        fan_percent=30.0, performance_state=2, compute_mode="default", ecc=False, mig=True, processes={17: GIB},
+    )  # fmt: skip
 
 
 def test_cards_differ_and_stand_by_index_with_defaults_of_the_file() -> None:

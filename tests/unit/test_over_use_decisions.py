@@ -1,4 +1,4 @@
-"""Who is over its grant by the polls that were taken, what its annotation says of it, and whom an eviction chooses."""
+"""Who is over its grant by the polls that were taken, what its annotation says, and which pod an eviction chooses."""
 
 from __future__ import annotations
 

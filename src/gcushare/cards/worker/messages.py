@@ -46,8 +46,8 @@ class Operation(enum.Enum):
 class WorkerRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """One call. ``slot`` is a position in the library's list, for DESCRIBE and READ; ``timeout_s`` is for EVENT.
 
-    The other calls name cards by ``uuids``, because each process of a library numbers them anew: it has to have read a
-    card before. ``group`` is the path of a control group, ``hard_bytes`` its limit, None for none.
+    The other calls name cards by ``uuids``, because each process of a library has numbers of its own: it has to have
+    read a card before. ``group`` is the path of a control group, ``hard_bytes`` its limit, None for none.
     """
 
     operation: Operation

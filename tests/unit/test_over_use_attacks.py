@@ -6,40 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.extender_objects import a_pod, on_card
-from tests.fake_proc import FakeProc, cgroup_of
+from tests.fake_proc import cgroup_of
 from tests.unit.over_use_node import NODE, OverUseNode
 
 ATTACKER = "0f3c8e5a-1b2c-4d3e-8f90-a1b2c3d4e5f6"
 NEIGHBOUR = "11111111-2222-3333-4444-555555555555"
 
 
-def test_a_process_in_a_group_named_like_a_neighbours_pod_stays_the_pods_own(tmp_path: Path) -> None:
-    proc = FakeProc(tmp_path / "proc")
-    own = cgroup_of(ATTACKER).strip()
-    for pid, forged in enumerate((f"pod{NEIGHBOUR}", f"kubepods-pod{NEIGHBOUR.replace('-', '_')}.slice"), 42):
-        proc.start(pid, f"{own}/{forged}/x\n")
-    assert ProcessOwners(proc.root).find([42, 43]) == {42: ATTACKER, 43: ATTACKER}
-
-
-def test_a_process_that_moves_to_a_neighbours_group_stays_whose_it_was(tmp_path: Path) -> None:
-    proc = FakeProc(tmp_path / "proc")
-    owners = ProcessOwners(proc.root)
-    proc.start_in_pod(42, ATTACKER)
-    owners.find([42])
-    (proc.root / "42" / "cgroup").write_text(cgroup_of(NEIGHBOUR))
-    assert owners.find([42]) == {42: ATTACKER}
-
-
 OUTSIDE = {
     "a group below its own": f"{cgroup_of(ATTACKER).strip()}/kubepods-pod{NEIGHBOUR.replace('-', '_')}.slice/x\n",
     "no pod's group": "0::/system.slice/x.service\n",
-    "the root": "0::/\n",
-    "a removed pod's": "0::/kubepods/burstable/pod99999999-2222-3333-4444-555555555555/x (deleted)\n",
     "two pods' at once": f"3:cpu:/kubepods/pod{ATTACKER}/x\n2:memory:/kubepods/pod{NEIGHBOUR}/x\n",
 }
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gcushare.vendors import ENFLAME
-from gcushare_playground.apiserver import DropAfter, DropBefore, FailAfter, FailBefore, Fault
+from gcushare_playground.apiserver import DropAfter, FailBefore, Fault
 from tests.extender_objects import Document, node_document, pod_document
-from tests.protocol.extender_rig import ExtenderRig, eight_cards, until
+from tests.protocol.extender_rig import ExtenderRig, until
 
 CARD = ENFLAME.record.card_index
 BINDING = r"/binding(\?|$)"
@@ -45,29 +45,6 @@ async def until_true(rig: ExtenderRig) -> None:
     """Wait until the ledger is what the annotations say, with no reservation left."""
     ledger = rig.replica.extender.states[0].ledger
     await until(lambda: not ledger.reserved and in_ledger(rig) == in_annotations(rig))
-
-
-@pytest.mark.parametrize(
-    ("effect", "count"),
-    [
-        pytest.param(FailAfter(), 1, id="504, done"),
-        pytest.param(DropBefore(), 1, id="cut, not done"),
-        pytest.param(DropAfter(), 1, id="cut, done"),
-        pytest.param(FailBefore(429, "TooManyRequests"), 2, id="429 twice"),
-    ],
-)
-async def test_a_bind_through_trouble_ends_bound_and_counted_once(
-    rig: ExtenderRig, effect: FailBefore | FailAfter | DropBefore | DropAfter, count: int
-) -> None:
-    await rig.add_nodes(eight_cards())
-    (pod,) = await rig.add_pods(pod_document("a", 4))
-    fault = rig.api.faults.on(Fault(effect, BINDING, "POST", count=count))
-    status, answer = await rig.bind(pod, "node-1")
-
-    assert (status, answer) == (200, {"Error": ""})
-    assert fault.hits == count
-    assert rig.pod("a")["spec"]["nodeName"] == "node-1"
-    await until_true(rig)
 
 
 # 120 pods over real HTTP; tests/simulation plays more of them.

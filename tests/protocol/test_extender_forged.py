@@ -74,18 +74,6 @@ def cost_of_reading(text: bytes) -> float:
     return time.thread_time() - started
 
 
-# Bodies of many MiB.
-@pytest.mark.slow
-async def test_no_turn_of_the_loop_costs_what_reading_a_large_body_would(rig: ExtenderRig) -> None:
-    (pod,) = await rig.add_pods(pod_document("a", 4))
-    body = in_many_containers(pod)
-    reading_s = cost_of_reading(msgspec.json.encode(msgspec.json.decode(body)["Pod"]))
-    for _ in range(3):
-        (status, answer), longest_s = await longest_turn(rig.post("filter", body))
-        assert (status, "at most 3145728 bytes" in answer["error"]) == (413, True)
-        assert longest_s < reading_s / 5
-
-
 @pytest.mark.slow
 async def test_no_turn_of_the_loop_costs_more_for_a_body_as_large_as_may_be(rig: ExtenderRig) -> None:
     """Made of whatever takes longest to read: it is skipped, and never becomes containers."""

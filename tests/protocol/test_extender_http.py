@@ -10,7 +10,6 @@ import pytest
 
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CARD_POLICY
-from gcushare_playground.apiserver import ADMIN
 from tests.api_objects import an_object, merge_into
 from tests.builders import card
 from tests.extender_objects import node_document, on_card, pod_document
@@ -40,23 +39,6 @@ async def test_the_manuals_four_pods_get_the_manuals_cards(rig: ExtenderRig) -> 
     (node,) = (await rig.get_json(f"{PREFIX}/inspect"))["nodes"]
     assert (node["totalGCU"], node["usedGCU"], node["availableGCU"]) == (128, 24, 104)
     assert [device["usedGCU"] for device in node["devices"]] == [12, 12, 0, 0, 0, 0, 0, 0]
-
-
-async def test_a_bound_pod_carries_its_record_and_its_node_from_one_request(rig: ExtenderRig) -> None:
-    await rig.add_nodes(eight_cards())
-    (pod,) = await rig.add_pods(pod_document("a", 4))
-    rig.api.requests.clear()
-    await rig.filter(pod, ["node-1"])
-    await rig.bind(pod, "node-1", is_filtered=True)
-    bound = rig.pod("a")
-
-    keys = ENFLAME.record
-    record = {key: bound["metadata"]["annotations"][key] for key in (keys.card_index, keys.card_units, keys.pod_units)}
-    assert record == {keys.card_index: "0", keys.card_units: "16", keys.pod_units: "4"}
-    assert bound["spec"]["nodeName"] == "node-1"
-    assert [(asked.attributes.verb, asked.attributes.subresource) for asked in rig.api.requests.of(ADMIN.name)] == [
-        ("create", "binding")
-    ]
 
 
 async def test_preempt_names_the_pods_that_free_one_card_and_break_no_budget(rig: ExtenderRig) -> None:
@@ -204,15 +186,3 @@ async def test_it_answers_no_one_before_it_has_read_the_cluster() -> None:
         await rig.api.start()
         await rig.until_serving(replica)
         assert (await rig.get("/readyz"))[0] == 200
-
-
-async def test_a_restarted_extender_counts_as_the_one_before() -> None:
-    async with ExtenderRig() as rig:
-        await rig.add_nodes(eight_cards())
-        for number in range(6):
-            await rig.schedule(f"p{number}", 5, ["node-1"])
-        before = await rig.get_json(f"{PREFIX}/inspect")
-        second = await rig.add_replica()
-        await rig.until_serving(second)
-
-        assert await rig.get_json(f"{PREFIX}/inspect", url=second.url) == before

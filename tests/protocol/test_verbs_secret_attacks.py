@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gcushare.core.errors import ForbiddenError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.connection.credentials import FixedHeader
-from gcushare.kube.patches import Patch, PatchKind
-from gcushare.kube.resources import Selector
-from gcushare.scheduler_extender.mutual_tls.certificate_keeper import SECRETS, CertificateKeeper
+from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
 from gcushare.wire.contracts import CA, CLIENT_CERT, SERVER_CERT
-from gcushare_playground.apiserver import ApiServer, RbacAuthorizer, User, service_account
-from tests.api_objects import an_object, delete, find, grant, merge_into
-from tests.charts import UMBRELLA_CHART, in_one_worker, needs_helm, of_kind, rendered
+from gcushare_playground.apiserver import ApiServer
+from tests.api_objects import an_object, delete, find, merge_into
 from tests.protocol.test_verbs_renewal import SECRET, TERMS
-
-CHART_SECRET = "gcushare-scheduler-extender-verbs"
-SECOND = "gcushare-scheduler-extender-chart.scheduler.mode=second-scheduler"
 
 
 def put_secret(server: ApiServer, namespace: str, data: Mapping[str, str] | None = None) -> None:
@@ -73,51 +63,3 @@ async def test_a_half_written_secret_is_replaced_by_a_set_that_belongs_together(
     assert await keeper.check()
     found = find(server, "Secret", SECRET.name, SECRET.namespace)["data"]
     assert all(found.get(name) for name in (CA, SERVER_CERT, CLIENT_CERT))
-
-
-def load_rights(server: ApiServer, objects: Sequence[dict[str, Any]]) -> set[str]:
-    """Grant what the charts grant; returns the names of the service accounts."""
-    for each in of_kind(objects, "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"):
-        server.registry.put(each)
-    return {each["metadata"]["name"] for each in of_kind(objects, "ServiceAccount")}
-
-
-async def reaches(server: ApiServer, user: User, namespace: str) -> set[str]:
-    """The verbs by which a user reaches the chart's Secret."""
-    done = set()
-    config = KubeConfig(server.url, "the test", FixedHeader(f"Bearer {server.add_user(user)}"))
-    patch = Patch(PatchKind.MERGE, {"metadata": {"labels": {"touched": "yes"}}})
-    async with KubeClient(config) as client:
-        for verb, call in (
-            ("get", lambda: client.get(SECRETS, CHART_SECRET, namespace=namespace)),
-            ("patch", lambda: client.patch(SECRETS, CHART_SECRET, patch, namespace=namespace)),
-            ("list", lambda: client.newest_version(SECRETS, Selector(namespace=namespace))),
-            ("delete", lambda: client.delete(SECRETS, CHART_SECRET, namespace=namespace)),
-        ):
-            try:
-                await call()
-            except ForbiddenError:
-                continue
-            done.add(verb)
-    return done
-
-
-@needs_helm
-@in_one_worker
-@pytest.mark.parametrize("values", [(), (SECOND,)], ids=["config-manager", "second-scheduler"])
-async def test_of_all_accounts_only_the_extenders_reaches_the_secret_and_an_admin_of_a_namespace_does_not(
-    server: ApiServer, values: tuple[str, ...]
-) -> None:
-    objects = rendered(UMBRELLA_CHART, *values)
-    accounts = load_rights(server, objects)
-    server.registry.put(an_object("Secret", CHART_SECRET, "kube-system"))
-    rules = [{"apiGroups": [""], "resources": ["*"], "verbs": ["*"]}]
-    put_namespace(server, "tenant")
-    grant(server, {"kind": "User", "name": "mallory"}, rules, "tenant-admin", "tenant")
-    server.authorizer = RbacAuthorizer(server.store)
-    for name in accounts:
-        expected = {"get", "patch"} if name == "gcushare-scheduler-extender" else set()
-        assert await reaches(server, service_account("kube-system", name), "kube-system") == expected, name
-    mallory = User("mallory", ("system:authenticated",))
-    assert await reaches(server, mallory, "kube-system") == set()
-    assert len(accounts) >= 3

@@ -147,16 +147,6 @@ async def test_settling_leaves_young_reservations_and_a_silent_server_alone() ->
     assert rig.used() == [4, 0]
 
 
-async def test_a_pod_whose_outcome_was_unknown_can_be_bound_elsewhere_and_holds_one_card() -> None:
-    rig = Rig(a_pod("a", 4))
-    await rig.lose()
-    await rig.bind(node="node-2")
-
-    assert (rig.used("node-1"), rig.used("node-2")) == ([0, 0], [4, 0])
-    rig.cluster.arrive()
-    rig.check_truth()
-
-
 class TestRepeated:
     async def test_a_bind_asked_again_after_the_watch_reported_is_done_already(self) -> None:
         rig = Rig(a_pod("a", 4))

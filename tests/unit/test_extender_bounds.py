@@ -23,7 +23,6 @@ from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs import pod_lookup
 from gcushare.scheduler_extender.waking import waker
-from gcushare.scheduler_extender.waking.refused_pods import MAX_GROUPS
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import OVER_USE
 from gcushare.wire.objects import Pod
@@ -36,13 +35,6 @@ from tests.unit.test_dashboard_reviewed_tokens import Desk, asking
 
 
 class TestWaking:
-    @pytest.mark.slow
-    async def test_pods_of_many_sizes_share_groups_that_are_bounded(self) -> None:
-        bench = Bench(4, nodes=2)
-        for number in range(MAX_GROUPS + 20):
-            assert bench.ask(f"p{number}", number + 5, creationTimestamp="2026-01-01T00:00:00Z") == "refused"
-        assert len(bench.waker.refused.groups) == len(bench.waker.refused.pods) == MAX_GROUPS
-
     @pytest.mark.slow
     async def test_only_so_many_pods_are_woken_without_an_answer(self) -> None:
         bench = Bench(200)

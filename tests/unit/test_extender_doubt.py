@@ -301,18 +301,6 @@ async def test_the_end_of_a_list_that_is_older_than_a_binding_gives_its_card_to_
     assert rig.recorded() == {("node-1", "0"): 12}
 
 
-async def test_what_settling_read_outlives_an_older_list_as_well() -> None:
-    rig = Rig(cards=(16,))
-    older = str(rig.cluster.version)
-    rig.cluster.put(a_pod("a", 12))
-    await rig.bind("a")
-    await rig.service.confirm(older_than_s=0.0)
-    assert not rig.state.ledger.reserved
-    PodHandler([rig.state]).retained(frozenset(), older)
-
-    assert rig.used() == [12]
-
-
 @pytest.mark.parametrize(
     ("version", "left"),
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import msgspec
@@ -128,15 +127,6 @@ async def test_what_filter_was_asked_is_what_explain_speaks_of() -> None:
     assert state.refused_on.get("uid-a") == frozenset({"node-a"})
     state.pod_deleted("uid-a")
     assert state.refused_on.get("uid-a") is None
-
-
-async def test_what_a_scheduler_that_sends_whole_nodes_asked_is_known_too() -> None:
-    state = restricted()
-    state.refused_on.forget("uid-a")
-    nodes = {"items": [node_document("node-a", 16)]}
-    Desk((state, None)).filter(json.dumps({"Pod": pod_document("a", 12), "Nodes": nodes}).encode())
-
-    assert state.refused_on.get("uid-a") == frozenset({"node-a"})
 
 
 class TestNames:

@@ -174,15 +174,6 @@ def test_what_is_wrong_with_a_pod_becomes_the_protocols_error(
         service.prioritize(pod, ["node-1"])
 
 
-def test_what_is_no_request_becomes_the_protocols_error() -> None:
-    service = Service(state_of())
-
-    answer = service.desk.dispatcher.filter(b"no JSON")
-    assert isinstance(answer, VerbAnswer)
-    assert "is not filter arguments" in json.loads(answer.body)["Error"]
-    assert "node names" in json.loads(service.desk.filter(filter_body(pod_document("a"), [1])).body)["Error"]  # type: ignore[list-item]  # on purpose
-
-
 @pytest.mark.parametrize("nodes", [0, 3])
 def test_more_names_than_the_cluster_can_have_are_refused(nodes: int) -> None:
     service = Service(state_of(*(a_node(name, 16) for name in NODES[:nodes])))

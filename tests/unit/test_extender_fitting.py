@@ -67,22 +67,6 @@ def test_the_nodes_that_would_fit_without_their_pods_follow_each_change_and_many
     assert not index.after_preemption
 
 
-def test_nodes_that_are_gone_are_not_kept_under_their_names() -> None:
-    """Autoscaled nodes never come back under their names: what an index holds is bounded by the nodes that fit."""
-    ledger = Ledger()
-    index = FitIndex(ledger.nodes, ChangeLog(ledger), Shape(asks(4), "spread"))
-    for number in range(40):
-        for name in (f"spot-{number}", *(f"calm-{each}" for each in range(20))):
-            ledger.set_node(name, cards(16), GIB_UNIT)
-        index.refresh()
-        assert index.scores([f"spot-{number}"]) == [10]
-        ledger.remove_node(f"spot-{number}")
-        index.refresh()
-
-    assert set(index.fitting) == ledger.nodes.keys() == {f"calm-{each}" for each in range(20)}
-    assert index.scores(["spot-3"]) == [0]
-
-
 @pytest.mark.slow
 def test_an_index_that_fell_behind_looks_at_every_node_again() -> None:
     ledger = Ledger()

@@ -132,23 +132,6 @@ def test_a_small_share_goes_where_the_typical_one_does_not_fit() -> None:
     assert [grant.index for grant in held.grants] == [0]
 
 
-def test_a_restarted_extender_prefers_the_same_whatever_the_order_of_the_lists() -> None:
-    first, _ = fragmented()
-    learn(first)
-    second, observer = make_state("b", "a")
-    pods = [
-        pod(held.pod.name, held.units, node=held.node, record=on_card(held.grants[0].index, held.units))
-        for held in first.bound.values()
-    ]
-    see(second, observer, pod("new", 4), *reversed(pods))
-    learn(second)
-
-    assert first.preferences.fill.typical == second.preferences.fill.typical
-    assert best(second, "new", ["a", "b"]) == ["b"]
-    shape = known_request(first, "new").shape
-    assert first.indexes.get(shape).scores("ab") == second.indexes.get(shape).scores("ab")
-
-
 def test_a_pod_without_cards_that_takes_a_nodes_cpu_moves_the_node_back() -> None:
     state, observer = fragmented()
     learn(state)
@@ -158,13 +141,6 @@ def test_a_pod_without_cards_that_takes_a_nodes_cpu_moves_the_node_back() -> Non
     assert best(state, "asks", ["a", "b"]) == ["a"]
     observer.pod_deleted("uid-takes")
     assert best(state, "asks", ["a", "b"]) == ["b"]
-
-
-def test_a_change_of_cpu_alone_is_no_change_of_the_ledger() -> None:
-    state, observer = make_state("a")
-    before = state.changes.position
-    see(state, observer, pod("web", None, cpu="4", node="a"))
-    assert state.changes.position == before
 
 
 async def test_nodes_that_a_call_left_for_later_are_scored_in_the_background() -> None:

@@ -145,18 +145,6 @@ async def test_room_that_went_and_came_back_is_new(full: Bench, *, is_asked: boo
         assert len(set(full.api.moments)) == 2, "a value that is there already would be no change"
 
 
-async def test_room_of_a_woken_pod_that_ended_soon_is_the_next_ones(full: Bench) -> None:
-    async with full.running():
-        full.ask("a", 16)
-        full.ask("b", 16)
-        full.end("x")
-        assert await full.pass_(SOON_S / 2) == ["a"]
-        assert full.ask("a", 16) == "fits"
-        full.hold("a", 16)
-        full.end("a")
-        assert await full.pass_(SOON_S / 2) == ["b"]
-
-
 async def test_only_nodes_that_the_scheduler_asked_about_count() -> None:
     bench = Bench(16, nodes=2)
     bench.hold("x", 16, "node-1")
@@ -292,24 +280,6 @@ async def test_older_pods_that_never_get_bound_do_not_keep_the_room_from_another
         assert waited_s <= 5 * (2 * ANSWER_S + SOON_S)
 
 
-async def test_pods_that_are_deleted_as_soon_as_they_are_woken_do_not_keep_the_room_either() -> None:
-    bench = Bench.filled()
-    async with bench.running():
-        bench.ask("victim", 16, namespace="tenant")
-        bench.ask("bait-0", 16, namespace="attacker", creationTimestamp=OLD)
-        bench.end("x")
-        woken = list[str]()
-        for number in range(1, 40):
-            woken = await bench.pass_(0.5)
-            if "victim" in woken:
-                break
-            bench.state.pod_deleted(f"uid-bait-{number - 1}")
-            bench.hold("blink", 16)
-            bench.ask(f"bait-{number}", 16, namespace="attacker", creationTimestamp=OLD)
-            bench.end("blink")
-        assert "victim" in woken
-
-
 async def test_a_namespace_comes_in_its_turn_again_once_one_of_its_woken_pods_is_bound() -> None:
     bench = Bench.filled()
     async with bench.running():
@@ -367,19 +337,3 @@ def test_a_flood_of_refused_pods_pushes_no_pod_of_another_namespace_out(attack: 
     for uid in list(refused.pods):
         refused.forget(uid)
     assert not refused.groups
-
-
-@pytest.mark.slow
-async def test_a_woken_pod_that_a_flood_pushes_out_of_memory_is_left_to_the_scheduler() -> None:
-    bench = Bench.filled()
-    async with bench.running():
-        bench.ask("first", 16, namespace="attacker", creationTimestamp=OLD)
-        bench.end("x")
-        assert await bench.pass_(SOON_S / 2) == ["first"]
-        bench.hold("y", 16)
-        for number in range(MAX_PODS):
-            bench.ask(f"pod-{number}", 16, namespace="attacker")
-        assert await bench.pass_(2 * ANSWER_S) == []
-        bench.end("y")
-        (woken,) = await bench.pass_(SOON_S / 2)
-        assert woken != "first"

@@ -109,21 +109,6 @@ def test_before_anything_is_learned_nodes_and_cards_are_those_of_binpack() -> No
         )
 
 
-def test_a_share_goes_next_to_what_leaves_the_typical_pods_their_room() -> None:
-    """Of two cards with room the tighter one is left alone: half a card is asked for often, and fits exactly there."""
-    cluster = SimulatedCluster([EmptyNode("n", 1000, 1000, 2)])
-    cluster.place("a", 0, Demand(1, 500), None)
-    cluster.place("b", 0, Demand(0, 0), None)
-    node = cluster.ledger.nodes["n"]
-    fill = LearnedFill(lambda _name: Amounts(1000, 1000))
-    fill.learn({Demand(1, 500): 9, Demand(1, 100): 1}, 1000)
-
-    cards = choose_cards(node, CardRequest(500), fill.rank_cards(node, CardRequest(500), NO_AMOUNTS))
-
-    assert cards is not None
-    assert [card.index for card in cards] == [0]
-
-
 def test_a_node_without_the_cpu_that_is_asked_for_comes_last() -> None:
     cluster = SimulatedCluster(SPECS)
     fill = LearnedFill(lambda name: _left(cluster, name))

@@ -32,17 +32,6 @@ def ledger_of(**nodes: tuple[int, ...]) -> Ledger:
     return ledger
 
 
-def test_the_manuals_four_pods() -> None:
-    ledger = ledger_of(n=(16,) * 8)
-    for name, units, index in [("pod-1", 4, 0), ("pod-2", 8, 0), ("pod-3", 12, 1)]:
-        assert ledger.reserve(pod(name), "n", asks(units), BINPACK).grants[0].index == index
-    with pytest.raises(
-        Refused, match=r"needs 20 GiB in one card; best card free: 16 GiB \(card 2 of n\); total free 104 of 128 GiB"
-    ):
-        ledger.reserve(pod("pod-4"), "n", asks(20), BINPACK)
-    assert (ledger.nodes["n"].used, ledger.nodes["n"].total) == (24, 128)
-
-
 def test_a_reservation_is_rolled_back_once_and_never_after_it_was_confirmed() -> None:
     ledger = ledger_of(n=(16, 16))
     request = CardRequest(4, 2, selection=CardSelection(limit=6))
@@ -108,19 +97,6 @@ def test_a_node_grants_only_what_its_plugin_hands_out(
     assert ledger.nodes["n"].copy().modes == tuple(modes)
 
 
-def test_a_whole_card_is_held_as_it_is_and_not_as_large_as_its_pods_largest() -> None:
-    ledger = ledger_of(n=(16, 32, 32))
-    ledger.apply(held("pair", "n", (0, 32), (1, 32), whole=True))
-    node = ledger.nodes["n"]
-    assert ([s.held for s in node.cards.values()], node.used) == ([16, 32, 0], 48)
-    assert not node.is_unconfirmed
-    ledger.apply(held("wrong", "n", (0, 4)))
-    assert node.is_unconfirmed, "a second pod on a card that is held whole is too much"
-    ledger.forget("uid-wrong")
-    ledger.set_node("n", cards(16), GIB_UNIT)
-    assert [s.held for s in node.cards.values()] == [16, 32], "of a card that is gone the record's size is all we know"
-
-
 def test_a_node_that_is_counted_again_says_what_was_wrong_and_its_listeners_hear_of_it() -> None:
     ledger = ledger_of(n=(16, 16), m=(16,))
     ledger.apply(held("a", "n", (0, 4), (1, 2)))
@@ -146,17 +122,6 @@ def node_with(*holders: UnrecordedHolder, sizes: tuple[int, ...] = (16, 16)) -> 
     ledger = Ledger()
     ledger.set_node("n", cards(*sizes), GIB_UNIT, unrecorded=holders)
     return ledger
-
-
-def test_what_a_node_says_of_holders_without_records_counts_as_any_pods_cards_do() -> None:
-    ledger = node_with(UnrecordedHolder(pod="d/a", units={0: 12}), UnrecordedHolder(pod="odd", units={}, whole=(1,)))
-    node = ledger.nodes["n"]
-    assert [(state.used, state.mode) for state in node.cards.values()] == [(12, CardMode.SHARED), (16, CardMode.WHOLE)]
-    assert (node.used, node.largest_free, node.empty_cards) == (28, 4, 0)
-    assert sorted(str(each.pod) for each in node.assignments.values()) == ["/odd", "d/a"]
-    assert all(ledger.assignment(uid) is each for uid, each in node.assignments.items())
-    with pytest.raises(Refused):
-        ledger.reserve(pod("b"), "n", asks(5), BINPACK)
 
 
 def test_a_holder_without_a_record_is_not_drift_and_never_a_victim() -> None:
@@ -240,9 +205,6 @@ def test_a_card_that_is_closed_to_one_use_is_given_to_the_other_only_and_says_un
     assert choose_victims(node, closed, []) is None
 
 
-FULLEST = POLICIES["binpack"].rank_card
-
-
 def node_of(*units: int) -> NodeState:
     node = NodeState("node-1")
     node.set_cards(cards(*units), GIB_UNIT)
@@ -280,12 +242,29 @@ def test_the_whole_of_a_card_that_is_gone_is_what_its_record_says() -> None:
     assert [node.cards[0].share(grant) for grant in node.assignments["uid-w"].grants] == [8]
 
 
-def test_a_pod_of_whole_cards_has_all_of_each_whatever_its_record_says() -> None:
-    node = node_of(8, 4)
-    both = held("w", "node-1", (0, 8), (1, 8), whole=True)
-    node.add(both)
-    assert node.share(both) == 12
-    assert node.share(held("m", "node-1", (0, 3), (1, 2))) == 5
+def test_how_close_whole_cards_would_be_is_asked_of_those_that_are_free() -> None:
+    groups = zip(cards(8, 8, 8), ("a", "a", ""), strict=True)
+    linked = [msgspec.structs.replace(each, link_group=group) for each, group in groups]
+    free, used = NodeState("free"), NodeState("used")
+    for node in (free, used):
+        node.set_cards(linked, GIB_UNIT)
+    free.add(held("x", "free", (2, 8)))
+    used.add(held("x", "used", (0, 8)))
+    score = POLICIES["spread"].score_node
+    assert score(free, asks_whole(2)) > score(used, asks_whole(2))
+
+
+def test_a_whole_card_is_held_as_it_is_and_not_as_large_as_its_pods_largest() -> None:
+    ledger = ledger_of(n=(16, 32, 32))
+    ledger.apply(held("pair", "n", (0, 32), (1, 32), whole=True))
+    node = ledger.nodes["n"]
+    assert ([s.held for s in node.cards.values()], node.used) == ([16, 32, 0], 48)
+    assert not node.is_unconfirmed
+    ledger.apply(held("wrong", "n", (0, 4)))
+    assert node.is_unconfirmed, "a second pod on a card that is held whole is too much"
+    ledger.forget("uid-wrong")
+    ledger.set_node("n", cards(16), GIB_UNIT)
+    assert [s.held for s in node.cards.values()] == [16, 32], "of a card that is gone the record's size is all we know"
 
 
 def test_a_card_that_a_pod_has_whole_has_no_room_until_it_goes() -> None:
@@ -305,26 +284,3 @@ def test_a_node_that_is_gone_and_comes_back_serves_what_it_served() -> None:
     assert not node.cards[0].serves(asks(4))
     assert node.cards[0].serves(asks_whole())
     assert node.copy().name == "node-1"
-
-
-@pytest.mark.parametrize("request_", [asks(4), asks_whole()])
-def test_a_reservation_leaves_what_is_kept_for_others(request_: CardRequest) -> None:
-    ledger = Ledger()
-    ledger.set_node("node-1", cards(8, 8), GIB_UNIT)
-    reserved = ledger.reserve(pod("a"), "node-1", request_, FULLEST, left={0: 0})
-    assert [grant.index for grant in reserved.grants] == [1]
-    assert reserved.units == (8 if request_.whole else 4)
-    assert ledger.stamp("uid-a", 7).assign_time_ns == 7
-    assert ledger.assignment("uid-a") == Assignment(pod("a"), "node-1", reserved.grants, assign_time_ns=7)
-
-
-def test_how_close_whole_cards_would_be_is_asked_of_those_that_are_free() -> None:
-    groups = zip(cards(8, 8, 8), ("a", "a", ""), strict=True)
-    linked = [msgspec.structs.replace(each, link_group=group) for each, group in groups]
-    free, used = NodeState("free"), NodeState("used")
-    for node in (free, used):
-        node.set_cards(linked, GIB_UNIT)
-    free.add(held("x", "free", (2, 8)))
-    used.add(held("x", "used", (0, 8)))
-    score = POLICIES["spread"].score_node
-    assert score(free, asks_whole(2)) > score(used, asks_whole(2))

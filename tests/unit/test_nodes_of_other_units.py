@@ -242,12 +242,3 @@ def test_only_what_no_number_of_such_cards_explains_is_doubted(units: int, is_do
     state = state_of()
     update(state, units, 16, 16)
     assert bool(state.nodes.distrusted) is is_doubted
-
-
-def test_a_change_of_unit_seen_only_in_its_middle_is_doubted_until_the_kubelet_counts_it() -> None:
-    """An extender that has just started cannot know it from another system; pods wait for seconds."""
-    state = state_of()
-    update(state, 32_768, 16, 16)
-    assert state.nodes.distrusted
-    update(state, 32, 16, 16)
-    assert not state.nodes.distrusted

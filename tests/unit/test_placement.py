@@ -164,17 +164,6 @@ def test_cards_are_ranked_for_the_request_that_is_placed() -> None:
         assert [state.index for state in chosen] == [index]
 
 
-def test_counting_a_node_again_says_what_was_wrong_and_puts_it_right() -> None:
-    node = node_of((16, 16), 4)
-    node.cards[0].used = 5
-    assert node.recount() == ["card 0: (5, 0, 1) counted, (4, 0, 1) held, as units, whole cards and pods"]
-    node.used = 9
-    assert node.recount() == [
-        "(16, 12, 1, 32, 9) counted, (16, 12, 1, 32, 4) true: largest free, shared, empty cards, total, used"
-    ]
-    assert node.recount() == []
-
-
 def on_numa(index: int, numa_node: int | None = None, link_group: str = "") -> Card:
     return Card(index=index, uuid=f"u{index}", memory_bytes=1, numa_node=numa_node, link_group=link_group)
 

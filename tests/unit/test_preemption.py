@@ -162,6 +162,26 @@ def test_only_cards_that_the_pod_allows_are_freed() -> None:
         assert names(choose_victims(node, choosy, victims_of(node))) == [name]
 
 
+def test_of_two_cards_the_one_with_the_less_important_pod_is_freed_although_it_is_older() -> None:
+    node = node_with(
+        cards(16, 16),
+        holds("old", (0, 16), priority=1, created="2026-01-01T00:00:00Z"),
+        holds("important", (1, 16), priority=2, created="2026-01-02T00:00:00Z"),
+    )
+    assert names(choose_victims(node, asks(4), victims_of(node))) == ["old"]
+
+
+def test_a_pod_that_is_enough_on_both_cards_ends_alone() -> None:
+    """By itself card 0 would be freed by the youngest pod there."""
+    node = node_with(
+        cards(8, 8),
+        holds("both", (0, 4), (1, 4), created="2026-01-02T00:00:00Z"),
+        holds("young", (0, 4), created="2026-01-03T00:00:00Z"),
+        holds("old", (1, 4), created="2026-01-01T00:00:00Z"),
+    )
+    assert names(choose_victims(node, asks(4, 2), victims_of(node))) == ["both"]
+
+
 @pytest.mark.parametrize(("units", "ended"), [(5, None), (4, ["w"])])
 def test_units_kept_for_a_pod_of_which_no_card_is_known_stay_kept_on_a_card_freed_whole(
     units: int, ended: list[str] | None

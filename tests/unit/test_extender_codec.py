@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.node_rules import NodePlace, NodeRules, Obstacle, Taint
+from gcushare.core.preemption.choice import Proposed
 from gcushare.scheduler_extender.metrics import VendorCollector
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import DISTRUST_REASON, KEPT_REASON, STARTING_REASON
@@ -170,6 +171,19 @@ def test_a_request_that_cannot_be_read_leaves_the_next_one_alone() -> None:
     with pytest.raises(RemoteContractError):
         decoder.decode(b'{"Pod":{"metadata":{"name":7}},"Nodes":null,"NodeNames":["n1"]}')
     assert decoder.decode(good).pod.name == "pod-a"
+
+
+def test_keys_of_a_later_scheduler_are_left_out() -> None:
+    more = {"More": [{"NodeNames": ["other"]}]}
+    body = json.dumps({**more, "Pod": json.loads(HEAD), "Later": more, "NodeNames": ["n1"]}).encode()
+    assert names_of(body) == ["n1"]
+    call = {"PodName": "a", "PodNamespace": "default", "PodUID": "u", "Node": "n1"}
+    assert extender.decode_bind_arguments(json.dumps(call | more).encode()).node == "n1"
+    victims = {"n1": {"Pods": [{"UID": "v", **more}], "NumPDBViolations": 2, **more}}
+    found = preempt.decode_preempt_arguments(
+        json.dumps({"Pod": json.loads(HEAD), "NodeNameToMetaVictims": victims, **more}).encode(), MOST
+    )
+    assert found.proposals["n1"].read() == Proposed(["v"], 2)
 
 
 def test_no_text_for_the_scheduler_has_a_percent_sign() -> None:

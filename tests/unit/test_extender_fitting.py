@@ -310,22 +310,6 @@ def test_what_claims_give_is_free_and_is_not_for_requests_that_the_extender_plac
     assert (found.free, found.largest_free, found.fragmentation(16)) == (30, 16, 14 / 30)
 
 
-def test_totals_that_many_changes_stand_before_are_left_to_callers_that_can_wait() -> None:
-    ledger = Ledger()
-    totals = ClusterTotals(ledger, ChangeLog(ledger))
-    for number in range(5):
-        ledger.set_node(f"node-{number}", cards(16), GIB_UNIT)
-
-    assert totals.by_unit_within(4) is None
-    assert totals.by_unit()["GiB"].nodes == 5
-    for number in range(2):
-        ledger.remove_node(f"node-{number}")
-    assert totals.by_unit_within(1) is None
-    found = totals.by_unit_within(2)
-    assert found is not None
-    assert found["GiB"].nodes == 3
-
-
 def test_what_is_held_without_a_record_kept_or_closed_is_counted_and_taken_away_again() -> None:
     ledger = Ledger()
     totals = ClusterTotals(ledger, ChangeLog(ledger))

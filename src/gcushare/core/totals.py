@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gcushare.core.card_state import CardMode
@@ -110,14 +110,10 @@ class ClusterTotals:
         self._parts: dict[str, _Part] = {}
         self._by_unit: dict[str, UnitTotals] = {}
 
-    def by_unit_within(self, most: int) -> dict[str, UnitTotals] | None:
-        """The present totals; None if more than ``most`` nodes changed since the last call."""
-        changed = self._changed()
-        return None if len(self._ledger.nodes if changed is None else changed) > most else self.by_unit()
-
     def by_unit(self) -> dict[str, UnitTotals]:
         """The present totals. Costs a recount of the nodes that changed since the last call."""
-        changed, self._position = self._changed(), self._changes.position
+        changed = self._changes.since(self._position) if self._position >= 0 else None
+        self._position = self._changes.position
         names = self._parts.keys() | self._ledger.nodes.keys() if changed is None else changed
         for name in names:
             node = self._ledger.nodes.get(name)
@@ -131,10 +127,6 @@ class ClusterTotals:
                 part = self._parts[name] = _part_of(node)
                 self._by_unit.setdefault(part.unit, UnitTotals())._add(part, 1)
         return self._by_unit
-
-    def _changed(self) -> Collection[str] | None:
-        """The nodes that changed since the last answer; None if any may have changed."""
-        return self._changes.since(self._position) if self._position >= 0 else None
 
 
 def _sum_of(histogram: Counter[int]) -> int:

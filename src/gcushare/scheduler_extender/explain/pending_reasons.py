@@ -7,15 +7,12 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gcushare.core.fit_index import Shape
-from gcushare.core.totals import ClusterTotals, UnitTotals
+from gcushare.core.totals import UnitTotals
 from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 
 MAX_SEARCHED_SHAPES = 16
 """Shapes whose indexes are asked for one answer; after a change of many nodes each takes milliseconds to follow."""
-
-MAX_CHANGED_NODES = 64
-"""Nodes added up again for the reason of one refusal: a millisecond or two."""
 
 MAX_SEARCHED_SETS = 16
 """Sets of nodes, each for a shape, that are searched for one answer."""
@@ -69,21 +66,6 @@ def count_pending(state: VendorState, totals: Iterable[UnitTotals]) -> dict[Pend
             else:
                 counts[search.narrow(shape, asked, kept)] += number
     return counts
-
-
-def evaluate_refusal(state: VendorState, shape: Shape, totals: ClusterTotals, *, is_kept: bool) -> PendingReason:
-    """Why filter found no room on the nodes asked about, from the sums and the index that filter has just used.
-
-    ``is_kept``: some of them have room, which is kept for others. Where many nodes changed since the last scrape, the
-    sums would delay filter's answer: then it is not evaluated.
-    """
-    found = totals.by_unit_within(MAX_CHANGED_NODES)
-    if found is None:
-        return PendingReason.UNKNOWN
-    reason = _ShapeSearch(state).evaluate(shape, list(found.values()))
-    if reason is not PendingReason.FITS:
-        return reason
-    return PendingReason.KEPT if is_kept else PendingReason.ELSEWHERE
 
 
 class _ShapeSearch:

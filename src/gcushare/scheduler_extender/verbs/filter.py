@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable
 from gcushare.core.explain.verdicts import Verdict, evaluate
 from gcushare.core.fit_index import FitIndex
 from gcushare.core.totals import ClusterTotals
-from gcushare.scheduler_extender.explain.pending_reasons import evaluate_refusal
 from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
@@ -33,6 +32,9 @@ DISTRUST_REASON = "card memory is counted there in another unit, or by another s
 
 UNIT_REASON = "card memory is counted there in another unit than the pod's (gcushare.io/memory-unit)"
 """Why a node is refused on which the pod would get another amount than its author meant."""
+
+NO_ROOM = "no_room"
+"""The reason of such answers in the metrics; `PendingReason` says more of the pods that wait."""
 
 Listener = Callable[[SchedulingRequest], None]
 """Called with a pod that was answered; must return at once."""
@@ -164,8 +166,7 @@ class FilterService:
         body = asked.encode_answer((), failed, unresolvable)
         self._state.refused_on.record(request.pod.uid, frozenset(asked.names))
         self._refusals(request)
-        why = evaluate_refusal(self._state, request.shape, self.totals, is_kept=bool(kept))
-        return VerbAnswer(body, "refused", self._state.vendor.name, why.value)
+        return VerbAnswer(body, "refused", self._state.vendor.name, NO_ROOM)
 
     def _answer(self, body: bytes, result: str) -> VerbAnswer:
         return VerbAnswer(body, result, self._state.vendor.name)

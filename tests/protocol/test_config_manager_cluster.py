@@ -200,25 +200,13 @@ def uninstall(server: ApiServer, tmp_path: Path) -> Uninstall:
     return partial(call, "uninstall", f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}")
 
 
-class HeldClock(ManualClock):
-    """Time stands still until ``go_on`` is set."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waiting, self.go_on = asyncio.Event(), asyncio.Event()
-
-    async def sleep(self, delay_s: float) -> None:
-        self.waiting.set()
-        await self.go_on.wait()
-        await super().sleep(delay_s)
-
-
 @pytest.mark.slow
 async def test_a_node_in_the_middle_of_its_first_change_is_waited_for(
     client: KubeClient, host: Host, uninstall: Uninstall
 ) -> None:
     before = host.tree()
-    held = host.clock = HeldClock()
+    go_on = asyncio.Event()
+    held = host.clock = ManualClock(go_on)
     loop = config_manager(client, host)
     changing = asyncio.create_task(loop.round())
     await asyncio.wait_for(held.waiting.wait(), 60)
@@ -232,7 +220,7 @@ async def test_a_node_in_the_middle_of_its_first_change_is_waited_for(
     await until(is_wanted_back, "the wish to recover is written")
     await asyncio.wait((uninstalling,), timeout=0.5)
     assert not uninstalling.done()
-    held.go_on.set()
+    go_on.set()
     await asyncio.wait_for(changing, 60)
     await loop.round()
     answer = ["waiting: cp-1 is changing", "1 node recovered: cp-1"]

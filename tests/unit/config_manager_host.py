@@ -28,9 +28,12 @@ from gcushare.config_manager.host.unit_files import find_unit
 from gcushare.config_manager.manager import Manager
 from gcushare.config_manager.manager_settings import ExtenderOptions, PlaceSettings
 from gcushare.config_manager.plan.execute import Executor
+from gcushare.config_manager.reconcile import State, WantedMode
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.config_manager.scheduler_config.versions import parse_version
+from gcushare.core.errors import RetryableError
 from gcushare.kube.clock import Clock
+from gcushare.wire.flags import Flag
 from tests.unit.cut_off import CutOff, Ended
 
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -113,10 +116,12 @@ def load_yaml(text: str) -> dict[str, Any]:
 
 
 class ManualClock:
-    """Time that passes only when somebody sleeps."""
+    """Time that passes only when somebody sleeps; with a ``gate`` not before that is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: asyncio.Event | None = None) -> None:
         self.seconds = 1000.0
+        self.waiting = asyncio.Event()
+        self._gate = gate
 
     def monotonic(self) -> float:
         return self.seconds
@@ -125,6 +130,9 @@ class ManualClock:
         return datetime.fromtimestamp(self.seconds, UTC)
 
     async def sleep(self, delay_s: float) -> None:
+        self.waiting.set()
+        if self._gate is not None:
+            await self._gate.wait()
         self.seconds += delay_s
         # Others run while one waits, as on a real loop.
         await asyncio.sleep(0)
@@ -253,16 +261,19 @@ class SchedulerDouble:
         file = self.parsed()
         words = [f"--{flag.name}={flag.value}" for flag in file.flags]
         self.arguments = ("kube-scheduler", *words)
-        self.config = b"".join(self._configs())
+        # Of a flag that is given twice, what the last one names.
+        read = {flag.name: path for flag, path in self._configurations() if path is not None}
+        self.config = b"".join(path.read_bytes() for path in read.values())
         self.on_start()
 
-    def _configs(self) -> list[bytes]:
-        """What it reads: of a flag that is given twice, what the last one names."""
+    def _configurations(self) -> Iterator[tuple[Flag, Path | None]]:
+        """The flags that name a configuration, each with the file; None if there is none."""
         file = self.parsed()
-        flags = {flag.name: flag for flag in file.flags if flag.name in ("config", "policy-config-file")}
-        paths = [_host_path(file, flag.value) for flag in flags.values()]
-        files = [self.root / path[1:] for path in paths if path is not None]
-        return [path.read_bytes() for path in files if path.is_file()]
+        for flag in file.flags:
+            if flag.name in ("config", "policy-config-file") and flag.value:
+                host = file.host_path(posixpath.normpath(posixpath.join(file.directory, flag.value)))
+                path = None if host is None else self.root / host[1:]
+                yield flag, path if path is not None and path.is_file() else None
 
     def text(self) -> str:
         return (self.root / self.target[1:]).read_bytes().decode("utf-8-sig")
@@ -275,20 +286,11 @@ class SchedulerDouble:
 
     def find_start_problem(self) -> str:
         """Say why a scheduler started by the file, as it is now, would not come up; empty when it would."""
-        file = self.parsed()
-        if not self.is_unit:
-            problem = self._find_volume_problem()
-            if problem:
-                return problem
-        for flag in file.flags:
-            if flag.name in ("config", "policy-config-file") and flag.value:
-                host = _host_path(file, flag.value)
-                if host is None or not (self.root / host[1:]).is_file():
-                    return f"--{flag.name}={flag.value} does not exist"
-                problem = self._find_config_problem((self.root / host[1:]).read_text())
-                if problem:
-                    return problem
-        return ""
+        problems = [] if self.is_unit else [self._find_volume_problem()]
+        for flag, path in self._configurations():
+            gone = f"--{flag.name}={flag.value} does not exist"
+            problems.append(gone if path is None else self._find_config_problem(path.read_text()))
+        return next(filter(None, problems), "")
 
     def _find_volume_problem(self) -> str:
         pod = load_yaml(self.text())
@@ -311,10 +313,6 @@ class SchedulerDouble:
         if len(set(managed)) != len(managed):
             return "duplicate extender managed resource name"
         return f"kube-scheduler ended: bad {self.refuses}" if self.refuses and self.refuses in text else ""
-
-
-def _host_path(file: SchedulerFile, path: str) -> str | None:
-    return file.host_path(posixpath.normpath(posixpath.join(file.directory, path)))
 
 
 @dataclass
@@ -430,3 +428,40 @@ def systemd_host(root: Path, *, version: str = "v1.23.1", restart: bool = True, 
     host = Host(root, target=UNIT, version=version, restart=restart)
     host.put(UNIT, KUBEASZ, mode=mode)
     return host
+
+
+@dataclass
+class Cluster:
+    """What all nodes of a cluster are asked for, and what each reported."""
+
+    wanted: WantedMode = WantedMode.APPLY
+    extender: ExtenderEntry = EXTENDER
+    is_down: bool = False
+    reported: dict[str, list[tuple[State, str]]] = field(default_factory=dict)
+
+
+@dataclass
+class Member:
+    """One node's port to its cluster."""
+
+    cluster: Cluster
+    name: str = "cp-1"
+    is_cut: Callable[[], bool] = lambda: False
+
+    async def mode(self) -> WantedMode:
+        self._reach()
+        return self.cluster.wanted
+
+    async def extender(self) -> ExtenderEntry:
+        self._reach()
+        return self.cluster.extender
+
+    async def report(self, state: State, reason: str) -> None:
+        self._reach()
+        reported = self.cluster.reported.setdefault(self.name, [])
+        if reported[-1:] != [(state, reason)]:
+            reported.append((state, reason))
+
+    def _reach(self) -> None:
+        if self.cluster.is_down or self.is_cut():
+            raise RetryableError("the API server does not answer")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -32,15 +31,6 @@ def state(content: bytes = b"new\n", mode: int = 0o640) -> FileState:
     return FileState(content, mode, UID, GID)
 
 
-def test_what_is_written_is_read_back_with_mode_and_owner(tmp_path: Path) -> None:
-    files = HostFiles(tmp_path)
-    files.write("/f", state())
-    read = files.read("/f")
-    assert read is not None
-    assert (read.content, read.mode, read.uid, read.gid) == (b"new\n", 0o640, UID, GID)
-    assert files.names("/") == ("f",)
-
-
 def test_a_write_that_the_system_cuts_off_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     files = HostFiles(tmp_path)
     files.write("/f", state(b"old\n"))
@@ -48,20 +38,6 @@ def test_a_write_that_the_system_cuts_off_leaves_the_old_file_and_nothing_else(t
         files.write("/f", state(b"x" * 5000))
     assert isinstance(caught.value.__cause__, OSError)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"f": b"old\n"}
-
-
-@pytest.mark.parametrize(
-    ("code", "advice"),
-    [
-        (errno.ENOSPC, "free some space"),
-        (errno.EROFS, "mounted read-only"),
-        (errno.EACCES, "run as root"),
-        (errno.EXDEV, "on one mount"),
-    ],
-)
-def test_an_error_of_the_system_says_what_to_do(code: int, advice: str) -> None:
-    error = HostFileError("write", "/etc/x", OSError(code, os.strerror(code)))
-    assert advice in str(error)
 
 
 def test_links_pipes_directories_and_huge_files_are_not_read(tmp_path: Path) -> None:
@@ -79,23 +55,6 @@ def test_links_pipes_directories_and_huge_files_are_not_read(tmp_path: Path) -> 
     }.items():
         with pytest.raises(Refused, match=message):
             files.read(name)
-
-
-def test_a_missing_file_is_none_and_a_missing_directory_empty(tmp_path: Path) -> None:
-    files = HostFiles(tmp_path)
-    assert files.read("/none/f") is None
-    assert files.names("/none") == ()
-    files.remove("/none/f")
-
-
-def test_moving_replaces_in_one_step_and_needs_one_filesystem(tmp_path: Path) -> None:
-    files = HostFiles(tmp_path)
-    (tmp_path / "a").mkdir()
-    files.write("/a/f", state(b"1"))
-    files.write("/g", state(b"2"))
-    files.replace("/a/f", "/g")
-    assert (tmp_path / "g").read_bytes() == b"1"
-    assert files.names("/a") == ()
 
 
 @pytest.mark.parametrize(

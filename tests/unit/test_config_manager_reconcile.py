@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,10 @@ from tests.unit.config_manager_host import (
     EXTENDER,
     MANIFEST,
     MOVED_EXTENDER,
+    Cluster,
     Host,
     ManualClock,
+    Member,
     host_with,
 )
 
@@ -28,25 +31,20 @@ CHANGING = (State.CHANGING, "")
 
 
 @dataclass
-class Cluster:
-    """The wish, the reports and the turns of one cluster, kept in memory."""
+class Turns(Cluster):
+    """A cluster whose nodes take turns by a lock in memory."""
 
-    wanted: WantedMode = WantedMode.APPLY
-    settings: ExtenderEntry = EXTENDER
-    is_down: bool = False
     at_turn: Callable[[], None] = lambda: None
     """What happens while a node waits for its turn."""
-    reported: dict[str, list[tuple[State, str]]] = field(default_factory=dict)
     holders: list[str] = field(default_factory=list)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def mode(self) -> WantedMode:
-        if self.is_down:
-            raise RetryableError("the API server does not answer")
-        return self.wanted
-
-    async def extender(self) -> ExtenderEntry:
-        return self.settings
+    @asynccontextmanager
+    async def hold(self, name: str) -> AsyncIterator[Tenure]:
+        async with self.lock:
+            self.holders.append(name)
+            self.at_turn()
+            yield Held()
 
 
 class Held:
@@ -56,41 +54,15 @@ class Held:
         return True
 
 
-@dataclass
-class Node:
-    """One node's part of it."""
-
-    cluster: Cluster
-    name: str = "cp-1"
-
-    async def mode(self) -> WantedMode:
-        return await self.cluster.mode()
-
-    async def extender(self) -> ExtenderEntry:
-        return await self.cluster.extender()
-
-    async def report(self, state: State, reason: str) -> None:
-        if self.cluster.is_down:
-            raise RetryableError("the API server does not answer")
-        reported = self.cluster.reported.setdefault(self.name, [])
-        if reported[-1:] != [(state, reason)]:
-            reported.append((state, reason))
-
-    @asynccontextmanager
-    async def hold(self) -> AsyncIterator[Tenure]:
-        async with self.cluster.lock:
-            self.cluster.holders.append(self.name)
-            self.cluster.at_turn()
-            yield Held()
-
-
-def reconciler(host: Host, cluster: Cluster, name: str = "cp-1") -> Reconciler:
-    node = Node(cluster, name)
-    return Reconciler(manager=host.manager, cluster=node, hold_lease=node.hold, clock=host.clock, interval_s=10.0)
+def reconciler(host: Host, cluster: Turns, name: str = "cp-1") -> Reconciler:
+    hold = partial(cluster.hold, name)
+    return Reconciler(
+        manager=host.manager, cluster=Member(cluster, name), hold_lease=hold, clock=host.clock, interval_s=10.0
+    )
 
 
 async def test_the_first_round_applies_and_the_next_ones_do_nothing(tmp_path: Path) -> None:
-    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Turns()
     loop = reconciler(host, cluster)
     assert await loop.check() == "the scheduler was not checked yet"
     for _ in range(3):
@@ -101,7 +73,7 @@ async def test_the_first_round_applies_and_the_next_ones_do_nothing(tmp_path: Pa
 
 
 async def test_the_mode_recover_is_followed_and_reported(tmp_path: Path) -> None:
-    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Turns()
     before = host.tree()
     loop = reconciler(host, cluster)
     await loop.round()
@@ -142,7 +114,7 @@ UNCHANGEABLE = {
 async def test_a_node_that_cannot_be_changed_and_never_was_does_not_keep_the_others_from_being_uninstalled(
     tmp_path: Path, make: Callable[[Host], None]
 ) -> None:
-    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Turns()
     make(host)
     before, loop = host.tree(), reconciler(host, cluster)
     await loop.round()
@@ -171,7 +143,7 @@ async def test_a_node_that_was_changed_is_never_taken_for_one_that_was_not(
 async def test_a_change_that_was_rolled_back_is_tried_again_only_later_or_when_something_changed(
     tmp_path: Path,
 ) -> None:
-    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Turns()
     before = host.tree()
     host.scheduler.refuses = "10.96.1.37"
     loop = reconciler(host, cluster)
@@ -185,13 +157,13 @@ async def test_a_change_that_was_rolled_back_is_tried_again_only_later_or_when_s
     host.manual_clock.seconds += AFTER_FAILURE_S
     await loop.round()
     assert len(cluster.holders) == 2
-    cluster.settings = MOVED_EXTENDER
+    cluster.extender = MOVED_EXTENDER
     await loop.round()
     assert cluster.reported["cp-1"][-1] == (State.APPLIED, "")
 
 
 async def test_an_api_server_that_is_away_changes_nothing_and_is_reported_once_back(tmp_path: Path) -> None:
-    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster(is_down=True)
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Turns(is_down=True)
     before = host.tree()
     loop = reconciler(host, cluster)
     await loop.round()
@@ -203,7 +175,7 @@ async def test_an_api_server_that_is_away_changes_nothing_and_is_reported_once_b
 
 
 async def test_a_wish_to_recover_that_came_while_it_waited_for_its_turn_is_obeyed(tmp_path: Path) -> None:
-    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Turns()
     before = host.tree()
     cluster.at_turn = lambda: setattr(cluster, "wanted", WantedMode.RECOVER)
     await reconciler(host, cluster).round()
@@ -214,9 +186,9 @@ async def test_a_wish_to_recover_that_came_while_it_waited_for_its_turn_is_obeye
 async def test_an_extender_that_moved_while_it_waited_for_its_turn_is_asked_before_the_scheduler_calls_it(
     tmp_path: Path,
 ) -> None:
-    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Turns()
     before = host.tree()
-    cluster.at_turn = lambda: setattr(cluster, "settings", SECURE)
+    cluster.at_turn = lambda: setattr(cluster, "extender", SECURE)
     loop = reconciler(host, cluster)
     loop.check_extender = refused
     await loop.round()
@@ -224,22 +196,10 @@ async def test_an_extender_that_moved_while_it_waited_for_its_turn_is_asked_befo
     assert cluster.reported["cp-1"][-1][0] is State.FAILED
 
 
-class StuckClock(ManualClock):
-    """A clock on which a wait never ends."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waiting = asyncio.Event()
-
-    async def sleep(self, delay_s: float) -> None:
-        self.waiting.set()
-        await asyncio.Event().wait()
-
-
 async def test_the_shutdown_ends_the_loop_at_once_and_the_next_start_finishes_the_change(tmp_path: Path) -> None:
-    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Turns()
     shutdown = Shutdown()
-    stuck = host.clock = StuckClock()
+    stuck = host.clock = ManualClock(asyncio.Event())
     loop = reconciler(host, cluster)
 
     async def run() -> None:
@@ -272,13 +232,13 @@ async def refused(settings: ExtenderEntry) -> None:
 
 
 async def test_a_scheduler_goes_on_as_before_until_the_extender_takes_its_certificate(tmp_path: Path) -> None:
-    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Turns()
     loop = reconciler(host, cluster)
     loop.check_extender = refused
     await loop.round()
     assert cluster.reported["cp-1"][-1] == (State.APPLIED, ""), "plain HTTP needs no one's consent"
     before = host.tree()
-    cluster.settings = SECURE
+    cluster.extender = SECURE
     await loop.round()
     assert cluster.reported["cp-1"][-1] == (State.FAILED, "the extender does not answer over mutual TLS")
     assert host.tree() == before

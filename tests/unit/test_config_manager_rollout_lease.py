@@ -16,14 +16,13 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.reconcile import ROLLOUT_TIMES, Reconciler, State, WantedMode, hold_lease
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
-from gcushare.core.errors import RetryableError
 from gcushare.wire.objects import Lease
 from tests.unit.config_manager_host import (
-    EXTENDER,
     MOVED_EXTENDER,
     BreakingFiles,
+    Cluster,
     Host,
+    Member,
     host_with,
     systemd_host,
 )
@@ -61,7 +60,6 @@ class Node:
     access: LeaseAccess
     reconciler: Reconciler = field(init=False)
     change: Callable[[int], None] = lambda _number: None
-    reported: list[tuple[State, str]] = field(default_factory=list)
     changes: int = 0
 
     def __post_init__(self) -> None:
@@ -71,7 +69,7 @@ class Node:
         self.host.clock = clock
         self.reconciler = Reconciler(
             manager=self.host.manager,
-            cluster=self,
+            cluster=Member(self.world, self.name, lambda: self.access.cut),
             hold_lease=partial(hold_lease, self.access.lease, self.name, clock=clock, rng=random.Random(self.name)),
             clock=clock,
             interval_s=10.0,
@@ -84,34 +82,16 @@ class Node:
         self.changes += 1
         self.change(self.changes)
 
-    async def mode(self) -> WantedMode:
-        self._reach()
-        return self.world.wanted
-
-    async def extender(self) -> ExtenderEntry:
-        self._reach()
-        return self.world.extender
-
-    async def report(self, state: State, reason: str) -> None:
-        self._reach()
-        self.reported.append((state, reason))
-
-    def _reach(self) -> None:
-        if self.access.cut:
-            raise RetryableError("the API server does not answer")
-
     async def state(self) -> str | None:
         return await self.reconciler.check()
 
 
-@dataclass
-class World:
+@dataclass(kw_only=True)
+class World(Cluster):
     """One cluster."""
 
     root: Path
     time: VirtualTime = field(default_factory=VirtualTime)
-    wanted: WantedMode = WantedMode.APPLY
-    extender: ExtenderEntry = EXTENDER
     starts: list[tuple[float, str]] = field(default_factory=list)
     server: DatedLeaseServer = field(init=False)
 
@@ -181,7 +161,7 @@ async def test_a_manager_paused_at_any_step_goes_on_only_in_its_next_turn(tmp_pa
 async def _finishes_after_a_pause(root: Path, story: str, number: int) -> bool:
     """Pause one manager after so many changes; False where the plan has fewer."""
     make, prepare = STORIES[story]
-    world = World(root)
+    world = World(root=root)
     one, two = world.node("one", make), world.node("two", make)
     await prepare(world, one, two)
     last = one.changes + number
@@ -214,7 +194,7 @@ def _scheduler_facts(node: Node) -> tuple[object, ...]:
 async def test_a_node_cut_off_does_not_put_its_scheduler_back_while_another_has_its_turn(
     tmp_path: Path, make: Callable[[Path], Host]
 ) -> None:
-    world = World(tmp_path)
+    world = World(root=tmp_path)
     one, two = world.node("one", make), world.node("two", make)
     before = one.host.tree()
     for node in (one, two):
@@ -241,7 +221,7 @@ async def test_a_node_cut_off_does_not_put_its_scheduler_back_while_another_has_
 
 
 async def test_a_restart_that_was_begun_in_time_is_over_before_another_begins(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = World(root=tmp_path)
     one, two = world.node("one", static_pod), world.node("two", static_pod)
     async with world.running(one, two):
         await world.time.pass_(1)
@@ -252,14 +232,14 @@ async def test_a_restart_that_was_begun_in_time_is_over_before_another_begins(tm
 
 
 async def test_the_turn_is_handed_on_at_once_when_a_change_is_done(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = World(root=tmp_path)
     nodes = [world.node(name, static_pod) for name in ("one", "two", "three")]
     await world.rounds(*nodes, seconds=ROLLOUT_TIMES.duration_s / 2)
-    assert [node.reported for node in nodes] == [[(State.CHANGING, ""), (State.APPLIED, "")]] * 3
+    assert list(world.reported.values()) == [[(State.CHANGING, ""), (State.APPLIED, "")]] * 3
 
 
 def test_a_change_out_of_turn_is_noticed(tmp_path: Path) -> None:
     """A negative control."""
-    node = World(tmp_path).node("one", static_pod)
+    node = World(root=tmp_path).node("one", static_pod)
     with pytest.raises(AssertionError, match="out of turn"):
         node.host.files.remove("/etc/kubernetes/x")

@@ -15,7 +15,6 @@ from gcushare.config_manager.scheduler_config.document import existing_config, m
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, is_ours
 from gcushare.config_manager.scheduler_config.versions import (
     ConfigFormat,
-    parse_format,
     parse_image_version,
     parse_version,
 )
@@ -306,13 +305,6 @@ def test_an_images_tag_tells_the_version_if_it_is_one(image: str, shown: str | N
 )
 def test_each_version_reads_its_formats(version: str, read: set[ConfigFormat]) -> None:
     assert {each for each in ConfigFormat if each.is_read_by(parse_version(version))} == read
-
-
-def test_a_format_is_known_by_kind_and_version_together() -> None:
-    assert parse_format("kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration") is ConfigFormat.V1
-    assert parse_format(None, "Policy") is ConfigFormat.POLICY
-    with pytest.raises(ConfigError, match="kind 'Policy' apiVersion 'v2'"):
-        parse_format("v2", "Policy")
 
 
 def test_flags_are_read_as_pflag_reads_them() -> None:

@@ -151,11 +151,6 @@ def test_broken_environment_files_are_read_to_their_end(text: str) -> None:
     assert set(parse_environment_file(text)) <= {"A", "B"}
 
 
-def test_a_text_that_is_not_a_units_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no \\[Service\\] section"):
-        parse_unit("ExecStart=/bin/kube-scheduler\n", "u")
-
-
 def host(root: Path, *, restart: bool = True) -> Host:
     return systemd_host(root, restart=restart, mode=0o644)
 
@@ -199,21 +194,6 @@ def test_units_that_cannot_be_edited_are_refused(text: str, error: type[Exceptio
         parse_unit(text, "u").pointed_at(TARGET)
 
 
-def test_a_unit_may_start_the_scheduler_through_hyperkube() -> None:
-    unit = parse_unit("[Service]\nExecStart=/usr/bin/hyperkube kube-scheduler --v=2\n", "u")
-    edited = unit.pointed_at(TARGET)
-    assert edited.text == f"[Service]\nExecStart=/usr/bin/hyperkube kube-scheduler --v=2 --config={CONFIG}\n"
-    with pytest.raises(ConfigError, match="runs 'hyperkube'"):
-        parse_unit("[Service]\nExecStart=/usr/bin/hyperkube kubelet\n", "u")
-
-
-def test_an_empty_assignment_forgets_the_commands_before_it() -> None:
-    text = "[Service]\nExecStart=/usr/bin/other\nExecStart=\nExecStart=-/usr/bin/kube-scheduler --v=2\n"
-    unit = parse_unit(text, "u")
-    assert unit.program == "/usr/bin/kube-scheduler"
-    assert [flag.name for flag in unit.flags] == ["v"]
-
-
 RESTART = "run now `systemctl daemon-reload && systemctl restart kube-scheduler.service`"
 
 
@@ -229,16 +209,6 @@ async def test_without_restart_the_files_are_written_and_the_admin_is_informed(t
     assert node.get(UNIT).decode() == KUBEASZ
 
 
-async def test_a_unit_that_does_not_come_up_is_rolled_back_and_restarted(tmp_path: Path) -> None:
-    node = host(tmp_path)
-    before = node.tree()
-    node.scheduler.refuses = "gcushare-scheduler"
-    with pytest.raises(RolledBackError, match="rolled back, kube-scheduler is healthy again"):
-        await node.apply()
-    assert node.tree() == before
-    assert node.scheduler.problem == ""
-
-
 async def test_a_restart_that_systemd_refuses_is_rolled_back(tmp_path: Path) -> None:
     node = host(tmp_path)
     before = node.tree()
@@ -247,15 +217,3 @@ async def test_a_restart_that_systemd_refuses_is_rolled_back(tmp_path: Path) -> 
     with pytest.raises(RolledBackError, match=r"no unit .* putting it back failed as well: no unit"):
         await node.apply()
     assert {path: state for path, state in node.tree().items() if "other" not in path} == before
-
-
-async def test_a_node_changed_through_a_unit_is_not_changed_through_a_manifest(tmp_path: Path) -> None:
-    node = host(tmp_path)
-    await node.apply()
-    other = Host(tmp_path, manifest="/etc/kubernetes/manifests/kube-scheduler.yaml")
-    other.put(
-        "/etc/kubernetes/manifests/kube-scheduler.yaml",
-        "kind: Pod\nspec: {containers: [{command: [kube-scheduler, --v=2], image: a/kube-scheduler:v1.30.0}]}\n",
-    )
-    with pytest.raises(Refused, match="recover that one first"):
-        await other.apply()

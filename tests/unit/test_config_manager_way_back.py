@@ -31,7 +31,7 @@ from tests.unit.config_manager_host import (
     systemd_host,
 )
 from tests.unit.cut_off import CutOff, Ended, every_cut_off
-from tests.unit.test_config_manager_reconcile import Cluster, reconciler
+from tests.unit.test_config_manager_reconcile import Turns, reconciler
 
 GOOD = b"percentageOfNodesToScore: 70\n"
 BAD = b"percentageOfNodesToFilter: 70\n"
@@ -224,7 +224,7 @@ async def test_a_scheduler_that_would_end_is_left_running_and_the_file_that_it_l
 
 async def test_an_uninstall_waits_for_a_node_whose_scheduler_would_end(tmp_path: Path) -> None:
     host = host_of("pod", tmp_path)
-    cluster = Cluster()
+    cluster = Turns()
     loop = reconciler(host, cluster)
     await loop.round()
     (tmp_path / BASE[1:]).rename(tmp_path / "srv/scheduler/moved.yaml")

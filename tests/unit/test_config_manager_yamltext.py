@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gcushare.config_manager.scheduler_config.yaml_text import YamlText, scalar_text
-from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Scalar, Sequence, plain_value
+from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Scalar, Sequence
 from gcushare.core.errors import ConfigError, Refused
 from tests.timing import assert_no_square
 from tests.unit.config_manager_host import load_yaml
@@ -142,19 +142,6 @@ def test_appending_to_any_json_list_and_removing_again_restores_it(
     grown = yaml.appended(list_at(yaml, "a"), {"n": "x"})
     assert json.loads(grown.text) == {"a": [*items, {"n": "x"}], "b": None}
     assert grown.without_item(list_at(grown, "a"), len(items)).text == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["a: [x]\t# c\nb: c\n", 'a:\n- "x"\t\nb:\tc\t# d\n'],
-)
-def test_tabs_behind_a_key_or_a_value_are_read_and_kept(text: str) -> None:
-    yaml = YamlText.parse(text, "file")
-    assert plain_value(yaml.root) == {"a": ["x"], "b": "c"}
-    grown = yaml.appended(list_at(yaml, "a"), "new")
-    assert plain_value(grown.at("a")) == ["x", "new"]
-    assert grown.text.count("\t") == text.count("\t")
-    assert grown.without_item(list_at(grown, "a"), 1).text == text
 
 
 @pytest.mark.parametrize("text", ["a: b\n\t# c\n", "\ta: b\n", "a:\n\t- x\n"])

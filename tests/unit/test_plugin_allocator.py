@@ -279,7 +279,7 @@ async def test_a_wait_is_bounded_and_logged(caplog: pytest.LogCaptureFixture) ->
     caplog.set_level(logging.WARNING, "gcushare")
     allocator = Waiting(wait_s=0.01).allocator
     async with asyncio.timeout(10):
-        assert chosen(await allocator.prefer(ask(4, units(0, 5), units(1, 16)))) == {0: 4}
+        assert chosen(await allocator.prefer(ask(4, units(0, 5), units(1, 16)))) == {1: 4}
     assert "no bound pod with room on its card asks for this size size=4 whole=False waited_s=0.01" in caplog.text
 
 

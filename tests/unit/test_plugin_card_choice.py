@@ -136,8 +136,9 @@ def chosen(
     request: PreferredRequest,
     *candidates: Candidate,
     promised: Mapping[int, int] = NOTHING,
+    begun: Iterable[int] = (),
 ) -> CardCounts:
-    found = choose_ids(request, candidates, promised, CARDS)
+    found = choose_ids(request, candidates, promised, CARDS, begun=set(begun))
     return DeviceIds(b"".join(found.entries)).count_by_card()
 
 
@@ -224,6 +225,18 @@ def test_a_card_with_room_for_the_first_container_alone_is_left_to_the_equal_pod
     assert chosen(request, second, promised=taken) == dict.fromkeys(own, amounts[0] // per_pod), "promised to others"
 
 
+@pytest.mark.parametrize(("first", "later"), [(4, (4,)), (4, (2, 2)), (1, (9, 1))])
+@pytest.mark.parametrize("free", [{0: 6, 1: 16}, {0: 16, 1: 16}, {0: 16, 1: 15, 2: 14}])
+def test_containers_of_a_pod_that_is_not_known_follow_each_other(
+    first: int, later: tuple[int, ...], free: dict[int, int]
+) -> None:
+    (begun,) = chosen(ask(first, free))
+    left = {**free, begun: free[begun] - first}
+    for amount in later:
+        assert chosen(ask(amount, left), begun={begun}) == {begun: amount}
+        left[begun] -= amount
+
+
 def test_ids_that_must_be_included_decide_the_card_and_are_in_the_answer() -> None:
     must = device_ids_of_card(1, 2)
     found = choose_ids(ask(5, {0: 16, 1: 10}, must=must), [candidate("a", 5, cards=(0,))], {}, CARDS)
@@ -237,7 +250,8 @@ def test_a_card_without_a_promise_on_it_comes_first_then_the_fullest_then_the_lo
     assert choose_card({0: 8, 1: 4}, {1: 1}, 4, 4) == 0
     assert choose_card({0: 8, 1: 4}, {0: 4, 1: 1}, 4, 4) == 0
     assert choose_card({0: 8, 1: 4}, {0: 5, 1: 1}, 4, 4) == 1
-    assert choose_card({0: 3}, {}, 4, 4) is None
+    assert choose_card({0: 3}, {}, 4, None) is None
+    assert choose_card({0: 8, 1: 9}, {1: 6}, 4, None, begun={1}) == 0
 
 
 ALL_FREE = (0, 1, 2, 3)

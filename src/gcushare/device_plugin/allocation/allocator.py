@@ -213,7 +213,7 @@ class CardAllocator:
         promised = store.promised()
         for index in store.promised_whole() & cards.keys():
             promised[index] = promised.get(index, 0) + cards[index].units
-        return choose_ids(request, candidates, promised, cards, in_other_use, doubtful)
+        return choose_ids(request, candidates, promised, cards, in_other_use, doubtful, store.cards_of_unknown())
 
     def _check_use(self, cards: Collection[int]) -> None:
         """Refuse a card that is in the other use. The kubelet then fails the pod."""

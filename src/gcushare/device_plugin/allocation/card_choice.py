@@ -63,7 +63,7 @@ class _Room:
     """Units per card that are free and promised.
 
     Not to be chosen are the cards in ``whole`` use, and those that are not ``allowed`` to every pod that a call may be
-    for; ``pods`` are these.
+    for; ``pods`` are these. ``begun``: the cards of pods that are not known here.
     """
 
     free: Mapping[int, int]
@@ -72,6 +72,7 @@ class _Room:
     whole: Collection[int]
     allowed: Collection[int]
     pods: Sequence[Candidate]
+    begun: Collection[int] = ()
 
     def describe_shortage(self, size: int) -> str:
         """Say what was asked for and what each card has; the kubelet shows this text on the pod."""
@@ -95,12 +96,14 @@ def choose_ids(
     cards: Mapping[int, InventoryCard],
     whole: Collection[int] = (),
     doubtful: Sequence[Candidate] = (),
+    begun: Collection[int] = (),
 ) -> Preference:
     """Choose a container's ids of those available: of its pod's card, or of one that fits if that has no room.
 
     The answer is right for every pod that the call may be for, the ``doubtful`` ones among them. ``promised`` are units
     per card that are kept for waiting pods; ``cards`` are the node's, by index; ``whole`` are the cards in whole use,
-    which the kubelet may not know yet.
+    which the kubelet may not know yet; ``begun`` are those of pods that are not known here, such as a static pod before
+    its mirror exists: a call for no known pod may be for their next container.
 
     Raises:
         Refused: no card has that many free ids, or no answer is right for all of these pods; the message has the cards
@@ -123,7 +126,7 @@ def choose_ids(
     is_further = candidate is not None and candidate.served > 0 and set(included) <= set(own)
     wanted = own if is_further else tuple(included) or own
     shares = _divide(request.size, included, wanted, candidate.held if candidate else {})
-    room = _Room(free, promised, cards, whole, allowed, concerned)
+    room = _Room(free, promised, cards, whole, allowed, concerned, begun)
     if not wanted or any(free.get(index, 0) < share for index, share in shares.items()):
         shares = _other_cards(request, candidate, room)
     elif candidate is not None and not candidate.served and not has_room(candidate, request.size, free):
@@ -181,14 +184,14 @@ def _other_cards(request: PreferredRequest, candidate: Candidate | None, room: _
     others = _promised_to_others(room.promised, candidate)
     count = candidate.request.cards.cards if candidate else 1
     share = request.size // count
-    need = max((each.request.cards.units for each in room.pods), default=share)
+    need = max((each.request.cards.units for each in room.pods), default=None)
     together: Iterable[Collection[int]] = [room.free]
     if count > 1 and any(each.linked for each in room.pods):
         together = linked_sets([room.cards[index] for index in room.free], count)
     for among in together:
         left = {index: units for index, units in room.free.items() if index in among}
         shares: dict[int, int] = {}
-        while len(shares) < count and (index := choose_card(left, others, share, need)) is not None:
+        while len(shares) < count and (index := choose_card(left, others, share, need, room.begun)) is not None:
             shares[index] = share
             del left[index]
         if len(shares) == count:
@@ -196,15 +199,24 @@ def _other_cards(request: PreferredRequest, candidate: Candidate | None, room: _
     raise Refused(room.describe_shortage(share))
 
 
-def choose_card(free: Mapping[int, int], promised: Mapping[int, int], units: int, need: int) -> int | None:
+def choose_card(
+    free: Mapping[int, int],
+    promised: Mapping[int, int],
+    units: int,
+    need: int | None,
+    begun: Collection[int] = (),
+) -> int | None:
     """The card for a pod that has none, or whose card is full: the fullest that fits, then the lowest index.
 
     ``promised`` are units that other pods' records name and that the kubelet has not handed out yet; a card that
     fits only by breaking such a promise is taken last. None when no card fits. All containers of a pod get the same
-    card, so one with room for ``need``, the pod's units, comes first.
+    card, so one with room for ``need``, the pod's units, comes first. Of a pod that is not known (None) more containers
+    may follow: it goes where one has ``begun``, else where most is free.
     """
     able = [index for index, amount in free.items() if amount >= units]
     left = {index: free[index] - promised.get(index, 0) for index in able}
+    if need is None:
+        return min(able, key=lambda index: (left[index] < units, index not in begun, -free[index], index), default=None)
     return min(able, key=lambda index: (left[index] < units, left[index] < need, free[index], index), default=None)
 
 

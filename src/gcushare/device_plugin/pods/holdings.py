@@ -138,6 +138,12 @@ class PodHoldings:
         is_waiting = any(entry.state in NEEDS_CARDS for entry in self.entries.values())
         return self.is_listed and not self._pending and not is_waiting
 
+    def cards_of_unknown(self) -> frozenset[int]:
+        """The cards whose memory was given to pods that the watch does not show, or not yet."""
+        holders = self.unrecorded.now.values()
+        pending = (each.counts for each in self._pending if not each.uid and not each.whole)
+        return frozenset(index for counts in (*(each.units for each in holders), *pending) for index in counts)
+
     def users_of(self, card_index: int, *, whole: bool) -> list[str]:
         """The names of the pods that have a card, for messages."""
         known = [

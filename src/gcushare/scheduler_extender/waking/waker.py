@@ -54,6 +54,7 @@ MOST_PER_CHECK = 10
 MAX_ATTEMPTS = 64
 """Pods whose room is kept at the same time."""
 _WRITE_S = 2.0
+_WARN_EVERY_S = 60.0
 _MAX_FULL_GROUPS = 64
 """Groups per check whose room is all kept for woken pods."""
 _NODES_PER_POD = 64
@@ -85,6 +86,7 @@ class RoomWaker:
         """Set when a check may find something: room appears only on nodes that changed in the ledger."""
         state.ledger.listen(lambda _node: self._changed.set())
         self._was_serving = False
+        self._warn_at_s = 0.0
         self.refused = RefusedPods()
         self.attempts: dict[str, WakeAttempt] = {}
         self._unbound: set[str] = set()
@@ -233,12 +235,16 @@ class RoomWaker:
         except GcushareError as error:
             self.counters["failed"] += 1
             self.attempts.pop(ref.uid, None)
+            now = self._clock.monotonic()
             if (pod := self.refused.pods.get(ref.uid)) is not None:
-                pod.woken_s, pod.not_before_s = -math.inf, self._clock.monotonic() + RETRY_S
-            logger.warning(
-                "room found, but not noted on the pod: tried again later; it takes the right to patch pods/status %s",
-                fields(pod=ref, node=attempt.node, reason=error),
-            )
+                pod.woken_s, pod.not_before_s = -math.inf, now + RETRY_S
+            if now >= self._warn_at_s:
+                self._warn_at_s = now + _WARN_EVERY_S
+                logger.warning(
+                    "room found, but not noted on the pod: tried again later; it takes the right to patch pods/status "
+                    "%s",
+                    fields(pod=ref, node=attempt.node, reason=error),
+                )
         else:
             self.counters["written"] += 1
             attempt.until_s = self._clock.monotonic() + ANSWER_S

@@ -70,40 +70,6 @@ async def test_a_running_scheduler_is_configured_shown_and_recovered(node: Proce
     assert (await call("status", *place(node)))[0] == 1
 
 
-# Several processes one after the other.
-@pytest.mark.slow
-@pytest.mark.parametrize("directory", ["/etc/kubernetes", "/etc/kubernetes/gcushare"])
-async def test_the_manuals_reader_finds_each_file_by_the_manuals_path_or_by_the_line_that_names_it(
-    node: ProcessNode, directory: str
-) -> None:
-    (node.root / directory[1:]).mkdir(exist_ok=True)
-    typed = {
-        "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml": b"gcushare-scheduler",
-        "/etc/kubernetes/kube-scheduler.back.yaml": node.manifest.read_bytes(),
-    }
-    files = () if directory == "/etc/kubernetes" else (f"--files-dir={directory}",)
-    code, printed, errors = await call("apply", *place(node), *files, f"--extender-url={URL}")
-    assert (code, errors) == (0, "")
-    for path, content in typed.items():
-        assert content in cat(node, path, printed)
-    assert node.manifest.read_bytes() == cat(node, "/etc/kubernetes/manifests/kube-scheduler.yaml", printed)
-    code, printed, errors = await call("recover", *place(node), *files)
-    assert (code, errors) == (0, "")
-    for path in (*typed, "/etc/kubernetes/kube-scheduler.yaml", "/etc/kubernetes/scheduler-extender-config.json"):
-        (gone,) = [line for line in printed if path in line.replace(")", " ").split(" ") or f"stat {path}:" in line]
-        assert gone.startswith("stat ")
-        assert not (node.root / gone.split()[1].rstrip(":")[1:]).exists()
-        assert not (node.root / path[1:]).exists()
-
-
-def cat(node: ProcessNode, path: str, printed: list[str]) -> bytes:
-    """Type ``cat`` with the manual's path; if the file is elsewhere, with the path that a printed line has for it."""
-    lines = [line for line in printed if line.endswith((f"see {path}", f" (in the manual {path})"))]
-    (shown,) = {line.partition(", see ")[2].split(" ")[0] for line in lines if ", see " in line}
-    assert lines
-    return (node.root / shown[1:]).read_bytes()
-
-
 async def test_a_plan_shows_the_steps_and_the_diff_and_touches_nothing(node: ProcessNode) -> None:
     before = node.manifest.read_bytes()
     code, lines, _ = await call("plan", *place(node), f"--extender-url={URL}")

@@ -170,12 +170,13 @@ async def waited(seen: Callable[[float], PollResult]) -> float:
     return clock.seconds - start
 
 
-async def test_the_new_scheduler_is_trusted_once_it_stayed_well() -> None:
-    assert await waited(lambda now: PollResult(OLD if now < 10 else NEW, "")) == 15
-
-
-async def test_a_restart_in_between_starts_the_settling_again() -> None:
-    assert await waited(lambda now: PollResult(NEW if now < 4 else OTHER, "")) == 9
+@pytest.mark.parametrize(
+    ("before", "until", "after", "waited_s"), [(OLD, 10, NEW, 15), (NEW, 4, OTHER, 9)], ids=["the old one", "a restart"]
+)
+async def test_a_scheduler_is_trusted_once_it_stayed_well(
+    before: Running, until: float, after: Running, waited_s: float
+) -> None:
+    assert await waited(lambda now: PollResult(before if now < until else after, "")) == waited_s
 
 
 @pytest.mark.parametrize(

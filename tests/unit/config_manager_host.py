@@ -86,20 +86,6 @@ extenders:
   filterVerb: filter
   weight: 3
 """
-KUBEASZ = """\
-[Unit]
-Description=Kubernetes Scheduler
-
-[Service]
-ExecStart=/opt/kube/bin/kube-scheduler \\
-  --kubeconfig=/etc/kubernetes/kube-scheduler.kubeconfig \\
-  --leader-elect=true \\
-  --v=2
-Restart=always
-
-[Install]
-WantedBy=multi-user.target
-"""
 ADMIN_POLICY = json.dumps(
     {"kind": "Policy", "apiVersion": "v1", "priorities": [{"name": "LeastRequestedPriority", "weight": 2}]}, indent=2
 )
@@ -113,6 +99,10 @@ def load_yaml(text: str) -> dict[str, Any]:
     # It refuses tabs behind a value, which the kubelet's skips.
     loaded: dict[str, Any] = next(iter(yaml.load_all(text.replace("\t", " "), yaml.CSafeLoader)), {})
     return loaded
+
+
+SETUP_FILES = Path(__file__).parent.parent / "scheduler_setups"
+KUBEASZ: str = load_yaml((SETUP_FILES / "kubeasz.yaml").read_text())["files"][UNIT]
 
 
 class ManualClock:

@@ -30,26 +30,39 @@ from tests.unit.config_manager_host import (
 BACKUP = "/etc/kubernetes/kube-scheduler.back.yaml"
 
 
-async def test_the_lines_of_applying_and_recovering_are_the_manuals(tmp_path: Path) -> None:
+@pytest.mark.parametrize("directory", ["/etc/kubernetes", OWN_DIRECTORY])
+async def test_the_lines_of_applying_and_recovering_are_the_manuals(tmp_path: Path, directory: str) -> None:
     host = host_with(tmp_path, "kubeadm-1.20.yaml")
+    host.directory = directory
+    (tmp_path / directory[1:]).mkdir(exist_ok=True)
+
+    def place(name: str, says: str = "") -> str:
+        """A file's path, with the manual's behind it if that is another."""
+        # A manifest is edited where the kubelet ignores it, and then has the name of the line.
+        edited = MANIFEST if not says else MANIFEST.replace("kube-s", ".kube-s") + ".gcushare-tmp"
+        is_manuals, is_manifest = directory == "/etc/kubernetes", name == "/kube-scheduler.yaml"
+        path = edited if is_manifest and not is_manuals else f"{directory}{name}"
+        return f"{path}{says}" + ("" if is_manuals else f" (in the manual /etc/kubernetes{name})")
+
+    def gone(name: str) -> str:
+        return f"stat {place(name, ': no such file or directory')}"
+
+    policy, backup, edited = "/scheduler-extender-config.json", "/kube-scheduler.back.yaml", "/kube-scheduler.yaml"
     assert await host.apply() == [
         "start modify scheduler config...",
         "check current k8s cluster version is v1.20.0",
-        "copy scheduler extender config file success, for detail, see /etc/kubernetes/scheduler-extender-config.json",
-        "stat /etc/kubernetes/kube-scheduler.back.yaml: no such file or directory",
-        "backup kube-scheduler.yaml success, for detail, see /etc/kubernetes/kube-scheduler.back.yaml",
-        "modify scheduler pod yaml template success, for detail, see /etc/kubernetes/kube-scheduler.yaml",
+        f"copy scheduler extender config file success, for detail, see {place(policy)}",
+        gone(backup),
+        f"backup kube-scheduler.yaml success, for detail, see {place(backup)}",
+        f"modify scheduler pod yaml template success, for detail, see {place(edited)}",
         "modify kube-scheduler config finish, for detail, see /etc/kubernetes/manifests/kube-scheduler.yaml",
     ]
     assert await host.recover() == [
         "start recover scheduler config...",
         "check current k8s cluster version is v1.20.0",
         "recover default scheduler success, for detail, see /etc/kubernetes/manifests/kube-scheduler.yaml",
-        "stat /etc/kubernetes/kube-scheduler.back.yaml: no such file or directory",
-        "stat /etc/kubernetes/kube-scheduler.yaml: no such file or directory",
-        "stat /etc/kubernetes/scheduler-extender-config.json: no such file or directory",
-        "stat /etc/kubernetes/scheduler-extender-config-v1.23+.yaml: no such file or directory",
-        "delete all scheduler config file success, for detail, see /etc/kubernetes",
+        *map(gone, (backup, edited, policy, "/scheduler-extender-config-v1.23+.yaml")),
+        f"delete all scheduler config file success, for detail, see {place('')}",
     ]
 
 

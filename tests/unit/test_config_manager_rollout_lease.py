@@ -236,10 +236,3 @@ async def test_the_turn_is_handed_on_at_once_when_a_change_is_done(tmp_path: Pat
     nodes = [world.node(name, static_pod) for name in ("one", "two", "three")]
     await world.rounds(*nodes, seconds=ROLLOUT_TIMES.duration_s / 2)
     assert list(world.reported.values()) == [[(State.CHANGING, ""), (State.APPLIED, "")]] * 3
-
-
-def test_a_change_out_of_turn_is_noticed(tmp_path: Path) -> None:
-    """A negative control."""
-    node = World(root=tmp_path).node("one", static_pod)
-    with pytest.raises(AssertionError, match="out of turn"):
-        node.host.files.remove("/etc/kubernetes/x")

@@ -135,17 +135,6 @@ def test_links_in_place_of_files_are_followed_and_one_to_dev_null_hides_others(t
     assert words((tmp_path / path[1:]).read_text(), around) == ["1", "3"]
 
 
-@pytest.mark.parametrize("place", ["/usr/lib/systemd/system", "/lib/systemd/system"])
-def test_a_unit_that_another_file_replaces_is_refused_by_that_files_name(tmp_path: Path, place: str) -> None:
-    put(tmp_path, "/usr/lib/systemd/system/x.service", "ExecStart=/bin/kube-scheduler")
-    if place.startswith("/lib"):
-        (tmp_path / "lib").symlink_to("usr/lib")
-    assert find_unit(HostFiles(tmp_path), f"{place}/x.service")[0] == f"{place}/x.service"
-    put(tmp_path, "/run/systemd/system/x.service", "ExecStart=/bin/kube-scheduler")
-    with pytest.raises(Refused, match=r"systemd reads '/run/systemd/system/x\.service'"):
-        find_unit(HostFiles(tmp_path), f"{place}/x.service")
-
-
 @pytest.mark.parametrize("text", ["A", "=x", "A=", 'A="unclosed\nB=1', "A='x\\", "\\", "", "#\\", "A=1\\"])
 def test_broken_environment_files_are_read_to_their_end(text: str) -> None:
     assert set(parse_environment_file(text)) <= {"A", "B"}

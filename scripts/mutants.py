@@ -83,7 +83,6 @@ GROUPS = {
             "unit/test_kube_requests.py",
             "unit/test_kube_write_rate.py",
             "protocol/test_kube_broken_servers.py",
-            "protocol/test_kube_catching_up.py",
             "protocol/test_kube_client.py",
             "protocol/test_kube_config.py",
             "protocol/test_kube_direct.py",

@@ -10,28 +10,19 @@ import logging
 import random
 from dataclasses import dataclass, field
 
-import msgspec
 import pytest
 
 from gcushare.core.errors import GcushareError
 from gcushare.device_plugin.plugin_settings import GrantMode
-from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.wire.kubelet.device_ids import decode_device_id, decode_whole_card_id
 from gcushare.wire.kubelet.plugin_messages import PreferredRequest, device_ids
 from gcushare.wire.objects import Pod
-from gcushare.wire.protos import deviceplugin_pb2 as pb
-from tests.unit.node_agent_rig import Rig, make_rig
-from tests.unit.plugin_pods import ended
+from tests.unit.node_agent_rig import Rig, allocations, make_rig
+from tests.unit.plugin_pods import MEMORY, WHOLE, bound, ended, recorded
 
 CARDS = 4
 UNITS = 8
 STEPS = 400
-MEMORY, WHOLE = "enflame.com/gcu-memory", "enflame.com/gcu"
-
-
-def healthy_ids(message: bytes) -> frozenset[str]:
-    devices = pb.ListAndWatchResponse.FromString(message).devices
-    return frozenset(device.ID for device in devices if device.health == "Healthy")
 
 
 def card_of(device_id: str) -> int:
@@ -68,21 +59,15 @@ class World:
         self.listen()
 
     def listen(self) -> None:
-        for resource, table in ((MEMORY, self.plugin.parts.memory_devices), (WHOLE, self.plugin.parts.whole_devices)):
-            self.lists[resource].append(healthy_ids(table.message))
+        for resource, offered in self.lists.items():
+            offered.append(frozenset(self.plugin.healthy(whole=resource == WHOLE)))
 
     def show_record(self) -> None:
         """Let the plugin read the kubelet's allocations, as checkpoints tell it: by uid."""
-        record = KubeletAllocations("checkpoint")
-        for uid, ids in self.held.items():
-            if any(each.startswith("card-") for each in ids):
-                record.add_whole(uid, "c0", sorted(ids))
-            else:
-                record.add(uid, "c0", device_ids(sorted(ids)))
+        record = allocations({uid: sorted(ids) for uid, ids in self.held.items()}, "checkpoint")
         self.now_s += 3_600.0
         self.plugin.parts.store.end_gone(record.pods, self.now_s)
-        self.plugin.parts.store.on_kubelet_read(record)
-        self.plugin.agent.on_kubelet_read(record)
+        self.plugin.read(record)
 
     async def admit(self, number: int) -> None:
         """Have the kubelet admit a new pod by a list that may be old, following the preference or not."""
@@ -112,14 +97,8 @@ class World:
         annotations = {}
         if self.rng.random() < 0.7:
             cards = self.rng.sample(range(CARDS), size if resource == WHOLE else 1)
-            annotations = {
-                "enflame.com/gcu-device-id": ",".join(map(str, cards)),
-                "enflame.com/gcu-device-assign-time": "7",
-            }
-        metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "annotations": annotations}
-        container = {"name": "c0", "resources": {"limits": {resource: size}}}
-        document = {"metadata": metadata, "spec": {"nodeName": "n", "containers": [container]}}
-        pod = msgspec.json.decode(msgspec.json.encode(document), type=Pod)
+            annotations = recorded(",".join(map(str, cards)))
+        pod = bound(name, {resource: size}, annotations=annotations)
         self.pods[pod.metadata.uid] = pod
         if self.rng.random() < 0.9:
             self.plugin.agent.pod_applied(pod)
@@ -185,5 +164,4 @@ async def test_no_card_is_in_both_uses_whatever_the_kubelet_believes(
     world.show_record()
     world.plugin.parts.store.end_pending(1.0, is_readable=True)
     world.plugin.agent.on_allocate()
-    assert len(healthy_ids(world.plugin.parts.memory_devices.message)) == CARDS * UNITS
-    assert len(healthy_ids(world.plugin.parts.whole_devices.message)) == CARDS
+    assert (len(world.plugin.healthy()), len(world.plugin.healthy(whole=True))) == (CARDS * UNITS, CARDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.memory_limiter import MemoryLimiter
 from gcushare.vendors import ENFLAME, Vendor
-from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_ids import device_ids_of_card, is_whole_card_id
 from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.objects import Node, NodeInfo, NodeStatus, ObjectMeta, Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
@@ -102,6 +102,24 @@ class Away(World):
         raise RetryableError("away")
 
 
+def allocations(
+    held: Mapping[str, Sequence[str]],
+    source: str = "podresources",
+    *,
+    container: str = "c0",
+    answers: Mapping[str, bytes] | None = None,
+) -> KubeletAllocations:
+    """What the kubelet shows of pods of one container each, by key: ids of units or of whole cards."""
+    found = KubeletAllocations(source)
+    for pod, ids in held.items():
+        answer = (answers or {}).get(pod, b"")
+        if ids and is_whole_card_id(ids[0]):
+            found.add_whole(pod, container, ids, answer)
+        else:
+            found.add(pod, container, device_ids(ids), answer)
+    return found
+
+
 @dataclass
 class Rig:
     agent: NodeAgent
@@ -132,17 +150,23 @@ class Rig:
 
     def listed(self) -> tuple[int, int]:
         """How many units the kubelet is sent, and how many of them healthy."""
-        devices = pb.ListAndWatchResponse.FromString(self.parts.memory_devices.message).devices
-        return len(devices), sum(device.health == "Healthy" for device in devices)
+        return self.parts.memory_devices.size, len(self.healthy())
 
-    def hold(self, **pods: list[str]) -> None:
-        """Have the kubelet's allocations say that these pods hold these ids."""
-        record = KubeletAllocations("podresources")
-        for name, ids in pods.items():
-            record.add(f"d/{name}", "c0", device_ids(ids))
-        self.parts.store.on_kubelet_read(record)
+    def healthy(self, *, whole: bool = False) -> list[str]:
+        """The units of memory, or the whole cards, that the kubelet may hand out, in the order of its list."""
+        table = self.parts.whole_devices if whole else self.parts.memory_devices
+        devices = pb.ListAndWatchResponse.FromString(table.message).devices
+        return [device.ID for device in devices if device.health == "Healthy"]
+
+    def hold(self, **pods: Sequence[str]) -> None:
+        """Have the kubelet's allocations say that these pods hold these ids, of units or of whole cards."""
+        self.read(allocations({f"d/{name}": ids for name, ids in pods.items()}))
+
+    def read(self, shown: KubeletAllocations) -> None:
+        """Have the plugin read the kubelet's allocations."""
+        self.parts.store.on_kubelet_read(shown)
         self.parts.store.find_unrecorded(0.0)
-        self.agent.on_kubelet_read(record)
+        self.agent.on_kubelet_read(shown)
 
     def node(self, kubelet: str = "", **annotations: str) -> None:
         """Have the Node carry these annotations: ``cordon``, ``inventory``; ``kubelet`` is its version."""
@@ -185,10 +209,7 @@ def make_rig(
 
 def checkpoint(cards: Mapping[str, int]) -> KubeletAllocations:
     """Four units of a card for each of these uids."""
-    record = KubeletAllocations("checkpoint")
-    for uid, card in cards.items():
-        record.add(uid, "c0", device_ids(device_ids_of_card(card, 4)))
-    return record
+    return allocations({uid: device_ids_of_card(card, 4) for uid, card in cards.items()}, "checkpoint")
 
 
 def reconciler_of(world: World, store: PodStore) -> AllocationReconciler:

@@ -20,7 +20,7 @@ from gcushare.core.requests import CardRequest
 from gcushare.core.units import GIB
 from gcushare.device_plugin.node.held_cards import find_held_cards
 from gcushare.device_plugin.plugin_settings import GrantMode
-from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations
+from gcushare.device_plugin.pods.allocations import CHECKPOINT
 from gcushare.node.grant_form import follow_cards
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import Vendor
@@ -32,7 +32,7 @@ from gcushare.wire.objects import Node, Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.card_health import POLICY
 from tests.extender_objects import pod_document
-from tests.unit.node_agent_rig import Rig, make_rig
+from tests.unit.node_agent_rig import Rig, allocations, make_rig
 
 NODE = "node-1"
 GOOD = HealthReading(healthy=True, conclusive=True)
@@ -87,9 +87,11 @@ class RenumberedNode:
         if not alone:
             self._meet_api_server()
         self.see_kubelet()
-        kept = KubeletAllocations(CHECKPOINT)
-        for container in (*self.ended, *self.kubelet.values()):
-            _show(kept, container.uid, container, container.answer)
+        every = (*self.ended, *self.kubelet.values())
+        answers = {each.uid: each.answer for each in every}
+        kept = allocations(
+            {each.uid: sorted(each.ids) for each in every}, CHECKPOINT, container="main", answers=answers
+        )
         self.roster.hold(find_held_cards(store, kept, self.vendor, self.rig.parts.publisher.former), 0.0)
         if silent:
             self.rig.agent.on_cards_change(self.roster.snapshot("the library does not answer"))
@@ -257,12 +259,9 @@ class RenumberedNode:
 
     async def _admit(self, name: str, size: int, *, whole: bool) -> bool:
         parts = self.rig.parts
-        allocator, listed = (
-            (parts.whole_allocator, parts.whole_devices) if whole else (parts.allocator, parts.memory_devices)
-        )
+        allocator = parts.whole_allocator if whole else parts.allocator
         held = {each for container in self.kubelet.values() for each in container.ids}
-        devices = pb.ListAndWatchResponse.FromString(listed.message).devices
-        free = sorted(each.ID for each in devices if each.health == "Healthy" and each.ID not in held)
+        free = sorted(set(self.rig.healthy(whole=whole)) - held)
         if len(free) < size:
             return False
         try:
@@ -285,11 +284,8 @@ class RenumberedNode:
 
     def see_kubelet(self) -> None:
         """Have the plugin read what podresources shows."""
-        shown = KubeletAllocations("podresources")
-        for name, container in self.kubelet.items():
-            _show(shown, f"default/{name}", container)
-        self.rig.parts.store.on_kubelet_read(shown)
-        self.rig.agent.on_kubelet_read(shown)
+        held = {f"default/{name}": sorted(each.ids) for name, each in self.kubelet.items()}
+        self.rig.read(allocations(held, container="main"))
 
     def _hold(self, held: Mapping[str, Card]) -> None:
         if self.roster.hold(held, 0.0):
@@ -297,10 +293,3 @@ class RenumberedNode:
 
     def _node(self) -> Node:
         return msgspec.convert({"metadata": {"name": NODE, "uid": "n", "annotations": dict(self.annotations)}}, Node)
-
-
-def _show(allocations: KubeletAllocations, pod: str, container: Container, answer: bytes = b"") -> None:
-    if container.is_whole:
-        allocations.add_whole(pod, "main", container.ids, answer)
-    else:
-        allocations.add(pod, "main", device_ids(sorted(container.ids)), answer)

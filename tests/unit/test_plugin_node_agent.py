@@ -11,7 +11,6 @@ from gcushare.core.cards import InventoryCard
 from gcushare.core.units import GIB
 from gcushare.vendors import ALIYUN
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.unit.node_agent_rig import Rig, make_rig
 
 
@@ -133,7 +132,6 @@ def test_the_kubelet_counts_what_pods_hold_and_what_is_free_on_cards_that_take_p
 
     open_cards = (pair for pair in zip(sizes, cards, strict=True) if pair[1][2] not in ("sick", "cordoned"))
     free = 1 + sum(max(0, size - count) for size, (_, count, _) in open_cards)
-    devices = pb.ListAndWatchResponse.FromString(rig.parts.memory_devices.message).devices
-    healthy = [device.ID for device in devices if device.health == "Healthy"]
+    healthy = rig.healthy()
     assert set(chain.from_iterable(held)) <= set(healthy)
     assert len(healthy) == len(set(healthy)) == sum(map(len, held)) + free

@@ -6,13 +6,11 @@ import pytest
 
 from gcushare.core.errors import Refused
 from gcushare.device_plugin.plugin_settings import GrantMode
-from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import APART, CARDS, CARDS_LINKED, RECORDED_APART
 from gcushare.wire.kubelet.plugin_messages import DeviceIds, device_ids
 from gcushare.wire.objects import Pod
-from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.builders import card
 from tests.unit.node_agent_rig import Rig, make_rig
 from tests.unit.plugin_pods import (
@@ -99,30 +97,14 @@ def test_whole_pods_of_equal_size_that_changed_places_are_both_recorded_truly() 
 @pytest.fixture
 def both() -> Rig:
     rig = make_rig(mode=GrantMode.BOTH)
-    show(rig)
+    rig.hold()
     rig.see(4, 4)
     return rig
 
 
-def show(rig: Rig, memory: dict[str, list[str]] | None = None, whole: dict[str, list[str]] | None = None) -> None:
-    """Have the kubelet's allocations say that these pods hold these ids."""
-    record = KubeletAllocations("podresources")
-    for name, ids in (memory or {}).items():
-        record.add(f"d/{name}", "c0", device_ids(ids))
-    for name, ids in (whole or {}).items():
-        record.add_whole(f"d/{name}", "c0", ids)
-    rig.parts.store.on_kubelet_read(record)
-    rig.agent.on_kubelet_read(record)
-
-
-def healthy(message: bytes) -> set[str]:
-    devices = pb.ListAndWatchResponse.FromString(message).devices
-    return {device.ID for device in devices if device.health == "Healthy"}
-
-
 def open_to(rig: Rig) -> tuple[int, set[str]]:
     """How many units are healthy, and which whole cards."""
-    return len(healthy(rig.parts.memory_devices.message)), healthy(rig.parts.whole_devices.message)
+    return len(rig.healthy()), set(rig.healthy(whole=True))
 
 
 def test_a_sick_card_is_unhealthy_in_both_lists_and_a_cordoned_one_if_no_one_holds_it(both: Rig) -> None:
@@ -136,12 +118,12 @@ def test_with_mode_whole_only_whole_cards_are_listed_whatever_the_unit() -> None
     rig = make_rig(unit="MiB", mode=GrantMode.WHOLE)
     rig.see(*[64] * 8)
     assert rig.agent.problem == "", "524,288 units would not fit a message, and none is sent"
-    assert (rig.parts.memory_devices.message, len(healthy(rig.parts.whole_devices.message))) == (b"", 8)
+    assert (rig.parts.memory_devices.message, len(rig.healthy(whole=True))) == (b"", 8)
 
 
 def test_with_mode_memory_a_card_that_a_pod_still_holds_whole_stays_closed() -> None:
     rig = make_rig()
-    show(rig, whole={"old": ["card-0"]})
+    rig.hold(old=["card-0"])
     rig.see(4, 4)
     assert rig.listed() == (8, 4)
 

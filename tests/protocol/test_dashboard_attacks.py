@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,16 +14,18 @@ from gcushare.cli.support_bundle.log_filter import cut_log
 from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.runtime.logs import TextFormatter
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
+from gcushare.scheduler_extender.dashboard.reviewed_tokens import UNKNOWN_BURST
 from gcushare_playground.apiserver import ApiServer, service_account
 from tests.api_objects import grant
 from tests.browser.page_rig import PageRig
 from tests.extender_objects import a_node, a_pod
 from tests.protocol.event_stream import DEADLINE_S
-from tests.protocol.page_reviews import JANE, MALLORY, extender_client
+from tests.protocol.page_reviews import EXTENDER, JANE, MALLORY, extender_client
 
 EXPLAIN = "api/explain/enflame/default/w"
 PATHS = (EXPLAIN, "api/cluster", "api/changes?since=00000000.0")
 SLOW_READERS = 100
+ADMIN = {"kind": "ServiceAccount", "name": "admin", "namespace": "default"}
 
 
 @asynccontextmanager
@@ -45,31 +46,40 @@ async def status(http: aiohttp.ClientSession, url: str, token: str | None) -> in
         return answer.status
 
 
-def admin_of_a_namespace(api: ApiServer) -> str:
-    """The token of a service account that may do everything in its own namespace."""
-    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
-    grant(api, {"kind": "ServiceAccount", "name": "admin", "namespace": "default"}, rules, "admin", "default")
-    return api.add_user(service_account("default", "admin"))
-
-
 @pytest.mark.parametrize("path", PATHS)
 async def test_what_one_reader_was_just_answered_is_not_answered_to_another(reviewing: ApiServer, path: str) -> None:
     async with page(reviewing) as (rig, http):
         jane, mallory = reviewing.add_user(JANE), reviewing.add_user(MALLORY)
+        # This service account may do everything in its own namespace.
+        grant(reviewing, ADMIN, [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}], "admin", "default")
+        admin = reviewing.add_user(service_account("default", "admin"))
         url = rig.url + path
         for _ in range(2):
             assert await status(http, url, jane) == 200
             assert await status(http, url, mallory) == 403
+            assert await status(http, url, admin) == 403
             assert await status(http, url, None) == 401
             assert await status(http, url, jane[:-1]) == 401
             assert await status(http, f"{url}{'&' if '?' in url else '?'}token={jane}", None) == 401
 
 
-async def test_all_rights_in_a_namespace_show_nothing_of_it_or_of_others(reviewing: ApiServer) -> None:
+async def test_a_flood_of_made_up_tokens_disconnects_no_reader_and_costs_the_api_server_little(
+    reviewing: ApiServer,
+) -> None:
+    def reviews() -> int:
+        return sum(asked.attributes.resource == "tokenreviews" for asked in reviewing.requests.of(EXTENDER.name))
+
     async with page(reviewing) as (rig, http):
-        admin = admin_of_a_namespace(reviewing)
-        for path in PATHS:
-            assert await status(http, rig.url + path, admin) == 403, path
+        jane, url = reviewing.add_user(JANE), f"{rig.url}api/cluster"
+        assert await status(http, url, jane) == 200
+        before = reviews()
+        reported = await asyncio.gather(*(status(http, url, f"made-up-{number}") for number in range(100)))
+
+        assert set(reported) == {401, 503}
+        # The page's clock is the real one, so that a slow machine lets a few more through.
+        assert reported.count(401) <= 3 * UNKNOWN_BURST
+        assert reviews() - before == reported.count(401)
+        assert await status(http, url, jane) == 200
 
 
 async def test_no_token_is_in_a_log_line_or_in_an_answer(
@@ -88,26 +98,18 @@ async def test_no_token_is_in_a_log_line_or_in_an_answer(
     assert [token for token in tokens if token in written] == []
 
 
-async def test_no_token_typed_into_an_address_is_in_a_bundle(reviewing: ApiServer) -> None:
+async def test_no_token_typed_into_an_address_is_in_a_bundle(
+    reviewing: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
     """A token typed into the path, where browsers keep it in their history, is logged, and appears nowhere else."""
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(TextFormatter())
-    logger = logging.getLogger("gcushare")
-    before = logger.level
-    logger.setLevel(logging.DEBUG)
-    logger.addHandler(handler)
+    caplog.set_level(logging.DEBUG)
     token = reviewing.add_user(JANE)
     paths = (token, f"{EXPLAIN}/{token}", f"api/explain/enflame/default/{token}", f"?token={token}", f"api/{token}?a=b")
-    try:
-        async with page(reviewing) as (rig, http):
-            for path in paths:
-                for sent in (None, token):
-                    await status(http, rig.url + path, sent)
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
-    written = stream.getvalue()
+    async with page(reviewing) as (rig, http):
+        for path in paths:
+            for sent in (None, token):
+                await status(http, rig.url + path, sent)
+    written = "\n".join(TextFormatter().format(each) for each in caplog.records if each.name.startswith("gcushare"))
     assert token in written, "the control: a path is logged"
     kept = Redactor().text(cut_log(written))
     assert token not in kept

@@ -47,6 +47,7 @@ async def test_every_answer_carries_the_policy_or_is_an_error_document(
             if status == 200:
                 assert "default-src 'none'" in answer.headers["Content-Security-Policy"], path
                 assert answer.headers["X-Content-Type-Options"] == "nosniff", path
+                assert "Content-Encoding" in answer.headers, path
             else:
                 assert (await answer.json())["status"] == status, path
 

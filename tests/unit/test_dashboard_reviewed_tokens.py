@@ -20,10 +20,8 @@ from gcushare.scheduler_extender.dashboard.reviewed_tokens import (
     TokenGuard,
 )
 from gcushare.scheduler_extender.dashboard.token_reviews import (
-    AccessReview,
-    AccessStatus,
-    TokenReview,
-    TokenStatus,
+    Review,
+    ReviewStatus,
     UserInfo,
 )
 from tests.manual_clock import ManualClock
@@ -49,7 +47,7 @@ class Desk(PlayedApi):
         spec = asked.body["spec"]
         return await self._review_token(spec["token"]) if "token" in spec else self._review_access(spec)
 
-    async def _review_token(self, token: str) -> TokenReview:
+    async def _review_token(self, token: str) -> Review:
         self.asked.append(token)
         if self.answers is not None:
             self.was_asked.set()
@@ -59,11 +57,11 @@ class Desk(PlayedApi):
             raise self.failure
         name = self.users.get(token)
         user = msgspec.structs.replace(self.user, username=name or "")
-        return TokenReview(status=TokenStatus(authenticated=name is not None, user=user))
+        return Review(status=ReviewStatus(authenticated=name is not None, user=user))
 
-    def _review_access(self, asked: Any) -> AccessReview:
+    def _review_access(self, asked: Any) -> Review:
         self.access_asked.append(asked)
-        return AccessReview(status=AccessStatus(allowed=asked["user"] in self.allowed))
+        return Review(status=ReviewStatus(allowed=asked["user"] in self.allowed))
 
 
 def desk() -> Desk:
@@ -84,17 +82,10 @@ async def jane_is_in() -> tuple[Desk, ManualClock, TokenGuard]:
 
 
 async def test_a_user_with_the_right_is_let_in_and_asked_about_once() -> None:
-    reviews, _, guard = await jane_is_in()
-    for _ in range(4):
-        await guard.admit(asking("t-jane"))
-
-    assert reviews.asked == ["t-jane"]
-
-
-async def test_many_requests_at_once_ask_once() -> None:
     reviews = desk()
     guard = TokenGuard(reviews.client, clock=ManualClock(0.0))
     await asyncio.gather(*(guard.admit(asking("t-jane")) for _ in range(20)))
+    await guard.admit(asking("t-jane"))
 
     assert reviews.asked == ["t-jane"]
 

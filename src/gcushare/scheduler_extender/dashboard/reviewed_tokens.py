@@ -115,10 +115,10 @@ class TokenGuard:
 
     async def _ask(self, token: str) -> ReviewedToken:
         try:
-            found = (await review_token(self._client, token)).status
+            found = await review_token(self._client, token)
             if not found.authenticated:
                 return self._refusal("", "the API server does not know this token; it may have expired", known=False)
-            answer = (await review_access(self._client, found.user)).status
+            answer = await review_access(self._client, found.user)
         except GcushareError as error:
             logger.warning("token cannot be reviewed %s", fields(reason=error))
             text = f"the API server cannot be asked about the token now: {error}"

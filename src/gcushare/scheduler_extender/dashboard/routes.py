@@ -14,7 +14,7 @@ from gcushare.core.errors import GcushareError, NotFoundError, RetryableError
 from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
-from gcushare.scheduler_extender.dashboard.assets import accepts_gzip, load_assets
+from gcushare.scheduler_extender.dashboard.assets import load_assets
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
 from gcushare.scheduler_extender.dashboard.feed import Feed, parse_mark
 from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
@@ -54,14 +54,13 @@ class Dashboard:
     def __post_init__(self) -> None:
         self._guard = None if self.settings.dashboard is Access.OPEN else TokenGuard(self.client, clock=self.clock)
         self._assets = load_assets()
-        self._max_readers = self.settings.dashboard_readers
         self._readers = 0
 
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get(PREFIX, self._go_to_page),
-            web.get(f"{PREFIX}/", self._show_page),
-            web.get(f"{PREFIX}/static/{{version}}/{{name}}", self._show_file),
+            web.get(f"{PREFIX}/", self._assets.page),
+            web.get(f"{PREFIX}/static/{{version}}/{{name}}", self._assets.file),
             web.get(f"{PREFIX}/api/cluster", self._guarded(self._cluster)),
             web.get(f"{PREFIX}/api/changes", self._guarded(self._changes)),
             web.get(f"{PREFIX}/api/explain/{{vendor}}/{{namespace}}/{{pod}}", self._guarded(self._explain)),
@@ -84,21 +83,14 @@ class Dashboard:
         # Relative, so that it also works behind a proxy that puts a path before ours.
         return web.Response(status=308, headers={**SECURITY_HEADERS, "Location": "dashboard/"})
 
-    async def _show_page(self, request: web.Request) -> web.Response:
-        return self._assets.page(request)
-
-    async def _show_file(self, request: web.Request) -> web.Response:
-        return self._assets.file(request)
-
     async def _cluster(self, request: web.Request) -> web.StreamResponse:
         headers = {**_NEVER_KEPT, "Vary": "Accept-Encoding"}
-        return await send_pieces(request, self.feed.snapshot(self._replica()), headers, packed=accepts_gzip(request))
+        return await send_pieces(request, self.feed.snapshot(self._replica()), headers, packed=True)
 
     async def _changes(self, request: web.Request) -> web.StreamResponse:
-        if self._readers >= self._max_readers:
-            raise RetryableError(
-                f"{counted(self._max_readers, 'reader', 'follow')} changes already; try again later", delay_s=5.0
-            )
+        readers = counted(self.settings.dashboard_readers, "reader", "follow")
+        if self._readers >= self.settings.dashboard_readers:
+            raise RetryableError(f"{readers} changes already; try again later", delay_s=5.0)
         mark = parse_mark(request.headers.get("Last-Event-ID", "") or request.query.get("since", ""))
 
         async def find_refusal() -> str | None:
@@ -141,10 +133,10 @@ class Dashboard:
 async def send_pieces(
     request: web.Request, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str], *, packed: bool = False
 ) -> web.StreamResponse:
-    """Send pieces as they come, ``packed`` by gzip if asked, until there are no more or the reader disconnects."""
+    """Send pieces as they come, compressed if ``packed``, until there are no more or the reader disconnects."""
     response = web.StreamResponse(headers=headers)
     if packed:
-        response.enable_compression(web.ContentCoding.gzip)
+        response.enable_compression()
     await response.prepare(request)
     if request.method != "GET":
         return response

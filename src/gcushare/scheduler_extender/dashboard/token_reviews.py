@@ -29,49 +29,33 @@ class UserInfo(_Review, frozen=True):
     extra: dict[str, tuple[str, ...]] = {}
 
 
-class TokenStatus(_Review, frozen=True):
-    """What the API server says of a token."""
+class ReviewStatus(_Review, frozen=True):
+    """What the API server says of a token, or of a right."""
 
     authenticated: bool = False
+    allowed: bool = False
     user: UserInfo = UserInfo()
 
 
-class TokenReview(_Review, frozen=True):
-    """The answer to a TokenReview."""
+class Review(_Review, frozen=True):
+    """The answer to a TokenReview or a SubjectAccessReview."""
 
-    status: TokenStatus = TokenStatus()
-
-
-class AccessStatus(_Review, frozen=True):
-    """Whether something is allowed."""
-
-    allowed: bool = False
+    status: ReviewStatus = ReviewStatus()
 
 
-class AccessReview(_Review, frozen=True):
-    """The answer to a SubjectAccessReview."""
-
-    status: AccessStatus = AccessStatus()
+TOKEN_REVIEWS = Resource("apis/authentication.k8s.io/v1", "tokenreviews", Review, namespaced=False)
+ACCESS_REVIEWS = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews", Review, namespaced=False)
 
 
-TOKEN_REVIEWS = Resource("apis/authentication.k8s.io/v1", "tokenreviews", TokenReview, namespaced=False)
-ACCESS_REVIEWS = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews", AccessReview, namespaced=False)
-
-
-async def review_token(client: KubeClient, token: str) -> TokenReview:
+async def review_token(client: KubeClient, token: str) -> ReviewStatus:
     """Ask whose token this is. Raises the errors of ``gcushare.kube.errors``."""
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-    return await client.create(TOKEN_REVIEWS, asked, timeout_s=_REVIEW_S)
+    return (await client.create(TOKEN_REVIEWS, asked, timeout_s=_REVIEW_S)).status
 
 
-async def review_access(client: KubeClient, user: UserInfo) -> AccessReview:
+async def review_access(client: KubeClient, user: UserInfo) -> ReviewStatus:
     """Ask whether a user may read the page. Raises the errors of ``gcushare.kube.errors``."""
-    spec: dict[str, object] = {"user": user.username, "nonResourceAttributes": {"verb": VERB, "path": PATH}}
-    if user.uid:
-        spec["uid"] = user.uid
-    if user.groups:
-        spec["groups"] = user.groups
-    if user.extra:
-        spec["extra"] = user.extra
+    known = msgspec.to_builtins(user)
+    spec = {"user": known.pop("username", ""), **known, "nonResourceAttributes": {"verb": VERB, "path": PATH}}
     asked = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-    return await client.create(ACCESS_REVIEWS, asked, timeout_s=_REVIEW_S)
+    return (await client.create(ACCESS_REVIEWS, asked, timeout_s=_REVIEW_S)).status

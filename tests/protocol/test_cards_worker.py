@@ -310,7 +310,7 @@ async def test_cards_that_move_while_the_last_one_rests_are_listed_once_and_read
         assert await health_of(source) == [True, True, False]
         fake.control("cards 3", *(f"set uuid {slot} GCU-UUID-{(slot + 1) % 3:04d}" for slot in range(3)))
         report = await source.list_cards()
-        assert uuids_of(report) == [0, 1, 2], "card 0 may be where nobody looks yet"
+        assert uuids_of(report) == [0, 1, 2], "card 0 may be where no one looks yet"
         assert "GCU-UUID-0000" not in report.readings
         assert await health_of(source) == [True, True, True], "the rest was not that of the card that is there now"
 

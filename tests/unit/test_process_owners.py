@@ -44,7 +44,7 @@ def test_a_number_that_was_given_again_is_the_new_processs_until_that_ends(proc:
     assert owners.find([42]) == {}
 
 
-def test_the_group_of_a_known_process_is_read_again_only_after_nobody_asked_for_it(proc: FakeProc) -> None:
+def test_the_group_of_a_known_process_is_read_again_only_after_no_one_asked_for_it(proc: FakeProc) -> None:
     owners = ProcessOwners(proc.root)
     proc.start_in_pod(42, UID)
     owners.find([42])

@@ -63,6 +63,7 @@ class IsolatedSource:
         self._has_lost_card = False
         self._pauses = Pauses()  # of a card's calls by slot or uuid, of reopening for lost cards, of the library
         self._has_events = True
+        self._operation = Operation.READ if self.reads else Operation.DESCRIBE
         self._closed = False
 
     @property
@@ -107,15 +108,15 @@ class IsolatedSource:
                 left_out.append(found)
             else:
                 silent[slot] = found.reason, answer.reading
-        uuids = {card.uuid for card in cards}
+        said = {card.uuid for card in cards} | {card.uuid for card in left_out}
         if silent:
-            cards += [card for card in self._listed if card.uuid not in uuids]
+            cards += [card for card in self._listed if card.uuid not in said]
         for slot, (reason, reading) in silent.items():
             before = self._at.get(slot)
             if before is None:
                 left_out.append(LeftOutCard(index=slot, uuid="", reason=reason))
-            elif before.uuid in uuids:
-                self._pauses.succeed((slot, Operation.READ))  # the pause was not for the card that is here now
+            elif before.uuid in said:
+                self._pauses.succeed((slot, self._operation))  # the pause was not for the card that is here now
             elif reading is not None:
                 readings[before.uuid] = reading
         self._has_lost_card = any(reading.lost for reading in readings.values())
@@ -130,7 +131,7 @@ class IsolatedSource:
             driver=self._opened.driver,
             readings=readings,
             uses=uses,
-            problem="; ".join({reason for reason, reading in silent.values() if reading is None}),
+            problem="; ".join(dict.fromkeys(reason for reason, _ in silent.values())),
         )
 
     async def are_linked(self, card_a: Card, card_b: Card) -> bool:
@@ -196,7 +197,7 @@ class IsolatedSource:
     async def _read(self, slot: int) -> CardAnswer:
         """What there is to say of a slot; one whose call hangs or crashes has a card that is unhealthy."""
         reading = None
-        request = WorkerRequest(Operation.READ if self.reads else Operation.DESCRIBE, slot)
+        request = WorkerRequest(self._operation, slot)
         index = self._at[slot].index if slot in self._at else slot
         try:
             return await self._ask_of(slot, index, request, CardAnswer)

@@ -30,6 +30,7 @@ from gcushare.node.node_settings import Fallback
 from gcushare.node.pods import NO_SIZES, CardCounts, NodePods, PlainPod, SharedGrant
 from gcushare.wire.pods import MACHINE_UID, MIRROR
 from tests.native.libraries import DirectSource, nvml_here
+from tests.unit.node_agent_rig import Heard
 
 CARD_GIB, CARDS, STEPS = 16, 2, 60
 MIB = 1 << 20
@@ -93,7 +94,6 @@ class Node(NodePods):
         self.here: dict[str, Pod] = {}
         self.made = 0
         self.has_forgotten = False
-        self.events: list[str] = []
         cards = [
             InventoryCard(index=index, uuid=f"GPU-{index:08d}", memory_bytes=CARD_GIB * GIB, units=CARD_GIB)
             for index in range(CARDS)
@@ -129,12 +129,6 @@ class Node(NodePods):
     async def wait_poll(self, after: int = 0) -> int:
         return after + 1
 
-    def about_node(self, reason: str, message: str, *, warning: bool) -> None:
-        self.events.append(reason)
-
-    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
-        self.events.append(reason)
-
     # What happens
 
     def start_program(self) -> None:
@@ -144,7 +138,7 @@ class Node(NodePods):
             self.groups.root,
             self,
             self,
-            self,
+            Heard(),
             lambda: None,
             inventory=lambda: self.inventory,
         )

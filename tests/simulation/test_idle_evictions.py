@@ -52,7 +52,7 @@ class World(PlayedApi, IdleNode):
         clock = {"clock": lambda: self.now_s}
         self.idle = self.make_watch()
         self.evictor = Evictor(
-            settings, self.watch, self.idle, self.store, self.client, self.events,
+            settings, self.watch, self.idle, self.store, self.client, self.heard,
             longest_wait_s=600.0, wall_clock_s=lambda: self.now_s, **clock,
         )  # fmt: skip
         self.notes_writer = PodNotes(IDLE_SINCE, self.store, self.client, lambda: self.idle.notes, **clock)

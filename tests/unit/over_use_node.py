@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import msgspec
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
 from gcushare.cards.process_owners import ProcessOwners
-from gcushare.core.assignments import PodRef
 from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard
 from gcushare.core.over_use.tracking import OverUseTracker
 from gcushare.core.units import GIB, parse_memory_unit
@@ -26,6 +24,7 @@ from tests.builders import TOLERANCE
 from tests.card_health import POLICY
 from tests.extender_objects import a_pod, on_card
 from tests.fake_proc import FakeProc
+from tests.unit.node_agent_rig import Heard
 
 NODE = "node-1"
 POLL_S = 5.0
@@ -68,28 +67,12 @@ class Source:
         """Nothing is held."""
 
 
-@dataclass
-class Events:
-    """What was posted, with the time."""
-
-    node: OverUseNode
-    posted: list[tuple[float, str, str]] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
-
-    def about_node(self, reason: str, message: str, *, warning: bool) -> None:
-        self.posted.append((self.node.now_s, reason, ""))
-
-    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
-        self.posted.append((self.node.now_s, reason, pod.name))
-        self.words.append(message)
-
-
 class OverUseNode:
     """Polls are ``POLL_S`` apart in a time that only ``poll`` moves."""
 
     def __init__(self, folder: Path, pods: int = 2, gib: int = 4, polls: int = 2) -> None:
         self.now_s = 0.0
-        self.events = Events(self)
+        self.heard = Heard()
         self.source = Source()
         self.proc = FakeProc(folder / "proc")
         self.store = PodStore(ENFLAME)
@@ -111,7 +94,7 @@ class OverUseNode:
             self.pod_use,
             self.monitor,
             self.store,
-            self.events,
+            self.heard,
             inventory=lambda: inventory,
             wall_clock_s=lambda: self.now_s,
         )
@@ -151,7 +134,7 @@ class IdleNode(OverUseNode):
             self.pod_use,
             self.monitor,
             self.store,
-            self.events,
+            self.heard,
             exempt=self.exempt,
             is_rehearsing=False,
             longest_gap_s=3 * POLL_S,

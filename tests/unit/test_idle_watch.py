@@ -123,13 +123,12 @@ async def test_pods_without_a_process_are_idle_after_the_whole_time_and_no_longe
     assert node.notes == {}
     await node.poll()
     assert node.notes == {"p0": FIRST, "p1": FIRST}
-    assert [reason for _, reason, _ in node.events.posted] == ["Idle", "Idle"]
+    assert [reason for _, reason, _ in node.heard.pods] == ["Idle", "Idle"]
     node.start("p0", 100)
     node.use({100: 0.0})  # a process that has no memory yet
     await node.poll()
     assert node.notes == {"p1": FIRST}
-    assert node.events.posted[-1] == (node.now_s, "IdleEnded", "p0")
-    assert node.events.words[-1] == "it uses a card again"
+    assert node.heard.pods[-1] == ("p0", "IdleEnded", "it uses a card again")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +143,7 @@ async def test_the_event_says_what_follows(tmp_path: Path, action: IdleAction, w
     controlled = node.store.entries[node.uids["p0"]]
     controlled.annotations = dict(controlled.annotations) | {"gcushare.io/when-idle": "evict"}
     await node.poll_for(AFTER_S + POLL_S)
-    events = dict(zip((name for _, _, name in node.events.posted), node.events.words, strict=True))
+    events = {name: words for name, _, words in node.heard.pods}
     assert events["p0"].startswith(
         f"no process of it was on a card, and nothing used its cards unseen, since {FIRST}: {words}"
     )

@@ -57,7 +57,7 @@ async def test_a_process_that_takes_a_neighbours_id_between_two_polls_brings_its
     for _ in range(3):
         await node.poll()
     assert set(node.watch.over) == {node.uids["p1"]}
-    assert [name for _, _, name in node.events.posted] == ["p1"]
+    assert [name for name, _, _ in node.heard.pods] == ["p1"]
 
 
 async def test_a_forged_mirror_that_names_a_neighbours_uid_takes_none_of_its_figures(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ async def test_a_card_that_the_last_poll_could_not_read_tells_nothing_of_its_pod
     for _ in range(3):
         await node.poll()
     assert node.watch.figures == {}
-    assert node.events.posted == []
+    assert node.heard.pods == []
     node.source.fails = False
     await node.poll()
-    assert [reason for _, reason, _ in node.events.posted] == ["OverUse"]
+    assert [reason for _, reason, _ in node.heard.pods] == ["OverUse"]

@@ -83,10 +83,7 @@ class IsolatedSource:
             LibraryNotOpenError: the library is missing or does not open.
             DeviceError: it does not answer how many cards there are.
         """
-        if self._has_lost_card and self._pauses.blocked_by(_REOPEN, self.clock()) is None:
-            # Most libraries find a card that came back only when they initialise.
-            worker = await self._stop()
-            self._pauses.fail(_REOPEN, self.settings.card_pauses, self.clock(), _REOPEN, worker)
+        await self._reopen_for_lost_cards()
         count = await self._count()
         cards: list[Card] = []
         left_out: list[LeftOutCard] = []
@@ -120,8 +117,6 @@ class IsolatedSource:
             elif reading is not None:
                 readings[before.uuid] = reading
         self._has_lost_card = any(reading.lost for reading in readings.values())
-        if not self._has_lost_card:
-            self._pauses.succeed(_REOPEN)
         if count == 0:
             await self._start_over("no card")  # the next poll loads the library again: a driver may have been installed
         self._listed = tuple(sorted(cards, key=_by_index))
@@ -181,6 +176,14 @@ class IsolatedSource:
         """End the worker; later calls raise ``LibraryNotOpenError``."""
         self._closed = True
         await self._stop()
+
+    async def _reopen_for_lost_cards(self) -> None:
+        """End the worker now and then: most libraries find a card that came back only when they initialise."""
+        if not self._has_lost_card:
+            self._pauses.succeed(_REOPEN)
+        elif self._pauses.blocked_by(_REOPEN, self.clock()) is None:
+            worker = await self._stop()
+            self._pauses.fail(_REOPEN, self.settings.card_pauses, self.clock(), _REOPEN, worker)
 
     async def _count(self) -> int:
         try:

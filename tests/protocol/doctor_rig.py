@@ -23,10 +23,10 @@ from gcushare.kube.clock import rfc3339_micro
 from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import PodRecord
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion, User
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion, RbacAuthorizer, User
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
-from tests.api_objects import an_object
+from tests.api_objects import an_object, grant
 from tests.builders import cards
 from tests.extender_objects import inventory_text, pod_document
 from tests.protocol.commands import Ran, run_command
@@ -73,20 +73,22 @@ class Answer(Ran):
     """What a command found."""
 
     @property
-    def kinds(self) -> set[tuple[str, str]]:
+    def kinds(self) -> set[str]:
         """Severity and id of every finding."""
-        return {(each["severity"], each["id"]) for each in self.document["findings"]}
+        return {f"{each['severity']} {each['id']}" for each in self.document["findings"]}
 
     def finding(self, kind: str) -> Any:
         found = [each for each in self.document["findings"] if each["id"] == kind]
         assert found, self.out
         return found[0]
 
-    def assert_only(self, severity: str, kind: str, words: str) -> None:
-        """Check that nothing but this was found, with these words and something to do."""
-        assert self.kinds == {(severity, kind)}
-        assert words in self.finding(kind)["problem"]
-        assert self.finding(kind)["remedy"]
+    def assert_only(self, kind: str, words: str) -> None:
+        """Check that nothing but this was found, with these words and something to do, and that the exit tells."""
+        assert self.kinds == {kind}
+        severity, id_ = kind.split()
+        assert words in self.finding(id_)["problem"]
+        assert self.finding(id_)["remedy"]
+        assert self.code == {"error": 4, "warning": 3, "info": 0}[severity]
 
 
 def metrics(*, leader: int = 1, filters: int = 5, age_s: float = 1.0, drifts: int = 0, started: float = 0.0) -> str:
@@ -295,3 +297,34 @@ def tls_secret(name: str, certificate: bytes) -> JsonObject:
 def record(card: int, units: int, *, assigned: bool = True, age_s: float = 600.0) -> PodRecord:
     when = time.time_ns() - int(age_s * 1e9)
     return PodRecord(card_indexes=(card,), card_units=16, pod_units=units, assigned=assigned, assign_time_ns=when)
+
+
+ALL_RIGHTS = (
+    ("list", "nodes", ""),
+    ("list", "pods", ""),
+    ("get", "pods/proxy", ""),
+    ("get", "services/proxy", ""),
+    ("get", "services", ""),
+    ("get", "configmaps", ""),
+    ("get", "leases", "coordination.k8s.io"),
+    ("list", "validatingadmissionpolicies", "admissionregistration.k8s.io"),
+    ("list", "validatingadmissionpolicybindings", "admissionregistration.k8s.io"),
+    ("get", "secrets", ""),
+    ("list", "resourceslices", "resource.k8s.io"),
+    ("get", "namespaces", ""),
+)
+
+
+LOOKER = User("looker", ("system:authenticated",))
+
+
+def allow(rig: DoctorRig, *rights: tuple[str, str, str]) -> None:
+    """Give the user these rights, and no others."""
+    rules = [{"apiGroups": [group], "resources": [resource], "verbs": [verb]} for verb, resource, group in rights]
+    grant(rig.api, {"kind": "User", "name": LOOKER.name}, rules, "looker")
+    rig.api.authorizer = RbacAuthorizer(rig.api.store)
+
+
+async def examine_with(rig: DoctorRig, *rights: tuple[str, str, str]) -> Answer:
+    allow(rig, *rights)
+    return await rig.examine(user=LOOKER)

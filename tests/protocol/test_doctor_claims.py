@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -19,23 +19,21 @@ from gcushare.wire.objects import ObjectMeta
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.api_objects import an_object
 from tests.builders import cards
-from tests.protocol.doctor_rig import EXTENDER, NODE, PLUGIN, SERVICE, SYSTEM, DoctorRig, program_pod, status
-from tests.protocol.test_doctor_rights import ALL_RIGHTS, examine_with
-
-NAMES = ENFLAME.claims
-ERROR, WARNING = "error", "warning"
-SLICES, CLASSES = "resourceslices.resource.k8s.io", "deviceclasses.resource.k8s.io"
-CLAIMS = (
-    ("list", "resourceslices", "resource.k8s.io"),
-    ("list", "deviceclasses", "resource.k8s.io"),
-    ("list", "mutatingadmissionpolicies", "admissionregistration.k8s.io"),
-    ("list", "mutatingadmissionpolicybindings", "admissionregistration.k8s.io"),
-    ("list", "namespaces", ""),
-    ("list", "resourcequotas", ""),
-    ("list", "limitranges", ""),
+from tests.protocol import doctor_troubles as when
+from tests.protocol.doctor_rig import (
+    ALL_RIGHTS,
+    EXTENDER,
+    NODE,
+    PLUGIN,
+    SERVICE,
+    SYSTEM,
+    DoctorRig,
+    examine_with,
+    program_pod,
+    status,
 )
 
-
+NAMES = ENFLAME.claims
 DRIVER, SLICE, POLICY = "plugin-x", "slice-0", "gcushare-claims-enflame"
 INVENTORY = Inventory(unit=parse_memory_unit("1"), cards=(*cards(16, 16),), modes=(SERVES_CLAIMS,))
 
@@ -69,6 +67,18 @@ def serve_claims(rig: DoctorRig) -> None:
     rig.put(an_object("MutatingAdmissionPolicyBinding", POLICY, spec={"policyName": POLICY}))
 
 
+SLICES, CLASSES = "resourceslices.resource.k8s.io", "deviceclasses.resource.k8s.io"
+CLAIMS = (
+    ("list", "resourceslices", "resource.k8s.io"),
+    ("list", "deviceclasses", "resource.k8s.io"),
+    ("list", "mutatingadmissionpolicies", "admissionregistration.k8s.io"),
+    ("list", "mutatingadmissionpolicybindings", "admissionregistration.k8s.io"),
+    ("list", "namespaces", ""),
+    ("list", "resourcequotas", ""),
+    ("list", "limitranges", ""),
+)
+
+
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
     async with DoctorRig(tmp_path) as running:
@@ -80,21 +90,9 @@ async def test_a_cluster_that_serves_claims_is_in_order(rig: DoctorRig) -> None:
     assert (await rig.examine()).kinds == set()
 
 
-def driver_gone(rig: DoctorRig) -> None:
-    rig.delete("pods", DRIVER, SYSTEM)
-
-
 def driver_that_does_not_start(rig: DoctorRig) -> None:
-    driver_gone(rig)
+    rig.delete("pods", DRIVER, SYSTEM)
     rig.put_pod(program_pod(DRIVER, DEVICE_PLUGIN, 1, node=NODE), phase="Pending", conditions=[])
-
-
-def driver_that_answers_nothing(rig: DoctorRig) -> None:
-    del rig.plugin.pages["/status"]
-
-
-def driver_without_registration(rig: DoctorRig) -> None:
-    rig.plugin.pages["/status"] = status(problems={"registration": "the kubelet did not ask for the driver yet"})
 
 
 def slice_with_less_memory(rig: DoctorRig) -> None:
@@ -104,16 +102,8 @@ def slice_with_less_memory(rig: DoctorRig) -> None:
     rig.change(SLICES, SLICE, change)
 
 
-def slice_of_an_older_generation(rig: DoctorRig) -> None:
-    rig.delete(SLICES, SLICE)
-
-
 def slice_without_sharing(rig: DoctorRig) -> None:
     rig.change(SLICES, SLICE, lambda found: found["spec"]["devices"][0].pop("allowMultipleAllocations"))
-
-
-def class_gone(rig: DoctorRig) -> None:
-    rig.delete(CLASSES, NAMES.memory_class)
 
 
 def class_of_another_resource(rig: DoctorRig) -> None:
@@ -123,10 +113,6 @@ def class_of_another_resource(rig: DoctorRig) -> None:
 def shares_that_stand_for_a_resource(rig: DoctorRig) -> None:
     resource = {"extendedResourceName": ENFLAME.memory_resource}
     rig.change(CLASSES, NAMES.memory_class, lambda found: found["spec"].update(resource))
-
-
-def class_of_another_driver_for_our_resource(rig: DoctorRig) -> None:
-    rig.put(device_class("another.example.com", ENFLAME.whole_card_resource))
 
 
 def limit_range(rig: DoctorRig, **limits: JsonObject) -> None:
@@ -139,26 +125,13 @@ def limit_range_with_a_minimum(rig: DoctorRig) -> None:
     limit_range(rig, min={ENFLAME.memory_resource: "1"})
 
 
-def policy_without_a_binding(rig: DoctorRig) -> None:
-    rig.delete("mutatingadmissionpolicybindings.admissionregistration.k8s.io", POLICY)
-
-
 def extender_without_claims(rig: DoctorRig) -> None:
     rig.delete("pods", EXTENDER, SYSTEM)
     rig.put_pod(program_pod(EXTENDER, SERVICE, rig.extender.port, "--verbs=off", node="master"))
 
 
-def extender_gone(rig: DoctorRig) -> None:
-    rig.delete("pods", EXTENDER, SYSTEM)
-    rig.delete("services", SERVICE, SYSTEM)
-
-
 def old_kubelet(rig: DoctorRig) -> None:
     rig.change_node(lambda node: node["status"]["nodeInfo"].update(kubeletVersion="v1.35.4"))
-
-
-def namespace_without_label(rig: DoctorRig) -> None:
-    rig.put_asking("asks", 4)
 
 
 def quota_on_memory(rig: DoctorRig) -> None:
@@ -175,33 +148,48 @@ def put_quota(rig: DoctorRig, namespace: str, *resources: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "severity", "kind", "words"),
-    [
-        (driver_gone, ERROR, "node-without-plugin", "enflame.com/gcushare=true"),
-        (driver_that_does_not_start, ERROR, "plugin-not-running", "is Pending"),
-        (driver_that_answers_nothing, ERROR, "plugin-unreachable", "404"),
-        (driver_without_registration, ERROR, "plugin-not-registered", "of its registration: the kubelet did not ask"),
-        (slice_with_less_memory, ERROR, "claims-slices-differ", "card-1 has 8Gi there and 16Gi here"),
-        (slice_of_an_older_generation, ERROR, "claims-slices-differ", "card-0 has no slice there"),
-        (slice_without_sharing, ERROR, "claims-gate-off", "allowMultipleAllocations of card-0"),
-        (class_gone, ERROR, "device-class-missing", "there is no such DeviceClass"),
-        (class_of_another_resource, ERROR, "device-class-missing", f"x/y, not for {ENFLAME.whole_card_resource}"),
-        (shares_that_stand_for_a_resource, ERROR, "device-class-missing", f"{ENFLAME.memory_resource}, not for none"),
-        (class_of_another_driver_for_our_resource, ERROR, "device-class-rival", f"as {NAMES.whole_class} does"),
-        (limit_range_with_a_minimum, ERROR, "limit-range", f"a min of {ENFLAME.memory_resource} for each Container"),
-        (policy_without_a_binding, WARNING, "claims-policy-missing", f"policy {POLICY} has no binding"),
-        (extender_without_claims, ERROR, "extender-without-claims", "with --claims"),
-        (extender_gone, ERROR, "extender-without-claims", "with --claims"),
-        (old_kubelet, ERROR, "claims-kubernetes-too-old", "its kubelet is v1.35.4"),
-        (namespace_without_label, WARNING, "pod-never-fits", f"label its namespace {CLAIMS_LABEL}={CLAIMS_ENABLED}"),
-        (quota_on_memory, WARNING, "quota-counts-nothing", f"bounds requests.{ENFLAME.memory_resource}, and pods of"),
-    ],
+    ("scenario", "kind", "words"),
+    when.troubles(
+        (when.without("pods", DRIVER, SYSTEM), "error node-without-plugin", "enflame.com/gcushare=true"),
+        (driver_that_does_not_start, "error plugin-not-running", "is Pending"),
+        (lambda rig: rig.plugin.pages.clear(), "error plugin-unreachable", "404"),
+        (
+            when.saying(registration="the kubelet did not ask for it yet"),
+            "error plugin-not-registered",
+            "of its registration: the kubelet did not ask",
+        ),
+        (slice_with_less_memory, "error claims-slices-differ", "card-1 has 8Gi there and 16Gi here"),
+        (when.without(SLICES, SLICE), "error claims-slices-differ", "card-0 has no slice there"),
+        (slice_without_sharing, "error claims-gate-off", "allowMultipleAllocations of card-0"),
+        (when.without(CLASSES, NAMES.memory_class), "error device-class-missing", "there is no such DeviceClass"),
+        (class_of_another_resource, "error device-class-missing", f"x/y, not for {ENFLAME.whole_card_resource}"),
+        (shares_that_stand_for_a_resource, "error device-class-missing", f"{ENFLAME.memory_resource}, not for none"),
+        (
+            lambda rig: rig.put(device_class("another.example.com", ENFLAME.whole_card_resource)),
+            "error device-class-rival",
+            f"as {NAMES.whole_class} does",
+        ),
+        (limit_range_with_a_minimum, "error limit-range", f"a min of {ENFLAME.memory_resource} for each Container"),
+        (
+            when.without("mutatingadmissionpolicybindings.admissionregistration.k8s.io", POLICY),
+            "warning claims-policy-missing",
+            f"policy {POLICY} has no binding",
+        ),
+        (extender_without_claims, "error extender-without-claims", "with --claims"),
+        (old_kubelet, "error claims-kubernetes-too-old", "its kubelet is v1.35.4"),
+        (
+            lambda rig: rig.put_asking("asks", 4),
+            "warning pod-never-fits",
+            f"label its namespace {CLAIMS_LABEL}={CLAIMS_ENABLED}",
+        ),
+        (quota_on_memory, "warning quota-counts-nothing", f"bounds requests.{ENFLAME.memory_resource}, and pods of"),
+    ),
 )
 async def test_each_trouble_of_claims_is_found_and_nothing_else(
-    rig: DoctorRig, scenario: Callable[[DoctorRig], object], severity: str, kind: str, words: str
+    rig: DoctorRig, scenario: when.Scenario, kind: str, words: str
 ) -> None:
     scenario(rig)
-    (await rig.examine()).assert_only(severity, kind, words)
+    (await rig.examine()).assert_only(kind, words)
 
 
 async def test_the_rights_that_are_named_are_enough_for_claims(rig: DoctorRig) -> None:

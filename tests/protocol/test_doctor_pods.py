@@ -12,7 +12,6 @@ from tests.api_objects import an_object, owned_by
 from tests.extender_objects import pod_document
 from tests.protocol.doctor_rig import NODE, READY, DoctorRig, record
 
-ERROR, WARNING = "error", "warning"
 OVER = '{"since":"2026-01-02T03:04:05Z","cards":{"1":{"used":3221225472,"granted":0}}}'
 
 
@@ -20,34 +19,33 @@ WAITS = {"node": "", "age_s": 5}
 
 
 @pytest.mark.parametrize(
-    ("asked", "severity", "kind", "words"),
+    ("asked", "kind", "words"),
     [
-        (WAITS | {"annotations": {"gcushare.io/cards": "many"}}, WARNING, "request-refused", "'many'"),
-        ({"held": (0, 4), "assigned": False}, WARNING, "stale-reservation", "card 0 of n1 was reserved for it 10 min"),
-        ({}, WARNING, "unrecorded-pod", "bound to n1 10 min ago, asks for 4"),
-        (WAITS | {"held": (0, 4)}, WARNING, "forged-record", "not bound"),
-        ({"held": (5, 4)}, ERROR, "forged-record", "names card 5, and node n1 has 0, 1"),
-        ({"held": (0, 4), "recorded_s": 7200}, WARNING, "forged-record", "110 min before the pod"),
-        ({"held": (0, 1)}, WARNING, "forged-record", "says 1 unit ("),
+        (WAITS | {"annotations": {"gcushare.io/cards": "many"}}, "warning request-refused", "'many'"),
+        ({"held": (0, 4), "assigned": False}, "warning stale-reservation", "card 0 of n1 was reserved for it 10 min"),
+        ({}, "warning unrecorded-pod", "bound to n1 10 min ago, asks for 4"),
+        (WAITS | {"held": (0, 4)}, "warning forged-record", "not bound"),
+        ({"held": (5, 4)}, "error forged-record", "names card 5, and node n1 has 0, 1"),
+        ({"held": (0, 4), "recorded_s": 7200}, "warning forged-record", "110 min before the pod"),
+        ({"held": (0, 1)}, "warning forged-record", "says 1 unit ("),
         (
             WAITS | {"annotations": {"gcushare.io/node-polcy": "spread"}},
-            WARNING,
-            "unread-key",
+            "warning unread-key",
             "node-policy? 1 pod has",
         ),
-        ({"units": None, "held": (0, 4)}, WARNING, "forged-record", "asks for no"),
+        ({"units": None, "held": (0, 4)}, "warning forged-record", "asks for no"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_what_is_wrong_with_a_pod_is_found_and_nothing_else(
-    rig: DoctorRig, asked: dict[str, Any], severity: str, kind: str, words: str
+    rig: DoctorRig, asked: dict[str, Any], kind: str, words: str
 ) -> None:
     made = {"units": 4, "node": NODE, **asked}
     if held := made.pop("held", None):  # made now: records carry the time
         age_s = made.pop("recorded_s", 600.0)
         made["record"] = record(*held, assigned=made.pop("assigned", True), age_s=age_s)
     rig.put_asking("wrong", **made)
-    (await rig.examine()).assert_only(severity, kind, words)
+    (await rig.examine()).assert_only(kind, words)
 
 
 async def test_a_pod_that_chooses_its_visible_cards_itself_is_found(rig: DoctorRig) -> None:
@@ -55,7 +53,7 @@ async def test_a_pod_that_chooses_its_visible_cards_itself_is_found(rig: DoctorR
     container = {"name": "setter", "image": "i", "env": [{"name": "ENFLAME_VISIBLE_DEVICES", "value": "all"}]}
     document["spec"]["initContainers"] = [container]
     rig.put_pod(document, age_s=600.0, phase="Running", conditions=[])
-    (await rig.examine()).assert_only(WARNING, "own-visible-devices", "container 'setter' sets ENFLAME_VISIBLE_DEVICES")
+    (await rig.examine()).assert_only("warning own-visible-devices", "container 'setter' sets ENFLAME_VISIBLE_DEVICES")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +71,7 @@ async def test_a_pod_that_uses_cards_without_asking_for_any_is_found(
     document["spec"]["containers"] = [{"name": "main", "image": "busybox", "env": variables}]
     document["metadata"]["annotations"] = annotations
     rig.put_pod(document, age_s=600.0, phase="Running", conditions=[])
-    (await rig.examine()).assert_only(WARNING, "free-rider", words)
+    (await rig.examine()).assert_only("warning free-rider", words)
 
 
 async def test_pods_that_ended_hold_and_forge_nothing(rig: DoctorRig) -> None:
@@ -137,7 +135,7 @@ async def test_pods_that_wait_in_vain_are_found_once_with_what_would_help(
     for name in ("a", "b"):
         rig.put_pod(waiting(name, limits, **spec), age_s=600.0, phase="Pending", conditions=TRIED)
     found = await rig.examine()
-    found.assert_only(WARNING, kind, said)
+    found.assert_only(f"warning {kind}", said)
     assert remedy in found.finding(kind)["remedy"]
 
 
@@ -165,7 +163,7 @@ async def test_a_pod_that_its_kubelet_refused_and_no_one_starts_again_is_found(r
     rig.put_pod(pod_document("ended", 4, node=NODE), age_s=600.0, phase="Failed", reason="Evicted", conditions=[])
     found = await rig.examine()
     found.assert_only(
-        WARNING, "pod-refused-by-kubelet", "2 pods with a request for GCU cards failed when the kubelet was"
+        "warning pod-refused-by-kubelet", "2 pods with a request for GCU cards failed when the kubelet was"
     )
     assert found.finding("pod-refused-by-kubelet")["subject"] == "default/bare, default/out"
 
@@ -173,4 +171,4 @@ async def test_a_pod_that_its_kubelet_refused_and_no_one_starts_again_is_found(r
 async def test_more_on_one_card_than_it_has_is_found(rig: DoctorRig) -> None:
     for name in ("a", "b"):
         rig.put_asking(name, 10, node=NODE, record=record(0, 10))
-    (await rig.examine()).assert_only(ERROR, "overcommitted-card", "20 of 16 units, to default/a, default/b")
+    (await rig.examine()).assert_only("error overcommitted-card", "20 of 16 units, to default/a, default/b")

@@ -18,16 +18,17 @@ from tests.api_objects import an_object
 from tests.extender_objects import pod_document
 from tests.protocol.doctor_rig import (
     EXTENDER,
+    LOOKER,
     NODE,
     PLUGIN,
     SCHEDULER,
     SYSTEM,
     DoctorRig,
+    allow,
     config_map,
     record,
     tls_secret,
 )
-from tests.protocol.test_doctor_rights import LOOKER, allow
 
 
 @pytest.fixture

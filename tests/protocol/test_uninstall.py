@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable
 from functools import partial
@@ -170,20 +169,6 @@ async def test_a_node_that_another_system_takes_over_meanwhile_keeps_what_that_s
     assert await clean_disturbed(server, replace) == []
     found = find(server, "Node", "n1")
     assert (found["metadata"]["labels"], found["status"]["capacity"]) == ({ALIYUN.label_key: "true"}, served)
-
-
-async def test_what_an_admin_and_a_second_run_do_meanwhile_stays_done(server: ApiServer) -> None:
-    async def second_run() -> None:
-        await clean(server, UninstallSettings(vendor="enflame"))
-
-    def disturb() -> None:
-        merge_into(server, "Node", "n1", {"metadata": {"annotations": {ENFLAME.cordon_annotation: "0"}}})
-
-    await asyncio.gather(clean_disturbed(server, disturb), second_run())
-    found = find(server, "Node", "n1")
-    assert found["metadata"]["annotations"] == {ENFLAME.cordon_annotation: "0"}
-    assert found["status"]["capacity"] == {"cpu": "8"}
-    assert not found["metadata"].get("labels")
 
 
 async def test_a_node_that_never_stands_still_is_named_and_the_others_are_cleaned(server: ApiServer) -> None:

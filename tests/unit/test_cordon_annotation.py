@@ -1,7 +1,4 @@
-"""Which card an admin means, and what the Node's annotation says afterwards.
-
-Each command is also cut off at its write: what others wrote stays, and the command again ends right.
-"""
+"""Which card an admin means, and what the Node's annotation says afterwards: each command is one guarded write."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.nodes import encode_inventory, parse_card_names
 from gcushare.wire.objects import Node, ObjectMeta
 from tests.played_api import Asked, PlayedApi
-from tests.unit.cut_off import CutOff, Ended, every_cut_off
 
 CORDONED = ENFLAME.cordon_annotation
 
@@ -113,10 +109,9 @@ class WrittenNode(PlayedApi):
     For the first ``collisions`` times somebody cordons another card between our reading and our writing.
     """
 
-    def __init__(self, collisions: int = 0, *, by_hand: str = "", cut_off: CutOff | None = None) -> None:
-        self.annotations = NODE | ({CORDONED: by_hand} if by_hand else {})
+    def __init__(self, collisions: int) -> None:
+        self.annotations = dict(NODE)
         self.version = 1
-        self.cut_off = cut_off or CutOff()
         self._collisions = collisions
 
     @property
@@ -127,13 +122,12 @@ class WrittenNode(PlayedApi):
         if asked.name != "n":
             raise NotFoundError(f"{asked.name} is not there")
         if asked.verb == "patch":
-            with self.cut_off.write():
-                if self._collisions:
-                    self._collisions -= 1
-                    self._write({CORDONED: ",".join(sorted(self.words | {OTHERS}))})
-                if asked.body["metadata"]["resourceVersion"] != str(self.version):
-                    raise ConflictError("written meanwhile")
-                self._write(asked.annotations)
+            if self._collisions:
+                self._collisions -= 1
+                self._write({CORDONED: ",".join(sorted(self.words | {OTHERS}))})
+            if asked.body["metadata"]["resourceVersion"] != str(self.version):
+                raise ConflictError("written meanwhile")
+            self._write(asked.annotations)
         return Node(metadata=ObjectMeta(name="n", resource_version=str(self.version), annotations=self.annotations))
 
     def _write(self, annotations: dict[str, str | None]) -> None:
@@ -159,44 +153,3 @@ def test_a_node_that_never_rests_is_given_up_with_nothing_written() -> None:
 def test_a_node_that_does_not_exist_is_refused_with_where_to_look() -> None:
     with pytest.raises(NotFoundError, match="there is no node 'm'; 'kubectl get nodes' lists them"):
         asyncio.run(set_cordon(CordonRequest("m", "0", is_cordon=True), WrittenNode(0).client))
-
-
-COMMANDS = (
-    CordonRequest("n", "1", is_cordon=True),
-    CordonRequest("n", "GCU-c", is_cordon=True),
-    CordonRequest("n", "GCU-b", is_cordon=False),
-    CordonRequest("n", "2", is_cordon=False),
-    CordonRequest("n", "GCU-a", is_cordon=True),
-)
-BY_HAND = "0"
-"""What a hand wrote before: it stays until a command names that card."""
-
-
-async def cordon_all(node: WrittenNode) -> None:
-    """Give every command; one that is cut off left the state before it or the one after it, and is given again."""
-    for request in COMMANDS:
-        before = node.words
-        try:
-            await set_cordon(request, node.client)
-        except Ended:
-            assert node.words in states(before, request)
-            await set_cordon(request, node.client)
-
-
-def states(before: frozenset[str], request: CordonRequest) -> tuple[frozenset[str], ...]:
-    """Before and after: of other cards, and of those that a hand or somebody else wrote, not a word changes."""
-    names = {"1": {"1", "GCU-b"}, "GCU-b": {"1", "GCU-b"}, "GCU-c": {"2", "GCU-c"}, "2": {"2", "GCU-c"}}
-    uuid = max(names[request.card])
-    after = before | {uuid} if request.is_cordon else before - names[request.card]
-    return before, after, before | {OTHERS}, after | {OTHERS}
-
-
-@pytest.mark.parametrize("collisions", [0, 1], ids=["alone", "somebody else writes in between"])
-def test_cordons_that_are_cut_off_at_any_write_end_as_undisturbed_ones(collisions: int) -> None:
-    undisturbed = WrittenNode(collisions, by_hand=BY_HAND)
-    asyncio.run(cordon_all(undisturbed))
-    assert undisturbed.cut_off.writes >= 4, "card 0 is cordoned by hand already"
-    for cut_off in every_cut_off():
-        node = WrittenNode(collisions, by_hand=BY_HAND, cut_off=cut_off)
-        asyncio.run(cordon_all(node))
-        assert node.annotations == undisturbed.annotations, cut_off

@@ -41,16 +41,6 @@ def test_the_table_of_the_published_installation_is_reproduced_to_the_letter() -
     ]
 
 
-def test_the_manuals_cluster_shows_whole_percents_of_gcu_memory() -> None:
-    snapshot = picture_of(("sse-lab-inspur-048", cards(*[16] * 8), "1"))
-    give(snapshot, held("a", "sse-lab-inspur-048", (0, 12)), held("b", "sse-lab-inspur-048", (1, 12)))
-    lines = table(snapshot)
-    assert lines[0].startswith("NAME")
-    assert "GCU7(Allocated/Total)  GCU Memory(GB)" in lines[0]
-    assert lines[1].split() == ["sse-lab-inspur-048", "10.0.0.1", "12/16", "12/16", *["0/16"] * 6, "24/128"]
-    assert lines[-2:] == ["Allocated/Total GCU Memory In Cluster:", "24/128 (18%) "]
-
-
 def test_nodes_of_different_units_are_shown_in_a_common_one_and_marked() -> None:
     snapshot = picture_of(("coarse", [card(0, 16)], "1"), ("fine", [card(0, 32_000)], "0.001"))
     give(snapshot, held("a", "coarse", (0, 4)), held("b", "fine", (0, 1_500)))

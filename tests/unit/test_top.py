@@ -6,7 +6,7 @@ import pytest
 
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.top.rows import Views, pod_use_rows, use_rows
-from gcushare.cli.top.top import pod_use_lines, use_document, use_lines
+from gcushare.cli.top.top import pod_use_lines
 from gcushare.cluster.node_view import view_status
 from gcushare.core.cards import InventoryCard
 from gcushare.core.units import GIB
@@ -61,20 +61,6 @@ def test_what_is_kept_back_for_the_driver_counts_before_the_share() -> None:
     give(snapshot, held("a", "node-1", (0, 4)))
     assert [row.is_over for row in use_rows(summarise(snapshot), used(5.9))] == [False]
     assert [row.is_over for row in use_rows(summarise(snapshot), used(6.1))] == [True]
-
-
-def test_the_table_names_the_pods_of_a_card_that_is_over_and_the_document_says_it_in_bytes() -> None:
-    summary = summary_of(8, 4)
-    rows = use_rows(summary, used(10.0))
-    lines = [line.plain for line in use_lines(summary, rows, None, is_wide=False)]
-    assert lines[0].split()[:5] == ["NAME", "GCU", "GRANTED(GB)", "USED(GB)", "TOTAL(GB)"]
-    assert lines[1].split(maxsplit=9)[:5] == ["node-1", "0", "8.0", "10.0", "16.0"]
-    assert lines[1].endswith("over by 2.0: default/pod-0")
-    assert lines[2].split() == ["node-1", "1", "4.0", "-", "16.0", "-", "-", "-", "1"]
-    first, second = use_document(rows, [], {})["cards"]
-    said = (first["grantedBytes"], first["usedBytes"], first["over"], first["pods"])
-    assert said == (8 * GIB, 10 * GIB, True, ("default/pod-0",))
-    assert (second["usedBytes"], second["over"]) == (None, False)
 
 
 def test_the_table_of_pods_says_what_counts_their_use() -> None:

@@ -167,7 +167,6 @@ GROUPS = {
             "unit/test_extender_nominations.py",
             "unit/test_extender_preempting.py",
             "unit/test_extender_preferences.py",
-            "unit/test_extender_refusals.py",
             "unit/test_extender_several_cards.py",
         ),
         sample=250,
@@ -212,7 +211,6 @@ EXPLAINED = {
     r"core\.placement\.x_choose_cards": "if enough cards are able, a policy finds as many",
     r"victims\.x__find_need": "a card that is held whole is held by one pod, whose end frees it in either unit",
     r"victims\.xǁAgeǁ__lt__": "no two ages are equal, because each ends in a uid",
-    r"victims\.xǁ_VictimSearchǁ_shares": "no pod holds the same card twice",
     r"core\.matching\.x_has_room": "memory over several cards is a multiple of their number",
     r"kubelet\.device_ids\.x_(check_fits_kubelet|explain_foreign_id)": "text of a message",
 }

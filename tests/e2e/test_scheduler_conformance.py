@@ -11,8 +11,7 @@ from gcushare.config_manager.scheduler_config.versions import ConfigFormat
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import SCHEDULER, ControlPlane
 from tests.protocol.scheduler_under_test import SchedulerUnderTest
-from tests.protocol.test_scheduler_conformance import *  # noqa: F403 - every test of there, on this module's fixture
-from tests.protocol.test_scheduler_conformance_preemption import *  # noqa: F403
+from tests.protocol.test_scheduler_conformance import *  # noqa: F403 - every test of there, on this module's fixture  # noqa: F403
 
 
 class RealScheduler:

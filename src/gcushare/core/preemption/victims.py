@@ -184,7 +184,7 @@ def _cards_to_free(
         card.need -= amount
     ending = {pod.uid for pod in ended}
     for victim, card, amount in shares(pod for pod in victims if pod.uid not in ending):
-        card.shares[victim] = card.shares.get(victim, 0) + amount
+        card.shares[victim] = amount
     return cards
 
 

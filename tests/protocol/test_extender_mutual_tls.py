@@ -160,13 +160,6 @@ async def test_no_one_but_the_scheduler_gets_to_a_verb(who: str, tmp_path: Path)
         assert found.sum("gcushare_turned_away_total", cause=cause) == len(VERBS)
 
 
-async def test_a_scheduler_that_trusts_another_authority_does_not_take_our_answer(tmp_path: Path) -> None:
-    async with serving(tmp_path) as (_, port, data):
-        context = port.context(Authority("another").cert_pem, data[CLIENT_CERT], data[CLIENT_KEY])
-        with pytest.raises(aiohttp.ClientConnectorCertificateError):
-            await port.call("filter", context)
-
-
 async def test_the_first_port_goes_on_reading_and_answers_no_verb(tmp_path: Path) -> None:
     async with rig_of() as rig:
         await start(rig)
@@ -176,17 +169,6 @@ async def test_the_first_port_goes_on_reading_and_answers_no_verb(tmp_path: Path
             status, answer = await rig.post(verb, b"{}")
             assert status == 403
             assert "mutual TLS on port" in answer["error"]
-
-
-@pytest.mark.slow
-async def test_two_replicas_that_begin_at_once_work_with_one_set(tmp_path: Path) -> None:
-    async with rig_of() as rig:
-        put_secret(rig)
-        replicas = await asyncio.gather(rig.add_replica(), rig.add_replica())
-        for replica in replicas:
-            rig.replica = replica
-            port = await verbs_port(rig, tmp_path)
-            assert (await port.call("prioritize", port.of_scheduler()))[0] != 403
 
 
 @pytest.mark.slow

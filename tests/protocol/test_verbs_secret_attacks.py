@@ -10,9 +10,9 @@ import pytest
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
 from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
-from gcushare.wire.contracts import CA, CLIENT_CERT, SERVER_CERT
+from gcushare.wire.contracts import CA
 from gcushare_playground.apiserver import ApiServer
-from tests.api_objects import an_object, delete, find, merge_into
+from tests.api_objects import an_object, delete
 from tests.protocol.test_verbs_renewal import SECRET, TERMS
 
 
@@ -53,13 +53,3 @@ async def test_a_deleted_secret_leaves_the_files_in_use_and_is_filled_again_once
     put_secret(server, SECRET.namespace)
     assert await keeper.check()
     assert served(keeper) != before
-
-
-@pytest.mark.parametrize("lost", [(CA,), (SERVER_CERT, CLIENT_CERT), (CLIENT_CERT,)], ids=str)
-async def test_a_half_written_secret_is_replaced_by_a_set_that_belongs_together(
-    server: ApiServer, keeper: CertificateKeeper, lost: tuple[str, ...]
-) -> None:
-    merge_into(server, "Secret", SECRET.name, {"data": dict.fromkeys(lost)}, SECRET.namespace)
-    assert await keeper.check()
-    found = find(server, "Secret", SECRET.name, SECRET.namespace)["data"]
-    assert all(found.get(name) for name in (CA, SERVER_CERT, CLIENT_CERT))

@@ -199,17 +199,6 @@ async def test_a_pod_that_cannot_be_read_now_is_no_refusal() -> None:
     assert (await here.filter(pod_document("a", 4), "gcu"))["NodeNames"] == ["gcu"]
 
 
-async def test_a_bind_that_fails_is_counted_for_the_vendor_whose_pod_it_is() -> None:
-    here = of_both_vendors(a_pod("b", 12, vendor=ALIYUN))
-    await here.filter(pod_document("b", 12, vendor=ALIYUN), "gpu")
-    here.cluster.put(a_pod("c", 8, vendor=ALIYUN, node="gpu", record=on_card(0, 8)))
-    here.see()
-    answer = await here.bind("b", "gpu")
-
-    assert "needs 12 GB in one card" in json.loads(answer.body)["Error"]
-    assert (answer.vendor, answer.result) == ("aliyun", "refused")
-
-
 @pytest.mark.parametrize(("units", "seen"), [(0, False), (4, True)])
 async def test_one_that_may_not_bind_says_nothing_in_the_protocols_place(units: int, seen: bool) -> None:
     here = caller(a_pod("a", units), seen=seen)

@@ -8,9 +8,6 @@ import pytest
 
 from gcushare.core.assignments import PodRef
 from gcushare.core.errors import Refused
-from gcushare.core.nodes import NodeState
-from gcushare.core.preemption.kept_room import compute_room_left, fits_after_nominees
-from gcushare.core.requests import CardRequest
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.explain.pending_reasons import PendingReason, count_pending
 from gcushare.scheduler_extender.explain.service import ExplainService
@@ -24,7 +21,6 @@ from gcushare.scheduler_extender.state.nominations import (
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import KEPT_REASON
-from tests.builders import GIB_UNIT, asks, asks_whole, cards, held
 from tests.extender_objects import (
     a_node,
     a_pod,
@@ -229,25 +225,6 @@ class TestHowLong:
         ]
         thief = self.asking("thief", LOW)
         assert [self.nominations.room_left(thief, node) for node in ("node-1", "node-2")] == [{0: 4}, {}]
-
-
-@pytest.mark.parametrize(
-    ("nominee", "leaving", "left", "most"),
-    [
-        pytest.param(asks(8), "leaves", {0: 6}, 10, id="where pods are leaving"),
-        pytest.param(asks(10), "", {1: 0}, 4, id="another card, where they leave too little"),
-        pytest.param(asks_whole(), "other", {1: 0}, 4, id="whole"),
-        pytest.param(asks(10), "leaves", {0: 4}, 10, id="the victim takes nothing from what is left next to it"),
-    ],
-)
-def test_a_nominee_is_placed_on_one_card(nominee: CardRequest, leaving: str, left: dict[int, int], most: int) -> None:
-    """Card 0 has 4 free, and 10 come free when a pod leaves it; card 1 has 10 free."""
-    node = NodeState("node-1")
-    node.set_cards(cards(16, 16), GIB_UNIT)
-    for name, card, units in (("leaves", 0, 10), ("stays", 0, 2), ("other", 1, 6)):
-        node.add(held(name, "node-1", (card, units)))
-    assert compute_room_left(node, [nominee], [f"uid-{leaving}"]) == left
-    assert [fits_after_nominees(node, asks(units), left) for units in (most, most + 1)] == [True, False]
 
 
 class TestGroups:

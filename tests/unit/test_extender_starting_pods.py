@@ -15,8 +15,7 @@ from gcushare.scheduler_extender.state.starting_pods import StartingPods
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.scheduler_extender.verbs.filter import STARTING_REASON
 from gcushare.wire.annotations import AVOID_CARDS, CARDS, COMPUTE_SHARE, MEMORY_LIMIT, USE_CARDS
-from gcushare.wire.objects import Container
-from tests.extender_objects import Document, a_pod, as_pod, known_request, pod_document
+from tests.extender_objects import Document, a_pod, as_pod, pod_document
 from tests.unit.extender_binds import Rig
 from tests.unit.extender_desk import answer_of
 
@@ -166,18 +165,6 @@ async def test_filter_names_other_nodes_meanwhile_and_the_busy_one_if_there_is_n
     rig.cluster.start("none")
     rig.cluster.tell(rig.state)
     assert filtered(rig, second, most)[0] == ["node-1"]
-
-
-@pytest.mark.slow
-def test_a_pod_with_two_containers_and_one_with_an_equal_container_do_not_start_together() -> None:
-    one = a_pod("one", 4)
-    container = one.spec.containers[0]
-    two = replace(one, spec=replace(one.spec, containers=(container, Container("b", container.resources))))
-    rig = Rig(one)
-    rig.state.pod_applied(two)
-    request = known_request(rig.state, "one")
-    assert request.calls is not None
-    assert request.calls.is_mistakable_for(calls(4))
 
 
 def test_a_pod_without_an_assignment_is_not_ahead_of_any() -> None:

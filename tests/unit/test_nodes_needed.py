@@ -44,16 +44,6 @@ def need(counted: NodeCount, like: NodeState, spare: Amounts = FREE) -> NodesNee
     return counted.count_new(like, spare, ())
 
 
-def test_a_pod_that_fits_the_sum_but_no_card_needs_a_node() -> None:
-    present = node("node-1", 16, 16)
-    for index in (0, 1):
-        present.add(held(f"holder-{index}", "node-1", (index, 10)))
-    counted = NodeCount({wants(asks(8)): 1})
-    counted.use_present(present, FREE, NO_PLACE)
-    assert counted.fit_now == 0, "12 units are free, 6 on each card"
-    assert need(counted, empty_like(present)) == NodesNeeded(nodes=1, pods=1)
-
-
 def test_what_present_nodes_hold_needs_no_node_and_changes_nothing_there() -> None:
     present = node("node-1", 16, 16)
     counted = NodeCount({wants(asks(8)): 6})

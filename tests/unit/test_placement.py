@@ -92,10 +92,6 @@ def linked(groups: str) -> list[InventoryCard]:
     return made
 
 
-def test_a_single_whole_card_comes_from_the_tightest_group_so_that_pairs_stay_whole() -> None:
-    assert chosen(node(linked("aab")), asks_whole(), "binpack") == [2]
-
-
 def test_several_whole_cards_are_close_together_or_spare_the_groups() -> None:
     state = node(linked("a.bb.a"))
     assert chosen(state, asks_whole(2), "binpack") == [0, 5]

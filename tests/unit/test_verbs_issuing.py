@@ -150,15 +150,6 @@ def test_a_server_certificate_without_any_name_is_made_again() -> None:
     check_handshake(again.data, again.data, START + DAY)
 
 
-def test_a_set_whose_authority_has_ended_is_renewed() -> None:
-    later = START + 15 * 365 * DAY
-    data = first()
-    issue = next_issue(data, YEAR, later)
-    assert issue is not None
-    assert issue.data[CA_KEY] == data[CA_KEY]
-    check_handshake(issue.data, issue.data, later)
-
-
 def test_an_authority_is_renewed_with_its_key_and_name_when_two_thirds_of_its_life_are_over() -> None:
     held = first()
     for year in range(1, 10):

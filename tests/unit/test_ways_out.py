@@ -216,14 +216,6 @@ def test_advice_follows_from_what_would_be_granted(wish: Wish, sizes: tuple[int,
         assert ways[0].request.limit == 16
 
 
-@pytest.mark.parametrize("change", [{"cordoned": True}, {"health": Health.UNHEALTHY}])
-def test_a_card_that_takes_no_pods_is_no_second_card(change: dict[str, object]) -> None:
-    first, second = cards(16, 16)
-    request = Wish(((APP, 20),)).parse()
-    found = explain(Cluster([[first, msgspec.structs.replace(second, **change)]]), request)
-    assert [way.change for way in find_ways_out(found, request.divisor)] == [Change.AMOUNT, Change.NODE]
-
-
 def test_a_runtime_with_one_card_per_container_is_not_advised_to_take_several() -> None:
     found = explain(Cluster([list(cards(16, 16))]), Wish(((APP, 20),)).parse())
     assert [way.change for way in find_ways_out(found, 1)] == [Change.AMOUNT, Change.NODE]

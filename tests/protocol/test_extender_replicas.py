@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 
-import aiohttp
 import pytest
 
 from gcushare.scheduler_extender.extender_settings import FollowSettings
 from gcushare.wire.contracts import LEADS_LABEL
 from gcushare_playground.apiserver import Delay, FailBefore, Fault
-from tests.api_objects import find, merge_into
+from tests.api_objects import merge_into
 from tests.extender_objects import filter_body, node_document, pod_document
 from tests.protocol.extender_rig import ExtenderRig, Replica, eight_cards, extender_settings, quick_election, until
 from tests.protocol.watch_wire import watch_wire
@@ -145,73 +139,6 @@ async def test_a_leader_whose_watch_broke_for_good_makes_room_for_a_replica_that
         await rig.until_serving(follower)
 
         assert not stale.extender.leadership.is_leader
-
-
-@asynccontextmanager
-async def program(kubeconfig: Path, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The real program in a process of its own; killed at the end of the block if it still runs."""
-    given = [f"--kubeconfig={kubeconfig}", "--log-dir=", "--page-port=0", "--listen-address=127.0.0.1"]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gcushare.scheduler_extender", *given, *flags, stderr=asyncio.subprocess.PIPE
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
-
-
-async def page_url(process: asyncio.subprocess.Process) -> str:
-    """Read from its log where its second port listens."""
-    assert process.stderr is not None
-    found = 0
-    async with asyncio.timeout(60):
-        while line := (await process.stderr.readline()).decode():
-            found += "listening" in line
-            if found == 2:
-                return line.split("url=")[1].split()[0]
-    raise AssertionError("the program ended before it listened")
-
-
-# Programs as processes.
-@pytest.mark.slow
-async def test_a_killed_leader_is_followed_within_its_leases_duration(tmp_path: Path) -> None:
-    async with ExtenderRig(extender_settings(election=quick_election(3.0)), starts=False) as rig:
-        kubeconfig = rig.api.kubeconfig(tmp_path / "kubeconfig")
-        async with program(kubeconfig, "--listen-port=0") as leading:
-            url = await page_url(leading)
-            await until_leading(url)
-            await rig.add_nodes(eight_cards())
-            follower = await rig.add_replica()
-            rig.replica = follower
-            await until(lambda: follower.extender.serving.is_synced)
-            assert not follower.extender.leadership.is_leader
-            os.kill(leading.pid, signal.SIGKILL)
-            await rig.until_serving(follower)
-
-
-@pytest.mark.slow
-async def test_the_program_ends_in_order_at_sigterm(tmp_path: Path) -> None:
-    async with ExtenderRig(starts=False) as rig:
-        kubeconfig = rig.api.kubeconfig(tmp_path / "kubeconfig")
-        async with program(kubeconfig, "--listen-port=0", "--vendor=both") as running:
-            url = await page_url(running)
-            await until_leading(url)
-            running.terminate()
-            async with asyncio.timeout(60):
-                assert await running.wait() == 0
-        lease = find(rig.api, "Lease", "gcushare-scheduler-extender")
-    assert lease["spec"].get("holderIdentity", "") == ""
-
-
-async def until_leading(page_url: str) -> None:
-    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
-        while True:
-            async with session.get(f"{page_url}/metrics") as answer:
-                if "gcushare_leader 1.0" in await answer.text():
-                    return
-            await asyncio.sleep(0.05)
 
 
 POD_NAMES = ("extender-a", "extender-b")

@@ -219,71 +219,10 @@ def test_of_many_pods_too_enough_end_and_each_is_needed_and_no_budget_is_broken_
         assert not any(world.frees_cards(ended - {uid}) and not world.lacks(ended - {uid}) for uid in spared)
 
 
-def two_cards(units: int, *, cpu: int = 0, total_cpu: int = 10, memory: int = 32) -> World:
+def test_whole_cards_are_freed_by_pods_that_were_not_proposed_too() -> None:
     node = NodeState("n")
     node.set_cards(cards(16, 16), GIB_UNIT)
-    return World(node, asks(units), cpu, total_cpu, memory, 100)
-
-
-def test_pods_end_that_were_not_proposed_where_they_alone_free_a_card() -> None:
-    world = two_cards(16)
-    for name in "abcd":
-        world.add(name, (0, 4))
-    world.add("m", (1, 4), priority=100)
-    world.add("e", (1, 8))
-    proposed = world.propose()
-    assert proposed is not None
-    assert "e" in proposed.uids
-    assert world.choose(proposed) == Proposed(["a", "b", "c", "d"], 0)
-
-
-def test_no_pod_ends_where_the_kubelets_count_of_card_memory_is_all_that_lacks() -> None:
-    world = two_cards(10, memory=20)
-    world.add("p", (0, 14))
-    assert world.propose() == Proposed(["p"], 0)
-    assert world.choose(Proposed(["p"], 0)) is None
-    world.cpu, world.total_cpu = 4, 3
-    assert world.choose(Proposed(["p"], 0)) == Proposed(["p"], 0), "preemption for CPU is the scheduler's own"
-
-
-def test_a_pod_whose_cpu_is_needed_ends_too_and_one_with_the_cpu_on_the_right_card_ends_alone() -> None:
-    world = two_cards(16, cpu=4, total_cpu=4)
-    world.add("card", (0, 8))
-    world.add("cpu", cpu=4)
-    world.add("other", (1, 8), priority=1)
-    assert world.choose(Proposed(["cpu", "card"], 0)) == Proposed(["card", "cpu"], 0)
-    world.add("both", (0, 8), cpu=4, priority=0)
-    world.total_cpu = 8
-    found = world.choose(Proposed(["cpu", "card"], 0))
-    assert found is not None
-    assert set(found.uids) == {"both", "card"}
-
-
-@pytest.mark.parametrize("allowed", [{"quorum": 0}, None], ids=["a budget", "budgets that cannot be read"])
-def test_where_only_a_pod_that_was_not_proposed_and_may_not_end_would_help_none_ends(
-    allowed: dict[str, int] | None,
-) -> None:
-    world = two_cards(16)
-    world.allowed = allowed
-    world.add("kept", (0, 16), budgets=frozenset({"quorum"} if allowed else ()))
-    world.add("high", (1, 8), priority=100)
-    world.add("e", (1, 8))
-    assert world.choose(Proposed(["e"], 0)) is None
-
-
-def test_a_pod_that_stands_in_the_way_by_itself_ends_whether_its_card_is_needed_or_not() -> None:
-    world = two_cards(16)
-    world.add("port", (1, 4), conflicts=True)
-    world.add("holds", (0, 4))
-    found = world.choose(Proposed(["port"], 0))
-    assert found == Proposed(["port"], 0), "card 1 is free then"
-    world.add("high", (1, 4), priority=100)
-    assert world.choose(Proposed(["port"], 0)) == Proposed(["holds", "port"], 0)
-
-
-def test_whole_cards_are_freed_by_pods_that_were_not_proposed_too() -> None:
-    world = two_cards(0)
-    world.request = asks_whole()
+    world = World(node, asks_whole(), cpu=0, total_cpu=10, memory=32, priority=100)
     world.add("a", (0, 4))
     world.add("b", (1, 4))
     world.add("c", (1, 4), priority=100)

@@ -114,11 +114,11 @@ GROUPS = {
         ),
         (
             "unit/test_over_use_decisions.py",
-            "unit/test_plugin_allocate_log.py",
+            "unit/test_plugin_allocator.py",
             "unit/test_plugin_annotation_writer.py",
             "unit/test_plugin_force_deleted.py",
             "unit/test_plugin_device_list.py",
-            "unit/test_plugin_allocations.py",
+            "unit/test_held_cards.py",
             "unit/test_plugin_node_agent.py",
             "unit/test_plugin_pod_states.py",
             "unit/test_plugin_pod_store.py",
@@ -136,7 +136,6 @@ GROUPS = {
         ),
         (
             "unit/test_mps_watch.py",
-            "unit/test_plugin_allocate_log.py",
             "unit/test_plugin_allocator.py",
             "unit/test_plugin_response.py",
             "unit/test_plugin_card_choice.py",

@@ -1,17 +1,24 @@
-"""What a person and a probe see of a running plugin: status, health, metrics, and the removal of its traces."""
+"""What people, probes and alerts see of a running plugin: status, health, metrics; and how its traces are removed."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from pathlib import Path
 
 import grpc
 import grpc.aio
 import pytest
 
+from gcushare.core.units import GIB
 from gcushare.device_plugin.__main__ import main
+from gcushare.device_plugin.plugin_settings import GrantMode
+from gcushare.device_plugin.reporting.resources import describe
+from gcushare.device_plugin.reporting.status_text import render_status
 from gcushare.node.cdi import CdiSpecFile
-from gcushare.node.node_settings import Strategy
+from gcushare.node.node_settings import Reserve, Strategy
 from gcushare.vendors import ENFLAME
+from tests.fake_proc import FakeProc
 from tests.protocol.commands import Ran, run_command
 from tests.protocol.node_rig import NODE
 from tests.protocol.plugin_rig import PluginRig
@@ -116,3 +123,91 @@ async def test_the_removal_does_the_local_part_when_the_api_server_is_away() -> 
         assert code == 75
         assert "gcushare-enflame.json removed" in text
         assert "nothing was sent" in why
+
+
+async def test_cards_and_pods_are_reported_in_bytes_and_without_the_flag_nothing_of_what_pods_use() -> None:
+    async with PluginRig(cards=(16, 16), plugin_first=False, plugin={"reserve": Reserve(bytes=GIB)}) as rig:
+        await rig.start_plugin()
+        await rig.until_units(30)
+        rig.bind("a", 4, card=0)
+        rig.bind("b", 2, 1, card=1)
+        await rig.until_recorded("a", "b")
+        _used(rig, {0: {11: GIB}})
+        found = await rig.figures()
+        assert found.sum("gcushare_card_memory_bytes", card="0") == 16 * GIB
+        assert found.sum("gcushare_card_reserved_bytes", card="0") == GIB
+        name = "gcushare_pod_granted_bytes"
+        assert found.sum(name, pod_namespace="default", pod_name="a", card="0") == 4 * GIB
+        assert found.sum(name, pod_namespace="default", pod_name="b", card="1") == 3 * GIB
+        assert found.sum(name) == found.sum("gcushare_card_granted_bytes") == 7 * GIB
+        document = await rig.status()
+        assert (document["podUse"], document["pods"][0]["usedByCard"]) == (None, None)
+        assert "gcushare_pod_memory_used_bytes" not in (await rig.get("/metrics"))[1]
+        await rig.delete("b")
+        await rig.until(lambda: len(rig.app.observed.store.entries) == 1, "the plugin has seen its end")
+        assert (await rig.figures()).sum(name) == 4 * GIB
+
+
+def _used(rig: PluginRig, by_card: Mapping[int, Mapping[int, int]]) -> None:
+    """Put processes on cards: bytes by number."""
+    rig.write_cards({index: {"processes": dict(processes)} for index, processes in by_card.items()})
+
+
+async def test_what_pods_use_is_reported_by_pod_and_card_with_what_belongs_to_no_one(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc")
+    async with PluginRig(
+        cards=(16, 16), plugin={"pod_use": True, "proc_root": proc.root, "mode": GrantMode.BOTH}
+    ) as rig:
+        rig.bind("a", 4, card=0)
+        rig.bind("b", 2, card=0)
+        rig.bind_whole("w", cards="1")
+        await rig.until_recorded("a", "b", "w")
+        for pid, name in ((11, "a"), (12, "a"), (13, "b"), (21, "w")):
+            proc.start_in_pod(pid, rig.uid(name))
+        proc.start(99, "0::/system.slice/sshd.service\n")
+        shared = {11: 3 * GIB, 12: 2 * GIB, 13: GIB, 99: GIB // 2, 98: 5}
+        sampled = {"processes": shared, "process_utilization": {11: 30.5, 12: 20}}
+        rig.write_cards({0: sampled, 1: {"processes": {21: 9 * GIB, 12: GIB}}})
+        used, no_ones = "gcushare_pod_memory_used_bytes", "gcushare_card_memory_unattributed_bytes"
+        found = await rig.until_figures(lambda found: found.sum(no_ones) > 0)
+        assert found.sum(used, pod_namespace="default", pod_name="a", card="0") == 5 * GIB
+        assert found.sum(used, pod_name="b", card="0") == GIB
+        assert found.sum(used, pod_name="w", card="1") == 9 * GIB
+        granted, busy = "gcushare_pod_memory_granted_bytes", "gcushare_pod_utilization_percent"
+        assert [found.sum(granted, pod_name=name) for name in ("a", "b", "w")] == [4 * GIB, 2 * GIB, 16 * GIB]
+        by_a = [found.sum(name, pod_name="a", card="1") for name in (used, granted)]
+        assert by_a == [GIB, 0], "a card that it does not hold"
+        assert found.sum(busy, card="0", pod_name="a", pod_namespace="default") == 50.5
+        assert f'{busy}{{card="1"' not in (await rig.get("/metrics"))[1]
+        assert found.sum(no_ones, card="0", uuid="GCU-0") == GIB // 2 + 5
+        assert found.sum(no_ones, card="1") == 0
+        document = await rig.status()
+        pods = {pod["pod"]: pod["usedByCard"] for pod in document["pods"]}
+        assert pods == {"default/a": {"0": 5 * GIB, "1": GIB}, "default/b": {"0": GIB}, "default/w": {"1": 9 * GIB}}
+        by_pod = {pod["pod"]: pod["utilizationByCard"] for pod in document["pods"]}
+        assert by_pod == {"default/a": {"0": 50.5}, "default/b": {"0": 0.0}, "default/w": {}}
+        assert [card["unattributedBytes"] for card in document["cards"]] == [GIB // 2 + 5, 0]
+        assert document["podUse"] == ""
+        proc.end(11)  # a process that ended while its driver still lists it
+        await rig.until_figures(lambda found: found.sum(used, pod_name="a") == 3 * GIB)
+        await rig.delete("b")
+        await rig.until(lambda: len(rig.app.observed.store.entries) == 2, "the plugin has seen its end")
+        assert 'pod_name="b"' not in (await rig.get("/metrics"))[1]
+
+
+async def test_without_the_hosts_process_ids_nothing_is_reported_and_the_status_says_why(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc", namespace="pid:[4026532000]")
+    async with PluginRig(cards=(16,), plugin={"pod_use": True, "proc_root": proc.root}) as rig:
+        _used(rig, {0: {11: GIB}})
+        reconciler = rig.app.observed.pod_use
+        assert reconciler is not None
+        await rig.until(lambda: reconciler.problem, "the processes were looked for")
+        document = await rig.status()
+        assert "hostPID" in document["podUse"]
+        assert document["cards"][0]["unattributedBytes"] is None
+        assert document["problems"] == {}
+        for name in ("gcushare_pod_memory_used_bytes", "gcushare_card_memory_unattributed_bytes"):
+            assert name not in (await rig.get("/metrics"))[1]
+        assert "\nUse per pod is not known: process ids are" in render_status(
+            describe(rig.app.observed), origin="here", width=None
+        )

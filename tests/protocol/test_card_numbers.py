@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -12,6 +14,7 @@ from gcushare.core.errors import DeviceError
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ALIYUN
 from gcushare_playground.kubelet.checkpoint import decode_checkpoint
+from gcushare_playground.kubelet.dra import ClaimRef
 from tests.protocol.claims_rig import ClaimsRig, share
 from tests.protocol.plugin_rig import PluginRig
 
@@ -35,12 +38,19 @@ def numbers(rig: ClaimsRig) -> dict[str, int]:
     return {card.uuid: card.index for card in inventory.cards}
 
 
-async def test_a_prepared_claim_keeps_its_card_whatever_the_driver_calls_it() -> None:
+@asynccontextmanager
+async def prepared() -> AsyncIterator[tuple[ClaimsRig, ClaimRef]]:
+    """A node of three cards, the second of which a claim was given, and whose program has ended since."""
     async with ClaimsRig((16, 16, 16), vendor=ALIYUN) as rig:
         await rig.start()
         full = rig.allocate("full", share("card-1", 14))
         assert (await rig.kubelet.prepare(full))[full.uid].error == ""
         await rig.end_program()
+        yield rig, full
+
+
+async def test_a_prepared_claim_keeps_its_card_whatever_the_driver_calls_it() -> None:
+    async with prepared() as (rig, full):
         rig.write_cards({index: {"uuid": uuid} for index, uuid in enumerate(("GCU-1", "GCU-2", "new"))})
         await rig.start()
         await rig.until(lambda: "new" in numbers(rig), "the cards are counted")
@@ -52,23 +62,15 @@ async def test_a_prepared_claim_keeps_its_card_whatever_the_driver_calls_it() ->
 
 @pytest.mark.slow
 async def test_a_prepared_claim_keeps_its_card_while_the_drivers_library_does_not_answer() -> None:
-    async with ClaimsRig((16, 16), vendor=ALIYUN) as rig:
-        await rig.start()
-        claim = rig.allocate("full", share("card-1", 14))
-        assert (await rig.kubelet.prepare(claim))[claim.uid].error == ""
-        await rig.end_program()
+    async with prepared() as (rig, _):
         rig.write_cards({0: {"uuid": "GCU-1"}, 1: {"uuid": "GCU-0"}})
         rig.adapters = replace(rig.adapters, cards=LateSource(rig.root / "cards.json"))
         await rig.start()
-        await rig.until(lambda: numbers(rig) == {"GCU-0": 0, "GCU-1": 1}, "the numbers are as before")
+        await rig.until(lambda: numbers(rig) == {"GCU-0": 0, "GCU-1": 1, "GCU-2": 2}, "the numbers are as before")
 
 
 async def test_what_a_claim_was_given_counts_before_an_inventory_of_another_time() -> None:
-    async with ClaimsRig((16, 16, 16), vendor=ALIYUN) as rig:
-        await rig.start()
-        full = rig.allocate("full", share("card-1", 14))
-        assert (await rig.kubelet.prepare(full))[full.uid].error == ""
-        await rig.end_program()
+    async with prepared() as (rig, _):
         text = rig.node()["metadata"]["annotations"][ALIYUN.inventory_annotation]
         text = text.replace("GCU-1", "GCU-x").replace("GCU-2", "GCU-1").replace("GCU-x", "GCU-2")
         rig.annotate_node(ALIYUN.inventory_annotation, text)

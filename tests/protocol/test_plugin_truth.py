@@ -37,17 +37,12 @@ async def until_true(rig: PluginRig, names: Sequence[str]) -> None:
     )
 
 
-@pytest.mark.slow
-async def test_where_podresources_does_not_answer_the_checkpoint_makes_the_records_true() -> None:
-    async with PluginRig(order=backwards) as rig:
+@pytest.mark.parametrize("podresources", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["none", "hangs"])
+async def test_where_podresources_does_not_answer_the_checkpoint_makes_the_records_true(*, podresources: bool) -> None:
+    async with PluginRig(order=backwards, podresources=podresources) as rig:
         rig.kubelet.faults.podresources = PodResourcesMode.HANG
         await until_true(rig, await bind_equal_pods(rig))
         assert rig.problem("kubeletRecord") == ""
-
-
-async def test_a_kubelet_without_podresources_is_read_by_its_checkpoint() -> None:
-    async with PluginRig(order=backwards, podresources=False) as rig:
-        await until_true(rig, await bind_equal_pods(rig))
 
 
 async def test_a_checkpoint_that_is_no_json_is_named_in_readiness() -> None:

@@ -1,15 +1,15 @@
 """How the plugin finds out that another one serves its whole-card resource."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Inventory
-from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.kubelet.conflicts import ConflictingPluginWatch
 from gcushare.device_plugin.node.publisher import ResourceCounts
+from tests.builders import inventory
 
 RESOURCE = "nvidia.com/gpu"
 REMOVE = "Memory is not offered next to it: remove that plugin from this node"
@@ -17,20 +17,12 @@ REMOVE = "Memory is not offered next to it: remove that plugin from this node"
 
 @dataclass
 class World:
-    """The kubelet's checkpoint, what the Node counts, and what was reported; ``modes`` are those published before."""
+    """The kubelet's checkpoint, what the Node counts, and what was reported; ``former`` was published before."""
 
     path: Path
     counted: tuple[int, int] | None = (8, 8)
-    modes: tuple[str, ...] = ()
+    former: Inventory | None = None
     reported: list[str] = field(default_factory=list)
-
-    @property
-    def former(self) -> Inventory | None:
-        return Inventory(unit=parse_memory_unit("1"), cards=(), modes=self.modes) if self.modes else None
-
-    @former.setter
-    def former(self, inventory: Inventory | None) -> None:
-        self.modes = inventory.modes if inventory is not None else ()
 
     def counts(self, resource: str) -> ResourceCounts | None:
         assert resource == RESOURCE
@@ -46,6 +38,10 @@ class World:
         return ConflictingPluginWatch(
             RESOURCE, part, checkpoint=self.path, node=self, report=self.reported.append, is_served=is_served
         )
+
+
+def offered(*modes: str) -> Inventory:
+    return replace(inventory(16), modes=modes)
 
 
 @pytest.fixture
@@ -78,10 +74,24 @@ async def test_ids_of_another_layout_are_another_plugin(
     assert world.reported == [found]
 
 
-async def test_a_plugin_that_is_gone_is_no_conflict_though_the_kubelet_remembers_its_ids(world: World) -> None:
-    world.register("GPU-1")
-    world.counted = (1, 0)
-    assert await world.watch().find() == ""
+@pytest.mark.parametrize(
+    ("part", "ids", "counted"),
+    [
+        pytest.param(SERVES_WHOLE, None, (8, 8), id="no checkpoint"),
+        pytest.param(SERVES_WHOLE, ("GPU-1",), (1, 0), id="gone, and its ids are remembered"),
+        pytest.param(SERVES_MEMORY, ("GPU-1-_-0",), (8, 0), id="of memory, gone"),
+        pytest.param(SERVES_MEMORY, ("GPU-1-_-0",), (0, 0), id="of memory, gone, and the kubelet has restarted"),
+        pytest.param(SERVES_MEMORY, (), (8, 0), id="ours, uninstalled and installed within five minutes"),
+        pytest.param(SERVES_MEMORY, ("000", "001"), (8, 8), id="ours"),
+    ],
+)
+async def test_no_other_plugin_is_found_where_none_can_hand_out_cards(
+    world: World, part: str, ids: tuple[str, ...] | None, counted: tuple[int, int]
+) -> None:
+    world.counted = counted
+    if ids is not None:
+        world.register(*ids)
+    assert await world.watch(part).find() == ""
 
 
 async def test_a_plugin_whose_devices_are_all_sick_is_one_all_the_same(world: World) -> None:
@@ -93,7 +103,7 @@ async def test_a_plugin_whose_devices_are_all_sick_is_one_all_the_same(world: Wo
 
 
 async def test_one_that_was_known_stays_one_while_its_devices_are_sick_and_the_kubelet_restarts(world: World) -> None:
-    watch, world.modes = world.watch(), BOTH_MODES
+    watch, world.former = world.watch(), offered(*BOTH_MODES)
     world.register("GPU-1")
     assert await watch.find()
     world.register()
@@ -107,18 +117,14 @@ async def test_one_that_was_known_stays_one_while_its_devices_are_sick_and_the_k
 async def test_our_own_devices_are_no_conflict_when_none_of_them_is_usable(world: World) -> None:
     world.register()
     world.counted = (8, 0)
-    world.modes = BOTH_MODES
+    world.former = offered(*BOTH_MODES)
     assert await world.watch().find() == "", "a plugin of ours before this one served them"
-    world.modes = (SERVES_MEMORY,)
+    world.former = offered(SERVES_MEMORY)
     watch = world.watch()
     world.counted = (0, 0)
     assert await watch.find() == ""
     world.counted = (8, 0)
     assert await watch.find() == "", "this one has served them since"
-
-
-async def test_a_node_without_a_checkpoint_has_no_other_plugin(world: World) -> None:
-    assert await world.watch().find() == ""
 
 
 async def test_one_that_comes_back_is_reported_again(world: World) -> None:
@@ -128,24 +134,6 @@ async def test_one_that_comes_back_is_reported_again(world: World) -> None:
         found.append(bool(await watch.find()))
     assert found == [True, False, True]
     assert len(world.reported) == 2
-
-
-@pytest.mark.parametrize("counted", [(8, 0), (0, 0)], ids=["its units are lost", "the kubelet has restarted"])
-async def test_a_plugin_of_memory_that_has_gone_is_no_conflict(world: World, counted: tuple[int, int]) -> None:
-    """As after Aliyun's gpushare or the Go gcushare was removed: their ids stay in the checkpoint."""
-    world.counted = counted
-    world.register("GPU-1-_-0")
-    assert await world.watch(SERVES_MEMORY).find() == ""
-
-
-async def test_units_of_ours_without_an_inventory_are_no_conflict_though_none_is_usable(world: World) -> None:
-    """As after an uninstall and an install within five minutes."""
-    world.register()
-    world.counted = (8, 0)
-    assert await world.watch(SERVES_MEMORY).find() == ""
-    world.register("000", "001")
-    world.counted = (8, 8)
-    assert await world.watch(SERVES_MEMORY).find() == ""
 
 
 async def test_whole_cards_next_to_a_plugin_of_memory_count_only_while_they_can_be_handed_out(world: World) -> None:

@@ -1,21 +1,37 @@
-"""The documents' form: narrow lines, a digest on top, decision records of twenty lines."""
+"""The documents' form: narrow lines, a digest on top, decision records of twenty lines, a site with every page."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+from ruamel.yaml import YAML
 
 from tests.documents import DOCS, GUIDES, ROOT, Document, every_document, guide
 
 WIDEST_LINE = 120
+
+
 """Columns; a Chinese character takes two."""
 
+
 LONGEST_DIGEST = 10
+
+
 LONGEST_RECORD = 20
+
+
 RECORDS = sorted((DOCS / "adr").glob("*.md"))
 
+
 AFTER_DIGEST = re.compile(r"\n(?=## |```|- | {4})")
+
+
 """Where the opening prose ends: at a heading, code or a list."""
+
 
 CHANGELOG = ROOT / "CHANGELOG.md"
 
@@ -31,13 +47,6 @@ def wide_lines(document: Document) -> list[str]:
 def test_no_line_is_wider_than_a_terminal() -> None:
     documents = [each for each in every_document() if each.path != CHANGELOG]
     assert [(each.name, line) for each in documents for line in wide_lines(each)] == []
-
-
-def test_a_wide_line_is_found() -> None:
-    """The negative control: in prose, in tables, in commands, and in what a program printed."""
-    wide = "x" * 121
-    text = f"{wide}\n| {wide} |\n{'卡' * 61}\n{'卡' * 60}\n```\n{wide}\n```\n```text\n{wide}\n```\n"
-    assert wide_lines(Document(DOCS / "page.md", text)) == [wide, f"| {wide} |", "卡" * 61, wide, wide]
 
 
 def test_every_page_opens_with_a_digest() -> None:
@@ -64,3 +73,51 @@ def test_a_decision_record_is_short_and_says_what_would_change_it() -> None:
         assert len(lines) <= LONGEST_RECORD, path.name
         heads = [found[1] for line in lines if (found := re.match(r"\*\*([^*]+)\.\*\*", line))]
         assert heads == ["What", "Figure", "What would change it"], path.name
+
+
+SITE = ROOT / "site"
+
+
+PIN = re.compile(r"[A-Za-z0-9._-]+==[0-9][\w.]*")
+
+
+def pages(found: Any) -> Iterator[str]:
+    match found:
+        case str():
+            yield found
+        case list():
+            for each in found:
+                yield from pages(each)
+        case dict():
+            yield from pages([*found.values()])
+
+
+def test_every_guide_is_in_the_navigation_in_both_languages() -> None:
+    config = YAML(typ="safe", pure=True).load((SITE / "mkdocs.yml").read_text().replace("!ENV ", ""))
+    listed = list(pages(config["nav"]))
+    assert len(listed) == len(set(listed))
+    assert {*GUIDES, *(f"zh/{name}" for name in GUIDES)} <= {*listed}
+    assert {each.removeprefix("zh/") for each in listed} - {*GUIDES} == {
+        *("index.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+    }
+
+
+def test_what_belongs_to_an_item_is_indented_by_four_columns_a_level() -> None:
+    """As Python-Markdown reads lists: nested items, text and code stay with their item, other code stays as it is."""
+    indented_by_four = runpy.run_path(str(SITE / "lists.py"))["indented_by_four"]
+    made = indented_by_four(
+        "1. first\n\n       code\n\n   text\n2. second\n   - inner\n     more\n\n"
+        "- a\n  ```sh\n  - b\n  ```\n\n    more\n\n```\n- c\n```\n\n    - code\n      code"
+    )
+    assert made == (
+        "1. first\n\n        code\n\n    text\n\n2. second\n    - inner\n        more\n\n"
+        "- a\n    ```sh\n    - b\n    ```\n\n      more\n\n```\n- c\n```\n\n    - code\n      code"
+    )
+
+
+def test_its_tools_are_pinned_and_are_no_dependency_of_ours() -> None:
+    lines = (SITE / "requirements.txt").read_text().splitlines()[1:]
+    assert [line for line in lines if not PIN.fullmatch(line)] == []
+    assert any(line.startswith("mkdocs-material==") for line in lines)
+    for name in ("pyproject.toml", "constraints.txt", "hashes.txt"):
+        assert "mkdocs" not in (ROOT / name).read_text()

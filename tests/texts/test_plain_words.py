@@ -49,9 +49,3 @@ def test_sentences_are_plain() -> None:
         if word not in ALLOWED.get(name, ())
     ]
     assert found == [], "write it in plain words: next to, with, in addition to, whose, again, anyone who"
-
-
-def test_a_hard_word_is_found() -> None:
-    """The negative control: in any case and between words, but not as a part of a name."""
-    text = "Nobody is here.\nis_beside_it, a wholesome strikeout\nthree, of which two"
-    assert list(hard_words(text)) == [(1, "nobody"), (3, "of which")]

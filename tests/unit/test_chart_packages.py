@@ -1,4 +1,4 @@
-"""The packages hold what the manual says, in step with each other, with the project and with what is rendered."""
+"""The packages hold what the manual says, in step with each other and the project; helm's notes say how to go on."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from tests.charts import (
     DEPLOY,
     EXTENDER_CHART,
     HELM,
+    NEWEST,
     PLUGIN_CHART,
     UMBRELLA_CHART,
+    helm,
     in_one_worker,
     load_objects,
     load_yaml,
     needs_helm,
+    one,
     rendered,
 )
 
@@ -35,6 +38,8 @@ MANUAL_FILES = {
     "templates/daemonset-config-manager.yaml templates/deployment.yaml templates/serviceaccount.yaml "
     "templates/service.yaml",
 }
+
+
 WRITTEN_BY_HAND = {*DEPLOY.glob("manifests/gpushare/config/scheduler-*"), *DEPLOY.glob("manifests/gpushare/samples/*")}
 
 
@@ -73,11 +78,6 @@ def test_every_value_of_a_chart_is_described_and_the_chart_itself(chart: Path) -
     about = load_yaml((chart / "Chart.yaml").read_text())
     assert about["maintainers"]
     assert (chart / "README.md").read_text().startswith(f"# {chart.name}\n")
-
-
-def test_a_value_without_a_description_is_found(tmp_path: Path) -> None:
-    (tmp_path / "values.yaml").write_text("# About a.\na: 1\nb: 1\n\nc:\n  # About d.\n  d: 1\n\n  e: 1\n")
-    assert uncommented(tmp_path / "values.yaml") == ["c", "c.e"]
 
 
 def enums_of(schema: object) -> list[list[object]]:
@@ -157,3 +157,53 @@ def test_the_plain_manifests_hold_nothing_that_only_helm_reads() -> None:
         text = path.read_text()
         assert "helm" not in text.lower(), path
         assert load_objects(text), path
+
+
+STEPS = {
+    "config-manager": "kubectl get configmap gcushare-config-manager",
+    "second-scheduler": "schedulerName: gcushare-scheduler",
+    "none": "gcushare-config-manager apply --unit",
+}
+
+
+NOTES = """\
+kind: ConfigMap
+metadata: {name: notes}
+data:
+  notes: |
+{{ include (print $.Template.BasePath "/NOTES.txt") . | indent 4 }}
+"""
+
+
+def notes(chart: Path, folder: Path, *sets: str) -> str:
+    """The notes, by way of an object: ``helm template`` prints objects alone."""
+    copy = Path(shutil.copytree(chart, folder / "chart"))
+    (copy / "templates" / "notes.yaml").write_text(NOTES)
+    path = "gcushare-scheduler-extender-chart." if chart == UMBRELLA_CHART else ""
+    given = [word for each in sets for word in ("--set", path + each)]
+    done = helm("template", "test", str(copy), "-n", "cards", "--kube-version", NEWEST, *given)
+    assert done.returncode == 0, done.stderr
+    text: str = one(load_objects(done.stdout), "ConfigMap", "notes")["data"]["notes"]
+    return text
+
+
+@needs_helm
+@in_one_worker
+@pytest.mark.parametrize("chart", [EXTENDER_CHART, UMBRELLA_CHART], ids=lambda chart: chart.name)
+@pytest.mark.parametrize("mode", STEPS)
+def test_the_notes_say_how_pods_come_to_the_extender(chart: Path, mode: str, tmp_path: Path) -> None:
+    text = notes(chart, tmp_path, f"scheduler.mode={mode}", "vendor=aliyun")
+    assert [step for step in STEPS.values() if step in text] == [STEPS[mode]]
+    assert "\n\n\n" not in text
+    if mode == "none":
+        vendor = "enflame" if chart == UMBRELLA_CHART else "aliyun"  # global.vendor overrules
+        assert f"--vendor {vendor} \\\n" in text
+        assert "--extender-service cards/gcushare-scheduler-extender \\\n" in text
+
+
+@needs_helm
+@in_one_worker
+@pytest.mark.parametrize("chart", [EXTENDER_CHART, UMBRELLA_CHART], ids=lambda chart: chart.name)
+def test_no_scheduler_is_to_call_an_extender_that_answers_none(chart: Path, tmp_path: Path) -> None:
+    text = notes(chart, tmp_path, "scheduler.mode=none", "scheduler.verbs=off")
+    assert not [step for step in STEPS.values() if step in text]

@@ -61,19 +61,6 @@ async def examine(census: Census) -> Any:
     return json.loads(stdout.getvalue())
 
 
-async def wait_for_finding(census: Census, kind: str) -> Any:
-    """Examine until something of this kind is found; returns the finding."""
-    found: list[Any] = []
-
-    async def look() -> str | None:
-        document = await examine(census)
-        found.extend(each for each in document["findings"] if each["id"] == kind)
-        return None if found else str(document["findings"])
-
-    await poll_until(look, f"{kind} is found")
-    return found[0]
-
-
 # Each test stands by itself, in whatever process it runs; what a test breaks, it and the later ones live with.
 
 
@@ -100,17 +87,6 @@ async def test_a_bundle_of_it_holds_what_the_programs_know(census: Census, tmp_p
         assert sum(pod["usedGCU"] for card in cards for pod in card["pods"] or ()) == 24
     assert "plugins/n1/gcushare-device-plugin-1/metrics.txt" in names
     assert "logs/kube-system/gcushare-device-plugin-1/gcushare-device-plugin.log" in names
-
-
-async def test_a_sick_card_is_found_with_the_words_of_the_hardware(census: Census) -> None:
-    cards = census.cluster.place.cards_file(NODE)
-    cards.write_bytes(NODE.cards_document({1: "fell off the bus"}))
-    assert "fell off the bus" in (await wait_for_finding(census, "sick-card"))["problem"]
-
-
-async def test_a_forged_record_is_found_and_has_no_effect(census: Census) -> None:
-    await census.create("forger", 12, annotations={"enflame.com/gcu-device-id": "0"})
-    assert (await wait_for_finding(census, "forged-record"))["subject"] == "pod default/forger"
 
 
 async def test_programs_that_died_are_found(census: Census) -> None:

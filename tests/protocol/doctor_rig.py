@@ -91,12 +91,11 @@ class Answer(Ran):
         assert self.code == {"error": 4, "warning": 3, "info": 0}[severity]
 
 
-def metrics(*, leader: int = 1, filters: int = 5, age_s: float = 1.0, drifts: int = 0, started: float = 0.0) -> str:
+def metrics(*, leader: int = 1, filters: int = 5, started: float = 0.0) -> str:
     return (
         "# TYPE gcushare_leader gauge\n"
         f"gcushare_leader {leader}\n"
-        f'gcushare_watch_age_seconds{{resource="pods"}} {age_s}\n'
-        f'gcushare_ledger_drifts_total{{vendor="enflame"}} {drifts}\n'
+        f'gcushare_ledger_drifts_total{{vendor="enflame"}} 0\n'
         f'gcushare_ledger_drifts_created{{vendor="enflame"}} {started}\n'
         f'gcushare_extender_request_seconds_count{{vendor="enflame",verb="filter"}} {filters}\n'
     )
@@ -204,9 +203,6 @@ class DoctorRig:
 
     def delete(self, kind: str, name: str, namespace: str = "") -> None:
         self.api.registry.delete(BY_NAME[kind], Key(namespace, name), Deletion(grace_s=0))
-
-    def found(self, kind: str, name: str, namespace: str = "") -> JsonObject:
-        return self.api.registry.read(BY_NAME[kind], Key(namespace, name)).copy()
 
     # The healthy cluster
 

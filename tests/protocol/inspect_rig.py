@@ -43,7 +43,6 @@ class Front:
     url: str = ""
     backends: dict[str, str] = field(default_factory=dict)
     """By ``services/http:name:port`` or ``pods/http:name:port`` of kube-system: a URL, or a body to answer with."""
-    forbids_proxies: bool = False
     proxied: list[str] = field(default_factory=list)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -52,8 +51,6 @@ class Front:
             return await self._forward(request, self.api.url + request.path_qs)
         _, kind, name, path = found.groups()
         self.proxied.append(request.path)
-        if self.forbids_proxies:
-            return _status(403, "Forbidden", f'{kind} "{name}" is forbidden: User "viewer" cannot get {kind}/proxy')
         backend = self.backends.get(f"{kind}/{name}")
         if backend is None:
             return _status(404, "NotFound", f'{kind} "{name}" not found')

@@ -21,13 +21,12 @@ from gcushare_playground.kubelet.dra import ClaimRef
 from tests.api_objects import find
 from tests.extender_objects import node_document, pod_document
 from tests.fake_proc import FakeProc
-from tests.protocol.cards_command_rig import Caller
 from tests.protocol.claims_rig import ClaimsRig, share
 from tests.protocol.inspect_rig import cluster, in_namespace
 from tests.protocol.mps_rig import MpsRig, mps_rig
 from tests.protocol.node_rig import NODE
 from tests.protocol.over_use_rig import ProcessUse
-from tests.protocol.test_cards_command_here import silent_url
+from tests.protocol.test_cards_command import Caller, silent_url
 
 
 class UseRig(ProcessUse, ClaimsRig):

@@ -1,4 +1,4 @@
-"""``kubectl inspect`` over real HTTP: both sources and which was used, outputs, and the ways in which reading fails."""
+"""``kubectl inspect`` and ``gcushare inspect`` over real HTTP: sources, outputs, and how reading fails."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gcushare.vendors import ENFLAME
+from gcushare.cli.subcommands import main
+from gcushare.runtime.exit_codes import DONE, MISUSED
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare_playground.apiserver import FailBefore, Fault
-from tests.extender_objects import pod_document
+from tests.extender_objects import Document, node_document, pod_document
+from tests.protocol.commands import Ran, run_command
 from tests.protocol.inspect_rig import SERVICE, Cluster, a_node, bound_pod, cluster, extender_of
 
 
@@ -182,3 +185,53 @@ async def test_a_silent_extender_is_asked_once_while_the_api_server_is_read(seen
             assert ran.code == 0
             assert "was not used" in ran.err
     assert [path.partition("/services/")[2].partition(":")[0] for path in seen.front.proxied] == ["http", "http"]
+
+
+def labelled(name: str, vendor: Vendor) -> Document:
+    """A node of 16 units on which the vendor's plugin runs."""
+    node = node_document(name, 16, vendor=vendor)
+    key, _, value = vendor.node_label.partition("=")
+    node["metadata"]["labels"] = {key: value}
+    return node
+
+
+@pytest.fixture
+async def empty(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster(tmp_path) as found:
+        yield found
+
+
+async def run(found: Cluster, *argv: str) -> Ran:
+    return await run_command(main, *argv, environ=found.environ(NO_COLOR="1"), columns=300)
+
+
+async def test_the_cards_are_those_of_the_vendor_whose_label_the_nodes_have(empty: Cluster) -> None:
+    empty.put(labelled("node-1", ALIYUN), pod_document("waits", 4, vendor=ALIYUN))
+    shown, explained, needed = [
+        await run(empty, *words) for words in (["inspect"], ["explain", "waits"], ["nodes-needed"])
+    ]
+    assert (shown.code, explained.code, needed.code) == (DONE, DONE, DONE)
+    assert "GPU" in shown.out
+    assert "GCU" not in shown.out
+    assert "it fits now" in explained.out
+    assert "GPU" in (await run(empty, "top")).out
+
+
+async def test_a_pod_is_explained_for_the_cards_that_it_asks_for_and_a_table_names_the_other_cards(
+    empty: Cluster,
+) -> None:
+    empty.put(labelled("node-1", ENFLAME), labelled("node-2", ALIYUN), pod_document("waits", 4, vendor=ALIYUN))
+    assert "it fits now" in (await run(empty, "explain", "default/waits")).out
+    shown = await run(empty, "inspect")
+    assert "GCU" in shown.out
+    assert "note: 1 node has GPU cards: 'kubectl inspect gpushare' shows them" in shown.err
+
+
+async def test_what_is_wrong_is_said_in_the_words_that_were_typed(empty: Cluster) -> None:
+    unknown = await run(empty, "explain", "absent")
+    assert "there is no pod 'absent' in namespace 'default'" in unknown.err
+    empty.put(labelled("node-1", ENFLAME))
+    assert "did you mean the command 'gcushare explain'?" in (await run(empty, "inspect", "explain")).err
+    wrong = await run(empty, "top", "--watch")
+    assert wrong.code == MISUSED
+    assert "--watch" in wrong.err

@@ -107,14 +107,6 @@ async def test_enflames_table_is_the_same_with_its_own_words(path: Path, tmp_pat
         }
 
 
-async def test_the_extenders_figures_are_printed_alike(tmp_path: Path) -> None:
-    path = next(path for path in FILES if path.stem == "waiting")
-    async with cluster(tmp_path, names=NAMES["gpushare"]) as found:
-        found.put(*cluster_of(path))
-        async with extender_of(found):
-            assert await printed(found, path, "--source=extender") == outputs_of(path)
-
-
 TOOLS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     ((), ("awk", "$NF ~ /^[0-9]+\\/[0-9]+$/ {print $1, $NF}"), "gpu-1 13/30\ngpu-2 2/30\n"),
     ((), ("sed", "-nE", "s/.*\\(([0-9]+)%\\).*/\\1/p"), "25\n"),

@@ -1,15 +1,19 @@
-"""Statuses of device plugins for the tests of the cards, and their tables without colours."""
+"""Statuses of device plugins and pictures of clusters for the tests of tables; the tables without colours."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.cells import cell_len
 
 from gcushare.cluster.card_tables import LEAST_WIDTH, view_lines
 from gcushare.cluster.node_view import CardsView, Owners, view_status
-from gcushare.core.cards import Health
-from gcushare.core.units import GIB
+from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
+from gcushare.core.assignments import Assignment
+from gcushare.core.cards import SERVES_MEMORY, Health, InventoryCard
+from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.documents.plugin_status import CardStatus, PluginStatus, PodOnNode, UseStatus
 
 NO_OWNERS: Owners = {}
@@ -81,3 +85,23 @@ def busy() -> PluginStatus:
             pod("default/old", {2: 8}),
         ),
     )  # fmt: skip
+
+
+def picture_of(*nodes: tuple[str, Sequence[InventoryCard], str], vendor: Vendor = ENFLAME) -> ClusterSnapshot:
+    """Nodes by name, cards and unit; each with its own address, and all with a plugin that serves memory."""
+    snapshot = ClusterSnapshot(vendor)
+    for number, (name, offered, unit) in enumerate(nodes, start=1):
+        snapshot.ledger.set_node(name, offered, parse_memory_unit(unit) if unit else None, (SERVES_MEMORY,))
+        snapshot.node_facts[name] = NodeFacts(name=name, address=f"10.0.0.{number}")
+    return snapshot
+
+
+def give(
+    snapshot: ClusterSnapshot, *assignments: Assignment, corrected: str = "", state: str = "Running"
+) -> ClusterSnapshot:
+    for each in assignments:
+        snapshot.ledger.apply(each)
+        snapshot.pods[each.pod.uid] = PodFacts(
+            ref=each.pod, state=state, node=each.node, units=each.units, corrected=corrected
+        )
+    return snapshot

@@ -1,7 +1,8 @@
-"""The small pure parts of the doctor: command lines, configurations, figures, dates, order, words."""
+"""The small pure parts of the doctor: command lines, configurations, figures, dates, order, words, limits."""
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,14 +10,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gcushare.cluster.diagnosis.checks.plugins import check_limits
 from gcushare.cluster.diagnosis.checks.registry import examine
-from gcushare.cluster.diagnosis.facts import Facts
+from gcushare.cluster.diagnosis.facts import Facts, PluginFacts
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, parse_configuration
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.programs import ProgramKind, SeenPod, flag_of, is_plugin, program_of
 from gcushare.cluster.reader import parse_date
 from gcushare.core.errors import RemoteContractError
+from gcushare.vendors import ALIYUN
+from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 from gcushare.wire.objects import ObjectMeta
+from tests.protocol.doctor_rig import status
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ROOT = Path(__file__).parents[2]
@@ -129,8 +134,7 @@ def kinds() -> set[str]:
         path.read_text() for path in sorted((ROOT / "src/gcushare/cluster/diagnosis/checks").glob("*.py"))
     )
     made = set(re.findall(r'\b(?:error|warning|info|make)\(\s*"([a-z]+(?:-[a-z]+)+)"', sources))
-    made |= set(re.findall(r'kind = "([a-z-]+)" if .* else "([a-z-]+)"', sources)[0])
-    return made | {each for pair in re.findall(r'ids = \("([a-z-]+)", "([a-z-]+)"\)', sources) for each in pair}
+    return made | set(re.findall(r'kind = "([a-z-]+)" if .* else "([a-z-]+)"', sources)[0])
 
 
 def test_every_finding_is_documented_and_nothing_else(kinds: set[str]) -> None:
@@ -145,3 +149,38 @@ def test_every_finding_is_made_to_happen_by_a_test(kinds: set[str]) -> None:
 
 def test_a_cluster_without_anything_is_reported_to_be_empty() -> None:
     assert [each.id for each in examine(Facts(now=NOW))] == ["nothing-found"]
+
+
+OLDER = "nvmlDeviceGetMemoryLimits_v1 failed: the driver keeps no memory limits of control groups"
+
+
+def plugin(node: str, driver: str, problem: str, *flags: str) -> PluginFacts:
+    container = {"name": "c", "image": "i", "command": ["gcushare-device-plugin"], "args": list(flags)}
+    document = {"metadata": {"name": node}, "spec": {"containers": [container], "nodeName": node}}
+    said = json.loads(status(driver=driver, problems={"memoryLimit": problem} if problem else {}))
+    return PluginFacts(
+        pod=msgspec.convert(document, SeenPod), vendor=ALIYUN, status=PLUGIN_STATUS.read(json.dumps(said).encode())
+    )
+
+
+DRIVER = "--memory-limit=driver"
+
+
+@pytest.mark.parametrize(
+    ("plugins", "found"),
+    [
+        pytest.param([plugin("a", "615.71", "", DRIVER)], [], id="all is well"),
+        pytest.param([plugin("a", "550.54", OLDER, DRIVER)], [("node a", "error")], id="it refuses"),
+        pytest.param(
+            [plugin("a", "550.54", OLDER, DRIVER, "--limit-fallback=unlimited")], [("node a", "warning")], id="open"
+        ),
+        pytest.param([plugin("a", "550.54", "no daemon", "--memory-limit=mps")], [("node a", "error")], id="mps"),
+    ],
+)
+def test_a_node_that_cannot_limit_memory_is_named(plugins: list[PluginFacts], found: list[tuple[str, str]]) -> None:
+    facts = Facts(now=datetime(2026, 1, 2, tzinfo=UTC), plugins=tuple(plugins))
+    findings = list(check_limits(facts))
+    assert [(each.subject, each.severity.value) for each in findings] == found
+    assert all(each.id == "memory-not-limited" and "limitFallback" in each.remedy for each in findings)
+    by_mps = "--memory-limit=mps" in plugins[0].pod.spec.containers[0].args
+    assert all(("component=mps-daemon --field-selector spec.nodeName=a" in each.remedy) == by_mps for each in findings)

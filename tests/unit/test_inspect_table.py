@@ -1,26 +1,30 @@
-"""The tables: upstream's shapes to the letter, marks and legend, units, and widths from a phone to a pipe."""
+"""The tables: upstream's shapes to the letter, marks, units, widths, and nothing that a terminal would obey."""
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import msgspec
 import pytest
 from rich.cells import cell_len
+from rich.text import Text
 
 from gcushare.cli.inspect.details import detail_page
 from gcushare.cli.inspect.table import table_page
 from gcushare.cli.inspect.table_documents import document_of
 from gcushare.cli.kubectl.flags import SortKey
 from gcushare.cli.kubectl.summary import Summary, summarise
+from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.assignments import Assignment
 from gcushare.core.cards import SERVES_WHOLE, Closure
+from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.objects import Pod
 from tests.builders import card, cards, held, pod
 from tests.extender_objects import a_node, a_pod
-from tests.unit.inspect_snapshots import give, picture_of
+from tests.unit.card_views import give, picture_of
 
 
 def table(snapshot: ClusterSnapshot, width: int | None = None, *, wide: bool = False, **options: object) -> list[str]:
@@ -199,3 +203,16 @@ def test_a_cordoned_and_a_tainted_node_are_marked_and_count_as_free_only_for_who
         (True, 12),
     ]
     assert not any(line.startswith("free:") for line in table(picture_of(("calm", cards(16), "1"))))
+
+
+PLAIN, COLOURED = "red  [2J\n", "\x1b[31mred\x1b[0m  [2J\n"
+
+
+@pytest.mark.parametrize(
+    ("environ", "shown"),
+    [({}, PLAIN), ({"FORCE_COLOR": "1"}, COLOURED), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, PLAIN)],
+)
+def test_lines_keep_their_styles_and_nothing_that_a_terminal_would_obey(environ: dict[str, str], shown: str) -> None:
+    stdout = io.StringIO()
+    Screen(ProcessContext((), environ, stdout, io.StringIO())).print_lines([Text.assemble(("red", "red"), " \x1b[2J")])
+    assert stdout.getvalue() == shown

@@ -1,20 +1,10 @@
 """The command ``gcushare``: which words it knows, and what it says of one whose distribution is not installed."""
 
-import io
 import subprocess
 import sys
 import textwrap
 
-from gcushare.cli.subcommands import SUBCOMMANDS, main
-from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import MISUSED
-
-
-def test_a_word_that_is_no_command_is_refused_with_the_known_ones() -> None:
-    stderr = io.StringIO()
-    assert main(ProcessContext(argv=("doktor",), stderr=stderr)) == MISUSED
-    assert "Did you mean 'doctor'?" in stderr.getvalue()
-    assert all(each in stderr.getvalue() for each in SUBCOMMANDS)
 
 
 def test_the_demo_says_what_to_install_if_the_playground_is_not() -> None:

@@ -12,8 +12,7 @@ from gcushare.core.cards import InventoryCard
 from gcushare.core.units import GIB
 from gcushare.wire.documents.plugin_status import CardStatus, PodOnNode
 from tests.builders import cards, held
-from tests.unit.card_views import card, pod, status, use
-from tests.unit.inspect_snapshots import give, picture_of
+from tests.unit.card_views import card, give, picture_of, pod, status, use
 
 
 def views(*reported: CardStatus, pods: tuple[PodOnNode, ...] = ()) -> Views:

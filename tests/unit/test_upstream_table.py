@@ -9,7 +9,7 @@ from gcushare.cli.kubectl.summary import summarise
 from gcushare.cluster.snapshot import ClusterSnapshot, PodFacts
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from tests.builders import card, cards, held, pod
-from tests.unit.inspect_snapshots import give, picture_of
+from tests.unit.card_views import give, picture_of
 
 
 def lines(snapshot: ClusterSnapshot, **options: object) -> list[str]:

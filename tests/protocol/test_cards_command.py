@@ -1,21 +1,50 @@
-"""``gcushare cards`` on a node: what its plugin reports over HTTP."""
+"""``gcushare cards``: what a plugin reports over HTTP, here and through the API server."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from gcushare.cli.cards.cards import is_loopback
+from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.core.units import GIB
 from gcushare.device_plugin.plugin_settings import GrantMode
 from tests.extender_objects import a_pod, as_whole
 from tests.fake_proc import make_proc
-from tests.protocol.cards_command_rig import Caller
+from tests.protocol.commands import Ran, run_command
+from tests.protocol.inspect_rig import Cluster, a_node, cluster, plugin_pod
 from tests.protocol.plugin_rig import PluginRig
+from tests.unit.card_views import busy, card, status
+
+NOWHERE = Path("/nowhere")
+"""A /proc without processes: whose they are is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Runs the command: on a pipe, or on a terminal of so many columns."""
+
+    environ: Mapping[str, str]
+    proc: Path = NOWHERE
+
+    async def call(self, *argv: str, columns: int | None = None, **environ: str) -> Ran:
+        main = partial(SUBCOMMANDS["cards"].run, proc=self.proc)
+        return await run_command(main, *argv, environ={**self.environ, **environ}, columns=columns)
+
+    async def ask(self, *argv: str) -> dict[str, Any]:
+        """The document of ``-o json``."""
+        ran = await self.call(*argv, "-o", "json")
+        assert ran.code == 0, ran.err
+        document: dict[str, Any] = ran.document
+        return document
+
 
 USE = {"used": "9GiB", "temperature": 61, "power": 142.5, "utilization": 87, "processes": {"4242": "5GiB", "7": "1GiB"}}
 USE |= {"persistence": True, "power_limit": 250, "cuda": "12.4"}
@@ -109,3 +138,43 @@ async def test_the_status_has_the_mode_the_holders_and_the_use_of_every_card(rig
 def test_any_certificate_is_accepted_at_the_loopback_alone() -> None:
     hosts = ("127.0.0.1", "[::1]", "localhost", "10.0.0.1", "localhost.example", "127.0.0.1.example")
     assert [host for host in hosts if is_loopback(f"https://{host}:1")] == ["127.0.0.1", "[::1]", "localhost"]
+
+
+PLUGIN = "gcushare-device-plugin-x7"
+PROXY = "/api/v1/namespaces/kube-system/pods/"
+
+
+@pytest.fixture
+async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """Two nodes; the plugin of the first answers."""
+    async with cluster(tmp_path) as found:
+        found.put(a_node("node-1", 16), a_node("node-2", 16), plugin_pod(PLUGIN, "node-1"))
+        found.front.backends[f"pods/http:{PLUGIN}:32767"] = msgspec.json.encode(busy()).decode()
+        yield found
+
+
+def caller(found: Cluster) -> Caller:
+    return Caller(found.environ())
+
+
+async def test_a_real_plugin_is_reached_through_the_api_server(seen: Cluster) -> None:
+    async with PluginRig(cards=(16,)) as rig:
+        await rig.run("a", 4, card=0)
+        seen.front.backends[f"pods/http:{PLUGIN}:32767"] = rig.url
+        ran = await caller(seen).call("node-1")
+        assert (ran.code, ran.err) == (0, "")
+        assert ran.lines[0].endswith(f", pod kube-system/{PLUGIN}")
+        assert any(line.split()[1:3] == ["default/a", "4"] for line in ran.lines)
+        assert seen.front.proxied == [f"{PROXY}http:{PLUGIN}:32767/proxy/status"]
+
+
+async def test_both_vendors_plugins_of_a_node_are_shown_and_no_other_nodes(seen: Cluster) -> None:
+    seen.put(plugin_pod("gpushare-device-plugin-y1", "node-1"), plugin_pod("gcushare-device-plugin-z", "node-2"))
+    other = status(card(0, model="A100"), vendor="aliyun", unit="GiB")
+    seen.front.backends["pods/http:gpushare-device-plugin-y1:32767"] = msgspec.json.encode(other).decode()
+    document = await caller(seen).ask("node-1")
+    assert [(node["status"]["vendor"], node["origin"]) for node in document["nodes"]] == [
+        ("aliyun", "pod kube-system/gpushare-device-plugin-y1"),
+        ("enflame", f"pod kube-system/{PLUGIN}"),
+    ]
+    assert not any("device-plugin-z" in path for path in seen.front.proxied)

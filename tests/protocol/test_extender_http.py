@@ -180,6 +180,7 @@ async def test_it_answers_no_one_before_it_has_read_the_cluster() -> None:
         for verb in ("filter", "prioritize", "bind", "preempt"):
             status, answer = await rig.post(verb, b"{}")
             assert (status, "not read yet" in answer["error"]) == (503, True)
+        assert await results(rig, "filter") == {("not_ready", "turned_away", "enflame"): 1.0}
         assert (await rig.get(f"{PREFIX}/inspect"))[0] == 503
         assert (await rig.get("/readyz"))[0] == 503
         assert (await rig.get("/healthz"))[0] == 200
@@ -234,15 +235,6 @@ async def test_calls_that_end_in_an_error_of_http_are_counted_too(rig: ExtenderR
     for verb in ("prioritize", "preempt"):
         assert (await rig.post(verb, b"not JSON"))[0] == 400
         assert await results(rig, verb) == {("malformed", "refused", "enflame"): 1.0}
-
-
-async def test_one_that_has_not_read_the_cluster_counts_it() -> None:
-    async with ExtenderRig(starts=False) as rig:
-        await rig.api.stop()
-        rig.replica = await rig.add_replica()
-        await rig.post("filter", b"{}")
-        assert await results(rig, "filter") == {("not_ready", "turned_away", "enflame"): 1.0}
-        await rig.api.start()
 
 
 async def test_what_became_of_events_and_of_large_requests_is_reported(rig: ExtenderRig) -> None:

@@ -160,6 +160,13 @@ async def test_no_one_but_the_scheduler_gets_to_a_verb(who: str, tmp_path: Path)
         assert found.sum("gcushare_turned_away_total", cause=cause) == len(VERBS)
 
 
+async def test_a_scheduler_that_trusts_another_authority_does_not_take_our_answer(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, port, data):
+        context = port.context(Authority("another").cert_pem, data[CLIENT_CERT], data[CLIENT_KEY])
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await port.call("filter", context)
+
+
 async def test_the_first_port_goes_on_reading_and_answers_no_verb(tmp_path: Path) -> None:
     async with rig_of() as rig:
         await start(rig)

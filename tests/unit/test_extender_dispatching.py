@@ -185,6 +185,13 @@ async def test_a_pod_is_read_once_for_all_the_calls_about_it() -> None:
     assert here.cluster.reads == 1
 
 
+async def test_a_pod_that_is_not_named_is_not_read() -> None:
+    here = caller(seen=False)
+    with pytest.raises(RemoteContractError, match=r"^the Pod of the request has no metadata.uid, name or namespace$"):
+        await here.dispatcher.prioritize(filter_body(pod_document("", 4), ["gcu"]))  # type: ignore[misc]
+    assert here.cluster.reads == 0
+
+
 async def test_a_pod_that_cannot_be_read_now_is_no_refusal() -> None:
     here = caller(a_pod("a", 4), seen=False)
     here.cluster.read_mishaps.extend((Mishap.HANGS_AFTER, Mishap.HANGS_AFTER))

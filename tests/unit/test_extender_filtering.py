@@ -23,7 +23,6 @@ from gcushare.scheduler_extender.verbs.request_metrics import VerbAnswer
 from gcushare.vendors import ALIYUN
 from gcushare.wire.annotations import CARD_POLICY, CARDS, MEMORY_LIMIT, NODE_POLICY, USE_CARDS
 from gcushare.wire.extender_api import SPARE_NODES
-from gcushare.wire.objects import Pod
 from tests.builders import GIB_UNIT, asks, card, node_score
 from tests.extender_objects import (
     DEFAULT_POLICIES,
@@ -37,9 +36,7 @@ from tests.extender_objects import (
     preempt_body,
     state_of,
 )
-from tests.played_api import Asked
-from tests.unit.extender_cluster import Cluster
-from tests.unit.extender_desk import Desk, dispatcher_of
+from tests.unit.extender_desk import Desk
 
 REASON = "insufficient GCU Memory in one gcu device"
 NODES = [f"node-{number}" for number in range(40)]
@@ -250,18 +247,6 @@ def test_filter_names_and_prioritize_scores_the_nodes_with_the_cards_that_the_au
     assert scores["n-h200"] > scores["n-a100"] >= scores["n-full"] == 0
 
 
-class Timed(Cluster):
-    """Keeps the time limit of each read."""
-
-    def __init__(self, *pods: Pod) -> None:
-        super().__init__(*pods)
-        self.limits: list[float] = []
-
-    async def answer(self, asked: Asked) -> Pod | None:
-        self.limits.append(asked.timeout_s or 0)
-        return await super().answer(asked)
-
-
 def facts(answer: VerbAnswer) -> tuple[str, str, str]:
     return answer.result, answer.vendor, answer.reason
 
@@ -296,17 +281,6 @@ async def test_a_pod_that_cannot_get_a_card_is_an_error_with_its_reason(
     answer = Desk((state_of(a_node("n", 16)), None)).filter(filter_body(document, ["n"]))
     assert facts(answer) == ("error", "enflame", reason)
     assert [each.startswith('filter refused reason="pod default/p: ') for each in caplog.messages] == [True]
-
-
-async def test_pods_that_are_read_are_scored_within_a_time_limit() -> None:
-    cluster = Timed(a_pod("p"))
-    dispatcher = dispatcher_of((state_of(a_node("n", 16), a_node("m", 8)), None), cluster=cluster)
-    answer = dispatcher.prioritize(filter_body(pod_document("p", 4), ["n", "m"]))
-    assert not isinstance(answer, VerbAnswer)
-    assert {each["Host"]: each["Score"] for each in json.loads((await answer).body)}.keys() == {"n", "m"}
-    assert [0 < limit <= 5 for limit in cluster.limits] == [True]
-    with pytest.raises(RemoteContractError, match=r"^the Pod of the request has no metadata.uid, name or namespace$"):
-        await dispatcher.prioritize(filter_body(pod_document("", 4), ["n"]))  # type: ignore[misc]
 
 
 class TestPreempt:

@@ -77,25 +77,6 @@ def test_certificates_are_made_again_after_two_thirds_of_their_life(days: int, d
     assert (next_issue(first(), YEAR, START + days * DAY) is not None) is due
 
 
-@pytest.mark.parametrize("life", [1, 365])
-def test_in_twenty_lives_no_side_is_ever_shown_what_it_cannot_verify(life: int) -> None:
-    """The scheduler reads its files again up to half a period late, and the extender's replicas never at one moment."""
-    terms = Terms(YEAR.server_names, life * DAY)
-    step = terms.life / 6
-    history = [first(terms=terms)]
-    changes = 0
-    for number in range(1, 20 * 6):
-        now = START + number * step
-        history.append(renewed(history[-1], now, terms))
-        changes += certificate(history[-1], CLIENT_CERT) != certificate(history[-2], CLIENT_CERT)
-        for server_side in history[-2:]:
-            for client_side in (history[-1], history[-3:][0]):
-                check_handshake(server_side, client_side, now)
-    assert changes >= 20, "they were renewed again and again"
-    assert history[0][CA] != history[-1][CA], "the authority was renewed too"
-    assert history[0][CA_KEY] == history[-1][CA_KEY]
-
-
 def test_a_second_scheduler_that_read_its_authorities_at_its_start_need_not_start_again_for_four_lives() -> None:
     """Its certificate is read again at every handshake, its authorities never."""
     months = [first()]

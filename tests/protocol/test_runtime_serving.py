@@ -27,14 +27,6 @@ from tests.protocol.commands import run_program
 from tests.protocol.runtime_bench import BOTH, SETTINGS, Serving, Work, connected, serving, serving_pages, until
 
 
-async def test_port_zero_is_read_back_and_answers() -> None:
-    async with serving() as server, ClientSession() as session:
-        assert server.port > 0
-        assert server.url == f"http://127.0.0.1:{server.port}"
-        async with session.post(f"{server.url}/echo", data=b"hello") as got:
-            assert (got.status, await got.read()) == (200, b"hello")
-
-
 @pytest.mark.parametrize(
     ("error", "status"),
     [

@@ -242,30 +242,3 @@ def test_other_errors_of_the_program_are_left_to_its_caller() -> None:
 
     with pytest.raises(ConfigError, match="no such node"):
         run(main)
-
-
-def test_tasks_carry_their_names() -> None:
-    names: list[str] = []
-
-    async def tell() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        names.append(task.get_name())
-        await run_forever()
-
-    async def begin(tasks: RootTasks, shutdown: Shutdown) -> None:
-        tasks.start("publish inventory", tell())
-        await asyncio.sleep(0)
-        shutdown.request("the test is over")
-
-    assert run_root_tasks(begin) == 3
-    assert names == ["publish inventory"]
-
-
-def test_the_first_reason_to_stop_stays() -> None:
-    async def main(shutdown: Shutdown) -> int:
-        shutdown.request("first")
-        shutdown.request("second")
-        return 7 if shutdown.reason == "first" else 1
-
-    assert run(main) == 7

@@ -104,20 +104,6 @@ async def test_files_that_cannot_be_used_are_reported_once_and_the_old_ones_stay
     assert tls.reload()
 
 
-async def test_files_are_read_again_and_again(secret: Secret) -> None:
-    secret.publish(secret.authority.issue("first"))
-    tls = FollowedTls(secret.files)
-    stop = asyncio.Event()
-    following = asyncio.create_task(tls.follow(stop, poll_s=0.01))
-    before = tls.ends
-    secret.publish(secret.authority.issue("second", lasts=timedelta(days=5)))
-    async with asyncio.timeout(60):
-        while tls.ends == before:  # noqa: ASYNC110 - no one reports that files were read
-            await asyncio.sleep(0.01)
-    stop.set()
-    await following
-
-
 @pytest.mark.parametrize("break_files", ["missing", "no PEM", "key of another"])
 async def test_files_that_cannot_be_used_at_the_start_are_a_settings_problem(secret: Secret, break_files: str) -> None:
     key = secret.folder / "tls.key"

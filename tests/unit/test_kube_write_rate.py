@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from gcushare.kube.write_rate import TokenBucket
 from tests.unit.kube_time import VirtualTime
 
@@ -45,9 +43,3 @@ async def test_a_bucket_without_tokens_refuses_those_that_do_not_wait() -> None:
     assert [bucket.take_now() for _ in range(4)] == [True, True, False, False]
     await time.pass_(1.1)
     assert [bucket.take_now() for _ in range(2)] == [True, False], "a refusal uses no token"
-
-
-@pytest.mark.parametrize(("rate", "burst"), [(0, 1), (1, 0)])
-def test_a_bucket_that_never_lets_anything_through_is_refused(rate: float, burst: int) -> None:
-    with pytest.raises(ValueError, match="rate_per_s must be above 0"):
-        TokenBucket(rate, burst, VirtualTime().clock())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.vendors.neighbours import NEIGHBOURS, Neighbour, find_neighbours, neighbours_of
+from gcushare.vendors.neighbours import find_neighbours, neighbours_of
 from tests.neighbours import read_objects
 
 
@@ -47,10 +47,3 @@ def test_what_our_own_programs_write_is_no_sign(vendor: Vendor) -> None:
     annotations = dict.fromkeys((vendor.inventory_annotation, vendor.cordon_annotation), "x")
     drivers = [each.claims.driver for each in VENDORS]
     assert find_neighbours(neighbours_of(vendor.whole_card_resource), counts, annotations, drivers) == ()
-
-
-@pytest.mark.parametrize("neighbour", NEIGHBOURS, ids=lambda each: f"{each.name} on {each.domain}")
-def test_every_system_leaves_a_trace_and_has_advice(neighbour: Neighbour) -> None:
-    assert neighbour.resources or neighbour.annotations or neighbour.drivers or neighbour.pod_annotations
-    assert neighbour.removal
-    assert neighbour.domain in {vendor.whole_card_resource.partition("/")[0] for vendor in VENDORS}

@@ -17,7 +17,7 @@ from gcushare.cli.kubectl.flags import TableSettings
 from gcushare.config_manager.manager_settings import RunSettings
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import Program, group, list_specs, setting, settings
+from gcushare.runtime.settings.declare import Program, list_specs, setting, settings
 from gcushare.runtime.settings.loading import Answered, load_settings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.scheduler_extender.extender_settings import ExtenderSettings
@@ -124,24 +124,6 @@ def test_no_program_declares_a_name_twice_or_a_change_that_a_variable_triggers()
     classes = settings_classes()
     assert {LogSettings, DoctorSettings, RunSettings, ExtenderSettings, PluginSettings} <= {*classes}
     assert {each: found for each in classes if (found := doubled(each) | changed_by_variables(each))} == {}
-
-
-@pytest.mark.parametrize("name", ["fix", "yes", "execute", "force_delete", "remove_from_node", "confirm", "restart"])
-def test_a_careless_declaration_is_found(name: str) -> None:
-    field = setting(parsers.boolean(), default=False, help="Change something.")
-    careless = settings(type("Careless", (), {"__annotations__": {name: bool}, name: field}))
-    assert changed_by_variables(careless) == {name.replace("_", "-")}
-
-
-def test_a_name_that_is_declared_twice_is_found() -> None:
-    @settings
-    class Twice:
-        """Twice."""
-
-        one: LogSettings = group(LogSettings)
-        two: LogSettings = group(LogSettings)
-
-    assert {"log-level", "GCUSHARE_LOG_LEVEL"} <= doubled(Twice)
 
 
 def test_the_variables_of_the_deploy_scripts_mean_the_same_to_the_programs_or_nothing() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from hypothesis import given
@@ -105,13 +104,14 @@ WHOLE = 8 * LARGEST
 @dataclass(eq=False)
 class Body:
     budget: BodyBudget
-    name: str = ""
     held: int = 0
-    dropped: list[str] = field(default_factory=list)
+    is_dropped: bool = False
 
     def __post_init__(self) -> None:
         self.budget.begin(self)
-        self.give_up: Callable[[], None] = lambda: self.dropped.append(self.name)
+
+    def give_up(self) -> None:
+        self.is_dropped = True
 
     def grow(self, size: int) -> bool:
         return self.budget.take(self, size)
@@ -125,23 +125,10 @@ def begun(budget: BodyBudget, *sizes: int) -> list[Body]:
 
 def test_what_has_not_come_costs_nothing() -> None:
     budget = BodyBudget(LARGEST)
-    begun(budget, *[0] * 1000)
-    (late,) = begun(budget, LARGEST)
-    assert late.held == LARGEST
-
-
-def test_the_body_that_began_first_and_is_not_complete_is_given_up() -> None:
-    budget, dropped = BodyBudget(LARGEST), list[str]()
-    slow, slower, complete = (Body(budget, name, dropped=dropped) for name in ("slow", "slower", "whole"))
-    assert [body.grow(60) for body in (slow, slower, complete)] == [True] * 3
-    budget.complete(complete)
-    begun(budget, *[LARGEST] * 6)
-    assert dropped == []
-    newest = Body(budget)
-    assert newest.grow(50)
-    assert (dropped, slow.held) == (["slow"], 0)
-    assert newest.grow(50)
-    assert dropped == ["slow", "slower"]
+    silent = begun(budget, *[0] * 1000)
+    bodies = begun(budget, *[LARGEST] * 9)
+    assert [body.is_dropped for body in bodies] == [True, *[False] * 8]
+    assert not any(body.is_dropped for body in silent)
 
 
 def test_one_that_is_slowest_itself_is_refused_and_harms_no_one() -> None:
@@ -150,7 +137,7 @@ def test_one_that_is_slowest_itself_is_refused_and_harms_no_one() -> None:
     assert slow.grow(10)
     others = begun(budget, *[LARGEST] * 7, 90)
     assert not slow.grow(1)
-    assert not any(body.dropped for body in others)
+    assert not any(body.is_dropped for body in others)
 
 
 def test_complete_bodies_are_given_up_for_no_one() -> None:

@@ -14,11 +14,8 @@ from gcushare.wire.objects import (
     LeaseSpec,
     ListOf,
     Node,
-    ObjectHead,
     ObjectMeta,
     Pod,
-    Status,
-    WatchEvent,
 )
 from tests.extender_objects import on_card, pod_document
 
@@ -68,25 +65,6 @@ def test_a_quantity_stays_as_it_was_written(quantity: str | float) -> None:
     assert type(kept) is type(quantity)
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"metadata": {"annotations": {"a": 5}}},
-        {"spec": {"containers": {"name": "x"}}},
-        {"spec": {"containers": [{"resources": {"limits": {"cpu": ["4"]}}}]}},
-        {"spec": {"nodeName": None}},
-        [],
-    ],
-)
-def test_a_field_of_another_type_is_refused_with_its_place(document: object) -> None:
-    with pytest.raises(msgspec.ValidationError, match="Expected"):
-        decode(Pod, document)
-
-
-def test_times_that_were_never_set_may_be_null() -> None:
-    assert decode(ObjectMeta, {"creationTimestamp": None}).creation_timestamp is None
-
-
 def test_a_node_answers_for_its_address_and_readiness() -> None:
     addresses = [{"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": "10.0.0.5"}]
     conditions = [{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": "True"}]
@@ -99,26 +77,6 @@ def test_a_node_answers_for_its_address_and_readiness() -> None:
 def test_a_list_may_be_empty_in_either_way_of_go(items: list[JsonObject] | None, count: int) -> None:
     page = decode(ListOf[Pod], {"metadata": {"resourceVersion": "5", "continue": "token"}, "items": items})
     assert (len(page.entries), page.metadata.continue_) == (count, "token")
-
-
-def test_an_event_of_a_watch_is_decoded_in_two_steps() -> None:
-    line = json.dumps({"type": "ADDED", "object": pod_json()})
-    event = msgspec.json.decode(line, type=WatchEvent[msgspec.Raw])
-    assert event.type == "ADDED"
-    assert msgspec.json.decode(event.object, type=ObjectHead).metadata.resource_version == "500001"
-    assert msgspec.json.decode(event.object, type=Pod).spec.node_name == "node-1"
-
-
-def test_a_refusal_names_the_fields_at_fault() -> None:
-    document = {
-        "kind": "Status",
-        "code": 422,
-        "reason": "Invalid",
-        "details": {"retryAfterSeconds": 3, "causes": [{"field": "metadata.uid", "reason": "FieldValueInvalid"}]},
-    }
-    status = decode(Status, document)
-    assert status.details is not None
-    assert (status.details.causes[0].field, status.details.retry_after_seconds) == ("metadata.uid", 3)
 
 
 def test_what_is_written_has_kubernetes_names_and_no_empty_fields() -> None:

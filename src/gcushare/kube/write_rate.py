@@ -9,8 +9,6 @@ class TokenBucket:
     """Limits background writes to ``rate_per_s`` on average, with bursts of ``burst``. Waiters are served in order."""
 
     def __init__(self, rate_per_s: float, burst: int, clock: Clock) -> None:
-        if rate_per_s <= 0 or burst < 1:
-            raise ValueError(f"rate_per_s must be above 0 and burst at least 1, got {rate_per_s!r} and {burst!r}")
         self._rate_per_s = rate_per_s
         self._burst = burst
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Every decoder, given its examples and changes of them, of which `make fuzz` tries more; and the evaluation itself."""
+"""Every decoder, given its examples and changes of them (`make fuzz` tries more), and the evaluation itself."""
 
 from __future__ import annotations
 

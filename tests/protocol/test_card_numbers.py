@@ -40,7 +40,7 @@ def numbers(rig: ClaimsRig) -> dict[str, int]:
 
 @asynccontextmanager
 async def prepared() -> AsyncIterator[tuple[ClaimsRig, ClaimRef]]:
-    """A node of three cards, the second of which a claim was given, and whose program has ended since."""
+    """A node of three cards: a claim was given the second, and its program has ended since."""
     async with ClaimsRig((16, 16, 16), vendor=ALIYUN) as rig:
         await rig.start()
         full = rig.allocate("full", share("card-1", 14))

@@ -80,7 +80,7 @@ async def test_one_of_two_replicas_works_and_the_other_takes_over(server: ApiSer
         async with replica(server, elects=True) as second:
             put_pod(server, "one", 1)
             await until_templates(server, 1)
-            assert sorted(counters(each)["created"] for each in (first, second)) == [0, 1]
+            await until(lambda: sorted(counters(each)["created"] for each in (first, second)) == [0, 1])
         put_pod(server, "two", 2)
         await until_templates(server, 1, 2)
 

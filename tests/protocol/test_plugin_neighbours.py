@@ -1,4 +1,4 @@
-"""The plugin beside whole cards and other systems on its node: no card is given in two ways, and it says what to do."""
+"""The plugin with whole cards and other systems on its node: no card is given in two ways, and it says what to do."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from gcushare.kube.connection.watch_lines import EVENT
 from gcushare.kube.errors import FailedRequest as KubeAttempt
 from gcushare.kube.errors import HttpFailure, error_of_answer, parse_status
 from gcushare.scheduler_extender.claims.service import NAMESPACE
-from gcushare.scheduler_extender.dashboard.token_reviews import AccessReview, TokenReview
+from gcushare.scheduler_extender.dashboard.token_reviews import Review
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import OVER_USE_NOTE, decode_over_use, decode_record
 from gcushare.wire.certificates import first_end
@@ -207,8 +207,9 @@ JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     VERSION: b'{"gitVersion": "v1.36.0"}',
     EXPLANATION: encoded(DOCUMENTS["explanation"]),
     INSPECT: encoded(DOCUMENTS["inspect document"]),
-    object_decoder(TokenReview): b'{"status": {"authenticated": true, "user": {"username": "a", "groups": ["g"]}}}',
-    object_decoder(AccessReview): b'{"status": {"allowed": true}}',
+    object_decoder(Review): (
+        b'{"status": {"authenticated": true, "allowed": true, "user": {"username": "a", "groups": ["g"]}}}'
+    ),
 }
 """Every ``BoundedJsonDecoder`` of the programs, with a document that it reads."""
 

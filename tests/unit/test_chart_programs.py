@@ -97,7 +97,6 @@ def programs_of(objects: Sequence[Object]) -> list[Object]:
             id="plugin-options",
         ),
         pytest.param(PLUGIN_CHART, ("vendor=aliyun", "memoryLimit=driver", "limitFallback=mps"), 2, id="driver-or-mps"),
-        pytest.param(PLUGIN_CHART, ("vendor=aliyun", "memoryLimit=clear"), 2, id="no-limits-any-more"),
         pytest.param(EXTENDER_CHART, (), 3, id="extender"),
         pytest.param(
             EXTENDER_CHART,

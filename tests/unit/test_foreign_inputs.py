@@ -40,6 +40,7 @@ ELSEWHERE = {
     "cards/worker/main.py": "its own command line, written by its parent",
     "config_manager/scheduler_config/yaml_tree.py": "events instead of values, with the bounds of wire.untrusted_yaml",
     "config_manager/host/manifest_text.py": "parts of a tree that yaml_tree read; what cannot be converted is empty",
+    "cards/simulated/file.py": "what untrusted_yaml read of an admin's file",
     "cli/terminal/output.py": "writes YAML, reads none",
 }
 """Decoders elsewhere, each with its reason; their functions stand among the decoders of the tests all the same."""

@@ -113,7 +113,7 @@ def check_admin_commands(text: str) -> None:
         "kubectl inspect gcushare explain kube-system/gcushare-pod-4",
         "kubectl inspect gcushare top",
     ]
-    assert re.fullmatch(r"gcushare cards node-[12] -o wide", typed[2])
+    assert re.fullmatch(r"gcushare cards node-[12]", typed[2])
     assert typed[3:] == ["gcushare doctor"]
     assert "over by " in text, "top shows a card on which more is used than was granted"
     assert "policy-missing" in text, "doctor reports what is true: no one protects records here"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import time
@@ -42,14 +41,10 @@ Change = Callable[[JsonObject], object]
 
 
 class Responder:
-    """A program's HTTP side: what it answers by path.
-
-    A path with a gate is answered once as many callers wait as the gate wants.
-    """
+    """A program's HTTP side: what it answers by path."""
 
     def __init__(self, pages: Mapping[str, str]) -> None:
         self.pages = dict(pages)
-        self.gates: dict[str, asyncio.Barrier] = {}
         self._runner = web.ServerRunner(web.Server(self._answer))
         self.port = 0
 
@@ -63,8 +58,6 @@ class Responder:
         await self._runner.cleanup()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
-        if (gate := self.gates.get(request.path)) is not None:
-            await gate.wait()
         text = self.pages.get(request.path)
         return web.Response(text=text or "no such page\n", status=404 if text is None else 200)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,23 +26,19 @@ NOWHERE = Path("/nowhere")
 """A /proc without processes: whose they are is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Runs the command: on a pipe, or on a terminal of so many columns."""
+async def cards(
+    *argv: str, environ: Mapping[str, str] | None = None, proc: Path = NOWHERE, columns: int | None = None
+) -> Ran:
+    """Run the command: on a pipe, or on a terminal of so many columns."""
+    main = partial(SUBCOMMANDS["cards"].run, proc=proc)
+    return await run_command(main, *argv, environ=environ or {}, columns=columns)
 
-    environ: Mapping[str, str]
-    proc: Path = NOWHERE
 
-    async def call(self, *argv: str, columns: int | None = None, **environ: str) -> Ran:
-        main = partial(SUBCOMMANDS["cards"].run, proc=self.proc)
-        return await run_command(main, *argv, environ={**self.environ, **environ}, columns=columns)
-
-    async def ask(self, *argv: str) -> dict[str, Any]:
-        """The document of ``-o json``."""
-        ran = await self.call(*argv, "-o", "json")
-        assert ran.code == 0, ran.err
-        document: dict[str, Any] = ran.document
-        return document
+async def document_of(*argv: str, **options: Any) -> Any:
+    """The document of ``-o json``."""
+    ran = await cards(*argv, "-o", "json", **options)
+    assert ran.code == 0, ran.err
+    return ran.document
 
 
 USE = {"used": "9GiB", "temperature": 61, "power": 142.5, "utilization": 87, "processes": {"4242": "5GiB", "7": "1GiB"}}
@@ -72,7 +67,7 @@ async def rig() -> AsyncIterator[PluginRig]:
 
 
 async def test_the_plugin_of_this_machine_reports_cards_use_and_pods(rig: PluginRig) -> None:
-    ran = await Caller({}).call("--plugin", rig.url)
+    ran = await cards("--plugin", rig.url)
     assert (ran.code, ran.err) == (0, "")
     assert ran.lines[0].startswith("node-1; enflame; group a10; driver simulated; plugin ")
     rows = [" ".join(line.split()) for line in ran.lines]
@@ -80,14 +75,14 @@ async def test_the_plugin_of_this_machine_reports_cards_use_and_pods(rig: Plugin
     assert any(row.startswith("0 default/a 6 - - c0 4, c1 2") for row in rows)
     processes = "processes, their pod unknown: pid 7 (1.0 GB, 5% busy), pid 4242 python3 (5.0 GB, 80% busy)"
     assert f"0 - - - - {processes}" in rows
-    wide = await Caller({}).call("--plugin", rig.url, "-o", "wide", columns=120)
+    wide = await cards("--plugin", rig.url, "-o", "wide", columns=120)
     assert "30%  P2     on   off  exclusive-process  on           250W         12.4" in wide.out
 
 
 async def test_a_process_is_shown_with_the_pod_of_its_control_group(rig: PluginRig, tmp_path: Path) -> None:
     uid = rig.uid("a")
-    caller = Caller({}, make_proc(tmp_path, {4242: f"0::/kubepods/burstable/pod{uid}/c\n", 7: "0::/init.scope\n"}))
-    document = await caller.ask("--plugin", rig.url)
+    proc = make_proc(tmp_path, {4242: f"0::/kubepods/burstable/pod{uid}/c\n", 7: "0::/init.scope\n"})
+    document = await document_of("--plugin", rig.url, proc=proc)
     first = document["nodes"][0]["cards"][0]
     assert first["holders"][0]["processes"] == [
         {"pid": 4242, "bytes": 5 * GIB, "utilizationPercent": 80.0, "name": "python3"}
@@ -100,7 +95,7 @@ async def test_a_card_that_a_pod_has_whole_is_shown_so_before_and_after_its_admi
     async with PluginRig(cards=(16, 16), plugin={"mode": GrantMode.BOTH}) as rig:
         await rig.run_whole("now", cards="0")
         rig.app.observed.store.pod_applied(a_pod("later", None, whole=1, node="node-1", record=as_whole(1)))
-        (node,) = (await Caller({}).ask("--plugin", rig.url))["nodes"]
+        (node,) = (await document_of("--plugin", rig.url))["nodes"]
     assert node["status"]["modes"] == ["memory", "whole"]
     assert [(card["mode"], card["grantedUnits"]) for card in node["cards"]] == [("whole", 16), ("whole", 0)]
     holders = [holder for card in node["cards"] for holder in card["holders"]]
@@ -153,15 +148,11 @@ async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
         yield found
 
 
-def caller(found: Cluster) -> Caller:
-    return Caller(found.environ())
-
-
 async def test_a_real_plugin_is_reached_through_the_api_server(seen: Cluster) -> None:
     async with PluginRig(cards=(16,)) as rig:
         await rig.run("a", 4, card=0)
         seen.front.backends[f"pods/http:{PLUGIN}:32767"] = rig.url
-        ran = await caller(seen).call("node-1")
+        ran = await cards("node-1", environ=seen.environ())
         assert (ran.code, ran.err) == (0, "")
         assert ran.lines[0].endswith(f", pod kube-system/{PLUGIN}")
         assert any(line.split()[1:3] == ["default/a", "4"] for line in ran.lines)
@@ -172,7 +163,7 @@ async def test_both_vendors_plugins_of_a_node_are_shown_and_no_other_nodes(seen:
     seen.put(plugin_pod("gpushare-device-plugin-y1", "node-1"), plugin_pod("gcushare-device-plugin-z", "node-2"))
     other = status(card(0, model="A100"), vendor="aliyun", unit="GiB")
     seen.front.backends["pods/http:gpushare-device-plugin-y1:32767"] = msgspec.json.encode(other).decode()
-    document = await caller(seen).ask("node-1")
+    document = await document_of("node-1", environ=seen.environ())
     assert [(node["status"]["vendor"], node["origin"]) for node in document["nodes"]] == [
         ("aliyun", "pod kube-system/gpushare-device-plugin-y1"),
         ("enflame", f"pod kube-system/{PLUGIN}"),

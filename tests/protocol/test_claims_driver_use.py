@@ -26,7 +26,7 @@ from tests.protocol.inspect_rig import cluster, in_namespace
 from tests.protocol.mps_rig import MpsRig, mps_rig
 from tests.protocol.node_rig import NODE
 from tests.protocol.over_use_rig import ProcessUse
-from tests.protocol.test_cards_command import Caller, silent_url
+from tests.protocol.test_cards_command import cards, silent_url
 
 
 class UseRig(ProcessUse, ClaimsRig):
@@ -122,7 +122,7 @@ async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Pat
         found.put(node_document(NODE, 16, modes=(SERVES_CLAIMS,)), pod)
         found.front.backends[f"pods/http:x7:{PLUGIN_PORT}"] = rig.url
 
-        ran = await Caller(found.environ()).call(NODE)
+        ran = await cards(NODE, environ=found.environ())
         assert (ran.code, ran.err) == (0, "")
         assert ran.lines[0].startswith("node-1; enflame; driver simulated")
         assert any(" ".join(line.split()).startswith("0 default/greedy 4 5.0 10% over by 1.0") for line in ran.lines)

@@ -90,11 +90,6 @@ async def test_a_cluster_that_serves_claims_is_in_order(rig: DoctorRig) -> None:
     assert (await rig.examine()).kinds == set()
 
 
-def driver_that_does_not_start(rig: DoctorRig) -> None:
-    rig.delete("pods", DRIVER, SYSTEM)
-    rig.put_pod(program_pod(DRIVER, DEVICE_PLUGIN, 1, node=NODE), phase="Pending", conditions=[])
-
-
 def slice_with_less_memory(rig: DoctorRig) -> None:
     def change(found: JsonObject) -> None:
         found["spec"]["devices"][1]["capacity"]["memory"]["value"] = "8Gi"
@@ -108,11 +103,6 @@ def slice_without_sharing(rig: DoctorRig) -> None:
 
 def class_of_another_resource(rig: DoctorRig) -> None:
     rig.change(CLASSES, NAMES.whole_class, lambda found: found["spec"].update(extendedResourceName="x/y"))
-
-
-def shares_that_stand_for_a_resource(rig: DoctorRig) -> None:
-    resource = {"extendedResourceName": ENFLAME.memory_resource}
-    rig.change(CLASSES, NAMES.memory_class, lambda found: found["spec"].update(resource))
 
 
 def limit_range(rig: DoctorRig, **limits: JsonObject) -> None:
@@ -151,19 +141,11 @@ def put_quota(rig: DoctorRig, namespace: str, *resources: str) -> None:
     ("scenario", "kind", "words"),
     when.troubles(
         (when.without("pods", DRIVER, SYSTEM), "error node-without-plugin", "enflame.com/gcushare=true"),
-        (driver_that_does_not_start, "error plugin-not-running", "is Pending"),
-        (lambda rig: rig.plugin.pages.clear(), "error plugin-unreachable", "404"),
-        (
-            when.saying(registration="the kubelet did not ask for it yet"),
-            "error plugin-not-registered",
-            "of its registration: the kubelet did not ask",
-        ),
         (slice_with_less_memory, "error claims-slices-differ", "card-1 has 8Gi there and 16Gi here"),
         (when.without(SLICES, SLICE), "error claims-slices-differ", "card-0 has no slice there"),
         (slice_without_sharing, "error claims-gate-off", "allowMultipleAllocations of card-0"),
         (when.without(CLASSES, NAMES.memory_class), "error device-class-missing", "there is no such DeviceClass"),
         (class_of_another_resource, "error device-class-missing", f"x/y, not for {ENFLAME.whole_card_resource}"),
-        (shares_that_stand_for_a_resource, "error device-class-missing", f"{ENFLAME.memory_resource}, not for none"),
         (
             lambda rig: rig.put(device_class("another.example.com", ENFLAME.whole_card_resource)),
             "error device-class-rival",

@@ -11,7 +11,6 @@ from gcushare.core.cards import (
     BOTH_MODES,
     SERVES_CLAIMS,
     SERVES_MEMORY,
-    SERVES_WHOLE,
     Health,
     Inventory,
     InventoryCard,
@@ -58,11 +57,6 @@ def set_plugin_state(rig: DoctorRig, **state: Any) -> None:
 
 
 # Plugins
-
-
-def plugin_gone_and_node_away(rig: DoctorRig) -> None:
-    PLUGIN_GONE(rig)
-    rig.change_node(lambda node: node["status"].update(conditions=[{"type": "Ready", "status": "Unknown"}]))
 
 
 def plugin_that_crashes(rig: DoctorRig) -> None:
@@ -115,11 +109,6 @@ def holder_without_a_record(rig: DoctorRig) -> None:
     rig.change_node(lambda node: node["metadata"]["annotations"].update({INVENTORY: text}))
 
 
-def record_that_is_removed(rig: DoctorRig) -> None:
-    rig.put_asking("odd", 12, node=NODE)
-    holder_without_a_record(rig)
-
-
 def node_no_longer_shared(rig: DoctorRig) -> None:
     """Another node keeps its inventory and its capacity after label and plugin went."""
     rig.put(node_object(OTHER, cards(16), zone="a"))
@@ -153,23 +142,11 @@ def waiting_for(rig: DoctorRig, name: str, *, is_tried: bool, age_s: float = 600
     rig.put_pod(pod, age_s=age_s, phase="Pending", conditions=tried if is_tried else [])
 
 
-def node_with_the_plain_plugin(rig: DoctorRig) -> None:
-    whole = ENFLAME.whole_card_resource
-    rig.change_node(lambda node: node["status"]["capacity"].update({whole: "2"}))
-    rig.put_pod(pod_document("whole", None, node=NODE) | {"spec": asks(whole)})
-
-
 def node_that_keeps_its_startup_taint(rig: DoctorRig) -> None:
     rig.change_node(lambda node: node["metadata"].update(creationTimestamp="2026-01-01T00:00:00Z"))
     rig.change_node(
         lambda node: node.setdefault("spec", {}).update(taints=[{"key": STARTUP_TAINT, "effect": "NoSchedule"}])
     )
-
-
-def asks(resource: str) -> JsonObject:
-    limits = {resource: "1"}
-    container = {"name": "main", "image": "i", "resources": {"limits": limits, "requests": limits}}
-    return {"nodeName": NODE, "containers": [container]}
 
 
 def node_of_the_go_gcushare(rig: DoctorRig) -> None:
@@ -192,10 +169,6 @@ def whole_cards_of_two_plugins(rig: DoctorRig) -> None:
     serve(rig, *BOTH_MODES, counted="4")
 
 
-def whole_cards_that_the_kubelet_does_not_count(rig: DoctorRig) -> None:
-    serve(rig, SERVES_WHOLE, counted="0")
-
-
 def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
     serve(rig, *BOTH_MODES)
     rig.put_asking("owner", None, node=NODE, whole=1)
@@ -205,7 +178,6 @@ def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
     ("scenario", "kind", "words"),
     when.troubles(
         (PLUGIN_GONE, "error node-without-plugin", "enflame.com/gcushare=true"),
-        (plugin_gone_and_node_away, "warning node-without-plugin", "not ready"),
         (plugin_that_crashes, "error plugin-not-running", "CrashLoopBackOff; restarts: 17"),
         (plugin_of_another_system, "error plugin-unreachable", "404"),
         (plugin_of_a_node_that_is_away, "warning plugin-unreachable", "the node is not ready"),
@@ -224,7 +196,6 @@ def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
         (when.counting("32", "9"), "error inventory-capacity", "9 of them allocatable"),
         (sick_card, "warning sick-card", "double-bit ECC error; its 16 units"),
         (holder_without_a_record, "warning unrecorded-holder", "default/odd was given 12 units and 0 whole cards"),
-        (record_that_is_removed, "warning unrecorded-holder", "something removes or refuses its record"),
         (when.annotated(ENFLAME.cordon_annotation, "7"), "warning cordon-unknown-card", "names 7"),
         (when.labelled("gcushare.io/serve", "claim"), "warning unread-key", "only 'claims' has an effect"),
         (when.labelled("gcushare.io/node-group", "a10"), "warning node-group", "those of the nodes of no group"),
@@ -238,10 +209,8 @@ def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
         (node_no_longer_shared_with_a_pod, "warning stale-inventory", "records of 1 pod are still here, such as d"),
         (node_with_enflames_gcushare, "error other-sharing-system", "Enflame's gcushare 3.6"),
         (pod_that_hami_took, "error other-scheduler", "waits for hami-scheduler"),
-        (node_with_the_plain_plugin, "error other-sharing-system", "1 pod holds them, such as default/whole"),
         (node_of_the_go_gcushare, "warning other-sharing-system", "32 enflame.com/gcu-memory and no inventory"),
         (whole_cards_of_two_plugins, "error whole-card-count", "serves 2 whole cards, the kubelet counts 4"),
-        (whole_cards_that_the_kubelet_does_not_count, "error whole-card-count", "counts 0 enflame.com/gcu"),
         (whole_cards_of_a_pod_without_a_record, "warning unrecorded-pod", "asks for 1 enflame.com/gcu"),
     ),
 )

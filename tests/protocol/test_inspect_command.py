@@ -83,18 +83,13 @@ async def test_a_pod_whose_record_cannot_be_read_is_marked_in_every_report(seen:
 
 
 async def test_a_reservation_under_way_is_the_extenders_figure_and_not_yet_the_api_servers(seen: Cluster) -> None:
-    document = {
-        "nodes": [
-            {"name": "node-1", "totalGCU": 32, "usedGCU": 24, "availableGCU": 8, "devices": [
-                {"id": 0, "totalGCU": 16, "usedGCU": 4, "availableGCU": 12, "pods": [
-                    {"name": "a", "namespace": "default", "uid": "u-a", "createTime": "", "usedGCU": 4}]},
-                {"id": 1, "totalGCU": 16, "usedGCU": 12, "availableGCU": 4, "pods": [
-                    {"name": "new", "namespace": "default", "uid": "u-new", "createTime": "", "usedGCU": 12}]},
-            ]},
-            {"name": "node-2", "totalGCU": 16, "usedGCU": 8, "availableGCU": 8, "devices": [
-                {"id": 0, "totalGCU": 16, "usedGCU": 0, "availableGCU": 16, "pods": []}]},
-        ]
-    }  # fmt: skip
+    def card(index: int, used: int, *pods: str) -> Document:
+        amounts = {"id": index, "totalGCU": 16, "usedGCU": used, "availableGCU": 16 - used}
+        held = {"namespace": "default", "createTime": "", "usedGCU": used}
+        return {**amounts, "pods": [{"name": name, "uid": f"u-{name}", **held} for name in pods]}
+
+    cards = {"node-1": [card(0, 4, "a"), card(1, 12, "new")], "node-2": [card(0, 0)]}
+    document = {"nodes": [{"name": name, "devices": devices} for name, devices in cards.items()]}
     seen.front.backends[SERVICE] = json.dumps(document)
     ran = await seen.show()
     assert ran.lines[1].split()[2:4] == ["4/16", "12/16"]

@@ -228,23 +228,6 @@ async def test_a_gated_pod_is_told_which_gate_it_waits_for(seen: Cluster) -> Non
         assert "is it running" not in ran.out
 
 
-async def test_a_pod_for_one_node_is_explained_on_that_node_wherever_it_is_asked(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as found:
-        pinned = pod_document("pinned", 18)
-        pinned["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n1"}
-        for name, sizes in (("n1", (16, 16)), ("n2", (8, 24))):
-            found.put(a_node(name, *sizes, labels={"kubernetes.io/hostname": name}))
-        found.put(bound_pod("full", "n1", 0, 16), pinned)
-        async with extender_of(found, waiting=1) as replica:
-            served = await found.call("explain", "pinned", f"--extender-url={replica.url}", "-o", "json")
-        alone = await found.call("explain", "pinned", "--source=api", "-o", "json")
-        explained = [ran.document["explanation"] for ran in (served, alone)]
-    for document in explained:
-        assert (document["state"], document["canEverFit"], document["largestThatEverFits"]) == ("waits", False, 16)
-        assert document["rules"] == {"left": 1, "known": 2, "fitElsewhere": 1, "examples": ["n2"]}
-        assert document["waysOut"][0] == "ask for at most 16"
-
-
 @pytest.mark.parametrize(
     ("ours_for", "theirs_for", "whole", "named"),
     [

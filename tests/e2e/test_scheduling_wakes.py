@@ -15,7 +15,7 @@ from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ADMIN, ControlPlane
 from tests.e2e.objects import find_overcommitted, node, pod
 from tests.e2e.scheduling import Scheduling
-from tests.late_wire import LateWire
+from tests.wires import wire_to
 
 LATE_S = 0.25
 """What the extender's watch is behind: the scheduler has asked, and been refused, long before."""
@@ -30,7 +30,7 @@ PATIENCE_S = 30.0
 @pytest_asyncio.fixture(loop_scope="module")
 async def scheduling(control_plane: ControlPlane) -> AsyncIterator[Scheduling]:
     need_binaries("kube-scheduler")
-    async with LateWire(control_plane.port, LATE_S) as wire:
+    async with wire_to(f"https://127.0.0.1:{control_plane.port}", late_s=LATE_S) as wire:
         url, path = f"https://127.0.0.1:{wire.port}", control_plane.root / "late.kubeconfig"
         token, authority = control_plane.tokens[ADMIN][0], control_plane.tls.authority
         write_kubeconfig(path, url, token=token, authority=authority, namespace="default")

@@ -14,7 +14,7 @@ from gcushare_playground.apiserver import Delay, FailBefore, Fault
 from tests.api_objects import merge_into
 from tests.extender_objects import filter_body, node_document, pod_document
 from tests.protocol.extender_rig import ExtenderRig, Replica, eight_cards, extender_settings, quick_election, until
-from tests.protocol.watch_wire import watch_wire
+from tests.wires import wire_to
 
 PREFIX = "/gcushare-scheduler"
 Pair = tuple[ExtenderRig, Replica, Replica]
@@ -91,7 +91,7 @@ async def test_a_binding_under_way_at_the_end_is_answered_before_the_lease_is_gi
 async def test_a_follower_with_a_half_open_watch_gives_nothing_away_twice() -> None:
     async with (
         ExtenderRig(extender_settings(election=quick_election())) as rig,
-        watch_wire(rig.api.url, "pods") as wire,
+        wire_to(rig.api.url, resource="pods") as wire,
     ):
         leader, follower = rig.replica, await rig.add_replica(api_url=wire.url)
         await until(lambda: follower.extender.serving.is_synced)
@@ -130,7 +130,10 @@ async def test_the_elected_says_that_it_catches_up_and_serves_no_one_until_then(
 async def test_a_leader_whose_watch_broke_for_good_makes_room_for_a_replica_that_is_current() -> None:
     quick = quick_election(3.0)
     settings = extender_settings(election=quick, follow=replace(FollowSettings(), watch_stall=0.5))
-    async with ExtenderRig(extender_settings(), starts=False) as rig, watch_wire(rig.api.url, "pods") as wire:
+    async with (
+        ExtenderRig(extender_settings(), starts=False) as rig,
+        wire_to(rig.api.url, resource="pods") as wire,
+    ):
         stale = await rig.add_replica(settings, api_url=wire.url)
         await rig.until_serving(stale)
         follower = await rig.add_replica(replace(settings, follow=FollowSettings()))

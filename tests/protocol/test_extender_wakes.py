@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
 from typing import Self
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,9 +16,9 @@ from gcushare.wire.annotations import ROOM_FOUND
 from gcushare_playground.picture import POD_OBJECTS, Picture, node_of
 from gcushare_playground.scheduler import ExtenderSettings, ManagedResource, Pacing, SchedulerDouble, SchedulerSettings
 from tests.extender_objects import Document, node_document, on_card, pod_document
-from tests.late_wire import LateWire
 from tests.protocol.extender_rig import ExtenderRig, Replica, until
 from tests.running import running
+from tests.wires import wire_to
 
 LATE_S = 0.15
 """Behind the scheduler, by far more than it takes to ask."""
@@ -41,8 +40,8 @@ class QuietCluster:
     async def __aenter__(self) -> Self:
         enter = self._stack.enter_async_context
         self.rig = await enter(ExtenderRig(starts=False))
-        wire = await enter(LateWire(urlsplit(self.rig.api.url).port or 0, LATE_S))
-        replica = self.replica = await self.rig.add_replica(api_url=f"http://127.0.0.1:{wire.port}")
+        wire = await enter(wire_to(self.rig.api.url, late_s=LATE_S))
+        replica = self.replica = await self.rig.add_replica(api_url=wire.url)
         await self.rig.until_serving(replica)
         config = KubeConfig(server=self.rig.api.url, source="the playground")
         self.client = await enter(KubeClient(config))

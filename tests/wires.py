@@ -1,4 +1,4 @@
-"""A wire between a replica and its API server on which watches, and nothing else, go silent or are cut."""
+"""A wire to an API server on which answers come late, as on a machine short of CPU, or watches go silent or are cut."""
 
 from __future__ import annotations
 
@@ -19,16 +19,29 @@ class _Stream:
     is_watch: bool = False
     is_silent: bool = False
 
+    def abort(self) -> None:
+        for writer in self.writers:
+            writer.transport.abort()
+
 
 @dataclass
-class WatchWire:
-    """``url`` is the API server's address for the replica; ``resource``, as in the path, has the controlled watches."""
+class Wire:
+    """Leads to a port of loopback. What the server sends comes ``late_s`` later, in order.
 
-    url: str
+    ``resource``, as in the path, has the watches that can be controlled; over TLS none can.
+    """
+
+    server_port: int
+    late_s: float
     resource: str
-    cuts_watches: bool = False
+    port: int = 0
+    is_cut: bool = False
     """Whether watches are cut as soon as they are asked for."""
     _streams: set[_Stream] = field(default_factory=set)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
     def silence(self) -> int:
         """Let the watches that run now carry nothing any more, as when their peer has gone; returns how many."""
@@ -39,13 +52,13 @@ class WatchWire:
 
     def cut(self) -> None:
         """Cut the watches that run now, and those to come."""
-        self.cuts_watches = True
+        self.is_cut = True
         for each in self._streams:
             if each.is_watch:
-                _abort(each)
+                each.abort()
 
-    async def carry(self, host: str, port: int, client: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        server, forth = await asyncio.open_connection(host, port)
+    async def carry(self, client: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        server, forth = await asyncio.open_connection("127.0.0.1", self.server_port)
         stream = _Stream((back, forth))
         self._streams.add(stream)
         try:
@@ -54,52 +67,42 @@ class WatchWire:
             pass  # either side may go whenever it likes
         finally:
             self._streams.discard(stream)
-            _abort(stream)
+            stream.abort()
 
     async def _forth(self, stream: _Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(_CHUNK):
             if data.startswith(b"GET ") and b"watch=true" in data and f"/{self.resource}?".encode() in data:
                 stream.is_watch = True
-                if self.cuts_watches:
-                    _abort(stream)
-                    return
+                if self.is_cut:
+                    break
             writer.write(data)
             await writer.drain()
-        _abort(stream)
+        stream.abort()
 
     async def _back(self, stream: _Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(_CHUNK):
             if not stream.is_silent:
-                writer.write(data)
-                await writer.drain()
+                asyncio.get_running_loop().call_later(self.late_s, writer.write, data)
+        await asyncio.sleep(self.late_s)
         if not stream.is_silent:
-            _abort(stream)
-
-
-def _abort(stream: _Stream) -> None:
-    for writer in stream.writers:
-        writer.transport.abort()
+            writer.close()
 
 
 @asynccontextmanager
-async def watch_wire(server_url: str, resource: str) -> AsyncIterator[WatchWire]:
-    """Stretch a wire to an API server without TLS."""
-    where = urlsplit(server_url)
-    assert where.hostname is not None
-    assert where.port is not None
-    host, port = where.hostname, where.port
-    wire = WatchWire("", resource)
+async def wire_to(server_url: str, *, late_s: float = 0.0, resource: str = "-") -> AsyncIterator[Wire]:
+    """Stretch a wire to an API server on this machine."""
+    wire = Wire(urlsplit(server_url).port or 0, late_s, resource)
     running: set[asyncio.Task[None]] = set()
 
     def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(wire.carry(host, port, reader, writer), name="wire")
+        task = asyncio.create_task(wire.carry(reader, writer), name="wire")
         running.add(task)
         task.add_done_callback(running.discard)
         # Here too: a task that is cancelled before its first turn closes nothing.
-        task.add_done_callback(lambda _: writer.transport.abort())
+        task.add_done_callback(lambda _: writer.close())
 
     listener = await asyncio.start_server(take, "127.0.0.1", 0)
-    wire.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    wire.port = listener.sockets[0].getsockname()[1]
     try:
         yield wire
     finally:

@@ -81,7 +81,7 @@ GROUPS = {
             "unit/test_kube_events.py",
             "unit/test_kube_kept.py",
             "unit/test_kube_requests.py",
-            "unit/test_kube_write_rate.py",
+            "unit/test_backoff.py",
             "protocol/test_kube_broken_servers.py",
             "protocol/test_kube_client.py",
             "protocol/test_kube_config.py",

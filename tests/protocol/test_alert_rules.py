@@ -81,14 +81,6 @@ def test_each_alert_fires_after_its_time_says_what_it_should_and_is_quiet_otherw
 
 
 @needs_promtool
-def test_a_case_that_expects_something_else_is_found(tmp_path: Path) -> None:
-    """The negative control."""
-    (case,) = [case for case in CASES if case.alert == "GcushareCardSick"]
-    wrong = a_test(case.quiet, case.alert, {60: [expected(case, rule_of(case.alert))]})
-    assert "FAILED" in complaints(tmp_path, [(case.alert, [wrong])])
-
-
-@needs_promtool
 def test_promtool_reads_every_file() -> None:
     assert run_promtool("check", *RULE_FILES) == ""
 

@@ -28,9 +28,3 @@ def test_the_first_plugins_document_is_read() -> None:
 def test_a_document_without_what_every_plugin_reported_is_another_programs(field: str) -> None:
     with pytest.raises(RemoteContractError, match=f"a status of gcushare-device-plugin cannot be read: .*`{field}`"):
         parse({name: value for name, value in FIRST.items() if name != field})
-
-
-@pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"version": 1}', b"[]"])
-def test_what_is_no_status_is_refused(body: bytes) -> None:
-    with pytest.raises(RemoteContractError, match="a status of gcushare-device-plugin cannot be read"):
-        PLUGIN_STATUS.read(body)

@@ -220,19 +220,6 @@ async def test_what_was_left_is_never_taken_for_the_next_answer() -> None:
         assert server.connections == 2
 
 
-async def test_only_so_many_are_sent_at_once() -> None:
-    limits = Limits(connections=3)
-    async with serving(waits=True) as server, KubeClient(server.config(), limits=limits) as client:
-        asking = [asyncio.create_task(bind(client), name="bind") for _ in range(10)]
-        async with asyncio.timeout(60):
-            while len(server.heads) < 3:
-                server.arrived.clear()
-                await server.arrived.wait()
-        server.may_answer.set()
-        await asyncio.gather(*asking)
-        assert (server.connections, len(server.heads)) == (3, 10)
-
-
 @asynccontextmanager
 async def silent_port() -> AsyncIterator[str]:
     """A port whose queue of connections is full: no one accepts, and no one refuses."""

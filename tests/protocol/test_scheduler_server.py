@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from contextvars import Context
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVarTuple, Unpack
 
 import pytest
 from aiohttp import web
@@ -22,8 +20,6 @@ from gcushare.runtime.http.scheduler_server import start_scheduler_server
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.serving import ServeSettings
 from tests.protocol.runtime_bench import IMPATIENT, SETTINGS, Client, connected, running, until
-
-_Given = TypeVarTuple("_Given")
 
 
 @dataclass
@@ -304,39 +300,3 @@ async def test_silence_ends_a_connection_but_requests_keep_it() -> None:
             assert (await client.exchange(post("/echo", "abc")))[0] == 200
             await asyncio.sleep(0.05)  # a sixth of the idle timeout
         assert await client.wait_closed() == b""
-
-
-class TimersCounted(asyncio.SelectorEventLoop):
-    """Counts the timers that are set."""
-
-    timers = 0
-
-    def call_at(
-        self,
-        when: float,
-        callback: Callable[[Unpack[_Given]], object],
-        *args: *_Given,
-        context: Context | None = None,
-    ) -> asyncio.TimerHandle:
-        self.timers += 1
-        return super().call_at(when, callback, *args, context=context)
-
-
-def test_a_request_that_outlasts_the_idle_timeout_rings_no_timer_until_it_ends() -> None:
-    async def ask() -> int:
-        desk, loop = Desk(), asyncio.get_running_loop()
-        assert isinstance(loop, TimersCounted)
-        async with serving(desk, replace(SETTINGS, idle_timeout=0.05)) as server, connected(server) as client:
-            await client.exchange(post("/echo", "abc"))
-            await client.send(post("/hold", ""))
-            await desk.started.wait()
-            before = loop.timers
-            await asyncio.sleep(0.3)  # Six times the idle timeout: what may ring in it is what is counted.
-            rung = loop.timers - before
-            desk.may_end.set()
-            assert (await client.receive_response())[0] == 200
-            assert await client.wait_closed() == b"", "the silence after it ends the connection"
-        return rung
-
-    with asyncio.Runner(loop_factory=TimersCounted) as runner:
-        assert runner.run(ask()) <= 3

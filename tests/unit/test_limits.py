@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -158,14 +157,6 @@ def test_a_programs_own_modules_are_found_where_python_finds_them(
     done = run(frameworks, *start, *words, folder=app.parent / folder)
     assert done.stdout == "3 [(0.25, 0)]\n", done.stderr
     assert run(frameworks, *words, folder=app.parent / folder).stdout == "3 []\n", "as Python itself runs it"
-
-
-def test_it_is_a_distribution_of_its_own_without_dependencies_and_not_in_the_programs() -> None:
-    own = tomllib.loads((ROOT / "limits" / "pyproject.toml").read_text())["project"]
-    programs = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert own["dependencies"] == []
-    assert programs["tool"]["setuptools"]["packages"]["find"]["where"] == ["src"]
-    assert not list((ROOT / "src").rglob("gcushare_limits*"))
 
 
 @pytest.mark.slow

@@ -88,17 +88,9 @@ def _why_bad_words(error: Exception, size: int) -> str | None:
             return f"a message of {len(problem)} characters"
         if any(end in problem for end in "\r\n"):
             return "a message of several lines"
-        if not _is_text(problem):
+        if problem.encode(errors="replace").decode() != problem:
             return "a message that cannot be written as UTF-8"
     return None
-
-
-def _is_text(words: str) -> bool:
-    try:
-        words.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @contextmanager

@@ -62,6 +62,39 @@ async def test_get_decodes_the_object_and_says_who_asks(server: ScriptedServer, 
     assert "Authorization" not in headers
 
 
+async def test_an_answer_of_another_kind_names_the_request_and_the_kind(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    server.on("GET", POD_PATH, answer(200, {"kind": "Pod", "metadata": 5}))
+    with pytest.raises(RemoteContractError, match=rf"^GET {POD_PATH} was answered with no Pod: "):
+        await READ(client)
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        ("", "nothing"),
+        (" \r\n", "nothing"),
+        ("OK", "the text 'OK'"),
+        ("\ufeff\n<!DOCTYPE html><html><head><title>Sign\n in</title></head></html>", "a web page, 'Sign in'"),
+        ("<html>" + "x" * 9000, "a web page"),
+        ('{"token": "hush"}', "other JSON"),
+        ("[]", "other JSON"),
+        ("{}", "other JSON"),
+        ("[1", "other JSON"),
+    ],
+)
+async def test_a_success_of_another_program_is_no_object_and_no_list_of_nothing(
+    server: ScriptedServer, client: KubeClient, body: str, what: str
+) -> None:
+    for path in ("/version", "/api/v1/pods", POD_PATH):
+        server.on("GET", path, text(200, body))
+    for ask in (client.version(), client.list_all(PODS), READ(client)):
+        with pytest.raises(NotAnApiServerError) as caught:
+            await ask
+        assert str(caught.value).endswith(f", but with {what}; the address {server.server} is from the test")
+
+
 async def test_a_pod_of_that_name_with_another_uid_is_a_conflict(server: ScriptedServer, client: KubeClient) -> None:
     causes = [{"reason": "FieldValueInvalid", "field": "metadata.uid", "message": "field is immutable"}]
     server.on("PATCH", f"{POD_PATH}/status", status(422, "Invalid", causes=causes))

@@ -1,1 +1,1 @@
-"""The page in a real Chromium, driven through its DevTools protocol."""
+"""The page in a real Chromium, driven by Playwright."""

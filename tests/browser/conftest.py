@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
 
-from tests.browser.chromium import HOW_TO, Chromium, find_chromium
-from tests.browser.devtools import DevTools
+from tests.browser.chromium import HOW_TO, find_chromium, run_chromium
 from tests.browser.page_rig import PageRig
 from tests.browser.tab import Tab
 
@@ -19,24 +20,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             half = "content and words" if item.path.name < "test_page_k" else "keys and changes"
             item.add_marker(pytest.mark.xdist_group(f"browser: {half}"))
             item.add_marker(pytest.mark.slow)
+            # The browser is spoken to from the event loop in which it was started.
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Chromium]:
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
     program = find_chromium()
     if not program:
         pytest.skip(HOW_TO)
-    with Chromium(program) as running:
+    async with run_chromium(program) as running:
         yield running
 
 
-@pytest.fixture
-async def tools(chromium: Chromium) -> AsyncIterator[DevTools]:
-    async with DevTools(chromium.url) as connected:
-        yield connected
-
-
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def rig() -> AsyncIterator[PageRig]:
     async with PageRig() as running:
         yield running
@@ -48,12 +45,10 @@ def tab_may_complain(request: pytest.FixtureRequest) -> bool:
     return bool(getattr(request, "param", False))
 
 
-@pytest.fixture
-async def tab(tools: DevTools, tab_may_complain: bool) -> AsyncIterator[Tab]:
-    """A tab in English and light colours; its page must have had nothing to complain about."""
-    opened = await Tab.create(tools)
-    await opened.speak("en-US")
-    await opened.prefer(prefers_color_scheme="light")
+@pytest_asyncio.fixture(loop_scope="session")
+async def tab(browser: Browser, tab_may_complain: bool) -> AsyncIterator[Tab]:
+    """A tab whose page must have had nothing to complain about."""
+    opened = await Tab.create(browser)
     yield opened
     assert tab_may_complain or opened.complaints == []
     await opened.close()

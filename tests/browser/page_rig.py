@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from dataclasses import replace
+from typing import Any, Self
 
 from aiohttp import web
 
@@ -22,10 +23,21 @@ from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import Serving
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME, Vendor
+from gcushare.wire.annotations import PodRecord
 from gcushare.wire.objects import Node, Pod
-from tests.extender_objects import DEFAULT_POLICIES
+from tests.extender_objects import DEFAULT_POLICIES, a_pod, on_card
 
 NOWHERE = "http://127.0.0.1:9"
+
+
+def handed_out(index: int, units: int) -> PodRecord:
+    """The record of a pod whose containers run."""
+    return replace(on_card(index, units), assigned=True)
+
+
+def holding(name: str, node: str, units: int, *, index: int = 0, **options: Any) -> Pod:
+    """A pod that runs on a card of a node."""
+    return a_pod(name, units, node=node, record=handed_out(index, units), **options)
 
 
 class SetLeadership:

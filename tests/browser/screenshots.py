@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.browser.chromium import HOW_TO, Chromium, find_chromium
-from tests.browser.devtools import DevTools
+from playwright.async_api import Browser
+
+from tests.browser.chromium import HOW_TO, find_chromium, run_chromium
 from tests.browser.page_rig import PageRig
 from tests.browser.pictures import Shape, make_cluster, waiting_pods
-from tests.browser.tab import Tab
+from tests.browser.tab import Tab, Theme
 
 DIRECTORY = Path(__file__).parents[2] / "docs/images"
 MAX_BYTES = 250_000
@@ -31,11 +32,10 @@ class Picture:
     name: str
     shape: Shape
     address: str = ""
-    theme: str = "light"
+    theme: Theme = "light"
     language: str = "en-US"
     width: int = 1440
     height: int = 900
-    scale: float = 1.0
 
 
 SMALL = Shape(nodes=3, fill=0.6, seed=11)
@@ -49,7 +49,7 @@ PICTURES = (
 )
 
 
-async def take(tools: DevTools, picture: Picture, path: Path) -> None:
+async def take(browser: Browser, picture: Picture, path: Path) -> None:
     """Take one picture.
 
     Raises:
@@ -57,16 +57,16 @@ async def take(tools: DevTools, picture: Picture, path: Path) -> None:
     """
     async with PageRig() as rig:
         rig.see(*make_cluster(picture.shape), *waiting_pods(datetime.now(UTC)))
-        tab = await Tab.create(tools)
-        await tab.resize(picture.width, picture.height, scale=picture.scale, mobile=picture.width < 600)
+        tab = await Tab.create(browser)
+        await tab.resize(picture.width, picture.height, mobile=picture.width < 600)
         await tab.speak(picture.language)
-        await tab.prefer(prefers_color_scheme=picture.theme, prefers_reduced_motion="reduce")
+        await tab.page.emulate_media(color_scheme=picture.theme, reduced_motion="reduce")
         await tab.show(f"{rig.url}#{picture.address}")
         await tab.until("document.querySelector('#state').dataset.state === 'live'")
         if picture.address.startswith("pod="):
             await tab.until("document.querySelector('.why ol') !== null")
         await tab.evaluate("document.activeElement.blur()")
-        await tab.screenshot(path)
+        await tab.page.screenshot(path=path)
         complaints = tab.complaints
         await tab.close()
     if complaints:
@@ -78,10 +78,9 @@ async def take(tools: DevTools, picture: Picture, path: Path) -> None:
 async def take_all(program: str, directory: Path) -> None:
     """Take every picture into a directory."""
     directory.mkdir(parents=True, exist_ok=True)
-    with Chromium(program) as chromium:
-        async with DevTools(chromium.url) as tools:
-            for picture in PICTURES:
-                await take(tools, picture, directory / f"{picture.name}.png")
+    async with run_chromium(program) as browser:
+        for picture in PICTURES:
+            await take(browser, picture, directory / f"{picture.name}.png")
 
 
 def main() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -17,17 +16,13 @@ from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, Pod
 from tests.browser.canvas import box_of, colour_of, find, painted, until_painted, variable
 from tests.browser.contrast import texts_of_the_map
-from tests.browser.page_rig import PageRig
+from tests.browser.page_rig import PageRig, handed_out
 from tests.browser.tab import Tab
 from tests.builders import card
 from tests.extender_objects import a_node, a_pod, inventory_text, node_document, on_card, pod_document
 
 FILLED = 5000
 """Pixels of a colour that fills a part of a card; a frame has fewer."""
-
-
-def handed_out(index: int, units: int) -> PodRecord:
-    return replace(on_card(index, units), assigned=True)
 
 
 def small_cluster() -> list[Node | Pod]:
@@ -174,13 +169,13 @@ async def test_a_click_on_a_pods_part_of_a_card_opens_the_pod(rig: PageRig, tab:
 async def test_a_click_into_the_map_opens_what_was_hit(rig: PageRig, tab: Tab) -> None:
     rig.see(*small_cluster())
     await tab.show(rig.url)
-    await tab.click_at(*await find(tab, await colour_of(tab, "speech")))
+    await tab.page.mouse.click(*await find(tab, await colour_of(tab, "speech")))
     await tab.until("location.hash === '#pod=enflame/speech/b' && !document.querySelector('#panel').hidden")
     await tab.press("Escape")
     await tab.until("location.hash === '' && document.querySelector('#panel').hidden")
     await tab.settle()
     x, y = await tab.evaluate("(({x, y}) => [x, y])(document.querySelector('#canvas').getBoundingClientRect())")
-    await tab.click_at(x + 60, y + 25)
+    await tab.page.mouse.click(x + 60, y + 25)
     await tab.until("location.hash === '#node=enflame/node-1'")
 
 
@@ -365,14 +360,6 @@ async def test_cards_that_are_only_served_whole_are_not_offered_as_memory(rig: P
     await tab.until_text("#panel-body", "no node that it may use has more than 2 cards to give whole.")
 
 
-async def test_a_node_that_serves_what_the_page_has_no_word_for_is_shown(rig: PageRig, tab: Tab) -> None:
-    rig.see(serving(("slices",), "node-1", 16))
-    await tab.show(f"{rig.url}#node=enflame/node-1")
-
-    assert await tab.text("#panel-title") == "node-1"
-    assert "Card 0" in await tab.text("#panel-body")
-
-
 async def test_a_node_of_whose_units_the_kubelet_counts_none_is_pointed_out(rig: PageRig, tab: Tab) -> None:
     document = node_document("node-1", 16)
     document["status"]["capacity"] = {**document["status"]["capacity"], ENFLAME.memory_resource: "0"}
@@ -433,7 +420,7 @@ async def test_the_table_has_a_row_for_each_node(rig: PageRig, tab: Tab) -> None
 
 async def test_an_empty_cluster_says_what_to_do_next(tab: Tab) -> None:
     async with PageRig(vendors=(ENFLAME, ALIYUN)) as rig:
-        await tab.goto(rig.url)
+        await tab.page.goto(rig.url)
 
         words = await tab.until_text("#empty", "No node offers cards yet.")
         for vendor in (ENFLAME, ALIYUN):

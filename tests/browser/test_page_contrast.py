@@ -14,10 +14,9 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CORRECTED
 from gcushare.wire.objects import Node, Pod
 from tests.browser.contrast import Text, texts_of, texts_of_the_map
-from tests.browser.page_rig import PageRig
+from tests.browser.page_rig import PageRig, handed_out
 from tests.browser.pictures import waiting_pods
-from tests.browser.tab import Tab
-from tests.browser.test_page_content import handed_out
+from tests.browser.tab import Tab, Theme
 from tests.builders import card
 from tests.extender_objects import a_pod, node_document, on_card
 
@@ -73,9 +72,9 @@ PLACES = {
 
 
 @THEMES
-async def test_every_text_of_the_page_can_be_read(rig: PageRig, tab: Tab, theme: str) -> None:
+async def test_every_text_of_the_page_can_be_read(rig: PageRig, tab: Tab, theme: Theme) -> None:
     rig.see(*every_state(), *waiting_pods(datetime.now(UTC)))
-    await tab.prefer(prefers_color_scheme=theme, prefers_reduced_motion="reduce")
+    await tab.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     await tab.show(rig.url)
     problems: dict[str, set[str]] = {}
     for place, address in PLACES.items():
@@ -91,10 +90,10 @@ async def test_every_text_of_the_page_can_be_read(rig: PageRig, tab: Tab, theme:
 
 
 @THEMES
-async def test_every_text_of_the_map_can_be_read(rig: PageRig, tab: Tab, theme: str) -> None:
+async def test_every_text_of_the_map_can_be_read(rig: PageRig, tab: Tab, theme: Theme) -> None:
     rig.see(*every_state())
     await tab.resize(2560, 1440)
-    await tab.prefer(prefers_color_scheme=theme, prefers_reduced_motion="reduce")
+    await tab.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     await tab.show(rig.url)
     problems: dict[str, set[str]] = {}
     for address in ("", "ns=team-a", "size=12"):
@@ -110,14 +109,14 @@ async def test_every_text_of_the_map_can_be_read(rig: PageRig, tab: Tab, theme: 
 
 
 @THEMES
-async def test_a_tip_and_a_notice_can_be_read(rig: PageRig, tab: Tab, theme: str) -> None:
+async def test_a_tip_and_a_notice_can_be_read(rig: PageRig, tab: Tab, theme: Theme) -> None:
     rig.see(*every_state())
     rig.leadership.is_leader = False
-    await tab.prefer(prefers_color_scheme=theme, prefers_reduced_motion="reduce")
+    await tab.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     await tab.show(rig.url)
     await tab.until("!document.querySelector('#notice').hidden")
     x, y = await tab.evaluate("(({x, y}) => [x, y])(document.querySelector('#canvas').getBoundingClientRect())")
-    await tab.move_to(x + 50, y + 60)
+    await tab.page.mouse.move(x + 50, y + 60)
     await tab.until("!document.querySelector('#tip').hidden")
 
     assert faint(await texts_of(tab)) == set()
@@ -125,10 +124,10 @@ async def test_a_tip_and_a_notice_can_be_read(rig: PageRig, tab: Tab, theme: str
 
 @THEMES
 @pytest.mark.parametrize("tab_may_complain", [True], indirect=True)
-async def test_the_gate_can_be_read(tab: Tab, theme: str) -> None:
+async def test_the_gate_can_be_read(tab: Tab, theme: Theme) -> None:
     async with PageRig(access=Access.TOKEN) as rig:
-        await tab.prefer(prefers_color_scheme=theme, prefers_reduced_motion="reduce")
-        await tab.goto(rig.url)
+        await tab.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+        await tab.page.goto(rig.url)
         await tab.until("!document.querySelector('#gate').hidden")
         await tab.click("#gate .primary")
 
@@ -144,9 +143,9 @@ async def test_a_faint_text_is_found(rig: PageRig, tab: Tab) -> None:
 
 
 @THEMES
-async def test_a_pod_not_handed_out_yet_has_a_frame_of_its_own_and_a_name(rig: PageRig, tab: Tab, theme: str) -> None:
+async def test_a_pod_not_handed_out_yet_has_a_frame_of_its_own_and_a_name(rig: PageRig, tab: Tab, theme: Theme) -> None:
     rig.see(*every_state())
-    await tab.prefer(prefers_color_scheme=theme)
+    await tab.page.emulate_media(color_scheme=theme)
     await tab.show(f"{rig.url}#node=enflame/ready")
 
     style = await tab.evaluate("""(() => {

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import replace
 
 import pytest
 
 from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.wire.documents.explain import ExplainDocument
-from gcushare.wire.objects import Pod
-from tests.browser.page_rig import PageRig
+from tests.browser.page_rig import PageRig, holding
 from tests.browser.pictures import Shape, make_cluster
 from tests.browser.tab import Tab
 from tests.extender_objects import a_node, a_pod, on_card
 
 DRAWN_LAST = "Number(document.querySelector('#canvas').dataset.last)"
-
-
-def holding(name: str, node: str, units: int, *, index: int = 0) -> Pod:
-    return a_pod(name, units, node=node, record=replace(on_card(index, units), assigned=True))
 
 
 async def show_live(tab: Tab, url: str) -> None:
@@ -76,16 +70,6 @@ async def test_a_node_that_leaves_is_not_shown_any_more(rig: PageRig, tab: Tab) 
     await tab.until_text("#panel-body", "This node is gone")
 
 
-async def test_a_node_that_takes_the_place_of_another_is_shown(rig: PageRig, tab: Tab) -> None:
-    old = a_node("node-1", 16)
-    rig.see(old, a_node("node-2", 16))
-    await show_live(tab, rig.url)
-
-    rig.lose(old)
-    rig.see(a_node("node-3", 16, 16), holding("p", "node-3", 4, index=1))
-    await tab.until_text("#shown", "2 nodes · 3 cards · 1 pod")
-
-
 async def test_what_a_reader_is_doing_survives_changes(rig: PageRig, tab: Tab) -> None:
     rig.see(a_node("node-1", 16), holding("p", "node-1", 4))
     await show_live(tab, f"{rig.url}#node=enflame/node-1")
@@ -100,13 +84,13 @@ async def test_what_a_reader_is_doing_survives_changes(rig: PageRig, tab: Tab) -
 async def test_a_click_is_not_lost_when_things_change_under_it(rig: PageRig, tab: Tab) -> None:
     rig.see(a_node("node-1", 16), holding("p", "node-1", 4))
     await show_live(tab, f"{rig.url}#node=enflame/node-1")
-    x, y = await tab.middle_of("#spaces button")
-    await tab.mouse("mousePressed", x, y)
+    await tab.page.locator("#spaces button").first.hover()
+    await tab.page.mouse.down()
     drawn = await tab.evaluate("document.querySelector('#canvas').dataset.drawn")
     rig.see(holding("q", "node-1", 2))
     # The tile is drawn again, so the change has come; what is pressed stays.
     await tab.until("document.querySelector('#canvas').dataset.drawn !== $0", drawn)
-    await tab.mouse("mouseReleased", x, y)
+    await tab.page.mouse.up()
 
     await tab.until("location.hash.includes('ns=default')")
     await tab.until_text("#panel-body", "default/q")
@@ -197,18 +181,18 @@ async def test_namespaces_that_are_gone_leave_their_colours_to_others(rig: PageR
     assert sorted(colours) == list(range(12))
 
 
-async def cut() -> None:
+async def cut(rig: PageRig) -> None:
     raise ConnectionResetError
 
 
-async def fall_silent() -> None:
-    await asyncio.Event().wait()
+async def fall_silent(rig: PageRig) -> None:
+    await rig.serving.stopping.wait()
 
 
 @pytest.mark.parametrize("tab_may_complain", [True], indirect=True)
 @pytest.mark.parametrize("end", [cut, fall_silent])
 async def test_a_snapshot_that_breaks_off_is_asked_for_again(
-    rig: PageRig, tab: Tab, monkeypatch: pytest.MonkeyPatch, end: Callable[[], Awaitable[None]]
+    rig: PageRig, tab: Tab, monkeypatch: pytest.MonkeyPatch, end: Callable[[PageRig], Awaitable[None]]
 ) -> None:
     whole = rig.feed.snapshot
 
@@ -216,16 +200,16 @@ async def test_a_snapshot_that_breaks_off_is_asked_for_again(
         monkeypatch.undo()
         async for piece in whole(replica):
             yield piece[:100]
-            await end()
+            await end(rig)
 
     monkeypatch.setattr(rig.feed, "snapshot", broken)
     # The page shows a silent stream as live for 45 s.
     hurry = "const wait = setTimeout; setTimeout = (then, ms) => wait(then, ms === 45_000 ? 500 : ms);"
-    await tab.send("Page.addScriptToEvaluateOnNewDocument", source=hurry)
+    await tab.page.add_init_script(hurry)
     rig.see(a_node("node-1", 16))
 
     await tab.show(rig.url)
-    assert len([url for url in tab.requests if url.endswith("api/cluster")]) == 2
+    assert len([each for each in tab.responses if each.url.endswith("api/cluster")]) == 2
 
 
 async def test_a_thousand_nodes_are_drawn_once_and_then_only_what_changed(rig: PageRig, tab: Tab) -> None:

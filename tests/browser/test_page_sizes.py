@@ -44,7 +44,7 @@ async def test_forty_nodes_fit_the_screen(rig: PageRig, tab: Tab, screen: str) -
 @pytest.mark.parametrize("screen", SCREENS)
 async def test_few_nodes_use_the_width_that_is_there(rig: PageRig, tab: Tab, screen: str) -> None:
     await tab.resize(*SCREENS[screen])
-    await tab.goto(rig.url)
+    await tab.page.goto(rig.url)
     shares = {}
     for number in range(1, 4):
         rig.see(a_node(f"n{number}", *[16] * 8))
@@ -167,7 +167,7 @@ async def test_of_many_nodes_those_in_trouble_come_first_with_their_names(rig: P
     assert names == ["gcu-001", "gcu-009", "gcu-240", "gcu-009"]
     await tab.evaluate("document.querySelector('#map').scrollTop = 0")
     x, y = await tab.evaluate("(({x, y}) => [x, y])(document.querySelector('#canvas').getBoundingClientRect())")
-    await tab.click_at(x + 170, y + 60)
+    await tab.page.mouse.click(x + 170, y + 60)
     await tab.until("location.hash === '#node=enflame/gcu-022'")
 
     await tab.open("sort=name")

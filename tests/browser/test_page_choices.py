@@ -1,19 +1,19 @@
-"""Finding things: search, filters, orders and the links that keep them."""
+"""What a reader chooses: search, filters, orders and the links that keep them, a language and a theme."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
 from typing import Any
 
 import msgspec
-import pytest
+import pytest_asyncio
 
-from gcushare.wire.objects import Node, Pod
+from gcushare.wire.objects import Node
 from tests.browser.canvas import colour_of, painted, until_painted, variable
-from tests.browser.page_rig import PageRig
+from tests.browser.page_rig import PageRig, holding
 from tests.browser.tab import Tab
 from tests.builders import card
-from tests.extender_objects import a_pod, node_document, on_card
+from tests.extender_objects import a_node, a_pod, node_document, on_card
 
 NAMES = "[...document.querySelectorAll('#table tbody th')].map((each) => each.innerText)"
 
@@ -24,11 +24,7 @@ def labelled(name: str, *sizes: int, model: str = "S60", zone: str = "a") -> Nod
     return msgspec.convert(document, Node)
 
 
-def holding(name: str, node: str, units: int, **options: Any) -> Pod:
-    return a_pod(name, units, node=node, record=replace(on_card(0, units), assigned=True), **options)
-
-
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def page(rig: PageRig, tab: Tab) -> Tab:
     rig.see(labelled("alpha", 16, 16), labelled("beta", 16, 16, zone="b"), labelled("gamma", 32, model="T20"))
     rig.see(holding("ocr-1", "alpha", 15, namespace="vision", labels={"app": "ocr"}))
@@ -43,14 +39,14 @@ async def test_search_finds_nodes_and_pods_by_name_label_and_model(page: Tab) ->
     for typed, found in searches.items():
         await page.press("/")
         await page.evaluate("document.activeElement.select()")
-        await page.type(typed)
+        await page.page.keyboard.insert_text(typed)
         await page.until(f"{NAMES}.join() === $0", found)
         await page.evaluate("document.activeElement.blur()")
 
 
 async def test_a_search_that_finds_nothing_says_so_and_can_be_cleared(page: Tab) -> None:
     await page.press("/")
-    await page.type("nothing like this")
+    await page.page.keyboard.insert_text("nothing like this")
     await page.until_text("#empty", "No node matches the filters.")
     assert await page.text("#scope-words") == (
         "Filtered by search “nothing like this”: the figures are those of 0 of 3 nodes."
@@ -117,3 +113,75 @@ async def test_a_label_of_the_panel_filters(page: Tab) -> None:
     await page.until_text("#panel-body", "app=asr")
     await page.click("[data-id='label-app=asr']")
     await page.until(f"{NAMES}.join() === 'beta'")
+
+
+TAKEN_OVER = {"GCUShare", "Pod", "English", "GiB", "kubelet", "GCU", "UID", "uid", "uuid", "GB"}
+
+
+TAKEN_OVER |= {"kubectl", "inspect", "gcushare", "top"}
+
+
+"""Words that Chinese readers know by these letters, and those of a command."""
+
+
+def see_some(rig: PageRig) -> None:
+    rig.see(a_node("节点-1", 16, 16), a_node("节点-2", 16))
+    rig.see(a_pod("甲", 6, node="节点-1", record=on_card(0, 6), namespace="视觉"), a_pod("乙", 30, namespace="视觉"))
+
+
+async def test_a_chinese_browser_reads_chinese_and_nothing_else(rig: PageRig, tab: Tab) -> None:
+    see_some(rig)
+    await tab.speak("zh-CN")
+    await tab.show(rig.url)
+    assert await tab.evaluate("document.documentElement.lang") == "zh-CN"
+
+    for address in ("", "node=enflame/节点-1", "pod=enflame/视觉/甲", "list=waiting", "view=table"):
+        await tab.open(address)
+        if address == "list=waiting":
+            await tab.until_text("#panel-body", "永远放不下：它能用的卡最大为")
+        texts = [await tab.evaluate("document.body.innerText")]
+        for name in ("aria-label", "placeholder", "title"):
+            script = "[...document.querySelectorAll(`[${$0}]`)].map((each) => each.getAttribute($0))"
+            texts += await tab.evaluate(script, name)
+        latin = set(re.findall(r"[A-Za-z]{2,}", "\n".join(texts)))
+        assert latin - TAKEN_OVER == set(), address
+
+
+async def test_the_language_chosen_stays_chosen(rig: PageRig, tab: Tab) -> None:
+    see_some(rig)
+    await tab.show(rig.url)
+    assert await tab.text("#attention") == "1\nwaiting pod"
+    await tab.click("#language")
+    await tab.until_text("#attention", "等待中的 Pod")
+    await tab.page.reload()
+    await tab.until_drawn()
+    assert await tab.text("#shown") == "2 个节点 · 3 张卡 · 1 个 Pod"
+    await tab.click("#language")
+    await tab.until_text("#shown", "2 nodes · 3 cards · 1 pod")
+
+
+async def test_a_language_that_is_not_spoken_gets_english(rig: PageRig, tab: Tab) -> None:
+    see_some(rig)
+    await tab.speak("fr-FR")
+    await tab.show(rig.url)
+
+    assert await tab.evaluate("document.documentElement.lang") == "en"
+
+
+async def test_the_theme_follows_the_browser_until_one_is_chosen(rig: PageRig, tab: Tab) -> None:
+    see_some(rig)
+    await tab.show(rig.url)
+    light = await variable(tab, "--tile")
+    assert light in await painted(tab)
+
+    await tab.page.emulate_media(color_scheme="dark")
+    await tab.until("document.documentElement.dataset.theme === 'dark'")
+    await until_painted(tab, await variable(tab, "--tile"))
+    assert light not in await painted(tab)
+    await tab.until("document.querySelector('#theme').title === 'Theme: automatic'")
+    await tab.click("#theme")
+    await tab.until("document.documentElement.dataset.theme === 'light'")
+    await tab.page.reload()
+    await tab.until_drawn()
+    assert await tab.evaluate("document.documentElement.dataset.theme") == "light"
+    assert light in await painted(tab)

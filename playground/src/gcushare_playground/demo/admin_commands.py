@@ -10,7 +10,7 @@ from gcushare.core.wording import counted
 from gcushare_playground.cluster import Cluster
 from gcushare_playground.commands import clean_environ, gcushare_program, inspect_name, inspect_program
 from gcushare_playground.demo.playing import Player
-from gcushare_playground.picture import node_of, phase_of, poll_until
+from gcushare_playground.picture import phase_of, poll_until
 from gcushare_playground.processes import capture
 
 _WARNED = 3
@@ -38,7 +38,7 @@ class AdminCommand:
 def admin_commands(cluster: Cluster) -> dict[str, AdminCommand]:
     """The commands by their words; they need nothing but ``$KUBECONFIG``."""
     plan, waiting = cluster.plan, _waiting_pod(cluster)
-    node, inspect = _busy_node(cluster), f"kubectl inspect {inspect_name(plan)}"
+    node, inspect = plan.nodes[0].name, f"kubectl inspect {inspect_name(plan)}"
     ours, theirs = gcushare_program(), inspect_program(plan)
     has_kept = any(each.driver_bytes for each in plan.nodes)
     cards = ("cards", node, *(("-o", "wide") if has_kept else ()))
@@ -80,16 +80,15 @@ def _check_explain(player: Player, text: str, _over: str) -> None:
 
 
 def _check_top(player: Player, text: str, over: str) -> None:
-    rows = [line for line in text.splitlines() if line.split()[:1] and line.split()[0] in player.ledger.capacity]
-    cards = sum(map(len, player.ledger.capacity.values()))
+    rows = [line for line in text.splitlines() if line.split()[:1] and line.split()[0] == player.node]
+    cards = len(player.ledger.capacity)
     player.stage.check(f"top has {counted(cards, 'line')}, one for each card", len(rows), cards)
     flagged = [" ".join(row.split()[:2]) for row in rows if "over by" in row]
     player.stage.check(f"and flags the card on which more is used than was granted: {over}", flagged, [over])
 
 
 def _check_cards(player: Player, text: str, _over: str) -> None:
-    node = _busy_node(player.cluster)
-    held = sorted({pod for pods in player.shown[node].values() for pod in pods})
+    held = sorted({pod for pods in player.shown.values() for pod in pods})
     player.stage.check(f"cards shows {', '.join(held)}", [pod for pod in held if pod in text], held)
     if any(each.driver_bytes for each in player.cluster.plan.nodes):
         kept = any(line.split()[-2:-1] == ["0.4"] for line in text.splitlines())
@@ -112,29 +111,20 @@ def _waiting_pod(cluster: Cluster) -> str:
     return found[0] if found else ""
 
 
-def _busy_node(cluster: Cluster) -> str:
-    """The first node on which a pod holds a card."""
-    key = cluster.plan.vendor.record.card_index
-    pods = cluster.pods.objects.values()
-    holding = {node_of(pod) for pod in pods if key in (pod["metadata"].get("annotations") or {})}
-    return next((node.name for node in cluster.plan.nodes if node.name in holding), cluster.plan.nodes[0].name)
-
-
 def _use_memory(player: Player) -> str:
     """Have the cards report memory in use: three quarters of what was granted, and on one card more than all of it.
 
     Returns:
         That card's node and index, as ``top`` writes them.
     """
-    plan, over = player.cluster.plan, ""
-    for node in plan.nodes:
-        used = {}
-        for index, units in enumerate(player.ledger.used[node.name]):
-            granted, size = plan.unit.bytes_of(units), node.card_bytes[index]
-            used[index] = granted * 3 // 4
-            if not over and 0 < granted < size * 7 // 8:
-                used[index], over = (granted + size) // 2, f"{node.name} {index}"
-        player.cluster.place.cards_file(node).write_bytes(node.cards_document(used=used))
+    plan, over, used = player.cluster.plan, "", {}
+    (node,) = plan.nodes
+    for index, units in enumerate(player.ledger.used):
+        granted, size = plan.unit.bytes_of(units), node.card_bytes[index]
+        used[index] = granted * 3 // 4
+        if not over and 0 < granted < size * 7 // 8:
+            used[index], over = (granted + size) // 2, f"{node.name} {index}"
+    player.cluster.place.cards_file(node).write_bytes(node.cards_document(used=used))
     return over
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from gcushare.wire.annotations import APART, CARDS, CARDS_LINKED
 from gcushare_playground.demo.playing import CONTAINER, NAMESPACE, Player
 from gcushare_playground.demo.reading import kubelet_cards
-from gcushare_playground.picture import node_of
 
 
 async def play_apart_and_linked(player: Player) -> None:
     """Two replicas and a pod next to them, a training over two linked cards, and a replica that has to wait for it."""
-    card = max(size for cards in player.ledger.capacity.values() for size in cards)
+    card = player.ledger.largest
     part, stage, memory = card // 4, player.stage, player.vendor.memory_resource
 
     async def replica(name: str) -> None:
@@ -41,7 +40,7 @@ async def play_apart_and_linked(player: Player) -> None:
     stage.check(f"explain says what it needs: {part} {unit} {reason}", reason in text, True)
 
     stage.step("Step 5. The training ends, and the third replica gets a card of its own")
-    await player.delete("training", player.cluster.plan.nodes[0].name, linked)
+    await player.delete("training", linked)
     third = await _settle(player, "web-2", part)
     stage.check("web-2 is on a card without a replica", third in (first, second), False)
 
@@ -50,17 +49,17 @@ async def _settle(player: Player, name: str, units: int) -> tuple[int, ...]:
     """Wait until a pod runs, and check that record, kubelet and container agree on its cards."""
     stage, key = player.stage, f"{NAMESPACE}/{name}"
     found = await player.wait_assigned(key)
-    node, record = node_of(found), player.record_of(found)
+    record = player.record_of(found)
     cards = record.card_indexes if record is not None else ()
     await player.show_pods()
     each = units // max(1, len(cards))
-    held = kubelet_cards(player.cluster, node, found["metadata"]["uid"])
+    held = kubelet_cards(player.cluster, player.node, found["metadata"]["uid"])
     names = ",".join(map(str, cards))
     stage.check(
         f"the kubelet gave it {each} units of card {names} as its record says", held, dict.fromkeys(cards, each)
     )
     await player.show_given(found, CONTAINER, cards)
     for card in cards:
-        player.take(name, node, card, each)
-    await player.show_inspect(node)
+        player.take(name, card, each)
+    await player.show_inspect()
     return cards

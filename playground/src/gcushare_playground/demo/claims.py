@@ -28,7 +28,7 @@ async def play_claims(player: Player) -> None:
     await play_quarters(player, titles, partial(_place, player), partial(_refuse, player))
     player.stage.step("What an admin asks: why does the pod wait?")
     lines = await player.show_explain(f"{MANUAL_NAMESPACE}/gcushare-pod-{len(MANUAL_QUARTERS)}")
-    card_units = max(size for cards in player.ledger.capacity.values() for size in cards)
+    card_units = player.ledger.largest
     needed, unit = card_units * MANUAL_QUARTERS[-1] // 4, player.cluster.plan.unit.label
     player.stage.check("explain says that it waits", lines[0].rpartition(": ")[2], "waits")
     most = f"the largest usable card has {card_units} {unit}"
@@ -40,8 +40,7 @@ async def _bring_up(player: Player) -> None:
     """Start everything in the order of an installation, and check that the cards are offered as devices."""
     cluster, stage = player.cluster, player.stage
     await player.start_kubernetes("plugin and extender")
-    for node in cluster.plan.nodes:
-        stage.command(f"kubectl label node {node.name} {SERVE_LABEL}={SERVE_CLAIMS}")
+    stage.command(f"kubectl label node {player.node} {SERVE_LABEL}={SERVE_CLAIMS}")
     stage.command(f"kubectl label namespace {MANUAL_NAMESPACE} {CLAIMS_LABEL}={CLAIMS_ENABLED}")
     await cluster.start_claims(MANUAL_NAMESPACE)
     await cluster.start_extender()
@@ -50,9 +49,8 @@ async def _bring_up(player: Player) -> None:
     stage.command("kubectl get resourceslices")
     stage.output(await fetch_table(cluster, "/apis/resource.k8s.io/v1/resourceslices"))
     slices = await cluster.client.list_all(RESOURCE_SLICES)
-    for name, sizes in player.ledger.capacity.items():
-        devices = [device for each in slices if each.spec.node_name == name for device in each.spec.devices]
-        stage.check(f"{name} offers its {counted(len(sizes), 'card')} as devices", len(devices), len(sizes))
+    devices, cards = [device for each in slices for device in each.spec.devices], len(player.ledger.capacity)
+    stage.check(f"{player.node} offers its {counted(cards, 'card')} as devices", len(devices), cards)
 
 
 async def _refuse(player: Player, key: str, _units: int) -> None:
@@ -62,7 +60,7 @@ async def _refuse(player: Player, key: str, _units: int) -> None:
 async def _place(player: Player, key: str, units: int) -> None:
     """Wait until a pod runs, and check its claim, what its container was given, and what inspect shows."""
     cluster, stage, claims = player.cluster, player.stage, player.vendor.claims
-    ((node, card),) = player.ledger.candidates(units).items()
+    node, card = player.node, player.ledger.card_for(units)
     await cluster.pods.until(
         lambda: phase_of(cluster.pods.objects.get(key, {})) == "Running",
         f"pod {key} runs",
@@ -81,7 +79,7 @@ async def _place(player: Player, key: str, units: int) -> None:
     claim = await cluster.client.get(RESOURCE_CLAIMS, made["resourceClaimName"], namespace=MANUAL_NAMESPACE)
     given = [(each.pool, each.device) for each in claim.results_of(claims.driver)]
     stage.check(f"the claim was allocated card {card}", given, [(node, f"card-{card}")])
-    player.take(pod["metadata"]["name"], node, card, units)
+    player.take(pod["metadata"]["name"], card, units)
 
     await player.show_part(pod, MANUAL_CONTAINER, card, units)
-    await player.show_inspect(node)
+    await player.show_inspect()

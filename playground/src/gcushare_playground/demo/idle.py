@@ -19,7 +19,7 @@ _HOST = "pid:[4026531836]"
 
 async def play_idle(player: Player) -> None:
     """One pod computes, one does not and says that it may go, one does not and stays, and one waits for memory."""
-    units = max(size for cards in player.ledger.capacity.values() for size in cards)
+    units = player.ledger.largest
     stage, cluster, memory = player.stage, player.cluster, player.vendor.memory_resource
     _write_processes(player, {})
     stage.step("Step 1. Three pods take the node's memory: one computes, two do not")
@@ -37,7 +37,7 @@ async def play_idle(player: Player) -> None:
         await _show_idle(player, name)
     await show_top(player)
     await _show_rightsize(player)
-    node = cluster.plan.nodes[0].name
+    node = player.node
     kept = cluster.nodes.objects[node]["metadata"]["annotations"].get(SCALE_DOWN_DISABLED)
     stage.check(f"Cluster Autoscaler must not remove {node}, whose cards pods hold", kept, "true")
     stage.step("Step 4. The pod that may go is evicted, and the one that waited gets its memory")

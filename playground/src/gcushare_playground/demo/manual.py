@@ -31,7 +31,7 @@ async def play_quarters(
     refuse: Callable[[str, int], Awaitable[None]],
 ) -> None:
     """Create the manual's pods, each a step, and have each placed or refused by its key and units."""
-    card_units = max(size for cards in player.ledger.capacity.values() for size in cards)
+    card_units = player.ledger.largest
     for number, (quarters, title) in enumerate(zip(MANUAL_QUARTERS, titles, strict=True), start=1):
         player.stage.step(f"Step {number}. {title}")
         name, limits = f"gcushare-pod-{number}", {player.vendor.memory_resource: card_units * quarters // 4}

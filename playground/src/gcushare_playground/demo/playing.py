@@ -48,8 +48,10 @@ class Player:
     def __init__(self, cluster: Cluster, stage: Stage) -> None:
         self.cluster = cluster
         self.stage = stage
-        self.ledger = Ledger.of(cluster.plan)
-        self.shown: dict[str, dict[int, dict[str, int]]] = {node: {} for node in self.ledger.capacity}
+        (node,) = cluster.plan.nodes
+        self.node = node.name
+        self.ledger = Ledger(cluster.plan.units_per_card(node))
+        self.shown: dict[int, dict[str, int]] = {}
 
     @property
     def vendor(self) -> Vendor:
@@ -59,17 +61,15 @@ class Player:
         """Start everything in the order of an installation and check what the nodes offer."""
         cluster, stage = self.cluster, self.stage
         await self.start_kubernetes("device plugin and extender")
-        for node in cluster.plan.nodes:
-            stage.command(f"kubectl label node {node.name} {self.vendor.node_label}")
-            patch = Patch(PatchKind.MERGE, {"metadata": {"labels": cluster.plan.label()}})
-            await cluster.client.patch(NODE_OBJECTS, node.name, patch)
-            stage.output(f"node/{node.name} labeled")
+        stage.command(f"kubectl label node {self.node} {self.vendor.node_label}")
+        patch = Patch(PatchKind.MERGE, {"metadata": {"labels": cluster.plan.label()}})
+        await cluster.client.patch(NODE_OBJECTS, self.node, patch)
+        stage.output(f"node/{self.node} labeled")
         # The label is what the DaemonSet of the device plugin selects nodes by.
         await asyncio.gather(cluster.start_extender(), cluster.start_plugins(cluster.plan.nodes))
         await self.start_scheduler(f"calls {cluster.extender_url}{self.vendor.url_prefix}")
         await cluster.wait_ready()
-        for node in cluster.plan.nodes:
-            self._check_node(node.name)
+        self._check_node(self.node)
 
     async def start_kubernetes(self, programs: str) -> None:
         """Start the API server and the kubelets."""
@@ -110,43 +110,40 @@ class Player:
         await self.cluster.client.create(POD_OBJECTS, body, namespace=namespace)
         self.stage.output(f"pod/{name} created")
 
-    async def delete(self, name: str, node: str, cards: tuple[int, ...]) -> None:
+    async def delete(self, name: str, cards: tuple[int, ...]) -> None:
         """Delete a pod of the namespace default that no other shares these cards with."""
         key, pods = f"{NAMESPACE}/{name}", self.cluster.pods
         self.stage.command(f"kubectl delete pod {name}")
         await self.cluster.client.delete(POD_OBJECTS, name, namespace=NAMESPACE)
         await pods.until(lambda: key not in pods.objects, f"{key} is gone")
         self.stage.output(f'pod "{name}" deleted')
-        self.ledger.give_back(node, cards)
+        self.ledger.give_back(cards)
         for card in cards:
-            self.shown[node].pop(card)
+            self.shown.pop(card)
 
     async def place(self, key: str, units: int, *, container: str = CONTAINER) -> None:
         """Wait until a created pod runs, show it, and check everything that says where it is."""
-        candidates = self.ledger.candidates(units)
+        card = self.ledger.card_for(units)
         found = await self.wait_assigned(key)
-        node = node_of(found)
         await self.show_pods()
-        self.stage.check(f"{key} runs on {' or '.join(sorted(candidates))}", node in candidates, True)
-        card = candidates[node]
-        self.take(found["metadata"]["name"], node, card, units)
-        self._check_record(found, node, card, units)
+        self.stage.check(f"{key} runs on {self.node}", node_of(found), self.node)
+        self.take(found["metadata"]["name"], card, units)
+        self._check_record(found, card, units)
         await self.show_part(found, container, card, units)
         if not self.vendor.visible_by_uuid:
             await self._check_devices(found, container, card)
-        await self.show_inspect(node)
+        await self.show_inspect()
 
-    def take(self, name: str, node: str, card: int, units: int) -> None:
+    def take(self, name: str, card: int, units: int) -> None:
         """Count a pod's units of a card."""
-        self.ledger.take(node, card, units)
-        self.shown[node].setdefault(card, {})[name] = units
+        self.ledger.take(card, units)
+        self.shown.setdefault(card, {})[name] = units
 
     async def refuse(self, key: str, units: int) -> None:
         """Wait until a created pod is informed why it fits nowhere, show it, and check that nothing else changed."""
         expected = self.ledger.refusal(units, self.vendor.memory_resource, self.vendor.refused_reason)
         await self.tell_refused(key, expected)
-        for node in self.ledger.capacity:
-            await self.check_inspect(node)
+        await self.check_inspect()
 
     async def tell_refused(self, key: str, expected: str) -> None:
         """Wait until a pod is informed why it fits nowhere, show it, and check the words."""
@@ -171,14 +168,13 @@ class Player:
         self.stage.command(f"kubectl inspect {inspect_name(plan)}")
         table = await capture(*inspect_words(plan, cluster.place, cluster.extender_url))
         self.stage.output(table)
-        used = sum(map(self.ledger.used_on, self.ledger.capacity))
-        total = sum(map(self.ledger.total, self.ledger.capacity))
+        used, total = sum(self.ledger.used), sum(self.ledger.capacity)
         expected = f"{used}/{total} ({100 * used // total}%)"
         self.stage.check(f"in all {expected} are used", table.rstrip().rpartition("\n")[2].strip(), expected)
 
     def _check_node(self, name: str) -> None:
         node, plan = self.cluster.nodes.objects[name], self.cluster.plan
-        offers = plan.offers(next(each for each in plan.nodes if each.name == name))
+        offers = plan.offers(plan.nodes[0])
         resources = {word: allocatable_of(node, word) for word in sorted(offers)}
         shown = {word: node["status"]["allocatable"].get(word, "0") for word in resources}
         self.stage.command(f"kubectl describe node {name}")
@@ -186,11 +182,11 @@ class Player:
         self.stage.output(
             "\n".join(["Allocatable:", *(f"  {word + ':':<{width}}{text}" for word, text in shown.items())])
         )
-        cards = len(self.ledger.capacity[name])
+        cards = len(self.ledger.capacity)
         self.stage.check(
             f"{name} shows its {counted(cards, 'card')}", cards_of_count(resources[self.vendor.count_resource]), cards
         )
-        total = self.ledger.total(name)
+        total = sum(self.ledger.capacity)
         what = f"{name} offers {counted(total, 'unit')} of {plan.unit.label}"
         self.stage.check(what, resources[self.vendor.memory_resource], total)
         if plan.whole_cards:
@@ -246,15 +242,15 @@ class Player:
         except RemoteContractError as error:
             raise NotInTime(f"the record of {key_of(pod)} cannot be read: {error}") from error
 
-    def _check_record(self, pod: JsonObject, node: str, card: int, units: int) -> None:
+    def _check_record(self, pod: JsonObject, card: int, units: int) -> None:
         stage, record = self.stage, self.record_of(pod)
-        size = self.ledger.capacity[node][card]
+        size = self.ledger.capacity[card]
         expected = ((card,), size, units, True)
         found = record and (record.card_indexes, record.card_units, record.pod_units, record.assigned)
         stage.check(
             f"its record names card {card} of {counted(size, 'unit')}, {units} of them, assigned", found, expected
         )
-        held = kubelet_cards(self.cluster, node, pod["metadata"]["uid"])
+        held = kubelet_cards(self.cluster, self.node, pod["metadata"]["uid"])
         stage.check(f"the kubelet gave it {counted(units, 'id')} of card {card} and no other", held, {card: units})
 
     async def show_given(self, pod: JsonObject, container: str, cards: Sequence[int], *more: str) -> ContainerSight:
@@ -291,21 +287,21 @@ class Player:
         self.stage.command("kubectl get pod -A")
         self.stage.output(await fetch_table(self.cluster, "/api/v1/pods", with_namespace=True))
 
-    async def show_inspect(self, node: str) -> None:
-        """Show what the extender says of a node, and check it."""
-        path = f"{self.vendor.url_prefix}/inspect/{node}"
+    async def show_inspect(self) -> None:
+        """Show what the extender says of the node, and check it."""
+        path = f"{self.vendor.url_prefix}/inspect/{self.node}"
         self.stage.command(f"curl {self.cluster.extender_url}{path}")
-        self.stage.output(render_inspect(await self.cluster.inspect(node)))
-        await self.check_inspect(node)
+        self.stage.output(render_inspect(await self.cluster.inspect(self.node)))
+        await self.check_inspect()
 
-    async def check_inspect(self, node: str) -> None:
+    async def check_inspect(self) -> None:
         """The extender learns of a pod by its own watch, so it may be a moment behind what was just seen here."""
         word = self.vendor.device_word
-        wanted = (self.ledger.total(node), self.ledger.used_on(node), self.shown[node])
-        document = await self.cluster.inspect(node)
+        wanted = (sum(self.ledger.capacity), sum(self.ledger.used), self.shown)
+        document = await self.cluster.inspect(self.node)
         entry = document["nodes"][0]
         found = (entry[f"total{word}"], entry[f"used{word}"], pods_by_card(entry, word))
-        what = f'inspect says "total{word}": {wanted[0]}, "used{word}": {wanted[1]} on {node}, pod by pod'
+        what = f'inspect says "total{word}": {wanted[0]}, "used{word}": {wanted[1]} on {self.node}, pod by pod'
         self.stage.check(what, found, wanted)
 
 

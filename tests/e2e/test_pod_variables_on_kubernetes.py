@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from gcushare.kube.resources import NAMESPACES, Resource
-from tests.charts import NEWEST, PLUGIN_CHART, Rendering, helm, load_objects, of_kind, one, render
+from tests.charts import NEWEST, PLUGIN_CHART, helm, load_objects, of_kind, one, render
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject
 from tests.e2e.waiting import until
@@ -27,7 +27,7 @@ async def cluster(control_plane: ControlPlane) -> AsyncIterator[ControlPlane]:
     """The policy alone, as the chart has it for both vendors and limits by the driver, of a release in kube-system and
     of one in the namespace ``shared``, which the first one leaves alone."""
     sets = {"vendor": "both", "memoryLimit": "driver", "ownVisibleCards.exemptNamespaces": "{tools,shared}"}
-    objects = render(PLUGIN_CHART, Rendering(sets=sets))
+    objects = render(PLUGIN_CHART, sets=sets)
     objects += in_shared("deployName=second", "vendor=both", "ownVisibleCards.exemptNamespaces={tools}")
     for kind, resource in (("ValidatingAdmissionPolicy", POLICIES), ("ValidatingAdmissionPolicyBinding", BINDINGS)):
         for each in of_kind(objects, kind):

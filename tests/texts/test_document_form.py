@@ -13,25 +13,13 @@ from ruamel.yaml import YAML
 from tests.documents import DOCS, GUIDES, ROOT, Document, every_document, guide
 
 WIDEST_LINE = 120
-
-
 """Columns; a Chinese character takes two."""
 
-
 LONGEST_DIGEST = 10
-
-
 LONGEST_RECORD = 20
-
-
 RECORDS = sorted((DOCS / "adr").glob("*.md"))
-
-
 AFTER_DIGEST = re.compile(r"\n(?=## |```|- | {4})")
-
-
 """Where the opening prose ends: at a heading, code or a list."""
-
 
 CHANGELOG = ROOT / "CHANGELOG.md"
 
@@ -76,8 +64,6 @@ def test_a_decision_record_is_short_and_says_what_would_change_it() -> None:
 
 
 SITE = ROOT / "site"
-
-
 PIN = re.compile(r"[A-Za-z0-9._-]+==[0-9][\w.]*")
 
 

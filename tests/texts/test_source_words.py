@@ -10,14 +10,8 @@ from typing import TypeAlias
 from tests.source import modules, statements
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
-
-
 _NAMES = r"``[a-z_][a-z0-9_]*``(?:(?:, | and | or )``[a-z_][a-z0-9_]*``)*"
-
-
 STATEMENT = re.compile(rf"(?:\A|[.;:]\s+|\n\s*)({_NAMES})(?=:| (?:is|are|says?|has|have|gets?|counts?|names?)\b)")
-
-
 """The house's form: a sentence or an entry that begins with the names it is about."""
 
 

@@ -17,7 +17,7 @@ from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.annotations import encode_record, record_keys
 from tests.api_objects import an_object
-from tests.charts import Object, Rendering, containers, needs_helm, of_kind, pod_specs, render, render_text
+from tests.charts import Object, containers, needs_helm, of_kind, pod_specs, render, render_text
 from tests.extender_objects import node_document, on_card, pod_document
 from tests.protocol.extender_rig import ExtenderRig, extender_settings
 from tests.protocol.inspect_rig import SERVICE, a_node, bound_pod, cluster
@@ -95,8 +95,8 @@ def run(*words: str) -> str:
 def test_the_charts_take_its_name_after_make_vendors() -> None:
     write(DEPLOY)
     plugin, extender = DEPLOY / CHART.format("device-plugin"), DEPLOY / CHART.format("scheduler-extender")
-    how = Rendering(sets={"vendor": "acme", "acmeml.hostPath": "/opt/libacmeml.so"})
-    (daemon_set,) = of_kind(render(plugin, how), "DaemonSet")
+    objects = render(plugin, sets={"vendor": "acme", "acmeml.hostPath": "/opt/libacmeml.so"})
+    (daemon_set,) = of_kind(objects, "DaemonSet")
     assert daemon_set["metadata"]["name"] == "gcushare-device-plugin-acme"
     spec = daemon_set["spec"]["template"]["spec"]
     assert spec["nodeSelector"] == {"acme.example/npushare": "true", "kubernetes.io/os": "linux"}
@@ -104,11 +104,11 @@ def test_the_charts_take_its_name_after_make_vendors() -> None:
     assert {"--vendor=acme", "--memory-unit=GiB", "--card-library=acmeml=/opt/libacmeml.so"} <= set(main["args"])
     assert {"name": "ACME_VISIBLE_DEVICES", "value": "all"} in main["env"]
     admission = render_text(
-        extender, Rendering(sets={"vendor": "acme", "admission.pods.maxUnits.acme": "16", "wholeCards": "true"})
+        extender, sets={"vendor": "acme", "admission.pods.maxUnits.acme": "16", "wholeCards": "true"}
     )
     assert all(f"'{key}'" in admission for key in record_keys(ACME))
     assert f"string(16 * variables.cards) + ' {ACME.memory_resource}" in admission
-    everything = render(DEPLOY / "gcushare", Rendering(sets={"global.vendor": "both"}))
+    everything = render(DEPLOY / "gcushare", sets={"global.vendor": "both"})
     names = {each["metadata"]["name"] for each in of_kind(everything, "DaemonSet")}
     assert {"gcushare-device-plugin", "gcushare-device-plugin-aliyun", "gcushare-device-plugin-acme"} <= names
 
@@ -117,7 +117,7 @@ def test_the_charts_take_its_name_after_make_vendors() -> None:
 def test_the_extender_of_its_chart_is_called_under_its_prefix() -> None:
     write(DEPLOY)
     extender = DEPLOY / CHART.format("scheduler-extender")
-    objects: list[Object] = render(extender, Rendering(sets={"vendor": "acme"}))
+    objects: list[Object] = render(extender, sets={"vendor": "acme"})
     arguments = [
         word for spec in pod_specs(objects).values() for each in containers(spec) for word in each.get("args", [])
     ]

@@ -17,7 +17,6 @@ from tests.charts import (
     PLUGIN_CHART,
     UMBRELLA_CHART,
     Object,
-    Rendering,
     attempt,
     containers,
     in_one_worker,
@@ -44,7 +43,7 @@ OWN_SLICES = f"{DEVICE_PLUGIN}-own-slices"
     ids=["plugin", "extender", "all"],
 )
 def test_a_cluster_whose_claims_cannot_share_a_card_is_refused(chart: Path, sets: dict[str, str]) -> None:
-    refused = attempt(chart, Rendering(sets=sets, version="v1.35.4"))
+    refused = attempt(chart, sets=sets, version="v1.35.4")
     assert refused.returncode != 0
     assert "1.36" in refused.stderr
 
@@ -57,10 +56,10 @@ def test_a_cluster_whose_claims_cannot_share_a_card_is_refused(chart: Path, sets
 def test_both_halves_mean_the_same_by_1_of_the_resource(plugin: str, extender: str, is_refused: bool) -> None:
     sets = {"gcushare-device-plugin-chart.memoryUnit": plugin}
     sets["gcushare-scheduler-extender-chart.claims.memoryUnit"] = extender
-    done = attempt(UMBRELLA_CHART, Rendering(sets={"global.claims.enabled": "true", **sets}))
+    done = attempt(UMBRELLA_CHART, sets={"global.claims.enabled": "true", **sets})
     assert (f"memoryUnit is {plugin}, but claims are made of {extender or '1'}" in done.stderr) is is_refused
     assert (done.returncode != 0) is is_refused
-    assert attempt(UMBRELLA_CHART, Rendering(sets=sets)).returncode == 0
+    assert attempt(UMBRELLA_CHART, sets=sets).returncode == 0
 
 
 @pytest.mark.parametrize(("name", "vendors"), [("enflame", (ENFLAME,)), ("aliyun", (ALIYUN,)), ("both", VENDORS)])

@@ -19,7 +19,6 @@ from tests.charts import (
     NEWEST,
     UMBRELLA_CHART,
     Object,
-    Rendering,
     attempt,
     containers,
     helm,
@@ -203,7 +202,7 @@ REFUSED = {
     "values", [pytest.param(each, marks=pytest.mark.slow if "mps.root=/var" in each else ()) for each in REFUSED]
 )
 def test_objects_that_kubernetes_would_not_take_are_refused_by_the_value_that_names_them(values: str) -> None:
-    done = attempt(UMBRELLA_CHART, Rendering(sets=dict(pair.split("=", 1) for pair in values.split(","))))
+    done = attempt(UMBRELLA_CHART, sets=dict(pair.split("=", 1) for pair in values.split(",")))
     assert done.returncode != 0
     assert REFUSED[values] in done.stderr
 
@@ -302,7 +301,7 @@ def test_security_contexts_are_added_to_and_fields_of_the_charts_own_replaced() 
 @pytest.mark.parametrize("key", ["imageRegistery", "image.registry", "claims.enable", "commonLabels.helm\\.sh/chart"])
 def test_a_value_below_global_that_no_chart_reads_is_refused(chart: Path, key: str) -> None:
     """Unless our chart is part of another one, which has values of its own there: the test above."""
-    done = attempt(chart, Rendering(sets={f"global.{key}": "x"}))
+    done = attempt(chart, sets={f"global.{key}": "x"})
     assert done.returncode != 0
     assert key.split(".")[0] in done.stderr
 
@@ -331,7 +330,7 @@ def test_a_chart_may_depend_on_ours_under_a_condition(chart: Any, enabled: bool,
     assert tuple(load_objects(done.stdout)) == (rendered(chart) if enabled else ())
     misspelt = helm("template", "test", str(tmp_path), *place, "--set", f"{name}.enabled=true,{name}.enable=true")
     assert "Additional property enable is not allowed" in misspelt.stderr
-    assert "- enabled: " in attempt(chart, Rendering(sets={"enabled": "false"})).stderr
+    assert "- enabled: " in attempt(chart, sets={"enabled": "false"}).stderr
 
 
 def test_another_namespace_reaches_everything() -> None:

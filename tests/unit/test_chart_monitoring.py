@@ -10,7 +10,6 @@ import pytest
 from tests.charts import (
     EXTENDER_CHART,
     PLUGIN_CHART,
-    Rendering,
     attempt,
     in_one_worker,
     needs_helm,
@@ -60,7 +59,7 @@ def test_gib_hours_are_counted_by_the_label_as_kube_state_metrics_calls_it(key: 
 
 
 def test_a_label_that_no_pod_can_have_is_refused_with_what_is_accepted() -> None:
-    refused = attempt(EXTENDER_CHART, Rendering(values="prometheusRule: {enabled: true, podLabel: 'a b'}"))
+    refused = attempt(EXTENDER_CHART, values="prometheusRule: {enabled: true, podLabel: 'a b'}")
     assert 'prometheusRule.podLabel is "a b", but it must be the key of one label' in refused.stderr
     assert "such as team or example.com/team" in refused.stderr
 

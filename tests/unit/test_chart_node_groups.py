@@ -10,7 +10,7 @@ import pytest
 from gcushare.device_plugin.command_line import PROGRAM
 from gcushare.runtime.settings.loading import load_settings
 from gcushare.wire.contracts import COMPONENT_LABEL, DEVICE_PLUGIN, MPS_COMPONENT, NODE_GROUP_LABEL, VENDOR_LABEL
-from tests.charts import PLUGIN_CHART, Object, Rendering, attempt, in_one_worker, needs_helm, of_kind, one, render
+from tests.charts import PLUGIN_CHART, Object, attempt, in_one_worker, needs_helm, of_kind, one, render
 
 pytestmark = [needs_helm, in_one_worker]
 
@@ -34,9 +34,7 @@ affinity:
 
 
 def daemon_sets(values: str) -> dict[str, Object]:
-    return {
-        each["metadata"]["name"]: each for each in of_kind(render(PLUGIN_CHART, Rendering(values=values)), "DaemonSet")
-    }
+    return {each["metadata"]["name"]: each for each in of_kind(render(PLUGIN_CHART, values=values), "DaemonSet")}
 
 
 def admits(spec: Object, labels: dict[str, str]) -> bool:
@@ -113,7 +111,7 @@ def test_the_mps_daemon_runs_where_mps_limits_memory_and_no_upgrade_replaces_it(
 def test_what_belongs_to_the_cluster_follows_from_every_group() -> None:
     """A limit of the driver in one group needs the policy; one group that grants memory is what `helm test` tries."""
     values = "vendor: aliyun\nmode: whole\nnodeGroups: {a: {memoryLimit: driver}, b: {mode: memory}}"
-    objects = render(PLUGIN_CHART, Rendering(values=values))
+    objects = render(PLUGIN_CHART, values=values)
     policy = one(objects, "ValidatingAdmissionPolicy", f"{DEVICE_PLUGIN}-pod-variables")
     assert "NVIDIA_GPU_MEMORY_LIMIT" in str(policy)
     one(objects, "Pod", f"{DEVICE_PLUGIN}-test-aliyun")
@@ -134,13 +132,13 @@ def test_what_belongs_to_the_cluster_follows_from_every_group() -> None:
     ],
 )
 def test_a_wrong_group_is_refused_by_its_name(values: str, why: str) -> None:
-    done = attempt(PLUGIN_CHART, Rendering(values=values))
+    done = attempt(PLUGIN_CHART, values=values)
     assert done.returncode != 0
     assert why in done.stderr
 
 
 def test_the_clean_up_of_a_release_leaves_the_nodes_of_another_alone() -> None:
-    (container,) = one(render(PLUGIN_CHART, Rendering(values=VALUES)), "Job", f"{DEVICE_PLUGIN}-cleanup")["spec"][
-        "template"
-    ]["spec"]["containers"]
+    (container,) = one(render(PLUGIN_CHART, values=VALUES), "Job", f"{DEVICE_PLUGIN}-cleanup")["spec"]["template"][
+        "spec"
+    ]["containers"]
     assert "--nodes=pool=shared" in container["args"]

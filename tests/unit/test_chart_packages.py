@@ -38,8 +38,6 @@ MANUAL_FILES = {
     "templates/daemonset-config-manager.yaml templates/deployment.yaml templates/serviceaccount.yaml "
     "templates/service.yaml",
 }
-
-
 WRITTEN_BY_HAND = {*DEPLOY.glob("manifests/gpushare/config/scheduler-*"), *DEPLOY.glob("manifests/gpushare/samples/*")}
 
 
@@ -164,7 +162,6 @@ STEPS = {
     "second-scheduler": "schedulerName: gcushare-scheduler",
     "none": "gcushare-config-manager apply --unit",
 }
-
 
 NOTES = """\
 kind: ConfigMap

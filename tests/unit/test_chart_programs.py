@@ -33,8 +33,10 @@ from tests.charts import (
     of_kind,
     one,
     pod_specs,
+    render,
     rendered,
 )
+from tests.pages import page_text
 
 pytestmark = [needs_helm, in_one_worker]
 
@@ -145,6 +147,24 @@ def test_probes_ask_the_port_that_the_program_listens_on() -> None:
                 port = settings.dashboard.page_port if is_extender else settings.serve.listen_port
                 assert ports.get(asked["port"], asked["port"]) == port
     assert set(unprobed) == {"cleanup", "uninstall"}, "only what ends by itself has no probes"
+
+
+def ports(objects: Sequence[Object]) -> list[list[int]]:
+    return [[port["port"] for port in service["spec"]["ports"]] for service in of_kind(objects, "Service")]
+
+
+def test_the_manuals_values_give_its_one_port_its_files_and_the_log_of_chapter_4() -> None:
+    """Other pages are tried on a real control plane: e2e/test_one_card.py and e2e/test_managed_clusters.py."""
+    objects = render(EXTENDER_CHART, values=page_text("manual.md", "# manual"))
+    assert ports(objects) == [[32766]]
+    assert ports(rendered(EXTENDER_CHART)) == [[32766, 32764], [32763]]
+    assert ports(rendered(EXTENDER_CHART, "dashboard.access=off")) == [[32766, 32764]]
+    specs = pod_specs(objects)
+    extender = containers(specs["Deployment/gcushare-scheduler-extender"])[-1]["args"]
+    manager = containers(specs["DaemonSet/gcushare-config-manager"])[-1]["args"]
+    assert "--log-level=debug" in extender
+    # Only files that are elsewhere are printed with the manual's path in brackets.
+    assert {"--log-level=debug", "--files-dir=/etc/kubernetes"} <= {*manager}
 
 
 def second_scheduler_config(*pairs: str, version: str) -> Object:

@@ -16,7 +16,6 @@ from tests.charts import (
     PLUGIN_CHART,
     UMBRELLA_CHART,
     Object,
-    Rendering,
     attempt,
     helm,
     in_one_worker,
@@ -106,7 +105,7 @@ INNER = "gcushare-device-plugin-chart."
 
 @pytest.mark.parametrize("chart", WRONG, ids=lambda chart: chart.name)
 def test_every_wrong_value_is_refused_by_name(chart: Path) -> None:
-    done = attempt(chart, Rendering(sets=WRONG[chart]))
+    done = attempt(chart, sets=WRONG[chart])
     assert done.returncode != 0
     complaints = [line[2:] for line in done.stderr.splitlines() if line.startswith("- ")]
     missing = [
@@ -189,10 +188,10 @@ logs: {hostPath: /var/log/..data}
 
 @pytest.mark.parametrize("chart", WRONG_FOR_ONE, ids=lambda chart: chart.name)
 def test_what_kubernetes_would_refuse_is_refused_by_name_and_all_else_taken(chart: Path) -> None:
-    refused = attempt(chart, Rendering(values=WRONG_FOR_BOTH + WRONG_FOR_ONE[chart]))
+    refused = attempt(chart, values=WRONG_FOR_BOTH + WRONG_FOR_ONE[chart])
     expected = COMPLAINTS | COMPLAINTS_OF_ONE[chart]
     assert {path for path in expected if f"- {path}: " not in refused.stderr} == set()
-    taken = attempt(chart, Rendering(values=RIGHT_FOR_BOTH))
+    taken = attempt(chart, values=RIGHT_FOR_BOTH)
     assert taken.returncode == 0, taken.stderr
 
 
@@ -214,27 +213,27 @@ DURATIONS = {
 @pytest.mark.parametrize("path", DURATIONS)
 def test_a_duration_beyond_what_the_program_takes_is_refused(path: str) -> None:
     chart, value, bounds = DURATIONS[path]
-    done = attempt(chart, Rendering(sets={path: value}))
+    done = attempt(chart, sets={path: value})
     assert f"{path} is {value}, but it must be from {bounds}" in done.stderr
 
 
 @pytest.mark.parametrize("timeout", ["90s", "99ms"])
 @pytest.mark.parametrize("mode", ["second-scheduler", "none"])
 def test_the_bounds_of_the_schedulers_wait_hold_in_every_mode(mode: str, timeout: str) -> None:
-    done = attempt(EXTENDER_CHART, Rendering(sets={"scheduler.mode": mode, "scheduler.timeout": timeout}))
+    done = attempt(EXTENDER_CHART, sets={"scheduler.mode": mode, "scheduler.timeout": timeout})
     assert f"scheduler.timeout is {timeout}, but it must be from 0.1s to 60s" in done.stderr
 
 
 def test_a_large_number_is_written_in_full() -> None:
     assert (
         "terminationGracePeriodSeconds: 1000000\n"
-        in attempt(PLUGIN_CHART, Rendering(values="terminationGracePeriodSeconds: 1000000")).stdout
+        in attempt(PLUGIN_CHART, values="terminationGracePeriodSeconds: 1000000").stdout
     )
 
 
 @pytest.mark.parametrize("chart", [PLUGIN_CHART, EXTENDER_CHART, UMBRELLA_CHART], ids=lambda chart: chart.name)
 def test_a_cluster_is_refused_whose_kubelets_do_not_ask_which_ids_to_give(chart: Path) -> None:
-    done = attempt(chart, Rendering(version="v1.18.20"))
+    done = attempt(chart, version="v1.18.20")
     assert "chart requires kubeVersion: >=1.19.0-0 which is incompatible with Kubernetes v1.18.20" in done.stderr
 
 
@@ -248,10 +247,10 @@ def test_a_value_of_null_is_left_out_or_refused_by_its_name(chart: Path) -> None
     ends = set(leaves(values))
     groups = {path.rpartition(".")[0] for path in ends if "." in path}
     for paths in (ends, *({path for path in groups if path.count(".") == depth} for depth in range(3))):
-        done = attempt(chart, Rendering(sets=dict.fromkeys(paths, "null")))
+        done = attempt(chart, sets=dict.fromkeys(paths, "null"))
         complaints = [line[2:] for line in done.stderr.splitlines() if line.startswith("- ")]
         refused = {path for path in paths if any(is_about(path, each) and "is required" in each for each in complaints)}
-        rest = attempt(chart, Rendering(sets=dict.fromkeys(paths - refused, "null"))) if refused else done
+        rest = attempt(chart, sets=dict.fromkeys(paths - refused, "null")) if refused else done
         assert rest.returncode == 0, rest.stderr
         assert not [line for line in rest.stdout.splitlines() if "<nil>" in line or "%!" in line]
         assert not [
@@ -275,9 +274,9 @@ def test_a_cluster_has_one_unit_whatever_value_says_it() -> None:
         {"claims.memoryUnit": "MiB"},
         {"memoryUnit": "MiB", "claims.memoryUnit": "MiB"},
     ):
-        text = attempt(EXTENDER_CHART, Rendering(sets=sets | {"claims.enabled": "true"})).stdout
+        text = attempt(EXTENDER_CHART, sets=sets | {"claims.enabled": "true"}).stdout
         assert "--memory-unit=MiB" in text
         assert "'gcushare.io/memory-unit': ['MiB']" in text, "a claim keeps no other unit than that of all"
     assert "--memory-unit" not in attempt(EXTENDER_CHART).stdout
-    done = attempt(EXTENDER_CHART, Rendering(sets={"memoryUnit": "MiB", "claims.memoryUnit": "GiB"}))
+    done = attempt(EXTENDER_CHART, sets={"memoryUnit": "MiB", "claims.memoryUnit": "GiB"})
     assert "memoryUnit is MiB and claims.memoryUnit GiB: a cluster has one unit" in done.stderr

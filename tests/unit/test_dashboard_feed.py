@@ -353,25 +353,12 @@ def test_a_mark_of_another_process_or_of_long_ago_does_not_count() -> None:
     assert watched.feed.changes(mark) is None
 
 
-def test_a_mark_survives_writing_and_reading() -> None:
+@pytest.mark.parametrize("text", ["", "x", "1.2.3", "0123456g.4", "01234567.-1", "01234567." + "9" * 40])
+def test_a_mark_is_read_as_it_was_written_and_other_text_is_none(text: str) -> None:
     mark = Watched().feed.mark
 
     assert parse_mark(str(mark)) == mark
-
-
-@pytest.mark.parametrize("text", ["", "x", "1.2.3", "0123456g.4", "01234567.-1", "01234567." + "9" * 40])
-def test_what_is_no_mark_is_none(text: str) -> None:
     assert parse_mark(text) is None
-
-
-async def test_waiters_wake_at_a_change() -> None:
-    watched = Watched()
-    waiting = [asyncio.create_task(watched.feed.wait_past(watched.feed.mark)) for _ in range(3)]
-    await asyncio.sleep(0)
-    watched.see(a_node("a", 16))
-
-    async with asyncio.timeout(60):
-        await asyncio.gather(*waiting)
 
 
 async def test_the_words_of_the_scheduler_come_with_the_waiting_pod() -> None:

@@ -163,13 +163,24 @@ async def test_the_loop_follows_service_and_manifest_and_recovers_on_the_wish(
 
 
 @asynccontextmanager
-async def keeping(node: ProcessNode, kubeconfig: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+async def keeping(
+    node: ProcessNode, kubeconfig: Path, *flags: str, log: int = asyncio.subprocess.DEVNULL
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run the DaemonSet's process."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gcushare.config_manager", "run", *place(node), "--interval=50ms", "--log-dir="),
+        *(
+            sys.executable,
+            "-m",
+            "gcushare.config_manager",
+            "run",
+            *place(node),
+            "--interval=50ms",
+            "--log-dir=",
+            *flags,
+        ),
         env={"KUBECONFIG": str(kubeconfig), "NODE_NAME": "cp-1", "POD_NAMESPACE": "kube-system"},
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
     )
     try:
         yield process

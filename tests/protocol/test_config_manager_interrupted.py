@@ -18,7 +18,7 @@ from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.resources import NODES
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, FailBefore, Fault
 from tests.protocol.config_manager_node import ProcessNode, process_node, until
-from tests.protocol.test_config_manager_commands import place, put_service
+from tests.protocol.test_config_manager_commands import keeping, put_service
 
 pytestmark = pytest.mark.slow
 
@@ -88,18 +88,10 @@ async def test_nothing_secret_of_the_config_managers_log_is_in_a_bundle(tmp_path
             server.faults.on(fault)
         kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
         with log.open("wb") as file:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "gcushare.config_manager", "run", *place(node)),
-                *("--interval=50ms", "--log-dir=", "--log-level=debug"),
-                env={"KUBECONFIG": str(kubeconfig), "NODE_NAME": "cp-1", "POD_NAMESPACE": "kube-system"},
-                stdout=file,
-                stderr=file,
-            )
-        try:
-            await until(lambda: node.config_has(b"10.96.1.37"), "the scheduler is configured after the failures")
-        finally:
-            process.terminate()
-            await asyncio.wait_for(process.wait(), 60)
+            async with keeping(node, kubeconfig, "--log-level=debug", log=file.fileno()) as process:
+                await until(lambda: node.config_has(b"10.96.1.37"), "the scheduler is configured after the failures")
+                process.terminate()
+                await asyncio.wait_for(process.wait(), 60)
     written = log.read_text()
     assert [secret for secret in SECRETS if secret not in written] == [], "the control: all of them were logged"
     kept = Redactor().text(cut_log(written, {"cp-1"}))

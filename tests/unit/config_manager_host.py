@@ -131,12 +131,10 @@ class ManualClock:
 class BreakingFiles(HostFiles):
     """Real files that break: ``fail`` is asked before each change with its number, from 1, and its path."""
 
-    def __init__(
-        self, root: Path, fail: Callable[[int, str], None], *, after: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self._fail = fail
-        self._after = after
+        self.fail: Callable[[int, str], None] = lambda _number, _path: None
+        self.after: Callable[[], None] = lambda: None
         self.changes = 0
 
     def write(self, path: str, state: FileState) -> None:
@@ -154,33 +152,9 @@ class BreakingFiles(HostFiles):
     @contextmanager
     def _change(self, path: str) -> Iterator[None]:
         self.changes += 1
-        self._fail(self.changes, path)
+        self.fail(self.changes, path)
         yield
-        self._after()
-
-
-def crash_at(cut_off: CutOff, root: Path) -> Callable[[int, str], None]:
-    """End the process at the change that is cut off, in the middle of writing the temporary file."""
-
-    def fail(_count: int, path: str) -> None:
-        try:
-            with cut_off.write():
-                pass
-        except Ended:
-            # Where the next run takes a torn file away, it writes none.
-            if not path.endswith(TEMPORARY):
-                (root / temporary_path(path)[1:]).write_bytes(b"torn")
-            raise
-
-    return fail
-
-
-def refuse_at(number: int, code: int = errno.ENOSPC) -> Callable[[int, str], None]:
-    def fail(count: int, path: str) -> None:
-        if count == number:
-            raise HostFileError("write", path, OSError(code, errno.errorcode[code]))
-
-    return fail
+        self.after()
 
 
 @dataclass
@@ -320,11 +294,11 @@ class Host:
     lines: list[str] = field(default_factory=list)
     clock: Clock = field(default_factory=ManualClock)
     scheduler: SchedulerDouble = field(init=False)
-    files: HostFiles = field(init=False)
+    files: BreakingFiles = field(init=False)
 
     def __post_init__(self) -> None:
         self.scheduler = SchedulerDouble(self.root, self.target)
-        self.files = HostFiles(self.root)
+        self.heal()
         for folder in ("etc/kubernetes/manifests", "etc/systemd/system", "srv/scheduler"):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         self.put("/srv/scheduler/scheduler.yaml", ADMIN_CONFIG)
@@ -336,6 +310,36 @@ class Host:
         shutil.copytree(self.root, root, dirs_exist_ok=True)
         twin.scheduler = replace(self.scheduler, root=root)
         return twin
+
+    def heal(self) -> None:
+        self.files = BreakingFiles(self.root)
+
+    def crash_at(self, at: int | CutOff) -> None:
+        """Have the process end at this change from here, in the middle of writing the temporary file."""
+        cut_off = CutOff(at) if isinstance(at, int) else at
+
+        def fail(_number: int, path: str) -> None:
+            try:
+                with cut_off.write():
+                    pass
+            except Ended:
+                # Where the next run takes a torn file away, it writes none.
+                if not path.endswith(TEMPORARY):
+                    (self.root / temporary_path(path)[1:]).write_bytes(b"torn")
+                raise
+
+        self.heal()
+        self.files.fail = fail
+
+    def fill_disk_at(self, at: int) -> None:
+        """Have this change from here find the disk full."""
+
+        def fail(number: int, path: str) -> None:
+            if number == at:
+                raise HostFileError("write", path, OSError(errno.ENOSPC, "ENOSPC"))
+
+        self.heal()
+        self.files.fail = fail
 
     @property
     def manual_clock(self) -> ManualClock:

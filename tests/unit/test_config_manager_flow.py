@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gcushare.config_manager.host.files import HostFileError
 from gcushare.config_manager.host.launch import health_endpoint
 from gcushare.config_manager.host.running_scheduler import SchedulerUnknownError
 from gcushare.config_manager.manager_settings import ExtenderOptions
@@ -20,11 +22,9 @@ from tests.unit.config_manager_host import (
     MOVED_EXTENDER,
     OWN_DIRECTORY,
     POLICY,
-    BreakingFiles,
     host_in_own_directory,
     host_with,
     load_yaml,
-    refuse_at,
 )
 
 BACKUP = "/etc/kubernetes/kube-scheduler.back.yaml"
@@ -151,10 +151,10 @@ async def test_a_rollback_needs_no_space_on_the_disk(tmp_path: Path) -> None:
 
     def fill_after_the_switch(count: int, path: str) -> None:
         if count > 5 and (tmp_path / path[1:]).parent.name != "manifests" and path not in removable:
-            refuse_at(count)(count, path)
+            raise HostFileError("write", path, OSError(errno.ENOSPC, "full"))
 
     removable = {CONFIG, "/etc/kubernetes/gcushare-config-manager.json"}
-    host.files = BreakingFiles(host.root, fill_after_the_switch)
+    host.files.fail = fill_after_the_switch
     with pytest.raises(RolledBackError, match="is healthy again"):
         await host.apply()
     assert host.tree() == before
@@ -223,12 +223,13 @@ async def test_with_a_directory_of_our_own_nothing_else_of_the_control_plane_is_
     def look() -> None:
         in_kubelets.update(path.name for path in (tmp_path / MANIFEST[1:]).parent.iterdir())
 
-    files = host.files = BreakingFiles(tmp_path, lambda _number, path: seen.add(path), after=look)
+    host.files.fail = lambda _number, path: seen.add(path)
+    host.files.after = look
     await host.apply()
     assert f"--config={OWN_DIRECTORY}/scheduler-extender-config-v1.23+.yaml" in host.scheduler.arguments
     await host.recover()
     assert host.tree() == before
-    assert files.changes > 0
+    assert host.files.changes > 0
     assert {path for path in seen if not path.startswith(f"{OWN_DIRECTORY}/")} == {MANIFEST}
     assert {name for name in in_kubelets if not name.startswith(".")} == {"kube-scheduler.yaml"}, "it would start more"
 

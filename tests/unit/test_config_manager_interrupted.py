@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.plan.execute import RolledBackError
 from tests.unit.config_manager_host import (
     MANIFEST,
     MOVED_EXTENDER,
-    BreakingFiles,
     Host,
     corpus_text,
-    crash_at,
     host_in_own_directory,
     host_with,
-    refuse_at,
     systemd_host,
 )
-from tests.unit.cut_off import CutOff, Ended
+from tests.unit.cut_off import Ended
 
 
 def upgraded(host: Host) -> None:
@@ -103,9 +98,8 @@ class Played:
 async def _play(story: Story, root: Path) -> Played:
     prepared = await story.prepare(root / "prepared")
     host = prepared.copied(root / "finished")
-    counting = host.files = BreakingFiles(host.root, lambda _count, _path: None)
     await story.operate(host)
-    finished, changes = host.tree(), counting.changes
+    finished, changes = host.tree(), host.files.changes
     if not story.is_recovery:
         await host.recover()
     return Played(prepared, changes, finished, host.tree())
@@ -123,7 +117,7 @@ async def test_after_a_crash_at_any_change_the_scheduler_starts_and_a_rerun_or_r
     played = await _play(story, tmp_path)
     for number in range(1, played.changes + 1):
         host = played.prepared.copied(tmp_path / str(number))
-        host.files = BreakingFiles(host.root, crash_at(CutOff(number), host.root))
+        host.crash_at(number)
         with pytest.raises(Ended):
             await story.operate(host)
         assert host.scheduler.find_start_problem() == "", number
@@ -142,13 +136,13 @@ async def test_a_full_disk_at_any_change_loses_nothing(tmp_path: Path, story: St
     before = played.prepared.tree()
     for number in range(1, played.changes + 1):
         host = played.prepared.copied(tmp_path / str(number))
-        host.files = BreakingFiles(host.root, refuse_at(number, errno.ENOSPC))
+        host.fill_disk_at(number)
         with pytest.raises(Exception, match="ENOSPC") as caught:
             await story.operate(host)
         assert host.scheduler.find_start_problem() == "", number
         if isinstance(caught.value, RolledBackError):
             assert host.tree() == before, number
-        host.files = HostFiles(host.root)
+        host.heal()
         await story.operate(host)
         assert _meaningful(host.tree()) == _meaningful(played.finished), number
 
@@ -158,10 +152,10 @@ async def test_a_crash_while_waiting_is_noticed_and_a_bad_change_undone_by_the_n
     before = host.tree()
     prepared = await host.manager.prepare_apply(MOVED_EXTENDER)
     writes = sum(1 for step in prepared.plan.steps if type(step).__name__ in ("WriteFile", "Switch"))
-    host.files = BreakingFiles(tmp_path, crash_at(CutOff(writes), tmp_path))
+    host.crash_at(writes)
     with pytest.raises(Ended):
         await host.apply(MOVED_EXTENDER)
-    host.files = HostFiles(tmp_path)
+    host.heal()
     host.scheduler.refuses = "10.96.200.8"
     host.scheduler.problem = "kube-scheduler ended"
     with pytest.raises(RolledBackError, match="rolled back"):
@@ -174,10 +168,10 @@ async def test_what_several_runs_in_a_row_did_not_get_to_write_is_not_taken_for_
     before = host.tree()
     await host.apply()
     for address in ("10.96.200.8", "10.96.200.9", "10.96.200.10"):
-        host.files = BreakingFiles(tmp_path, crash_at(CutOff(3), tmp_path))
+        host.crash_at(3)
         with pytest.raises(Ended):
             await host.apply(replace(MOVED_EXTENDER, url=f"http://{address}:32766"))
-    host.files = HostFiles(tmp_path)
+    host.heal()
     lines = await host.recover()
     assert host.tree() == before
     assert not any("edited" in line for line in lines), lines

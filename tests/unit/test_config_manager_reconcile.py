@@ -93,11 +93,6 @@ def with_linked_manifest(host: Host) -> None:
     (host.root / MANIFEST[1:]).symlink_to("/srv/kube-scheduler.yaml")
 
 
-def with_several_manifests(host: Host) -> None:
-    host.put(MANIFEST.replace("kube-scheduler", "one"), host.get(MANIFEST))
-    (host.root / MANIFEST[1:]).rename(host.root / MANIFEST.replace("kube-scheduler", "two")[1:])
-
-
 def with_an_old_scheduler(host: Host) -> None:
     host.put(MANIFEST, host.get(MANIFEST).replace(b":v1.29.14", b":v1.17.4"))
 
@@ -105,7 +100,6 @@ def with_an_old_scheduler(host: Host) -> None:
 UNCHANGEABLE = {
     "no manifest": without_manifest,
     "a link": with_linked_manifest,
-    "several manifests": with_several_manifests,
     "an old scheduler": with_an_old_scheduler,
 }
 

@@ -23,7 +23,6 @@ from tests.unit.config_manager_host import (
     MANIFEST,
     POLICY,
     TLS_EXTENDER,
-    BreakingFiles,
     Host,
     corpus_text,
     host_with,
@@ -114,10 +113,10 @@ async def test_a_manifest_that_kubeadm_rewrites_meanwhile_is_never_overwritten(t
     upgraded = corpus_text("kubeadm-1.31.yaml")
 
     def rewrite() -> None:
-        if isinstance(host.files, BreakingFiles) and host.files.changes == number:
+        if host.files.changes == number:
             host.put(MANIFEST, upgraded)
 
-    host.files = BreakingFiles(host.root, lambda _count, _path: None, after=rewrite)
+    host.files.after = rewrite
     with pytest.raises(ConflictError, match="changed by another program or person meanwhile"):
         await host.apply()
     assert host.get(MANIFEST) == upgraded

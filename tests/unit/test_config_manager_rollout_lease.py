@@ -19,7 +19,6 @@ from gcushare.config_manager.reconcile import ROLLOUT_TIMES, Reconciler, State, 
 from gcushare.wire.objects import Lease
 from tests.unit.config_manager_host import (
     MOVED_EXTENDER,
-    BreakingFiles,
     Cluster,
     Host,
     Member,
@@ -63,7 +62,7 @@ class Node:
     changes: int = 0
 
     def __post_init__(self) -> None:
-        self.host.files = BreakingFiles(self.host.root, self._before, after=self._after)
+        self.host.files.fail, self.host.files.after = self._before, self._after
         self.host.scheduler.on_start = lambda: self.world.starts.append((self.world.time.now_s, self.name))
         clock = self.world.time.clock()
         self.host.clock = clock

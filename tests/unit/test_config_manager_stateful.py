@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.core.errors import GcushareError
 from tests.unit.config_manager_host import (
     EXTENDER,
     MANIFEST,
     MOVED_EXTENDER,
-    BreakingFiles,
     Host,
     corpus_text,
-    crash_at,
     host_with,
-    refuse_at,
 )
-from tests.unit.cut_off import CutOff, Ended
+from tests.unit.cut_off import Ended
 
 VERSIONS = ("kubeadm-1.22.yaml", "kubeadm-1.23.yaml", "kubeadm-1.29.yaml")
 ENTRY_OF = {"here": EXTENDER, "moved": MOVED_EXTENDER}
@@ -61,12 +56,14 @@ class HostMachine(RuleBasedStateMachine):
 
     @rule(place=st.none() | ENTRIES, number=st.integers(1, 8))
     def it_is_killed_at_a_change(self, place: str | None, number: int) -> None:
-        self._with_broken_files(place, crash_at(CutOff(number), self.root))
+        self.host.crash_at(number)
+        self._operate(place)
 
     @rule(place=st.none() | ENTRIES, number=st.integers(1, 8))
     def the_disk_is_full_at_a_change(self, place: str | None, number: int) -> None:
         before = self.host.tree()
-        if isinstance(self._with_broken_files(place, refuse_at(number, errno.ENOSPC)), RolledBackError):
+        self.host.fill_disk_at(number)
+        if isinstance(self._operate(place), RolledBackError):
             assert self.host.tree() in (before, self.plain), "an earlier run's change that was not proven goes as well"
 
     @rule(place=ENTRIES)
@@ -97,9 +94,8 @@ class HostMachine(RuleBasedStateMachine):
         finally:
             self.folder.cleanup()
 
-    def _with_broken_files(self, place: str | None, fail: Callable[[int, str], None]) -> BaseException | None:
+    def _operate(self, place: str | None) -> BaseException | None:
         host = self.host
-        host.files = BreakingFiles(self.root, fail)
         operation: Awaitable[object] = host.recover() if place is None else host.apply(ENTRY_OF[place])
 
         async def operate() -> None:
@@ -110,7 +106,7 @@ class HostMachine(RuleBasedStateMachine):
         except (Ended, GcushareError) as error:
             return error
         finally:
-            host.files = HostFiles(self.root)
+            host.heal()
         return None
 
 

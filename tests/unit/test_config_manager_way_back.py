@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.host.running_scheduler import SchedulerUnhealthyError
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.config_manager.reconcile import State, WantedMode
@@ -21,16 +20,13 @@ from tests.unit.config_manager_host import (
     MOVED_EXTENDER,
     POLICY,
     UNIT,
-    BreakingFiles,
     Host,
     ManualClock,
     corpus_text,
-    crash_at,
     host_with,
-    refuse_at,
     systemd_host,
 )
-from tests.unit.cut_off import CutOff, Ended, every_cut_off
+from tests.unit.cut_off import Ended, every_cut_off
 from tests.unit.test_config_manager_reconcile import Turns, reconciler
 
 GOOD = b"percentageOfNodesToScore: 70\n"
@@ -79,12 +75,12 @@ async def test_a_bad_edit_whose_round_was_cut_off_is_taken_out_by_a_round_that_c
     host = await applied(tmp_path)
     edited = edit(host, BAD)
     host.scheduler.refuses = "percentageOfNodesToFilter"
-    host.files = BreakingFiles(tmp_path, crash_at(CutOff(4), tmp_path))
+    host.crash_at(4)
     host.clock = EndingClock()
     with pytest.raises(Ended):
         await host.apply()
     host = host.copied(tmp_path / "again")
-    host.files = HostFiles(host.root)
+    host.heal()
     with pytest.raises(RolledBackError, match="is healthy again"):
         await host.apply(MOVED_EXTENDER)
     assert host.get(MANIFEST) == corpus_text("kubeadm-1.29.yaml")
@@ -114,7 +110,7 @@ async def test_a_full_disk_before_the_switch_leaves_an_edit_where_it_is(tmp_path
     host = await applied(tmp_path)
     edit(host, GOOD)
     before = host.tree()
-    host.files = BreakingFiles(tmp_path, refuse_at(1))
+    host.fill_disk_at(1)
     with pytest.raises(RolledBackError, match="file was not changed"):
         await host.apply()
     assert host.tree() == before
@@ -168,10 +164,10 @@ async def test_a_crash_at_any_change_of_an_upgrade_loses_no_edit(tmp_path: Path)
     prepared.put(MANIFEST, corpus_text("kubeadm-1.23.yaml"))
     for cut_off in every_cut_off([False]):
         host = prepared.copied(tmp_path / str(cut_off.at))
-        host.files = BreakingFiles(host.root, crash_at(cut_off, host.root))
+        host.crash_at(cut_off)
         with suppress(Ended):
             await host.apply()
-        host.files = HostFiles(host.root)
+        host.heal()
         await host.apply()
         assert host.get(POLICY + ".edited") == edited, cut_off
 
@@ -279,7 +275,7 @@ async def test_a_way_back_that_is_cut_off_anywhere_keeps_our_copy_until_the_sche
     prepared.scheduler.refuses = "percentageOfNodesToFilter"
     for cut_off in every_cut_off([False]):
         host = prepared.copied(tmp_path / str(cut_off.at))
-        host.files = BreakingFiles(host.root, crash_at(cut_off, host.root))
+        host.crash_at(cut_off)
         with pytest.raises((Ended, RolledBackError)):
             await host.recover()
         assert host.get(CONFIG) == copy, cut_off

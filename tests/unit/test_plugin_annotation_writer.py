@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -92,9 +93,18 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("failure", [RetryableError("busy"), ForbiddenError("denied by a webhook")])
-async def test_a_pod_whose_record_is_refused_delays_no_other(failure: GcushareError) -> None:
-    world = World(failures={"a": failure})
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"failures": {"a": RetryableError("busy")}}, id="busy"),
+        pytest.param({"failures": {"a": ForbiddenError("denied by a webhook")}}, id="refused"),
+        pytest.param({"stuck": {"a": asyncio.Event()}}, id="not answered"),
+    ],
+)
+async def test_a_pod_whose_record_is_not_written_delays_no_other_and_its_write_is_not_sent_twice(
+    options: dict[str, Any],
+) -> None:
+    world = World(**options)
     reconciler, store = await keeper_with(world, "a")
     async with running(reconciler.writer.run(), "writer under test"):
         await until(lambda: world.asked == ["a"])
@@ -102,20 +112,9 @@ async def test_a_pod_whose_record_is_refused_delays_no_other(failure: GcushareEr
         store.pod_applied(pod("b", 4))
         await reconciler.check()
         await until(lambda: world.patched == [("b", "1")])
-    assert world.asked == ["a", "b"]
-
-
-async def test_a_write_that_is_not_answered_delays_no_other_and_is_not_sent_twice() -> None:
-    world = World(stuck={"a": asyncio.Event()})
-    reconciler, store = await keeper_with(world, "a")
-    async with running(reconciler.writer.run(), "writer under test"):
-        await until(lambda: world.asked == ["a"])
-        world.hold("b", 1)
-        store.pod_applied(pod("b", 4))
-        await reconciler.check()
-        await until(lambda: world.patched == [("b", "1")])
-        world.stuck["a"].set()
-        await until(lambda: len(world.patched) == 2)
+        for answer in world.stuck.values():
+            answer.set()
+            await until(lambda: len(world.patched) == 2)
     assert world.asked == ["a", "b"]
 
 

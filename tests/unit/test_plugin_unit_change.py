@@ -39,11 +39,6 @@ def to_write(rig: Rig) -> str | None:
     [
         pytest.param(["d/b", "d/a"], "hold units of the old one (d/a, d/b): delete these pods", id="held"),
         pytest.param(
-            [f"d/{number:02}" for number in reversed(range(12))],
-            "hold units of the old one (d/00, d/01, d/02, d/03, d/04, d/05, d/06, d/07, d/08, d/09 and 2 more): delete",
-            id="held by many",
-        ),
-        pytest.param(
             None, "it is not known which pods hold units of the old one: away; solve that, or set", id="not known"
         ),
     ],

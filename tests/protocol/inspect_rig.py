@@ -1,18 +1,15 @@
-"""A cluster to look at: the API server double, and before it the proxies of Services and pods that a real one has."""
+"""A cluster to look at: the API server double, whose proxies of Services and pods lead where a test says."""
 
 from __future__ import annotations
 
-import asyncio
-import io
-import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-import aiohttp
 from aiohttp import web
 
 from gcushare.cli.inspect.command_line import NAMES, main
@@ -20,8 +17,9 @@ from gcushare.cli.kubectl.help_text import Names
 from gcushare.core.cards import SERVES_MEMORY, InventoryCard
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
-from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
+from gcushare_playground.apiserver.failures import not_found
 from gcushare_playground.apiserver.objects import Key
+from gcushare_playground.apiserver.proxying import Proxied, Proxy
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.api_objects import delete
 from tests.extender_objects import Document, node_document, on_card, pod_document
@@ -31,81 +29,42 @@ from tests.protocol.extender_rig import Replica, extender_settings, running_repl
 PODS = BY_NAME["pods"]
 SERVICE = "services/http:gcushare-scheduler-extender:32766"
 """The extender's, among a front's backends."""
-_PROXY = re.compile(r"/api/v1/namespaces/([^/]+)/(services|pods)/([^/]+)/proxy(/.*)")
-_HOP_HEADERS = frozenset({"host", "connection", "transfer-encoding", "content-length"})
 
 
-@dataclass(slots=True)
-class Front:
-    """An API server's address: proxied paths go to ``backends`` by namespace and name, the rest to the double."""
+class Front(Proxy):
+    """The API server's way to programs. What it was asked for is in ``proxied``.
 
-    api: ApiServer
-    url: str = ""
-    backends: dict[str, str] = field(default_factory=dict)
-    """By ``services/http:name:port`` or ``pods/http:name:port`` of kube-system: a URL, or a body to answer with."""
-    proxied: list[str] = field(default_factory=list)
+    ``backends``: by ``services/http:name:port`` or ``pods/http:name:port`` of kube-system a URL, or a body to answer.
+    """
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        found = _PROXY.fullmatch(request.path)
-        if found is None:
-            return await self._forward(request, self.api.url + request.path_qs)
-        _, kind, name, path = found.groups()
+    def __init__(self, api: ApiServer) -> None:
+        super().__init__(api.registry)
+        self.backends: dict[str, str] = {}
+        self.proxied: list[str] = []
+
+    async def answer(self, proxied: Proxied, request: web.BaseRequest) -> web.StreamResponse:
         self.proxied.append(request.path)
-        backend = self.backends.get(f"{kind}/{name}")
+        backend = self.backends.get(f"{proxied.target.resource.plural}/{proxied.target.name}")
         if backend is None:
-            return _status(404, "NotFound", f'{kind} "{name}" not found')
+            raise not_found(proxied.target.resource, proxied.target.name)
         if not backend.startswith("http"):
             return web.Response(text=backend)
-        return await self._forward(request, backend + path)
+        return await super().answer(proxied, request)
 
-    async def _forward(self, request: web.Request, url: str) -> web.StreamResponse:
-        headers = [(k, v) for k, v in request.headers.items() if k.lower() not in _HOP_HEADERS]
-        try:
-            async with (
-                aiohttp.ClientSession() as http,
-                http.request(request.method, url, headers=headers, data=io.BytesIO(await request.read())) as answer,
-            ):
-                response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
-                await response.prepare(request)
-                async for chunk in answer.content.iter_any():
-                    await response.write(chunk)
-                await response.write_eof()
-                return response
-        except aiohttp.ClientConnectorError as error:
-            return _status(503, "ServiceUnavailable", f"error trying to reach service: {error}")
+    def _pod_address(self, proxied: Proxied) -> str:
+        return urlsplit(self.backends[f"{proxied.target.resource.plural}/{proxied.target.name}"]).netloc
 
-
-def _status(code: int, reason: str, message: str) -> web.Response:
-    document = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
-    return web.json_response(document, status=code)
-
-
-@asynccontextmanager
-async def front_of(api: ApiServer) -> AsyncIterator[Front]:
-    """Serve the front until the block ends."""
-    front = Front(api)
-    server = web.Server(front.handle, handler_cancellation=True)  # type: ignore[arg-type]  # BaseRequest suffices
-    listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
-    front.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-    try:
-        yield front
-    finally:
-        listener.close()
-        await server.shutdown(0)
-        await listener.wait_closed()
+    _endpoint = _pod_address
 
 
 @dataclass(slots=True)
 class Cluster:
-    """The front with what tests put into it, and a kubeconfig that names it."""
+    """An API server with what tests put into it, and its kubeconfig."""
 
+    api: ApiServer
     front: Front
     kubeconfig: Path
     names: Names = NAMES["gcushare"]
-
-    @property
-    def api(self) -> ApiServer:
-        return self.front.api
 
     def put(self, *documents: Document) -> None:
         """Store objects as they are, statuses included."""
@@ -143,9 +102,9 @@ class Cluster:
 @asynccontextmanager
 async def cluster(folder: Path, *, names: Names = NAMES["gcushare"]) -> AsyncIterator[Cluster]:
     """An empty cluster."""
-    async with ApiServer(ApiServerConfig(runs_controllers=False)) as api, front_of(api) as front:
-        path = write_kubeconfig(folder / "kubeconfig", front.url, token=None, authority=None, namespace="default")
-        yield Cluster(front, path, names)
+    async with ApiServer(ApiServerConfig(runs_controllers=False)) as api:
+        front = api.handler.proxy = Front(api)
+        yield Cluster(api, front, api.kubeconfig(folder / "kubeconfig"), names)
 
 
 @asynccontextmanager

@@ -66,7 +66,7 @@ class Handler:
         self._discovery = Discovery(version)
         reviewer = Reviewer(server.identities, lambda: server.authorizer)
         self._verbs = Verbs(server.registry, server.identities, reviewer, logs)
-        self._proxy = Proxy(server.registry)
+        self.proxy = Proxy(server.registry)
         self._execution = Execution(server.registry)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -117,7 +117,7 @@ class Handler:
         if (proxied := parse_proxied(request.path)) is not None:
             verb = proxy_verb_of(request.method)
             self._authorize(_attributes(user, verb, proxied.target), proxied.target)
-            return await self._proxy.answer(proxied, request)
+            return await self.proxy.answer(proxied, request)
         target = parse_target(request.path)
         if target is None:
             return self._document(request, user)

@@ -68,7 +68,7 @@ class ApiServer(Startable):
         """Asked for every request; may be replaced while serving."""
         self._logs = Logs(self.registry)
         self._watches = Watches(self.store, self.config.bookmark_interval_s)
-        self._handler = Handler(self, self._logs, self._watches, self.config.version)
+        self.handler = Handler(self, self._logs, self._watches, self.config.version)
         self._controllers = ControllerManager(self.registry)
         self._port = 0
         """Any free one, kept over restarts."""
@@ -89,7 +89,7 @@ class ApiServer(Startable):
         if self._listener is not None:
             return
         ensure_cluster(self.registry)
-        self._web = web.Server(self._handler, handler_cancellation=True, access_log=None)
+        self._web = web.Server(self.handler, handler_cancellation=True, access_log=None)
         self._listener = await asyncio.get_running_loop().create_server(
             self._web, _HOST, self._port, reuse_address=True
         )

@@ -210,7 +210,8 @@ class SchedulerCore:
         self.failed(pod, reason, message)
 
     def pod_changed(self, pod: PodInfo) -> None:
-        """Take in a pod's newest state."""
+        """Take in a pod's newest state. As in kube-scheduler 1.36, a nomination that ends frees its room for others."""
+        before = self.queue.find(pod.uid)
         if pod.is_finished:
             self.pod_gone(pod.uid)
         elif pod.node_name:
@@ -222,12 +223,21 @@ class SchedulerCore:
                 self.queue.put(pod)
         else:
             self.queue.drop(pod.uid)
+        if before is not None and before.nominated not in ("", pod.nominated) and not pod.node_name:
+            self._nomination_ended()
 
     def pod_gone(self, uid: str) -> None:
         """Take in that a pod is gone or has ended."""
+        before = self.queue.find(uid)
         self.queue.drop(uid)
         self.gone(uid)
         if self.cache.drop_pod(uid):
+            self.queue.cluster_changed()
+        elif before is not None and before.nominated:
+            self._nomination_ended()
+
+    def _nomination_ended(self) -> None:
+        if not self.settings.is_old:
             self.queue.cluster_changed()
 
     def pods_retained(self, uids: frozenset[str]) -> None:

@@ -15,6 +15,8 @@ from tests.e2e.assets import need_binaries, too_old
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.figures import Figures
 from tests.e2e.machine import Machine
+from tests.e2e.node_side import StartNode, node_starter
+from tests.e2e.scheduling import Scheduling
 
 _RUNNING: list[ControlPlane] = []
 _FIGURES = Figures()
@@ -72,4 +74,20 @@ async def machine(control_plane: ControlPlane) -> AsyncIterator[Machine]:
     """Make this machine the control plane's node, for tests that schedule onto it."""
     need_binaries("kube-scheduler")
     async with Machine(control_plane) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def start_node(machine: Machine, request: pytest.FixtureRequest) -> AsyncIterator[StartNode]:
+    """Start plugin, extender and scheduler for one test's cards; a module may give ``NODE_OPTIONS``."""
+    async with node_starter(machine, **getattr(request.module, "NODE_OPTIONS", {})) as start:
+        yield start
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def scheduling(control_plane: ControlPlane) -> AsyncIterator[Scheduling]:
+    """Start an extender, and a scheduler that calls it, for one test."""
+    need_binaries("kube-scheduler")
+    async with Scheduling(control_plane) as running:
+        await running.start_all()
         yield running

@@ -13,7 +13,6 @@ from gcushare.wire.annotations import APART, CARDS, CARDS_LINKED, RECORDED_APART
 from gcushare.wire.nodes import decode_inventory, encode_inventory
 from tests.e2e.objects import JsonObject, card_of, node, pod
 from tests.e2e.scheduling import Scheduling
-from tests.e2e.test_scheduling import scheduling  # noqa: F401 - the fixture
 
 
 def replica(name: str, value: str = "web") -> JsonObject:
@@ -34,7 +33,7 @@ def with_links(made: JsonObject, *groups: str) -> JsonObject:
 
 
 async def test_replicas_share_no_card_also_after_the_extender_starts_again_and_labels_change(
-    scheduling: Scheduling,  # noqa: F811
+    scheduling: Scheduling,
 ) -> None:
     await scheduling.create_nodes([node("node-1", 16, 16)])
     await scheduling.create_pods([replica("a"), replica("b")])
@@ -55,7 +54,7 @@ async def test_replicas_share_no_card_also_after_the_extender_starts_again_and_l
 
 
 async def test_memory_over_linked_cards_waits_for_a_linked_set_and_unlinked_ones_take_what_is_left(
-    scheduling: Scheduling,  # noqa: F811
+    scheduling: Scheduling,
 ) -> None:
     await scheduling.create_nodes([with_links(node("node-1", 16, 16, 16, 16), "x", "", "x", "")])
     several = pod("linked", 8)

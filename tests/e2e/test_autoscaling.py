@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-
-import pytest_asyncio
+from collections.abc import Mapping
 
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import PODS
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import KEPT_MARK, SCALE_DOWN_DISABLED, STARTUP_TAINT
 from gcushare_playground.picture import NODE_OBJECTS
-from tests.e2e.assets import need_binaries
-from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject, node, pod
 from tests.e2e.scheduling import Scheduling
 
 OURS = {SCALE_DOWN_DISABLED: "true", KEPT_MARK: "enflame"}
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def scheduling(control_plane: ControlPlane) -> AsyncIterator[Scheduling]:
-    need_binaries("kube-scheduler")
-    async with Scheduling(control_plane) as running:
-        await running.start_all()
-        yield running
 
 
 def noted(scheduling: Scheduling, name: str) -> Mapping[str, str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import pytest
-import pytest_asyncio
 
 from gcushare.core.units import GIB
 from gcushare.vendors import ALIYUN
@@ -14,18 +13,11 @@ from gcushare.wire.annotations import CARD_UUID
 from gcushare.wire.nodes import decode_inventory
 from gcushare_playground.plans import NodePlan
 from tests.e2e.control_plane import NODE
-from tests.e2e.machine import Machine
-from tests.e2e.node_side import NodeSide, StartNode, node_starter, real_pod
+from tests.e2e.node_side import NodeSide, StartNode, real_pod
 
 THREE = NodePlan(name=NODE, card_bytes=(16 * GIB,) * 3)
 VISIBLE = ALIYUN.environment.visible
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def start_node(machine: Machine) -> AsyncIterator[StartNode]:
-    """Start plugin, extender and scheduler for NVIDIA's cards, whose containers are given uuids."""
-    async with node_starter(machine, vendor=ALIYUN) as start:
-        yield start
+NODE_OPTIONS = {"vendor": ALIYUN}
 
 
 async def restart(side: NodeSide, order: Sequence[str]) -> None:

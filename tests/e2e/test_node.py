@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from gcushare.core.units import GIB
 from gcushare.kube.resources import PODS
@@ -15,19 +12,11 @@ from gcushare.wire.annotations import MEMORY_LIMIT
 from gcushare_playground.picture import allocatable_of, node_of, phase_of
 from gcushare_playground.plans import NodePlan
 from tests.e2e.control_plane import NODE
-from tests.e2e.machine import Machine
-from tests.e2e.node_side import StartNode, node_starter, real_pod
+from tests.e2e.node_side import StartNode, real_pod
 
 REFUSED = "insufficient GCU Memory in one gcu device"
 EIGHT = NodePlan(name=NODE)
 TWO = NodePlan(name=NODE, card_bytes=(16 * GIB,) * 2)
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def start_node(machine: Machine) -> AsyncIterator[StartNode]:
-    """Start plugin, extender and scheduler for one test's cards."""
-    async with node_starter(machine) as start:
-        yield start
 
 
 async def test_a_kubelet_offers_128_units_and_8_cards(start_node: StartNode) -> None:

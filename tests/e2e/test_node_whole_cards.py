@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from gcushare.core.units import GIB
 from gcushare.kube.resources import PODS
@@ -15,20 +12,14 @@ from gcushare_playground.picture import node_of, phase_of
 from gcushare_playground.plans import NodePlan
 from tests.e2e.control_plane import NODE
 from tests.e2e.machine import Machine
-from tests.e2e.node_side import WHOLE, NodeSide, StartNode, node_starter, real_pod
+from tests.e2e.node_side import WHOLE, NodeSide, StartNode, real_pod
 from tests.e2e.objects import JsonObject
 from tests.e2e.scheduling import Scheduling
 
 ONE = NodePlan(name=NODE, card_bytes=(16 * GIB,))
 FOUR = NodePlan(name=NODE, card_bytes=(16 * GIB,) * 4)
 RACES = 6
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def start_node(machine: Machine) -> AsyncIterator[StartNode]:
-    """Start plugin, extender and scheduler; all of them know both kinds of pod."""
-    async with node_starter(machine, whole_cards=True) as start:
-        yield start
+NODE_OPTIONS = {"whole_cards": True}
 
 
 async def expect_whole(side: NodeSide, name: str, *cards: int) -> None:

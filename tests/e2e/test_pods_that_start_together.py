@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
 import pytest
-import pytest_asyncio
 
 from gcushare_playground.picture import NotInTime, node_of, phase_of
 from tests.e2e.at_rest import (
@@ -27,8 +26,7 @@ from tests.e2e.at_rest import (
 )
 from tests.e2e.bursts import FOUR_MIXED, UNITS, BurstPod, draw_burst
 from tests.e2e.figures import Figures
-from tests.e2e.machine import Machine
-from tests.e2e.node_side import WHOLE, NodeSide, StartNode, node_starter
+from tests.e2e.node_side import WHOLE, NodeSide, StartNode
 
 BURSTS = int(os.environ.get("GCUSHARE_E2E_BURSTS", "12"))
 SEED = int(os.environ.get("GCUSHARE_E2E_SEED") or SystemRandom().randrange(2**31))
@@ -36,6 +34,7 @@ _AT_REST_S = 40.0
 _NO_ROOM = ("card", "requested number of devices unavailable", "no healthy devices present")
 """The plugin's word, and the kubelet's own: some ids are free, or none is healthy since all cards are used whole."""
 _SHOWN = 40
+NODE_OPTIONS = {"whole_cards": True}
 
 
 @dataclass(slots=True)
@@ -50,13 +49,6 @@ class Played:
         self.counts["bursts with faults"] += bool(faults)
         self.counts["faults"] += len(faults)
         self.faults += [f"burst {number}: {fault}" for fault in faults]
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def start_node(machine: Machine) -> AsyncIterator[StartNode]:
-    """Start plugin, extender and scheduler, with everything that a pod may ask for."""
-    async with node_starter(machine, whole_cards=True) as start:
-        yield start
 
 
 @pytest.mark.timeout(600 + 30 * BURSTS)

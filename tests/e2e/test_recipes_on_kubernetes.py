@@ -71,14 +71,6 @@ async def control_plane() -> AsyncIterator[ControlPlane]:
         yield running
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def scheduling(control_plane: ControlPlane) -> AsyncIterator[Scheduling]:
-    need_binaries("kube-scheduler")
-    async with Scheduling(control_plane) as running:
-        await running.start_all()
-        yield running
-
-
 async def apply(control_plane: ControlPlane, document: JsonObject) -> None:
     """Create an object of a recipe."""
     resource = RESOURCES[document["kind"]]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.patches import Patch, PatchKind
@@ -13,21 +10,11 @@ from gcushare.kube.resources import NODES, PODS, Resource
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import USE_CARDS
 from gcushare_playground.picture import condition_of, node_of
-from tests.e2e.assets import need_binaries
-from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject, card_of, find_overcommitted, node, pod
 from tests.e2e.scheduling import PRIORITY_CLASSES, Scheduling
 
 BUDGETS: Resource[JsonObject] = Resource("apis/policy/v1", "poddisruptionbudgets", dict)
 REFUSED = "insufficient GCU Memory in one gcu device"
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def scheduling(control_plane: ControlPlane) -> AsyncIterator[Scheduling]:
-    need_binaries("kube-scheduler")
-    async with Scheduling(control_plane) as running:
-        await running.start_all()
-        yield running
 
 
 async def test_the_manuals_four_pods_get_the_manuals_cards(scheduling: Scheduling) -> None:

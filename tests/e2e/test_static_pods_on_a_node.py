@@ -6,10 +6,8 @@ Their mirrors have no record, as anyone may write one: the Node says what they h
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from gcushare.core.units import GIB
 from gcushare.vendors import ENFLAME
@@ -21,8 +19,7 @@ from gcushare_playground.plans import NodePlan
 from tests.e2e.at_rest import listed_ids
 from tests.e2e.bursts import BurstPod, Part, Rule
 from tests.e2e.control_plane import NODE
-from tests.e2e.machine import Machine
-from tests.e2e.node_side import StartNode, node_starter, real_pod
+from tests.e2e.node_side import StartNode, real_pod
 from tests.e2e.objects import JsonObject
 from tests.e2e.test_init_containers_on_a_node import APP, INIT, SIDECAR
 from tests.e2e.waiting import until
@@ -37,13 +34,6 @@ PODS = {
     "two-cards": BurstPod("static", (MAIN,), cards=2),
     "another-card": BurstPod("static", (MAIN,), Rule({USE_CARDS: "1"}, frozenset({1}))),
 }
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def start_node(machine: Machine) -> AsyncIterator[StartNode]:
-    """Start plugin, extender and scheduler for one test's cards."""
-    async with node_starter(machine) as start:
-        yield start
 
 
 def body_of(pod: BurstPod) -> JsonObject:

@@ -13,7 +13,6 @@ from gcushare.core.cards import SERVES_MEMORY
 from gcushare.core.wording import counted
 from gcushare.vendors import VENDORS
 from gcushare.wire.contracts import COMPONENT_LABEL, MPS_COMPONENT, NODE_GROUP_LABEL
-from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, most_quick_units, release_text
 from gcushare.wire.pods import is_finished
 
 _GRAVE = frozenset({"cards", "checkpoint", "registration"})
@@ -55,30 +54,6 @@ def check_namespaces(facts: Facts) -> Iterator[Finding]:
                 f"it enforces the Pod Security level {level!r}, which refuses pods with paths of the host: those of "
                 "the device plugin and of the config manager are not created there",
                 f"kubectl label namespace {namespace} pod-security.kubernetes.io/enforce=privileged --overwrite",
-            )
-
-
-def check_kubelets(facts: Facts) -> Iterator[Finding]:
-    """Labelled nodes whose kubelet mixes units of several cards, or is slow with so many; also before installing."""
-    for each in vendor_nodes(facts):
-        version = each.node.status.node_info.kubelet_version
-        release = find_release(version)
-        has_one_card = each.inventory is not None and len(each.inventory.cards) == 1
-        if each.is_labelled and release is not None and release < OLDEST_KUBERNETES and not has_one_card:
-            yield each.error(
-                "kubelet-too-old",
-                f"its kubelet is {version}, older than {release_text(OLDEST_KUBERNETES)}: it does not ask which units "
-                "to give and mixes those of several cards, so pods fail at random",
-                "upgrade the kubelet, or remove the node's label",
-            )
-        most = most_quick_units(version)
-        units = each.inventory.total_units if SERVES_MEMORY in each.modes and each.inventory is not None else 0
-        if most is not None and units > most and each.is_labelled:
-            yield each.warning(
-                "many-units",
-                f"its kubelet is {version} and has {units} units: above {most} it takes minutes to start pods, unless "
-                "its feature gates ResourceHealthStatus and ResourceHealthStatusMessage are off",
-                "turn both off (that is not seen from here), or choose a coarser memoryUnit once its cards are free",
             )
 
 

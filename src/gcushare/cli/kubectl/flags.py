@@ -1,4 +1,4 @@
-"""The flags of ``kubectl inspect``: kubectl's own if kubectl has one for it, with the same letter and meaning."""
+"""The flags of ``kubectl inspect``, with kubectl's letters and meanings; the extender's are in ``cluster_flags``."""
 
 from __future__ import annotations
 

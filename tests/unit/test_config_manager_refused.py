@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from gcushare.config_manager.host.files import FileState
 from gcushare.config_manager.plan.execute import LeaseLostError
-from gcushare.config_manager.plan.steps import (
-    Plan,
-    RemoveFile,
-    WriteFile,
-    render_diff,
-)
+from gcushare.config_manager.plan.steps import Plan, RemoveFile, WriteFile, render_diff
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import ConfigError, ConflictError, Refused
 from tests.unit.config_manager_host import (
@@ -35,21 +30,10 @@ def state(content: bytes) -> FileState:
 
 
 def test_a_diff_shows_every_changed_file_and_no_private_key() -> None:
-    before = {
-        "/same": state(b"x\n"),
-        "/old": state(b"a\r\nb\r\nkeyData: secret\r\n"),
-        "/gone": state(b"g\xff\n"),
-        "/new": None,
-    }
-    changed = state(b"a\r\nc\r\nkeyData: other\r\n")
-    plan = Plan(
-        opening=(),
-        steps=(
-            WriteFile(path="/old", state=changed),
-            RemoveFile(path="/gone"),
-            WriteFile(path="/new", state=state(b"n\n")),
-        ),
-    )
+    was = {"/same": b"x\n", "/old": b"a\r\nb\r\nkeyData: secret\r\n", "/gone": b"g\xff\n"}
+    before = {path: state(content) for path, content in was.items()} | {"/new": None}
+    old = WriteFile(path="/old", state=state(b"a\r\nc\r\nkeyData: other\r\n"))
+    plan = Plan(opening=(), steps=(old, RemoveFile(path="/gone"), WriteFile(path="/new", state=state(b"n\n"))))
     assert list(render_diff(before, plan)) == [
         *("--- /gone", "+++ /dev/null", "@@ -1,2 +0,0 @@", "-g\ufffd", "-"),
         *("--- /dev/null", "+++ /new", "@@ -0,0 +1,2 @@", "+n", "+"),
@@ -59,35 +43,27 @@ def test_a_diff_shows_every_changed_file_and_no_private_key() -> None:
 
 @dataclass
 class Counted:
-    """The right to act for so many questions; records how long each one was to last."""
+    """The right to act for so many questions."""
 
-    left: int = 1000
-    margins: list[float] = field(default_factory=list)
+    left: int
 
     def holds(self, margin_s: float) -> bool:
-        self.margins.append(margin_s)
         self.left -= 1
         return self.left >= 0
 
 
-async def run(host: Host, tenure: Counted) -> None:
-    await host.manager.carry_out(await host.manager.prepare_apply(EXTENDER), tenure)
-
-
 @pytest.mark.parametrize(
-    ("left", "step"),
-    [(0, "write /etc/kubernetes/gcushare-config-manager.json"), (5, "systemctl daemon-reload, then restart")],
-    ids=["before the first", "between reload and restart"],
+    ("kind", "left", "step"),
+    [
+        pytest.param("unit", 0, "write /etc/kubernetes/gcushare-config-manager.json", id="before the first"),
+        pytest.param("unit", 5, "systemctl daemon-reload, then restart", id="between reload and restart"),
+        pytest.param("static pod", 5, "wait until kube-scheduler is healthy", id="while it waits"),
+    ],
 )
-async def test_a_lost_lease_names_the_step_that_was_not_done(tmp_path: Path, left: int, step: str) -> None:
-    host = systemd_host(tmp_path)
+async def test_a_lost_lease_names_the_step_that_was_not_done(tmp_path: Path, kind: str, left: int, step: str) -> None:
+    host = systemd_host(tmp_path) if kind == "unit" else host_with(tmp_path, "kubeadm-1.29.yaml")
     with pytest.raises(LeaseLostError, match=f"lost the Lease before this step: {step}.*it continues from here"):
-        await run(host, Counted(left))
-
-
-async def test_a_lost_lease_ends_the_wait_for_the_scheduler(tmp_path: Path) -> None:
-    with pytest.raises(LeaseLostError, match="before this step: wait until kube-scheduler is healthy"):
-        await run(host_with(tmp_path, "kubeadm-1.29.yaml"), Counted(5))
+        await host.manager.carry_out(await host.manager.prepare_apply(EXTENDER), Counted(left))
 
 
 async def test_an_extender_over_https_whose_certificate_cannot_be_verified_is_mentioned(tmp_path: Path) -> None:
@@ -206,11 +182,7 @@ async def test_another_systems_change_under_our_file_name_is_not_overwritten(tmp
 @pytest.mark.parametrize(
     ("running", "api_version", "accepted"),
     [
-        (
-            "1.20.2",
-            "v1beta2",
-            "Policy v1 or {0}v1alpha2 or {0}v1beta1",
-        ),
+        ("1.20.2", "v1beta2", "Policy v1 or {0}v1alpha2 or {0}v1beta1"),
         ("1.28.4", "v1beta1", "{0}v1beta3 or {0}v1"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,11 +12,12 @@ import pytest
 from gcushare.config_manager.host.running_scheduler import SchedulerUnhealthyError
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.config_manager.reconcile import State, WantedMode
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import ConfigError, Refused
 from tests.unit.config_manager_host import (
     ADMIN_CONFIG,
     CONFIG,
-    KUBEASZ,
+    EXTENDER,
     MANIFEST,
     MOVED_EXTENDER,
     POLICY,
@@ -38,37 +40,36 @@ def edit(host: Host, line: bytes) -> bytes:
     return host.get(CONFIG)
 
 
+def edit_policy(host: Host) -> bytes:
+    document = json.loads(host.get(POLICY)) | {"hardPodAffinitySymmetricWeight": 3}
+    host.put(POLICY, json.dumps(document, indent=2), mode=0o644)
+    return host.get(POLICY)
+
+
 async def applied(root: Path, kind: str = "static pod") -> Host:
     host = systemd_host(root, version="v1.29.0") if kind == "unit" else host_with(root, "kubeadm-1.29.yaml")
     await host.apply()
     return host
 
 
+@pytest.mark.parametrize(
+    ("kind", "extender"),
+    [("static pod", EXTENDER), ("unit", MOVED_EXTENDER)],
+    ids=["static pod", "a unit, which starts again for another change alone"],
+)
 async def test_an_edit_that_the_scheduler_refuses_is_taken_out_and_the_next_round_goes_on_without_it(
-    tmp_path: Path,
+    tmp_path: Path, kind: str, extender: ExtenderEntry
 ) -> None:
-    host = await applied(tmp_path)
-    working = host.get(CONFIG)
+    host = await applied(tmp_path, kind)
+    working = host.get(CONFIG).replace(EXTENDER.url.encode(), extender.url.encode())
     edited = edit(host, BAD)
     host.scheduler.refuses = "percentageOfNodesToFilter"
     with pytest.raises(RolledBackError, match="is healthy again"):
-        await host.apply()
-    assert host.get(MANIFEST) == corpus_text("kubeadm-1.29.yaml")
-    assert host.get(CONFIG + ".edited") == edited
-    await host.apply()
+        await host.apply(extender)
+    assert b"--config" not in host.get(host.target)
+    await host.apply(extender)
     assert (host.get(CONFIG), host.scheduler.config, host.scheduler.problem) == (working, working, "")
     assert host.get(CONFIG + ".edited") == edited
-
-
-async def test_a_units_edit_that_the_scheduler_refuses_once_it_starts_again_is_taken_out(tmp_path: Path) -> None:
-    host = await applied(tmp_path, "unit")
-    edited = edit(host, BAD)
-    host.scheduler.refuses = "percentageOfNodesToFilter"
-    with pytest.raises(RolledBackError, match="is healthy again"):
-        await host.apply(MOVED_EXTENDER)
-    assert (host.get(UNIT), host.get(CONFIG + ".edited")) == (KUBEASZ.encode(), edited)
-    await host.apply(MOVED_EXTENDER)
-    assert b"10.96.200.8" in host.scheduler.config
 
 
 async def test_a_bad_edit_whose_round_was_cut_off_is_taken_out_by_a_round_that_changes_more(tmp_path: Path) -> None:
@@ -125,19 +126,14 @@ async def test_an_edit_that_the_upgraded_scheduler_cannot_read_is_kept_aside(
 ) -> None:
     host = host_with(tmp_path, old)
     await host.apply()
-    word = b"percentageOfNodesToScore" if path == CONFIG else b"hardPodAffinitySymmetricWeight"
-    if path == CONFIG:
-        edit(host, GOOD)
-    else:
-        document = json.loads(host.get(POLICY)) | {word.decode(): 3}
-        host.put(POLICY, json.dumps(document, indent=2), mode=0o644)
+    edit(host, GOOD) if path == CONFIG else edit_policy(host)
     for _ in range(rounds_after_the_edit):
         await host.apply()
     edited = host.get(path)
     host.put(MANIFEST, corpus_text(new))
     lines = await host.apply()
     assert host.get(path + ".edited") == edited
-    assert word not in host.scheduler.config
+    assert not re.search(b"percentageOfNodesToScore|hardPodAffinity", host.scheduler.config)
     assert any("cannot read it" in line for line in lines)
     assert any(f"kept as {path}.edited" in line for line in lines)
     tree = host.tree()
@@ -158,9 +154,7 @@ async def test_an_edit_is_kept_also_if_its_usual_name_is_a_link(tmp_path: Path) 
 async def test_a_crash_at_any_change_of_an_upgrade_loses_no_edit(tmp_path: Path) -> None:
     prepared = host_with(tmp_path / "prepared", "kubeadm-1.22.yaml")
     await prepared.apply()
-    document = json.loads(prepared.get(POLICY)) | {"hardPodAffinitySymmetricWeight": 3}
-    prepared.put(POLICY, json.dumps(document, indent=2), mode=0o644)
-    edited = prepared.get(POLICY)
+    edited = edit_policy(prepared)
     prepared.put(MANIFEST, corpus_text("kubeadm-1.23.yaml"))
     for cut_off in every_cut_off([False]):
         host = prepared.copied(tmp_path / str(cut_off.at))

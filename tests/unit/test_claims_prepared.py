@@ -155,16 +155,6 @@ def test_a_uid_that_is_no_file_name_is_refused(tmp_path: Path, uid: str) -> None
         prepared_claims(tmp_path).unprepare(uid)
 
 
-def test_a_link_in_place_of_a_cdi_file_is_replaced_and_not_followed(tmp_path: Path) -> None:
-    target = tmp_path / "target"
-    target.write_text("precious")
-    (tmp_path / "cdi").mkdir()
-    cdi_file(tmp_path, "one").symlink_to(target)
-    prepared_claims(tmp_path).prepare(a_claim("one", a_result("card-0", 4)), "one", CARDS)
-    assert target.read_text() == "precious"
-    assert not cdi_file(tmp_path, "one").is_symlink()
-
-
 def test_a_start_brings_back_lost_files_and_removes_those_of_no_claim(tmp_path: Path) -> None:
     prepared_claims(tmp_path).prepare(a_claim("one", a_result("card-0", 4)), "one", CARDS)
     cdi_file(tmp_path, "one").rename(cdi_file(tmp_path, "stale"))
@@ -277,10 +267,14 @@ def test_a_checkpoint_that_others_may_have_written_is_not_read(tmp_path: Path, m
 
 
 def test_a_cdi_file_that_others_can_write_or_name_is_replaced(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    (tmp_path / "cdi").mkdir()
+    (path := cdi_file(tmp_path, HOST.uid)).symlink_to(mine)
     forged(tmp_path / "plugin")
     prepared_claims(tmp_path).load()
-    (path,) = (tmp_path / "cdi").iterdir()
-    (tmp_path / "mine").hardlink_to(path)
+    assert (path.is_symlink(), mine.read_text()) == (False, "precious")
+    (tmp_path / "another").hardlink_to(path)
     prepared_claims(tmp_path).load()
     assert path.stat().st_nlink == 1
     path.chmod(0o666)

@@ -13,11 +13,7 @@ from gcushare.config_manager.host.launch import scheduler_flags
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.document import existing_config, merged_config, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, is_ours
-from gcushare.config_manager.scheduler_config.versions import (
-    ConfigFormat,
-    parse_image_version,
-    parse_version,
-)
+from gcushare.config_manager.scheduler_config.versions import ConfigFormat, parse_image_version, parse_version
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.wire.flags import Flag, effective
 from tests.unit.config_manager_host import ADMIN_CONFIG, EXTENDER, MOVED_EXTENDER, TLS_EXTENDER, load_yaml
@@ -70,7 +66,7 @@ def test_a_policy_speaks_in_old_words_and_nanoseconds() -> None:
     ]
 
 
-@pytest.mark.parametrize(("seconds", "written"), [(5, "5s"), (0.25, "250ms"), (1.5, "1500ms"), (60, "60s")])
+@pytest.mark.parametrize(("seconds", "written"), [(60, "60s"), (1.5, "1500ms")])
 def test_a_configuration_writes_its_timeout_as_a_go_duration(seconds: float, written: str) -> None:
     document = load_yaml(new_config(with_options(EXTENDER, timeout=seconds), parse_version("1.30"), ()).text)
     assert document["extenders"][0]["httpTimeout"] == written
@@ -133,17 +129,10 @@ def test_upstreams_entry_is_brought_up_to_date_where_it_stands() -> None:
     assert added == {"prioritizeVerb": "prioritize", "preemptVerb": "preempt", "weight": 1, "httpTimeout": "5s"}
 
 
-def test_a_changed_address_changes_one_line() -> None:
-    once = merged_config(ADMIN_CONFIG, "c", EXTENDER).text
-    moved = merged_config(once, "c", MOVED_EXTENDER).text
-    assert moved == once.replace("10.96.1.37", "10.96.200.8")
-
-
-def test_without_tls_the_old_tls_goes() -> None:
-    secure = merged_config(ADMIN_CONFIG, "c", TLS_EXTENDER).text
-    plain = load_yaml(merged_config(secure, "c", EXTENDER).text)["extenders"][1]
-    assert "tlsConfig" not in plain
-    assert plain["enableHTTPS"] is False
+def test_another_address_or_the_end_of_tls_changes_our_entry_alone() -> None:
+    once, secure = (merged_config(ADMIN_CONFIG, "c", each).text for each in (EXTENDER, TLS_EXTENDER))
+    assert merged_config(once, "c", MOVED_EXTENDER).text == once.replace("10.96.1.37", "10.96.200.8")
+    assert load_yaml(merged_config(secure, "c", EXTENDER).text) == load_yaml(once)
 
 
 def test_two_old_entries_of_the_two_vendors_become_one() -> None:
@@ -254,13 +243,11 @@ def test_settings_that_kube_scheduler_would_refuse_are_refused_before(changes: d
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("v1.20.0", "v1.20.0"),
         ("1.28.4", "v1.28.4"),
         ("Kubernetes v1.23.1\n", "v1.23.1"),
         ("v1.28.9-rke2r1", "v1.28.9-rke2r1"),
         ("v1.28.4+k3s1", "v1.28.4+k3s1"),
         ("1.30", "v1.30.0"),
-        ("v1.99.0", "v1.99.0"),
     ],
 )
 def test_a_version_is_read_in_every_spelling(text: str, shown: str) -> None:
@@ -270,7 +257,6 @@ def test_a_version_is_read_in_every_spelling(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("image", "shown"),
     [
-        ("k8s.gcr.io/kube-scheduler:v1.20.0", "v1.20.0"),
         ("registry:5000/a/kube-scheduler:v1.30.1@sha256:0123", "v1.30.1"),
         ("rancher/hardened-kubernetes:v1.27.8-rke2r1-build20231115", "v1.27.8-rke2r1-build20231115"),
         ("registry:5000/kube-scheduler", None),
@@ -278,10 +264,8 @@ def test_a_version_is_read_in_every_spelling(text: str, shown: str) -> None:
         ("registry.local/kube-scheduler:v1.30.2-rancher1", "v1.30.2-rancher1"),
         ("eks-distro/kubernetes/kube-scheduler:1.29-eksbuild", "v1.29.0-eksbuild"),
         ("kube-scheduler:stable", None),
-        ("kube-scheduler:latest", None),
         ("registry.k8s.io/scheduler-plugins/kube-scheduler:v0.32.7", None),
         ("registry.local/kube-scheduler:v2.4.1", None),
-        ("registry.local/kube-scheduler:2024.05.1", None),
         ("registry.local/kube-scheduler:v1.4.0", None),
         ("registry.local/batch-scheduler:v1.24.0", None),
         ("", None),
@@ -318,7 +302,4 @@ def test_flags_are_read_as_pflag_reads_them() -> None:
         ("v", "2", 5, 6),
         ("a", "3", 7, 7),
     ]
-    found = effective(flags, "a")
-    assert found is not None
-    assert found.value == "3"
-    assert effective(flags, "none") is None
+    assert (effective(flags, "a"), effective(flags, "none")) == (flags[-1], None)

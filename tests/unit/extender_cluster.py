@@ -13,12 +13,9 @@ from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.vendors import ENFLAME, VENDORS
+from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Pod
-from tests.extender_objects import Document, a_pod
 from tests.played_api import Asked, PlayedApi
-
-WHOLE_RESOURCES = frozenset(vendor.whole_card_resource for vendor in VENDORS)
 
 
 class Mishap(enum.Enum):
@@ -165,9 +162,6 @@ class Cluster(PlayedApi):
 
     @staticmethod
     def bound(pod: Pod, node: str, annotations: Mapping[str, str | None]) -> Pod:
-        limits: Document = dict(pod.spec.containers[0].resources.limits)
-        (resource,) = limits
-        vendor_units = limits[resource]
-        merged = {**pod.metadata.annotations, **annotations}
-        whole = int(str(vendor_units)) if resource in WHOLE_RESOURCES else 0
-        return a_pod(pod.metadata.name, vendor_units, node=node, annotations=merged, uid=pod.metadata.uid, whole=whole)
+        merged = pod.metadata.annotations | {key: text for key, text in annotations.items() if text is not None}
+        metadata = replace(pod.metadata, annotations=merged)
+        return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=node))

@@ -1,22 +1,20 @@
-"""Which values of a vendor's library are accepted."""
+"""Which values of a vendor's library are accepted, and what its worker says of them to its parent."""
 
 from __future__ import annotations
+
+import math
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gcushare.cards.plausible import (
-    MAX_BYTES,
-    MAX_INDEX,
-    MAX_LISTED,
-    check_count,
-    sanitize_card,
-    sanitize_use,
-)
+from gcushare.cards.errors import CallFailure, LibraryCallError
+from gcushare.cards.plausible import MAX_BYTES, MAX_INDEX, MAX_LISTED, check_count, sanitize_card, sanitize_use
+from gcushare.cards.ports import HealthReading
+from gcushare.cards.worker.messages import CardAnswer, decode_answer, encode_failure, encode_result
 from gcushare.core.cards import MAX_CARD_UNITS, Card, CardUse, Inventory, InventoryCard, LeftOutCard
-from gcushare.core.errors import DeviceError
+from gcushare.core.errors import DeviceError, RemoteContractError
 from gcushare.core.units import MEMORY_UNITS
 from gcushare.wire.nodes import decode_inventory, encode_inventory
 
@@ -99,3 +97,28 @@ def test_figures_that_cannot_be_are_not_reported_and_the_others_are() -> None:
         process_utilization={1: 40.0},
         process_names={1: "n" * 256},
     )
+
+
+def test_a_number_that_is_none_arrives_as_not_reported_and_a_list_without_entries_as_such() -> None:
+    sent = CardAnswer(use=CardUse(temperature_celsius=math.nan, processes={}))
+    assert decode_answer(encode_result(sent), CardAnswer).use == CardUse(processes={})
+
+
+def test_a_library_error_arrives_with_all_it_knew() -> None:
+    failure = CallFailure("EfmlGetDevMem", 15, "EFML_ERROR_X", detail="why", is_unsupported=True, is_lost=True)
+    with pytest.raises(LibraryCallError) as caught:
+        decode_answer(encode_failure(LibraryCallError(failure)), int)
+    assert caught.value.failure == failure
+    assert str(caught.value) == "EfmlGetDevMem failed with EFML_ERROR_X (15): why"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"result": "text"}', b"[]"])
+def test_what_is_no_answer_is_the_peers_fault(body: bytes) -> None:
+    with pytest.raises(RemoteContractError):
+        decode_answer(body, int)
+
+
+def test_a_text_with_a_line_feed_stays_one_line() -> None:
+    line = encode_result(HealthReading(healthy=False, reason="first\nsecond"))
+    assert line.count(b"\n") == 1
+    assert decode_answer(line, HealthReading).reason == "first\nsecond"

@@ -12,16 +12,7 @@ from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
 from gcushare.wire.annotations import CARDS, IDLE_SINCE, MEMORY_LIMIT, OVER_USE, record_keys
 from gcushare.wire.pod_options import pod_options
 from gcushare.wire.pods import MACHINE_UID, MIRROR
-from tests.charts import (
-    EXTENDER_CHART,
-    UMBRELLA_CHART,
-    Object,
-    in_one_worker,
-    needs_helm,
-    of_kind,
-    one,
-    rendered,
-)
+from tests.charts import EXTENDER_CHART, UMBRELLA_CHART, Object, in_one_worker, needs_helm, of_kind, one, rendered
 
 pytestmark = [needs_helm, in_one_worker]
 
@@ -102,13 +93,9 @@ def test_the_reserved_keys_of_nodes_are_those_of_the_vendors_in_use(name: str) -
 @pytest.mark.parametrize(
     ("name", "accounts"),
     [
-        pytest.param("pod-records", {"gcushare-device-plugin"}, id="pod-records"),
-        pytest.param("bindings", {"gcushare-scheduler-extender"}, id="bindings"),
-        pytest.param(
-            "inventories",
-            {"gcushare-device-plugin", "gcushare-device-plugin-cleanup"},
-            id="inventories",
-        ),
+        ("pod-records", {"gcushare-device-plugin"}),
+        ("bindings", {"gcushare-scheduler-extender"}),
+        ("inventories", {"gcushare-device-plugin", "gcushare-device-plugin-cleanup"}),
     ],
 )
 def test_only_our_accounts_write_and_they_are_the_charts_own(name: str, accounts: set[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -31,21 +30,6 @@ pytestmark = [needs_helm, in_one_worker]
 
 ON = "claims.enabled=true"
 OWN_SLICES = f"{DEVICE_PLUGIN}-own-slices"
-
-
-@pytest.mark.parametrize(
-    ("chart", "sets"),
-    [
-        (PLUGIN_CHART, {"claims.enabled": "true"}),
-        (EXTENDER_CHART, {"claims.enabled": "true"}),
-        (UMBRELLA_CHART, {"global.claims.enabled": "true"}),
-    ],
-    ids=["plugin", "extender", "all"],
-)
-def test_a_cluster_whose_claims_cannot_share_a_card_is_refused(chart: Path, sets: dict[str, str]) -> None:
-    refused = attempt(chart, sets=sets, version="v1.35.4")
-    assert refused.returncode != 0
-    assert "1.36" in refused.stderr
 
 
 @pytest.mark.slow
@@ -96,18 +80,12 @@ def test_rights_grow_only_where_claims_are_on() -> None:
         }
 
     off = ("scheduler.mode=none", "scheduler.verbs=off", "dashboard.access=off")
-    assert writes(*off) == {("nodes/status", "patch")}
-    assert writes(*off, "autoscaling.startupTaint=true", "admission.enabled=true") == {
-        ("nodes/status", "patch"),
-        ("nodes", "patch"),
-    }
-    assert writes(*off, "claims.enabled=true") == {
-        ("resourceclaimtemplates", "create"),
-        ("resourceclaimtemplates", "delete"),
-        ("events", "create"),
-        ("events", "patch"),
-        ("nodes/status", "patch"),
-    }
+    always = {("nodes/status", "patch")}
+    assert writes(*off) == always
+    assert writes(*off, "autoscaling.startupTaint=true", "admission.enabled=true") == always | {("nodes", "patch")}
+    templates = {("resourceclaimtemplates", verb) for verb in ("create", "delete")}
+    events = {("events", verb) for verb in ("create", "patch")}
+    assert writes(*off, "claims.enabled=true") == always | templates | events
     assert "--claims" not in arguments(rendered(EXTENDER_CHART))
 
 

@@ -7,16 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.charts import (
-    EXTENDER_CHART,
-    PLUGIN_CHART,
-    attempt,
-    in_one_worker,
-    needs_helm,
-    of_kind,
-    one,
-    rendered,
-)
+from tests.charts import EXTENDER_CHART, PLUGIN_CHART, attempt, in_one_worker, needs_helm, of_kind, one, rendered
 from tests.monitoring import DASHBOARDS, rules
 
 pytestmark = [needs_helm, in_one_worker]

@@ -201,27 +201,22 @@ def test_the_schemas_mean_the_same_by_the_same_words() -> None:
     assert {name for name in plugin.keys() & extender.keys() if plugin[name] != extender[name]} == set()
 
 
-DURATIONS = {
-    "cards.pollInterval": (PLUGIN_CHART, "0.19s", "0.2s to 1h"),
-    "scheduler.timeout": (EXTENDER_CHART, "1m1ms", "0.1s to 60s"),
-    "configManager.interval": (EXTENDER_CHART, "49ms", "50ms to 1h"),
-    "configManager.waitTimeout": (EXTENDER_CHART, "999ms", "1s to 1h"),
-    "configManager.uninstallTimeout": (EXTENDER_CHART, "60m1s", "1s to 1h"),
-}
-
-
-@pytest.mark.parametrize("path", DURATIONS)
-def test_a_duration_beyond_what_the_program_takes_is_refused(path: str) -> None:
-    chart, value, bounds = DURATIONS[path]
-    done = attempt(chart, sets={path: value})
-    assert f"{path} is {value}, but it must be from {bounds}" in done.stderr
-
-
-@pytest.mark.parametrize("timeout", ["90s", "99ms"])
-@pytest.mark.parametrize("mode", ["second-scheduler", "none"])
-def test_the_bounds_of_the_schedulers_wait_hold_in_every_mode(mode: str, timeout: str) -> None:
-    done = attempt(EXTENDER_CHART, sets={"scheduler.mode": mode, "scheduler.timeout": timeout})
-    assert f"scheduler.timeout is {timeout}, but it must be from 0.1s to 60s" in done.stderr
+@pytest.mark.parametrize(
+    ("chart", "sets", "bounds"),
+    [
+        (PLUGIN_CHART, {"cards.pollInterval": "0.19s"}, "0.2s to 1h"),
+        (EXTENDER_CHART, {"scheduler.timeout": "1m1ms"}, "0.1s to 60s"),
+        (EXTENDER_CHART, {"scheduler.timeout": "90s", "scheduler.mode": "second-scheduler"}, "0.1s to 60s"),
+        (EXTENDER_CHART, {"scheduler.timeout": "99ms", "scheduler.mode": "none"}, "0.1s to 60s"),
+        (EXTENDER_CHART, {"configManager.interval": "49ms"}, "50ms to 1h"),
+        (EXTENDER_CHART, {"configManager.waitTimeout": "999ms"}, "1s to 1h"),
+        (EXTENDER_CHART, {"configManager.uninstallTimeout": "60m1s"}, "1s to 1h"),
+    ],
+    ids=str,
+)
+def test_a_duration_beyond_what_the_program_takes_is_refused(chart: Path, sets: dict[str, str], bounds: str) -> None:
+    path, value = next(iter(sets.items()))
+    assert f"{path} is {value}, but it must be from {bounds}" in attempt(chart, sets=sets).stderr
 
 
 def test_a_large_number_is_written_in_full() -> None:
@@ -231,10 +226,15 @@ def test_a_large_number_is_written_in_full() -> None:
     )
 
 
-@pytest.mark.parametrize("chart", [PLUGIN_CHART, EXTENDER_CHART, UMBRELLA_CHART], ids=lambda chart: chart.name)
-def test_a_cluster_is_refused_whose_kubelets_do_not_ask_which_ids_to_give(chart: Path) -> None:
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_a_cluster_is_refused_whose_kubelets_do_not_ask_which_ids_to_give_or_whose_claims_share_no_card(
+    chart: Path,
+) -> None:
     done = attempt(chart, version="v1.18.20")
     assert "chart requires kubeVersion: >=1.19.0-0 which is incompatible with Kubernetes v1.18.20" in done.stderr
+    scope = "global." if chart == UMBRELLA_CHART else ""
+    refused = attempt(chart, sets={f"{scope}claims.enabled": "true"}, version="v1.35.4")
+    assert (refused.returncode != 0, "1.36" in refused.stderr) == (True, True)
 
 
 @pytest.mark.slow

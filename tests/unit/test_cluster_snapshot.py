@@ -1,4 +1,4 @@
-"""Objects of the API server and documents of the extender become one snapshot over one ledger."""
+"""Objects of the API server and documents of the extender become one snapshot, over the ledger that all views share."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gcushare.cli.kubectl.summary import summarise
 from gcushare.cluster.extender import adopt_document
 from gcushare.cluster.reader import asking_texts, may_ask
 from gcushare.cluster.snapshot import ClusterSnapshot
+from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandler
 from gcushare.core.assignments import Assignment
 from gcushare.core.cards import InventoryCard
 from gcushare.core.ledger import Ledger
+from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.annotations import PodRecord
 from gcushare.wire.documents.inspect import CLOSING, OPENING, NodePart, decode_document, encode_node
 from tests.builders import card, cards, held
-from tests.extender_objects import a_node, a_pod, on_card, pod_document
+from tests.cluster_streams import STREAMS, Event, Server, Step, feed
+from tests.extender_objects import a_node, a_pod, on_card, pod_document, state_of
 
 
 def seen(vendor: Vendor = ENFLAME) -> ClusterSnapshot:
@@ -168,3 +173,47 @@ def test_the_search_before_decoding_misses_no_pod_that_asks() -> None:
     assert may_ask(msgspec.Raw(asking), texts)
     assert may_ask(msgspec.Raw(asking.replace(b"/", b"\\/")), texts), "JSON may escape a slash"
     assert not may_ask(msgspec.Raw(json.dumps(pod_document("a", None)).encode()), texts)
+
+
+def extender_of(events: list[Event]) -> VendorState:
+    state = state_of()
+    feed({"nodes": NodeHandler([state]), "pods": PodHandler([state]), "claims": ClaimHandler([state])}, events)
+    return state
+
+
+def commands_of(events: list[Event]) -> ClusterSnapshot:
+    snapshot = ClusterSnapshot(ENFLAME)
+    feed({"nodes": NodeHandler([snapshot]), "pods": PodHandler([snapshot]), "claims": ClaimHandler([snapshot])}, events)
+    return snapshot
+
+
+def held_by_pod(ledger: Ledger) -> dict[str, object]:
+    return {each.pod.uid: (each.node, each.grants, each.unplaced, each.assigned) for each in ledger.assignments()}
+
+
+def card_states(ledger: Ledger) -> dict[tuple[str, int], object]:
+    return {
+        (name, index): (card.used, card.whole, card.total, card.grantable, card.as_memory.is_open)
+        for name, node in ledger.nodes.items()
+        for index, card in node.cards.items()
+    }
+
+
+@settings(max_examples=100, deadline=None)
+@given(STREAMS, st.permutations(("nodes", "pods", "claims")))
+def test_any_stream_leaves_what_a_first_list_has_in_any_order(stream: list[Step], order: list[str]) -> None:
+    """The extender and the commands count alike, however they came to know the objects."""
+    server = Server()
+    events = server.run(stream)
+    listed = [Event(kind, each) for kind in order for each in server.objects(kind)]
+    extender, commands, fresh = extender_of(events), commands_of(events), commands_of(listed)
+    for view in (extender, commands):
+        assert held_by_pod(view.ledger) == held_by_pod(fresh.ledger)
+        assert card_states(view.ledger) == card_states(fresh.ledger)
+        assert view.nodes.problems == fresh.nodes.problems
+        assert view.pod_problems == fresh.pod_problems
+    assert commands.pods == fresh.pods
+    assert commands.node_facts == fresh.node_facts
+    waiting = (*extender.waiting.values(), *extender.claiming.values(), *extender.unserved.values())
+    unheld = {uid for uid, facts in fresh.pods.items() if facts.is_waiting and fresh.ledger.assignment(uid) is None}
+    assert {each.pod.uid for each in waiting} == unheld

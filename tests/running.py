@@ -35,3 +35,12 @@ async def wait_for_end(pid: int) -> None:
         assert await asyncio.to_thread(poller.poll, 20_000), f"process {pid} is still there"
     finally:
         os.close(descriptor)
+
+
+async def turns_until_done(task: asyncio.Task[Any]) -> int:
+    """Wait for a task; returns how many turns of the loop others got meanwhile."""
+    turns = 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return turns

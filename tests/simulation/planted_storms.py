@@ -11,15 +11,8 @@ from simulation.schedule import OUR_LEASE, Action, Schedule
 from gcushare.device_plugin.plugin_settings import GrantMode
 
 ONE_CARD_GIVEN_TWICE = "recorded units of a card are never above its size"
-ONE_LEADER = "one leader serves"
-PROGRAMS_LIVE = "no process ends by any input"
-NOTHING_LEAKS = "nothing leaks"
-IDS_GIVEN_ONCE = "an id is given once"
-REASONS = "every refused pod has a reason"
-RECORDS_STAY = "a correct record is left alone"
 KUBELETS_ARE_RECORDED = "what a kubelet holds is in the ledger"
 PODS_ARE_BOUND = "a pod that fits is bound within a bound"
-KEPT_APART = "pods that are kept apart share no card"
 LEDGER_IS_TRUE = "the ledger equals the API server's truth within a bounded lag"
 
 EXTENDERS = ("extender-0", "extender-1", "extender-2")
@@ -134,22 +127,25 @@ STORMS = {
     "never settles": Storm(LEDGER_IS_TRUE, pods_gone_while_in_doubt()),
     "never wakes": Storm(PODS_ARE_BOUND, room_heard_of_late()),
     "leads too long": Storm(
-        ONE_LEADER,
+        "one leader serves",
         tuple(Action(40.0 + 30 * n, "pause", {"process": name, "for_s": 14.0}) for n, name in enumerate(EXTENDERS)),
     ),
-    "dies of a name": Storm(PROGRAMS_LIVE, (create(30.0, "p7", 1),)),
-    "leaks tasks": Storm(NOTHING_LEAKS, created(16, 1)),
+    "dies of a name": Storm("no process ends by any input", (create(30.0, "p7", 1),)),
+    "leaks tasks": Storm("nothing leaks", created(16, 1)),
     "starts unlimited": Storm("no process runs without its limit", created(2, 4), has_limits=True),
     "limits twice": Storm("no limit is above what the ledger counts", created(2, 4), has_limits=True),
-    "gives twice": Storm(IDS_GIVEN_ONCE, created(4, 4)),
-    "refuses without reasons": Storm(REASONS, created(3, 5)),
+    "gives twice": Storm("an id is given once", created(4, 4)),
+    "refuses without reasons": Storm("every refused pod has a reason", created(3, 5)),
     "never corrects": Storm(
         KUBELETS_ARE_RECORDED,
         (Action(30.0, "ignore preference", {"node": 0, "for_s": 60.0}), create(31.0, "p1", 2)),
     ),
-    "forgets apart": Storm(KEPT_APART, tuple(create(30.0 + 10 * n, f"p{n}", 2, apart="web") for n in range(2))),
+    "forgets apart": Storm(
+        "pods that are kept apart share no card",
+        tuple(create(30.0 + 10 * n, f"p{n}", 2, apart="web") for n in range(2)),
+    ),
     "forgets init cards": Storm(
-        RECORDS_STAY,
+        "a correct record is left alone",
         (Action(29.0, "ignore preference", {"node": 0, "for_s": 5.0}), create_whole(30.0, "p1", 1, init=2)),
         EIGHT_CARDS,
         mode=GrantMode.BOTH,

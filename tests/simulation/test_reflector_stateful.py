@@ -137,13 +137,9 @@ class ReflectorMachine(RuleBasedStateMachine):
     def faults_end(self) -> None:
         """Within a bounded time the view is the store's, whatever happened before."""
         store = self.store
-        store.is_silent, store.repeats, store.page_delay_s, store.cut_page, store.cut_event = (
-            False,
-            False,
-            0,
-            None,
-            None,
-        )
+        store.is_silent = store.repeats = False
+        store.cut_page = store.cut_event = None
+        store.page_delay_s = 0
         store.wake()
 
         async def recover() -> float | None:

@@ -8,8 +8,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from simulation.claims_schedule import CLAIM_BUGS, NUMBER_KINDS, make_claims_schedule
+from simulation.claims_schedule import KINDS as CLAIM_KINDS
 from simulation.drawing import (
     ADMINS,
     FAULTS,
@@ -19,15 +22,17 @@ from simulation.drawing import (
     USERS,
     make_schedule,
 )
-from simulation.forgeries import FORGERIES
+from simulation.forgeries import FORGERIES, SECRET_FAULTS
 from simulation.host_schedule import KINDS, make_host_schedule
 from simulation.loop import START_S, SimulatedLoop
 from simulation.process import Process
-from simulation.run import run
-from simulation.schedule import FIRST_S, Action
+from simulation.run import Outcome, run
+from simulation.schedule import FIRST_S, Action, Schedule
 from simulation.shrink import shrink
 
-from tests.simulation.planted_storms import STORMS, create, created, planned
+from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations import ROOM_FOUND
+from tests.simulation.planted_storms import KUBELETS_ARE_RECORDED, STORMS, create, created, planned
 
 SEEDS = (31, 800845)
 """In the second a plugin that registers again, with a call under way, is asked to stop."""
@@ -199,3 +204,110 @@ def test_a_scheduler_that_could_not_start_is_noticed(bug: str, seed: int) -> Non
 def test_every_fault_of_a_host_is_drawn() -> None:
     drawn = {action.kind for seed in HOST_SEEDS for action in make_host_schedule(seed, rounds=1).actions}
     assert drawn == set(KINDS)
+
+
+CLAIM_BITES = {
+    "counts no pod": (1, "no card is given beyond its size"),
+    "forgets what it prepared": (0, "what runs has its share"),
+    "leaves files": (0, "no card is given beyond its size"),
+    "keeps templates": (0, "everything settles"),
+    "leads without a lease": (0, "one replica leads"),
+    "keeps orphans": (4, "no share without a claim"),
+    "trusts late answers": (0, "the deleted stay deleted"),
+    "mixes up names": (1, "no process ends by any input"),
+}
+
+
+@pytest.mark.slow
+def test_a_storm_among_claims_leaves_every_invariant_standing() -> None:
+    """Its driver numbers the cards differently while its library answers late."""
+    outcome = run(make_claims_schedule(2, rounds=2))
+    assert outcome.violation is None
+    assert outcome.counts["pods run"] > 10
+    assert outcome.counts["NodeUnprepareResources ok"] > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", CLAIM_BUGS)
+def test_an_invariant_of_claims_bites(bug: str) -> None:
+    seed, invariant = CLAIM_BITES[bug]
+    outcome = run(make_claims_schedule(seed, rounds=1, planted=bug))
+    assert outcome.violation is not None
+    assert outcome.violation.invariant == invariant
+
+
+@pytest.mark.slow
+def test_a_seed_of_claims_repeats_and_every_kind_of_action_is_drawn() -> None:
+    first, second = (run(make_claims_schedule(7, rounds=1)) for _ in range(2))
+    assert first == second
+    assert first.violation is None
+    drawn = {action.kind for seed in range(5) for action in make_claims_schedule(seed).actions}
+    assert drawn == CLAIM_KINDS.keys() | NUMBER_KINDS
+
+
+RECORD = {ENFLAME.record.card_index: "1"}
+"""Of a pod that is on card 0."""
+
+
+def forged(by: int | None, changes: dict[str, str], planted: str = "", *, has_policies: bool) -> Outcome:
+    """A run with one pod, whose annotations are changed while it runs; ``by`` is whose token does it."""
+    forges = Action(60.0, "forge record", {"node": by, "which": 0.0, "changes": changes})
+    return run(of_policies((create(30.0, "p0", 2), forges), planted, has_policies=has_policies))
+
+
+def of_policies(actions: tuple[Action, ...], planted: str = "", *, has_policies: bool) -> Schedule:
+    schedule = planned(actions, planted)
+    return replace(schedule, settings=replace(schedule.settings, has_policies=has_policies))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("by", "changes", "has_policies", "is_written"),
+    [
+        pytest.param(None, RECORD, True, False, id="an author, with policies"),
+        pytest.param(None, RECORD, False, True, id="an author, without"),
+        pytest.param(0, RECORD, True, True, id="the node's own token"),
+        pytest.param(1, RECORD, True, False, id="another node's token, with policies"),
+        pytest.param(1, RECORD, False, True, id="another node's token, without"),
+        pytest.param(None, {ROOM_FOUND: "now"}, True, True, id="a note of room by an author"),
+    ],
+)
+def test_forged_annotations_are_refused_or_corrected(
+    by: int | None, changes: dict[str, str], *, has_policies: bool, is_written: bool
+) -> None:
+    outcome = forged(by, changes, has_policies=has_policies)
+    assert outcome.violation is None
+    assert (outcome.counts["forged writes"], outcome.counts["forged writes refused"]) == (is_written, not is_written)
+
+
+@pytest.mark.slow
+def test_a_forged_record_that_no_program_corrects_is_noticed() -> None:
+    violation = forged(None, RECORD, "never corrects", has_policies=False).violation
+    assert violation is not None
+    assert violation.invariant == KUBELETS_ARE_RECORDED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [None, "x", '{"version":1,"unit":"1","cards":[]}'])
+def test_a_forged_inventory_is_published_again(text: str | None) -> None:
+    forges = Action(60.0, "forge inventory", {"node": 0, "of": 0, "text": text})
+    later = create(100.0, "p1", 4)
+    outcome = run(of_policies((create(30.0, "p0", 2), forges, later), has_policies=True), keeps_history=True)
+    assert outcome.violation is None
+    assert any("node-0 runs default/p1" in line for line in outcome.history)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", SECRET_FAULTS)
+def test_a_damaged_secret_is_whole_after_calm(how: str) -> None:
+    args: dict[str, Any] = {"how": how, "for_s": 30.0}
+    outcome = run(of_policies((Action(60.0, "secret", args),), has_policies=True))
+    assert outcome.violation is None
+
+
+@pytest.mark.slow
+def test_a_secret_that_is_not_whole_is_noticed() -> None:
+    damaged = of_policies((Action(69.9, "secret", {"how": "half written", "for_s": 30.0}),), has_policies=True)
+    violation = run(replace(damaged, rounds=((70.0, 71.0),))).violation  # replicas check once a minute
+    assert violation is not None
+    assert violation.invariant == "the scheduler's certificates are whole after calm"

@@ -65,25 +65,14 @@ def ended(found: Explanation) -> tuple[str, list[str]]:
         pytest.param(node_of(cards(16, 16)), asks(20), Verdict.TOO_SMALL, id="larger than every card"),
         pytest.param(node_of([card(0, 32, sick=True), card(1, 16)]), asks(20), Verdict.UNUSABLE, id="large one sick"),
         pytest.param(node_of([card(0, 32, cordoned=True)]), asks(20), Verdict.UNUSABLE, id="large one cordoned"),
-        pytest.param(
-            node_of(cards(16)),
-            CardRequest(4, selection=CardSelection(use=("7",))),
-            Verdict.NOT_ALLOWED,
-            id="not chosen",
-        ),
         pytest.param(node_of([]), asks(4), Verdict.NO_CARDS, id="no cards"),
         pytest.param(node_of([card(0, 0)]), asks_whole(), Verdict.TOO_SMALL, id="a card without memory"),
         pytest.param(NodeState("new"), asks(4), Verdict.AWAITED, id="not known yet"),
         pytest.param(node_of(cards(16, 16), (0, 1)), asks_whole(2), Verdict.IN_USE, id="a whole card in use"),
         pytest.param(node_of(cards(16)), asks_whole(2), Verdict.TOO_FEW, id="too few cards"),
-        pytest.param(
-            node_of(cards(16), modes=[SERVES_MEMORY]), asks_whole(), Verdict.NO_WHOLE_CARDS, id="serves memory only"
-        ),
-        pytest.param(
-            node_of(cards(16), modes=[SERVES_WHOLE]), asks(4), Verdict.NO_MEMORY, id="serves whole cards only"
-        ),
+        pytest.param(node_of(cards(16), modes=[SERVES_MEMORY]), asks_whole(), Verdict.NO_WHOLE_CARDS, id="memory only"),
+        pytest.param(node_of(cards(16), modes=[SERVES_WHOLE]), asks(4), Verdict.NO_MEMORY, id="whole cards only"),
         pytest.param(node_of(cards(16), modes=[]), asks(4), Verdict.DISTRUSTED, id="counted otherwise"),
-        pytest.param(node_of(cards(16), modes=[SERVES_WHOLE]), asks_whole(), Verdict.FITS, id="whole where served"),
     ],
 )
 def test_the_verdict_names_what_is_in_the_way(node: NodeState, request_: CardRequest, verdict: Verdict) -> None:

@@ -34,20 +34,19 @@ from tests.unit.noted_events import Noted
 from tests.unit.test_dashboard_reviewed_tokens import Desk, asking
 
 
-class TestWaking:
-    @pytest.mark.slow
-    async def test_only_so_many_pods_are_woken_without_an_answer(self) -> None:
-        bench = Bench(200)
-        bench.hold("x", 200)
-        for number in range(200):
-            bench.ask(f"p{number}", 1, creationTimestamp="2026-01-01T00:00:00Z")
-        bench.end("x")
-        async with bench.running():
-            most = 0
-            for _ in range(60):
-                await bench.pass_(waker.CHECK_S)
-                most = max(most, len(bench.waker.attempts))
-        assert most == waker.MAX_ATTEMPTS
+@pytest.mark.slow
+async def test_only_so_many_pods_are_woken_without_an_answer() -> None:
+    bench = Bench(200)
+    bench.hold("x", 200)
+    for number in range(200):
+        bench.ask(f"p{number}", 1, creationTimestamp="2026-01-01T00:00:00Z")
+    bench.end("x")
+    async with bench.running():
+        most = 0
+        for _ in range(60):
+            await bench.pass_(waker.CHECK_S)
+            most = max(most, len(bench.waker.attempts))
+    assert most == waker.MAX_ATTEMPTS
 
 
 def test_the_reasons_of_the_last_choices_are_stored() -> None:

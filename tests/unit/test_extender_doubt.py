@@ -285,22 +285,6 @@ def test_a_read_that_is_answered_after_the_pods_end_brings_nothing_back(end: str
     assert used(state) == [12, 0], "the server's store was restored"
 
 
-async def test_the_end_of_a_list_that_is_older_than_a_binding_gives_its_card_to_no_one() -> None:
-    """The list began before pod a was made; its Binding's answer was lost, and reading showed it bound."""
-    rig = Rig(cards=(16,))
-    sink = PodHandler([rig.state])
-    older = str(rig.cluster.version)
-    for name in ("a", "b"):
-        rig.cluster.put(a_pod(name, 12))
-    rig.cluster.mishaps.append(Mishap.LOST_AFTER)
-    await rig.bind("a")
-    sink.retained(frozenset(), older)
-
-    with pytest.raises(Refused, match="needs 12 GB in one card"):
-        await rig.bind("b")
-    assert rig.recorded() == {("node-1", "0"): 12}
-
-
 @pytest.mark.parametrize(
     ("version", "left"),
     [

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -31,7 +30,7 @@ from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.annotations import CARDS, USE_CARDS
-from gcushare.wire.documents.explain import AskedDocument, RulesDocument
+from gcushare.wire.documents.explain import AskedDocument
 from gcushare.wire.objects import Node, Pod
 from tests.extender_objects import (
     a_node,
@@ -45,7 +44,7 @@ from tests.extender_objects import (
     request_of,
     state_of,
 )
-from tests.running import running
+from tests.running import running, turns_until_done
 from tests.unit.extender_desk import Desk
 from tests.unit.kube_time import VirtualTime
 from tests.unit.noted_events import Noted
@@ -67,11 +66,6 @@ class Bench:
         self.state.pod_applied(pod)
         self.reporter.on_refused(request_of(pod))
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        async with running(self.reporter.run(), "reporter"):
-            yield
-
     async def heard(self) -> None:
         async with asyncio.timeout(60):
             await self.noted.rung.wait()
@@ -86,7 +80,7 @@ def small_state() -> VendorState:
 
 async def test_a_refused_pod_is_reported_with_the_numbers() -> None:
     bench = Bench(small_state())
-    async with bench.running():
+    async with running(bench.reporter.run(), "reporter"):
         bench.refuse("a", 12)
         await bench.heard()
 
@@ -97,7 +91,7 @@ async def test_a_refused_pod_is_reported_with_the_numbers() -> None:
 
 async def test_each_pod_is_reported_once_a_minute() -> None:
     bench = Bench(small_state())
-    async with bench.running():
+    async with running(bench.reporter.run(), "reporter"):
         for wait_s in (0.0, 30.0, 29.9):
             bench.time.now_s += wait_s
             bench.refuse("a", 12)
@@ -131,7 +125,7 @@ async def test_a_pod_that_waits_no_more_when_it_is_its_turn_is_not_reported(
     bench.refuse("a", 12)
     bench.refuse("b", other)
     change(bench.state)
-    async with bench.running():
+    async with running(bench.reporter.run(), "reporter"):
         await bench.heard()
         await bench.time.settle()
 
@@ -146,7 +140,7 @@ async def test_a_crowd_of_refused_pods_is_bounded() -> None:
 
     assert bench.noted.events == []
     assert bench.reporter.counters["dropped"] == 1000 - 256
-    async with bench.running():
+    async with running(bench.reporter.run(), "reporter"):
         async with asyncio.timeout(60):
             while len(bench.noted.events) < 256:
                 await bench.heard()
@@ -161,7 +155,7 @@ async def test_explaining_a_large_cluster_again_and_again_is_paced() -> None:
     for units in range(20, 26):  # Each its own explanation.
         bench.refuse(f"asks-{units}", units)
     reported = bench.noted.events
-    async with bench.running():
+    async with running(bench.reporter.run(), "reporter"):
         async with asyncio.timeout(60):
             while len(reported) < 2:
                 await bench.heard()
@@ -189,10 +183,7 @@ async def test_explaining_a_large_cluster_gives_others_a_turn() -> None:
     state = state_of(*(a_node(f"node-{number}", 16) for number in range(300)))
     state.pod_applied(a_pod("a", 20))
     explaining = asyncio.create_task(ExplainService(state).explain("default", "a"))
-    turns = 0
-    while not explaining.done():
-        await asyncio.sleep(0)
-        turns += 1
+    turns = await turns_until_done(explaining)
 
     assert turns >= 4
     assert explaining.result().classes[0].nodes == 300
@@ -205,10 +196,7 @@ async def test_while_a_node_is_weighed_and_the_next_others_get_a_turn() -> None:
         state.pod_applied(a_pod(f"p{number}", 10, node=f"node-{number}", record=on_card(0, 10)))
     state.pod_applied(a_pod("a", 12))
     explaining = asyncio.create_task(ExplainService(state).explain("default", "a"), name="explain")
-    turns = 0
-    while not explaining.done():
-        await asyncio.sleep(0)
-        turns += 1
+    turns = await turns_until_done(explaining)
 
     assert turns >= MAX_REMEDIES_TRIED
     assert explaining.result().nodes_weighed == MAX_REMEDIES_TRIED
@@ -328,15 +316,6 @@ class TestRules:
         pod["spec"].update(spec)
         state.pod_applied(as_pod(pod))
         return ExplainService(state)
-
-    async def test_a_pod_whose_rules_leave_it_other_nodes_does_not_fit(self) -> None:
-        keeps = {"matchExpressions": [{"key": "pool", "operator": "DoesNotExist"}]}
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [keeps]}}
-        document = await self.ask(affinity={"nodeAffinity": required}).explain("default", "a")
-
-        assert (document.state, document.can_ever_fit, document.largest_that_ever_fits) == ("waits", False, 16)
-        assert document.rules == RulesDocument(left=1, known=2, fit_elsewhere=1, examples=("n2",))
-        assert (await self.ask(nodeSelector={"pool": "b"}).explain("default", "a")).state == "fits"
 
     async def test_the_answer_follows_a_node_whose_labels_taints_or_cordon_changed(self) -> None:
         service = self.ask(nodeSelector={"pool": "b"})

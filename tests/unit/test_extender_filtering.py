@@ -218,16 +218,13 @@ def test_a_request_about_no_node_is_answered_with_none_and_refused_to_no_one(nod
     assert (answer["Nodes"]["items"], answer["FailedNodes"], answer["Error"]) == ([], {}, "")
 
 
-class TestBothVendors:
-    """One entry of the scheduler serves the pods of both, under either prefix."""
+def test_a_pod_that_asks_for_cards_of_both_is_refused() -> None:
+    desk = Desk((state_of(), None), (state_of(vendor=ALIYUN), None))
+    pod = pod_document("a", 4)
+    pod["spec"]["containers"].append(pod_document("b", 4, vendor=ALIYUN)["spec"]["containers"][0])
 
-    def test_a_pod_that_asks_for_cards_of_both_is_refused(self) -> None:
-        desk = Desk((state_of(), None), (state_of(vendor=ALIYUN), None))
-        pod = pod_document("a", 4)
-        pod["spec"]["containers"].append(pod_document("b", 4, vendor=ALIYUN)["spec"]["containers"][0])
-
-        error = json.loads(desk.filter(filter_body(pod, ["node-1"])).body)["Error"]
-        assert "enflame.com/gcu-memory and for aliyun.com/gpu-mem" in error
+    error = json.loads(desk.filter(filter_body(pod, ["node-1"])).body)["Error"]
+    assert "enflame.com/gcu-memory and for aliyun.com/gpu-mem" in error
 
 
 @pytest.mark.parametrize("policy", ["binpack", "expected-fill", "spread"])

@@ -33,6 +33,7 @@ from tests.extender_objects import (
     preempt_body,
     state_of,
 )
+from tests.running import turns_until_done
 from tests.unit.extender_desk import Desk, LedgersApi, ended_pods, victims_of
 from tests.unit.test_preemption import crowded_nodes
 
@@ -167,10 +168,7 @@ async def test_while_victims_are_weighed_others_get_their_turns() -> None:
             state.pod_applied(a_pod(name, 2, node=f"node-{node}", record=on_card(0, 2, size=64)))
     victims = {name: [held.pod.name for held in node.assignments.values()] for name, node in state.ledger.nodes.items()}
     answering = asyncio.create_task(victims_of(state, preemptor(60), victims), name="preempt")
-    turns = 0
-    while not answering.done():
-        await asyncio.sleep(0)
-        turns += 1
+    turns = await turns_until_done(answering)
 
     assert turns >= 20 * 32 // 64
     assert {len(names) for names in answering.result().values()} == {30}
@@ -369,11 +367,9 @@ async def test_pods_that_ask_alike_are_found_by_one_look_but_for_each_nominee_an
     late = [crowd.see(f"late-{number}", 16) for number in range(NOMINEES)]
     explains = ExplainService(crowd.state)
     question = explains.question_of(late[0])
-    crowd.passes = turns = 0
+    crowd.passes = 0
     seeking = asyncio.create_task(explains.find_alike(question, [*crowd.nominees, *late]), name="seek")
-    while not seeking.done():
-        await asyncio.sleep(0)
-        turns += 1
+    turns = await turns_until_done(seeking)
 
     assert seeking.result() == late, "to each nominee fewer nodes are closed"
     assert crowd.passes == NOMINEES + 1

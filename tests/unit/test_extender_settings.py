@@ -43,12 +43,6 @@ def test_a_wrong_value_is_reported_with_what_is_accepted(flag: str) -> None:
         load(flag)
 
 
-def test_every_problem_is_reported_at_once() -> None:
-    with pytest.raises(ConfigError) as caught:
-        load("--vendor=amd", "--node-policy=random")
-    assert len(caught.value.problems) == 2
-
-
 def test_a_lease_leaves_room_for_a_bind_after_its_deadline() -> None:
     """So that what a leader began to bind is over before the next one starts."""
     election = load().election

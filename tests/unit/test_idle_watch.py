@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from gcushare.core.over_use.eviction import Decision
 from gcushare.core.over_use.idleness import IdlePod, IdleRules, IdleTracker, decide_idle
 from gcushare.node.over_use.idle_settings import IdleAction
 from gcushare.node.over_use.idle_watch import MOST_LISTED
+from tests.fake_proc import cgroup_of
 from tests.unit.over_use_node import AFTER_S, POLL_S, IdleNode
 
 RULES = IdleRules(after_s=3600.0, least_age_s=7200.0, namespaces=("*",))
@@ -113,6 +114,8 @@ def test_namespaces_that_are_judged(pattern: str, covers: bool) -> None:
 # The watch on a node
 
 FIRST = "1970-01-01T00:00:05Z"
+P1 = "00000000-0000-4000-8000-000000000001"
+"""The uid of the pod p1."""
 
 
 async def test_pods_without_a_process_are_idle_after_the_whole_time_and_no_longer_with_their_first_one(
@@ -162,52 +165,29 @@ async def test_pods_of_other_namespaces_and_young_ones_are_not_judged(tmp_path: 
     assert young.notes == {"p0": FIRST, "p1": FIRST}
 
 
-def unseen(node: IdleNode) -> None:
-    node.source.utilization = 7.0
-
-
-def unread(node: IdleNode) -> None:
-    node.source.fails = True
-
-
-def unlisted(node: IdleNode) -> None:
-    node.source.lists = False
-
-
-def unknown(node: IdleNode) -> None:
-    node.use({900: 0.1})  # it is in no control group, and runs no more
-
-
-def outside(node: IdleNode) -> None:
-    node.proc.start(901, "0::/init.scope\n")
-    node.use({901: 0.5})
-
-
-def crowded(node: IdleNode) -> None:
-    pids = range(1000, 1000 + MOST_LISTED)
-    for pid in pids:
-        node.proc.start_in_pod(pid, node.uids["p1"])
-    node.use(dict.fromkeys(pids, 0.001))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("source", "pids", "group", "words"),
     [
-        pytest.param(unseen, "was used, and no process is listed", id="a chip at work without a process"),
-        pytest.param(unread, "the last reading of card 0 failed", id="a reading that failed"),
-        pytest.param(unlisted, "processes on card 0 are not listed", id="a library that lists none"),
-        pytest.param(unknown, "ended before its pod was found", id="a process that ended"),
-        pytest.param(outside, "0.50 GiB of card 0 are in use by processes of no known pod", id="processes of no pod"),
-        pytest.param(crowded, "there may be more than are listed", id="a full list"),
+        pytest.param(
+            {"utilization": 7.0}, [], "", "was used, and no process is listed", id="at work without a process"
+        ),
+        pytest.param({"fails": True}, [], "", "the last reading of card 0 failed", id="a reading that failed"),
+        pytest.param({"lists": False}, [], "", "processes on card 0 are not listed", id="a library that lists none"),
+        pytest.param({}, [900], "", "ended before its pod was found", id="a process that ended"),
+        pytest.param({}, [901], "0::/init.scope\n", "are in use by processes of no known pod", id="one of no pod"),
+        pytest.param({}, range(1000, 1000 + MOST_LISTED), cgroup_of(P1), "more than are listed", id="a full list"),
     ],
 )
 async def test_one_reading_that_cannot_tell_begins_the_time_again_and_says_why(
-    tmp_path: Path, spoil: Callable[[IdleNode], None], words: str
+    tmp_path: Path, source: dict[str, Any], pids: Sequence[int], group: str, words: str
 ) -> None:
     node = IdleNode(tmp_path)
     await node.poll_for(AFTER_S)
-    spoil(node)
+    vars(node.source).update(source)
+    for pid in pids if group else ():
+        node.proc.start(pid, group)
+    node.use(dict.fromkeys(pids, 0.001))
     await node.poll()
     assert node.notes == {}
     assert words in node.idle.doubts["default/p0"]

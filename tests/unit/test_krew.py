@@ -41,18 +41,14 @@ def test_each_platform_names_its_archive_with_the_checksum_and_the_one_file_in_i
             assert (entry.name, entry.mode, file.read()) == (each["bin"], 0o755, CONTENT)
 
 
-def layer(*entries: tuple[str, bytes], links: dict[str, str] | None = None, compressed: bool = False) -> bytes:
-    """A layer with these files; a hard link is a name for a file of the layer."""
+def layer(*entries: tuple[str, bytes], compressed: bool = False) -> bytes:
+    """A layer with these files."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz" if compressed else "w") as archive:
         for name, content in entries:
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
-        for name, target in (links or {}).items():
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.linkname = tarfile.LNKTYPE, target
-            archive.addfile(entry)
     return file.getvalue()
 
 

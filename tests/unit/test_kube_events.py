@@ -34,7 +34,11 @@ class EventServer(PlayedApi):
 
     async def answer(self, asked: Asked) -> Event:
         self.requests.append("repeat" if asked.verb == "patch" else asked.verb)
-        await self._fail_before()
+        if self.stuck is not None:
+            await self.stuck.wait()
+        failure = self.failures.pop(0) if self.failures else None
+        if failure is not None and not self.after_effect:
+            raise failure
         name = asked.name or asked.body["metadata"]["name"]
         if asked.verb == "create":
             if name in self.events:
@@ -46,18 +50,9 @@ class EventServer(PlayedApi):
             event = msgspec.convert(msgspec.to_builtins(self.events[name]) | asked.body, Event)
         assert event.metadata.namespace == asked.namespace
         self.events[name] = event
-        self._fail_after()
+        if failure is not None:
+            raise failure
         return event
-
-    async def _fail_before(self) -> None:
-        if self.stuck is not None:
-            await self.stuck.wait()
-        if self.failures and not self.after_effect:
-            raise self.failures.pop(0)
-
-    def _fail_after(self) -> None:
-        if self.failures:
-            raise self.failures.pop(0)
 
     @property
     def shown(self) -> list[tuple[str, str, int | None]]:

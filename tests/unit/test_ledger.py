@@ -133,13 +133,6 @@ def test_a_holder_without_a_record_is_not_drift_and_never_a_victim() -> None:
     assert explainer.finish().remedy is None
 
 
-def test_a_report_of_one_pods_cards_opens_nothing_that_is_kept_for_another() -> None:
-    ledger = node_with(UnrecordedHolder(pod="default/b", units={0: 1}))
-    ledger.apply(unplaced("a", 12))
-    ledger.apply(unplaced("b", 16))
-    assert ledger.nodes["n"].largest_free == 4
-
-
 @pytest.mark.parametrize(("units", "largest"), [(12, 4), (16, 0), (17, 16), (2**62, 16)])
 def test_units_of_a_bound_pod_whose_card_is_not_known_are_kept_on_every_card_that_could_take_it(
     units: int, largest: int
@@ -211,20 +204,6 @@ def node_of(*units: int) -> NodeState:
     return node
 
 
-def only(index: int, units: int = 4, *, whole: bool = False) -> CardRequest:
-    """A request that allows one card."""
-    return CardRequest(units, 1, whole=whole, selection=CardSelection(use=(f"uuid-{index}",)))
-
-
-@pytest.mark.parametrize("whole", [False, True])
-def test_a_pod_that_allows_some_cards_fits_where_one_of_these_has_room(*, whole: bool) -> None:
-    node = node_of(8, 16)
-    node.add(held("x", "node-1", (1, 14)))
-    assert node.fits(only(0, 0 if whole else 4, whole=whole))
-    assert not node.fits(only(1, 0 if whole else 4, whole=whole))
-    assert not node.fits(only(2, 0 if whole else 4, whole=whole))
-
-
 def test_a_request_of_nothing_fits_nowhere() -> None:
     assert not node_of(8).fits(asks(0))
 
@@ -252,19 +231,6 @@ def test_how_close_whole_cards_would_be_is_asked_of_those_that_are_free() -> Non
     used.add(held("x", "used", (0, 8)))
     score = POLICIES["spread"].score_node
     assert score(free, asks_whole(2)) > score(used, asks_whole(2))
-
-
-def test_a_whole_card_is_held_as_it_is_and_not_as_large_as_its_pods_largest() -> None:
-    ledger = ledger_of(n=(16, 32, 32))
-    ledger.apply(held("pair", "n", (0, 32), (1, 32), whole=True))
-    node = ledger.nodes["n"]
-    assert ([s.held for s in node.cards.values()], node.used) == ([16, 32, 0], 48)
-    assert not node.is_unconfirmed
-    ledger.apply(held("wrong", "n", (0, 4)))
-    assert node.is_unconfirmed, "a second pod on a card that is held whole is too much"
-    ledger.forget("uid-wrong")
-    ledger.set_node("n", cards(16), GIB_UNIT)
-    assert [s.held for s in node.cards.values()] == [16, 32], "of a card that is gone the record's size is all we know"
 
 
 def test_a_card_that_a_pod_has_whole_has_no_room_until_it_goes() -> None:

@@ -191,15 +191,9 @@ def test_a_node_counted_in_mib_by_another_system_takes_no_pod_and_says_why(caplo
     why = "the kubelet counts 98304 enflame.com/gcu-memory, and the inventory has 96 in units of"
     assert why in state.nodes.problems["theirs"]
     assert why in caplog.text
-
-
-def test_the_explanation_names_the_doubt_and_the_command_that_names_the_system() -> None:
-    state = state_of(counted(node_document("theirs", 48, 48), HAMI_MIB))
     explainer = Explainer(asks(4))
     explainer.add(state.ledger.nodes["theirs"])
-    found = explainer.finish()
-    assert [each.verdict for each in found.classes] == [Verdict.DISTRUSTED]
-    assert "gcushare doctor names it" in summarise(found)
+    assert "gcushare doctor names it" in summarise(explainer.finish())
 
 
 def test_it_takes_pods_again_when_the_other_system_has_gone() -> None:

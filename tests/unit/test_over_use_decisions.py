@@ -17,7 +17,9 @@ from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
 from gcushare.core.over_use.tracking import UNKNOWN_POLLS, OverUse, OverUseChangeKind, OverUseTracker, PolledUse
 from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.highest_use import HighestUse, HighestUses
 from gcushare.node.over_use.watch import divide_grant
+from gcushare.node.pod_use import PodUse
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import (
     OVER_USE,
@@ -240,14 +242,20 @@ def test_namespaces_and_pods_can_be_exempt(pattern: str, is_exempt: bool) -> Non
         pytest.param({"unknown": None}, "not known", id="processes that are not listed"),
         pytest.param({"in_use": None}, "not known", id="no figure of the card"),
         pytest.param({"doubt": "the last poll could not read it"}, "in doubt", id="a stale poll"),
+        pytest.param({"in_use": 4 * GIB}, "5.00 GiB more than it has in use", id="processes report more than is used"),
+        pytest.param({"in_use": 5 * GIB}, "", id="what is certain is enough"),
+        pytest.param(
+            {"unconfirmed": 5 * GIB}, "5.00 GiB of card 0 were given out just now", id="units of a moment ago"
+        ),
+        pytest.param({"unconfirmed": 4 * GIB}, "", id="what is over without these is enough"),
     ],
 )
 def test_no_one_is_evicted_on_doubtful_figures(doubtful: Any, words: str, when: When) -> None:
     greedy = offender(used=9)
-    card = replace(card_of(greedy), **doubtful)
+    card = replace(card_of(greedy, memory=12, neighbour=(0, 8)), **doubtful)
     found = decide([greedy], {0: card}, when)
-    assert found.victim is None
-    assert words in found.passed_over["default/greedy"]
+    assert found.victim == (None if words else greedy)
+    assert words in found.passed_over.get("default/greedy", "")
 
 
 def test_of_a_card_that_was_not_seen_no_one_is_evicted() -> None:
@@ -314,28 +322,37 @@ def test_a_pod_within_its_grant_is_never_chosen_for_the_shortage_that_another_ma
 
 
 @pytest.mark.parametrize("when", list(When))
-def test_what_processes_are_reported_with_beyond_the_cards_use_counts_for_the_pod_that_is_judged(when: When) -> None:
-    greedy = offender("greedy", 9)
-    card = card_of(greedy, neighbour=(0, 8))
-    assert decide([greedy], {0: replace(card, in_use=5 * GIB)}, When.ALWAYS).victim == greedy, "4 of the 5 are certain"
-    found = decide([greedy], {0: replace(card, in_use=4 * GIB)}, when)
-    assert found.victim is None
-    assert "5.00 GiB more than it has in use" in found.passed_over["default/greedy"]
-
-
-@pytest.mark.parametrize("when", list(When))
-def test_units_that_were_given_out_just_now_count_for_the_pod_that_is_judged(when: When) -> None:
-    greedy = offender("greedy", 9)
-    card = replace(card_of(greedy, neighbour=(0, 8)), memory=12 * GIB)
-    assert decide([greedy], {0: replace(card, unconfirmed=4 * GIB)}, when).victim == greedy
-    found = decide([greedy], {0: replace(card, unconfirmed=5 * GIB)}, when)
-    assert found.victim is None
-    assert "5.00 GiB of card 0 were given out just now" in found.passed_over["default/greedy"]
-
-
-@pytest.mark.parametrize("when", list(When))
 def test_a_small_pod_that_is_being_deleted_protects_no_other_pod(when: When) -> None:
     """An author may delete one after the other."""
     worst, small = offender("worst", 14), replace(offender("small", 5), ending=True)
     found = decide([worst, small], {0: replace(card_of(worst, small, neighbour=(0, 8)), memory=19 * GIB)}, when)
     assert found.victim == worst
+
+
+USED = st.dictionaries(st.integers(0, 2), st.integers(0, 100), max_size=3)
+
+
+@pytest.mark.slow
+@given(st.lists(st.none() | USED, min_size=1, max_size=12))
+def test_it_is_the_largest_reading_of_each_card_and_counts_from_the_first_one(
+    readings: list[dict[int, int] | None],
+) -> None:
+    kept = HighestUses()
+    for at, reading in enumerate(readings):
+        kept.take(None if reading is None else PodUse({"a": reading}, {}), {"a"}, float(at))
+    known = [each for each in readings if each is not None]
+    if not known:
+        assert kept.by_pod == {}
+        return
+    most = {index: max(each.get(index, 0) for each in known) for each in known for index in each}
+    assert kept.by_pod["a"].bytes == most
+    assert kept.by_pod["a"].since == readings.index(known[0])
+
+
+def test_a_pod_that_is_gone_is_forgotten_and_one_of_the_same_uid_begins_again() -> None:
+    kept = HighestUses()
+    kept.take(PodUse({"a": {0: 7}}, {}), {"a", "uses nothing"}, 1.0)
+    assert kept.by_pod["uses nothing"] == HighestUse({}, 1.0)
+    kept.take(PodUse({"a": {0: 9}}, {}), (), 2.0)
+    kept.take(PodUse({"a": {0: 3}}, {}), {"a"}, 3.0)
+    assert kept.by_pod == {"a": HighestUse({0: 3}, 3.0)}

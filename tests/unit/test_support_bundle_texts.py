@@ -1,18 +1,21 @@
-"""Lines as our programs really write them, with names and tokens of every kind in them, cut for a support bundle."""
+"""What of texts gets into a support bundle: lines as our programs write them, secrets of every kind; and its file."""
 
 from __future__ import annotations
 
-import io
 import json
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tarfile
+from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gcushare.cli.support_bundle.archive import MANIFEST, new_archive
 from gcushare.cli.support_bundle.log_filter import cut_log, cut_metrics
-from gcushare.cli.support_bundle.redact import Redactor
+from gcushare.cli.support_bundle.redact import MASK, Redactor, is_secret_name
 from gcushare.core.errors import ConfigError
 from gcushare.core.log_fields import fields
 from gcushare.kube.errors import FailedRequest, HttpFailure, describe, error_of_answer, error_of_status
@@ -48,38 +51,30 @@ MESSAGES = [
     "the password hunter2 was wrong",
     "token=hunter2 pod=hunter2 error=hunter2",
 ]
+HEAD = "2026/11/22 02:53:08 WARNING gcushare/kube/client.py:46 "
 SECRETS = ["hunter2", "alice", "payroll", "db-host-7", "bob.builder", *TOKENS.values()]
 
 
-@contextmanager
-def written(formatter: logging.Formatter) -> Iterator[tuple[logging.Logger, io.StringIO]]:
-    """A logger at debug, and what it writes."""
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(formatter)
-    logger = logging.getLogger("gcushare.kube.client")
-    level = logger.level
-    logger.setLevel(logging.DEBUG)
-    logger.addHandler(handler)
-    try:
-        yield logger, stream
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
+LOGGER = logging.getLogger("gcushare.kube.client")
 
 
-def log_errors(logger: logging.Logger, error: Exception) -> None:
+@pytest.fixture(autouse=True)
+def _at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, LOGGER.name)
+
+
+def log_error(error: Exception) -> None:
     """Every way in which an error gets into a line, those of older releases included."""
-    logger.debug("request failed %s", fields(error=error, pod="default/web", node="n1"))
-    logger.warning("watch broke resource=%s retry_in_s=%.2f relist=%s error=%s", "pods", 1.5, True, error)
-    logger.warning("lease attempt failed lease=%s error=%s leader=%s", "kube-system/x", error, False)
-    logger.info("%s refused: %s", "Allocate", error)
-    logger.info("scheduler not as wanted state=%s reason=%s", "left", error)
-    logger.debug("step done step=%r", str(error))
+    LOGGER.debug("request failed %s", fields(error=error, pod="default/web", node="n1"))
+    LOGGER.warning("watch broke resource=%s retry_in_s=%.2f relist=%s error=%s", "pods", 1.5, True, error)
+    LOGGER.warning("lease attempt failed lease=%s error=%s leader=%s", "kube-system/x", error, False)
+    LOGGER.info("%s refused: %s", "Allocate", error)
+    LOGGER.info("scheduler not as wanted state=%s reason=%s", "left", error)
+    LOGGER.debug("step done step=%r", str(error))
     try:
         raise error
     except Exception:  # as a task's root does: whatever it is, it is logged
-        logger.exception("program ends %s", fields(error=error, code=70))
+        LOGGER.exception("program ends %s", fields(error=error, code=70))
 
 
 def kube_errors(message: str) -> list[Exception]:
@@ -98,29 +93,24 @@ def kube_errors(message: str) -> list[Exception]:
 
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()], ids=["text", "json"])
 @pytest.mark.parametrize("message", MESSAGES)
-def test_no_name_and_no_token_of_an_error_stays_in_a_log(message: str, formatter: logging.Formatter) -> None:
-    with written(formatter) as (logger, stream):
-        for error in kube_errors(message):
-            log_errors(logger, error)
-    lines = stream.getvalue()
+def test_no_name_and_no_token_of_an_error_stays_in_a_log(
+    message: str, formatter: logging.Formatter, caplog: pytest.LogCaptureFixture
+) -> None:
+    for error in kube_errors(message):
+        log_error(error)
+    lines = "\n".join(map(formatter.format, caplog.records))
     assert any(secret in lines for secret in SECRETS)  # the control: they were logged
     kept = Redactor().text(cut_log(lines, NAMES))
     assert [secret for secret in SECRETS if secret in kept] == []
     # What a reader needs is still there.
-    for part in (
-        "request failed",
-        "default/web",
-        "watch broke resource=pods retry_in_s=1.50 relist=True",
-        "was answered 403",
-    ):
+    for part in ("request failed", "default/web", "watch broke resource=pods retry_in_s=1.50", "was answered 403"):
         assert part in kept
 
 
-def test_a_refusal_by_rbac_keeps_the_right_that_is_missing() -> None:
+def test_a_refusal_by_rbac_keeps_the_right_that_is_missing(caplog: pytest.LogCaptureFixture) -> None:
     message = 'pods is forbidden: User "alice" cannot list resource "pods" in API group "" at the cluster scope'
-    with written(TextFormatter()) as (logger, stream):
-        logger.debug("not listed %s", fields(error=kube_errors(message)[0]))
-    assert "cannot list resource 'pods' in API group ''\"" in cut_log(stream.getvalue())
+    LOGGER.debug("not listed %s", fields(error=kube_errors(message)[0]))
+    assert "cannot list resource 'pods' in API group ''\"" in cut_log(TextFormatter().format(caplog.records[0]))
 
 
 @pytest.mark.parametrize(
@@ -141,11 +131,7 @@ def test_a_refusal_by_rbac_keeps_the_right_that_is_missing() -> None:
     ],
 )
 def test_a_line_is_cut_whatever_it_looks_like(said: str, left: str | None) -> None:
-    head = "2026/11/22 02:53:08 WARNING gcushare/kube/client.py:46 "
-    assert cut_log(f"{head}{said}", NAMES) == f"{head}{said if left is None else left}\n"
-
-
-HEAD = "2026/11/22 02:53:08 WARNING gcushare/kube/client.py:46 "
+    assert cut_log(f"{HEAD}{said}", NAMES) == f"{HEAD}{said if left is None else left}\n"
 
 
 def test_a_stack_keeps_its_places_and_the_error() -> None:
@@ -179,3 +165,63 @@ def test_lines_in_json_keep_what_lines_in_text_keep() -> None:
 def test_metrics_are_ours_and_have_no_comments() -> None:
     text = '# HELP gcushare_x hunter2\n# TYPE gcushare_x gauge\ngcushare_x{pod_name="a"} 1.0\nother{x="hunter2"} 1\n'
     assert cut_metrics(text) == '# TYPE gcushare_x gauge\ngcushare_x{pod_name="a"} 1.0\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        pytest.param("password=hunter2 was wrong", f"password={MASK} was wrong", id="key=value"),
+        pytest.param('{"db_passwd": "hunter 2"}', f'{{"db_passwd": {MASK}}}', id="JSON"),
+        pytest.param("token: 'hunter 2', next: 1", f"token: {MASK}, next: 1", id="YAML"),
+        pytest.param("--api-key=hunter2 -v", f"--api-key={MASK} -v", id="flag"),
+        pytest.param("authorization: Bearer abcdef", f"authorization: {MASK} {MASK}", id="header"),
+        pytest.param("sent Basic aGk6aHVudGVy", f"sent Basic {MASK}", id="Basic"),
+        pytest.param("https://u:p@host/x", f"https://{MASK}@host/x", id="URL"),
+        pytest.param("key AKIAABCDEFGHIJKLMNOP.", f"key {MASK}.", id="AWS"),
+        pytest.param("at eyJhbGciOiJ9.eyJpc3MiOiJ9.c2ln end", f"at {MASK} end", id="JWT"),
+        pytest.param("-----BEGIN RSA PRIVATE KEY-----\nabc", MASK, id="a key that is cut off"),
+        pytest.param("tls_key_data: LS0t", f"tls_key_data: {MASK}", id="kubeconfig"),
+    ],
+)
+def test_what_looks_secret_is_masked(text: str, left: str) -> None:
+    assert Redactor().text(text) == left
+
+
+def test_known_values_go_wherever_they_stand() -> None:
+    redactor = Redactor(["hunter", "hunter22", "on"])
+    assert redactor.text("hunter22 hunter on") == f"{MASK} {MASK} on"
+    assert redactor.document({"a": ["xhunterx"], "hunter": 1}) == {"a": [f"x{MASK}x"], MASK: 1}
+
+
+@given(st.text(alphabet="abcdefgh0123456789", min_size=4, max_size=12), st.text(), st.text())
+def test_a_known_value_never_survives(secret: str, before: str, after: str) -> None:
+    assert secret not in Redactor([secret]).text(before + secret + after)
+
+
+def test_names_of_secrets_are_known_in_any_writing() -> None:
+    assert all(map(is_secret_name, ("DB_PASSWORD", "apiKey", "x-access-key", "Authorization", "client_secret")))
+    assert not any(map(is_secret_name, ("MODE", "NODE_NAME", "monkey", "ENFLAME_VISIBLE_DEVICES")))
+
+
+def test_a_link_planted_under_the_temporary_name_is_not_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / ".bundle.tar.gz.partial").symlink_to(victim)
+    with new_archive(tmp_path / "bundle.tar.gz", datetime(2026, 1, 1, tzinfo=UTC)) as archive:
+        archive.finish({})
+    assert victim.read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle.tar.gz", "victim"]
+    assert not (tmp_path / "bundle.tar.gz").is_symlink()
+
+
+def test_the_size_is_bounded_and_what_does_not_fit_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "bundle.tar.gz"
+    with new_archive(path, datetime(2026, 1, 1, tzinfo=UTC), 10) as archive:
+        archive.add("doctor.json", b"12345678", "what the doctor found")
+        archive.add("logs/plugin.log", b"123", "log")
+        archive.add("logs/extender.log", b"12", "log")
+        archive.finish({})
+    with tarfile.open(path) as tar:
+        manifest = json.load(tar.extractfile(f"bundle/{MANIFEST}") or pytest.fail("there is no manifest"))
+    assert [each["path"] for each in manifest["files"]] == ["doctor.json", "logs/extender.log"]
+    assert manifest["leftOut"] == [{"path": "logs/plugin.log", "why": "its 3 bytes did not fit any more"}]

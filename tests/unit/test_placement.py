@@ -30,13 +30,12 @@ from gcushare.vendors import VENDORS
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
 
 
-def node(
-    offered: list[InventoryCard], *grants: tuple[int, int], name: str = "n", modes: Sequence[str] = BOTH_MODES
-) -> NodeState:
-    state = NodeState(name)
+def node(offered: list[InventoryCard], *grants: tuple[int, int], modes: Sequence[str] = BOTH_MODES) -> NodeState:
+    """A node with these cards, and pods that hold units of them, or the cards where it serves nothing else."""
+    state = NodeState("n")
     state.set_cards(offered, GIB_UNIT, modes)
     for number, grant in enumerate(grants):
-        state.add(held(f"p{number}", name, grant))
+        state.add(held(f"p{number}", "n", grant, whole=modes == (SERVES_WHOLE,)))
     return state
 
 
@@ -115,47 +114,41 @@ def test_the_node_where_several_whole_cards_are_close_is_preferred(name: str) ->
     assert len({POLICIES[name].score_node(state, loose) for state in (apart, near, linked_pair)}) == 1
 
 
-def node_of(sizes: tuple[int, ...], used: int, modes: tuple[str, ...] = BOTH_MODES) -> NodeState:
-    """A node whose first card has ``used`` units in use, or is held whole where it serves nothing else."""
-    node = NodeState("n")
-    node.set_cards(cards(*sizes), GIB_UNIT, modes)
-    if used:
-        node.add(held("a", "n", (0, used), whole=modes == (SERVES_WHOLE,)))
-    return node
+TWO = cards(16, 16)
 
 
 @pytest.mark.parametrize(
-    ("policy", "node", "request_", "score"),
+    ("policy", "state", "request_", "score"),
     [
-        pytest.param("binpack", node_of((16, 16), 4), asks(4), 0.5625, id="next to others"),
-        pytest.param("binpack", node_of((16, 16), 4), asks(12), 0.5625, id="just next to others"),
-        pytest.param("binpack", node_of((16, 16), 4), asks(13), 0.03125, id="opens a card that could be given whole"),
-        pytest.param("binpack", node_of((16, 16), 4, (SERVES_MEMORY,)), asks(13), 0.28125, id="opens one that not"),
-        pytest.param("binpack", node_of((16, 16), 4), asks(4, 4), 0.03125 / 3, id="several cards are one sum"),
-        pytest.param("binpack", node_of((16, 16), 40), asks(4), 0.25, id="no fuller than full"),
-        pytest.param("binpack", node_of((16, 16), 4), asks_whole(), 0.0625, id="whole"),
-        pytest.param("binpack", node_of((16, 16), 16, (SERVES_WHOLE,)), asks_whole(), 0.75, id="whole only"),
-        pytest.param("binpack", node_of((16, 16), 0), asks_whole(2), 1 / 3, id="several whole, one NUMA node"),
-        pytest.param("binpack", node_of((), 0), asks_whole(), 0.0, id="no cards"),
-        pytest.param("spread", node_of((16, 16), 4), asks(4), 0.875, id="spread"),
-        pytest.param("spread", node_of((16, 16), 40), asks(4), 0.0, id="spread, overfull"),
-        pytest.param("spread", node_of((), 0), asks(4), 0.0, id="spread, no cards"),
-        pytest.param("spread", node_of((16, 16), 0), asks_whole(2), 2 / 3, id="spread, several whole"),
+        pytest.param("binpack", node(TWO, (0, 4)), asks(4), 0.5625, id="next to others"),
+        pytest.param("binpack", node(TWO, (0, 4)), asks(12), 0.5625, id="just next to others"),
+        pytest.param("binpack", node(TWO, (0, 4)), asks(13), 0.03125, id="opens a card that could be given whole"),
+        pytest.param("binpack", node(TWO, (0, 4), modes=(SERVES_MEMORY,)), asks(13), 0.28125, id="opens one that not"),
+        pytest.param("binpack", node(TWO, (0, 4)), asks(4, 4), 0.03125 / 3, id="several cards are one sum"),
+        pytest.param("binpack", node(TWO, (0, 40)), asks(4), 0.25, id="no fuller than full"),
+        pytest.param("binpack", node(TWO, (0, 4)), asks_whole(), 0.0625, id="whole"),
+        pytest.param("binpack", node(TWO, (0, 16), modes=(SERVES_WHOLE,)), asks_whole(), 0.75, id="whole only"),
+        pytest.param("binpack", node(TWO), asks_whole(2), 1 / 3, id="several whole, one NUMA node"),
+        pytest.param("binpack", node([]), asks_whole(), 0.0, id="no cards"),
+        pytest.param("spread", node(TWO, (0, 4)), asks(4), 0.875, id="spread"),
+        pytest.param("spread", node(TWO, (0, 40)), asks(4), 0.0, id="spread, overfull"),
+        pytest.param("spread", node([]), asks(4), 0.0, id="spread, no cards"),
+        pytest.param("spread", node(TWO), asks_whole(2), 2 / 3, id="spread, several whole"),
     ],
 )
 def test_a_nodes_score_is_the_one_that_its_policy_states(
-    policy: str, node: NodeState, request_: CardRequest, score: float
+    policy: str, state: NodeState, request_: CardRequest, score: float
 ) -> None:
-    assert POLICIES[policy].score_node(node, request_) == pytest.approx(score)
+    assert POLICIES[policy].score_node(state, request_) == pytest.approx(score)
 
 
 def test_cards_are_ranked_for_the_request_that_is_placed() -> None:
     def far_for_large(state: CardState, request: CardRequest) -> tuple[int, ...]:
         return (state.index if request.units < 8 else -state.index,)
 
-    node = node_of((16, 16, 16), 0)
+    state = node(cards(16, 16, 16))
     for request, index in ((asks(4), 0), (asks(8), 2)):
-        chosen = choose_cards(node, request, far_for_large)
+        chosen = choose_cards(state, request, far_for_large)
         assert chosen is not None
         assert [state.index for state in chosen] == [index]
 

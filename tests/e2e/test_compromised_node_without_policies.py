@@ -67,13 +67,6 @@ async def test_other_nodes_inventory_labels_and_status_are_open(nodes: TwoNodes)
     assert after["status"]["capacity"][ENFLAME.count_resource] == "0"
 
 
-async def test_the_rights_still_refuse_other_verbs(nodes: TwoNodes) -> None:
-    pod = f"/api/v1/namespaces/default/pods/{FAR_POD}"
-    assert await nodes.send("DELETE", pod) == 403
-    assert await nodes.send("POST", f"{pod}/eviction", {}) == 403
-    assert await nodes.send("GET", "/api/v1/namespaces/kube-system/secrets") == 403
-
-
 async def test_an_event_about_any_pod_can_be_forged_and_overwritten(nodes: TwoNodes) -> None:
     path = "/api/v1/namespaces/default/events"
     event: dict[str, Any] = {

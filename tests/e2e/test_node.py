@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gcushare.core.units import GIB
 from gcushare.kube.resources import PODS
-from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import MEMORY_LIMIT
 from gcushare_playground.picture import allocatable_of, node_of, phase_of
 from gcushare_playground.plans import NodePlan
 from tests.e2e.control_plane import NODE
@@ -41,13 +37,6 @@ async def test_the_manuals_pods_run_on_the_manuals_cards(start_node: StartNode) 
     assert message.startswith(f"0/1 nodes are available: 1 {REFUSED}.")
 
 
-async def test_twelve_equal_pods_at_once_end_with_true_records(start_node: StartNode) -> None:
-    side = await start_node(EIGHT)
-    names = [f"equal-{number}" for number in range(12)]
-    await side.run_pods(*(real_pod(name, 8) for name in names))
-    await side.expect_true(*names)
-
-
 async def test_pods_that_come_and_go_leave_no_unit_behind(start_node: StartNode) -> None:
     side = await start_node(TWO)
     for turn in range(3):
@@ -63,16 +52,6 @@ async def test_a_pod_that_no_one_assigned_is_placed_and_recorded(start_node: Sta
     await side.run_pods(real_pod("by-hand", 12, nodeName=NODE))
     await side.expect_true("assigned", "by-hand")
     assert side.recorded("assigned") != side.recorded("by-hand")
-
-
-async def test_containers_of_one_pod_share_a_card(start_node: StartNode) -> None:
-    side = await start_node(TWO)
-    body = real_pod("several", 6)
-    (main,) = body["spec"]["containers"]
-    body["spec"]["containers"] = [main, main | {"name": "second"}]
-    await side.run_pods(body)
-    (card,) = side.recorded("several")
-    assert side.granted("several") == {card: 12}
 
 
 async def test_a_sick_card_takes_no_new_pods_and_its_pods_run_on(start_node: StartNode) -> None:
@@ -119,34 +98,3 @@ async def test_a_cordoned_card_takes_no_new_pods_and_its_pods_run_on(start_node:
     await side.scheduling.client.delete(PODS, "on-it", namespace="default")
     await side.until_running("waits")
     await side.expect_true("elsewhere", "waits")
-
-
-async def test_a_container_may_burst_to_the_limit_of_its_pod(start_node: StartNode) -> None:
-    side = await start_node(TWO)
-    body = real_pod("burst", 4)
-    body["metadata"]["annotations"] = {MEMORY_LIMIT: "12"}
-    await side.run_pods(body)
-    await side.expect_true("burst")
-    environment = await side.seen("burst")
-    names = ENFLAME.environment
-    assert (environment[names.container_units], environment[CONTAINER_BYTES]) == ("4", str(12 * GIB))
-
-
-@pytest.mark.parametrize("restarted", ["kubelet", "plugin", "both"])
-async def test_a_restart_under_running_pods_changes_nothing_for_them(start_node: StartNode, restarted: str) -> None:
-    side = await start_node(TWO)
-    await side.run_pods(real_pod("before", 10))
-    started = side.scheduling.pod("before")["status"]["containerStatuses"][0]["containerID"]
-    if restarted in ("plugin", "both"):
-        await side.plugin.kill()
-        await side.until_allocatable(0)  # What the Node offered before must not be taken for what it offers again.
-    if restarted in ("kubelet", "both"):
-        await side.restart_kubelet()
-    if restarted in ("plugin", "both"):
-        await side.start_plugin()
-    await side.until_allocatable(32)
-    await side.run_pods(real_pod("after", 10))
-    await side.expect_true("before", "after")
-    assert side.recorded("before") != side.recorded("after")
-    now = side.scheduling.pod("before")["status"]["containerStatuses"][0]
-    assert (now["containerID"], now["restartCount"]) == (started, 0)

@@ -12,7 +12,7 @@ from gcushare.kube.resources import PODS
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare_playground.picture import node_of
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.objects import card_of, find_overcommitted, node, pod
+from tests.e2e.objects import card_of, node, pod
 from tests.e2e.older_api import OlderApi
 from tests.e2e.scheduling import Scheduling
 
@@ -40,14 +40,6 @@ async def test_it_reads_a_policy_and_the_manuals_pods_get_the_manuals_cards(sche
     await scheduling.create_pods([pod("pod-4", 20, vendor=vendor)])
     message = await scheduling.until_said("pod-4", "FailedScheduling")
     assert message.startswith(f"0/1 nodes are available: 1 {FULL[vendor.name]}.")
-
-
-async def test_many_pods_at_once_are_bound_with_a_card_each_and_none_holds_too_much(scheduling: Scheduling) -> None:
-    vendor = scheduling.vendor
-    await scheduling.create_nodes([node(f"node-{number}", 16, 16, vendor=vendor) for number in range(10)])
-    await scheduling.create_pods([pod(f"pod-{number}", 4, vendor=vendor) for number in range(80)])
-    await scheduling.until_all_bound(80)
-    assert not find_overcommitted(scheduling.bound(), scheduling.nodes.objects.values(), vendor)
 
 
 async def test_a_pod_that_waits_is_scheduled_when_another_ends(scheduling: Scheduling) -> None:

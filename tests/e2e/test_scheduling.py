@@ -33,18 +33,6 @@ async def test_the_manuals_four_pods_get_the_manuals_cards(scheduling: Schedulin
     assert record["enflame.com/gcu-device-assigned"] == "false"
 
 
-async def test_a_pod_that_waits_is_scheduled_when_another_ends(scheduling: Scheduling) -> None:
-    await scheduling.create_nodes([node("node-1", 16, 16)])
-    await scheduling.create_pods([pod("first", 10), pod("second", 10)])
-    await scheduling.until_bound("first", "second")
-    await scheduling.create_pods([pod("third", 10)])
-    await scheduling.until_said("third", "FailedScheduling", text=REFUSED)
-    freed = card_of(scheduling.pod("first"))
-    await scheduling.client.delete(PODS, "first", namespace="default", grace_s=0)
-    await scheduling.until_bound("third")
-    assert card_of(scheduling.pod("third")) == freed
-
-
 async def test_pods_without_a_share_never_meet_the_extender(scheduling: Scheduling) -> None:
     await scheduling.create_nodes([node("node-1", 16)])
     await scheduling.extender.kill()

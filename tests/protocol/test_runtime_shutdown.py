@@ -1,4 +1,4 @@
-"""A program's end: real signals to a real process, and the order in which its tasks stop."""
+"""Signals to a real process: its end, the order in which its tasks stop, and another log level while it runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import subprocess
 import textwrap
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
 from gcushare.core.errors import ConfigError
+from gcushare.runtime.exit_codes import DONE
+from gcushare.runtime.log_level import find_programs, main
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks, run
 from tests.protocol.runtime_bench import python
 
@@ -242,3 +245,63 @@ def test_other_errors_of_the_program_are_left_to_its_caller() -> None:
 
     with pytest.raises(ConfigError, match="no such node"):
         run(main)
+
+
+PROGRAM = """
+import asyncio, logging, sys
+from pathlib import Path
+from gcushare.runtime.logs import setup_logging
+from gcushare.runtime.settings.log import LogLevel, LogSettings
+from gcushare.runtime.shutdown import run
+logger = logging.getLogger("gcushare.example")
+
+async def program(shutdown):
+    print("ready", flush=True)
+    for number in range(3):
+        await asyncio.to_thread(sys.stdin.readline)
+        logger.debug("debug line %d", number)
+        logger.info("info line %d", number)
+        print("written", flush=True)
+    return 0
+
+with setup_logging(LogSettings(log_dir=None, log_level=LogLevel[sys.argv[1]]), "example"):
+    sys.exit(run(program, use_uvloop=sys.argv[2] == "uvloop"))
+"""
+
+
+def ask_for_lines(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    wait_for_line(process, "written")
+
+
+@pytest.mark.parametrize(("level", "loop"), [("INFO", "uvloop"), ("ERROR", "asyncio")])
+def test_a_running_program_writes_debug_lines_and_what_it_was_told_again(level: str, loop: str) -> None:
+    said: list[str] = []
+    with python("-c", PROGRAM, level, loop) as process:
+        wait_for_line(process, "ready")
+        ask_for_lines(process)
+        assert main(["debug", str(process.pid)], said.append) == DONE
+        ask_for_lines(process)
+        assert main(["configured", str(process.pid)], said.append) == DONE
+        ask_for_lines(process)
+        _, errors = process.communicate(timeout=20)
+
+    written = [line.split(" ", 4)[4] for line in errors.splitlines()]
+    changed = [
+        "log level changed level=debug",
+        "debug line 1",
+        "info line 1",
+        f"log level changed level={level.lower()}",
+    ]
+    always = level == "INFO"
+    assert written == [*(["info line 0"] if always else []), *changed, *(["info line 2"] if always else [])]
+    assert said[0] == f"process {process.pid} now writes the lines of level debug\n"
+
+
+def test_the_system_has_no_program_of_ours_in_an_empty_folder(tmp_path: Path) -> None:
+    own = tmp_path / "self" / "ns"
+    own.mkdir(parents=True)
+    (own / "mnt").symlink_to("mnt:[1]")
+    assert find_programs(tmp_path) == []

@@ -1,4 +1,4 @@
-"""Certificates that are renewed while a scheduler calls: no call fails, with a new connection each or over one."""
+"""The Secret with the certificates of the scheduler's calls: renewed while a scheduler calls, and lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.clock import SystemClock
 from gcushare.runtime.http.scheduler_requests import Verb
 from gcushare.runtime.http.scheduler_server import start_scheduler_server
 from gcushare.runtime.http.server import RunningServer
@@ -23,7 +23,8 @@ from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.scheduler_extender.mutual_tls.certificate_keeper import SECRETS, CertificateKeeper
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVER_CERT
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from gcushare_playground.apiserver import ApiServer
+from tests.api_objects import an_object, delete
 from tests.protocol.extender_rig import until
 from tests.protocol.runtime_bench import SETTINGS
 
@@ -62,7 +63,7 @@ def grown(age: timedelta) -> Data:
 
 
 @asynccontextmanager
-async def serving(client: KubeClient, keeper: CertificateKeeper) -> AsyncIterator[RunningServer]:
+async def serving(keeper: CertificateKeeper) -> AsyncIterator[RunningServer]:
     assert await keeper.check()
     files = keeper.files
 
@@ -123,6 +124,12 @@ async def until_shown(server: RunningServer, context: ssl.SSLContext, certificat
             await asyncio.sleep(0.05)
 
 
+def put_secret(server: ApiServer, namespace: str, data: Data) -> None:
+    """Make the Secret, or replace all that it holds."""
+    encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+    server.registry.put(an_object("Secret", SECRET.name, namespace, data=encoded))
+
+
 # A certificate of 30 days is due after 20, the authority, which holds 450 days, after 300.
 @pytest.mark.parametrize(
     ("age", "changes_authority"),
@@ -132,38 +139,50 @@ async def until_shown(server: RunningServer, context: ssl.SSLContext, certificat
     ],
 )
 async def test_no_call_fails_while_certificates_are_renewed(
-    age: timedelta, changes_authority: bool, tmp_path: Path
+    age: timedelta, changes_authority: bool, server: ApiServer, client: KubeClient, tmp_path: Path
 ) -> None:
     before = grown(age)
-    async with (
-        ApiServer(ApiServerConfig(runs_controllers=False)) as api,
-        KubeClient(KubeConfig(api.url, "the test")) as client,
-    ):
-        encoded = {key: base64.b64encode(value).decode() for key, value in before.items()}
-        body = {"metadata": {"name": SECRET.name}, "type": "Opaque", "data": encoded}
-        await client.create(SECRETS, body, namespace=SECRET.namespace)
-        clock = WallClock(datetime.now(UTC) - DAY)
-        folder = tmp_path / "files"
-        folder.mkdir()
-        keeper = CertificateKeeper(client, SECRET, TERMS, folder, clock=clock)
-        async with serving(client, keeper) as server:
-            scheduler = Scheduler(server.url, scheduler_context(before, tmp_path))
-            async with asyncio.TaskGroup() as tasks:
-                for keeps in (True, False, False):
-                    tasks.create_task(scheduler.call_on(keeps_connection=keeps))
-                await until(lambda: scheduler.calls > 50)
-                clock.shows = datetime.now(UTC)
-                assert await keeper.check()
-                renewed = await data_of(client)
-                assert renewed[SERVER_CERT] != before[SERVER_CERT]
-                await until_shown(server, scheduler.context, renewed[SERVER_CERT])
-                seen = scheduler.calls
-                await until(lambda: scheduler.calls > seen + 50)
-                scheduler.stop.set()
-            first = [data[CA].split(b"-----END")[0] for data in (before, renewed)]
-            assert (first[0] != first[1]) is changes_authority
+    put_secret(server, SECRET.namespace, before)
+    clock = WallClock(datetime.now(UTC) - DAY)
+    folder = tmp_path / "files"
+    folder.mkdir()
+    keeper = CertificateKeeper(client, SECRET, TERMS, folder, clock=clock)
+    async with serving(keeper) as verbs:
+        scheduler = Scheduler(verbs.url, scheduler_context(before, tmp_path))
+        async with asyncio.TaskGroup() as tasks:
+            for keeps in (True, False, False):
+                tasks.create_task(scheduler.call_on(keeps_connection=keeps))
+            await until(lambda: scheduler.calls > 50)
+            clock.shows = datetime.now(UTC)
+            assert await keeper.check()
+            renewed = await data_of(client)
+            assert renewed[SERVER_CERT] != before[SERVER_CERT]
+            await until_shown(verbs, scheduler.context, renewed[SERVER_CERT])
+            seen = scheduler.calls
+            await until(lambda: scheduler.calls > seen + 50)
+            scheduler.stop.set()
+        first = [data[CA].split(b"-----END")[0] for data in (before, renewed)]
+        assert (first[0] != first[1]) is changes_authority
 
 
 async def data_of(client: KubeClient) -> Data:
     found = await client.get(SECRETS, SECRET.name, namespace=SECRET.namespace)
     return {key: base64.b64decode(text) for key, text in found["data"].items()}
+
+
+async def test_a_deleted_secret_leaves_the_files_in_use_and_is_filled_again_once_it_is_back(
+    server: ApiServer, client: KubeClient, tmp_path: Path
+) -> None:
+    put_secret(server, SECRET.namespace, {})
+    keeper = CertificateKeeper(client, SECRET, TERMS, tmp_path, clock=SystemClock())
+    assert await keeper.check()
+    before = keeper.files.cert.read_bytes()
+    delete(server, "Secret", SECRET.name, SECRET.namespace)
+    assert not await keeper.check(), "tried again soon"
+    assert keeper.files.cert.read_bytes() == before
+    assert keeper.obstacle is None
+    put_secret(server, "default", {CA: b"not ours"})
+    assert not await keeper.check(), "a Secret of that name in another namespace is another one"
+    put_secret(server, SECRET.namespace, {})
+    assert await keeper.check()
+    assert keeper.files.cert.read_bytes() != before

@@ -29,8 +29,9 @@ DEADLINE_S = 60.0
 
 @dataclass
 class Work:
-    """Handlers whose progress a test can see and hold."""
+    """Handlers whose progress a test can see and hold; ``taken`` are the bodies that came to a verb."""
 
+    taken: list[bytes] = field(default_factory=list)
     started: asyncio.Event = field(default_factory=asyncio.Event)
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -50,7 +51,12 @@ class Work:
     async def be_well(self, _request: web.Request | Call) -> web.Response:
         return web.json_response({})
 
-    async def hold_post(self, _body: bytes) -> bytes:
+    def echo(self, body: bytes) -> bytes:
+        self.taken.append(body)
+        return json.dumps({"size": len(body), "start": body[:8].decode("latin-1")}).encode()
+
+    async def hold_post(self, body: bytes) -> bytes:
+        self.taken.append(body)
         self.started.set()
         await self.may_end.wait()
         return b"{}"
@@ -111,12 +117,16 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(settings: ServeSettings = SETTINGS, work: Work | None = None) -> AsyncIterator[RunningServer]:
+async def serving(
+    settings: ServeSettings = SETTINGS, work: Work | None = None, *more: Verb | GetPath
+) -> AsyncIterator[RunningServer]:
     """The server of the scheduler's port."""
     work = work or Work()
-    verbs = [Verb("/echo", lambda body: body), Verb("/hold", work.hold_post)]
-    pages = [GetPath("/hold", work.hold), GetPath("/pour", work.pour), GetPath("/well", work.be_well)]
-    pages += [GetPath("/stream", work.begin_and_fail)]
+    paths = [Verb("/echo", work.echo), Verb("/hold", work.hold_post), *more]
+    paths += [GetPath("/hold", work.hold), GetPath("/pour", work.pour), GetPath("/well", work.be_well)]
+    paths += [GetPath("/stream", work.begin_and_fail)]
+    verbs = [each for each in paths if isinstance(each, Verb)]
+    pages = [each for each in paths if isinstance(each, GetPath)]
     async with running(await start_scheduler_server(verbs, pages, settings)) as server:
         yield server
 

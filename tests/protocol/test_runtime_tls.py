@@ -49,17 +49,17 @@ async def calling(context: ssl.SSLContext) -> AsyncIterator[ClientSession]:
         yield session
 
 
-async def echo(server: RunningServer, context: ssl.SSLContext) -> bytes:
-    """What a client gets over a connection of its own."""
+async def echo(server: RunningServer, context: ssl.SSLContext) -> str:
+    """What a client gets back over a connection of its own."""
     async with calling(context) as session, session.post(f"{server.url}/echo", data=b"x") as got:
         assert got.status == 200
-        return await got.read()
+        return str((await got.json())["start"])
 
 
 async def test_it_answers_over_tls_to_clients_that_trust_its_authority(secret: Secret) -> None:
     async with serving(secret.settings()) as server:
         assert server.url.startswith("https://")
-        assert await echo(server, trusting(secret.authority)) == b"x"
+        assert await echo(server, trusting(secret.authority)) == "x"
         with pytest.raises(ClientConnectorError):
             await echo(server, trusting(Authority("another")))
 
@@ -143,7 +143,7 @@ async def test_the_schedulers_port_is_for_clients_of_the_authority_alone(secret:
         for stranger in (trusting(secret.authority), trusting(secret.authority, Authority("x").issue("y"), tmp_path)):
             with pytest.raises(ClientConnectionError):
                 await echo(server, stranger)
-        assert await echo(server, trusting(secret.authority, clients.issue("scheduler"), tmp_path)) == b"x"
+        assert await echo(server, trusting(secret.authority, clients.issue("scheduler"), tmp_path)) == "x"
 
 
 @pytest.mark.slow
@@ -154,12 +154,12 @@ async def test_a_client_of_a_replaced_authority_is_out_also_in_its_old_session(s
     old_context = trusting(secret.authority, old.issue("scheduler"), tmp_path)
     new_context = trusting(secret.authority, new.issue("scheduler"), tmp_path)
     async with serving(secret.settings()) as server:
-        assert await echo(server, old_context) == b"x"
+        assert await echo(server, old_context) == "x"
         secret.publish(server_cert, new)
 
         async def is_new_accepted() -> bool:
             try:
-                return await echo(server, new_context) == b"x"
+                return await echo(server, new_context) == "x"
             except ClientConnectionError:
                 return False
 
@@ -202,14 +202,14 @@ async def test_of_many_clients_that_do_not_finish_their_handshakes_the_longest_m
         for client in silent[:6]:
             assert await client.wait_closed() == b""
         assert server.rejected[Cause.HANDSHAKE] == 6
-        assert await echo(server, trusting(secret.authority)) == b"x"
+        assert await echo(server, trusting(secret.authority)) == "x"
         assert server.rejected[Cause.HANDSHAKE] == 7
         assert await silent[6].wait_closed() == b""
 
 
 async def test_a_handshake_under_way_does_not_hold_up_the_end(secret: Secret) -> None:
     async with serving(secret.settings()) as server, connected(server) as client:
-        assert await echo(server, trusting(secret.authority)) == b"x", "the client before it was accepted as well"
+        assert await echo(server, trusting(secret.authority)) == "x", "the client before it was accepted as well"
         async with asyncio.timeout(1):
             await server.stop(0)
             assert await client.wait_closed() == b""
@@ -220,7 +220,7 @@ async def test_plain_http_on_the_tls_port_does_not_disturb_the_server(secret: Se
         async with connected(server) as client:
             await client.ask("/")
             await client.wait_closed()
-        assert await echo(server, trusting(secret.authority)) == b"x"
+        assert await echo(server, trusting(secret.authority)) == "x"
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -15,57 +14,37 @@ from aiohttp import web
 
 from gcushare.core.errors import Refused, RetryableError
 from gcushare.runtime.http.answers import Cause
-from gcushare.runtime.http.scheduler_requests import Call, GetPath, Verb, VerbHandler
-from gcushare.runtime.http.scheduler_server import start_scheduler_server
+from gcushare.runtime.http.scheduler_requests import Call, GetPath, Verb
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.serving import ServeSettings
-from tests.protocol.runtime_bench import IMPATIENT, SETTINGS, Client, connected, running, until
+from tests.protocol import runtime_bench
+from tests.protocol.runtime_bench import IMPATIENT, SETTINGS, Client, Work, connected, until
 
 
-@dataclass
-class Desk:
-    """Handlers that count their calls; ``hold`` answers when a test says so."""
-
-    taken: list[bytes] = field(default_factory=list)
-    started: asyncio.Event = field(default_factory=asyncio.Event)
-    may_end: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def echo(self, body: bytes) -> bytes:
-        self.taken.append(body)
-        return json.dumps({"size": len(body), "start": body[:8].decode("latin-1")}).encode()
-
-    async def hold(self, body: bytes) -> bytes:
-        self.taken.append(body)
-        self.started.set()
-        await self.may_end.wait()
-        return b'{"held": true}'
-
-    def refuse(self, body: bytes) -> bytes:
-        raise Refused("no room")
-
-    async def postpone(self, body: bytes) -> bytes:
-        raise RetryableError("try later", delay_s=2.5)
-
-    def break_down(self, body: bytes) -> bytes:
-        raise ValueError("secret detail")
-
-    async def show(self, call: Call) -> web.Response:
-        return web.json_response({"names": list(call.names), "query": dict(call.query)})
+def refuse(body: bytes) -> bytes:
+    raise Refused("no room")
 
 
-@asynccontextmanager
-async def serving(desk: Desk, settings: ServeSettings = SETTINGS) -> AsyncIterator[RunningServer]:
-    handlers: dict[str, VerbHandler] = {
-        "/echo": desk.echo,
-        "/hold": desk.hold,
-        "/refuse": desk.refuse,
-        "/postpone": desk.postpone,
-        "/break": desk.break_down,
-    }
-    pages = [GetPath("/show", desk.show, (0, 2)), GetPath("", desk.show)]
-    verbs = [Verb(path, handler) for path, handler in handlers.items()]
-    async with running(await start_scheduler_server(verbs, pages, settings)) as server:
-        yield server
+async def postpone(body: bytes) -> bytes:
+    raise RetryableError("try later", delay_s=2.5)
+
+
+def break_down(body: bytes) -> bytes:
+    raise ValueError("secret detail")
+
+
+async def show(call: Call) -> web.Response:
+    return web.json_response({"names": list(call.names), "query": dict(call.query)})
+
+
+MORE = (
+    *(Verb("/refuse", refuse), Verb("/postpone", postpone), Verb("/break", break_down)),
+    *(GetPath("/show", show, (0, 2)), GetPath("", show)),
+)
+
+
+def serving(work: Work, settings: ServeSettings = SETTINGS) -> AbstractAsyncContextManager[RunningServer]:
+    return runtime_bench.serving(settings, work, *MORE)
 
 
 def post(path: str, body: str, *headers: str) -> str:
@@ -74,7 +53,7 @@ def post(path: str, body: str, *headers: str) -> str:
 
 
 async def test_requests_of_one_connection_are_answered_one_after_the_other() -> None:
-    async with serving(Desk()) as server, connected(server) as client:
+    async with serving(Work()) as server, connected(server) as client:
         for size in (0, 5, 60_000):
             answer = await client.exchange(post("/echo", "x" * size, "Authorization: any", "X-Odd: 1"))
             assert answer == (200, {"size": size, "start": "x" * min(size, 8)})
@@ -83,7 +62,7 @@ async def test_requests_of_one_connection_are_answered_one_after_the_other() -> 
 
 
 async def test_a_request_may_come_in_pieces() -> None:
-    async with serving(Desk()) as server, connected(server) as client:
+    async with serving(Work()) as server, connected(server) as client:
         for piece in post("/echo", "abcdefghij"):
             await client.send(piece)
             await asyncio.sleep(0)
@@ -97,7 +76,7 @@ async def test_a_request_may_come_in_pieces() -> None:
 async def test_errors_are_answered_in_json_and_the_connection_goes_on(
     path: str, status: int, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving(Desk()) as server, connected(server) as client:
+    async with serving(Work()) as server, connected(server) as client:
         await client.send(post(path, "{}"))
         head = (await client.reader.readuntil(b"\r\n\r\n")).decode()
         body = json.loads(await client.reader.readexactly(int(head.partition("Content-Length: ")[2].split("\r")[0])))
@@ -149,18 +128,18 @@ MALFORMED = {
 
 @pytest.mark.parametrize("request_", [pytest.param(each, id=name) for name, each in MALFORMED.items()])
 async def test_what_could_be_read_in_two_ways_is_malformed_and_ends_the_connection(request_: str) -> None:
-    desk = Desk()
-    async with serving(desk) as server, connected(server) as client:
+    work = Work()
+    async with serving(work) as server, connected(server) as client:
         status, answer = await client.exchange(request_ + post("/echo", "smuggled"))
         assert (status, answer["error"].startswith("malformed HTTP request: ")) == (400, True), answer
         assert await client.wait_closed() == b""
         assert server.rejected[Cause.MALFORMED] == 1
-    assert desk.taken == []
+    assert work.taken == []
 
 
 @pytest.mark.parametrize("raw", [b"POST /echo HTTP/1.1\nHost: x\nContent-Length: 0\n\n", b"\x16\x03\x01\x02\x00\x01"])
 async def test_a_bare_line_feed_or_tls_is_answered_at_once(raw: bytes) -> None:
-    async with serving(Desk()) as server, connected(server) as client:
+    async with serving(Work()) as server, connected(server) as client:
         client.writer.write(raw)
         assert (await client.receive_response())[0] == 400
 
@@ -180,12 +159,12 @@ async def test_a_bare_line_feed_or_tls_is_answered_at_once(raw: bytes) -> None:
     ],
 )
 async def test_wrong_paths_methods_and_sizes_have_a_status_of_their_own(request_: str, status: int, said: str) -> None:
-    desk = Desk()
-    async with serving(desk) as server, connected(server) as client:
+    work = Work()
+    async with serving(work) as server, connected(server) as client:
         found, answer = await client.exchange(request_)
         assert (found, answer["error"].partition(";")[0]) == (status, said.partition(";")[0])
         assert said in answer["error"]
-    assert desk.taken == []
+    assert work.taken == []
 
 
 @pytest.mark.parametrize(
@@ -198,7 +177,7 @@ async def test_wrong_paths_methods_and_sizes_have_a_status_of_their_own(request_
     ],
 )
 async def test_pages_are_found_by_their_parts(target: str, shown: object) -> None:
-    async with serving(Desk()) as server, connected(server) as client:
+    async with serving(Work()) as server, connected(server) as client:
         for last in ("", "Connection: Close\n"):
             assert await client.exchange(f"GET {target} HTTP/1.1\nHost: x\n{last}\n") == (200, shown)
         assert await client.wait_closed() == b""
@@ -207,24 +186,24 @@ async def test_pages_are_found_by_their_parts(target: str, shown: object) -> Non
 @pytest.mark.parametrize("first", [post("/hold", "first"), "GET /show HTTP/1.1\nHost: x\n\n", post("/echo", "first")])
 @pytest.mark.parametrize("apart", [False, True], ids=["in one piece", "while the first is answered"])
 async def test_of_requests_sent_ahead_the_first_is_answered_and_the_connection_ends(first: str, *, apart: bool) -> None:
-    desk = Desk()
-    async with serving(desk) as server, connected(server) as client, connected(server) as other:
+    work = Work()
+    async with serving(work) as server, connected(server) as client, connected(server) as other:
         await client.send(first if apart else first + post("/echo", "second"))
         if apart and "/hold" in first:
-            await desk.started.wait()
+            await work.started.wait()
         if apart:
             await client.send(post("/echo", "second"))
             await other.exchange(post("/echo", ""))
-        desk.may_end.set()
+        work.may_end.set()
         assert (await client.receive_response())[0] == 200
         if not apart or "/hold" in first:
             assert await client.wait_closed() == b""
-            assert b"second" not in desk.taken
+            assert b"second" not in work.taken
 
 
 @pytest.mark.slow
 async def test_a_slow_body_is_answered_408_and_its_memory_is_given_back() -> None:
-    async with serving(Desk(), IMPATIENT) as server:
+    async with serving(Work(), IMPATIENT) as server:
         for _ in range(20):  # more than the bodies that may be in memory at once
             async with connected(server) as client:
                 status, answer = await client.exchange(post("/echo", "x" * 60_000)[:-1])
@@ -235,7 +214,7 @@ async def test_a_slow_body_is_answered_408_and_its_memory_is_given_back() -> Non
 
 
 async def test_a_client_that_leaves_in_the_middle_gives_its_memory_back() -> None:
-    async with serving(Desk()) as server:
+    async with serving(Work()) as server:
         for _ in range(20):
             async with connected(server) as client:
                 await client.send(post("/echo", "x" * 60_000)[:-1])
@@ -247,7 +226,7 @@ async def test_a_client_that_leaves_in_the_middle_gives_its_memory_back() -> Non
 
 async def test_half_requests_that_send_nothing_keep_no_one_out() -> None:
     whole = "x" * SETTINGS.max_request_size
-    async with serving(Desk()) as server, AsyncExitStack() as stack:
+    async with serving(Work()) as server, AsyncExitStack() as stack:
         for number in range(20):
             client = await stack.enter_async_context(connected(server))
             await client.send(post("/echo", whole)[: -len(whole)])
@@ -259,7 +238,7 @@ async def test_half_requests_that_send_nothing_keep_no_one_out() -> None:
 
 
 async def test_clients_that_never_finish_leave_a_connection_alone_that_is_idle_between_calls() -> None:
-    async with serving(Desk(), replace(SETTINGS, max_connections=8)) as server, AsyncExitStack() as stack:
+    async with serving(Work(), replace(SETTINGS, max_connections=8)) as server, AsyncExitStack() as stack:
         scheduler = await stack.enter_async_context(connected(server))
         for _ in range(5):
             for _ in range(12):
@@ -273,7 +252,7 @@ async def test_clients_that_never_finish_leave_a_connection_alone_that_is_idle_b
 
 async def test_bodies_that_stop_half_way_give_way_to_those_that_come() -> None:
     whole = "x" * SETTINGS.max_request_size
-    async with serving(Desk()) as server, AsyncExitStack() as stack:
+    async with serving(Work()) as server, AsyncExitStack() as stack:
         slow = [await stack.enter_async_context(connected(server)) for _ in range(9)]
         for number, client in enumerate(slow, start=1):
             await client.send(post("/echo", whole)[:-100])
@@ -293,7 +272,7 @@ async def test_bodies_that_stop_half_way_give_way_to_those_that_come() -> None:
 
 
 async def test_silence_ends_a_connection_but_requests_keep_it() -> None:
-    async with serving(Desk(), replace(SETTINGS, idle_timeout=0.3)) as server, connected(server) as client:
+    async with serving(Work(), replace(SETTINGS, idle_timeout=0.3)) as server, connected(server) as client:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while loop.time() < begun + 0.6:

@@ -15,8 +15,8 @@ from aiohttp import web
 
 from gcushare.runtime.http.server import RunningServer
 from tests.protocol.kube_server import serving as other_server
-from tests.protocol.runtime_bench import IMPATIENT, SETTINGS, connected
-from tests.protocol.test_scheduler_server import MALFORMED, Desk, post, serving
+from tests.protocol.runtime_bench import IMPATIENT, SETTINGS, Work, connected
+from tests.protocol.test_scheduler_server import MALFORMED, post, serving
 
 WELL_FORMED = (
     post("/echo", "abc"),
@@ -66,10 +66,10 @@ async def test_random_streams_are_answered_alike_wherever_they_are_cut() -> None
     for data in streams(75):
         seen = []
         for cuts in ([], sorted(rng.sample(range(1, len(data)), min(5, len(data) - 1)))):
-            desk = Desk()
-            desk.may_end.set()
-            async with serving(desk, patient) as server:
-                seen.append(((await send_all(server, data, cuts))[:1], desk.taken[:1]))
+            work = Work()
+            work.may_end.set()
+            async with serving(work, patient) as server:
+                seen.append(((await send_all(server, data, cuts))[:1], work.taken[:1]))
         assert seen[0] == seen[1] or not all(statuses for statuses, _ in seen), data
 
 
@@ -86,10 +86,10 @@ async def test_what_is_taken_from_a_random_stream_is_what_another_server_takes_f
     agreed = 0
     async with other_server(take) as address:
         for data in streams(150):
-            desk = Desk()
-            desk.may_end.set()
+            work = Work()
+            work.may_end.set()
             read.clear()
-            async with serving(desk, IMPATIENT) as server:
+            async with serving(work, IMPATIENT) as server:
                 await send_all(server, data, [])
             reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(address).port)
             writer.write(data + LAST)
@@ -97,7 +97,7 @@ async def test_what_is_taken_from_a_random_stream_is_what_another_server_takes_f
                 async with asyncio.timeout(0.2):
                     await reader.read(1 << 20) and await reader.read()
             writer.transport.abort()
-            both = min(len(read), len(desk.taken))
-            assert read[:both] == desk.taken[:both], data
+            both = min(len(read), len(work.taken))
+            assert read[:both] == work.taken[:both], data
             agreed += both
     assert agreed > 20

@@ -153,6 +153,20 @@ class Machine:
         # Each line: time, stream, F for a full line, text.
         return [line.split(" ", 3)[3] for text in texts for line in text.splitlines()]
 
+    async def environment(
+        self, pod: dict[str, object], container: str = "main", *, deadline_s: float = 180.0
+    ) -> dict[str, str]:
+        """Wait until a pod's container writes that it is ready; returns the environment that it says it has."""
+        lines: list[str] = []
+
+        async def missing() -> str:
+            lines[:] = self.logs(pod, container)
+            return "" if "READY" in lines else f"it wrote {lines}"
+
+        await until(missing, f"{container} says that it is ready", deadline_s=deadline_s)
+        pairs = (line.removeprefix("ENV ").partition("=") for line in lines if line.startswith("ENV "))
+        return {key: value for key, _, value in pairs}
+
     async def _start_containerd(self) -> None:
         config = self.control_plane.root / "containerd.toml"
         config.write_text(self._containerd_config())

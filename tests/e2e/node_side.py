@@ -177,15 +177,7 @@ class NodeSide:
 
     async def seen(self, name: str, container: str = "main", *, deadline_s: float = 180.0) -> dict[str, str]:
         """The environment that a pod's container says it has."""
-        lines: list[str] = []
-
-        async def missing() -> str:
-            lines[:] = self.machine.logs(self.scheduling.pod(name), container)
-            return "" if "READY" in lines else f"it wrote {lines}"
-
-        await until(missing, f"{container} of {name} says that it is ready", deadline_s=deadline_s)
-        pairs = (line.removeprefix("ENV ").partition("=") for line in lines if line.startswith("ENV "))
-        return {key: value for key, _, value in pairs}
+        return await self.machine.environment(self.scheduling.pod(name), container, deadline_s=deadline_s)
 
     async def end_init_container(self, name: str, container: str) -> None:
         """End an init container that runs, as if it were done."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import Self
 
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
@@ -16,11 +15,12 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, PODS, Resource
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare_playground.commands import extender_command, port_of
-from gcushare_playground.picture import EVENT_OBJECTS, NODE_OBJECTS, POD_OBJECTS, Picture, node_of
+from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS, node_of
 from gcushare_playground.plans import ClusterPlan, Place
 from gcushare_playground.processes import Child, Command
 from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.objects import JsonObject
+from tests.protocol.followed import Followed
 
 PRIORITY_CLASSES: Resource[JsonObject] = Resource(
     "apis/scheduling.k8s.io/v1", "priorityclasses", dict, namespaced=False
@@ -29,7 +29,7 @@ _AT_ONCE = 32
 """Requests in flight while many objects are written."""
 
 
-class Scheduling:
+class Scheduling(Followed):
     """One test's extender and scheduler; leaving the block ends them and deletes the test's pods and nodes."""
 
     def __init__(
@@ -41,23 +41,14 @@ class Scheduling:
         claims: bool = False,
         vendor: Vendor = ENFLAME,
     ) -> None:
+        super().__init__(control_plane.client)
         self.control_plane = control_plane
         self._whole_cards = whole_cards
         self._claims = claims
         self.vendor = vendor
-        self.client = control_plane.client
-        self.pods = Picture(self.client, POD_OBJECTS)
-        self.nodes = Picture(self.client, NODE_OBJECTS)
-        self.events = Picture(self.client, EVENT_OBJECTS)
         self.extender_url = ""
         self._flags = tuple(extender_flags)
-        self._followers: list[asyncio.Task[None]] = []
         self._kept = frozenset(control_plane.children)
-
-    async def __aenter__(self) -> Self:
-        for picture, what in ((self.pods, "pods"), (self.nodes, "nodes"), (self.events, "events")):
-            self._followers.append(asyncio.create_task(picture.run(), name=f"follow {what}"))
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         try:
@@ -69,9 +60,7 @@ class Scheduling:
             await self.nodes.until(lambda: not self._own_nodes(), "the nodes are gone")
             await self.forget_closed_cards()
         finally:
-            for follower in self._followers:
-                follower.cancel()
-            await asyncio.wait(self._followers)
+            await super().__aexit__()
 
     async def forget_closed_cards(self) -> None:
         """Remove inventories: the next test's plugin would keep cards closed for pods that were deleted by force."""

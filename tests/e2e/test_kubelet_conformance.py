@@ -10,7 +10,6 @@ import pytest_asyncio
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.images import NAME
 from tests.e2e.machine import Machine
-from tests.e2e.waiting import until
 from tests.protocol.node_under_test import JsonObject, NodeUnderTest
 from tests.protocol.test_kubelet_conformance import *  # noqa: F403 - every test of there, on this module's fixture
 
@@ -35,15 +34,7 @@ class RealKubelet:
         await self._machine.end_container(at.removeprefix("containerd://"))
 
     async def environment(self, pod: JsonObject, container: str) -> Mapping[str, str]:
-        lines: list[str] = []
-
-        async def missing() -> str:
-            lines[:] = self._machine.logs(pod, container)
-            return "" if "READY" in lines else f"it wrote {lines}"
-
-        await until(missing, f"{container} says that it is ready")
-        pairs = (line.removeprefix("ENV ").partition("=") for line in lines if line.startswith("ENV "))
-        return {key: value for key, _, value in pairs}
+        return await self._machine.environment(pod, container)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

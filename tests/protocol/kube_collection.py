@@ -92,11 +92,6 @@ class CollectionServer:
         }
         self.cut_streams()
 
-    def forget(self, name: str) -> None:
-        """Delete a pod without telling anybody, as when the watch was down."""
-        self.version += 1
-        del self.objects[name]
-
     def compact(self) -> None:
         """Drop the history: every version seen so far is gone."""
         self.version += 1

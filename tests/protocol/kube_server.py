@@ -68,20 +68,6 @@ def drop() -> Step:
     return step
 
 
-def cut_body(start: bytes) -> Step:
-    """Promise a longer body, send its start and close."""
-
-    async def step(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Length": str(len(start) + 1000)})
-        await response.prepare(request)
-        await response.write(start)
-        assert request.transport is not None
-        request.transport.close()
-        return response
-
-    return step
-
-
 def lines(*documents: object) -> Step:
     """Stream documents, one a line, and end the stream."""
 

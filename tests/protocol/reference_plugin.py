@@ -32,7 +32,6 @@ class Calls:
     preferred: list[PreferredCall] = field(default_factory=list)
     allocated: list[frozenset[str]] = field(default_factory=list)
     pre_started: list[frozenset[str]] = field(default_factory=list)
-    options: int = 0
 
 
 class CallFailure(Exception):
@@ -60,7 +59,6 @@ class ReferencePlugin:
         self.calls = Calls()
         self.prefer: Prefer = lambda request: sorted(request.available_deviceIDs)[: request.allocation_size]
         self.grant: Grant = lambda ids: pb.ContainerAllocateResponse(envs={"GRANTED": ",".join(sorted(ids))})
-        self.streams_opened = 0
         self._directory = directory
         self._resource = resource
         self._listing = listing
@@ -115,11 +113,9 @@ class ReferencePlugin:
         }
 
     async def _get_options(self, request: pb.Empty, context: grpc.aio.ServicerContext) -> pb.DevicePluginOptions:
-        self.calls.options += 1
         return self.options
 
     async def _list_and_watch(self, request: pb.Empty, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
-        self.streams_opened += 1
         sent: bytes | None = None
         while True:
             async with self._changed:

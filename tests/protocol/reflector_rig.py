@@ -32,7 +32,6 @@ class Picture:
 
     pods: dict[str, Pod] = field(default_factory=dict)
     applied_count: int = 0
-    deleted_count: int = 0
     retained_count: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -43,7 +42,6 @@ class Picture:
 
     def deleted(self, obj: Pod) -> None:
         self.pods.pop(obj.metadata.uid, None)
-        self.deleted_count += 1
         self._changed.set()
 
     def retained(self, uids: frozenset[str], version: str) -> None:

@@ -15,12 +15,11 @@ Answer = Callable[[dict[str, Any]], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request: its verb, raw body, headers, and the client's side of the connection."""
+    """One request: its verb, raw body and headers."""
 
     verb: str
     body: bytes
     headers: dict[str, str]
-    connection: object
 
     @property
     def document(self) -> dict[str, Any]:
@@ -71,8 +70,7 @@ class ScriptedExtender:
         return self.of(verb, pod)
 
     async def _answer(self, request: web.Request) -> web.Response:
-        peer = request.transport.get_extra_info("peername") if request.transport is not None else None
-        asked = Asked(request.match_info["verb"], await request.read(), dict(request.headers), peer)
+        asked = Asked(request.match_info["verb"], await request.read(), dict(request.headers))
         self.asked.append(asked)
         self._changed.set()
         if self.failing_with:

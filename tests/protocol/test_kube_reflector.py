@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
-import re
 from collections.abc import AsyncIterator
 from functools import partial
 
@@ -160,25 +158,6 @@ async def test_one_unreadable_object_hides_no_other_and_is_not_forgotten(server:
         # Gone for good, it is dropped all the same, though its last state cannot be read.
         await server.delete("a")
         await running.picture.shows("b", "c")
-
-
-async def test_the_log_says_what_was_listed_what_broke_and_when_it_is_tried_again(
-    server: CollectionServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "gcushare.kube.reflector")
-    server.refuse_watches = [(503, "ServiceUnavailable")]
-    settings = ReflectorSettings(backoff=BackoffPolicy(first_s=0.3, cap_s=0.3))
-    async with streaming(server, decode=decode_unbroken, settings=settings) as running:
-        await server.put("a", broken="yes")
-        await server.put("b", broken="yes")
-        await running.until(lambda: running.reflector.counters["undecodable"] == 2)
-    listed, broke, *left_out = [record.getMessage() for record in caplog.records]
-    assert listed.startswith("listed resource=pods objects=2 version=")
-    assert re.match(r"watch broke resource=pods retry_in_s=0\.\d\d? relist=False error=\"GET /api/v1/pods was", broke)
-    assert [text.partition(" uid=")[0] for text in left_out] == [
-        "left out an object resource=pods name=ns/a",
-        "left out an object resource=pods name=ns/b",
-    ]
 
 
 async def test_a_server_that_asks_for_a_pause_gets_it(server: CollectionServer) -> None:

@@ -15,7 +15,7 @@ from gcushare.device_plugin.plugin_settings import Bursts, GrantMode
 from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.node.mps.limits import SHM
 from gcushare.node.mps.state import MpsDaemon
-from gcushare.node.node_settings import Fallback, MemoryLimit
+from gcushare.node.node_settings import MemoryLimit
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import COMPUTE_SHARE, MEMORY_LIMIT
 from tests.charts import PLUGIN_CHART, needs_helm, of_kind, pod_specs, rendered
@@ -167,17 +167,6 @@ async def test_without_a_daemon_cards_take_no_new_pods_and_open_when_it_answers(
         assert "component=mps-daemon" in await rig.event("MpsUnavailable")
         await mps.start()
         await rig.until_units(32)
-
-
-@pytest.mark.slow  # the daemon is waited for
-async def test_where_the_admin_chose_pods_come_without_a_limit_but_not_while_the_daemon_may_be_starting() -> None:
-    async with mps_rig() as mps, LimitedRig(mps, limit_fallback=Fallback.UNLIMITED) as rig:
-        await rig.start_plugin()
-        await rig.until_units(32, allocatable=0)
-        await rig.until_units(32)
-        await rig.run("pod", 4)
-        assert not {LIMIT, PIPE} & rig.variables("pod").keys()
-        assert "pods start without a limit" in await rig.event("MpsUnavailable")
 
 
 @pytest.mark.slow

@@ -187,8 +187,12 @@ def make_rig(
     hold_numbers: Callable[[Mapping[str, Card]], None] = lambda _held: None,
     wait_s: float = 0.0,
     limiter: MemoryLimiter | None = None,
+    lists_pods: bool = True,
 ) -> Rig:
-    """Without ``api`` the Node is never written: the API server is away. A call waits ``wait_s`` for its pod."""
+    """Without ``api`` the Node is never written: the API server is away. A call waits ``wait_s`` for its pod.
+
+    ``lists_pods``: whether the watch has listed the node's pods; there are none.
+    """
     away, heard = Away(), Heard()
     settings = PluginSettings(
         cards=CardSettings(vendor=vendor, memory_unit=unit, mode=mode),
@@ -204,6 +208,8 @@ def make_rig(
         limiter=limiter,
     )
     agent = NodeAgent(settings, dependencies)
+    if lists_pods:
+        agent.pods_retained(frozenset())
     return Rig(agent, agent.parts, heard, away)
 
 

@@ -166,6 +166,17 @@ def test_a_card_that_does_not_fit_the_unit_keeps_no_health_and_no_cordon_of_the_
     assert (rig.agent.problem, rig.listed()) == ("", (16000, 16000))
 
 
+def test_the_inventory_is_not_published_before_the_pods_are_known() -> None:
+    """Of a pod that is not known podresources shows a part: its ended init container had whole cards in addition."""
+    rig = make_rig(mode=GrantMode.BOTH, lists_pods=False)
+    rig.see(16, 16)
+    rig.hold(unknown=["card-1"])
+    rig.node()
+    assert rig.parts.publisher.wanted is None
+    rig.agent.pods_retained(frozenset())
+    assert rig.parts.publisher.wanted is not None
+
+
 def test_a_card_that_was_replaced_by_one_that_does_not_fit_is_unhealthy() -> None:
     rig = make_rig(unit="0.01")
     rig.see(80, 80)

@@ -193,8 +193,11 @@ class NodeAgent:
             self._publish(self.inventory)
 
     def _publish(self, inventory: Inventory) -> None:
-        """Publish the inventory, unless pods may hold the unit of before, which the one on the Node still says."""
-        if self._former_unit is not None:
+        """Publish the inventory, unless pods may hold the unit of before, which the one on the Node still says.
+
+        Not before the pods are known either: of an unknown one podresources does not show what init containers hold.
+        """
+        if self._former_unit is not None or not self.parts.store.is_listed:
             return
         full = self.describe(inventory)
         if full != self.parts.publisher.wanted:

@@ -253,7 +253,7 @@ state = "{root}/containerd-state"
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
             "address": "127.0.0.1",
-            "port": _free_port(),
+            "port": free_port(),
             "healthzPort": 0,
             "readOnlyPort": 0,
             "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
@@ -308,7 +308,7 @@ def _groups_of_pods() -> list[Path]:
     return [*_GROUPS.glob("kubepods"), *_GROUPS.glob("*/kubepods")]
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Find a port no one uses; the kubelet has no way to share one, so somebody else might still be faster."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

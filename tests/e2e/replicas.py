@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -16,30 +15,14 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Selector
 from gcushare_playground.picture import POD_OBJECTS
 from gcushare_playground.processes import Child
-from tests.e2e.assets import need_binaries
-from tests.e2e.control_plane import ControlPlane
 from tests.e2e.node_side import with_kubeconfig
 from tests.e2e.objects import JsonObject
 from tests.e2e.scheduling import Scheduling
 
 NAMESPACE = "kube-system"
 CONTROL_NODES = ("control-1", "control-2")
-_CONTROLLERS = "deployment-controller,replicaset-controller,endpointslice-controller,disruption-controller"
 _LOOK_S = 0.1
 _PROBE = aiohttp.ClientTimeout(total=1.0)
-
-
-async def start_controllers(control_plane: ControlPlane) -> None:
-    binary = need_binaries("kube-controller-manager")["kube-controller-manager"]
-    await control_plane.start(
-        control_plane.command(
-            "kube-controller-manager",
-            *(str(binary), f"--kubeconfig={control_plane.kubeconfig}", "--leader-elect=false", "--v=2"),
-            *(f"--controllers={_CONTROLLERS}", "--bind-address=127.0.0.1", "--secure-port=0"),
-            *("--kube-api-qps=500", "--kube-api-burst=500"),
-            ready=re.compile(r"(Starting endpoint slice controller)"),
-        )
-    )
 
 
 @dataclass

@@ -21,13 +21,12 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import OVER_USE, ROOM_FOUND
 from gcushare.wire.contracts import LEADS_LABEL
 from gcushare.wire.pods import MACHINE_UID, MIRROR
-from gcushare_playground.picture import POD_OBJECTS
+from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from tests.e2e.author import KEPT, PODS, make_author
 from tests.e2e.control_plane import NODE, NODE_USER, PATIENT, ControlPlane
 from tests.e2e.installing import DEPLOY, RECORD, account_kubeconfig, kubectl, until_policies_hold
 from tests.e2e.objects import node, pod
 
-NODE_OBJECTS: Resource[dict[str, Any]] = Resource("api/v1", "nodes", dict, namespaced=False)
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "9f4c1f0a-0000-4000-8000-000000000001"}
 ONLY_RECORD = "a device plugin writes only the annotations of its record"
 ONLY_INVENTORY = "a device plugin writes only the inventory annotation of its node"

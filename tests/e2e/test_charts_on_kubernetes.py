@@ -31,7 +31,7 @@ from tests.e2e.control_plane import NODE, PATIENT, ControlPlane
 from tests.e2e.installing import DEPLOY, RECORD, account_kubeconfig, kubectl, until_policies_hold
 from tests.e2e.machine import Machine
 from tests.e2e.node_side import NodeSide, real_pod, with_kubeconfig
-from tests.e2e.objects import node, pod
+from tests.e2e.objects import pod
 from tests.e2e.scheduling import Scheduling
 from tests.neighbours import read_objects
 
@@ -162,21 +162,6 @@ async def test_no_one_else_writes_a_record(installed: Installed) -> None:
 async def test_no_one_else_writes_an_inventory(installed: Installed) -> None:
     with pytest.raises(GcushareError, match="only gcushare writes"):
         await installed.scheduling.client.patch_node_annotations(NODE, {ENFLAME.inventory_annotation: "{}"})
-
-
-async def test_a_plugins_token_reaches_no_other_node_and_no_other_nodes_pods(installed: Installed) -> None:
-    client = installed.scheduling.client
-    other = node("other", 16)
-    del other["metadata"]["annotations"]
-    await installed.scheduling.create_nodes([other])
-    elsewhere = await client.create(POD_OBJECTS, pod("elsewhere", 4, nodeName="other"), namespace="default")
-    with pytest.raises(GcushareError, match="its own node"):
-        await installed.plugin.patch_node_annotations("other", {ENFLAME.inventory_annotation: "{}"})
-    identity = PodRef(elsewhere["metadata"]["uid"], "default", "elsewhere")
-    with pytest.raises(GcushareError, match="its own node"):
-        await installed.plugin.patch_pod_annotations(identity, RECORD)
-    with pytest.raises(GcushareError):
-        await installed.plugin.patch_node_capacity(NODE, {"cpu": 1000})
 
 
 @pytest.mark.parametrize(

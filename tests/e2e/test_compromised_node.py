@@ -18,10 +18,10 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import ObjectReference
-from gcushare_playground.picture import POD_OBJECTS
+from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.installing import RECORD, until_policies_hold
-from tests.e2e.two_nodes import FAR_POD, NODE_OBJECTS, OTHER_NODE, TwoNodes, open_two_nodes
+from tests.e2e.two_nodes import FAR_POD, OTHER_NODE, TwoNodes, open_two_nodes
 
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "9f4c1f0a-0000-4000-8000-000000000001"}
 POD_PATH = f"/api/v1/namespaces/default/pods/{FAR_POD}"

@@ -11,10 +11,10 @@ import pytest_asyncio
 from gcushare.core.errors import ForbiddenError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.vendors import ENFLAME
-from gcushare_playground.picture import POD_OBJECTS
+from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installing import RECORD
-from tests.e2e.two_nodes import FAR_POD, NODE_OBJECTS, OTHER_NODE, TwoNodes, open_two_nodes
+from tests.e2e.two_nodes import FAR_POD, OTHER_NODE, TwoNodes, open_two_nodes
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from gcushare.kube.clock import SystemClock
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import PODS, Selector
-from gcushare.wire.objects import POD, Pod
+from gcushare.wire.objects import POD
 from tests.e2e.control_plane import ControlPlane
+from tests.protocol.reflector_rig import Picture
+from tests.running import running
 
 LEVELS = 4000
-
-
-class Seen:
-    """The names of the pods that a reflector reported."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-        self.changed = asyncio.Event()
-
-    def applied(self, obj: Pod) -> None:
-        self.names.add(obj.metadata.name)
-        self.changed.set()
-
-    def deleted(self, obj: Pod) -> None:
-        self.names.discard(obj.metadata.name)
-
-    def retained(self, uids: frozenset[str], version: str) -> None: ...
 
 
 def deep_pod(name: str) -> bytes:
@@ -41,20 +24,20 @@ def deep_pod(name: str) -> bytes:
 
 async def test_a_pod_as_deep_as_kube_apiserver_keeps_is_read_from_list_and_watch(control_plane: ControlPlane) -> None:
     """Its managedFields are its author's: one such pod must not stop the lists and watches that it is in."""
-    seen = Seen()
+    picture = Picture()
     reflector = Reflector(
-        control_plane.client, PODS, seen, decode=POD.read, selector=Selector(namespace="default"), clock=SystemClock()
+        control_plane.client,
+        PODS,
+        picture,
+        decode=POD.read,
+        selector=Selector(namespace="default"),
+        clock=SystemClock(),
     )
     await _create(control_plane, "listed")
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        running = group.create_task(reflector.run())
-        await reflector.synced.wait()
-        assert seen.names == {"listed"}
+    async with running(reflector.run(), "the reflector"):
+        await picture.shows("listed")
         await _create(control_plane, "watched")
-        while "watched" not in seen.names:
-            seen.changed.clear()
-            await seen.changed.wait()
-        running.cancel()
+        await picture.shows("listed", "watched")
     assert (reflector.counters["failures"], reflector.counters["undecodable"]) == (0, 0)
 
 

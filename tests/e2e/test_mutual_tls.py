@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import socket
 
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
@@ -12,18 +11,13 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.machine import free_port
 from tests.e2e.objects import JsonObject, card_of, node, pod
 from tests.e2e.scheduling import Scheduling
 from tests.e2e.waiting import until
 
 SECRETS: Resource[JsonObject] = Resource("api/v1", "secrets", dict)
 SECRET, NAME = "verbs", "extender.default.svc"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 async def scheduler_side(control_plane: ControlPlane, port: int) -> ExtenderEntry:

@@ -37,23 +37,6 @@ async def test_the_manuals_pods_run_on_the_manuals_cards(start_node: StartNode) 
     assert message.startswith(f"0/1 nodes are available: 1 {REFUSED}.")
 
 
-async def test_pods_that_come_and_go_leave_no_unit_behind(start_node: StartNode) -> None:
-    side = await start_node(TWO)
-    for turn in range(3):
-        names = [f"turn-{turn}-{number}" for number in range(4)]
-        await side.run_pods(*(real_pod(name, 8) for name in names))
-        await side.expect_true(*names)
-        await side.scheduling.delete_pods(grace_s=1)
-
-
-async def test_a_pod_that_no_one_assigned_is_placed_and_recorded(start_node: StartNode) -> None:
-    side = await start_node(TWO)
-    await side.run_pods(real_pod("assigned", 12))
-    await side.run_pods(real_pod("by-hand", 12, nodeName=NODE))
-    await side.expect_true("assigned", "by-hand")
-    assert side.recorded("assigned") != side.recorded("by-hand")
-
-
 async def test_a_sick_card_takes_no_new_pods_and_its_pods_run_on(start_node: StartNode) -> None:
     side = await start_node(TWO)
     await side.run_pods(real_pod("on-it", 4))

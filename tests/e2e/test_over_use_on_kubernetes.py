@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,40 +19,32 @@ from gcushare.kube.errors import EvictionRefusedError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.wire.annotations import OVER_USE
-from gcushare_playground.picture import POD_OBJECTS
-from tests.e2e.assets import need_client
+from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
+from tests.charts import PLUGIN_CHART, needs_helm, of_kind, rendered
 from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.installing import DEPLOY, account_kubeconfig, kubectl, until_policies_hold
 from tests.e2e.objects import node, pod
 from tests.e2e.waiting import until
 
 BUDGETS: Resource[dict[str, Any]] = Resource("apis/policy/v1", "poddisruptionbudgets", dict)
-NODES: Resource[dict[str, Any]] = Resource("api/v1", "nodes", dict, namespaced=False)
-CHART = DEPLOY / "gcushare-device-plugin/build-and-deploy/gcushare-device-plugin-chart"
 ACCOUNT = "gcushare-device-plugin"
+pytestmark = needs_helm
 
 
-def rights(control_plane: ControlPlane, *values: str) -> str:
-    """The chart's account and roles, with these values."""
-    words = [str(need_client("helm")), "template", "gcushare", str(CHART), "--namespace", "kube-system"]
-    words += [word for value in values for word in ("--set", value)]
-    words += [
-        word
-        for name in ("serviceaccount", "clusterrole", "clusterrolebinding")
-        for word in ("--show-only", f"templates/{name}.yaml")
-    ]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+async def apply_rights(control_plane: ControlPlane, *values: str) -> None:
+    """Create the chart's account and roles, with these values."""
+    objects = of_kind(rendered(PLUGIN_CHART, *values), "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+    body = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    await asyncio.to_thread(kubectl, control_plane, "apply", "-f", "-", stdin=body)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plugin(control_plane: ControlPlane) -> AsyncIterator[KubeClient]:
     """A client with the token of the plugin on its node; nothing of the charts runs."""
-    await asyncio.to_thread(kubectl, control_plane, "apply", "-f", "-", stdin=rights(control_plane))
+    await apply_rights(control_plane)
     admission = DEPLOY / "manifests" / "enflame" / "admission.yaml"
     await asyncio.to_thread(kubectl, control_plane, "apply", "-f", str(admission))
-    await control_plane.client.create(NODES, node(NODE, 16))
+    await control_plane.client.create(NODE_OBJECTS, node(NODE, 16))
     await until_policies_hold(control_plane)
     config = find_api_server(str(await account_kubeconfig(control_plane, ACCOUNT, on_node=True)))
     async with KubeClient(config) as client:
@@ -102,8 +94,7 @@ async def budget(control_plane: ControlPlane, name: str, app: str, allowed: int)
 
 async def grant_evictions(control_plane: ControlPlane, plugin: KubeClient) -> None:
     """Turn evictions on in the chart, and wait until the API server knows the right."""
-    text = rights(control_plane, "podUse=true", "overUse.action=evict")
-    await asyncio.to_thread(kubectl, control_plane, "apply", "-f", "-", stdin=text)
+    await apply_rights(control_plane, "podUse=true", "overUse.action=evict")
 
     async def missing() -> str:
         try:

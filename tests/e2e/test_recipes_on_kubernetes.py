@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -26,7 +25,7 @@ from gcushare.scheduler_extender.verbs.filter import UNIT_REASON
 from gcushare.vendors import ENFLAME
 from gcushare.wire.nodes import encode_inventory
 from gcushare_playground.picture import POD_OBJECTS, condition_of, node_of
-from tests.e2e.assets import need_binaries
+from tests.e2e.claims import start_controller_manager
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject, card_of, find_overcommitted, node, pod
 from tests.e2e.scheduling import PRIORITY_CLASSES, Scheduling
@@ -49,23 +48,10 @@ TEAM = "team-a"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def control_plane() -> AsyncIterator[ControlPlane]:
     """A control plane with groups, and the controllers of quotas and Deployments."""
-    binary = need_binaries("kube-controller-manager")["kube-controller-manager"]
     gates = "GenericWorkload=true,GangScheduling=true,SchedulerPopFromBackoffQ=false"
     async with ControlPlane(feature_gates=gates, runtime_config="scheduling.k8s.io/v1alpha2=true") as running:
-        await running.start(
-            running.command(
-                "kube-controller-manager",
-                *(
-                    str(binary),
-                    f"--kubeconfig={running.kubeconfig}",
-                    "--leader-elect=false",
-                    "--bind-address=127.0.0.1",
-                ),
-                "--controllers=resourcequota-controller,deployment-controller,replicaset-controller",
-                *("--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=500", "--v=2"),
-                ready=re.compile(r"(Starting resource quota controller)"),
-            )
-        )
+        controllers = [f"{each}-controller" for each in ("resourcequota", "deployment", "replicaset")]
+        await start_controller_manager(running, controllers, "--kube-api-qps=500", "--kube-api-burst=500")
         for document in (*recipe("quota"), *recipe("priorities")):
             await apply(running, document)
         yield running

@@ -20,10 +20,11 @@ from gcushare.kube.resources import LEASES, PODS
 from gcushare.wire.contracts import EXTENDER, LEADS_LABEL
 from tests.charts import EXTENDER_CHART
 from tests.e2e.assets import need_binaries, need_client
+from tests.e2e.claims import start_controller_manager
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installing import account_kubeconfig, type_in
 from tests.e2e.objects import find_overcommitted, node, pod
-from tests.e2e.replicas import CONTROL_NODES, NAMESPACE, Kubelets, Replica, start_controllers
+from tests.e2e.replicas import CONTROL_NODES, NAMESPACE, Kubelets, Replica
 from tests.e2e.scheduling import Scheduling
 from tests.e2e.service import Service, ready_addresses
 from tests.e2e.waiting import until
@@ -69,7 +70,8 @@ class Rig:
 async def rig(control_plane: ControlPlane) -> AsyncIterator[Rig]:
     need_binaries("kube-scheduler")
     need_client("helm")
-    await start_controllers(control_plane)
+    controllers = [f"{each}-controller" for each in ("deployment", "replicaset", "endpointslice", "disruption")]
+    await start_controller_manager(control_plane, controllers, "--kube-api-qps=500", "--kube-api-burst=500")
     async with Scheduling(control_plane) as scheduling:
         await scheduling.create_nodes(node(name) for name in CONTROL_NODES)
         await scheduling.create_nodes(node(f"node-{number}", *[16] * 4) for number in range(50))

@@ -39,14 +39,6 @@ async def test_the_manuals_four_pods_get_the_manuals_cards(scheduling: Schedulin
     assert record["enflame.com/gcu-device-assigned"] == "false"
 
 
-async def test_pods_without_a_share_never_meet_the_extender(scheduling: Scheduling) -> None:
-    await scheduling.create_nodes([node("node-1", 16)])
-    await scheduling.extender.kill()
-    await scheduling.create_pods([pod("plain", 0)])
-    await scheduling.until_bound("plain")
-    assert card_of(scheduling.pod("plain")) is None
-
-
 async def test_a_higher_priority_ends_just_what_stands_in_its_way(scheduling: Scheduling) -> None:
     await _ensure_priorities(scheduling)
     await scheduling.create_nodes([node("node-1", 16, 16)])
@@ -213,19 +205,6 @@ async def test_a_percent_sign_in_an_annotation_leaves_the_schedulers_event_reada
         lambda: condition_of(scheduling.pod("percent"), "PodScheduled").get("message") == message,
         "the pod's condition says the same",
     )
-
-
-async def test_without_an_extender_pods_wait_and_say_so(scheduling: Scheduling) -> None:
-    await scheduling.create_nodes([node("node-1", 16)])
-    await scheduling.extender.kill()
-    await scheduling.create_pods([pod("waits", 4)])
-    await scheduling.until_said("waits", "FailedScheduling", text="/gcushare-scheduler/filter")
-    await scheduling.pods.until(
-        lambda: condition_of(scheduling.pod("waits"), "PodScheduled").get("reason") == "SchedulerError",
-        "the pod says that the scheduler met an error",
-    )
-    await scheduling.start_extender()
-    await scheduling.until_bound("waits")
 
 
 async def _ensure_priorities(scheduling: Scheduling) -> None:

@@ -10,13 +10,11 @@ from typing import Any
 
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import find_api_server
-from gcushare.kube.resources import Resource
-from gcushare_playground.picture import POD_OBJECTS
+from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from tests.e2e.control_plane import NODE, PATIENT, ControlPlane
 from tests.e2e.installing import DEPLOY, account_kubeconfig, kubectl
 from tests.e2e.objects import node, pod
 
-NODE_OBJECTS: Resource[dict[str, Any]] = Resource("api/v1", "nodes", dict, namespaced=False)
 OTHER_NODE = "node-2"
 FAR_POD = "far"
 PLUGIN = "system:serviceaccount:kube-system:gcushare-device-plugin"

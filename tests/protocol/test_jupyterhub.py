@@ -80,18 +80,18 @@ class HubDouble:
     asked: list[str] = field(default_factory=list)
     more: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def list_users(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.Response:
+        if request.path == "/api/v1/query":
+            return await self.query(request)
         assert request.headers["Authorization"] == "token secret"
-        assert request.query["state"] == "ready"
+        if request.method == "DELETE":
+            self.stopped.append(request.raw_path)
+            return web.Response(status=204)
+        assert (request.path, request.query["state"]) == ("/hub/api/users", "ready")
         if self.broken:
             self.broken -= 1
             return web.Response(status=503)
         return web.json_response(self.users)
-
-    async def stop(self, request: web.Request) -> web.Response:
-        assert request.headers["Authorization"] == "token secret"
-        self.stopped.append(request.raw_path)
-        return web.Response(status=204)
 
     async def query(self, request: web.Request) -> web.Response:
         assert "Authorization" not in request.headers, "the hub's token is for the hub alone"
@@ -100,16 +100,6 @@ class HubDouble:
             self.more.notify_all()
         found = [{"metric": {"pod_namespace": "hub", "pod_name": name}, "value": [0, "1"]} for name in self.idle]
         return web.json_response({"status": "success", "data": {"resultType": "vector", "result": found}})
-
-    async def answer(self, request: web.Request) -> web.Response:
-        match request.method, request.path:
-            case "GET", "/hub/api/users":
-                return await self.list_users(request)
-            case "GET", "/api/v1/query":
-                return await self.query(request)
-            case "DELETE", path if path.startswith("/hub/api/users/"):
-                return await self.stop(request)
-        return web.Response(status=404)
 
     async def run(self, tmp_path: Path, *, rounds: int = 2) -> str:
         """Run the script for so many rounds; returns what it wrote."""

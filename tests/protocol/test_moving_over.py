@@ -138,15 +138,3 @@ async def test_after_the_documented_commands_the_plugin_takes_the_node(
         labels = rig.node()["metadata"]["labels"]
         key, _, value = vendor.node_label.partition("=")
         assert labels[key] == value, "our DaemonSet selects the node"
-
-
-async def test_what_hami_leaves_on_the_node_keeps_the_plugin_away_until_it_is_removed() -> None:
-    async with PluginRig(cards=(16, 16), plugin={"vendor": ALIYUN}, plugin_first=False) as rig:
-        neighbourhood = Neighbourhood(rig, "hami-nvidia")
-        await neighbourhood.arrive()
-        await rig.start_plugin()
-        await rig.until(lambda: "another plugin serves nvidia.com/gpu" in rig.problem("registration"), "it is there")
-        label, *_ = commands_of("From HAMi", "gpushare=true")
-        await neighbourhood.play(label)
-        await rig.until(lambda: "another plugin serves" not in rig.problem("registration"), "its plugin has gone")
-        assert "HAMi (annotation hami.io/node-nvidia-register)" in rig.problem("registration")

@@ -25,6 +25,7 @@ from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVER_CERT
 from gcushare_playground.apiserver import ApiServer
 from tests.api_objects import an_object, delete
+from tests.manual_clock import ManualClock
 from tests.protocol.extender_rig import until
 from tests.protocol.runtime_bench import SETTINGS
 
@@ -33,22 +34,6 @@ NAME = "extender.kube-system.svc"
 DAY = timedelta(days=1)
 TERMS = Terms((NAME,), 30 * DAY)
 Data = Mapping[str, bytes]
-
-
-@dataclass
-class WallClock:
-    """The keeper's clock: the test says what it shows; it never sleeps by itself."""
-
-    shows: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-    def monotonic(self) -> float:
-        return 0.0
-
-    def now(self) -> datetime:
-        return self.shows
-
-    async def sleep(self, delay_s: float) -> None:
-        await asyncio.Event().wait()
 
 
 def grown(age: timedelta) -> Data:
@@ -143,7 +128,7 @@ async def test_no_call_fails_while_certificates_are_renewed(
 ) -> None:
     before = grown(age)
     put_secret(server, SECRET.namespace, before)
-    clock = WallClock(datetime.now(UTC) - DAY)
+    clock = ManualClock((datetime.now(UTC) - DAY).timestamp())
     folder = tmp_path / "files"
     folder.mkdir()
     keeper = CertificateKeeper(client, SECRET, TERMS, folder, clock=clock)
@@ -153,7 +138,7 @@ async def test_no_call_fails_while_certificates_are_renewed(
             for keeps in (True, False, False):
                 tasks.create_task(scheduler.call_on(keeps_connection=keeps))
             await until(lambda: scheduler.calls > 50)
-            clock.shows = datetime.now(UTC)
+            clock.advance(DAY.total_seconds())
             assert await keeper.check()
             renewed = await data_of(client)
             assert renewed[SERVER_CERT] != before[SERVER_CERT]

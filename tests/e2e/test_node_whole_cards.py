@@ -49,19 +49,6 @@ async def test_both_kinds_of_pod_run_side_by_side_and_close_each_others_cards(st
     await expect_whole(side, "waits", 1, 2)
 
 
-async def test_a_card_changes_its_use_when_its_pods_have_ended(start_node: StartNode) -> None:
-    side = await start_node(ONE)
-    for turn in range(2):
-        await side.run_pods(real_pod(f"shares-{turn}", 16))
-        await side.until_allocatable(0, resource=WHOLE)
-        await side.scheduling.delete_pods(grace_s=1)
-        await side.until_allocatable(1, resource=WHOLE)
-        await side.run_pods(real_pod(f"whole-{turn}", 0, whole=1))
-        await side.until_allocatable(0)
-        await side.scheduling.delete_pods(grace_s=1)
-        await side.until_allocatable(16)
-
-
 def recorded_on_card_0(body: JsonObject, *, whole: bool) -> JsonObject:
     """Bind a pod to the node by hand, with a record as an extender writes it that knows nothing of the other pod."""
     record = PodRecord(card_indexes=(0,), card_units=16, pod_units=16 if whole else 4, assign_time_ns=1, whole=whole)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 
 import msgspec
@@ -12,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler
+from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandler
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY
 from gcushare.core.ledger import Ledger
 from gcushare.core.units import GIB
@@ -27,13 +25,13 @@ from gcushare.scheduler_extender.claims.node_order import (
     plan_levels,
     read_fill,
 )
-from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.vendors import ALIYUN
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
-from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.objects import Node
 from tests.builders import cards
+from tests.cluster_streams import STREAMS, Event, Server, Step, feed
 from tests.extender_objects import a_node, state_of
-from tests.unit.claims_driver_values import a_claim, a_result, whole_result
+from tests.unit.claims_driver_values import a_claim, a_result
 
 
 def node(used: int = 0, level: int = 0, size: int = 32) -> NodeFill:
@@ -135,64 +133,24 @@ def test_a_node_counts_with_the_cards_of_every_vendor_in_bytes() -> None:
     assert read_fill(ledgers, {"a": 2}) == {"a": NodeFill(64 * GIB, 4 * GIB, 2)}
 
 
-SIZES = {"a": (16, 16), "b": (32,), "c": (8, 24, 16)}
+@given(STREAMS)
+def test_any_stream_of_objects_leads_to_the_order_of_what_there_is(stream: list[Step]) -> None:
+    server = Server()
+    events = server.run(stream)
+    listed = [Event(kind, each) for kind in ("nodes", "claims") for each in server.objects(kind)]
+    found = []
+    for seen in (events, listed):
+        state = state_of()
+        order = order_of(state.ledger)
+        handlers = {"nodes": NodeHandler([state, order]), "pods": PodHandler([state]), "claims": ClaimHandler([state])}
+        feed(handlers, [with_level(event) for event in seen])
+        found.append(read_fill([state.ledger], order.levels))
+    assert found[0] == found[1]
 
 
-def summed_cards(claims: Iterable[ResourceClaim]) -> Counter[tuple[str, int]]:
-    """The GiB that claims hold of each card, straight from the claims."""
-    held = Counter[tuple[str, int]]()
-    for claim in claims:
-        for each in claim.results_of(ENFLAME.claims.driver):
-            held[each.pool, int(each.device[-1])] += int((each.consumed_memory() or "")[:-2])
-    return held
-
-
-def summed(nodes: dict[str, Node], claims: dict[str, ResourceClaim]) -> dict[str, NodeFill]:
-    """What the order is computed from, straight from the objects that there are."""
-    used = Counter[str]()
-    for (name, _), gib in summed_cards(claims.values()).items():
-        used[name] += gib * GIB
-    return {
-        name: NodeFill(sum(SIZES[name]) * GIB, used[name], int(found.metadata.labels.get(CLAIMS_ORDER_LABEL, "0")))
-        for name, found in nodes.items()
-    }
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_random_stream_of_objects_leads_to_the_order_of_what_there_is(seed: int) -> None:
-    draw = random.Random(seed)
-    state = state_of()
-    order = order_of(state.ledger)
-    on_node, on_claim = NodeHandler([state, order]), ClaimHandler([state])
-    nodes: dict[str, Node] = {}
-    claims: dict[str, ResourceClaim] = {}
-    for version in range(1, 120):
-        name, uid = draw.choice(list(SIZES)), f"claim-{draw.randrange(8)}"
-        match draw.choice(["node", "node gone", "claim", "claim", "claim", "claim gone", "relist"]):
-            case "node":
-                level = draw.choice(["", *map(str, range(MAX_LEVEL + 1))])
-                nodes[name] = labelled(claims_node(name, *SIZES[name]), level, version)
-                on_node.applied(nodes[name])
-            case "node gone" if name in nodes:
-                on_node.deleted(nodes.pop(name))
-            case "claim":
-                others = summed_cards(each for key, each in claims.items() if key != uid)
-                card = draw.randrange(len(SIZES[name]))
-                free = SIZES[name][card] - others[name, card]
-                if free == SIZES[name][card] and draw.random() < 0.2:
-                    result = msgspec.structs.replace(whole_result(f"card-{card}", free), pool=name)
-                elif free:
-                    result = a_result(f"card-{card}", draw.randint(1, min(free, 6)), pool=name)
-                else:
-                    continue
-                claims[uid] = a_claim(uid, result)
-                on_claim.applied(claims[uid])
-            case "claim gone" if uid in claims:
-                on_claim.deleted(claims.pop(uid))
-            case "relist":
-                claims.pop(uid, None)
-                on_claim.retained(frozenset(claims), str(version))
-                on_node.retained(frozenset(each.metadata.uid for each in nodes.values()), str(version))
-        found, wanted = read_fill([state.ledger], order.levels), summed(nodes, claims)
-        assert found == wanted
-        assert plan_levels(found) == plan_levels(wanted)
+def with_level(event: Event) -> Event:
+    """Give each state of a node a level of its own."""
+    if not isinstance(event.obj, Node):
+        return event
+    version = int(event.obj.metadata.resource_version)
+    return replace(event, obj=labelled(event.obj, str(version % (MAX_LEVEL + 1)), version))

@@ -28,9 +28,7 @@ from gcushare.scheduler_extender.dashboard.feed_documents import (
     ReplicaDocument,
     waiting_document,
 )
-from gcushare.scheduler_extender.dashboard.feed_documents import (
-    node_document as page_document,
-)
+from gcushare.scheduler_extender.dashboard.feed_documents import node_document as page_document
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
@@ -221,36 +219,28 @@ def test_a_reader_that_follows_the_changes_sees_what_a_new_reader_is_shown(
     assert all(shown[each["uid"]] == each for each in fresh["waiting"])
 
 
-async def test_a_large_snapshot_comes_in_pieces() -> None:
+async def test_a_large_snapshot_and_many_changes_come_in_pieces_and_all_of_them() -> None:
     watched = Watched()
+    mark = watched.feed.mark
     watched.see(*(a_node(f"n-{number}", *[16] * 8) for number in range(200)))
 
     pieces = [piece async for piece in watched.feed.snapshot(REPLICA)]
     assert len(pieces) > 1
     assert max(map(len, pieces)) < PIECE_BYTES + 8192
     assert len(msgspec.json.decode(b"".join(pieces))["nodes"]) == 200
+    assert len(list(watched.feed.changes(mark) or ())) > 1
+    assert len(watched.news(mark)["nodes"]) == 200
 
 
-def test_a_change_tells_the_node_and_no_other() -> None:
+def test_a_node_that_changed_ten_times_is_reported_once_and_no_other() -> None:
     watched = Watched()
-    watched.see(a_node("a", 16), a_node("b", 16))
+    watched.see(a_node("a", 16), a_node("b", 64))
     mark = watched.feed.mark
-    watched.see(a_pod("x", 4, node="b", record=on_card(0, 4)))
+    watched.see(*(a_pod(f"x{number}", 4, node="b", record=on_card(0, 4)) for number in range(10)))
 
     news = watched.news(mark)
-    assert [(node["name"], node["used"]) for node in news["nodes"]] == [("b", 4)]
+    assert [(node["name"], node["used"]) for node in news["nodes"]] == [("b", 40)]
     assert news.keys() == {"nodes"}
-
-
-def test_a_node_that_changed_ten_times_is_reported_once() -> None:
-    watched = Watched()
-    watched.see(a_node("a", 64))
-    mark = watched.feed.mark
-    for number in range(10):
-        watched.see(a_pod(f"x{number}", 4, node="a", record=on_card(0, 4)))
-
-    (node,) = watched.news(mark)["nodes"]
-    assert node["used"] == 40
 
 
 def test_a_status_update_of_a_waiting_pod_that_changes_nothing_is_no_news() -> None:
@@ -325,17 +315,6 @@ def test_labels_that_controllers_write_for_themselves_are_left_out() -> None:
     watched.see(a_node("a", 16), a_pod("x", 4, node="a", record=on_card(0, 4), labels=labels))
 
     assert watched.feed.metadata.pods["uid-x"].labels == {"app": "x"}
-
-
-def test_many_changes_come_in_several_pieces_and_all_of_them() -> None:
-    watched = Watched()
-    mark = watched.feed.mark
-    watched.see(*(a_node(f"n-{number:03d}", *[16] * 8) for number in range(150)))
-
-    pieces = watched.feed.changes(mark)
-    assert pieces is not None
-    assert len(list(pieces)) > 1
-    assert len(watched.news(mark)["nodes"]) == 150
 
 
 # As many changes as are stored.

@@ -19,11 +19,7 @@ from gcushare.scheduler_extender.dashboard.reviewed_tokens import (
     UNKNOWN_PER_S,
     TokenGuard,
 )
-from gcushare.scheduler_extender.dashboard.token_reviews import (
-    Review,
-    ReviewStatus,
-    UserInfo,
-)
+from gcushare.scheduler_extender.dashboard.token_reviews import Review, ReviewStatus, UserInfo
 from tests.manual_clock import ManualClock
 from tests.played_api import Asked, PlayedApi
 
@@ -150,14 +146,15 @@ async def test_a_role_that_was_granted_works_soon() -> None:
     await guard.admit(asking("t-mallory"))
 
 
-@pytest.mark.parametrize("header", [None, "", "Basic amFuZTpq", "Bearer", "Bearer   "])
-async def test_a_request_without_a_token_is_informed_that_one_is_needed(header: str | None) -> None:
+@pytest.mark.parametrize("header", [None, "", "Basic amFuZTpq", "Bearer", "Bearer   ", f"Bearer {'x' * 20_000}"])
+async def test_a_request_without_a_token_is_informed_that_one_is_needed_and_no_one_is_asked(header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header}
-    request = make_mocked_request("GET", "/", headers=headers)
+    request, reviews = make_mocked_request("GET", "/", headers=headers), desk()
 
     with pytest.raises(web.HTTPUnauthorized) as caught:
-        await TokenGuard(desk().client, clock=ManualClock(0.0)).admit(request)
+        await TokenGuard(reviews.client, clock=ManualClock(0.0)).admit(request)
     assert caught.value.headers["WWW-Authenticate"].startswith("Bearer")
+    assert reviews.asked == []
 
 
 async def test_a_token_that_no_one_knows_is_unauthorized_and_one_without_rights_is_forbidden() -> None:
@@ -167,14 +164,6 @@ async def test_a_token_that_no_one_knows_is_unauthorized_and_one_without_rights_
         await guard.admit(asking("made-up"))
     with pytest.raises(ForbiddenError, match=r"'mallory' may not get the non-resource URL /gcushare/dashboard"):
         await guard.admit(asking("t-mallory"))
-
-
-async def test_what_is_no_token_asks_no_one() -> None:
-    reviews = desk()
-
-    with pytest.raises(web.HTTPUnauthorized):
-        await TokenGuard(reviews.client, clock=ManualClock(0.0)).admit(asking("x" * 20_000))
-    assert reviews.asked == []
 
 
 async def tell(guard: TokenGuard, token: str) -> str:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from gcushare.core.cards import MAX_CARDS
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.wire.kubelet.device_ids import (
-    FIRST_CHARACTERS_PER_CARD,
     MAX_UNITS_PER_CARD,
     UNITS_PER_PAGE,
     are_own_ids,
@@ -70,12 +69,6 @@ def test_ids_of_a_card_agree_with_single_ids_and_do_not_move_when_it_grows() -> 
     assert large[:9_000] == small
     assert [large[0], large[8_836], large[19_999]] == [encode_device_id(3, unit) for unit in (0, 8_836, 19_999)]
     assert device_ids_of_card(3, 0) == []
-
-
-def test_every_card_has_its_own_first_characters() -> None:
-    assert sum(FIRST_CHARACTERS_PER_CARD) == 94
-    firsts = [{device_id[0] for device_id in device_ids_of_card(i, UNITS_PER_PAGE[i])} for i in range(MAX_CARDS)]
-    assert sum(map(len, firsts)) == len(set().union(*firsts)) == 94
 
 
 @pytest.mark.parametrize(
@@ -141,6 +134,8 @@ def test_mib_units_of_eight_cards_of_80_gib_fit_a_kubelet_built_with_16_mib() ->
 def test_of_a_long_foreign_id_so_much_is_shown() -> None:
     with pytest.raises(RemoteContractError, match=f"'{'x' * 80}'"):
         decode_device_id("x" * 100)
+    with pytest.raises(RemoteContractError, match=f"device id 'card-{'9' * 75}' is not a whole card"):
+        decode_whole_card_id("card-" + "9" * 5000)
 
 
 @pytest.mark.parametrize(
@@ -167,11 +162,6 @@ def test_what_is_no_whole_card_is_refused(foreign: str) -> None:
     assert not is_whole_card_id(foreign)
     with pytest.raises(RemoteContractError, match="is not a whole card"):
         decode_whole_card_id(foreign)
-
-
-def test_a_number_beyond_what_python_reads_is_refused_and_shown_in_part() -> None:
-    with pytest.raises(RemoteContractError, match=f"device id 'card-{'9' * 75}' is not a whole card"):
-        decode_whole_card_id("card-" + "9" * 5000)
 
 
 OURS = st.builds(
@@ -239,7 +229,7 @@ def test_ids_of_both_lengths_are_read_and_answered_as_they_came(must_include: in
     (request,) = decode_preferred_request(preferred((ids, ids[:must_include], 17_772)))
     assert request.available.is_padded, "the fast way, not the generated messages'"
     assert (request.available.text(), request.must_include.text()) == (ids, ids[:must_include])
-    picked = [entry for container in (request.available,) for entry in container.of_card(15, 17_772)]
+    picked = request.available.of_card(15, 17_772)
     (answer,) = pb.PreferredAllocationResponse.FromString(encode_preferred_response([picked])).container_responses
     assert list(answer.deviceIDs) == ids
 
@@ -250,15 +240,6 @@ def test_lists_of_both_lengths_are_joined() -> None:
     assert (short + long).text() == ["000", "0000", "001", "x"]
     assert (long + short).first(3) == ["0000", "001", "000"]
     assert (short + long).count_by_card() == {0: 3}
-
-
-def test_ids_that_must_be_included_can_be_answered_like_the_others() -> None:
-    ids = device_ids_of_card(2, 4)
-    (request,) = decode_preferred_request(preferred((ids, ids[:2], 3)))
-    (answer,) = pb.PreferredAllocationResponse.FromString(
-        encode_preferred_response([request.must_include.of_card(2, 2)])
-    ).container_responses
-    assert list(answer.deviceIDs) == ids[:2]
 
 
 @pytest.mark.parametrize(

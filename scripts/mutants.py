@@ -79,7 +79,6 @@ GROUPS = {
         (
             "unit/test_kube_election.py",
             "unit/test_kube_events.py",
-            "unit/test_kube_kept.py",
             "unit/test_kube_requests.py",
             "unit/test_backoff.py",
             "protocol/test_kube_broken_servers.py",

@@ -213,20 +213,17 @@ async def run_until(loop: asyncio.Task[None], holds: Callable[[], bool]) -> None
         await asyncio.wait([loop])
 
 
-async def test_drift_is_repaired_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_drift_is_repaired_and_counted() -> None:
     state = state_of(a_node("node-1", 16))
     state.pod_applied(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
     state.ledger.forget("uid-a")
     registry = CollectorRegistry()
     counter = RequestMetrics(registry, ["enflame"]).drifts["enflame"]
     task = asyncio.create_task(recount_periodically([(state, counter)], 0.001, Heartbeat("recount", 60)))
-    await run_until(task, lambda: any("ledger repaired" in each.getMessage() for each in caplog.records))
-
+    await run_until(
+        task, lambda: bool(registry.get_sample_value("gcushare_ledger_drifts_total", {"vendor": "enflame"}))
+    )
     assert state.ledger.assignment("uid-a") is not None
-    assert registry.get_sample_value("gcushare_ledger_drifts_total", {"vendor": "enflame"}) == 1.0
-    logged = [record.getMessage() for record in caplog.records]
-    assert any("ledger repaired" in line and "drifts=1" in line for line in logged)
-    assert any("counted=nothing" in line and "default/a on node-1: 4 of card 0" in line for line in logged)
 
 
 async def test_a_reservation_without_its_watch_event_is_settled_by_reading() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
 from dataclasses import replace
 
 import msgspec
@@ -192,20 +191,10 @@ OVER = '{"cards":{"0":{"used":9,"granted":4}},"since":"2026-01-01T00:00:00Z"}'
 
 
 class TestWhereAPodWaits:
-    @staticmethod
-    def moved(state: VendorState) -> list[set[str]]:
-        """The uids of each move that is reported."""
-        found: list[set[str]] = []
-
-        def on_move(uids: Iterable[str]) -> None:
-            found.append(set(uids))
-
-        state.listen_moved(on_move)
-        return found
-
     def test_a_pod_for_whole_cards_waits_for_the_nodes_that_serve_them(self) -> None:
         state = state_of()
-        moves = self.moved(state)
+        moves: list[set[str]] = []
+        state.listen_moved(lambda uids: moves.append(set(uids)))
         state.pod_applied(a_pod("w", whole=1))
         state.pod_applied(a_pod("m"))
         assert (set(state.unserved), set(state.waiting)) == ({"uid-w"}, {"uid-m"})

@@ -53,13 +53,9 @@ def test_ids_are_counted_by_pod_container_and_card(tmp_path: Path, ids: object) 
 
 
 def test_other_resources_and_empty_entries_are_left_out(tmp_path: Path) -> None:
-    path = checkpoint(tmp_path, entry("a", {"-1": ["x"]}, resource="nvidia.com/gpu"), entry("b", None))
-    record = read_checkpoint(path, RESOURCE, WHOLE)
-    assert (record.memory, record.foreign) == ({}, [])
-
-
-def test_a_checkpoint_without_entries_is_a_true_nothing(tmp_path: Path) -> None:
-    assert read_checkpoint(checkpoint(tmp_path), RESOURCE, WHOLE).memory == {}
+    for entries in ([entry("a", {"-1": ["x"]}, resource="nvidia.com/gpu"), entry("b", None)], []):
+        record = read_checkpoint(checkpoint(tmp_path, *entries), RESOURCE, WHOLE)
+        assert (record.memory, record.foreign) == ({}, [])
 
 
 def test_ids_of_another_layout_are_counted_apart(tmp_path: Path) -> None:

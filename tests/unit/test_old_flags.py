@@ -43,11 +43,9 @@ def run_inspect(*argv: str) -> tuple[int, dict[str, object], str]:
     [
         (("-d",), {"details": True}),
         (("--d",), {"details": True}),
-        (("-d=true",), {"details": True}),
         (("--d=T",), {"details": True}),
         (("-details=1",), {"details": True}),
         (("-d", "-d=f"), {}),
-        (("-d=0",), {}),
         (("-d", "node-1"), {"details": True, "node": "node-1"}),
         (("-v=2", "--v=2", "-v", "2", "--v", "2"), {}),
         (("-logtostderr", "--logtostderr=true", "-alsologtostderr=0", "node-1"), {"node": "node-1"}),
@@ -72,9 +70,7 @@ def test_each_spelling_means_what_it_means_to_upstreams_command(
     ("argv", "said"),
     [
         (("-logtostder",), "No such option '-logtostder'. Did you mean '-logtostderr'?"),
-        (("-alsologtostder=true",), "Did you mean '-alsologtostderr'?"),
         (("-namespac", "team"), "No such option '-namespac'. Did you mean '--namespace'?"),
-        (("-selectr=a=b",), "Did you mean '--selector'?"),
         (("-d=maybe",), "'maybe' is neither true nor false"),
         (("-logtostderr=maybe",), "flag -logtostderr is not accepted: its value is true or false"),
         (("-v", "node-1"), "flag -v is not accepted: its value is a whole number"),

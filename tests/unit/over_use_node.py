@@ -108,12 +108,13 @@ class OverUseNode:
         """Let processes use so much of the card."""
         self.source.processes = {pid: int(size * GIB) for pid, size in gib.items()}
 
-    async def poll(self) -> None:
-        """Let the next poll come, with everything that follows from it."""
-        self.now_s = (self.now_s // POLL_S + 1) * POLL_S
-        await self.monitor.poll()
-        await self.pod_use.refresh()
-        self.watch.on_poll()
+    async def poll(self, times: int = 1) -> None:
+        """Let the next polls come, with everything that follows from them."""
+        for _ in range(times):
+            self.now_s = (self.now_s // POLL_S + 1) * POLL_S
+            await self.monitor.poll()
+            await self.pod_use.refresh()
+            self.watch.on_poll()
 
 
 class IdleNode(OverUseNode):
@@ -142,13 +143,13 @@ class IdleNode(OverUseNode):
             wall_clock_s=lambda: self.now_s,
         )
 
-    async def poll(self) -> None:
-        await super().poll()
-        self.idle.on_poll()
+    async def poll(self, times: int = 1) -> None:
+        for _ in range(times):
+            await super().poll()
+            self.idle.on_poll()
 
     async def poll_for(self, seconds: float) -> None:
-        for _ in range(int(seconds // POLL_S)):
-            await self.poll()
+        await self.poll(int(seconds // POLL_S))
 
     @property
     def notes(self) -> dict[str, str]:

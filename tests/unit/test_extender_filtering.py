@@ -40,7 +40,6 @@ from tests.unit.extender_desk import Desk
 
 REASON = "insufficient GCU Memory in one gcu device"
 NODES = [f"node-{number}" for number in range(40)]
-UNKNOWN = ["unknown-node", "nor-this-one"]
 
 
 BEST_20 = NamedNodes(20)
@@ -104,7 +103,7 @@ def conversations(draw: st.DrawFn) -> list[tuple[str, Any]]:
         elif kind == "gone":
             steps.append(("gone", draw(st.sampled_from([*NODES[:6], *(f"p{n}" for n in range(8))]))))
         else:
-            some = st.lists(st.sampled_from([*NODES[:8], *UNKNOWN]), max_size=12)
+            some = st.lists(st.sampled_from([*NODES[:8], "unknown-node", "nor-this-one"]), max_size=12)
             names = draw(st.one_of(st.just(NODES), st.just(NODES[::-1]), some))
             steps.append(("ask", (draw(st.sampled_from((1, 6, 12, 17))), names)))  # So that an order is asked again.
     return steps
@@ -144,9 +143,6 @@ def test_every_answer_of_a_conversation_is_what_the_rules_say(
     ("units", "annotations", "words"),
     [
         pytest.param("1.5", {}, "'1.5' is not a whole number", id="fractional"),
-        pytest.param("-4", {}, "'-4' is negative", id="negative"),
-        pytest.param("9" * 30, {}, "too large", id="huge"),
-        pytest.param("many", {}, "'many' is not a number", id="a word"),
         pytest.param(4, {NODE_POLICY: "best"}, "gcushare.io/node-policy='best'", id="node policy"),
         pytest.param(4, {CARD_POLICY: "best"}, "gcushare.io/card-policy='best'", id="card policy"),
         pytest.param(4, {USE_CARDS: "0,,1"}, "gcushare.io/use-cards='0,,1'", id="card words"),

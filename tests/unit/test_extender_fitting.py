@@ -273,25 +273,18 @@ def test_totals_that_follow_changes_are_those_of_every_node(changes: list[tuple[
 
     known = [node for node in ledger.nodes.values() if node.known]
     found = totals.by_unit()
-    assert {unit: (each.nodes, each.total, each.granted, each.pods) for unit, each in found.items()} == {
-        unit: (
-            len(nodes),
-            sum(node.total for node in nodes),
-            sum(node.used for node in nodes),
-            sum(len(node.assignments) for node in nodes),
-        )
-        for unit in {node.unit.name for node in known if node.unit}
-        for nodes in [[node for node in known if node.unit and node.unit.name == unit]]
-    }
+    assert found.keys() == {node.unit.name for node in known if node.unit}
     for unit, each in found.items():
-        states = [s for node in known if node.unit and node.unit.name == unit for s in node.cards.values()]
-        assert each.free == sum(s.grantable for s in states)
-        assert each.largest_free == max((s.grantable for s in states), default=0)
         here = [node for node in known if node.unit and node.unit.name == unit]
+        states = [state for node in here for state in node.cards.values()]
+        assert (each.nodes, each.pods) == (len(here), sum(len(node.assignments) for node in here))
+        assert (each.total, each.granted) == (sum(node.total for node in here), sum(node.used for node in here))
+        assert each.free == sum(state.grantable for state in states)
+        assert each.largest_free == max((state.grantable for state in states), default=0)
         for request in (*map(asks, (1, 4, 9, 16, 17)), *map(asks_whole, (1, 2, 3))):
             assert each.fits(request) == any(node.fits(request) for node in here)
             assert each.can_ever_fit(request) == any(can_ever_fit(node, request) for node in here)
-        assert each.modes == Counter(s.mode for s in states if s.card is not None)
+        assert each.modes == Counter(state.mode for state in states if state.card is not None)
 
 
 def test_what_claims_give_is_free_and_is_not_for_requests_that_the_extender_places() -> None:

@@ -187,7 +187,7 @@ async def test_one_reading_that_cannot_tell_begins_the_time_again_and_says_why(
     vars(node.source).update(source)
     for pid in pids if group else ():
         node.proc.start(pid, group)
-    node.use(dict.fromkeys(pids, 0.001))
+    node.use(dict.fromkeys(pids, 0.5))
     await node.poll()
     assert node.notes == {}
     assert words in node.idle.doubts["default/p0"]

@@ -33,8 +33,7 @@ async def test_a_process_that_changes_its_group_before_the_first_poll_is_never_c
     node.start("p1", 21)
     node.proc.start(11, group.replace(ATTACKER, node.uids["p0"]).replace(NEIGHBOUR, node.uids["p1"]))
     node.use({11: 40, 21: 4})
-    for _ in range(3):
-        await node.poll()
+    await node.poll(3)
     assert node.uids["p1"] not in node.watch.over
     found = node.pod_use.latest
     assert found is not None
@@ -49,13 +48,11 @@ async def test_a_process_that_takes_a_neighbours_id_between_two_polls_brings_its
     node = OverUseNode(tmp_path)
     node.start("p0", 42)
     node.use({42: 4})
-    for _ in range(3):
-        await node.poll()
+    await node.poll(3)
     node.proc.end(42)
     node.start("p1", 42)
     node.use({42: 40})
-    for _ in range(3):
-        await node.poll()
+    await node.poll(3)
     assert set(node.watch.over) == {node.uids["p1"]}
     assert [name for name, _, _ in node.heard.pods] == ["p1"]
 
@@ -68,8 +65,7 @@ async def test_a_forged_mirror_that_names_a_neighbours_uid_takes_none_of_its_fig
     node.store.pod_applied(a_pod("forged", 4, node=NODE, record=on_card(0, 4), annotations=forged))
     node.start("p0", 11)
     node.use({11: 9})
-    for _ in range(3):
-        await node.poll()
+    await node.poll(3)
     assert set(node.watch.over) == {uid}
 
 
@@ -91,8 +87,7 @@ async def test_a_pod_without_a_grant_is_an_offender_and_keeps_no_card_from_being
     node.start("p0", 11)
     node.start("helper", 31)
     node.use({11: 40, 31: 0.3})
-    for _ in range(2):
-        await node.poll()
+    await node.poll(2)
     assert set(node.watch.over) == {node.uids["p0"], node.uids["helper"]}
     assert node.watch.cards[0].unknown == 0
     assert node.watch.figures[node.uids["helper"], 0].granted == 0
@@ -109,8 +104,7 @@ async def test_where_others_hand_out_the_cards_too_a_pod_without_a_grant_is_not_
     node.store.pod_applied(a_pod("other", 0, node=NODE, uid=uid))
     node.proc.start_in_pod(31, uid)
     node.use({31: 3})
-    for _ in range(3):
-        await node.poll()
+    await node.poll(3)
     assert node.watch.over == {}
 
 
@@ -141,8 +135,7 @@ async def test_a_card_that_the_last_poll_could_not_read_tells_nothing_of_its_pod
     node.use({100: 5})
     await node.poll()
     node.source.fails = True
-    for _ in range(3):
-        await node.poll()
+    await node.poll(3)
     assert node.watch.figures == {}
     assert node.heard.pods == []
     node.source.fails = False

@@ -23,29 +23,26 @@ from tests.unit.node_agent_rig import World, checkpoint, reconciler_of, write_du
 from tests.unit.plugin_pods import pod, store_of, with_more
 
 
-async def test_with_no_kubelets_record_an_allocation_counts_after_some_patience() -> None:
-    world, store = World(record=None), store_of(pod("a", 4))
+@pytest.mark.parametrize(
+    ("record", "patched", "waiting", "problem"),
+    [
+        pytest.param(None, [("a", "0")], [], "neither podresources nor a checkpoint", id="no record: counts"),
+        pytest.param(KubeletAllocations("podresources"), [], ["a"], "", id="a record without it: dropped"),
+    ],
+)
+async def test_an_allocation_that_no_record_shows_ends_after_some_patience(
+    record: KubeletAllocations | None, patched: list[tuple[str, str]], waiting: list[str], problem: str
+) -> None:
+    world, store = World(record=record), store_of(pod("a", 4))
     reconciler = reconciler_of(world, store)
     store.on_allocate("uid-a", "c0", {0: 4}, world.now_s)
-    assert not await reconciler.check()
-    await write_due(reconciler)
-    assert world.patched == []
-    world.now_s += reconciling.PATIENCE_S + 0.1
-    await reconciler.check()
-    await write_due(reconciler)
-    assert world.patched == [("a", "0")]
-    assert "neither podresources nor a checkpoint" in reconciler.problem
-
-
-async def test_an_allocation_that_a_readable_record_never_shows_is_dropped() -> None:
-    world, store = World(), store_of(pod("a", 4))
-    reconciler = reconciler_of(world, store)
-    store.on_allocate("uid-a", "c0", {0: 4}, world.now_s)
-    world.now_s += reconciling.PATIENCE_S + 0.1
-    await reconciler.check()
-    await write_due(reconciler)
-    assert world.patched == []
-    assert [candidate.pod.name for candidate in store.candidates()] == ["a"]
+    for expected in ([], patched):
+        await reconciler.check()
+        await write_due(reconciler)
+        assert world.patched == expected
+        world.now_s += reconciling.PATIENCE_S + 0.1
+    assert [candidate.pod.name for candidate in store.candidates()] == waiting
+    assert problem in reconciler.problem
 
 
 async def test_a_kubelet_that_has_just_started_shows_less_than_it_gave_out_and_its_checkpoint_is_asked() -> None:

@@ -35,19 +35,6 @@ def offer(
     return table.offer(cards, {index: frozenset((held or {}).get(index, ())) for index in closed})
 
 
-def test_every_unit_of_every_card_is_reported_once() -> None:
-    table = MemoryDeviceList()
-    assert offer(table, inventory(3, 2))
-    assert listed(table.message) == dict.fromkeys([*device_ids_of_card(0, 3), *device_ids_of_card(1, 2)], "Healthy")
-    assert table.size == 5
-
-
-def test_of_a_sick_card_nothing_is_healthy_while_it_is_not_known_what_pods_hold() -> None:
-    table = MemoryDeviceList()
-    offer(table, inventory(2, card(1, 2, sick=True)))
-    assert [health for _, health in sorted(listed(table.message).items())] == ["Healthy"] * 2 + [""] * 2
-
-
 @pytest.mark.parametrize("sick", [False, True], ids=["cordoned", "sick"])
 def test_of_a_closed_card_only_what_somebody_holds_stays_healthy(sick: bool) -> None:
     table = MemoryDeviceList()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import Health, InventoryCard
+from gcushare.core.cards import Health
 from gcushare.core.errors import ForbiddenError, Refused
 from gcushare.core.units import GIB
 from gcushare.device_plugin.node.inventory import Offer, plan_inventory
@@ -24,24 +24,14 @@ from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
-from tests.builders import inventory
+from tests.builders import card, inventory
 from tests.played_api import Asked, PlayedApi
 from tests.running import running
 from tests.unit.node_agent_rig import Rig, make_rig
 
 
-def cards(*gib: float, sick: tuple[int, ...] = ()) -> CardsSnapshot:
-    states = (
-        InventoryCard(
-            index=index,
-            uuid=f"uuid-{index}",
-            memory_bytes=int(size * GIB),
-            health=Health.UNHEALTHY if index in sick else Health.HEALTHY,
-            reason="broken" if index in sick else "",
-        )
-        for index, size in enumerate(gib)
-    )
-    return CardsSnapshot(tuple(states))
+def cards(*gib: float) -> CardsSnapshot:
+    return CardsSnapshot(tuple(card(index, memory_bytes=int(size * GIB)) for index, size in enumerate(gib)))
 
 
 def offer(unit: str = "1", **changes: object) -> Offer:
@@ -49,7 +39,8 @@ def offer(unit: str = "1", **changes: object) -> Offer:
 
 
 def test_cards_of_one_node_may_differ_in_size_and_health() -> None:
-    inventory = plan_inventory(cards(16, 32.5, sick=(1,)), offer())
+    larger = card(1, memory_bytes=int(32.5 * GIB), sick=True, reason="broken")
+    inventory = plan_inventory(CardsSnapshot((card(0), larger)), offer())
     assert [(card.units, card.health) for card in inventory.cards] == [(16, Health.HEALTHY), (32, Health.UNHEALTHY)]
     assert inventory.cards[1].reason == "broken"
 
@@ -200,8 +191,8 @@ def test_a_card_whose_units_do_not_fit_beside_held_numbers_waits_alone(
 ) -> None:
     rig = make_rig(unit="MiB", vendor=ALIYUN)
     rig.hold(a=device_ids_of_card(0, 4))
-    shown = [InventoryCard(index=index, uuid=f"U-{index}", memory_bytes=32 * GIB) for index in others]
-    new = InventoryCard(index=waiting[0], minor=waiting[1], uuid="U-new", memory_bytes=32 * GIB)
+    shown = [card(index, 32) for index in others]
+    new = card(waiting[0], 32, minor=waiting[1], uuid="U-new")
     rig.agent.on_cards_change(CardsSnapshot((*shown, new), gone=gone))
     inventory = rig.agent.inventory
     assert inventory is not None
@@ -215,7 +206,7 @@ def test_a_card_whose_units_do_not_fit_beside_held_numbers_waits_alone(
 def test_a_lost_card_that_no_pod_holds_keeps_no_other_card_from_the_kubelet() -> None:
     rig = make_rig(unit="MiB", vendor=ALIYUN)
     rig.hold(a=device_ids_of_card(0, 4))
-    shown = [InventoryCard(index=index, uuid=f"U-{index}", memory_bytes=32 * GIB) for index in range(9)]
+    shown = [card(index, 32) for index in range(9)]
     rig.agent.on_cards_change(CardsSnapshot(tuple(shown), gone=frozenset({3})))
     assert rig.agent.inventory is not None
     assert [card.index for card in rig.agent.inventory.cards] == [0, 1, 2, 4, 5, 6, 7, 8]

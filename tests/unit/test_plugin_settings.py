@@ -62,13 +62,7 @@ def test_a_wrong_word_is_refused_with_what_is_accepted(argv: tuple[str, ...], wh
     [
         (("--idle", "evict"), "--idle evict needs --pod-use"),
         (("--idle", "evict", "--pod-use", "--idle-after", "1m", "--poll-interval", "21s"), "less than three times"),
-        (
-            (
-                "--idle-namespaces",
-                "team/a",
-            ),
-            "a namespace with \\* and \\?",
-        ),
+        (("--idle-namespaces", "team/a"), "a namespace with \\* and \\?"),
     ],
 )
 def test_evictions_of_idle_pods_that_cannot_work_are_refused(argv: tuple[str, ...], why: str) -> None:

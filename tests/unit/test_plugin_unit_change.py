@@ -133,15 +133,10 @@ def test_an_automatic_unit_gives_way_to_that_of_before_unless_both_were_given_ou
 async def test_nothing_is_written_on_a_node_that_was_not_seen() -> None:
     rig = make_rig()
     rig.see(16)
-    publisher = rig.parts.publisher
-    async with running(publisher.run(), "publisher"):
+    async with running(rig.parts.publisher.run(), "publisher"):
         for _ in range(5):
             await asyncio.sleep(0)
-        assert "the Node was not seen yet" in publisher.problem
-        rig.node()
-        async with asyncio.timeout(60):
-            while "could not be written" not in publisher.problem:  # noqa: ASYNC110 - it fails: the server is away
-                await asyncio.sleep(0)
+    assert "the Node was not seen yet" in rig.parts.publisher.problem
 
 
 EIGHT = (16,) * 8

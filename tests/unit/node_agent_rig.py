@@ -11,9 +11,8 @@ from pathlib import Path
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.assignments import PodRef
-from gcushare.core.cards import Card, Health, InventoryCard
+from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.errors import DeviceError, GcushareError, RetryableError
-from gcushare.core.units import GIB
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.parts import Dependencies, Parts
 from gcushare.device_plugin.plugin_settings import CardSettings, GrantMode, KubeletSettings, PluginSettings
@@ -26,7 +25,7 @@ from gcushare.wire.kubelet.device_ids import device_ids_of_card, is_whole_card_i
 from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.objects import Node, NodeInfo, NodeStatus, ObjectMeta, Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
-from tests.builders import inventory
+from tests.builders import card, inventory
 from tests.manual_clock import ManualClock
 from tests.played_api import Asked, PlayedApi
 
@@ -129,18 +128,11 @@ class Rig:
 
     def see(self, *gib: int, sick: Mapping[int, str] | None = None, uuids: Mapping[int, str] | None = None) -> None:
         """Have the source of cards list these, by index."""
-        self.agent.on_cards_change(
-            CardsSnapshot(
-                tuple(
-                    InventoryCard(
-                        index=index,
-                        uuid=(uuids or {}).get(index, f"u{index}"),
-                        memory_bytes=size * GIB,
-                        health=Health.UNHEALTHY if index in (sick or {}) else Health.HEALTHY,
-                        reason=(sick or {}).get(index, ""),
-                    )
-                    for index, size in enumerate(gib)
-                )
+        ill, named = sick or {}, uuids or {}
+        self.cards(
+            *(
+                card(index, size, uuid=named.get(index, f"u{index}"), sick=index in ill, reason=ill.get(index, ""))
+                for index, size in enumerate(gib)
             )
         )
 

@@ -154,7 +154,7 @@ async def test_whole_cards_of_init_containers_that_are_others_than_planned_stay_
     for _ in range(6):
         await reconciler.check()
         assert in_use(store) == (set(), {4, 5})
-        assert [write.cards for write in store.writes(UUIDS, UNITS, 1)] == [(4, 5)]
+        assert [(write.cards, write.corrected_from) for write in store.writes(UUIDS, UNITS, 1)] == [((4, 5), (2, 3))]
 
 
 class Broken:

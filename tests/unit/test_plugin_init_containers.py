@@ -11,7 +11,6 @@ from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.pod import PodState
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.pods import CardCounts
-from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Pod
 from tests.unit.plugin_pods import MEMORY, UNITS, UUIDS, bound, pod, recorded, store_of, with_annotations, with_more
 
@@ -148,9 +147,6 @@ def test_no_pod_goes_on_after_a_refusal() -> None:
 
 
 def test_equal_requests_with_other_rules_do_not_inherit_each_others_cards() -> None:
-    plain = pod("plain", 4, card=0)
-    store = store_of(plain, with_more(pod("choosy", 4, card=1), {"gcushare.io/use-cards": "1"}))
+    store = store_of(pod("plain", 4, card=0), with_more(pod("choosy", 4, card=1), {"gcushare.io/use-cards": "1"}))
     store.on_kubelet_read(KubeletAllocations("podresources", {"d/plain": {"c0": {1: 4}}}))
     assert store.entries["uid-choosy"].promise == (1,)
-    assert store_of(plain).entries["uid-plain"].rules == (store.entries["uid-plain"].request.cards, None, 0)
-    assert ENFLAME.multi_card_runtime

@@ -31,16 +31,6 @@ from tests.unit.plugin_pods import (
 )
 
 
-def test_a_pod_on_another_card_than_recorded_is_corrected_and_says_from_where() -> None:
-    store = store_of(pod("a", 4, card=0))
-    reconcile(store, {"d/a": {"c0": {3: 4}}})
-    (write,) = store.writes(UUIDS, UNITS, 1)
-    record = record_of(write)
-    assert (record.card_indexes, record.assigned, record.assign_time_ns) == ((3,), True, 7)
-    assert write.annotations["gcushare.io/corrected"] == "0->3"
-    assert write.annotations["gcushare.io/card-uuid"] == "uuid-3"
-
-
 def test_a_pod_that_was_torn_over_two_cards_says_how_much_it_has_of_each() -> None:
     store = store_of(pod("a", 2, 3, card=0))
     reconcile(store, {"d/a": {"c0": {0: 2}, "c1": {3: 3}}})
@@ -52,18 +42,6 @@ def test_a_pod_that_was_torn_over_two_cards_says_how_much_it_has_of_each() -> No
     store.pod_applied(with_annotations(pod("a", 2, 3), {**write.annotations, UNITS_BY_CARD: "4,1"}))
     (again,) = store.writes(UUIDS, UNITS, 2)
     assert (again.annotations[UNITS_BY_CARD], again.corrected_from) == ("2,3", ())
-
-
-def test_shares_that_somebody_else_wrote_on_a_pod_with_equal_ones_are_taken_away() -> None:
-    store = store_of(pod("a", 2, 2, card=0))
-    reconcile(store, {"d/a": {"c0": {0: 2}, "c1": {3: 2}}})
-    (write,) = store.writes(UUIDS, UNITS, 1)
-    assert UNITS_BY_CARD not in write.annotations
-    store.pod_applied(with_annotations(pod("a", 2, 2), {**write.annotations, UNITS_BY_CARD: "3,1"}))
-    (again,) = store.writes(UUIDS, UNITS, 2)
-    assert again.annotations[UNITS_BY_CARD] == ""
-    store.pod_applied(with_annotations(pod("a", 2, 2), again.annotations))
-    assert written(store) == {}
 
 
 def test_a_wrong_guess_frees_the_pod_that_it_was_made_for() -> None:

@@ -21,7 +21,6 @@ from tests.unit.plugin_pods import (
     in_use,
     pod,
     reconcile,
-    record_of,
     recorded,
     shown,
     store_of,
@@ -72,16 +71,6 @@ def test_before_the_kubelets_record_was_ever_read_marked_records_count() -> None
     assert store.users_of(1, whole=True) == ["d/w"]
     reconcile(store, {}, {})
     assert in_use(store) == (set(), set())
-
-
-def test_whole_cards_are_recorded_with_their_sizes_and_corrected_if_the_kubelet_gave_others() -> None:
-    store = store_of(whole_pod("w", 2, "0,1"))
-    reconcile(store, {}, {"d/w": {"c0": {1: 1, 5: 1}}})
-    (write,) = store.writes(UUIDS, UNITS, 1)
-    record = record_of(write)
-    assert (record.card_indexes, record.card_units, record.pod_units, record.whole) == ((1, 5), 16, 32, True)
-    assert write.corrected_from == (0, 1)
-    assert write.annotations["gcushare.io/card-uuid"] == "uuid-1,uuid-5"
 
 
 def test_whole_pods_of_equal_size_that_changed_places_are_both_recorded_truly() -> None:

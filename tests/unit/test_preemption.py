@@ -17,12 +17,14 @@ from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.kept_room import APART, LeavingShares, can_hold_after_nominees, compute_room_left
 from gcushare.core.preemption.victims import choose_victims, rank_victims
 from gcushare.core.requests import CardRequest, CardSelection
-from tests.builders import API, GIB_UNIT, WEB, asks, asks_whole, card, cards, held
+from tests.builders import API, GIB_UNIT, WEB, asks, asks_whole, card, cards
 
 
-def node_with(offered: Sequence[InventoryCard], *assignments: Assignment) -> NodeState:
+def node_with(
+    offered: Sequence[InventoryCard], *assignments: Assignment, modes: Sequence[str] = BOTH_MODES
+) -> NodeState:
     node = NodeState("node-1")
-    node.set_cards(offered, GIB_UNIT)
+    node.set_cards(offered, GIB_UNIT, modes)
     for assignment in assignments:
         node.add(assignment)
     return node
@@ -59,10 +61,8 @@ def crowded_nodes(draw: st.DrawFn, most_cards: int = 3) -> tuple[NodeState, list
     """A node, and most of its pods; some hold several cards, alike on each."""
     sizes = draw(st.lists(st.integers(1, 16), min_size=1, max_size=most_cards))
     offered = [card(index, size, sick=draw(st.integers(0, 9)) == 0) for index, size in enumerate(sizes)]
-    node = node_with(offered)
-    node.set_cards(
-        offered, GIB_UNIT, draw(st.sampled_from([BOTH_MODES, BOTH_MODES, (SERVES_MEMORY,), (SERVES_WHOLE,)]))
-    )
+    modes = draw(st.sampled_from([BOTH_MODES, BOTH_MODES, (SERVES_MEMORY,), (SERVES_WHOLE,)]))
+    node = node_with(offered, modes=modes)
     for number in range(draw(st.integers(0, 8))):
         spread = draw(st.sampled_from([1, 1, 1, 2, 3]))
         indexes = draw(st.lists(st.integers(0, len(sizes) - 1), min_size=1, max_size=spread, unique=True))
@@ -157,18 +157,7 @@ def test_sets_are_ordered_by_each_criterion_in_turn(worse: list[PodRef]) -> None
 def test_only_cards_that_the_pod_allows_are_freed() -> None:
     node = node_with(cards(16, 16), holds("a", (0, 16)), holds("b", (1, 16)))
     for index, name in (("0", "a"), ("1", "b")):
-        choosy = replace(asks(4), selection=CardSelection(use=(index,)))
-
-        assert names(choose_victims(node, choosy, victims_of(node))) == [name]
-
-
-def test_of_two_cards_the_one_with_the_less_important_pod_is_freed_although_it_is_older() -> None:
-    node = node_with(
-        cards(16, 16),
-        holds("old", (0, 16), priority=1, created="2026-01-01T00:00:00Z"),
-        holds("important", (1, 16), priority=2, created="2026-01-02T00:00:00Z"),
-    )
-    assert names(choose_victims(node, asks(4), victims_of(node))) == ["old"]
+        assert names(choose_victims(node, chooses(index), victims_of(node))) == [name]
 
 
 def test_a_pod_that_is_enough_on_both_cards_ends_alone() -> None:
@@ -212,15 +201,8 @@ def test_no_one_ends_for_room_on_a_node_that_settles() -> None:
     assert choose_victims(node, asks(8), victims_of(node)) is None
 
 
-def node_of(offered: list[InventoryCard], modes: tuple[str, ...] = BOTH_MODES) -> NodeState:
-    node = NodeState("n")
-    node.set_cards(offered, GIB_UNIT, modes)
-    return node
-
-
-def picky(request: CardRequest, **selection: tuple[str, ...]) -> CardRequest:
-    chosen = CardSelection(use=selection.get("use", ()), avoid=selection.get("avoid", ()))
-    return replace(request, selection=chosen)
+def chooses(card: str) -> CardRequest:
+    return CardRequest(4, selection=CardSelection(use=(card,)))
 
 
 @pytest.mark.parametrize(
@@ -231,10 +213,8 @@ def picky(request: CardRequest, **selection: tuple[str, ...]) -> CardRequest:
         pytest.param([card(0), card(1)], asks(4), {0: 12}, id="of equals the lowest"),
         pytest.param([card(0, sick=True), card(1)], asks(4), {1: 12}, id="not on a sick card"),
         pytest.param([card(0, cordoned=True), card(1)], asks(4), {1: 12}, id="not on a cordoned card"),
-        pytest.param([card(0), card(1)], picky(asks(4), use=("1",)), {1: 12}, id="a card chosen by index"),
-        pytest.param([card(0), card(1)], picky(asks(4), avoid=("uuid-0",)), {1: 12}, id="a card avoided by uuid"),
-        pytest.param([card(0), card(1, model="S60")], picky(asks(4), use=("S60",)), {1: 12}, id="chosen by model"),
-        pytest.param([card(0), card(1)], picky(asks(4), use=("7",)), {}, id="none that the pod allows"),
+        pytest.param([card(0), card(1)], chooses("1"), {1: 12}, id="a card that the pod allows"),
+        pytest.param([card(0), card(1)], chooses("7"), {}, id="none that the pod allows"),
         pytest.param([card(0), card(1), card(2)], asks(4, 2), {0: 12, 1: 12}, id="several cards"),
         pytest.param([card(0), card(1, 3)], asks(4, 2), {}, id="nothing of one where two are needed"),
         pytest.param([card(0, 0), card(1)], asks_whole(), {1: 0}, id="no whole card without units"),
@@ -245,12 +225,11 @@ def picky(request: CardRequest, **selection: tuple[str, ...]) -> CardRequest:
 def test_room_is_kept_where_the_nominee_can_be_and_nowhere_else(
     offered: list[InventoryCard], nominee: CardRequest, left: dict[int, int]
 ) -> None:
-    assert compute_room_left(node_of(offered), [nominee], []) == left
+    assert compute_room_left(node_with(offered), [nominee], []) == left
 
 
 def test_a_pod_has_nothing_where_a_nominee_comes_that_it_shares_no_card_with() -> None:
-    node = node_of([card(0), card(1)])
-    node.add(replace(held("a", "n", (0, 2)), apart=WEB))
+    node = node_with([card(0), card(1)], replace(holds("a", (0, 2)), apart=WEB))
     web = asks(4, apart=WEB)
     for group, left in ((None, {1: 12}), (API, {1: 12}), (WEB, {1: -APART})):
         assert compute_room_left(node, [web], [], group) == left
@@ -260,7 +239,7 @@ def test_a_pod_has_nothing_where_a_nominee_comes_that_it_shares_no_card_with() -
 
 
 def test_room_is_kept_on_linked_cards_for_a_nominee_that_needs_them() -> None:
-    node = node_of([card(0, 8), card(1, 16, link="x"), card(2, 16), card(3, 16, link="x")])
+    node = node_with([card(0, 8), card(1, 16, link="x"), card(2, 16), card(3, 16, link="x")])
     assert compute_room_left(node, [asks(8, 2, linked=True)], []) == {1: 8, 3: 8}
     assert compute_room_left(node, [asks(8, 2, linked=True), asks(9, 2, linked=True)], []) == {1: 8, 3: 8}
 
@@ -277,20 +256,17 @@ def test_room_is_kept_on_linked_cards_for_a_nominee_that_needs_them() -> None:
 def test_room_is_kept_of_what_the_node_hands_out(
     modes: tuple[str, ...], nominee: CardRequest, left: dict[int, int]
 ) -> None:
-    assert compute_room_left(node_of(cards(16), modes), [nominee], []) == left
+    assert compute_room_left(node_with(cards(16), modes=modes), [nominee], []) == left
 
 
 def test_a_card_that_pods_name_and_the_node_has_no_more_is_kept_for_no_one() -> None:
-    node = node_of(cards(16, 16))
-    node.add(held("a", "n", (1, 4)))
+    node = node_with(cards(16, 16), holds("a", (1, 4)))
     node.set_cards(cards(2), GIB_UNIT)
     assert compute_room_left(node, [asks(4), asks_whole()], ["uid-a"]) == {0: 0}
 
 
 def test_a_whole_card_is_kept_once_the_last_pod_on_it_leaves() -> None:
-    node = node_of(cards(16))
-    for name in ("a", "b"):
-        node.add(held(name, "n", (0, 4)))
+    node = node_with(cards(16), holds("a", (0, 4)), holds("b", (0, 4)))
     assert compute_room_left(node, [asks_whole()], ["uid-a"]) == {}
     assert compute_room_left(node, [asks_whole()], ["uid-a", "uid-b"]) == {0: 0}
     assert compute_room_left(node, [asks_whole(), asks_whole()], ["uid-a", "uid-b"]) == {0: 0}
@@ -298,15 +274,13 @@ def test_a_whole_card_is_kept_once_the_last_pod_on_it_leaves() -> None:
 
 
 def test_a_card_that_a_pod_holds_whole_has_all_of_its_units_once_it_leaves_and_none_before() -> None:
-    node = node_of(cards(16))
-    node.add(held("w", "n", (0, 16), whole=True))
+    node = node_with(cards(16), holds("w", (0, 16), whole=True))
     assert compute_room_left(node, [asks(1)], []) == {}
     assert compute_room_left(node, [asks(10)], ["uid-w", "uid-stranger"]) == {0: 6}
 
 
 def test_the_cards_where_pods_leave_come_first_even_with_more_room() -> None:
-    node = node_of(cards(16, 8))
-    node.add(held("a", "n", (0, 2)))
+    node = node_with(cards(16, 8), holds("a", (0, 2)))
     assert compute_room_left(node, [asks(4)], ["uid-a"]) == {0: 12}
     assert compute_room_left(node, [asks(4)], []) == {1: 4}
 
@@ -324,7 +298,7 @@ def test_the_cards_where_pods_leave_come_first_even_with_more_room() -> None:
     ],
 )
 def test_what_is_kept_of_a_card_stays(request_: CardRequest, left: dict[int, int], holds_it: bool) -> None:
-    assert can_hold_after_nominees(node_of(cards(16)).cards[0], request_, left) is holds_it
+    assert can_hold_after_nominees(node_with(cards(16)).cards[0], request_, left) is holds_it
 
 
 def wide_node(*, units: int = 16, **different: str) -> NodeState:

@@ -119,7 +119,9 @@ async def test_a_setup_is_refused_before_any_change_and_what_is_advised_works(
 async def check_rendered(host: Host, setup: dict[str, Any], message: str) -> None:
     """Type the command that the message names."""
     named = re.search(r"`gcushare-config-manager (render[^`]*)`", message)
-    version = setup.get("version") or str(parse_image_version(find_image(host)))
+    version = setup.get("version")
+    if version is None:
+        version = str(parse_image_version(load_yaml(host.scheduler.text())["spec"]["containers"][0]["image"]))
     words = (named[1] if named else "render --scheduler-version VERSION").replace("VERSION", version).split()
     place = f"--unit={setup['unit']}" if "unit" in setup else f"--manifest={setup['manifest']}"
     out, errors = io.StringIO(), io.StringIO()
@@ -132,11 +134,6 @@ async def check_rendered(host: Host, setup: dict[str, Any], message: str) -> Non
     assert [each["urlPrefix"] for each in document["extenders"]] == [OURS]
     is_policy = document["kind"] == "Policy"
     assert is_policy or out.getvalue().startswith("# gcushare does not know this scheduler's own configuration: ")
-
-
-def find_image(host: Host) -> str:
-    image: str = load_yaml(host.scheduler.text())["spec"]["containers"][0]["image"]
-    return image
 
 
 async def test_a_drop_in_that_comes_later_is_refused_until_the_change_is_taken_back(tmp_path: Path) -> None:

@@ -208,11 +208,6 @@ def test_an_argument_is_read_from_its_position_only() -> None:
     assert "nodes" in problem
 
 
-def test_a_changed_default_must_name_a_setting() -> None:
-    with pytest.raises(TypeError, match="listen_prot"):
-        group(ServeSettings, listen_prot=1)
-
-
 def test_the_shared_groups_hold_no_name_that_kubernetes_sets_for_services() -> None:
     names = {spec.env for cls in (LogSettings, KubeSettings, ServeSettings) for spec in list_specs(cls)}
 

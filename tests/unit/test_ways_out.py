@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -34,7 +33,6 @@ class Wish:
     use: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
     limit: int = 0
-    linked: bool = False
 
     def parse(self) -> PodRequest:
         name = ENFLAME.whole_card_resource if self.whole else ENFLAME.memory_resource
@@ -42,9 +40,7 @@ class Wish:
             [ContainerResources(f"c{n}", kind, {name: str(u)}, {}) for n, (kind, u) in enumerate(self.containers)],
             ENFLAME,
             cards_per_pod=self.cards,
-            selection=CardSelection(self.use, self.avoid, linked=self.linked)
-            if self.use or self.avoid or self.linked
-            else None,
+            selection=CardSelection(self.use, self.avoid) if self.use or self.avoid else None,
             memory_limit=self.limit,
         )
         assert found is not None
@@ -70,9 +66,7 @@ class Wish:
                 return replace(self, limit=request.limit * request.cards)
             case Change.SELECTION:
                 return replace(self, use=(), avoid=())
-            case Change.LINKS:
-                return replace(self, linked=False)
-            case Change.NODE | Change.RULES:
+            case Change.LINKS | Change.NODE | Change.RULES:
                 return self
 
 
@@ -81,10 +75,10 @@ class Cluster:
     nodes: list[list[InventoryCard]]
     held: list[Assignment] = field(default_factory=list)
 
-    def ledger(self, modes: Sequence[str] = ("memory", "whole")) -> Ledger:
+    def ledger(self) -> Ledger:
         found = Ledger()
         for number, offered in enumerate(self.nodes):
-            found.set_node(f"n{number}", offered, GIB_UNIT, modes)
+            found.set_node(f"n{number}", offered, GIB_UNIT)
         for each in self.held:
             found.apply(each)
         return found
